@@ -1,0 +1,52 @@
+//! Time as a parameter.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Wall-clock time. Implementations may step backwards, as real clocks do; whoever needs a
+/// monotone stamp makes one (see [`crate::epochs::EpochClock::stamp_ms`]).
+pub trait Clock: Send + Sync {
+    /// Milliseconds since the Unix epoch.
+    fn now_ms(&self) -> u64;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        // A clock set before 1970 reads as 1970; nothing better can be said of it.
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_millis() as u64)
+    }
+}
+
+/// A clock that stands still until it is told otherwise, for tests and simulations.
+#[derive(Debug, Default)]
+pub struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    /// A clock that shows `now_ms`.
+    #[must_use]
+    pub fn new(now_ms: u64) -> ManualClock {
+        ManualClock(AtomicU64::new(now_ms))
+    }
+
+    /// Sets the clock, backwards too.
+    pub fn set(&self, now_ms: u64) {
+        self.0.store(now_ms, Ordering::SeqCst);
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by_ms: u64) {
+        self.0.fetch_add(by_ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,29 @@
+//! What the journal needs to know of a store's epochs, and nothing more.
+
+use crate::ids::Epoch;
+
+/// The global epoch of one store, as seen by whoever makes epochs durable.
+///
+/// Invariants:
+/// 1. The current epoch only grows, by one at a time, and passes from *e* to *e* + 1 only when no
+///    worker is active in an epoch before *e*.
+/// 2. A transaction's commit epoch is at least the epoch in which its worker was active.
+/// 3. When [`finished`](EpochClock::finished) returns *f*, every transaction of an epoch ≤ *f*
+///    has either committed, its log records handed to the log, or aborted; and no later
+///    transaction gets such an epoch.
+pub trait EpochClock: Send + Sync {
+    /// The current epoch.
+    fn current(&self) -> Epoch;
+
+    /// Tries to move from `from` to the next epoch and returns the current one. It stays where
+    /// it is when a worker is still active in an earlier epoch, or when someone else moved it.
+    fn advance(&self, from: Epoch) -> Epoch;
+
+    /// The newest epoch in which nothing happens any more (invariant 3). It is below the current
+    /// epoch; idle workers do not hold it back.
+    fn finished(&self) -> Epoch;
+
+    /// The time stamp of `epoch`, which must be the current epoch or the one before: milliseconds
+    /// since the Unix epoch, never decreasing from epoch to epoch.
+    fn stamp_ms(&self, epoch: Epoch) -> u64;
+}

@@ -1,0 +1,166 @@
+//! Ids: epochs, transaction ids and versions.
+//!
+//! A [`Tid`] is a 64-bit word:
+//!
+//! | bits | field | meaning |
+//! |---|---|---|
+//! | 63…22 | epoch | the epoch in which the transaction committed (42 bits) |
+//! | 21…2 | sequence | orders transactions of one epoch that depend on each other (20 bits) |
+//! | 1…0 | zero | room for the marks of a [`Version`] |
+//!
+//! Invariants:
+//! 1. A transaction's TID is greater than every TID that it read or overwrote.
+//! 2. The TIDs of one key only grow, also over deletion, restart and recovery.
+
+use std::fmt;
+
+/// A period of time, common to all workers of a store, in which transactions commit.
+/// Epoch 0 is "before everything": what is of epoch 0 is durable by definition.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The epoch before everything.
+    pub const ZERO: Epoch = Epoch(0);
+
+    /// The epoch after this one.
+    #[must_use]
+    pub fn next(self) -> Epoch {
+        Epoch(self.0 + 1)
+    }
+
+    /// The epoch before this one; zero stays zero.
+    #[must_use]
+    pub fn prev(self) -> Epoch {
+        Epoch(self.0.saturating_sub(1))
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A transaction id: commit epoch and sequence. See the module's table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Tid(u64);
+
+impl Tid {
+    /// The TID of what was never written.
+    pub const ZERO: Tid = Tid(0);
+    /// Bits of the sequence number.
+    pub const SEQUENCE_BITS: u32 = 20;
+    const MARK_BITS: u32 = 2;
+    const EPOCH_SHIFT: u32 = Self::SEQUENCE_BITS + Self::MARK_BITS;
+
+    /// The TID of `sequence` within `epoch`.
+    ///
+    /// # Panics
+    /// If either does not fit its field.
+    #[must_use]
+    pub fn new(epoch: Epoch, sequence: u32) -> Tid {
+        assert!(sequence < 1 << Self::SEQUENCE_BITS, "sequence out of range");
+        assert!(
+            epoch.0 < 1 << (64 - Self::EPOCH_SHIFT),
+            "epoch out of range"
+        );
+        Tid(epoch.0 << Self::EPOCH_SHIFT | u64::from(sequence) << Self::MARK_BITS)
+    }
+
+    /// The epoch in which the transaction committed.
+    #[must_use]
+    pub fn epoch(self) -> Epoch {
+        Epoch(self.0 >> Self::EPOCH_SHIFT)
+    }
+
+    /// The sequence within the epoch.
+    #[must_use]
+    pub fn sequence(self) -> u32 {
+        (self.0 >> Self::MARK_BITS) as u32 & ((1 << Self::SEQUENCE_BITS) - 1)
+    }
+
+    /// The smallest TID above this one whose epoch is `epoch`, which is not below this TID's
+    /// epoch; `None` when the epoch's sequence numbers are used up.
+    #[must_use]
+    pub fn next_in(self, epoch: Epoch) -> Option<Tid> {
+        debug_assert!(self.epoch() <= epoch, "a TID from the future");
+        if self.epoch() < epoch {
+            return Some(Tid::new(epoch, 0));
+        }
+        let next = self.sequence() + 1;
+        (next < 1 << Self::SEQUENCE_BITS).then(|| Tid::new(epoch, next))
+    }
+
+    /// The word, for logs and messages.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// A TID from its word; the mark bits are dropped.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Tid {
+        Tid(bits & !((1 << Self::MARK_BITS) - 1))
+    }
+}
+
+/// The version of a key as `WATCH` sees it: a [`Tid`] and whether the key was there. A key never
+/// has the same version again after it changed, and absences have versions too.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Version(u64);
+
+impl Version {
+    /// The key was there, written by transaction `tid`.
+    #[must_use]
+    pub fn present(tid: Tid) -> Version {
+        Version(tid.0)
+    }
+
+    /// The key was not there: deleted, expired, flushed or never written. `floor` is at least the
+    /// TID of any earlier write to it, and below that of any later one.
+    #[must_use]
+    pub fn absent(floor: Tid) -> Version {
+        Version(floor.0 | 1)
+    }
+
+    /// The word, for messages.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// A version from its word.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Version {
+        Version(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tid_keeps_its_parts() {
+        let tid = Tid::new(Epoch(77), 13);
+        assert_eq!((tid.epoch(), tid.sequence()), (Epoch(77), 13));
+        assert_eq!(Tid::from_bits(tid.to_bits()), tid);
+    }
+
+    #[test]
+    fn next_stays_in_the_epoch_and_ends_with_it() {
+        let tid = Tid::new(Epoch(4), 9);
+        assert_eq!(tid.next_in(Epoch(4)), Some(Tid::new(Epoch(4), 10)));
+        assert_eq!(tid.next_in(Epoch(5)), Some(Tid::new(Epoch(5), 0)));
+        let last = Tid::new(Epoch(4), (1 << Tid::SEQUENCE_BITS) - 1);
+        assert_eq!(last.next_in(Epoch(4)), None);
+        assert!(last < Tid::new(Epoch(5), 0));
+    }
+
+    #[test]
+    fn presence_is_part_of_a_version() {
+        let tid = Tid::new(Epoch(1), 1);
+        assert_ne!(Version::present(tid), Version::absent(tid));
+    }
+}

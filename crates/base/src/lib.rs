@@ -1,0 +1,20 @@
+//! Words that every part of Kumiki shares.
+//!
+//! This crate holds no behaviour that another crate could disagree with: ids, the
+//! [`Transaction`](transaction::Transaction) and its replies, the [`Partition`](partition::Partition)
+//! that executes it, limits, and the outside world as parameters ([`clock`]). It knows no other
+//! crate of the workspace.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod epochs;
+pub mod ids;
+pub mod limits;
+pub mod number;
+pub mod partition;
+pub mod size;
+pub mod transaction;
+
+pub use ids::{Epoch, Tid, Version};
+pub use transaction::{Abort, Op, OpError, Reply, Transaction};

@@ -1,0 +1,56 @@
+//! A partition executes transactions. Local, replicated and remote ones implement the same trait.
+
+use std::future::Future;
+
+use crate::ids::Version;
+use crate::transaction::{Abort, Kind, OpError, Reply, Transaction};
+
+/// A [`Reply`] that owns its bytes, for answers that outlive the transaction.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)] // The variants are those of `Reply`.
+pub enum OwnedReply {
+    Ok,
+    Nil,
+    Int(i64),
+    Bytes(Vec<u8>),
+    Kind(Kind),
+    Deadline(Option<u64>),
+    Version(Version),
+    Pairs(Vec<(Vec<u8>, Vec<u8>)>),
+    Error(OpError),
+}
+
+impl From<&Reply<'_>> for OwnedReply {
+    fn from(reply: &Reply<'_>) -> OwnedReply {
+        match reply {
+            Reply::Ok => OwnedReply::Ok,
+            Reply::Nil => OwnedReply::Nil,
+            Reply::Int(n) => OwnedReply::Int(*n),
+            Reply::Bytes(bytes) => OwnedReply::Bytes(bytes.to_vec()),
+            Reply::Kind(kind) => OwnedReply::Kind(*kind),
+            Reply::Deadline(at) => OwnedReply::Deadline(*at),
+            Reply::Version(version) => OwnedReply::Version(*version),
+            Reply::Pairs(pairs) => OwnedReply::Pairs(
+                pairs
+                    .iter()
+                    .map(|(k, v)| (k.to_vec(), v.to_vec()))
+                    .collect(),
+            ),
+            Reply::Error(error) => OwnedReply::Error(*error),
+        }
+    }
+}
+
+/// Executes one-shot transactions.
+pub trait Partition: Send + Sync {
+    /// Executes `transaction` atomically. The future is ready when the outcome may be seen from
+    /// outside: what it wrote and what it observed is durable.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing happened; [`Abort::ReadOnly`] after the log failed is the
+    /// one case in which the outcome is not known.
+    fn execute(
+        &self,
+        transaction: &Transaction<'_>,
+    ) -> impl Future<Output = Result<Vec<OwnedReply>, Abort>> + Send;
+}

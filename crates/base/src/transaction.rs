@@ -1,0 +1,345 @@
+//! The one-shot transaction: what stands above speaks it, what stands below executes it.
+//!
+//! A [`Transaction`] is a list of [`Op`]s, executed atomically in their order; later operations
+//! see the effects of earlier ones. The result is one [`Reply`] for each operation, or an
+//! [`Abort`], after which nothing has happened. An operation that fails by itself (a value of the
+//! wrong type, an overflow) answers [`Reply::Error`] in its place and the others still take
+//! effect, as in a Redis `MULTI` block; [`Op::Check`] and [`Op::Require`] are the operations that
+//! abort.
+
+use crate::ids::{Epoch, Version};
+
+/// The type of a value. A record knows it from the first day, so that a later type cannot be
+/// mistaken for a string.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A byte string.
+    String = 0,
+    /// A map of fields to values.
+    Hash = 1,
+    /// A list of byte strings.
+    List = 2,
+    /// A set of byte strings.
+    Set = 3,
+    /// A set ordered by score.
+    SortedSet = 4,
+}
+
+impl Kind {
+    /// The kind with this number, if there is one.
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<Kind> {
+        [
+            Kind::String,
+            Kind::Hash,
+            Kind::List,
+            Kind::Set,
+            Kind::SortedSet,
+        ]
+        .into_iter()
+        .find(|&kind| kind as u8 == number)
+    }
+}
+
+/// A one-shot transaction.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Transaction<'a> {
+    /// What to do, in order.
+    pub ops: Vec<Op<'a>>,
+}
+
+impl<'a> Transaction<'a> {
+    /// A transaction of these operations.
+    #[must_use]
+    pub fn new(ops: Vec<Op<'a>>) -> Transaction<'a> {
+        Transaction { ops }
+    }
+
+    /// Whether no operation can write.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.ops.iter().all(Op::is_read_only)
+    }
+}
+
+/// When a [`Op::Put`] takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum When {
+    /// In any case.
+    #[default]
+    Always,
+    /// Only if the key is absent (`NX`).
+    Absent,
+    /// Only if the key is present (`XX`).
+    Present,
+}
+
+/// What becomes of a key's expiry. Times are milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Expiry {
+    /// The key does not expire.
+    #[default]
+    Never,
+    /// As it was.
+    Keep,
+    /// At this time; a time that has passed deletes the key.
+    AtMs(i64),
+    /// This many milliseconds after the transaction's own time.
+    InMs(i64),
+}
+
+/// On what condition [`Op::Expire`] takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ExpireWhen {
+    /// In any case.
+    #[default]
+    Always,
+    /// Only if the key has no expiry (`NX`).
+    None,
+    /// Only if the key has an expiry (`XX`).
+    Some,
+    /// Only if the new time is later; no expiry counts as infinitely late (`GT`).
+    Later,
+    /// Only if the new time is earlier; no expiry counts as infinitely late (`LT`).
+    Earlier,
+    /// Only if the key has an expiry and the new time is later (`XX GT`).
+    SomeAndLater,
+    /// Only if the key has an expiry and the new time is earlier (`XX LT`).
+    SomeAndEarlier,
+}
+
+/// One operation. The comment of each says what it answers; any operation on a value of another
+/// type than it needs answers [`OpError::WrongType`].
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)] // The fields of an operation are its arguments, said in its comment.
+pub enum Op<'a> {
+    /// Aborts the transaction unless `key` still has `version`. Answers `Ok`.
+    Check { key: &'a [u8], version: Version },
+    /// Aborts the transaction unless `key` is present, or absent. Answers `Ok`.
+    Require { key: &'a [u8], present: bool },
+    /// The version of `key`, for a later [`Op::Check`]. Answers `Version`.
+    Watch { key: &'a [u8] },
+
+    /// The value. Answers `Bytes` or `Nil`.
+    Get { key: &'a [u8] },
+    /// As [`Op::Get`], but a value of another type reads as `Nil` (`MGET`).
+    GetIfString { key: &'a [u8] },
+    /// The bytes `start..=end` of the value; negative positions count from its end. Answers
+    /// `Bytes`, empty when out of range or absent.
+    GetRange { key: &'a [u8], start: i64, end: i64 },
+    /// The length of the value in bytes, 0 when absent. Answers `Int`.
+    Len { key: &'a [u8] },
+    /// Whether the key is there. Answers `Int` 0 or 1. Does not mind the type.
+    Exists { key: &'a [u8] },
+    /// The type of the value. Answers `Kind` or `Nil`.
+    KindOf { key: &'a [u8] },
+    /// When the key expires. Answers `Deadline` (`None`: never) or `Nil` when absent.
+    ExpiryOf { key: &'a [u8] },
+    /// How many keys there are; keys that expired and were not yet reclaimed may be counted.
+    /// Answers `Int`.
+    Count,
+    /// The keys from `from` (inclusive) to `to` (exclusive; `None`: the end), in byte order, at
+    /// most `limit`, with their values if asked. Answers `Pairs`.
+    Scan {
+        from: &'a [u8],
+        to: Option<&'a [u8]>,
+        limit: usize,
+        values: bool,
+    },
+
+    /// Sets the value. Answers `Ok`, or `Nil` when its condition did not hold. With `get` it
+    /// answers the old value (`Bytes` or `Nil`) instead, whether or not the condition held.
+    Put {
+        key: &'a [u8],
+        value: &'a [u8],
+        when: When,
+        expiry: Expiry,
+        get: bool,
+    },
+    /// Deletes the key. Answers `Int` 0 or 1. Does not mind the type.
+    Delete { key: &'a [u8] },
+    /// Deletes the key. Answers its value, `Bytes` or `Nil`.
+    GetDelete { key: &'a [u8] },
+    /// The value, and a new expiry if `expiry` is not `Keep`. Answers `Bytes` or `Nil`.
+    GetExpire { key: &'a [u8], expiry: Expiry },
+    /// Appends to the value, or creates it. Answers its new length, `Int`.
+    Append { key: &'a [u8], value: &'a [u8] },
+    /// Overwrites the value from `offset`, filling with zeros before it. An empty `value` changes
+    /// nothing. Answers the new length, `Int`.
+    SetRange {
+        key: &'a [u8],
+        offset: usize,
+        value: &'a [u8],
+    },
+    /// Adds to the value, a decimal number; absent counts as 0. Answers the sum, `Int`.
+    Add { key: &'a [u8], delta: i64 },
+    /// Adds to the value, a decimal fraction; absent counts as 0. `delta` is a text that
+    /// [`crate::number::parse_decimal`] accepts. Answers the sum as `Bytes`.
+    AddDecimal { key: &'a [u8], delta: &'a [u8] },
+    /// Sets when the key expires; a time that has passed deletes it. `expiry` is `AtMs` or `InMs`.
+    /// Answers `Int` 0 (absent, or the condition did not hold) or 1. Does not mind the type.
+    Expire {
+        key: &'a [u8],
+        expiry: Expiry,
+        when: ExpireWhen,
+    },
+    /// Removes the expiry. Answers `Int` 1 if there was one. Does not mind the type.
+    Persist { key: &'a [u8] },
+    /// Deletes every key. Answers `Ok`.
+    Flush,
+}
+
+impl<'a> Op<'a> {
+    /// The key, for operations that have one.
+    #[must_use]
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Op::Count | Op::Scan { .. } | Op::Flush => None,
+            Op::Check { key, .. }
+            | Op::Require { key, .. }
+            | Op::Watch { key }
+            | Op::Get { key }
+            | Op::GetIfString { key }
+            | Op::GetRange { key, .. }
+            | Op::Len { key }
+            | Op::Exists { key }
+            | Op::KindOf { key }
+            | Op::ExpiryOf { key }
+            | Op::Put { key, .. }
+            | Op::Delete { key }
+            | Op::GetDelete { key }
+            | Op::GetExpire { key, .. }
+            | Op::Append { key, .. }
+            | Op::SetRange { key, .. }
+            | Op::Add { key, .. }
+            | Op::AddDecimal { key, .. }
+            | Op::Expire { key, .. }
+            | Op::Persist { key } => Some(key),
+        }
+    }
+
+    /// Whether the operation never writes.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Op::Check { .. }
+            | Op::Require { .. }
+            | Op::Watch { .. }
+            | Op::Get { .. }
+            | Op::GetIfString { .. }
+            | Op::GetRange { .. }
+            | Op::Len { .. }
+            | Op::Exists { .. }
+            | Op::KindOf { .. }
+            | Op::ExpiryOf { .. }
+            | Op::Count
+            | Op::Scan { .. } => true,
+            Op::GetExpire { expiry, .. } => *expiry == Expiry::Keep,
+            Op::Put { .. }
+            | Op::Delete { .. }
+            | Op::GetDelete { .. }
+            | Op::Append { .. }
+            | Op::SetRange { .. }
+            | Op::Add { .. }
+            | Op::AddDecimal { .. }
+            | Op::Expire { .. }
+            | Op::Persist { .. }
+            | Op::Flush => false,
+        }
+    }
+}
+
+/// What an operation answers. Bytes are borrowed from the store for as long as the answer lives.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Reply<'e> {
+    /// Done.
+    Ok,
+    /// No value.
+    Nil,
+    /// A number.
+    Int(i64),
+    /// A value.
+    Bytes(&'e [u8]),
+    /// A type.
+    Kind(Kind),
+    /// When a key expires, in milliseconds since the Unix epoch.
+    Deadline(Option<u64>),
+    /// A key's version.
+    Version(Version),
+    /// Keys and, if asked for, their values (else empty).
+    Pairs(Vec<(&'e [u8], &'e [u8])>),
+    /// The operation failed by itself; nothing of it took effect.
+    Error(OpError),
+}
+
+/// Why one operation failed. The transaction's other operations are not affected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpError {
+    /// The value has another type.
+    #[error("the key holds a value of another type")]
+    WrongType,
+    /// The value, or the operand, is not an integer of 64 bits.
+    #[error("value is not an integer or out of range")]
+    NotInteger,
+    /// The sum does not fit 64 bits.
+    #[error("increment or decrement would overflow")]
+    Overflow,
+    /// The value is not a number.
+    #[error("value is not a valid float")]
+    NotNumber,
+    /// The sum is not a finite number.
+    #[error("increment would produce NaN or Infinity")]
+    NotFinite,
+    /// The key or the value is longer than the limits allow.
+    #[error("the key or value exceeds the maximum allowed size")]
+    TooLong,
+    /// The expiry lies out of range.
+    #[error("the expire time is out of range")]
+    BadExpiry,
+}
+
+/// Why a transaction did not take effect, and what its caller may do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Abort {
+    /// A precondition ([`Op::Check`] or [`Op::Require`]) did not hold. Start over from reading.
+    #[error("operation {op} of the transaction found its precondition not met")]
+    Precondition {
+        /// The index of the operation.
+        op: usize,
+    },
+    /// Other transactions kept getting in the way. Safe to retry.
+    #[error("the transaction met conflicting transactions {attempts} times; retry it")]
+    Conflict {
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// The transaction is larger than the limits allow. Split it.
+    #[error("the transaction exceeds the limit on {what}")]
+    TooLarge {
+        /// The limit that it exceeds.
+        what: &'static str,
+    },
+    /// The log can no longer be written: writes are refused until the operator acts.
+    #[error("the store is read-only: {reason}")]
+    ReadOnly {
+        /// What happened to the log.
+        reason: String,
+    },
+    /// An operation of an interactive transaction failed.
+    #[error("{0}")]
+    Failed(OpError),
+    /// The closure of an interactive transaction gave up.
+    #[error("the transaction was cancelled by its caller")]
+    Cancelled,
+}
+
+/// What a reply depends on: it may leave for the outside once `epoch` is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Observed {
+    /// The newest epoch that the transaction wrote or observed; [`Epoch::ZERO`] if nothing.
+    pub epoch: Epoch,
+    /// The transaction's own time, milliseconds since the Unix epoch.
+    pub time_ms: u64,
+}
