@@ -1,0 +1,171 @@
+//! Reading and writing keys within a transaction.
+
+use base::transaction::{Kind, OpError};
+use base::{Tid, Version};
+
+use crate::log::RedoLog;
+use crate::lookaside::KeyHash;
+use crate::record::{Content, RecordRef, VersionRef};
+use crate::word::{DEAD, LOCK, Seen};
+use crate::worker::{ScanRead, Stop, Worker};
+
+/// How long a reader lets a commit on its record finish before it reads the old version, which
+/// will then not validate.
+const PATIENCE: u32 = 64;
+
+/// What a transaction sees of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct View {
+    /// The version, if the key is there: not deleted, flushed or expired.
+    pub(crate) live: Option<VersionRef>,
+    /// The TID of what is there, or of what made it absent, as far as it is known.
+    tid: Tid,
+}
+
+impl View {
+    pub(crate) fn deadline(self) -> Option<u64> {
+        self.live.and_then(VersionRef::deadline)
+    }
+
+    /// The value, which must be a string.
+    pub(crate) fn string<'p>(self) -> Result<Option<&'p [u8]>, OpError> {
+        match self.live {
+            Some(version) if version.kind() != Kind::String => Err(OpError::WrongType),
+            live => Ok(live.map(VersionRef::value)),
+        }
+    }
+}
+
+/// What a transaction writes to a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Put<'a> {
+    /// The value is these parts joined.
+    pub(crate) parts: &'a [&'a [u8]],
+    pub(crate) kind: Kind,
+    pub(crate) deadline: Option<u64>,
+}
+
+impl<L: RedoLog> Worker<L> {
+    /// Whether the transaction sees this version at all.
+    pub(crate) fn visible(&self, version: VersionRef) -> bool {
+        !version.is_absent()
+            && version.generation() == self.state.generation
+            && version.deadline().is_none_or(|deadline| deadline > self.state.time_ms)
+    }
+
+    fn view(&self, version: VersionRef) -> View {
+        let live = self.visible(version).then_some(version);
+        View { live, tid: version.tid() }
+    }
+
+    /// Reads a key.
+    pub(crate) fn read(&mut self, hash: KeyHash, key: &[u8]) -> View {
+        let Some(record) = self.engine.index.get(hash, key) else {
+            return self.read_missing(key);
+        };
+        if let Some(own) = self.own_write(record) {
+            return self.view(self.state.writes[own].version);
+        }
+        let seen = settled(record);
+        if seen.has(DEAD) {
+            return self.read_missing(key);
+        }
+        let version = RecordRef::version(seen);
+        self.state.reads.push((record, seen));
+        self.state.observed = self.state.observed.max(version.epoch());
+        self.view(version)
+    }
+
+    fn read_missing(&mut self, key: &[u8]) -> View {
+        self.state.missing.extend_from_slice(key);
+        self.state.missing_ends.push(self.state.missing.len());
+        View { live: None, tid: Tid::ZERO }
+    }
+
+    /// The version of a key for `WATCH`.
+    pub(crate) fn version_of(&mut self, hash: KeyHash, key: &[u8]) -> Version {
+        let view = self.read(hash, key);
+        match view.live {
+            Some(_) => Version::present(view.tid),
+            None => Version::absent(view.tid.max(self.engine.floors.get(key))),
+        }
+    }
+
+    /// Writes a key, or deletes it.
+    pub(crate) fn write(&mut self, hash: KeyHash, key: &[u8], put: Option<Put<'_>>) -> VersionRef {
+        let (record, made) = self.engine.index.get_or_insert(hash, key);
+        if made {
+            self.count_record(record);
+        }
+        let content =
+            put.map(|put| Content { parts: put.parts, kind: put.kind, deadline: put.deadline });
+        let version = VersionRef::new(self.state.generation, content);
+        self.note_write(record, version);
+        version
+    }
+
+    /// Makes every key absent: from here on this transaction, and once it has committed every
+    /// other one, sees another generation.
+    pub(crate) fn flush(&mut self) -> Result<(), Stop> {
+        let next = self.engine.next_generation(self.state.generation)?;
+        let version = crate::engine::Engine::generation_version(next);
+        self.note_write(self.engine.generation, version);
+        self.state.generation = next;
+        Ok(())
+    }
+
+    /// Visits the live keys from `from` to `to` (exclusive) in order until `limit` were visited.
+    pub(crate) fn scan(
+        &mut self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+        mut visit: impl FnMut(RecordRef, VersionRef),
+    ) {
+        let mut scan =
+            ScanRead { from: from.to_vec(), to: to.map(<[u8]>::to_vec), records: Vec::new(), cut: false };
+        let mut left = limit;
+        let engine = std::sync::Arc::clone(&self.engine);
+        engine.index.range(from, to, |record| {
+            if left == 0 {
+                scan.cut = true;
+                return false;
+            }
+            let seen = settled(record);
+            if seen.has(DEAD) {
+                return true;
+            }
+            let version = RecordRef::version(seen);
+            if !version.is_never() {
+                scan.records.push(record);
+            }
+            let version = match self.own_write(record) {
+                Some(own) => self.state.writes[own].version,
+                None => {
+                    self.state.reads.push((record, seen));
+                    self.state.observed = self.state.observed.max(version.epoch());
+                    version
+                }
+            };
+            if self.visible(version) {
+                left -= 1;
+                visit(record, version);
+            }
+            true
+        });
+        self.state.scans.push(scan);
+    }
+}
+
+/// The record's word once no commit is changing it, or after some patience.
+fn settled(record: RecordRef) -> Seen {
+    let mut seen = record.word().load();
+    for _ in 0..PATIENCE {
+        if !seen.has(LOCK) {
+            break;
+        }
+        std::hint::spin_loop();
+        seen = record.word().load();
+    }
+    seen
+}

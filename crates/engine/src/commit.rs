@@ -1,0 +1,230 @@
+//! Silo's commit protocol.
+//!
+//! 1. Lock the write set in the order of the records' addresses.
+//! 2. Draw the commit epoch: the point in the serial order, between the locks and the validation.
+//! 3. Validate what was read: records unchanged and not locked by others, keys that had no record
+//!    still without one that was ever written, ranges with the same records in them, no deadline
+//!    passed between the transaction's own time and the commit epoch's stamp.
+//! 4. Draw the TID above everything read or overwritten, within the commit epoch.
+//! 5. Publish the new versions, which unlocks; hand the changes to the log.
+//!
+//! Phantoms: a record enters the index before its key is locked, so that an insertion either was
+//! in the index when a scan validates, or draws its commit epoch after that validation and is
+//! later in the serial order.
+//!
+//! Everything happens inside the worker's epoch, so that an epoch that has finished is complete
+//! in the log.
+
+use std::sync::atomic::Ordering;
+
+use base::epochs::EpochClock;
+use base::{Abort, Epoch, Tid};
+
+use crate::engine::Place;
+use crate::garbage::Garbage;
+use crate::log::{Changes, RedoLog, Write};
+use crate::record::{RecordRef, VersionRef};
+use crate::word::{LOCK, QUEUED, Seen};
+use crate::worker::{Stop, Worker};
+
+/// A worker looks after the table of hints each time it has made so many records.
+const GROW_EVERY: u64 = 64;
+
+impl<L: RedoLog> Worker<L> {
+    /// Commits the worker's transaction. On an error nothing has happened, but for
+    /// [`Abort::ReadOnly`]: then it is done in memory and will not be durable.
+    pub(crate) fn commit(&mut self) -> Result<(), Stop> {
+        if self.state.writes.is_empty() {
+            let epoch = self.engine.epochs.commit_epoch();
+            return self.validate(epoch, &[]);
+        }
+        let mut writes = std::mem::take(&mut self.state.writes);
+        let outcome = self.commit_writes(&mut writes);
+        if outcome == Err(Stop::Conflict) {
+            self.state.writes = writes;
+        } else {
+            writes.clear();
+            self.state.writes = writes;
+        }
+        outcome
+    }
+
+    fn commit_writes(&mut self, writes: &mut [Write]) -> Result<(), Stop> {
+        writes.sort_unstable_by_key(|write| write.record);
+        let mut locked = std::mem::take(&mut self.locked);
+        let drawn = self.lock_and_validate(writes, &mut locked);
+        let outcome = match drawn {
+            Ok(tid) => {
+                self.publish(writes, &locked, tid);
+                self.append(writes, tid)
+            }
+            Err(stop) => {
+                for (write, seen) in writes.iter().zip(&locked) {
+                    write.record.word().unlock(*seen, seen.0 & QUEUED);
+                }
+                Err(stop)
+            }
+        };
+        locked.clear();
+        self.locked = locked;
+        outcome
+    }
+
+    /// Steps 1 to 4. `locked` gets the words of the records that were locked, also on an error.
+    fn lock_and_validate(
+        &mut self,
+        writes: &[Write],
+        locked: &mut Vec<Seen>,
+    ) -> Result<Tid, Stop> {
+        for write in writes {
+            locked.push(write.record.word().lock().map_err(|_| Stop::Conflict)?);
+        }
+        let epoch = self.engine.epochs.commit_epoch();
+        self.validate(epoch, writes)?;
+        let overwritten = locked.iter().map(|seen| RecordRef::version(*seen).tid());
+        let read = self.state.reads.iter().map(|(_, seen)| RecordRef::version(*seen).tid());
+        let highest = overwritten.chain(read).fold(self.last_tid, Tid::max);
+        let Some(tid) = highest.next_in(epoch) else {
+            // The epoch's sequence numbers are used up: the next epoch has new ones.
+            self.engine.epochs.advance(epoch);
+            return Err(Stop::Conflict);
+        };
+        self.last_tid = tid;
+        Ok(tid)
+    }
+
+    /// Step 3. `own` is the write set, sorted by record and locked.
+    fn validate(&self, epoch: Epoch, own: &[Write]) -> Result<(), Stop> {
+        let mine = |record| own.binary_search_by_key(&record, |write| write.record).is_ok();
+        let state = &self.state;
+        // A lone read is atomic by itself; only the generation it belongs to must still be there.
+        let alone = own.is_empty() && state.reads.len() + state.missing_ends.len() <= 2;
+        let reads = if alone && state.scans.is_empty() { 1 } else { state.reads.len() };
+        let unchanged = |(record, seen): &(RecordRef, Seen)| {
+            record.word().validates(*seen, !own.is_empty() && mine(*record))
+        };
+        let holds = state.reads[..reads].iter().all(unchanged)
+            && (alone || self.still_missing(&mine))
+            && state.scans.iter().all(|scan| self.scan_unchanged(scan, &mine))
+            && (epoch == state.epoch || self.no_deadline_passed(epoch));
+        if holds { Ok(()) } else { Err(Stop::Conflict) }
+    }
+
+    fn still_missing(&self, mine: &impl Fn(RecordRef) -> bool) -> bool {
+        let mut start = 0;
+        self.state.missing_ends.iter().all(|&end| {
+            let key = &self.state.missing[start..end];
+            start = end;
+            match self.engine.index.get(self.engine.index.hash(key), key) {
+                None => true,
+                Some(record) => never_written(record, mine(record)),
+            }
+        })
+    }
+
+    fn scan_unchanged(
+        &self,
+        scan: &crate::worker::ScanRead,
+        mine: &impl Fn(RecordRef) -> bool,
+    ) -> bool {
+        let mut expected = scan.records.iter();
+        let mut left = scan.records.len();
+        let mut same = true;
+        self.engine.index.range(&scan.from, scan.to.as_deref(), |record| {
+            if left == 0 && scan.cut {
+                return false;
+            }
+            let seen = record.word().load();
+            if RecordRef::version(seen).is_never() {
+                same = never_written(record, mine(record));
+            } else {
+                same = expected.next() == Some(&record);
+                left = left.saturating_sub(1);
+            }
+            same
+        });
+        same && left == 0
+    }
+
+    fn no_deadline_passed(&self, epoch: Epoch) -> bool {
+        let (before, now) = (self.state.time_ms, self.engine.epochs.stamp_ms(epoch));
+        let passed = |deadline: u64| before < deadline && deadline <= now;
+        let of = |seen: &Seen| RecordRef::version(*seen).deadline();
+        now == before
+            || !self.state.reads.iter().any(|(_, seen)| of(seen).is_some_and(passed))
+    }
+
+    /// Step 5, in memory.
+    fn publish(&mut self, writes: &[Write], locked: &[Seen], tid: Tid) {
+        self.state.observed = tid.epoch();
+        let generation = self.state.generation;
+        let (mut keys, mut bytes) = (0, 0);
+        for (write, seen) in writes.iter().zip(locked) {
+            let (old, new) = (RecordRef::version(*seen), write.version);
+            new.set_tid(tid);
+            bytes += new.bytes() as i64;
+            if write.record == self.engine.generation {
+                self.engine.generation_now.store(u64::from(generation), Ordering::Release);
+            } else {
+                keys += i64::from(counts(new, generation)) - i64::from(counts(old, generation));
+            }
+            self.install(write.record, *seen, old, new);
+        }
+        let place = self.place();
+        place.count_keys(generation, keys);
+        Place::count(&place.bytes, bytes);
+        Place::count(&place.commits, 1);
+    }
+
+    /// Makes `new` current in place of `old` and sees to it that `old` goes when it may.
+    fn install(&self, record: RecordRef, seen: Seen, old: VersionRef, new: VersionRef) {
+        let kept = self.engine.snapshots.need(old);
+        let generation = record == self.engine.generation;
+        if kept {
+            new.set_previous(Some(old));
+        }
+        let tend = new.is_absent() || new.deadline().is_some() || kept || generation;
+        let queue = tend && !seen.has(QUEUED);
+        record.word().publish(seen, new.address(), if queue { QUEUED } else { 0 });
+        if queue {
+            self.engine.queue.push(record);
+        }
+        if !kept {
+            let mut next = Some(old);
+            while let Some(version) = next.filter(|version| !version.is_never()) {
+                next = version.previous();
+                self.retire(Garbage::Version(version));
+            }
+        }
+    }
+
+    fn append(&mut self, writes: &[Write], tid: Tid) -> Result<(), Stop> {
+        let stamp_ms = self.engine.epochs.stamp_ms(tid.epoch());
+        let changes = Changes { writes, generation: self.engine.generation };
+        let logged = self.log.append(tid, stamp_ms, changes);
+        logged.map_err(|reason| Stop::Abort(Abort::ReadOnly { reason }))
+    }
+
+    /// Counts a record that this worker brought into the index.
+    pub(crate) fn count_record(&self, record: RecordRef) {
+        let place = self.place();
+        Place::count(&place.records, 1);
+        Place::count(&place.bytes, record.bytes() as i64);
+        if place.records.load(Ordering::Relaxed).is_multiple_of(GROW_EVERY)
+            && let Some(table) = self.engine.index.grow(self.engine.stats().records as usize)
+        {
+            self.retire(Garbage::Table(table));
+        }
+    }
+}
+
+/// Whether a version counts as a key of this generation.
+pub(crate) fn counts(version: VersionRef, generation: u16) -> bool {
+    !version.is_absent() && version.generation() == generation
+}
+
+/// Whether nobody has ever written the record, nor is about to.
+fn never_written(record: RecordRef, own: bool) -> bool {
+    let seen = record.word().load();
+    RecordRef::version(seen).is_never() && (own || !seen.has(LOCK))
+}

@@ -1,0 +1,230 @@
+//! What the workers of one engine share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::clock::Clock;
+use base::limits::Limits;
+use base::transaction::Kind;
+use base::{Abort, Epoch, Tid};
+use crossbeam_queue::SegQueue;
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+
+use crate::epoch::Epochs;
+use crate::floors::Floors;
+use crate::garbage::Bag;
+use crate::index::{Index, TREE_BYTES_PER_RECORD};
+use crate::record::{Content, RecordRef, VersionRef};
+use crate::snapshot::Snapshots;
+
+/// How an engine is made.
+#[derive(Clone)]
+pub struct Options {
+    /// How many workers there can be at once, the janitor's not counted.
+    pub workers: usize,
+    /// The clock behind the epochs' stamps.
+    pub clock: Arc<dyn Clock>,
+    /// Sizes that clients control.
+    pub limits: Limits,
+}
+
+/// A worker's own counters and garbage; others read the counters now and then.
+#[derive(Default)]
+pub(crate) struct Place {
+    pub(crate) bag: Mutex<Bag>,
+    /// The generation that `keys` counts.
+    pub(crate) generation: AtomicU64,
+    /// Keys made minus keys deleted, in two's complement.
+    pub(crate) keys: AtomicU64,
+    /// Bytes allocated minus bytes freed, in two's complement.
+    pub(crate) bytes: AtomicU64,
+    /// Records made minus records removed, in two's complement.
+    pub(crate) records: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    pub(crate) conflicts: AtomicU64,
+}
+
+impl Place {
+    /// Adds to the number of keys of a generation; those of earlier ones are gone.
+    pub(crate) fn count_keys(&self, generation: u16, by: i64) {
+        if self.generation.load(Ordering::Relaxed) != u64::from(generation) {
+            self.keys.store(0, Ordering::Relaxed);
+            self.generation.store(u64::from(generation), Ordering::Release);
+        }
+        Place::count(&self.keys, by);
+    }
+
+    /// Adds to a counter that only this place's worker writes.
+    pub(crate) fn count(counter: &AtomicU64, by: i64) {
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(by as u64);
+        counter.store(sum, Ordering::Relaxed);
+    }
+}
+
+/// Figures of an engine. Sums over workers, each read at its own moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Keys; those that have expired and were not yet reclaimed count.
+    pub keys: u64,
+    /// Records in the index, deleted ones that wait for reclamation among them.
+    pub records: u64,
+    /// Bytes of records, versions and index.
+    pub memory_bytes: u64,
+    /// Transactions that committed.
+    pub commits: u64,
+    /// Attempts that met a conflict.
+    pub conflicts: u64,
+    /// Keys removed because they had expired.
+    pub expired: u64,
+}
+
+/// An in-memory transactional engine.
+pub struct Engine {
+    pub(crate) index: Index,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) floors: Floors,
+    /// The record that every transaction reads and a flush writes: its value is the number of
+    /// the generation whose versions are visible.
+    pub(crate) generation: RecordRef,
+    /// The number of the generation, kept up by commits of flushes.
+    pub(crate) generation_now: AtomicU64,
+    /// Records that the janitor should look at.
+    pub(crate) queue: SegQueue<RecordRef>,
+    pub(crate) places: Box<[CachePadded<Place>]>,
+    pub(crate) free_places: Mutex<Vec<usize>>,
+    pub(crate) expired: AtomicU64,
+    /// The oldest generation of which versions may still be in memory.
+    pub(crate) oldest_generation: AtomicU64,
+    pub(crate) limits: Limits,
+}
+
+/// The place of the janitor, which is not handed out.
+pub(crate) const JANITOR: usize = 0;
+
+impl Engine {
+    /// An empty engine.
+    #[must_use]
+    pub fn new(options: &Options) -> Arc<Engine> {
+        let places = options.workers + 1;
+        let epochs = Epochs::new(places, Arc::clone(&options.clock));
+        epochs.occupy(JANITOR);
+        let generation = RecordRef::new(b"");
+        Self::set_generation(generation, Tid::ZERO, 0);
+        Arc::new(Engine {
+            index: Index::new(),
+            epochs: Arc::new(epochs),
+            snapshots: Snapshots::default(),
+            floors: Floors::new(),
+            generation,
+            generation_now: AtomicU64::new(0),
+            queue: SegQueue::new(),
+            places: (0..places).map(|_| CachePadded::new(Place::default())).collect(),
+            free_places: Mutex::new((1..places).rev().collect()),
+            expired: AtomicU64::new(0),
+            oldest_generation: AtomicU64::new(0),
+            limits: options.limits,
+        })
+    }
+
+    /// The epochs, for the journal.
+    #[must_use]
+    pub fn epochs(&self) -> Arc<Epochs> {
+        Arc::clone(&self.epochs)
+    }
+
+    /// The limits this engine was made with.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// A version of the generation record.
+    pub(crate) fn generation_version(number: u16) -> VersionRef {
+        let value = number.to_le_bytes();
+        let content = Content { parts: &[&value], kind: Kind::String, deadline: None };
+        VersionRef::new(number, Some(content))
+    }
+
+    /// Replaces the generation at once: only while nobody runs transactions.
+    #[allow(unsafe_code)]
+    pub(crate) fn set_generation(record: RecordRef, tid: Tid, number: u16) {
+        let seen = record.word().lock().expect("nobody else is here");
+        let version = Self::generation_version(number);
+        version.set_tid(tid);
+        record.word().publish(seen, version.address(), 0);
+        // SAFETY: nobody runs transactions, so that nobody can have seen the old version.
+        unsafe { RecordRef::version(seen).free() }
+    }
+
+    /// Sums of the workers' counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let sum = |counter: fn(&Place) -> &AtomicU64| {
+            let places = self.places.iter();
+            places.fold(0u64, |sum, p| sum.wrapping_add(counter(p).load(Ordering::Relaxed)))
+        };
+        let records = sum(|p| &p.records);
+        let index = records as usize * TREE_BYTES_PER_RECORD + self.index.hints().bytes();
+        Stats {
+            keys: self.count_keys(self.current_generation()),
+            records,
+            memory_bytes: sum(|p| &p.bytes).wrapping_add(index as u64),
+            commits: sum(|p| &p.commits),
+            conflicts: sum(|p| &p.conflicts),
+            expired: self.expired.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Keys of a generation.
+    pub(crate) fn count_keys(&self, generation: u16) -> u64 {
+        let of_it = |p: &&CachePadded<Place>| {
+            p.generation.load(Ordering::Acquire) == u64::from(generation)
+        };
+        let places = self.places.iter().filter(of_it);
+        let sum = places.fold(0u64, |sum, p| sum.wrapping_add(p.keys.load(Ordering::Relaxed)));
+        // Counters are read one after another: a passing negative sum means none.
+        if sum > i64::MAX as u64 { 0 } else { sum }
+    }
+
+    /// The generation's number, for those who run no transaction and may learn of a flush a
+    /// moment late.
+    pub(crate) fn current_generation(&self) -> u16 {
+        self.generation_now.load(Ordering::Acquire) as u16
+    }
+
+    /// The number of the generation after `now`.
+    ///
+    /// # Errors
+    /// If versions of a generation of that number may still be in memory: the janitor is behind
+    /// by tens of thousands of flushes.
+    pub(crate) fn next_generation(&self, now: u16) -> Result<u16, Abort> {
+        let next = now.wrapping_add(1);
+        if next == self.oldest_generation.load(Ordering::Acquire) as u16 {
+            return Err(Abort::TooLarge { what: "flushes that await reclamation" });
+        }
+        Ok(next)
+    }
+
+    /// The newest epoch up to which deletes may be made final: durable, and finished.
+    pub(crate) fn reclaimable(&self, durable: Epoch) -> Epoch {
+        use base::epochs::EpochClock;
+        durable.min(self.epochs.finished())
+    }
+}
+
+impl Drop for Engine {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // Bags first: what they hold is in no other structure.
+        self.places = Box::default();
+        self.index.range(b"", None, |record| {
+            // SAFETY: no worker is left; this is the engine's reference, the map has its own.
+            unsafe { record.release() }
+            true
+        });
+        // SAFETY: as above; the generation record is in no map.
+        unsafe { self.generation.release() }
+    }
+}

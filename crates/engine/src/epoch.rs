@@ -1,0 +1,188 @@
+//! Epochs: the global counter, the workers' places in it, and the time stamps.
+//!
+//! | what | where |
+//! |---|---|
+//! | current epoch | one atomic, read by every transaction, written once per epoch |
+//! | a worker's epoch | one cache line each; `IDLE` while it runs no transaction |
+//! | stamps | a ring of the last epochs' times in milliseconds |
+//!
+//! Invariants:
+//! 1. The current epoch passes from *e* to *e* + 1 only when no worker is active before *e*; an
+//!    active worker is therefore at the current epoch or one behind.
+//! 2. Idle workers hold nothing back.
+//! 3. Stamps do not decrease, whatever the clock does.
+//! 4. What was taken out of shared memory while the epoch was *r* can be freed once
+//!    [`Epochs::finished`] ≥ *r*: a worker that could have seen it was pinned at *r* or before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use base::Epoch;
+use base::clock::Clock;
+use base::epochs::EpochClock;
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+
+const IDLE: u64 = u64::MAX;
+/// A ring larger than the two epochs that are ever asked for.
+const STAMPS: usize = 8;
+
+/// The epochs of one engine.
+pub struct Epochs {
+    current: CachePadded<AtomicU64>,
+    stamps: [AtomicU64; STAMPS],
+    places: Box<[CachePadded<AtomicU64>]>,
+    /// Places in use have an index below this.
+    used: AtomicU64,
+    advancing: Mutex<()>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Epochs {
+    /// Epochs for at most `places` workers, beginning at epoch 1.
+    pub(crate) fn new(places: usize, clock: Arc<dyn Clock>) -> Epochs {
+        let now = clock.now_ms();
+        Epochs {
+            current: CachePadded::new(AtomicU64::new(1)),
+            stamps: std::array::from_fn(|_| AtomicU64::new(now)),
+            places: (0..places).map(|_| CachePadded::new(AtomicU64::new(IDLE))).collect(),
+            used: AtomicU64::new(0),
+            advancing: Mutex::new(()),
+            clock,
+        }
+    }
+
+    /// Goes on from a recovered state: the current epoch becomes `epoch`, and no stamp will be
+    /// below `stamp_ms`. Only while no worker is active.
+    pub(crate) fn resume(&self, epoch: Epoch, stamp_ms: u64) {
+        let _one = self.advancing.lock();
+        let stamp = self.clock.now_ms().max(stamp_ms);
+        for slot in &self.stamps {
+            slot.store(stamp, Ordering::SeqCst);
+        }
+        self.current.store(epoch.0, Ordering::SeqCst);
+    }
+
+    /// Declares that the worker of `place` exists.
+    pub(crate) fn occupy(&self, place: usize) {
+        self.used.fetch_max(place as u64 + 1, Ordering::SeqCst);
+    }
+
+    /// Enters the current epoch, which is returned. Not nested.
+    pub(crate) fn pin(&self, place: usize) -> Epoch {
+        let place = &self.places[place];
+        debug_assert_eq!(place.load(Ordering::Relaxed), IDLE, "pinned twice");
+        let mut epoch = self.current.load(Ordering::Acquire);
+        loop {
+            // The swap is also a full fence: the announcement is seen before anything is read.
+            place.swap(epoch, Ordering::SeqCst);
+            let now = self.current.load(Ordering::SeqCst);
+            if now == epoch {
+                return Epoch(epoch);
+            }
+            epoch = now;
+        }
+    }
+
+    /// Leaves the epoch.
+    pub(crate) fn unpin(&self, place: usize) {
+        self.places[place].store(IDLE, Ordering::Release);
+    }
+
+    /// The commit point of Silo's protocol: orders the locks taken before it against the epoch
+    /// read in it.
+    pub(crate) fn commit_epoch(&self) -> Epoch {
+        fence(Ordering::SeqCst);
+        Epoch(self.current.load(Ordering::SeqCst))
+    }
+
+    /// Moves on if the clock has passed the current epoch's stamp, so that a transaction that
+    /// begins now has today's time.
+    pub(crate) fn refresh(&self) {
+        let epoch = self.current();
+        if self.clock.now_ms() > self.stamp_ms(epoch) {
+            self.advance(epoch);
+        }
+    }
+
+    /// The smallest epoch in which a worker is active, or the current one.
+    fn oldest_active(&self, current: u64) -> u64 {
+        let used = self.used.load(Ordering::SeqCst) as usize;
+        let places = self.places[..used].iter();
+        places.map(|place| place.load(Ordering::SeqCst)).fold(current, u64::min)
+    }
+}
+
+impl EpochClock for Epochs {
+    fn current(&self) -> Epoch {
+        Epoch(self.current.load(Ordering::SeqCst))
+    }
+
+    fn advance(&self, from: Epoch) -> Epoch {
+        if let Some(_one) = self.advancing.try_lock()
+            && self.current() == from
+            && self.oldest_active(from.0) >= from.0
+        {
+            let stamp = self.stamp_ms(from).max(self.clock.now_ms());
+            let next = from.next();
+            self.stamps[next.0 as usize % STAMPS].store(stamp, Ordering::SeqCst);
+            self.current.store(next.0, Ordering::SeqCst);
+            return next;
+        }
+        self.current()
+    }
+
+    fn finished(&self) -> Epoch {
+        let current = self.current.load(Ordering::SeqCst);
+        Epoch(self.oldest_active(current)).prev()
+    }
+
+    fn stamp_ms(&self, epoch: Epoch) -> u64 {
+        self.stamps[epoch.0 as usize % STAMPS].load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use base::clock::ManualClock;
+
+    fn epochs(clock: &Arc<ManualClock>) -> Epochs {
+        let epochs = Epochs::new(4, Arc::clone(clock) as Arc<dyn Clock>);
+        (0..2).for_each(|place| epochs.occupy(place));
+        epochs
+    }
+
+    #[test]
+    fn an_active_worker_lets_the_epoch_go_one_ahead() {
+        let epochs = epochs(&Arc::default());
+        let first = epochs.pin(0);
+        assert_eq!(epochs.advance(first), first.next());
+        assert_eq!(epochs.advance(first.next()), first.next(), "held back by the worker");
+        assert_eq!(epochs.finished(), first.prev());
+        epochs.unpin(0);
+        assert_eq!(epochs.finished(), first);
+        assert_eq!(epochs.advance(first.next()), first.next().next());
+    }
+
+    #[test]
+    fn a_stale_advance_does_nothing() {
+        let epochs = epochs(&Arc::default());
+        let now = epochs.advance(epochs.current());
+        assert_eq!(epochs.advance(now.prev()), now);
+    }
+
+    #[test]
+    fn stamps_do_not_follow_a_clock_that_steps_back() {
+        let clock = Arc::new(ManualClock::new(1000));
+        let epochs = epochs(&clock);
+        clock.set(1500);
+        epochs.refresh();
+        assert_eq!(epochs.stamp_ms(epochs.current()), 1500);
+        clock.set(900);
+        let next = epochs.advance(epochs.current());
+        assert_eq!(epochs.stamp_ms(next), 1500);
+        epochs.refresh();
+        assert_eq!(epochs.current(), next, "no time has passed");
+    }
+}

@@ -1,0 +1,198 @@
+//! The index: an ordered concurrent map of records, behind a table of hints.
+//!
+//! The map holds `Key → ()`, where a [`Key`] is a counted reference to a record and compares by
+//! the record's key; its first eight bytes lie beside the reference, so that most comparisons
+//! touch no other memory. Which map it is, and why, `benches/index.rs` measures.
+//!
+//! Invariants:
+//! 1. At most one record of a key is not dead.
+//! 2. A record enters never written, and leaves after it was marked dead under its lock.
+
+use std::cmp::Ordering;
+
+use scc::{Comparable, Equivalent, TreeIndex};
+
+use crate::lookaside::{KeyHash, Lookaside, Table};
+use crate::record::RecordRef;
+use crate::word::{DEAD, LOCK, QUEUED, Seen};
+
+/// A key in the map: an owned reference to its record.
+struct Key {
+    prefix: u64,
+    record: RecordRef,
+}
+
+fn prefix(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let len = key.len().min(8);
+    bytes[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(bytes)
+}
+
+impl Key {
+    /// Takes over one reference to the record.
+    fn owning(record: RecordRef) -> Key {
+        Key { prefix: prefix(record.key()), record }
+    }
+}
+
+impl Clone for Key {
+    fn clone(&self) -> Key {
+        self.record.retain();
+        Key { prefix: self.prefix, record: self.record }
+    }
+}
+
+impl Drop for Key {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: a Key owns one reference and gives it back once.
+        unsafe { self.record.release() }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        let by_prefix = self.prefix.cmp(&other.prefix);
+        by_prefix.then_with(|| self.record.key().cmp(other.record.key()))
+    }
+}
+
+/// A key to look for.
+struct Probe<'k> {
+    prefix: u64,
+    key: &'k [u8],
+}
+
+impl<'k> Probe<'k> {
+    fn new(key: &'k [u8]) -> Probe<'k> {
+        Probe { prefix: prefix(key), key }
+    }
+}
+
+impl Equivalent<Key> for Probe<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.compare(key) == Ordering::Equal
+    }
+}
+
+impl Comparable<Key> for Probe<'_> {
+    fn compare(&self, key: &Key) -> Ordering {
+        self.prefix.cmp(&key.prefix).then_with(|| self.key.cmp(key.record.key()))
+    }
+}
+
+/// Bytes of a record's place in the ordered map, measured (see `benches/index.rs`).
+pub(crate) const TREE_BYTES_PER_RECORD: usize = 34;
+
+pub(crate) struct Index {
+    tree: TreeIndex<Key, ()>,
+    hints: Lookaside,
+}
+
+impl Index {
+    pub(crate) fn new() -> Index {
+        Index { tree: TreeIndex::new(), hints: Lookaside::new() }
+    }
+
+    pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
+        self.hints.hash(key)
+    }
+
+    pub(crate) fn hints(&self) -> &Lookaside {
+        &self.hints
+    }
+
+    /// The live record of `key`.
+    pub(crate) fn get(&self, hash: KeyHash, key: &[u8]) -> Option<RecordRef> {
+        if let Some(record) = self.hints.find(hash, key)
+            && !record.word().load().has(DEAD)
+        {
+            return Some(record);
+        }
+        let record = self.tree.peek_with(&Probe::new(key), |key, ()| key.record)?;
+        self.remember(hash, record).then_some(record)
+    }
+
+    /// The live record of `key`, made if there is none; and whether it was made.
+    pub(crate) fn get_or_insert(&self, hash: KeyHash, key: &[u8]) -> (RecordRef, bool) {
+        loop {
+            if let Some(record) = self.get(hash, key) {
+                return (record, false);
+            }
+            let record = RecordRef::new(key);
+            record.retain(); // One reference for the engine, one for the map.
+            match self.tree.insert_sync(Key::owning(record), ()) {
+                Ok(()) => {
+                    self.remember(hash, record);
+                    return (record, true);
+                }
+                Err((mine, ())) => {
+                    // Someone was faster, or a dead record is on its way out: look again.
+                    drop(mine);
+                    drop(Key::owning(record));
+                    std::hint::spin_loop();
+                }
+            }
+        }
+    }
+
+    /// Leaves a hint. Returns whether the record is alive.
+    fn remember(&self, hash: KeyHash, record: RecordRef) -> bool {
+        match record.word().lock() {
+            Ok(seen) => {
+                self.hints.remember(hash, record);
+                record.word().unlock(seen, seen.0 & QUEUED);
+                true
+            }
+            // Busy: another look-up will leave the hint.
+            Err(_) => !record.word().load().has(DEAD),
+        }
+    }
+
+    /// Takes a record out: `seen` is its word, locked. The engine's reference is the caller's to
+    /// give back.
+    pub(crate) fn remove(&self, record: RecordRef, seen: Seen) {
+        debug_assert!(seen.has(LOCK));
+        record.word().unlock(seen, DEAD);
+        self.hints.forget(self.hash(record.key()), record);
+        let removed = self.tree.remove_sync(&Probe::new(record.key()));
+        debug_assert!(removed, "a record leaves the index once");
+    }
+
+    /// Visits the records from `from` (inclusive) to `to` (exclusive) in key order until `visit`
+    /// returns false. Records that enter or leave meanwhile may be seen or not.
+    pub(crate) fn range(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        mut visit: impl FnMut(RecordRef) -> bool,
+    ) {
+        let guard = scc::Guard::new();
+        let records = self.tree.range(Probe::new(from).., &guard).map(|(key, ())| key.record);
+        for record in records {
+            if to.is_some_and(|to| record.key() >= to) || !visit(record) {
+                return;
+            }
+        }
+    }
+
+    /// Lets the table of hints keep pace with `records`; see [`Lookaside::grow`].
+    pub(crate) fn grow(&self, records: usize) -> Option<std::sync::Arc<Table>> {
+        self.hints.grow(records)
+    }
+}

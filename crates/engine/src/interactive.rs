@@ -1,0 +1,159 @@
+//! Transactions as closures: reads, writes and what the program does between them.
+
+use std::marker::PhantomData;
+
+use base::Abort;
+use base::transaction::{Expiry, Observed, When};
+
+use crate::log::RedoLog;
+use crate::worker::{Stop, Worker};
+
+/// A running transaction, as its closure sees it. Every error is to be passed on with `?`: a
+/// conflict makes the closure run again from its beginning.
+///
+/// What it reads is checked when it commits. Until then two reads may show a state that never
+/// was; the closure must not act on that outside of the transaction.
+pub struct Txn<'t> {
+    access: &'t mut dyn Access,
+    // Values that were read live as long as the transaction: two of them must not be swapped.
+    _invariant: PhantomData<std::cell::Cell<&'t ()>>,
+}
+
+/// What a transaction's handle needs of a worker, whatever its log.
+trait Access {
+    fn get(&mut self, key: &[u8]) -> Result<Option<&'static [u8]>, Stop>;
+    fn put(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Stop>;
+    fn delete(&mut self, key: &[u8]) -> Result<bool, Stop>;
+    fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<Pair<'static>>;
+    fn time_ms(&self) -> u64;
+}
+
+type Pair<'t> = (&'t [u8], &'t [u8]);
+
+impl<'t> Txn<'t> {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// [`Stop`]; a value that is not a string is an error of the program and aborts.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<&'t [u8]>, Stop> {
+        self.access.get(key)
+    }
+
+    /// Sets the value of `key`, which will not expire.
+    ///
+    /// # Errors
+    /// [`Stop`]; a key or value beyond the limits aborts.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.access.put(key, value, Expiry::Never)
+    }
+
+    /// Sets the value of `key` and when it expires.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn put_expiring(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Stop> {
+        self.access.put(key, value, expiry)
+    }
+
+    /// Deletes `key`; whether it was there.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool, Stop> {
+        self.access.delete(key)
+    }
+
+    /// The keys and values from `from` (inclusive) to `to` (exclusive, `None`: the end) in byte
+    /// order, at most `limit`.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn scan(
+        &mut self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Pair<'t>>, Stop> {
+        Ok(self.access.scan(from, to, limit))
+    }
+
+    /// The transaction's time: milliseconds since the Unix epoch, the stamp of its epoch.
+    #[must_use]
+    pub fn time_ms(&self) -> u64 {
+        self.access.time_ms()
+    }
+
+    /// The error by which a closure gives up: nothing happens, and it is not run again.
+    #[must_use]
+    pub fn cancel(&self) -> Stop {
+        Stop::Abort(Abort::Cancelled)
+    }
+}
+
+impl<L: RedoLog> Worker<L> {
+    /// Runs `body` as one transaction, again whenever it meets a conflict.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing has happened.
+    pub fn transact<T>(
+        &mut self,
+        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
+    ) -> Result<(T, Observed), Abort> {
+        for attempt in 0.. {
+            self.log.ready().map_err(|reason| Abort::ReadOnly { reason })?;
+            self.refresh();
+            self.begin();
+            let running = Running(self);
+            let mut txn = Txn { access: running.0, _invariant: PhantomData };
+            match body(&mut txn).and_then(|value| running.0.commit().map(|()| value)) {
+                Ok(value) => return Ok((value, running.0.observed())),
+                Err(Stop::Abort(abort)) => return Err(abort),
+                Err(Stop::Conflict) => drop(running),
+            }
+            self.back_off(attempt)?;
+        }
+        unreachable!("backing off ends the attempts")
+    }
+}
+
+/// Ends the transaction when dropped, also by a panic of the closure.
+struct Running<'w, L: RedoLog>(&'w mut Worker<L>);
+
+impl<L: RedoLog> Drop for Running<'_, L> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl<L: RedoLog> Access for Worker<L> {
+    fn get(&mut self, key: &[u8]) -> Result<Option<&'static [u8]>, Stop> {
+        let hash = self.engine.index.hash(key);
+        let value = self.read(hash, key).string();
+        value.map_err(|error| Stop::Abort(Abort::Failed(error)))
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Stop> {
+        let hash = self.engine.index.hash(key);
+        let set = self.set(hash, key, value, (When::Always, expiry, false));
+        set.map(|_| ()).map_err(|error| Stop::Abort(Abort::Failed(error)))
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<bool, Stop> {
+        let hash = self.engine.index.hash(key);
+        let there = self.read(hash, key).live.is_some();
+        if there {
+            self.write(hash, key, None);
+        }
+        Ok(there)
+    }
+
+    fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<Pair<'static>> {
+        let mut pairs: Vec<Pair<'static>> = Vec::new();
+        self.scan(from, to, limit, |record, version| pairs.push((record.key(), version.value())));
+        pairs
+    }
+
+    fn time_ms(&self) -> u64 {
+        self.state.time_ms
+    }
+}

@@ -1,0 +1,304 @@
+//! Taking away what nobody needs any more: tombstones, expired and flushed keys, versions that
+//! snapshots have left behind, memory that idle workers hold.
+//!
+//! A record that needs attention carries the mark `QUEUED` and is in exactly one of four places:
+//!
+//! | place | which records |
+//! |---|---|
+//! | the engine's queue | commits put them there |
+//! | `waiting` | what the janitor could not finish yet |
+//! | `deadlines` | live keys that will expire, by the time they will |
+//! | the janitor's hands | while it looks at one |
+//!
+//! Invariants:
+//! 1. Only the janitor takes records out of the index, and only those it has in its hands or
+//!    meets without the mark: no place ever holds a record that is gone.
+//! 2. A record leaves only when what made its key absent is durable and its epoch has finished,
+//!    and when no snapshot can see the key.
+//! 3. A key's TID goes into its floor first ([`crate::floors`]).
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::Epoch;
+use base::epochs::EpochClock;
+
+use crate::commit::counts;
+use crate::engine::{Engine, JANITOR, Place};
+use crate::garbage::Garbage;
+use crate::record::{RecordRef, VersionRef};
+use crate::snapshot::Pinned;
+use crate::word::{QUEUED, Refused, Seen};
+
+/// The one janitor of an engine. Call [`Janitor::tidy`] again and again from one thread.
+pub struct Janitor {
+    engine: Arc<Engine>,
+    waiting: VecDeque<RecordRef>,
+    deadlines: BinaryHeap<Reverse<(u64, RecordRef)>>,
+    sweep: Option<Sweep>,
+    /// The generation up to which the index was swept.
+    swept: u16,
+}
+
+/// A walk through the index in search of flushed keys.
+struct Sweep {
+    generation: u16,
+    from: Vec<u8>,
+}
+
+/// What a call of [`Janitor::tidy`] left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tidied {
+    /// Whether something is left to do that does not have to wait for a deadline.
+    pub more: bool,
+    /// The next time at which a key expires, milliseconds since the Unix epoch.
+    pub next_deadline_ms: Option<u64>,
+}
+
+/// What is known while records are looked at.
+#[derive(Clone, Copy)]
+struct Now {
+    /// Deletes up to this epoch may be made final.
+    reclaimable: Epoch,
+    time_ms: u64,
+    generation: u16,
+    /// The epoch of the flush that made the generation.
+    flushed: Epoch,
+    oldest_snapshot: Option<Epoch>,
+    oldest_snapshot_time: Option<u64>,
+}
+
+impl Engine {
+    /// The janitor. There must be one at most.
+    #[must_use]
+    pub fn janitor(self: &Arc<Self>) -> Janitor {
+        Janitor {
+            engine: Arc::clone(self),
+            waiting: VecDeque::new(),
+            deadlines: BinaryHeap::new(),
+            sweep: None,
+            swept: 0,
+        }
+    }
+}
+
+impl Janitor {
+    /// Looks at `budget` records at most. Deletes up to epoch `durable` are durable.
+    pub fn tidy(&mut self, durable: Epoch, budget: usize) -> Tidied {
+        let engine = Arc::clone(&self.engine);
+        engine.epochs.refresh();
+        {
+            let _pinned = Pinned::new(&engine, JANITOR);
+            let now = self.now(durable);
+            self.notice_flush(now);
+            self.expire(now, budget);
+            let waiting = self.waiting.len().min(budget);
+            for _ in 0..waiting {
+                let record = self.waiting.pop_front().expect("counted before");
+                self.attend(record, now);
+            }
+            for _ in 0..budget {
+                let Some(record) = engine.queue.pop() else { break };
+                self.attend(record, now);
+            }
+            self.sweep_slice(now, budget);
+        }
+        let garbage = self.empty_bags();
+        if garbage || !self.waiting.is_empty() {
+            engine.epochs.advance(engine.epochs.current());
+        }
+        Tidied {
+            more: garbage
+                || !self.waiting.is_empty()
+                || !engine.queue.is_empty()
+                || self.sweep.is_some(),
+            next_deadline_ms: self.deadlines.peek().map(|Reverse((deadline, _))| *deadline),
+        }
+    }
+
+    fn now(&self, durable: Epoch) -> Now {
+        let engine = &self.engine;
+        let flush = RecordRef::version(engine.generation.word().load());
+        let epoch = engine.epochs.current();
+        Now {
+            reclaimable: engine.reclaimable(durable),
+            time_ms: engine.epochs.stamp_ms(epoch),
+            generation: flush.generation(),
+            flushed: flush.epoch(),
+            oldest_snapshot: engine.snapshots.oldest(),
+            oldest_snapshot_time: engine.snapshots.oldest_time(),
+        }
+    }
+
+    /// Takes a record into its hands and puts it where it belongs.
+    fn attend(&mut self, record: RecordRef, now: Now) {
+        let seen = match record.word().lock() {
+            Ok(seen) => seen,
+            Err(Refused::Busy | Refused::Held) => return self.waiting.push_back(record),
+            Err(Refused::Dead) => unreachable!("a record that is known to the janitor is there"),
+        };
+        let version = RecordRef::version(seen);
+        self.cut_history(version, now);
+        if record != self.engine.generation && self.is_gone(version, now) {
+            if self.may_leave(version, now) {
+                self.remove(record, seen);
+            } else {
+                record.word().unlock(seen, QUEUED);
+                self.waiting.push_back(record);
+            }
+        } else if version.previous().is_some() {
+            record.word().unlock(seen, QUEUED);
+            self.waiting.push_back(record);
+        } else if let Some(deadline) = version.deadline() {
+            record.word().unlock(seen, QUEUED);
+            self.deadlines.push(Reverse((deadline, record)));
+        } else {
+            record.word().unlock(seen, 0);
+        }
+    }
+
+    /// Cuts off the versions that no snapshot needs. The record is locked.
+    fn cut_history(&self, newest: VersionRef, now: Now) {
+        let mut needed = newest;
+        if let Some(oldest) = now.oldest_snapshot {
+            while needed.epoch() > oldest {
+                let Some(previous) = needed.previous() else { return };
+                needed = previous;
+            }
+        }
+        let mut cut = needed.previous();
+        if cut.is_some() {
+            needed.set_previous(None);
+        }
+        while let Some(version) = cut.filter(|version| !version.is_never()) {
+            cut = version.previous();
+            self.retire(Garbage::Version(version));
+        }
+    }
+
+    fn is_gone(&self, version: VersionRef, now: Now) -> bool {
+        !counts(version, now.generation)
+            || version.deadline().is_some_and(|deadline| deadline <= now.time_ms)
+    }
+
+    /// Whether a record whose key is gone may leave the index.
+    fn may_leave(&self, version: VersionRef, now: Now) -> bool {
+        if version.previous().is_some() || version.epoch() > now.reclaimable {
+            return false;
+        }
+        if version.is_absent() {
+            return true;
+        }
+        if version.generation() != now.generation {
+            return now.flushed <= now.reclaimable
+                && now.oldest_snapshot.is_none_or(|oldest| oldest >= now.flushed);
+        }
+        let seen_alive = |time| version.deadline().is_some_and(|deadline| deadline > time);
+        !now.oldest_snapshot_time.is_some_and(seen_alive)
+    }
+
+    /// Takes a locked record out of the index.
+    fn remove(&self, record: RecordRef, seen: Seen) {
+        let version = RecordRef::version(seen);
+        let place = &self.engine.places[JANITOR];
+        if !version.is_never() {
+            self.engine.floors.raise(record.key(), version.tid());
+        }
+        let generation = self.engine.current_generation();
+        if counts(version, generation) {
+            place.count_keys(generation, -1);
+            self.engine.expired.fetch_add(1, Ordering::Relaxed);
+        }
+        Place::count(&place.records, -1);
+        self.engine.index.remove(record, seen);
+        self.retire(Garbage::Record(record));
+    }
+
+    fn retire(&self, garbage: Garbage) {
+        self.engine.places[JANITOR].bag.lock().put(&self.engine.epochs, garbage);
+    }
+
+    fn expire(&mut self, now: Now, budget: usize) {
+        for _ in 0..budget {
+            match self.deadlines.peek() {
+                Some(Reverse((deadline, _))) if *deadline <= now.time_ms => {}
+                _ => return,
+            }
+            let Reverse((_, record)) = self.deadlines.pop().expect("peeked");
+            self.attend(record, now);
+        }
+    }
+
+    /// After a flush, every key that is to expire is looked at at once, and the index is swept.
+    fn notice_flush(&mut self, now: Now) {
+        let sweeping = self.sweep.as_ref().map_or(self.swept, |sweep| sweep.generation);
+        if now.generation == sweeping {
+            return;
+        }
+        let due = self.deadlines.drain().map(|Reverse((_, record))| record);
+        self.waiting.extend(due);
+        self.sweep = Some(Sweep { generation: now.generation, from: Vec::new() });
+    }
+
+    /// Goes on with a sweep, once the flush is durable and no snapshot is older.
+    fn sweep_slice(&mut self, now: Now, budget: usize) {
+        let Some(mut sweep) = self.sweep.take() else { return };
+        let too_early = now.flushed > now.reclaimable
+            || now.oldest_snapshot.is_some_and(|oldest| oldest < now.flushed);
+        if too_early {
+            self.sweep = Some(sweep);
+            return;
+        }
+        let engine = Arc::clone(&self.engine);
+        let (mut looked, mut next) = (0, None);
+        engine.index.range(&sweep.from, None, |record| {
+            if looked == budget {
+                next = Some(record.key().to_vec());
+                return false;
+            }
+            looked += 1;
+            let seen = record.word().load();
+            if !seen.has(QUEUED)
+                && RecordRef::version(seen).generation() != sweep.generation
+                && let Ok(seen) = record.word().lock()
+            {
+                let queued = seen.has(QUEUED);
+                record.word().unlock(seen, QUEUED);
+                if !queued {
+                    self.attend(record, now);
+                }
+            }
+            true
+        });
+        match next {
+            Some(from) => {
+                sweep.from = from;
+                self.sweep = Some(sweep);
+            }
+            None => {
+                self.swept = sweep.generation;
+                let oldest = if self.waiting.is_empty() { sweep.generation } else { return };
+                engine.oldest_generation.store(u64::from(oldest), Ordering::Release);
+            }
+        }
+    }
+
+    /// Frees what all workers have retired and nobody can see. Returns whether something is left.
+    fn empty_bags(&self) -> bool {
+        let engine = &self.engine;
+        let mut left = false;
+        let mut freed = 0;
+        for place in &engine.places {
+            // A worker that is busy with its bag frees it by itself.
+            let Some(mut bag) = place.bag.try_lock() else { continue };
+            left |= bag.sweep(&engine.epochs);
+            freed += bag.take_freed();
+        }
+        if freed > 0 {
+            Place::count(&engine.places[JANITOR].bytes, -(freed as i64));
+        }
+        left
+    }
+}

@@ -1,0 +1,54 @@
+//! The in-memory engine: an ordered index of records, Silo's optimistic concurrency control,
+//! epochs, snapshots and reclamation (paper 2, section 2; Silo's own protocol).
+//!
+//! The layers, bottom up:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`word`](self) `word` | the record word: current version, lock, marks |
+//! | `record` | records and versions in memory |
+//! | [`epoch`] | the global epoch, the workers' places in it, time stamps |
+//! | `garbage` | memory that waits until nobody can see it |
+//! | `lookaside`, `index` | from key to record |
+//! | `floors` | versions of keys that have no record |
+//! | [`engine`] | what workers share |
+//! | [`worker`], `access`, `commit`, `retry` | a worker and its transaction |
+//! | [`one_shot`], [`interactive`] | the two ways to run one |
+//! | [`snapshot`] | read-only views at an epoch boundary |
+//! | [`janitor`] | reclamation and expiry |
+//! | [`restore`] | filling an engine from a log |
+//! | [`log`] | where commits go |
+//!
+//! It knows no files, no network and no partitions. There are no globals: any number of engines
+//! live side by side.
+
+#![deny(unsafe_code)]
+
+mod access;
+mod commit;
+pub mod engine;
+pub mod epoch;
+mod floors;
+mod garbage;
+mod index;
+pub mod interactive;
+pub mod janitor;
+pub mod log;
+mod lookaside;
+pub mod one_shot;
+mod record;
+pub mod restore;
+mod retry;
+pub mod snapshot;
+mod sync;
+mod word;
+pub mod worker;
+
+pub use engine::{Engine, Options, Stats};
+pub use interactive::Txn;
+pub use janitor::{Janitor, Tidied};
+pub use log::{Change, Changes, NoLog, RedoLog};
+pub use one_shot::Committed;
+pub use restore::Restorer;
+pub use snapshot::{Snapshot, SnapshotEntry};
+pub use worker::{Stop, Worker};

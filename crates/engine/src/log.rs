@@ -1,0 +1,106 @@
+//! Where an engine's commits go: the seam to the journal, or to whatever keeps a redo log.
+
+use base::Tid;
+use base::transaction::Kind;
+
+use crate::record::{RecordRef, VersionRef};
+
+/// What a transaction did to one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// The key has this value now.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+        /// Its type.
+        kind: Kind,
+        /// The generation it belongs to.
+        generation: u16,
+        /// When it expires, in milliseconds since the Unix epoch.
+        deadline: Option<u64>,
+    },
+    /// The key is gone.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Every key of other generations is gone.
+    Flush {
+        /// The generation that is visible from now on.
+        generation: u16,
+    },
+}
+
+/// The changes of one transaction.
+#[derive(Clone, Copy)]
+pub struct Changes<'a> {
+    pub(crate) writes: &'a [Write],
+    pub(crate) generation: RecordRef,
+}
+
+/// A write that a transaction is about to make, or has made.
+#[derive(Clone, Copy)]
+pub(crate) struct Write {
+    pub(crate) record: RecordRef,
+    pub(crate) version: VersionRef,
+}
+
+impl<'a> Changes<'a> {
+    /// How many there are; at least one.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// The changes, in no particular order; a key appears once.
+    pub fn iter(&self) -> impl Iterator<Item = Change<'a>> + use<'a> {
+        let generation = self.generation;
+        self.writes.iter().map(move |write| {
+            let version = write.version;
+            if write.record == generation {
+                Change::Flush { generation: version.generation() }
+            } else if version.is_absent() {
+                Change::Delete { key: write.record.key() }
+            } else {
+                Change::Put {
+                    key: write.record.key(),
+                    value: version.value(),
+                    kind: version.kind(),
+                    generation: version.generation(),
+                    deadline: version.deadline(),
+                }
+            }
+        })
+    }
+}
+
+/// The redo log of one worker.
+pub trait RedoLog {
+    /// Waits until a writing transaction can be logged. Called outside of any epoch.
+    ///
+    /// # Errors
+    /// Why nothing can be logged any more, said for people.
+    fn ready(&mut self) -> Result<(), String>;
+
+    /// Takes a committed transaction's changes. Called inside the epoch of `tid`.
+    ///
+    /// # Errors
+    /// Why the changes will never be durable, said for people.
+    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String>;
+}
+
+/// No log at all: an engine whose content dies with the process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLog;
+
+impl RedoLog for NoLog {
+    fn ready(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn append(&mut self, _: Tid, _: u64, _: Changes<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,379 @@
+//! Records and versions in memory.
+//!
+//! A record lives as long as its key has anything to say; it is one allocation:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | the [`Word`]: current version and marks |
+//! | 8 | 4 | references: one by the engine, one by each copy of the key in the index |
+//! | 12 | 4 | key length |
+//! | 16 | … | key |
+//!
+//! A version is one allocation, 16-byte aligned, immutable once published but for `previous`:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | TID of the transaction that wrote it, filled at commit |
+//! | 8 | 8 | `previous`: an older version that a snapshot still needs, or null |
+//! | 16 | 4 | value length |
+//! | 20 | 2 | generation (see `FLUSHALL`: versions of other generations are invisible) |
+//! | 22 | 1 | [`Kind`] |
+//! | 23 | 1 | flags: 1 absent, 2 has a deadline |
+//! | 24 | 8 | the deadline in milliseconds since the Unix epoch, if it has one |
+//! | … | … | value |
+//!
+//! Contract of this module (everything unsafe about records is here):
+//! 1. A [`RecordRef`] or [`VersionRef`] that was loaded from shared memory is used only while the
+//!    worker that loaded it stays pinned in its epoch; what is taken out of shared memory is freed
+//!    by [`crate::garbage`] only after every such worker has left.
+//! 2. A version is written only between [`VersionRef::new`] and its publication, by one thread.
+//! 3. `previous` is changed only under the record's lock.
+//! 4. [`VersionRef::never`] is the one version that is shared and never freed.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use base::transaction::Kind;
+use base::{Epoch, Tid};
+
+use crate::word::{Seen, Word};
+
+const ABSENT: u8 = 1;
+const HAS_DEADLINE: u8 = 2;
+
+#[repr(C)]
+struct RecordHeader {
+    word: Word,
+    references: AtomicU32,
+    key_len: u32,
+}
+
+#[repr(C, align(16))]
+struct VersionHeader {
+    tid: u64,
+    previous: AtomicPtr<VersionHeader>,
+    len: u32,
+    generation: u16,
+    kind: u8,
+    flags: u8,
+}
+
+const RECORD_HEADER: usize = size_of::<RecordHeader>();
+/// The fields end before the padding that the alignment asks for.
+const VERSION_HEADER: usize = 24;
+const _: () = assert!(RECORD_HEADER == 16);
+const _: () = assert!(std::mem::offset_of!(VersionHeader, flags) == VERSION_HEADER - 1);
+
+/// What every key that was never written has for a version.
+static NEVER: VersionHeader = VersionHeader {
+    tid: 0,
+    previous: AtomicPtr::new(std::ptr::null_mut()),
+    len: 0,
+    generation: 0,
+    kind: 0,
+    flags: ABSENT,
+};
+
+/// A record. See the module's contract for how long it may be used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RecordRef(NonNull<RecordHeader>);
+
+// SAFETY: a record is shared by design; its fields are atomics or never change.
+unsafe impl Send for RecordRef {}
+// SAFETY: as above.
+unsafe impl Sync for RecordRef {}
+
+impl RecordRef {
+    fn layout(key_len: usize) -> Layout {
+        Layout::from_size_align(RECORD_HEADER + key_len, 8).expect("a key's length is limited")
+    }
+
+    /// A record whose key was never written, with one reference.
+    pub(crate) fn new(key: &[u8]) -> RecordRef {
+        let layout = Self::layout(key.len());
+        // SAFETY: the layout is not empty; the header and the key lie within it.
+        unsafe {
+            let Some(at) = NonNull::new(alloc(layout).cast::<RecordHeader>()) else {
+                handle_alloc_error(layout)
+            };
+            at.write(RecordHeader {
+                word: Word::new(VersionRef::never().address()),
+                references: AtomicU32::new(1),
+                key_len: key.len() as u32,
+            });
+            let bytes = at.cast::<u8>().add(RECORD_HEADER);
+            std::ptr::copy_nonoverlapping(key.as_ptr(), bytes.as_ptr(), key.len());
+            RecordRef(at)
+        }
+    }
+
+    fn header(&self) -> &RecordHeader {
+        // SAFETY: contract 1.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn word(&self) -> &Word {
+        &self.header().word
+    }
+
+    pub(crate) fn key<'p>(self) -> &'p [u8] {
+        // SAFETY: contract 1; the key never changes. The lifetime is the caller's pin.
+        unsafe {
+            let bytes = self.0.cast::<u8>().add(RECORD_HEADER);
+            std::slice::from_raw_parts(bytes.as_ptr(), self.0.as_ref().key_len as usize)
+        }
+    }
+
+    /// The version of a word that was loaded from this record.
+    pub(crate) fn version(seen: Seen) -> VersionRef {
+        let at = seen.pointer() as *mut VersionHeader;
+        VersionRef(NonNull::new(at).expect("a record always has a version"))
+    }
+
+    /// The address, as an id of the record and for the look-aside table.
+    pub(crate) fn address(self) -> u64 {
+        self.0.as_ptr() as u64
+    }
+
+    /// The record at an address that [`RecordRef::address`] gave.
+    ///
+    /// # Safety
+    /// The record must not have been freed (contract 1).
+    pub(crate) unsafe fn from_address(address: u64) -> RecordRef {
+        // SAFETY: by the caller.
+        RecordRef(unsafe { NonNull::new_unchecked(address as *mut RecordHeader) })
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        Self::layout(self.header().key_len as usize).size()
+    }
+
+    pub(crate) fn retain(self) {
+        self.header().references.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gives one reference back; the last one frees the record and its current version.
+    ///
+    /// # Safety
+    /// The caller owns a reference and uses the record no more.
+    pub(crate) unsafe fn release(self) {
+        if self.header().references.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        std::sync::atomic::fence(Ordering::Acquire);
+        let layout = Self::layout(self.header().key_len as usize);
+        // SAFETY: this was the last reference, so that nobody can load from the record any more;
+        // its versions go with it.
+        unsafe {
+            let mut version = Some(Self::version(self.word().load()));
+            while let Some(v) = version {
+                version = v.previous();
+                v.free();
+            }
+            dealloc(self.0.as_ptr().cast(), layout);
+        }
+    }
+}
+
+/// A version of a record. See the module's contract for how long it may be used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct VersionRef(NonNull<VersionHeader>);
+
+// SAFETY: a published version is immutable but for an atomic; an unpublished one has one owner.
+unsafe impl Send for VersionRef {}
+// SAFETY: as above.
+unsafe impl Sync for VersionRef {}
+
+/// What a new version says.
+#[derive(Clone, Copy)]
+pub(crate) struct Content<'a> {
+    /// The value is `parts` joined.
+    pub(crate) parts: &'a [&'a [u8]],
+    pub(crate) kind: Kind,
+    pub(crate) deadline: Option<u64>,
+}
+
+impl VersionRef {
+    fn layout(len: usize, flags: u8) -> Layout {
+        let deadline = if flags & HAS_DEADLINE != 0 { 8 } else { 0 };
+        let size = (VERSION_HEADER + deadline + len).max(size_of::<VersionHeader>());
+        Layout::from_size_align(size, 16).expect("a value's length is limited")
+    }
+
+    /// The version of what was never written: absent, TID zero.
+    pub(crate) fn never() -> VersionRef {
+        VersionRef(NonNull::from(&NEVER))
+    }
+
+    /// A version that nobody else knows yet.
+    pub(crate) fn new(generation: u16, content: Option<Content<'_>>) -> VersionRef {
+        let (len, flags, kind) = match &content {
+            None => (0, ABSENT, Kind::String),
+            Some(c) => {
+                let len = c.parts.iter().map(|part| part.len()).sum::<usize>();
+                (len, if c.deadline.is_some() { HAS_DEADLINE } else { 0 }, c.kind)
+            }
+        };
+        let layout = Self::layout(len, flags);
+        // SAFETY: the layout is not empty and at least as large as the header; deadline and value
+        // lie within it.
+        unsafe {
+            let Some(at) = NonNull::new(alloc(layout).cast::<VersionHeader>()) else {
+                handle_alloc_error(layout)
+            };
+            at.write(VersionHeader {
+                tid: 0,
+                previous: AtomicPtr::new(std::ptr::null_mut()),
+                len: u32::try_from(len).expect("a value's length is limited"),
+                generation,
+                kind: kind as u8,
+                flags,
+            });
+            if let Some(content) = content {
+                let mut to = at.cast::<u8>().add(VERSION_HEADER);
+                if let Some(deadline) = content.deadline {
+                    to.cast::<u64>().write(deadline);
+                    to = to.add(8);
+                }
+                for part in content.parts {
+                    std::ptr::copy_nonoverlapping(part.as_ptr(), to.as_ptr(), part.len());
+                    to = to.add(part.len());
+                }
+            }
+            VersionRef(at)
+        }
+    }
+
+    fn header(&self) -> &VersionHeader {
+        // SAFETY: contract 1.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn address(self) -> u64 {
+        self.0.as_ptr() as u64
+    }
+
+    pub(crate) fn is_never(self) -> bool {
+        self == Self::never()
+    }
+
+    pub(crate) fn tid(self) -> Tid {
+        Tid::from_bits(self.header().tid)
+    }
+
+    pub(crate) fn epoch(self) -> Epoch {
+        self.tid().epoch()
+    }
+
+    /// Gives the version its TID, before it is published.
+    pub(crate) fn set_tid(self, tid: Tid) {
+        debug_assert!(!self.is_never());
+        // SAFETY: contract 2: unpublished, and one thread owns it.
+        unsafe { (*self.0.as_ptr()).tid = tid.to_bits() }
+    }
+
+    pub(crate) fn generation(self) -> u16 {
+        self.header().generation
+    }
+
+    pub(crate) fn is_absent(self) -> bool {
+        self.header().flags & ABSENT != 0
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        Kind::from_u8(self.header().kind).expect("written from a Kind")
+    }
+
+    pub(crate) fn deadline(self) -> Option<u64> {
+        if self.header().flags & HAS_DEADLINE == 0 {
+            return None;
+        }
+        // SAFETY: the flag says that the deadline is there; offset 24 is 8-byte aligned.
+        Some(unsafe { self.0.cast::<u8>().add(VERSION_HEADER).cast::<u64>().read() })
+    }
+
+    pub(crate) fn value<'p>(self) -> &'p [u8] {
+        let header = self.header();
+        let deadline = if header.flags & HAS_DEADLINE != 0 { 8 } else { 0 };
+        // SAFETY: contract 1; the value never changes. The lifetime is the caller's pin.
+        unsafe {
+            let at = self.0.cast::<u8>().add(VERSION_HEADER + deadline);
+            std::slice::from_raw_parts(at.as_ptr(), header.len as usize)
+        }
+    }
+
+    pub(crate) fn previous(self) -> Option<VersionRef> {
+        NonNull::new(self.header().previous.load(Ordering::Acquire)).map(VersionRef)
+    }
+
+    /// Links or cuts the older versions. Only under the record's lock, or before publication.
+    pub(crate) fn set_previous(self, previous: Option<VersionRef>) {
+        let at = previous.map_or(std::ptr::null_mut(), |v| v.0.as_ptr());
+        self.header().previous.store(at, Ordering::Release);
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        let header = self.header();
+        Self::layout(header.len as usize, header.flags).size()
+    }
+
+    /// Frees the version, and not those that it links to.
+    ///
+    /// # Safety
+    /// Nobody can load it any more (contract 1), or it was never published.
+    pub(crate) unsafe fn free(self) {
+        if self.is_never() {
+            return;
+        }
+        let header = self.header();
+        let layout = Self::layout(header.len as usize, header.flags);
+        // SAFETY: by the caller; it was allocated with this layout.
+        unsafe { dealloc(self.0.as_ptr().cast(), layout) }
+    }
+}
+
+impl VersionRef {
+    /// Frees a version that was never published (contract 2: its one owner calls this, once).
+    pub(crate) fn free_unpublished(self) {
+        // SAFETY: nobody else has ever known it.
+        unsafe { self.free() }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_keeps_what_it_was_given() {
+        let content =
+            Content { parts: &[b"ab", b"", b"cde"], kind: Kind::String, deadline: Some(17) };
+        let v = VersionRef::new(3, Some(content));
+        v.set_tid(Tid::new(Epoch(9), 1));
+        assert_eq!(v.value(), b"abcde");
+        assert_eq!((v.deadline(), v.generation(), v.is_absent()), (Some(17), 3, false));
+        assert_eq!(v.epoch(), Epoch(9));
+        // SAFETY: never published.
+        unsafe { v.free() }
+    }
+
+    #[test]
+    fn the_last_reference_frees_record_and_versions() {
+        let record = RecordRef::new(b"key");
+        assert_eq!(record.key(), b"key");
+        let seen = record.word().lock().unwrap();
+        let v = VersionRef::new(0, None);
+        v.set_previous(Some(RecordRef::version(seen)));
+        record.word().publish(seen, v.address(), 0);
+        record.retain();
+        // SAFETY: two references, both ours.
+        unsafe {
+            record.release();
+            assert_eq!(record.key(), b"key");
+            record.release();
+        }
+    }
+}

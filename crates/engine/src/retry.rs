@@ -1,0 +1,37 @@
+//! Trying again after a conflict.
+
+use std::time::Duration;
+
+use base::Abort;
+
+use crate::log::RedoLog;
+use crate::worker::Worker;
+
+/// After so many attempts a transaction gives up; with the pauses below that is a second or so.
+const ATTEMPTS: u32 = 1000;
+/// Attempts that wait by spinning only.
+const SPINNING: u32 = 8;
+const LONGEST_PAUSE_US: u64 = 1000;
+
+impl<L: RedoLog> Worker<L> {
+    /// Waits, outside of any epoch, before attempt `attempt` + 1, a random time that grows with
+    /// the attempts.
+    pub(crate) fn back_off(&mut self, attempt: u32) -> Result<(), Abort> {
+        crate::engine::Place::count(&self.place().conflicts, 1);
+        match attempt {
+            0..SPINNING => {
+                for _ in 0..self.random.u32(0..32 << attempt) {
+                    std::hint::spin_loop();
+                }
+            }
+            SPINNING..16 => std::thread::yield_now(),
+            ATTEMPTS.. => return Err(Abort::Conflict { attempts: attempt }),
+            _ => {
+                let ceiling = (1u64 << (attempt - 16).min(10)).min(LONGEST_PAUSE_US);
+                std::thread::sleep(Duration::from_micros(self.random.u64(0..=ceiling)));
+            }
+        }
+        self.refresh();
+        Ok(())
+    }
+}

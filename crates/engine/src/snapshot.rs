@@ -1,0 +1,217 @@
+//! Read-only views of the whole engine at an epoch boundary.
+//!
+//! A snapshot of epoch *S* sees, of every key, the newest version of an epoch ≤ *S*.
+//!
+//! | step | what |
+//! |---|---|
+//! | 1 | announce *S* = the current epoch |
+//! | 2 | see to it that the current epoch is beyond *S* |
+//! | 3 | wait until *S* has finished |
+//!
+//! Invariants:
+//! 1. A commit of an epoch > *S* drew its epoch after step 2 began, hence sees the announcement
+//!    and keeps the version that the snapshot needs, linked behind the new one.
+//! 2. Versions behind the newest of an epoch ≤ the oldest snapshot's are cut off by the janitor.
+//! 3. A record whose older versions, expiry or generation a snapshot still needs stays in the index.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base::Epoch;
+use base::epochs::EpochClock;
+use parking_lot::Mutex;
+
+use crate::engine::Engine;
+use crate::log::RedoLog;
+use crate::record::{RecordRef, VersionRef};
+use crate::worker::Worker;
+
+/// The snapshots that are alive.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    /// The newest one's epoch, 0 when there is none: what commits look at.
+    newest: AtomicU64,
+    /// Epoch and time of each.
+    alive: Mutex<Vec<(Epoch, u64)>>,
+}
+
+impl Snapshots {
+    /// Whether a snapshot needs `old` after it was replaced.
+    pub(crate) fn need(&self, old: VersionRef) -> bool {
+        let newest = self.newest.load(Ordering::SeqCst);
+        newest != 0
+            && old.epoch().0 <= newest
+            && !(old.is_absent() && old.previous().is_none())
+    }
+
+    fn add(&self, epoch: Epoch, time_ms: u64) {
+        let mut alive = self.alive.lock();
+        alive.push((epoch, time_ms));
+        self.newest.fetch_max(epoch.0, Ordering::SeqCst);
+    }
+
+    fn remove(&self, epoch: Epoch) {
+        let mut alive = self.alive.lock();
+        let at = alive.iter().position(|(e, _)| *e == epoch).expect("added before");
+        alive.swap_remove(at);
+        let newest = alive.iter().map(|(e, _)| e.0).max().unwrap_or(0);
+        self.newest.store(newest, Ordering::SeqCst);
+    }
+
+    /// Epoch of the oldest snapshot.
+    pub(crate) fn oldest(&self) -> Option<Epoch> {
+        self.alive.lock().iter().map(|(epoch, _)| *epoch).min()
+    }
+
+    /// Time of the snapshot that is farthest back.
+    pub(crate) fn oldest_time(&self) -> Option<u64> {
+        self.alive.lock().iter().map(|(_, time)| *time).min()
+    }
+}
+
+/// A read-only view at an epoch boundary. While it lives, versions that it needs stay in memory.
+pub struct Snapshot {
+    engine: Arc<Engine>,
+    epoch: Epoch,
+    time_ms: u64,
+}
+
+impl Engine {
+    /// A view of everything that has committed. It waits for transactions that run in the current
+    /// epoch, which is a matter of microseconds unless one of them takes its time.
+    ///
+    /// Must not be called by a thread that is within a transaction of this engine.
+    #[must_use]
+    pub fn snapshot(self: &Arc<Self>) -> Snapshot {
+        let epochs = &self.epochs;
+        epochs.refresh();
+        let snapshot = loop {
+            let epoch = epochs.current();
+            let time_ms = epochs.stamp_ms(epoch);
+            self.snapshots.add(epoch, time_ms);
+            let snapshot = Snapshot { engine: Arc::clone(self), epoch, time_ms };
+            // Announced too late for an epoch that has moved on: again.
+            if epochs.current() == epoch {
+                break snapshot;
+            }
+        };
+        let epoch = snapshot.epoch;
+        let mut waits = 0u32;
+        while epochs.advance(epoch) <= epoch || epochs.finished() < epoch {
+            waits += 1;
+            if waits < 64 {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        snapshot
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.engine.snapshots.remove(self.epoch);
+    }
+}
+
+impl Snapshot {
+    /// Everything up to this epoch is in the view.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The view's time, milliseconds since the Unix epoch: what had expired then is not in it.
+    #[must_use]
+    pub fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
+
+    /// The version of a record in this view, which may be a tombstone.
+    fn version_of(&self, record: RecordRef) -> Option<VersionRef> {
+        let mut version = Some(RecordRef::version(record.word().load()));
+        while let Some(v) = version.filter(|v| v.epoch() > self.epoch) {
+            version = v.previous();
+        }
+        version
+    }
+}
+
+/// A key in a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotEntry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+    /// The value's type.
+    pub kind: base::transaction::Kind,
+    /// When it expires, in milliseconds since the Unix epoch.
+    pub deadline: Option<u64>,
+    /// The transaction that wrote it.
+    pub tid: base::Tid,
+}
+
+impl<L: RedoLog> Worker<L> {
+    /// Visits the keys of the view from `from` to `to` (exclusive) in order and looks at `limit`
+    /// records at most. Returns the key to go on from, or `None` when the range is done. The
+    /// worker is in an epoch meanwhile: keep slices small (some thousand records).
+    pub fn scan_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+        mut visit: impl FnMut(SnapshotEntry<'_>),
+    ) -> Option<Vec<u8>> {
+        assert!(Arc::ptr_eq(&self.engine, &snapshot.engine), "a snapshot of another engine");
+        let engine = Arc::clone(&self.engine);
+        let _pinned = Pinned::new(&engine, self.place);
+        let generation = snapshot.version_of(engine.generation).map_or(0, VersionRef::generation);
+        let mut seen = 0;
+        let mut next = None;
+        engine.index.range(from, to, |record| {
+            if seen == limit {
+                next = Some(record.key().to_vec());
+                return false;
+            }
+            seen += 1;
+            let version = snapshot.version_of(record).filter(|v| {
+                crate::commit::counts(*v, generation)
+                    && v.deadline().is_none_or(|deadline| deadline > snapshot.time_ms)
+            });
+            if let Some(v) = version {
+                visit(SnapshotEntry {
+                    key: record.key(),
+                    value: v.value(),
+                    kind: v.kind(),
+                    deadline: v.deadline(),
+                    tid: v.tid(),
+                });
+            }
+            true
+        });
+        next
+    }
+}
+
+/// A place pinned until this is dropped, also by a panic.
+pub(crate) struct Pinned<'e> {
+    engine: &'e Engine,
+    place: usize,
+}
+
+impl<'e> Pinned<'e> {
+    pub(crate) fn new(engine: &'e Engine, place: usize) -> Pinned<'e> {
+        engine.epochs.pin(place);
+        Pinned { engine, place }
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        self.engine.epochs.unpin(self.place);
+    }
+}

@@ -1,0 +1,121 @@
+//! The record word: which version of a record is current, and who may change that.
+//!
+//! Silo keeps a TID in each record and reads the value beside it under a sequence check. Here a
+//! version is an immutable block of memory that carries its TID, and the word points to it, so
+//! that one atomic load gives TID, value, type and expiry of one moment: there is nothing to tear.
+//!
+//! | bits | field | meaning |
+//! |---|---|---|
+//! | 63…4 | pointer | the current version, 16-byte aligned |
+//! | 3 | `QUEUED` | the record is known to the janitor |
+//! | 2 | `DEAD` | the record has left the index; look its key up again |
+//! | 1 | `HELD` | held exclusively by a transaction under two-phase locking |
+//! | 0 | `LOCK` | a commit is about to replace the version |
+//!
+//! Thread safety and invariants:
+//! 1. Only the holder of `LOCK` changes the pointer, `DEAD` or `QUEUED`.
+//! 2. `DEAD` is never cleared; a dead word is never locked again.
+//! 3. [`Word::publish`] releases: who loads the pointer sees the version's bytes.
+//! 4. A version that was current stays in memory until every worker that could have loaded it has
+//!    left its epoch, so that an unchanged pointer means an unchanged record.
+
+use crate::sync::{AtomicU64, Ordering, spin_hint};
+
+pub(crate) const LOCK: u64 = 1;
+pub(crate) const HELD: u64 = 1 << 1;
+pub(crate) const DEAD: u64 = 1 << 2;
+pub(crate) const QUEUED: u64 = 1 << 3;
+const MARKS: u64 = LOCK | HELD | DEAD | QUEUED;
+
+/// How often a lock is tried before the transaction gives way.
+const SPINS: u32 = 256;
+
+/// A value of the word at one moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen(pub(crate) u64);
+
+impl Seen {
+    /// The address of the current version.
+    pub(crate) fn pointer(self) -> u64 {
+        self.0 & !MARKS
+    }
+
+    pub(crate) fn has(self, mark: u64) -> bool {
+        self.0 & mark != 0
+    }
+}
+
+/// Why a record cannot be locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    /// Another commit has it.
+    Busy,
+    /// A transaction under two-phase locking has it.
+    Held,
+    /// It has left the index.
+    Dead,
+}
+
+pub(crate) struct Word(AtomicU64);
+
+impl Word {
+    pub(crate) fn new(pointer: u64) -> Word {
+        debug_assert_eq!(pointer & MARKS, 0, "a version is 16-byte aligned");
+        Word(AtomicU64::new(pointer))
+    }
+
+    pub(crate) fn load(&self) -> Seen {
+        Seen(self.0.load(Ordering::Acquire))
+    }
+
+    /// Locks, or says why not. On success the word is as returned until [`Word::publish`] or
+    /// [`Word::unlock`].
+    pub(crate) fn lock(&self) -> Result<Seen, Refused> {
+        let mut refused = Refused::Busy;
+        for _ in 0..SPINS {
+            let seen = self.0.load(Ordering::Relaxed);
+            if seen & DEAD != 0 {
+                return Err(Refused::Dead);
+            }
+            if seen & (LOCK | HELD) == 0 {
+                let taken = self.0.compare_exchange_weak(
+                    seen,
+                    seen | LOCK,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                );
+                if taken.is_ok() {
+                    return Ok(Seen(seen | LOCK));
+                }
+            }
+            refused = if seen & HELD != 0 { Refused::Held } else { Refused::Busy };
+            spin_hint();
+            #[cfg(loom)]
+            return Err(refused);
+        }
+        Err(refused)
+    }
+
+    /// Makes `pointer` current and unlocks, adding `marks` (`QUEUED` or `DEAD`).
+    pub(crate) fn publish(&self, locked: Seen, pointer: u64, marks: u64) {
+        debug_assert!(locked.has(LOCK), "publishing without the lock");
+        let kept = locked.0 & QUEUED;
+        self.0.store(pointer | kept | marks, Ordering::Release);
+    }
+
+    /// Unlocks without a new version; `marks` replace those that were there.
+    pub(crate) fn unlock(&self, locked: Seen, marks: u64) {
+        debug_assert!(locked.has(LOCK), "unlocking without the lock");
+        self.0.store(locked.pointer() | marks, Ordering::Release);
+    }
+
+    /// Whether a read of `seen` still holds for a transaction that has locked this record itself
+    /// or (`own` false) has not.
+    pub(crate) fn validates(&self, seen: Seen, own: bool) -> bool {
+        let now = self.load();
+        now.pointer() == seen.pointer()
+            && !now.has(DEAD)
+            && !now.has(HELD)
+            && (own || !now.has(LOCK))
+    }
+}

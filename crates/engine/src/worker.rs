@@ -1,0 +1,259 @@
+//! A worker: one thread's place in an engine, and the state of its transaction.
+//!
+//! A worker is pinned in an epoch from [`Worker::begin`] to [`Worker::end`]; everything that its
+//! transaction loaded from shared memory is valid in between. Both are called in pairs by
+//! [`crate::one_shot`] and [`crate::interactive`], which also see to it on panics.
+
+use std::sync::Arc;
+
+use base::epochs::EpochClock;
+use base::transaction::Observed;
+use base::{Abort, Epoch, Op, Reply, Tid};
+use hashbrown::HashMap;
+
+use crate::engine::{Engine, Place};
+use crate::garbage::Garbage;
+use crate::log::{RedoLog, Write};
+use crate::lookaside::KeyHash;
+use crate::record::{RecordRef, VersionRef};
+use crate::word::{QUEUED, Refused, Seen};
+
+/// Why a transaction cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// Another transaction is in the way; this one is tried again from its beginning.
+    #[error("another transaction is in the way")]
+    Conflict,
+    /// The transaction ends without effect.
+    #[error(transparent)]
+    Abort(#[from] Abort),
+}
+
+/// A range that the transaction read, as it was.
+pub(crate) struct ScanRead {
+    pub(crate) from: Vec<u8>,
+    pub(crate) to: Option<Vec<u8>>,
+    /// The records that were there, tombstones too, records never written not.
+    pub(crate) records: Vec<RecordRef>,
+    /// Whether the scan ended at its limit: only the range up to its last record was read then.
+    pub(crate) cut: bool,
+}
+
+/// The transaction that a worker runs.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) epoch: Epoch,
+    /// The transaction's own time, milliseconds since the Unix epoch.
+    pub(crate) time_ms: u64,
+    pub(crate) generation: u16,
+    pub(crate) reads: Vec<(RecordRef, Seen)>,
+    /// Keys of which there was no record: all in one buffer, and where each ends.
+    pub(crate) missing: Vec<u8>,
+    pub(crate) missing_ends: Vec<usize>,
+    pub(crate) scans: Vec<ScanRead>,
+    pub(crate) writes: Vec<Write>,
+    /// Where in `writes` a record is, once there are too many to search through.
+    pub(crate) places: HashMap<RecordRef, usize>,
+    /// Versions that the transaction made and replaced again; replies may refer to them.
+    pub(crate) discarded: Vec<VersionRef>,
+    pub(crate) observed: Epoch,
+    pub(crate) replies: Vec<Reply<'static>>,
+    pub(crate) hashes: Vec<Option<KeyHash>>,
+}
+
+/// More writes than this are found by hash.
+const SEARCHED: usize = 12;
+
+/// Runs transactions on an engine, one at a time; their changes go to the log `L`.
+pub struct Worker<L> {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) place: usize,
+    pub(crate) log: L,
+    pub(crate) state: State,
+    /// Words of the records that a commit has locked, in the order of the write set.
+    pub(crate) locked: Vec<Seen>,
+    pub(crate) last_tid: Tid,
+    pub(crate) random: fastrand::Rng,
+}
+
+impl<L> std::fmt::Debug for Worker<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// A worker whose log is `log(i)`, where *i* is its number, from 0 on; `None` when there are
+    /// as many workers as the engine was made for.
+    pub fn worker<L: RedoLog>(self: &Arc<Self>, log: impl FnOnce(usize) -> L) -> Option<Worker<L>> {
+        let place = self.free_places.lock().pop()?;
+        self.epochs.occupy(place);
+        Some(Worker {
+            engine: Arc::clone(self),
+            place,
+            log: log(place - 1),
+            state: State::default(),
+            locked: Vec::new(),
+            last_tid: Tid::ZERO,
+            random: fastrand::Rng::with_seed(place as u64),
+        })
+    }
+}
+
+impl<L> Drop for Worker<L> {
+    fn drop(&mut self) {
+        self.engine.free_places.lock().push(self.place);
+    }
+}
+
+impl<L: RedoLog> Worker<L> {
+    /// The engine of this worker.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Brings the epoch's time up to date. Call it before a batch of transactions.
+    pub fn refresh(&self) {
+        self.engine.epochs.refresh();
+    }
+
+    /// What the last transaction wrote or observed, whether it committed or aborted.
+    #[must_use]
+    pub fn observed(&self) -> Observed {
+        Observed { epoch: self.state.observed, time_ms: self.state.time_ms }
+    }
+
+    /// Starts fetching the memory of these keys, ahead of transactions that use them.
+    pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        let mut hashes = std::mem::take(&mut self.state.hashes);
+        hashes.clear();
+        hashes.extend(keys.map(|key| Some(self.engine.index.hash(key))));
+        // The table of hints may be replaced while it is read: stay in an epoch.
+        self.engine.epochs.pin(self.place);
+        self.prefetch_hashes(&hashes);
+        self.engine.epochs.unpin(self.place);
+        self.state.hashes = hashes;
+    }
+
+    fn prefetch_hashes(&self, hashes: &[Option<KeyHash>]) {
+        let hints = self.engine.index.hints();
+        let hashes = || hashes.iter().flatten().copied();
+        hashes().for_each(|hash| hints.prefetch_bucket(hash));
+        hashes().for_each(|hash| hints.prefetch_record(hash));
+        hashes().for_each(|hash| hints.prefetch_version(hash));
+    }
+
+    /// Hashes the operations' keys into `state.hashes` and prefetches them when there are several.
+    pub(crate) fn prepare(&mut self, ops: &[Op<'_>]) {
+        let mut hashes = std::mem::take(&mut self.state.hashes);
+        hashes.clear();
+        hashes.extend(ops.iter().map(|op| op.key().map(|key| self.engine.index.hash(key))));
+        if hashes.len() > 1 {
+            for group in hashes.chunks(16) {
+                self.prefetch_hashes(group);
+            }
+        }
+        self.state.hashes = hashes;
+    }
+
+    /// Enters an epoch and begins a transaction in it.
+    pub(crate) fn begin(&mut self) {
+        let engine = &self.engine;
+        let epoch = engine.epochs.pin(self.place);
+        let seen = engine.generation.word().load();
+        let version = RecordRef::version(seen);
+        let state = &mut self.state;
+        state.epoch = epoch;
+        state.time_ms = engine.epochs.stamp_ms(epoch);
+        state.generation = version.generation();
+        state.observed = version.epoch();
+        state.reads.push((engine.generation, seen));
+    }
+
+    /// Ends the transaction and leaves the epoch. What did not commit is undone.
+    pub(crate) fn end(&mut self) {
+        let state = &mut self.state;
+        state.replies.clear();
+        for version in state.discarded.drain(..) {
+            version.free_unpublished();
+        }
+        for write in state.writes.drain(..) {
+            write.version.free_unpublished();
+            forsake(&self.engine, write.record);
+        }
+        state.reads.clear();
+        state.missing.clear();
+        state.missing_ends.clear();
+        state.scans.clear();
+        if !state.places.is_empty() {
+            state.places.clear();
+        }
+        self.engine.epochs.unpin(self.place);
+    }
+
+    /// The version that the transaction itself is about to write to `record`.
+    pub(crate) fn own_write(&self, record: RecordRef) -> Option<usize> {
+        let state = &self.state;
+        if state.writes.len() <= SEARCHED {
+            return state.writes.iter().position(|write| write.record == record);
+        }
+        state.places.get(&record).copied()
+    }
+
+    /// Notes that the transaction writes `version` to `record`.
+    pub(crate) fn note_write(&mut self, record: RecordRef, version: VersionRef) {
+        if let Some(at) = self.own_write(record) {
+            let old = std::mem::replace(&mut self.state.writes[at].version, version);
+            self.state.discarded.push(old);
+            return;
+        }
+        let state = &mut self.state;
+        state.writes.push(Write { record, version });
+        match state.writes.len() {
+            0..=SEARCHED => {}
+            n if n == SEARCHED + 1 => {
+                let writes = state.writes.iter().enumerate();
+                state.places.extend(writes.map(|(i, write)| (write.record, i)));
+            }
+            n => {
+                state.places.insert(record, n - 1);
+            }
+        }
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.engine.places[self.place]
+    }
+
+    /// Hands over memory that has just become unreachable.
+    pub(crate) fn retire(&self, garbage: Garbage) {
+        let mut bag = self.place().bag.lock();
+        bag.put(&self.engine.epochs, garbage);
+        let freed = bag.take_freed();
+        drop(bag);
+        if freed > 0 {
+            Place::count(&self.place().bytes, -(freed as i64));
+        }
+    }
+}
+
+/// Leaves a record that was written in vain to the janitor, if nobody ever wrote it.
+fn forsake(engine: &Engine, record: RecordRef) {
+    if !RecordRef::version(record.word().load()).is_never() {
+        return;
+    }
+    let seen = loop {
+        match record.word().lock() {
+            Ok(seen) => break seen,
+            Err(Refused::Busy) => std::thread::yield_now(),
+            // Its holder will write it, or somebody has removed it.
+            Err(Refused::Held | Refused::Dead) => return,
+        }
+    };
+    let queue = RecordRef::version(seen).is_never() && !seen.has(QUEUED);
+    record.word().unlock(seen, if queue { QUEUED } else { seen.0 & QUEUED });
+    if queue {
+        engine.queue.push(record);
+    }
+}
