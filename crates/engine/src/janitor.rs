@@ -28,6 +28,7 @@ use base::epochs::EpochClock;
 use crate::commit::counts;
 use crate::engine::{Engine, JANITOR, Place};
 use crate::garbage::Garbage;
+use crate::index::Index;
 use crate::record::{RecordRef, VersionRef};
 use crate::snapshot::Pinned;
 use crate::word::{QUEUED, Refused, Seen};
@@ -211,9 +212,25 @@ impl Janitor {
             place.count_keys(generation, -1);
             self.engine.expired.fetch_add(1, Ordering::Relaxed);
         }
+        if Index::keeps(record) {
+            return self.blank(record, seen);
+        }
         Place::count(&place.records, -1);
         self.engine.index.remove(record, seen);
         self.retire(Garbage::Record(record));
+    }
+
+    /// Replaces what a record that stays says by a tombstone of the same transaction.
+    fn blank(&self, record: RecordRef, seen: Seen) {
+        let old = RecordRef::version(seen);
+        if old.is_absent() {
+            return record.word().unlock(seen, 0);
+        }
+        let tombstone = VersionRef::new(old.generation(), None);
+        tombstone.set_tid(old.tid());
+        Place::count(&self.engine.places[JANITOR].bytes, tombstone.bytes() as i64);
+        record.word().publish(Seen(seen.0 & !QUEUED), tombstone.address(), 0);
+        self.retire(Garbage::Version(old));
     }
 
     fn retire(&self, garbage: Garbage) {

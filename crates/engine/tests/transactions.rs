@@ -456,3 +456,27 @@ fn two_engines_do_not_know_each_other() {
     assert_eq!(get(&mut b, b"k"), None);
     assert_eq!(get(&mut a, b"k"), Some(b"1".to_vec()));
 }
+
+#[test]
+fn the_empty_key_is_a_key_like_any_other() {
+    let world = world();
+    let mut w = world.worker();
+    assert_eq!(get(&mut w, b""), None);
+    let mut versions = vec![version(&mut w, b"")];
+    for op in [put(b"", b"1"), Op::Delete { key: b"" }, put_until(b"", b"2", 1_500), put(b"a", b"1")] {
+        run(&mut w, op);
+        world.tidy();
+        versions.push(version(&mut w, b""));
+    }
+    versions.pop();
+    world.clock.set(2_000);
+    assert_eq!(get(&mut w, b""), None);
+    world.tidy();
+    versions.push(version(&mut w, b""));
+    for (i, a) in versions.iter().enumerate() {
+        assert!(!versions[..i].contains(a), "{a:?} again");
+    }
+    assert_eq!(world.engine.stats().keys, 1);
+    let done = w.execute(&[Op::Scan { from: b"", to: None, limit: 9, values: false }]).unwrap();
+    assert_eq!(done.replies()[0], Reply::Pairs(vec![(b"a", b"")]));
+}

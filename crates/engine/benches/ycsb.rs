@@ -1,0 +1,195 @@
+//! The engine alone: transactions of ten reads or writes on random keys of a million records.
+//!
+//! `cargo bench -p kumiki-engine --bench ycsb [-- --quick]` prints, for each value size, read
+//! share, way of running a transaction and number of threads, the median throughput of several
+//! interleaved repetitions, and what a record costs in memory. Each run checks itself: every
+//! read must find its key, and the number of commits must be the number of transactions run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use base::Op;
+use base::clock::SystemClock;
+use base::limits::Limits;
+use base::transaction::{Expiry, When};
+use kumiki_engine::{Engine, NoLog, Options, Worker};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const OPS: usize = 10;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    OneShot,
+    Closure,
+}
+
+#[derive(Clone, Copy)]
+struct Point {
+    value: usize,
+    reads: u64,
+    way: Way,
+    threads: usize,
+}
+
+fn main() {
+    let quick = std::env::args().any(|arg| arg == "--quick" || arg == "--test");
+    let (records, time, repetitions) = if quick {
+        (100_000, Duration::from_millis(100), 1)
+    } else {
+        (1_000_000, Duration::from_secs(1), 5)
+    };
+    println!("{records} records, {OPS} operations a transaction, uniform, medians of {repetitions}");
+    println!("value  reads  way       threads   M txn/s  µs/txn a thread");
+    for value in [4, 100] {
+        let engine = load(records, value);
+        let mut results: Vec<(Point, Vec<f64>)> = points(value).map(|p| (p, vec![])).collect();
+        for _ in 0..repetitions {
+            for (point, rates) in &mut results {
+                rates.push(run(&engine, records, *point, time));
+            }
+        }
+        for (point, rates) in results {
+            show(point, rates);
+        }
+    }
+    let sizes: &[u64] = if quick { &[100_000] } else { &[1_000_000, 10_000_000] };
+    for &records in sizes {
+        memory(records);
+    }
+}
+
+fn points(value: usize) -> impl Iterator<Item = Point> {
+    let threads = [1, 2];
+    let ways = [Way::OneShot, Way::Closure];
+    let shares = [100, 50, 0];
+    threads.into_iter().flat_map(move |threads| {
+        ways.into_iter().flat_map(move |way| {
+            shares.into_iter().map(move |reads| Point { value, reads, way, threads })
+        })
+    })
+}
+
+fn key(i: u64) -> [u8; 8] {
+    // Spread over the key space, as hashed keys are.
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
+    Op::Put { key, value, when: When::Always, expiry: Expiry::Never, get: false }
+}
+
+fn load(records: u64, value: usize) -> Arc<Engine> {
+    let options =
+        Options { workers: 4, clock: Arc::new(SystemClock), limits: Limits::default() };
+    let engine = Engine::new(&options);
+    let mut worker = engine.worker(|_| NoLog).expect("the first worker");
+    let value = vec![1; value];
+    for i in 0..records {
+        if i % 64 == 0 {
+            worker.refresh();
+        }
+        worker.execute(&[put(&key(i), &value)]).expect("nobody is in the way");
+    }
+    drop(worker);
+    engine
+}
+
+/// Transactions a second, in millions.
+fn run(engine: &Arc<Engine>, records: u64, point: Point, time: Duration) -> f64 {
+    let stop = AtomicBool::new(false);
+    let done = AtomicU64::new(0);
+    let commits = engine.stats().commits;
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..point.threads {
+            let (stop, done) = (&stop, &done);
+            scope.spawn(move || {
+                let mut worker = engine.worker(|_| NoLog).expect("few threads");
+                let mut random = fastrand::Rng::with_seed(thread as u64);
+                let mut n = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..16 {
+                        transaction(&mut worker, &mut random, records, point);
+                    }
+                    n += 16;
+                }
+                done.fetch_add(n, Ordering::SeqCst);
+            });
+        }
+        std::thread::sleep(time);
+        stop.store(true, Ordering::SeqCst);
+    });
+    let elapsed = start.elapsed();
+    let done = done.load(Ordering::SeqCst);
+    if point.reads == 0 {
+        assert_eq!(engine.stats().commits - commits, done, "every transaction commits once");
+    }
+    done as f64 / elapsed.as_secs_f64() / 1e6
+}
+
+fn transaction(worker: &mut Worker<NoLog>, random: &mut fastrand::Rng, records: u64, point: Point) {
+    let keys: [[u8; 8]; OPS] = std::array::from_fn(|_| key(random.u64(0..records)));
+    let reads: [bool; OPS] = std::array::from_fn(|_| random.u64(0..100) < point.reads);
+    let value = [2; 100];
+    let value = &value[..point.value];
+    match point.way {
+        Way::OneShot => {
+            let ops: [Op<'_>; OPS] = std::array::from_fn(|i| {
+                if reads[i] { Op::Get { key: &keys[i] } } else { put(&keys[i], value) }
+            });
+            worker.refresh();
+            let done = worker.execute(&ops).expect("conflicts are retried");
+            let found = done.replies().iter().all(|reply| *reply != base::Reply::Nil);
+            assert!(found, "a key is missing");
+        }
+        Way::Closure => {
+            let found = worker.transact(|txn| {
+                let mut found = true;
+                for (key, read) in keys.iter().zip(reads) {
+                    if read {
+                        found &= txn.get(key)?.is_some_and(|v| v.len() == value.len());
+                    } else {
+                        txn.put(key, value)?;
+                    }
+                }
+                Ok(found)
+            });
+            assert!(found.expect("conflicts are retried").0, "a key is missing");
+        }
+    }
+}
+
+fn show(point: Point, mut rates: Vec<f64>) {
+    rates.sort_by(f64::total_cmp);
+    let median = rates[rates.len() / 2];
+    let way = if point.way == Way::OneShot { "one-shot" } else { "closure" };
+    println!(
+        "{:>4}B  {:>4}%  {way:<8}  {:>7}   {median:>7.3}  {:>6.2}",
+        point.value,
+        point.reads,
+        point.threads,
+        point.threads as f64 / median
+    );
+}
+
+fn memory(records: u64) {
+    for value in [4, 100] {
+        let before = resident();
+        let engine = load(records, value);
+        let grown = resident() - before;
+        println!(
+            "{records} records of 8 B keys and {value} B values: {:.0} B each resident, {:.0} B counted",
+            grown as f64 / records as f64,
+            engine.stats().memory_bytes as f64 / records as f64
+        );
+    }
+}
+
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = status.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.map_or(0, |pages: u64| pages * 4096)
+}
