@@ -42,17 +42,17 @@ fn main() {
         (1_000_000, Duration::from_secs(1), 5)
     };
     println!("{records} records, {OPS} operations a transaction, uniform, medians of {repetitions}");
-    println!("value  reads  way       threads   M txn/s  µs/txn a thread");
+    println!("value  reads  way       threads   M txn/s  CPU µs/txn");
     for value in [4, 100] {
         let engine = load(records, value);
-        let mut results: Vec<(Point, Vec<f64>)> = points(value).map(|p| (p, vec![])).collect();
+        let mut results: Vec<(Point, Vec<Run>)> = points(value).map(|p| (p, vec![])).collect();
         for _ in 0..repetitions {
-            for (point, rates) in &mut results {
-                rates.push(run(&engine, records, *point, time));
+            for (point, runs) in &mut results {
+                runs.push(run(&engine, records, *point, time));
             }
         }
-        for (point, rates) in results {
-            show(point, rates);
+        for (point, runs) in results {
+            show(point, &runs);
         }
     }
     let sizes: &[u64] = if quick { &[100_000] } else { &[1_000_000, 10_000_000] };
@@ -97,12 +97,24 @@ fn load(records: u64, value: usize) -> Arc<Engine> {
     engine
 }
 
-/// Transactions a second, in millions.
-fn run(engine: &Arc<Engine>, records: u64, point: Point, time: Duration) -> f64 {
+/// What a repetition measured.
+struct Run {
+    /// Transactions a second, in millions.
+    rate: f64,
+    /// Processor time of a transaction, which a busy machine falsifies less than its rate.
+    cpu_us: f64,
+}
+
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn run(engine: &Arc<Engine>, records: u64, point: Point, time: Duration) -> Run {
     let stop = AtomicBool::new(false);
     let done = AtomicU64::new(0);
     let commits = engine.stats().commits;
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), cpu_time());
     std::thread::scope(|scope| {
         for thread in 0..point.threads {
             let (stop, done) = (&stop, &done);
@@ -127,7 +139,8 @@ fn run(engine: &Arc<Engine>, records: u64, point: Point, time: Duration) -> f64 
     if point.reads == 0 {
         assert_eq!(engine.stats().commits - commits, done, "every transaction commits once");
     }
-    done as f64 / elapsed.as_secs_f64() / 1e6
+    let rate = done as f64 / elapsed.as_secs_f64() / 1e6;
+    Run { rate, cpu_us: (cpu_time() - cpu).as_secs_f64() * 1e6 / done as f64 }
 }
 
 fn transaction(worker: &mut Worker<NoLog>, random: &mut fastrand::Rng, records: u64, point: Point) {
@@ -162,16 +175,20 @@ fn transaction(worker: &mut Worker<NoLog>, random: &mut fastrand::Rng, records: 
     }
 }
 
-fn show(point: Point, mut rates: Vec<f64>) {
-    rates.sort_by(f64::total_cmp);
-    let median = rates[rates.len() / 2];
-    let way = if point.way == Way::OneShot { "one-shot" } else { "closure" };
+fn show(point: Point, runs: &[Run]) {
+    let median = |of: fn(&Run) -> f64| {
+        let mut values: Vec<f64> = runs.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
     println!(
-        "{:>4}B  {:>4}%  {way:<8}  {:>7}   {median:>7.3}  {:>6.2}",
+        "{:>4}B  {:>4}%  {:<8}  {:>7}   {:>7.3}  {:>10.2}",
         point.value,
         point.reads,
+        if point.way == Way::OneShot { "one-shot" } else { "closure" },
         point.threads,
-        point.threads as f64 / median
+        median(|run| run.rate),
+        median(|run| run.cpu_us),
     );
 }
 
@@ -179,7 +196,7 @@ fn memory(records: u64) {
     for value in [4, 100] {
         let before = resident();
         let engine = load(records, value);
-        let grown = resident() - before;
+        let grown = resident().saturating_sub(before);
         println!(
             "{records} records of 8 B keys and {value} B values: {:.0} B each resident, {:.0} B counted",
             grown as f64 / records as f64,

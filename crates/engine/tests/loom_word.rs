@@ -1,0 +1,108 @@
+//! Every interleaving of the record word's protocol, under loom:
+//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-engine --release --test loom_word`.
+
+#![cfg(loom)]
+#![allow(dead_code)]
+
+// The word is private to the engine: the model compiles the very file.
+#[path = "../src/sync.rs"]
+mod sync;
+#[path = "../src/word.rs"]
+mod word;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{Ordering, fence};
+use loom::thread;
+use word::{DEAD, QUEUED, Refused, Word};
+
+const OLD: u64 = 16;
+const NEW: u64 = 32;
+
+/// Silo's commit of one who read `from` and writes `to`, with the fence of the commit epoch.
+fn commit(from: &Word, to: &Word) -> bool {
+    let seen = from.load();
+    let Ok(locked) = to.lock() else { return false };
+    fence(Ordering::SeqCst);
+    let valid = from.validates(seen, false);
+    if valid {
+        to.publish(locked, NEW, 0);
+    } else {
+        to.unlock(locked, locked.0 & QUEUED);
+    }
+    valid && seen.pointer() == OLD
+}
+
+#[test]
+fn two_who_read_what_the_other_writes_do_not_both_commit() {
+    loom::model(|| {
+        let words = Arc::new((Word::new(OLD), Word::new(OLD)));
+        let other = Arc::clone(&words);
+        let one = thread::spawn(move || commit(&other.0, &other.1));
+        let two = commit(&words.1, &words.0);
+        assert!(!(one.join().unwrap() && two), "write skew");
+    });
+}
+
+#[test]
+fn who_sees_the_pointer_sees_the_version() {
+    loom::model(|| {
+        let word = Arc::new(Word::new(OLD));
+        let version = Arc::new(UnsafeCell::new(0));
+        let (w, v) = (Arc::clone(&word), Arc::clone(&version));
+        let writer = thread::spawn(move || {
+            let locked = w.lock().expect("nobody else locks");
+            // SAFETY: unpublished; the reader looks only behind the new pointer.
+            v.with_mut(|v| unsafe { *v = 7 });
+            w.publish(locked, NEW, 0);
+        });
+        if word.load().pointer() == NEW {
+            // SAFETY: published before.
+            version.with(|v| assert_eq!(unsafe { *v }, 7));
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_lock_has_one_holder_and_marks_are_kept() {
+    loom::model(|| {
+        let word = Arc::new(Word::new(OLD));
+        let held = Arc::new(UnsafeCell::new(0));
+        let enter = |word: &Word, held: &UnsafeCell<i32>| {
+            let Ok(seen) = word.lock() else { return 0 };
+            // SAFETY: the lock is what makes this exclusive; loom reports it if it is not.
+            held.with_mut(|held| unsafe { *held += 1 });
+            word.unlock(seen, QUEUED);
+            1
+        };
+        let (w, h) = (Arc::clone(&word), Arc::clone(&held));
+        let one = thread::spawn(move || enter(&w, &h));
+        let entered = enter(&word, &held) + one.join().unwrap();
+        // SAFETY: the other thread has ended.
+        held.with(|held| assert_eq!(unsafe { *held }, entered));
+        assert!(entered > 0 && word.load().has(QUEUED));
+    });
+}
+
+#[test]
+fn a_dead_word_stays_dead_and_invalidates_readers() {
+    loom::model(|| {
+        let word = Arc::new(Word::new(OLD));
+        let seen = word.load();
+        let w = Arc::clone(&word);
+        let remover = thread::spawn(move || {
+            if let Ok(locked) = w.lock() {
+                w.unlock(locked, DEAD);
+            }
+        });
+        let written = word.lock().map(|locked| word.publish(locked, NEW, 0)).is_ok();
+        remover.join().unwrap();
+        if word.load().has(DEAD) {
+            assert_eq!(word.lock().err(), Some(Refused::Dead));
+            assert!(!word.validates(seen, false));
+        } else {
+            assert!(written);
+        }
+    });
+}
