@@ -243,10 +243,10 @@ fn plus(a: &[u8], b: &[u8]) -> Vec<u8> {
 fn minus(a: &[u8], b: &[u8]) -> Vec<u8> {
     let mut borrow = 0;
     let mut difference = Vec::with_capacity(a.len());
-    for at in 0..a.len() {
+    for (at, &digit) in a.iter().enumerate() {
         let take = b.get(at).unwrap_or(&0) + borrow;
-        borrow = u8::from(a[at] < take);
-        difference.push(a[at] + 10 * borrow - take);
+        borrow = u8::from(digit < take);
+        difference.push(digit + 10 * borrow - take);
     }
     difference
 }

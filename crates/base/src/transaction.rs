@@ -7,7 +7,7 @@
 //! effect, as in a Redis `MULTI` block; [`Op::Check`] and [`Op::Require`] are the operations that
 //! abort.
 
-use crate::ids::{Epoch, Version};
+use crate::ids::{Epoch, Tid, Version};
 
 /// The type of a value. A record knows it from the first day, so that a later type cannot be
 /// mistaken for a string.
@@ -340,6 +340,9 @@ pub enum Abort {
 pub struct Observed {
     /// The newest epoch that the transaction wrote or observed; [`Epoch::ZERO`] if nothing.
     pub epoch: Epoch,
+    /// The transaction's id if it wrote, else [`Tid::ZERO`]. Keys that it wrote have it as their
+    /// version.
+    pub tid: Tid,
     /// The transaction's own time, milliseconds since the Unix epoch.
     pub time_ms: u64,
 }

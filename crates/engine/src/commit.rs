@@ -95,6 +95,9 @@ impl<L: RedoLog> Worker<L> {
 
     /// Step 3. `own` is the write set, sorted by record and locked.
     fn validate(&self, epoch: Epoch, own: &[Write]) -> Result<(), Stop> {
+        if cfg!(feature = "planted-no-validation") {
+            return Ok(());
+        }
         let mine = |record| own.binary_search_by_key(&record, |write| write.record).is_ok();
         let state = &self.state;
         // A lone read is atomic by itself; only the generation it belongs to must still be there.
@@ -157,6 +160,7 @@ impl<L: RedoLog> Worker<L> {
     /// Step 5, in memory.
     fn publish(&mut self, writes: &[Write], locked: &[Seen], tid: Tid) {
         self.state.observed = tid.epoch();
+        self.state.wrote = tid;
         let generation = self.state.generation;
         let (mut keys, mut bytes) = (0, 0);
         for (write, seen) in writes.iter().zip(locked) {

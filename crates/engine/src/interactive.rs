@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use base::Abort;
 use base::transaction::{Expiry, Observed, When};
+use base::{Abort, Version};
 
 use crate::log::RedoLog;
 use crate::worker::{Stop, Worker};
@@ -22,6 +22,7 @@ pub struct Txn<'t> {
 /// What a transaction's handle needs of a worker, whatever its log.
 trait Access {
     fn get(&mut self, key: &[u8]) -> Result<Option<&'static [u8]>, Stop>;
+    fn version(&mut self, key: &[u8]) -> Version;
     fn put(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Stop>;
     fn delete(&mut self, key: &[u8]) -> Result<bool, Stop>;
     fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<Pair<'static>>;
@@ -37,6 +38,15 @@ impl<'t> Txn<'t> {
     /// [`Stop`]; a value that is not a string is an error of the program and aborts.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<&'t [u8]>, Stop> {
         self.access.get(key)
+    }
+
+    /// The version of `key`, which changes whenever the key does: for a later
+    /// [`base::Op::Check`], or for a later transaction that compares it.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn version(&mut self, key: &[u8]) -> Result<Version, Stop> {
+        Ok(self.access.version(key))
     }
 
     /// Sets the value of `key`, which will not expire.
@@ -130,6 +140,11 @@ impl<L: RedoLog> Access for Worker<L> {
         let hash = self.engine.index.hash(key);
         let value = self.read(hash, key).string();
         value.map_err(|error| Stop::Abort(Abort::Failed(error)))
+    }
+
+    fn version(&mut self, key: &[u8]) -> Version {
+        let hash = self.engine.index.hash(key);
+        self.version_of(hash, key)
     }
 
     fn put(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Stop> {

@@ -57,6 +57,8 @@ pub(crate) struct State {
     /// Versions that the transaction made and replaced again; replies may refer to them.
     pub(crate) discarded: Vec<VersionRef>,
     pub(crate) observed: Epoch,
+    /// The TID, once the transaction has committed writes.
+    pub(crate) wrote: Tid,
     pub(crate) replies: Vec<Reply<'static>>,
     pub(crate) hashes: Vec<Option<KeyHash>>,
 }
@@ -121,7 +123,8 @@ impl<L: RedoLog> Worker<L> {
     /// What the last transaction wrote or observed, whether it committed or aborted.
     #[must_use]
     pub fn observed(&self) -> Observed {
-        Observed { epoch: self.state.observed, time_ms: self.state.time_ms }
+        let State { observed, wrote, time_ms, .. } = self.state;
+        Observed { epoch: observed, tid: wrote, time_ms }
     }
 
     /// Starts fetching the memory of these keys, ahead of transactions that use them.
@@ -168,6 +171,7 @@ impl<L: RedoLog> Worker<L> {
         state.time_ms = engine.epochs.stamp_ms(epoch);
         state.generation = version.generation();
         state.observed = version.epoch();
+        state.wrote = Tid::ZERO;
         state.reads.push((engine.generation, seen));
     }
 

@@ -1,0 +1,388 @@
+//! The database: an engine, its journal, its threads.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use base::clock::Clock;
+use base::epochs::EpochClock;
+use base::transaction::Observed;
+use base::{Abort, Epoch};
+use engine::{Engine, Snapshot, Txn};
+use journal::{Journal, Recovered};
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{CloseError, OpenError};
+use crate::housekeeping::{self, Stop};
+use crate::log::Log;
+use crate::options::{Options, RecoveryReport};
+use crate::partition::Waiters;
+use crate::worker::Worker;
+
+/// A database. Clones are handles to the same one; it closes with the last of them, or by
+/// [`Db::close`], which also says whether that went well.
+#[derive(Clone)]
+pub struct Db {
+    owner: Arc<Owner>,
+}
+
+/// What handles, workers and threads share.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) stop: Stop,
+    pub(crate) waiters: Arc<Waiters>,
+    closed: AtomicBool,
+    report: RecoveryReport,
+}
+
+/// Stops the threads when the last handle goes.
+struct Owner {
+    shared: Arc<Shared>,
+    pool: Pool,
+    janitor: Mutex<Option<JoinHandle<()>>>,
+    /// Holds the data directory.
+    _lock: Option<Box<dyn disk::DirLock>>,
+}
+
+/// Workers of the embedded interface, lent for one transaction at a time.
+#[derive(Default)]
+struct Pool {
+    idle: Mutex<Vec<Worker>>,
+    returned: Condvar,
+}
+
+/// How far durability has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Durable {
+    /// Everything up to this epoch is durable.
+    pub epoch: Epoch,
+    /// Why no later epoch will ever be.
+    pub failed: Option<String>,
+}
+
+/// Figures of a database.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Keys; those that have expired and were not yet reclaimed count.
+    pub keys: u64,
+    /// Bytes of records, versions, keys, values and index.
+    pub memory_bytes: u64,
+    /// The current epoch.
+    pub epoch: Epoch,
+    /// Everything up to this epoch is durable.
+    pub durable_epoch: Epoch,
+    /// Transactions that wrote and committed.
+    pub commits: u64,
+    /// Attempts that met a conflict.
+    pub conflicts: u64,
+    /// Keys removed because they had expired.
+    pub expired: u64,
+    /// Bytes written to the logs.
+    pub log_bytes: u64,
+    /// Syncs of log files.
+    pub log_syncs: u64,
+    /// Mean time of a sync in microseconds.
+    pub log_sync_mean_us: u64,
+    /// Why nothing can be logged any more.
+    pub journal_failure: Option<String>,
+}
+
+/// A value computed by a committed transaction.
+#[must_use = "the transaction is not durable before `wait_durable` returns"]
+pub struct Commit<T> {
+    /// What the closure returned. Before [`Commit::wait_durable`] a crash may undo what it saw.
+    pub value: T,
+    observed: Observed,
+    shared: Arc<Shared>,
+}
+
+impl<T> Commit<T> {
+    /// What must be durable before the value may be shown to anybody, and the transaction's time.
+    #[must_use]
+    pub fn observed(&self) -> Observed {
+        self.observed
+    }
+
+    /// Waits until everything the transaction wrote and observed is durable.
+    ///
+    /// # Errors
+    /// [`Abort::ReadOnly`] if the log has failed: what the transaction wrote may be lost.
+    pub fn wait_durable(self) -> Result<T, Abort> {
+        self.shared.wait_durable(self.observed.epoch)?;
+        Ok(self.value)
+    }
+}
+
+impl Db {
+    /// Opens the database, recovering what its directory holds.
+    ///
+    /// # Errors
+    /// The [`OpenError`] says what to do.
+    pub fn open(options: Options) -> Result<Db, OpenError> {
+        check(&options)?;
+        let engine = Engine::new(&engine::Options {
+            workers: options.workers,
+            clock: Arc::clone(&options.clock),
+            limits: options.limits,
+        });
+        let (lock, journal, report) = match &options.dir {
+            None => (None, None, RecoveryReport::default()),
+            Some(dir) => {
+                let lock = lock(&options, dir)?;
+                let (recovered, report) = crate::recovery::recover(&options, dir, &engine)?;
+                let journal = start_journal(&options, dir, &engine, &recovered)?;
+                (Some(lock), Some(journal), report)
+            }
+        };
+        let janitor = engine.janitor();
+        let shared = Arc::new(Shared {
+            engine,
+            journal,
+            clock: options.clock,
+            stop: Stop::default(),
+            waiters: Arc::default(),
+            closed: AtomicBool::new(false),
+            report,
+        });
+        shared.wake_waiters();
+        let janitor = housekeeping::start(&shared, janitor)
+            .map_err(|error| OpenError::Option(format!("cannot start a thread: {error}")))?;
+        let owner = Owner {
+            shared,
+            pool: Pool::default(),
+            janitor: Mutex::new(Some(janitor)),
+            _lock: lock,
+        };
+        Ok(Db { owner: Arc::new(owner) })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
+    /// What recovery found when this database was opened.
+    #[must_use]
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.shared().report
+    }
+
+    /// A worker for this thread, or `None` when there are as many as [`Options::workers`].
+    #[must_use]
+    pub fn worker(&self) -> Option<Worker> {
+        let shared = self.shared();
+        let log = |i| Log(shared.journal.as_ref().map(|journal| journal.writer(i)));
+        let inner = shared.engine.worker(log)?;
+        Some(Worker { inner, shared: Arc::clone(shared) })
+    }
+
+    /// Runs `body` as one serializable transaction, again whenever it meets a conflict: it should
+    /// have no other effects than those on `txn`.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing has happened.
+    pub fn transact<T>(
+        &self,
+        body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, engine::Stop>,
+    ) -> Result<Commit<T>, Abort> {
+        let mut worker = self.lend();
+        let outcome = worker.transact(body);
+        self.give_back(worker);
+        let (value, observed) = outcome?;
+        Ok(Commit { value, observed, shared: Arc::clone(self.shared()) })
+    }
+
+    /// A worker of the pool; waits for one when all are lent.
+    pub(crate) fn lend(&self) -> Worker {
+        let pool = &self.owner.pool;
+        let mut idle = pool.idle.lock();
+        loop {
+            if let Some(worker) = idle.pop().or_else(|| self.worker()) {
+                return worker;
+            }
+            // Workers that threads hold for themselves come back without notice.
+            pool.returned.wait_for(&mut idle, std::time::Duration::from_millis(1));
+        }
+    }
+
+    pub(crate) fn give_back(&self, worker: Worker) {
+        self.owner.pool.idle.lock().push(worker);
+        self.owner.pool.returned.notify_one();
+    }
+
+    /// How far durability has come. An ephemeral database has nothing to wait for: its epoch is
+    /// the greatest number.
+    #[must_use]
+    pub fn durable(&self) -> Durable {
+        let failed = self.shared().journal.as_ref().and_then(Journal::failed);
+        Durable { epoch: self.durable_epoch(), failed: failed.map(|failed| failed.to_string()) }
+    }
+
+    /// The epoch of [`Db::durable`]; one atomic load.
+    #[must_use]
+    pub fn durable_epoch(&self) -> Epoch {
+        self.shared().durable_epoch()
+    }
+
+    /// Says that someone waits for `epoch`; returns at once. Call it once after a batch.
+    pub fn request_durable(&self, epoch: Epoch) {
+        if let Some(journal) = &self.shared().journal {
+            journal.request(epoch);
+        }
+    }
+
+    /// Makes `epoch` durable on this thread if that can be done at once, which saves two thread
+    /// switches when nobody else has anything to do. Returns whether it is durable now; if not,
+    /// call [`Db::request_durable`].
+    #[must_use]
+    pub fn sync_inline(&self, epoch: Epoch) -> bool {
+        match &self.shared().journal {
+            Some(journal) => journal.durable() >= epoch || journal.try_cycle_inline(epoch),
+            None => true,
+        }
+    }
+
+    /// Calls `notify` whenever the durable epoch has advanced, and when the journal has failed;
+    /// from a log thread, so it must be quick.
+    pub fn on_durable(&self, notify: Box<dyn Fn() + Send + Sync>) {
+        if let Some(journal) = &self.shared().journal {
+            journal.subscribe(notify);
+        }
+    }
+
+    /// Waits until `epoch` is durable.
+    ///
+    /// # Errors
+    /// [`Abort::ReadOnly`] when the log has failed before that.
+    pub fn wait_durable(&self, epoch: Epoch) -> Result<(), Abort> {
+        self.shared().wait_durable(epoch)
+    }
+
+    /// A consistent read-only view at an epoch boundary. It waits for the transactions that run
+    /// now, microseconds as a rule; not to be called from within one.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared().engine.snapshot()
+    }
+
+    /// The current epoch: what is seen now is durable once this is.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.shared().engine.epochs().current()
+    }
+
+    /// Bytes of records, versions, keys, values and index.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.shared().engine.stats().memory_bytes
+    }
+
+    /// Figures. Each is exact by itself; they are read one after another.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let engine = self.shared().engine.stats();
+        let log = self.shared().journal.as_ref().map(Journal::stats).unwrap_or_default();
+        Stats {
+            keys: engine.keys,
+            memory_bytes: engine.memory_bytes,
+            epoch: self.epoch(),
+            durable_epoch: self.durable_epoch(),
+            commits: engine.commits,
+            conflicts: engine.conflicts,
+            expired: engine.expired,
+            log_bytes: log.bytes,
+            log_syncs: log.syncs,
+            log_sync_mean_us: log.sync_time_mean.as_micros() as u64,
+            journal_failure: self.durable().failed,
+        }
+    }
+
+    /// Makes everything durable and stops the threads. Later transactions that write are refused.
+    ///
+    /// # Errors
+    /// The log could not be written to its end: what was not acknowledged may be lost.
+    pub fn close(&self) -> Result<(), CloseError> {
+        self.owner.close()
+    }
+}
+
+impl Owner {
+    fn close(&self) -> Result<(), CloseError> {
+        if self.shared.closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.shared.stop.stop();
+        if let Some(janitor) = self.janitor.lock().take() {
+            // A panic of the janitor was reported by its thread; the log is closed all the same.
+            let _ = janitor.join();
+        }
+        match &self.shared.journal {
+            Some(journal) => Ok(journal.close()?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!("{error}");
+        }
+    }
+}
+
+impl Shared {
+    /// From now on tasks that wait for an epoch are woken when it is durable.
+    fn wake_waiters(self: &Arc<Self>) {
+        let Some(journal) = &self.journal else { return };
+        // The journal must not own what owns it.
+        let shared = Arc::downgrade(self);
+        journal.subscribe(Box::new(move || {
+            let Some(shared) = shared.upgrade() else { return };
+            let Some(journal) = &shared.journal else { return };
+            shared.waiters.wake(journal.durable(), journal.failed().is_some());
+        }));
+    }
+
+    pub(crate) fn durable_epoch(&self) -> Epoch {
+        self.journal.as_ref().map_or(Epoch(u64::MAX), Journal::durable)
+    }
+
+    pub(crate) fn wait_durable(&self, epoch: Epoch) -> Result<(), Abort> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        journal.wait(epoch).map_err(|failed| Abort::ReadOnly { reason: failed.to_string() })
+    }
+}
+
+fn check(options: &Options) -> Result<(), OpenError> {
+    let refuse = |what: &str| Err(OpenError::Option(what.to_owned()));
+    if options.workers == 0 {
+        return refuse("a database needs at least one worker");
+    }
+    if options.loggers == 0 || options.log_buffers == 0 {
+        return refuse("a database needs at least one logger and one log buffer for each worker");
+    }
+    let limits = &options.limits;
+    if limits.key > base::limits::Limits::MAX_KEY || limits.value > base::limits::Limits::MAX_VALUE {
+        return refuse("keys are limited to 64 KiB and values to 512 MiB");
+    }
+    Ok(())
+}
+
+fn lock(options: &Options, dir: &Path) -> Result<Box<dyn disk::DirLock>, OpenError> {
+    let made = options.disk.create_dir_all(dir);
+    made.map_err(|source| OpenError::Create { dir: dir.to_owned(), source })?;
+    Ok(options.disk.lock_dir(dir)?)
+}
+
+fn start_journal(
+    options: &Options,
+    dir: &Path,
+    engine: &Arc<Engine>,
+    recovered: &Recovered,
+) -> Result<Journal, OpenError> {
+    let disk = Arc::clone(&options.disk);
+    Ok(Journal::start(disk, dir, options.journal(), engine.epochs(), recovered)?)
+}

@@ -1,0 +1,56 @@
+//! The thread that tidies up: reclamation, expiry, memory of idle workers.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use engine::Janitor;
+use parking_lot::{Condvar, Mutex};
+
+use crate::db::Shared;
+
+/// Records looked at in one go; between two of them commits see the janitor's epoch move.
+const BUDGET: usize = 4096;
+/// With nothing to do it looks again after this time.
+const IDLE: Duration = Duration::from_millis(100);
+/// With something to do that is not yet due, after this.
+const BUSY: Duration = Duration::from_millis(5);
+
+/// Tells the thread to stop.
+#[derive(Default)]
+pub(crate) struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    pub(crate) fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Sleeps, at most until told to stop. Returns whether it was.
+    fn sleep(&self, time: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.changed.wait_for(&mut stopped, time);
+        }
+        *stopped
+    }
+}
+
+/// Starts the thread. It ends when told to.
+pub(crate) fn start(shared: &Arc<Shared>, mut janitor: Janitor) -> std::io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new().name("kumiki-janitor".to_owned()).spawn(move || {
+        loop {
+            let tidied = janitor.tidy(shared.durable_epoch(), BUDGET);
+            let now = shared.clock.now_ms();
+            let until = tidied.next_deadline_ms.map(|at| Duration::from_millis(at.saturating_sub(now)));
+            let idle = until.map_or(IDLE, |until| until.clamp(BUSY, IDLE));
+            if shared.stop.sleep(if tidied.more { BUSY } else { idle }) {
+                return;
+            }
+        }
+    })
+}

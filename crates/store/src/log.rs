@@ -1,0 +1,52 @@
+//! The engine's redo log is the journal.
+
+use base::Tid;
+use engine::{Change, Changes, RedoLog};
+use journal::{EntryWriter, LogWriter};
+
+/// Where a worker's commits go: the journal, or nowhere.
+pub struct Log(pub(crate) Option<LogWriter>);
+
+impl RedoLog for Log {
+    fn ready(&mut self) -> Result<(), String> {
+        let Some(writer) = &self.0 else { return Ok(()) };
+        writer.wait_ready().map_err(|failed| failed.to_string())
+    }
+
+    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
+        let Some(writer) = &self.0 else { return Ok(()) };
+        let bytes = changes.iter().map(size).sum();
+        let fill = |to: &mut EntryWriter<'_>| changes.iter().for_each(|change| write(to, &change));
+        writer.append(tid, stamp_ms, bytes, fill).map_err(|failed| failed.to_string())
+    }
+}
+
+fn size(change: Change<'_>) -> usize {
+    EntryWriter::OVERHEAD
+        + match change {
+            Change::Put { key, value, .. } => key.len() + value.len(),
+            Change::Delete { key } => key.len(),
+            Change::Flush { .. } => 0,
+        }
+}
+
+fn write(to: &mut EntryWriter<'_>, change: &Change<'_>) {
+    match *change {
+        Change::Put { key, value, kind, generation, deadline } => {
+            to.put(key, value, kind, generation, deadline);
+        }
+        Change::Delete { key } => to.delete(key),
+        Change::Flush { generation } => to.flush(generation),
+    }
+}
+
+/// A change as the engine takes it back.
+pub(crate) fn restored<'a>(change: &journal::Change<'a>) -> Change<'a> {
+    match *change {
+        journal::Change::Put { key, value, kind, generation, deadline } => {
+            Change::Put { key, value, kind, generation, deadline }
+        }
+        journal::Change::Delete { key } => Change::Delete { key },
+        journal::Change::Flush { generation } => Change::Flush { generation },
+    }
+}

@@ -1,0 +1,55 @@
+//! From a directory to an engine: read the logs in parallel, the greatest TID of each key wins.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use engine::{Engine, Restorer};
+use journal::{Entry, Journal, Recovered};
+use parking_lot::Mutex;
+
+use crate::error::OpenError;
+use crate::log::restored;
+use crate::options::{Options, RecoveryProgress, RecoveryReport};
+
+/// Fills `engine` from the logs in `dir`.
+pub(crate) fn recover(
+    options: &Options,
+    dir: &Path,
+    engine: &Arc<Engine>,
+) -> Result<(Recovered, RecoveryReport), OpenError> {
+    let start = Instant::now();
+    let threads = options.recovery_threads();
+    let restorers: Vec<Mutex<Restorer>> =
+        (0..threads).filter_map(|_| engine.restorer()).map(Mutex::new).collect();
+    let apply = |entry: Entry<'_>| {
+        take(&restorers).apply(entry.tid, &restored(&entry.change));
+    };
+    let progress = |p: journal::Progress| {
+        (options.progress)(&RecoveryProgress {
+            bytes_read: p.bytes_read,
+            bytes_total: p.bytes_total,
+            entries: p.entries,
+            elapsed: start.elapsed(),
+        });
+    };
+    let recovered = Journal::recover(&options.disk, dir, threads, &apply, &progress)
+        .map_err(|source| OpenError::Recover { dir: dir.to_owned(), source })?;
+    let restorers = restorers.into_iter().map(Mutex::into_inner).collect();
+    engine.finish_restore(restorers, recovered.newest, recovered.stamp_ms);
+    let report = RecoveryReport {
+        entries: recovered.entries,
+        bytes: recovered.bytes,
+        keys: engine.stats().keys,
+        durable_epoch: recovered.durable,
+        elapsed: start.elapsed(),
+        cuts: recovered.cuts.iter().map(ToString::to_string).collect(),
+    };
+    Ok((recovered, report))
+}
+
+/// A restorer that no other thread uses now: there are as many as threads.
+fn take(restorers: &[Mutex<Restorer>]) -> parking_lot::MutexGuard<'_, Restorer> {
+    let free = restorers.iter().find_map(Mutex::try_lock);
+    free.unwrap_or_else(|| restorers[0].lock())
+}

@@ -1,0 +1,82 @@
+//! A thread's own way into a database.
+
+use std::sync::Arc;
+
+use base::transaction::Observed;
+use base::{Abort, Op};
+use engine::{Snapshot, SnapshotEntry, Stop, Txn};
+
+use crate::db::Shared;
+use crate::log::Log;
+
+/// The replies of a committed transaction. While they live, the worker holds its epoch, so that
+/// they should not live long.
+pub type Committed<'w> = engine::Committed<'w, Log>;
+
+/// Runs transactions, one at a time. It can be sent to another thread, but not shared.
+pub struct Worker {
+    pub(crate) inner: engine::Worker<Log>,
+    /// Keeps the journal alive for as long as the worker can write.
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Worker {
+    /// Brings the time of the epoch up to date. Call it before a batch of
+    /// [`Worker::execute`], which does not do so by itself: it costs a look at the clock.
+    pub fn refresh(&self) {
+        self.inner.refresh();
+    }
+
+    /// Executes the operations as one transaction, again as long as it meets conflicts. The
+    /// outcome may be shown once [`Committed::observed`] is durable.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing has happened; it may be shown once [`Worker::observed`]
+    /// is durable.
+    pub fn execute<'w>(&'w mut self, ops: &[Op<'_>]) -> Result<Committed<'w>, Abort> {
+        self.inner.execute(ops)
+    }
+
+    /// Runs `body` as one transaction, again whenever it meets a conflict.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing has happened.
+    pub fn transact<T>(
+        &mut self,
+        body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
+    ) -> Result<(T, Observed), Abort> {
+        self.inner.transact(body)
+    }
+
+    /// What the last transaction wrote or observed, whether it committed or aborted.
+    #[must_use]
+    pub fn observed(&self) -> Observed {
+        self.inner.observed()
+    }
+
+    /// Waits until `epoch` is durable.
+    ///
+    /// # Errors
+    /// [`Abort::ReadOnly`] when the log has failed before that.
+    pub fn wait_durable(&self, epoch: base::Epoch) -> Result<(), Abort> {
+        self.shared.wait_durable(epoch)
+    }
+
+    /// Starts fetching the memory of these keys, ahead of transactions that use them.
+    pub fn prefetch(&mut self, keys: &[&[u8]]) {
+        self.inner.prefetch(keys.iter().copied());
+    }
+
+    /// Visits the keys of the view from `from` to `to` (exclusive) in byte order, looking at
+    /// `limit` records at most. Returns the key to go on from, or `None` when the range is done.
+    pub fn scan_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+        visit: &mut dyn FnMut(SnapshotEntry<'_>),
+    ) -> Option<Vec<u8>> {
+        self.inner.scan_snapshot(snapshot, from, to, limit, visit)
+    }
+}

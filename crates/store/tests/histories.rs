@@ -1,0 +1,254 @@
+//! Histories of concurrent transactions, judged by the checkers of `history`.
+//!
+//! With the feature `planted-no-validation` the engine commits without validating what was read,
+//! and these tests demand that it is found out.
+
+use base::transaction::{Expiry, When};
+use base::{Abort, Op, Reply, Tid};
+use history::workload::{Ended, Plan, Seen, Step, Subject, conservation, mixed};
+use history::recorder::Entry;
+use history::{Outcome, Recorder, check};
+use kumiki_store::{Db, Options, Stop, Txn, Worker};
+
+/// The place of a version among those of its key.
+fn order(version: base::Version) -> u64 {
+    Tid::from_bits(version.to_bits()).to_bits()
+}
+
+/// Runs plans on a database: every other one as a closure, the rest as one-shot transactions.
+struct OnDb {
+    db: Db,
+    worker: Worker,
+    random: fastrand::Rng,
+}
+
+impl OnDb {
+    fn new(db: &Db, process: u32) -> OnDb {
+        let worker = db.worker().expect("few processes");
+        OnDb { db: db.clone(), worker, random: fastrand::Rng::with_seed(u64::from(process)) }
+    }
+}
+
+fn number(value: &[u8]) -> i64 {
+    std::str::from_utf8(value).unwrap().parse().unwrap()
+}
+
+fn text(key: &[u8]) -> String {
+    String::from_utf8(key.to_vec()).unwrap()
+}
+
+fn step(txn: &mut Txn<'_>, step: &Step) -> Result<Seen, Stop> {
+    Ok(match step {
+        Step::Get { key } => {
+            let value = txn.get(key.as_bytes())?.map(number);
+            Seen::Versioned(value, order(txn.version(key.as_bytes())?))
+        }
+        Step::Put { key, value } => {
+            txn.put(key.as_bytes(), value.to_string().as_bytes())?;
+            Seen::Done
+        }
+        Step::Add { key, delta } => {
+            let sum = txn.get(key.as_bytes())?.map_or(0, number) + delta;
+            txn.put(key.as_bytes(), sum.to_string().as_bytes())?;
+            Seen::Value(Some(sum))
+        }
+        Step::Delete { key } => Seen::Deleted(txn.delete(key.as_bytes())?),
+        Step::Scan { from, to, limit } => {
+            let pairs = txn.scan(from.as_bytes(), to.as_deref().map(str::as_bytes), *limit)?;
+            Seen::Pairs(pairs.into_iter().map(|(k, v)| (text(k), number(v))).collect())
+        }
+    })
+}
+
+fn one_shot<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
+    match step {
+        Step::Get { key } => Op::Get { key: key.as_bytes() },
+        Step::Put { key, .. } => Op::Put {
+            key: key.as_bytes(),
+            value: text.as_bytes(),
+            when: When::Always,
+            expiry: Expiry::Never,
+            get: false,
+        },
+        Step::Add { key, delta } => Op::Add { key: key.as_bytes(), delta: *delta },
+        Step::Delete { key } => Op::Delete { key: key.as_bytes() },
+        Step::Scan { from, to, limit } => Op::Scan {
+            from: from.as_bytes(),
+            to: to.as_deref().map(str::as_bytes),
+            limit: *limit,
+            values: true,
+        },
+    }
+}
+
+fn seen(step: &Step, reply: &Reply<'_>) -> Seen {
+    match (step, reply) {
+        (_, Reply::Ok) => Seen::Done,
+        (_, Reply::Nil) => Seen::Value(None),
+        (_, Reply::Bytes(value)) => Seen::Value(Some(number(value))),
+        (Step::Delete { .. }, Reply::Int(n)) => Seen::Deleted(*n == 1),
+        (_, Reply::Int(n)) => Seen::Value(Some(*n)),
+        (_, Reply::Pairs(pairs)) => {
+            Seen::Pairs(pairs.iter().map(|(k, v)| (text(k), number(v))).collect())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+impl Subject for OnDb {
+    fn run(&mut self, plan: &Plan) -> Ended {
+        let outcome = if self.random.bool() { self.closure(plan) } else { self.one_shot(plan) };
+        match outcome {
+            Ok(seen) => {
+                let epoch = self.worker.observed().epoch;
+                match self.db.wait_durable(epoch) {
+                    Ok(()) => Ended::Committed(seen),
+                    Err(_) => Ended::Unknown,
+                }
+            }
+            Err(Abort::ReadOnly { .. }) => Ended::Unknown,
+            Err(_) => Ended::Aborted,
+        }
+    }
+}
+
+impl OnDb {
+    fn closure(&mut self, plan: &Plan) -> Result<Vec<Seen>, Abort> {
+        let random = &mut self.random;
+        let body = |txn: &mut Txn<'_>| {
+            let mut all = Vec::new();
+            for s in &plan.steps {
+                all.push(step(txn, s)?);
+                // Others get in between, also on few processors.
+                if random.u32(..4) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            Ok(all)
+        };
+        self.worker.transact(body).map(|(seen, _)| seen)
+    }
+
+    /// Every step becomes an operation, and each read is followed by a look at the version.
+    fn one_shot(&mut self, plan: &Plan) -> Result<Vec<Seen>, Abort> {
+        let texts: Vec<String> = plan
+            .steps
+            .iter()
+            .map(|s| if let Step::Put { value, .. } = s { value.to_string() } else { String::new() })
+            .collect();
+        let mut ops = Vec::new();
+        for (s, text) in plan.steps.iter().zip(&texts) {
+            ops.push(one_shot(s, text));
+            if let Step::Get { key } = s {
+                ops.push(Op::Watch { key: key.as_bytes() });
+            }
+        }
+        self.worker.refresh();
+        let done = self.worker.execute(&ops)?;
+        let mut replies = done.replies().iter();
+        let mut see = |s: &Step| match (s, seen(s, replies.next().unwrap())) {
+            (Step::Get { .. }, Seen::Value(value)) => match replies.next() {
+                Some(Reply::Version(version)) => Seen::Versioned(value, order(*version)),
+                other => panic!("{other:?}"),
+            },
+            (_, seen) => seen,
+        };
+        Ok(plan.steps.iter().map(&mut see).collect())
+    }
+}
+
+/// The database of a test, which outlives its directory's use.
+fn databases() -> [(&'static str, Option<tempfile::TempDir>); 2] {
+    [("ephemeral", None), ("durable", Some(tempfile::tempdir().unwrap()))]
+}
+
+fn open(dir: Option<&tempfile::TempDir>) -> Db {
+    Db::open(Options { dir: dir.map(|dir| dir.path().to_owned()), ..Options::default() }).unwrap()
+}
+
+/// Runs plans in several threads and records them with the versions that the database tells, so
+/// that the checker need not infer any order.
+fn mixed_history(db: &Db, seed: u64, keys: usize, transactions: usize) -> history::History {
+    let recorder = Recorder::new();
+    let options = mixed::Options { seed, keys, transactions, ..mixed::Options::default() };
+    std::thread::scope(|scope| {
+        for process in 0..options.processes {
+            let (recorder, options) = (&recorder, &options);
+            scope.spawn(move || {
+                let mut subject = OnDb::new(db, process);
+                let mut log = recorder.process();
+                let mut plans = mixed::Plans::new(options, log.process());
+                for _ in 0..transactions {
+                    let plan = plans.draw();
+                    let mut entry = log.begin();
+                    let Ended::Committed(seen) = subject.run(&plan) else {
+                        entry.end(Outcome::Aborted);
+                        continue;
+                    };
+                    let tid = subject.worker.observed().tid.to_bits();
+                    for (step, seen) in plan.steps.iter().zip(seen) {
+                        record(&mut entry, step, seen, tid);
+                    }
+                    entry.end(Outcome::Committed);
+                }
+            });
+        }
+    });
+    recorder.finish()
+}
+
+fn record(entry: &mut Entry<'_>, step: &Step, seen: Seen, tid: u64) {
+    match (step, seen) {
+        (Step::Get { key }, Seen::Versioned(value, version)) => {
+            entry.read(key, value, Some(version));
+        }
+        (Step::Put { key, value }, Seen::Done) => entry.write(key, *value, Some(tid)),
+        (Step::Delete { key }, Seen::Deleted(true)) => entry.delete(key, Some(tid)),
+        (Step::Delete { key }, Seen::Deleted(false)) => entry.read(key, None, None),
+        (Step::Scan { from, to, limit }, Seen::Pairs(pairs)) => {
+            let pairs = pairs.iter().map(|(key, value)| (key.as_str(), *value));
+            entry.scan(from, to.as_deref(), *limit, pairs);
+        }
+        (step, seen) => panic!("{seen:?} is no answer to {step:?}"),
+    }
+}
+
+#[test]
+#[cfg(not(feature = "planted-no-validation"))]
+fn histories_are_strictly_serializable() {
+    for (name, dir) in databases() {
+        for (seed, keys, transactions) in [(1, 3, 2000), (2, 8, 2000), (3, 50, 2000)] {
+            let db = open(dir.as_ref());
+            let prefix = Op::Flush;
+            db.worker().unwrap().execute(&[prefix]).map(drop).unwrap();
+            let history = mixed_history(&db, seed, keys, transactions);
+            let verdict = check::strictly_serializable(&history);
+            assert!(verdict.is_accepted(), "{name}, seed {seed}: {verdict:?}");
+            assert!(db.stats().conflicts > 0, "{name}, seed {seed}: nobody met anybody");
+        }
+    }
+}
+
+#[test]
+#[cfg(not(feature = "planted-no-validation"))]
+fn transfers_keep_the_sum() {
+    for (name, dir) in databases() {
+        let db = open(dir.as_ref());
+        let options = conservation::Options { transactions: 3000, ..Default::default() };
+        assert!(matches!(OnDb::new(&db, 0).run(&options.opening()), Ended::Committed(_)));
+        let report = conservation::run(&options, |process| OnDb::new(&db, process));
+        let report = report.unwrap_or_else(|lost| panic!("{name}: {lost}"));
+        assert!(report.transfers > 1000 && report.audits > 100, "{name}: {report:?}");
+    }
+}
+
+#[test]
+#[cfg(feature = "planted-no-validation")]
+fn the_planted_bug_is_found() {
+    let db = open(None);
+    let found = (0..20).any(|seed| {
+        db.worker().unwrap().execute(&[Op::Flush]).map(drop).unwrap();
+        !check::serializable(&mixed_history(&db, seed, 3, 2000)).is_accepted()
+    });
+    assert!(found, "an engine that does not validate passed for serializable");
+}
