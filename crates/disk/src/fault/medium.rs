@@ -1,0 +1,130 @@
+//! What the medium keeps of a file or a directory, and what a power loss leaves of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use fastrand::Rng;
+
+use super::Crash;
+
+/// The unit that a device writes whole or not at all.
+const SECTOR: usize = 512;
+
+/// A change of a file that is not synced.
+#[derive(Clone)]
+pub(super) enum Change {
+    Write { offset: u64, bytes: Vec<u8> },
+    Size(u64),
+}
+
+impl Change {
+    pub(super) fn apply(&self, to: &mut Vec<u8>) {
+        match self {
+            Change::Write { offset, bytes } => overwrite(to, *offset as usize, bytes),
+            Change::Size(size) => to.resize(*size as usize, 0),
+        }
+    }
+}
+
+fn overwrite(to: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let end = at + bytes.len();
+    if to.len() < end {
+        to.resize(end, 0);
+    }
+    to[at..end].copy_from_slice(bytes);
+}
+
+/// A file. See the table in [`super`].
+#[derive(Clone, Default)]
+pub(super) struct Inode {
+    pub(super) now: Vec<u8>,
+    pub(super) durable: Vec<u8>,
+    pub(super) pending: Vec<Change>,
+    pub(super) lost: Vec<Change>,
+}
+
+impl Inode {
+    pub(super) fn change(&mut self, change: Change) {
+        change.apply(&mut self.now);
+        self.pending.push(change);
+    }
+
+    pub(super) fn after_power_loss(&self, crash: Crash, rng: &mut Rng) -> Inode {
+        let mut kept = self.durable.clone();
+        let unsynced: Vec<&Change> = self.lost.iter().chain(&self.pending).collect();
+        match crash {
+            Crash::KeepPrefix if !unsynced.is_empty() => {
+                let whole = rng.usize(0..=unsynced.len());
+                unsynced[..whole]
+                    .iter()
+                    .for_each(|change| change.apply(&mut kept));
+                if let Some(Change::Write { offset, bytes }) = unsynced.get(whole) {
+                    let cut = rng.usize(0..=bytes.len() / SECTOR) * SECTOR;
+                    overwrite(&mut kept, *offset as usize, &bytes[..cut]);
+                }
+            }
+            Crash::KeepSectors => {
+                unsynced
+                    .iter()
+                    .for_each(|change| keep_sectors(change, &mut kept, rng));
+                if rng.bool() && self.now.len() > kept.len() {
+                    // The size reached the device, the data did not.
+                    kept.resize(self.now.len(), 0);
+                }
+            }
+            _ => {}
+        }
+        Inode {
+            now: kept.clone(),
+            durable: kept,
+            ..Inode::default()
+        }
+    }
+}
+
+fn keep_sectors(change: &Change, kept: &mut Vec<u8>, rng: &mut Rng) {
+    let Change::Write { offset, bytes } = change else {
+        if rng.bool() {
+            change.apply(kept);
+        }
+        return;
+    };
+    let mut at = 0;
+    while at < bytes.len() {
+        let place = *offset as usize + at;
+        let end = bytes.len().min(at + SECTOR - place % SECTOR);
+        if rng.bool() {
+            overwrite(kept, place, &bytes[at..end]);
+        }
+        at = end;
+    }
+}
+
+/// A change of a directory that is not synced.
+#[derive(Clone)]
+pub(super) enum NameChange {
+    Set(PathBuf, usize),
+    Remove(PathBuf),
+    Rename(PathBuf, PathBuf),
+}
+
+impl NameChange {
+    pub(super) fn apply(&self, to: &mut BTreeMap<PathBuf, usize>) {
+        match self {
+            NameChange::Set(path, inode) => {
+                to.insert(path.clone(), *inode);
+            }
+            NameChange::Remove(path) => {
+                to.remove(path);
+            }
+            NameChange::Rename(from, into) => {
+                if let Some(inode) = to.remove(from) {
+                    to.insert(into.clone(), inode);
+                }
+            }
+        }
+    }
+}

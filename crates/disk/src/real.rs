@@ -1,0 +1,188 @@
+//! The file system.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, IoSlice, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, common_parent, parent};
+
+/// The most parts that one vectored write may have (Linux's `IOV_MAX`).
+const PARTS_MAX: usize = 1024;
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let above = parent(dir);
+        if dir.is_dir() {
+            // Whoever made it may have died before making it durable. Where the directory above
+            // cannot be opened, it is not ours and was not made by us.
+            let _ = self.sync_dir(above);
+            return Ok(());
+        }
+        if above != dir {
+            self.create_dir_all(above)?;
+        }
+        match fs::create_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            other => other?,
+        }
+        self.sync_dir(above)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)?;
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+        let write = access == Access::ReadWrite;
+        Ok(Box::new(RealFile(
+            OpenOptions::new().read(true).write(write).open(path)?,
+        )))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            // Follows symbolic links: a log directory may lie on a device of its own. A link that
+            // leads nowhere is listed as it is.
+            let is_dir = fs::metadata(entry.path()).is_ok_and(|data| data.is_dir());
+            entries.push(DirEntry {
+                name: entry.file_name(),
+                is_dir,
+            });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        common_parent(from, to)?;
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
+        let io_error = |source| LockError::Io {
+            dir: dir.to_owned(),
+            source,
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(dir.join("LOCK"))
+            .map_err(io_error)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // The number is a courtesy; a lock file that cannot be read still locks.
+                let _ = file.read_to_string(&mut text);
+                return Err(LockError::InUse {
+                    dir: dir.to_owned(),
+                    pid: text.trim().parse().ok(),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(io_error(error)),
+        }
+        file.set_len(0).map_err(io_error)?;
+        file.rewind().map_err(io_error)?;
+        writeln!(file, "{}", std::process::id()).map_err(io_error)?;
+        Ok(Box::new(RealLock { _file: file }))
+    }
+}
+
+/// The kernel drops the lock when the file is closed, also when the process dies. The file itself
+/// stays: removing it would race with someone who has opened it to lock it.
+struct RealLock {
+    _file: File,
+}
+
+impl DirLock for RealLock {}
+
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.0.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_all_at(&self, parts: &[IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+        for some in parts.chunks(PARTS_MAX) {
+            let total: usize = some.iter().map(|part| part.len()).sum();
+            let mut written = match rustix::io::pwritev(&self.0, some, offset) {
+                Err(Errno::INTR) => 0,
+                other => other?,
+            };
+            // A short write is rare (a signal, a full disk): the rest goes part by part, and the
+            // next call says what is the matter.
+            let mut skip = written;
+            for part in some {
+                if skip >= part.len() {
+                    skip -= part.len();
+                    continue;
+                }
+                let rest = &part[skip..];
+                self.0.write_all_at(rest, offset + written as u64)?;
+                written += rest.len();
+                skip = 0;
+            }
+            debug_assert_eq!(written, total, "every part was written");
+            offset += written as u64;
+        }
+        Ok(())
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        self.0.set_len(size)
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        let now = self.size()?;
+        if size <= now {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), now, size - now) {
+            Err(Errno::OPNOTSUPP) => self.0.set_len(size),
+            other => Ok(other?),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
