@@ -1,0 +1,127 @@
+//! What can go wrong.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The journal can no longer be written: no further epoch will become durable. Clones share the
+/// reason. The caller refuses writes and tells its operator.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the log cannot be written: {reason}")]
+pub struct Failed {
+    /// What happened to which file.
+    pub reason: Arc<str>,
+}
+
+impl Failed {
+    pub(crate) fn new(reason: impl Into<Arc<str>>) -> Failed {
+        Failed {
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Why a journal could not be recovered. Nothing was changed on disk unless it says so.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The operating system reports an error.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Data that was durable is damaged.
+    #[error(
+        "{}: damaged at byte {offset}: {what}. This data was durable, so that starting without it \
+         would lose acknowledged writes; restore the data directory from a backup or a replica",
+        path.display()
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A file or directory of the log is missing.
+    #[error(
+        "{} is missing: {why}. Put it back, or restore the data directory from a backup or a replica",
+        path.display()
+    )]
+    Missing {
+        /// What is missing.
+        path: PathBuf,
+        /// How that is known.
+        why: String,
+    },
+    /// There is something that the journal did not put there.
+    #[error("{} does not belong to this log: {why}. Move it elsewhere", path.display())]
+    Foreign {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The log was written by a newer release.
+    #[error(
+        "{} has format version {version}, and this release reads up to {supported}: \
+         start the release that wrote it, or a newer one",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The newest version that this release reads.
+        supported: u32,
+    },
+}
+
+impl RecoverError {
+    /// For `map_err` on operations on `path`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecoverError {
+        let path = path.to_owned();
+        move |source| RecoverError::Io {
+            action,
+            path,
+            source,
+        }
+    }
+
+    pub(crate) fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> RecoverError {
+        RecoverError::Corrupt {
+            path: path.to_owned(),
+            offset,
+            what: what.into(),
+        }
+    }
+}
+
+/// Why a journal could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {source}", path.display())]
+pub struct StartError {
+    /// What was tried.
+    pub action: &'static str,
+    /// On which file or directory.
+    pub path: PathBuf,
+    /// What the operating system said.
+    pub source: io::Error,
+}
+
+impl StartError {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StartError {
+        let path = path.to_owned();
+        move |source| StartError {
+            action,
+            path,
+            source,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The durable epoch, who waits for it, and the failure that ends its advance.
+//!
+//! Each logger closes epochs in its own log; what is closed in all logs is durable (paper 2: the
+//! persistent epoch is the least of the loggers' epochs).
+//!
+//! Invariants:
+//! 1. `durable` is at most every logger's `closed`, and grows monotonically.
+//! 2. After a failure it stands still, and every waiter for a later epoch gets the failure.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base::Epoch;
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::error::Failed;
+
+type Notify = Box<dyn Fn() + Send + Sync>;
+
+pub(crate) struct Horizon {
+    /// For each logger: the newest epoch that is complete and synced in its log.
+    closed: Vec<CachePadded<AtomicU64>>,
+    durable: CachePadded<AtomicU64>,
+    /// The newest epoch that someone waits for.
+    requested: CachePadded<AtomicU64>,
+    failed: OnceLock<Failed>,
+    /// The journal was closed: nothing becomes durable any more, without anything being wrong.
+    ended: AtomicBool,
+    waiters: Mutex<()>,
+    changed: Condvar,
+    subscribers: RwLock<Vec<Notify>>,
+}
+
+impl Horizon {
+    pub(crate) fn new(loggers: usize, start: Epoch) -> Horizon {
+        let epoch = || CachePadded::new(AtomicU64::new(start.0));
+        Horizon {
+            closed: (0..loggers).map(|_| epoch()).collect(),
+            durable: epoch(),
+            requested: epoch(),
+            failed: OnceLock::new(),
+            ended: AtomicBool::new(false),
+            waiters: Mutex::new(()),
+            changed: Condvar::new(),
+            subscribers: RwLock::default(),
+        }
+    }
+
+    pub(crate) fn durable(&self) -> Epoch {
+        Epoch(self.durable.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn closed(&self, logger: usize) -> Epoch {
+        Epoch(self.closed[logger].load(Ordering::Acquire))
+    }
+
+    pub(crate) fn requested(&self) -> Epoch {
+        Epoch(self.requested.load(Ordering::Acquire))
+    }
+
+    /// Notes that someone waits for `epoch`; says whether nobody had waited for as new a one.
+    pub(crate) fn request(&self, epoch: Epoch) -> bool {
+        // Most calls of a busy server ask for what is asked for already.
+        self.requested.load(Ordering::Acquire) < epoch.0
+            && self.requested.fetch_max(epoch.0, Ordering::AcqRel) < epoch.0
+    }
+
+    pub(crate) fn failed(&self) -> Option<&Failed> {
+        self.failed.get()
+    }
+
+    /// Logger `logger` has completed and synced everything up to `epoch`.
+    pub(crate) fn publish(&self, logger: usize, epoch: Epoch) {
+        // Sequentially consistent, so that of two loggers that publish at once one sees both.
+        self.closed[logger].store(epoch.0, Ordering::SeqCst);
+        let least = self
+            .closed
+            .iter()
+            .map(|closed| closed.load(Ordering::SeqCst))
+            .min();
+        let least = least.expect("a journal has a logger");
+        if self.failed().is_none() && self.durable.fetch_max(least, Ordering::AcqRel) < least {
+            self.notify();
+        }
+    }
+
+    /// The first failure is the one that is reported.
+    pub(crate) fn fail(&self, failed: Failed) {
+        if self.failed.set(failed).is_ok() {
+            self.notify();
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.notify();
+    }
+
+    pub(crate) fn subscribe(&self, notify: Notify) {
+        self.subscribers.write().push(notify);
+    }
+
+    fn notify(&self) {
+        // With the lock held for a moment, no waiter is between its last look and its sleep.
+        drop(self.waiters.lock());
+        self.changed.notify_all();
+        for notify in self.subscribers.read().iter() {
+            notify();
+        }
+    }
+
+    /// Waits until `epoch` is durable. `ask` is called before each sleep, to make that happen.
+    pub(crate) fn wait(&self, epoch: Epoch, ask: impl Fn()) -> Result<(), Failed> {
+        while !self.reached(epoch)? {
+            // Read before asking: the answer may be there before this thread sleeps.
+            let seen = self.durable();
+            ask();
+            let mut guard = self.waiters.lock();
+            while self.durable() == seen && !self.reached(epoch)? {
+                self.changed.wait(&mut guard);
+            }
+        }
+        Ok(())
+    }
+
+    fn reached(&self, epoch: Epoch) -> Result<bool, Failed> {
+        if self.durable() >= epoch {
+            return Ok(true);
+        }
+        if let Some(failed) = self.failed() {
+            return Err(failed.clone());
+        }
+        if self.ended.load(Ordering::Acquire) {
+            return Err(Failed::new("it is closed"));
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn durable_is_the_least_of_the_loggers() {
+        let horizon = Horizon::new(3, Epoch(5));
+        let notified = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&notified);
+        horizon.subscribe(Box::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        }));
+        horizon.publish(0, Epoch(9));
+        horizon.publish(1, Epoch(7));
+        assert_eq!(
+            (horizon.durable(), notified.load(Ordering::SeqCst)),
+            (Epoch(5), 0)
+        );
+        horizon.publish(2, Epoch(8));
+        assert_eq!(
+            (horizon.durable(), notified.load(Ordering::SeqCst)),
+            (Epoch(7), 1)
+        );
+    }
+
+    #[test]
+    fn a_failure_reaches_waiters_and_stops_the_advance() {
+        let horizon = Horizon::new(1, Epoch(5));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| horizon.wait(Epoch(6), || {}));
+            horizon.fail(Failed::new("broken"));
+            horizon.fail(Failed::new("broken again"));
+            assert_eq!(waiter.join().unwrap(), Err(Failed::new("broken")));
+        });
+        horizon.publish(0, Epoch(9));
+        assert_eq!(horizon.durable(), Epoch(5));
+        assert_eq!(horizon.wait(Epoch(5), || {}), Ok(()));
+    }
+
+    #[test]
+    fn a_waiter_asks_again_after_each_advance() {
+        let horizon = Horizon::new(1, Epoch(0));
+        let ask = || {
+            let next = horizon.durable().next();
+            horizon.publish(0, next);
+        };
+        assert_eq!(horizon.wait(Epoch(4), ask), Ok(()));
+    }
+}

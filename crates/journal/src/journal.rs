@@ -1,0 +1,374 @@
+//! The journal as the store uses it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base::epochs::EpochClock;
+use base::{Epoch, Tid};
+use disk::Disk;
+use parking_lot::Mutex;
+
+use crate::entry::{self, Entry, EntryWriter};
+use crate::error::{Failed, RecoverError, StartError};
+use crate::format::{SegmentHeader, log_name};
+use crate::handover::{Handover, Sizes};
+use crate::horizon::Horizon;
+use crate::logger::{Logger, Outcome};
+use crate::options::{Drive, EpochTime, Options};
+use crate::recovery::{self, Progress, Recovered};
+use crate::segment::LogFile;
+use crate::stats::{Counters, Stats};
+use crate::threads::{Shared, spawn};
+
+/// A running journal. See the [crate] for how to use it.
+pub struct Journal {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Journal {
+    /// Reads the logs in `dir`, which need not exist, with `threads` threads. Hands every entry
+    /// of the epochs that are complete to `apply`, from several threads at once and in any order:
+    /// of two changes of a key that with the greater TID is the newer. Then cuts unfinished
+    /// writes off the logs' ends. Recovering again, also after dying in the middle, gives the same.
+    ///
+    /// # Errors
+    /// When the logs cannot be read, or something durable is missing or damaged; nothing was
+    /// changed on disk then, but `apply` may have been called.
+    pub fn recover(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        threads: usize,
+        apply: &(dyn Fn(Entry<'_>) + Sync),
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Recovered, RecoverError> {
+        recovery::recover(disk.as_ref(), dir, threads, apply, progress)
+    }
+
+    /// Reads and verifies the logs in `dir` as [`Journal::recover`] does, and changes nothing:
+    /// the cuts are those that a recovery would make.
+    ///
+    /// # Errors
+    /// As [`Journal::recover`].
+    pub fn check(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        threads: usize,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Recovered, RecoverError> {
+        recovery::check(disk.as_ref(), dir, threads, &|_| {}, progress)
+    }
+
+    /// Begins a new run behind what was `recovered` from `dir`: opens a new segment in each log
+    /// and starts the loggers. The clock's current epoch is above `recovered.newest`.
+    ///
+    /// # Errors
+    /// When a segment cannot be created. Recovering again is the way on.
+    ///
+    /// # Panics
+    /// If the options make no sense (no logger, no buffer), or the clock is behind.
+    pub fn start(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: Options,
+        clock: Arc<dyn EpochClock>,
+        recovered: &Recovered,
+    ) -> Result<Journal, StartError> {
+        assert!(
+            options.loggers > 0 && options.workers > 0,
+            "a journal has loggers and workers"
+        );
+        assert!(
+            clock.current() > recovered.newest,
+            "epochs of the past must not come again"
+        );
+        let files = create_segments(&disk, dir, &options, recovered)?;
+        let sizes = Sizes {
+            buffers: options.log_buffers,
+            buffer_size: options.log_buffer_size,
+        };
+        let lanes = options.workers.div_ceil(options.loggers);
+        let start = recovered.newest;
+        let logger = |(index, file)| {
+            Logger::new(
+                index,
+                Handover::new(lanes, sizes),
+                file,
+                start,
+                options.segment_size,
+            )
+        };
+        let shared = Arc::new(Shared {
+            loggers: files.into_iter().enumerate().map(logger).collect(),
+            horizon: Horizon::new(options.loggers, start),
+            counters: Counters::default(),
+            clock,
+            epoch_time: options.epoch_time,
+            idle_flush: options.idle_flush,
+            workers: options.workers,
+            stopping: AtomicBool::new(false),
+            next_tick: Mutex::new(Instant::now()),
+        });
+        let journal = Journal {
+            shared,
+            threads: Mutex::default(),
+        };
+        let threads = if options.drive == Drive::Threads {
+            options.loggers
+        } else {
+            0
+        };
+        for index in 0..threads {
+            let thread = spawn(&journal.shared, index)
+                .map_err(StartError::io("start a log thread for", dir))?;
+            journal.threads.lock().push(thread);
+        }
+        Ok(journal)
+    }
+
+    /// The log writer of worker `worker`. Writers of one worker share its buffers.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    #[must_use]
+    pub fn writer(&self, worker: usize) -> LogWriter {
+        assert!(
+            worker < self.shared.workers,
+            "worker {worker} of {}",
+            self.shared.workers
+        );
+        let loggers = self.shared.loggers.len();
+        let (logger, lane) = (worker % loggers, worker / loggers);
+        self.shared.loggers[logger]
+            .lanes_used
+            .fetch_max(lane + 1, Ordering::AcqRel);
+        // It may just have looked for the last time at the lanes it knew.
+        self.shared.loggers[logger].wake();
+        LogWriter {
+            shared: Arc::clone(&self.shared),
+            logger,
+            lane,
+        }
+    }
+
+    /// Everything up to this epoch is durable.
+    #[must_use]
+    pub fn durable(&self) -> Epoch {
+        self.shared.horizon.durable()
+    }
+
+    /// Why no later epoch will become durable, if that is so.
+    #[must_use]
+    pub fn failed(&self) -> Option<Failed> {
+        self.shared.horizon.failed().cloned()
+    }
+
+    /// Says that someone waits for `epoch`, and returns at once.
+    pub fn request(&self, epoch: Epoch) {
+        self.shared.request(epoch);
+    }
+
+    /// Waits until `epoch` is durable.
+    ///
+    /// # Errors
+    /// When the journal failed or was closed before.
+    pub fn wait(&self, epoch: Epoch) -> Result<(), Failed> {
+        self.shared
+            .horizon
+            .wait(epoch, || self.shared.request(epoch))
+    }
+
+    /// Makes `epoch` durable on this thread if the only logger has nothing else to do: two thread
+    /// switches less for a client that is alone. The calling thread must be outside any epoch.
+    /// Returns whether the epoch is durable; if not, [`Journal::request`] it.
+    pub fn try_cycle_inline(&self, epoch: Epoch) -> bool {
+        let shared = &self.shared;
+        if shared.horizon.durable() >= epoch {
+            return true;
+        }
+        if shared.loggers.len() > 1 || shared.epoch_time != EpochTime::Adaptive {
+            return false;
+        }
+        let epoch = epoch.min(shared.clock.current());
+        match shared.loggers[0].try_cycle(&shared.context(), epoch) {
+            Some(Ok(Outcome::Progress)) => {
+                shared
+                    .counters
+                    .inline_cycles
+                    .fetch_add(1, Ordering::Relaxed);
+            }
+            Some(Err(failed)) => shared.refuse(&failed),
+            Some(Ok(Outcome::Held | Outcome::Idle)) | None => {}
+        }
+        shared.horizon.durable() >= epoch
+    }
+
+    /// Calls `notify` whenever the durable epoch has advanced and when the journal has failed or
+    /// was closed; mostly from a logger's thread, which it must not hold up.
+    pub fn subscribe(&self, notify: Box<dyn Fn() + Send + Sync>) {
+        self.shared.horizon.subscribe(notify);
+    }
+
+    /// Runs one cycle of a logger on this thread. For [`Drive::Manual`].
+    ///
+    /// # Errors
+    /// When the journal has failed.
+    pub fn cycle(&self, logger: usize) -> Result<(), Failed> {
+        if let EpochTime::Fixed(_) = self.shared.epoch_time {
+            self.shared.clock.advance(self.shared.clock.current());
+        }
+        self.shared.cycle(&self.shared.loggers[logger]).map(|_| ())
+    }
+
+    /// Writes down in the log of `logger` what is durable, as a logger's thread does after some
+    /// time without work. For [`Drive::Manual`].
+    ///
+    /// # Errors
+    /// When the journal has failed.
+    pub fn record(&self, logger: usize) -> Result<(), Failed> {
+        let logger = &self.shared.loggers[logger];
+        let result = logger.record(&self.shared.context(), Duration::ZERO);
+        result
+            .map(|_| ())
+            .inspect_err(|failed| self.shared.refuse(failed))
+    }
+
+    /// Figures since the start.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let waiting = self
+            .shared
+            .loggers
+            .iter()
+            .map(|logger| logger.handover.queued() as u64);
+        self.shared.counters.stats(waiting.sum())
+    }
+
+    /// Makes everything durable that was appended, and ends the loggers. Writers get errors from
+    /// now on. Closing again changes nothing.
+    ///
+    /// # Errors
+    /// When the journal failed, or a transaction did not end within two seconds.
+    pub fn close(&self) -> Result<(), Failed> {
+        let mut threads = self.threads.lock();
+        let first = !self.shared.stopping.swap(true, Ordering::AcqRel);
+        for logger in &self.shared.loggers {
+            logger.handover.refuse(&Failed::new("it is closed"));
+            logger.wake();
+        }
+        for thread in threads.drain(..) {
+            if thread.join().is_err() {
+                self.shared
+                    .horizon
+                    .fail(Failed::new("a log thread panicked"));
+            }
+        }
+        let result = if first { self.shared.finish() } else { Ok(()) };
+        self.shared.horizon.end();
+        match self.failed() {
+            Some(failed) => Err(failed),
+            None => result,
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if let Err(failed) = self.close() {
+            tracing::debug!(%failed, "the journal was dropped");
+        }
+    }
+}
+
+/// Creates the first segment of a new run in every log. Logs that earlier runs used and this one
+/// does not get one, too: it proves that they are all there.
+fn create_segments(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    options: &Options,
+    recovered: &Recovered,
+) -> Result<Vec<LogFile>, StartError> {
+    let logs = options.loggers.max(recovered.next_segments.len());
+    for log in 0..logs {
+        let path = dir.join(log_name(log));
+        disk.create_dir_all(&path)
+            .map_err(StartError::io("create", &path))?;
+    }
+    let mut files = Vec::new();
+    for log in 0..logs {
+        let header = SegmentHeader {
+            log: log as u32,
+            segment: recovered.next_segments.get(log).copied().unwrap_or(0),
+            run: recovered.run + 1,
+            loggers: options.loggers as u32,
+            logs: logs as u32,
+            base: recovered.durable,
+            start: recovered.newest,
+            salt: options.salt,
+            sequence: 0,
+        };
+        let active = log < options.loggers;
+        let preallocate = if active { options.preallocate } else { 0 };
+        let file = LogFile::create(disk, dir, header, preallocate)?;
+        files.extend(active.then_some(file));
+    }
+    Ok(files)
+}
+
+/// Hands a worker's transactions to the journal.
+pub struct LogWriter {
+    shared: Arc<Shared>,
+    logger: usize,
+    lane: usize,
+}
+
+impl LogWriter {
+    /// Waits while the worker's buffers are all with the logger (backpressure). To be called
+    /// outside any epoch before each transaction that may write.
+    ///
+    /// # Errors
+    /// When the journal has failed or was closed.
+    pub fn wait_ready(&self) -> Result<(), Failed> {
+        // Whoever was told of the failure is refused, also before every lane knows of it.
+        if let Some(failed) = self.shared.horizon.failed() {
+            return Err(failed.clone());
+        }
+        let logger = &self.shared.loggers[self.logger];
+        logger.handover.wait_ready(self.lane, || logger.wake())
+    }
+
+    /// Appends a committed transaction: `fill` writes its entries, about `bytes_hint` bytes in
+    /// all. To be called inside the epoch of `tid`, whose time is `stamp_ms`; never waits for a
+    /// device.
+    ///
+    /// # Errors
+    /// When the journal has failed or was closed; `fill` was not called, and the transaction will
+    /// never be durable.
+    pub fn append(
+        &self,
+        tid: Tid,
+        stamp_ms: u64,
+        bytes_hint: usize,
+        fill: impl FnOnce(&mut EntryWriter<'_>),
+    ) -> Result<(), Failed> {
+        let logger = &self.shared.loggers[self.logger];
+        if let Some(failed) = self.shared.horizon.failed() {
+            return Err(failed.clone());
+        }
+        let hint = bytes_hint + entry::FRAME;
+        let appended = logger
+            .handover
+            .append(self.lane, tid.epoch(), stamp_ms, hint, |buf| {
+                entry::encode(buf, tid, fill);
+            })?;
+        if appended.queued {
+            logger.wake();
+        } else {
+            logger.wake_if_sleeping();
+        }
+        Ok(())
+    }
+}

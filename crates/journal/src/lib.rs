@@ -1,0 +1,59 @@
+//! The journal: a parallel redo log whose unit of durability is the epoch (paper 2: Silo logging
+//! with bounded latency).
+//!
+//! Workers append what their transactions wrote to buffers ([`LogWriter`]); loggers write the
+//! buffers to their logs, sync, and so close epochs; an epoch that is closed in all logs is
+//! durable ([`Journal::durable`]). After a crash [`Journal::recover`] hands back exactly the
+//! epochs that are complete in all logs.
+//!
+//! | module | concept |
+//! |---|---|
+//! | `format` | the bytes of segments and blocks, as tables |
+//! | `entry` | transactions within a block |
+//! | `handover` | how buffers pass from workers to their logger and back |
+//! | `segment` | the file that a log is written to |
+//! | `logger` | the cycle of a logger: take, write, sync, close |
+//! | `horizon` | the durable epoch and who waits for it; failure |
+//! | `threads` | when loggers work and when they sleep |
+//! | `journal` | the whole |
+//! | `recovery` | reading it all back |
+//!
+//! What may be relied on:
+//!
+//! 1. What was appended in an epoch ≤ [`Journal::durable`] is found by every later recovery, and
+//!    each transaction wholly or not at all.
+//! 2. What a recovery did not find is never found again.
+//! 3. After the first failed write or sync nothing more becomes durable, and everyone who waits
+//!    or appends is told why.
+//! 4. An idle journal costs no processor time.
+//!
+//! The feature `planted-early-reply` breaks the first of these on purpose, for tests of the tests.
+//!
+//! This crate does not know the index or how transactions are validated. It asks its
+//! [`EpochClock`](base::epochs::EpochClock) which epochs are finished.
+
+#![forbid(unsafe_code)]
+
+mod entry;
+mod error;
+mod format;
+#[cfg(not(loom))]
+mod handover;
+#[cfg(loom)]
+pub mod handover;
+mod horizon;
+mod journal;
+mod logger;
+mod options;
+mod recovery;
+mod segment;
+mod stats;
+mod sync;
+mod threads;
+
+pub use entry::{Change, Entry, EntryWriter};
+pub use error::{Failed, RecoverError, StartError};
+pub use journal::{Journal, LogWriter};
+pub use options::{Drive, EpochTime, Options};
+pub use recovery::{Cut, Progress, Recovered};
+pub use stats::Stats;

@@ -1,0 +1,171 @@
+//! Which files there are, and whether they can belong together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{Access, Disk, DiskFile};
+
+use crate::error::RecoverError;
+use crate::format::{BadHeader, SEGMENT_HEADER, SegmentHeader, VERSION, log_name, segment_name};
+
+/// A log's directory.
+pub(super) struct Log {
+    pub(super) dir: PathBuf,
+    /// By number, from 0 without gaps.
+    pub(super) segments: Vec<Segment>,
+    /// A last segment whose creation was not finished.
+    pub(super) unborn: Option<Unborn>,
+}
+
+/// A segment whose header is sound.
+pub(super) struct Segment {
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) size: u64,
+    pub(super) header: SegmentHeader,
+    /// Nothing of its log was created after it: it may end in an unfinished write.
+    pub(super) is_last: bool,
+}
+
+pub(super) struct Unborn {
+    pub(super) path: PathBuf,
+    pub(super) size: u64,
+}
+
+/// Finds the logs in `dir`. What is there besides `log<n>` is none of our business.
+pub(super) fn discover(disk: &dyn Disk, dir: &Path) -> Result<Vec<Log>, RecoverError> {
+    let entries = match disk.list(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        other => other.map_err(RecoverError::io("list", dir))?,
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry.name.to_str().unwrap_or_default();
+        let number = name
+            .strip_prefix("log")
+            .and_then(|digits| digits.parse::<usize>().ok());
+        let Some(number) = number.filter(|&number| log_name(number) == name) else {
+            continue;
+        };
+        if !entry.is_dir {
+            let why = "it is no directory, but has the name of one of the log's".to_owned();
+            return Err(RecoverError::Foreign {
+                path: dir.join(name),
+                why,
+            });
+        }
+        numbers.push(number);
+    }
+    numbers.sort_unstable();
+    no_gap(&numbers, |number| dir.join(log_name(number)))?;
+    numbers
+        .into_iter()
+        .map(|number| discover_log(disk, dir, number))
+        .collect()
+}
+
+/// Holds numbers, which are sorted, against 0, 1, 2, …
+fn no_gap(numbers: &[usize], path: impl Fn(usize) -> PathBuf) -> Result<(), RecoverError> {
+    for (expected, &number) in numbers.iter().enumerate() {
+        if number != expected {
+            let why = format!("there is a {}", path(number).display());
+            return Err(RecoverError::Missing {
+                path: path(expected),
+                why,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn discover_log(disk: &dyn Disk, dir: &Path, log: usize) -> Result<Log, RecoverError> {
+    let dir = dir.join(log_name(log));
+    let mut numbers = Vec::new();
+    for entry in disk.list(&dir).map_err(RecoverError::io("list", &dir))? {
+        let name = entry.name.to_str().unwrap_or_default();
+        // The directory may be the root of a file system of its own.
+        if entry.is_dir && name == "lost+found" {
+            continue;
+        }
+        let number = name
+            .strip_suffix(".log")
+            .and_then(|digits| digits.parse::<u32>().ok());
+        match number.filter(|&number| segment_name(number) == name && !entry.is_dir) {
+            Some(number) => numbers.push(number as usize),
+            None => {
+                let why = "it is no log segment".to_owned();
+                return Err(RecoverError::Foreign {
+                    path: dir.join(entry.name),
+                    why,
+                });
+            }
+        }
+    }
+    numbers.sort_unstable();
+    no_gap(&numbers, |number| dir.join(segment_name(number as u32)))?;
+    let mut found = Log {
+        dir,
+        segments: Vec::new(),
+        unborn: None,
+    };
+    for &number in &numbers {
+        let is_last = number + 1 == numbers.len();
+        discover_segment(disk, &mut found, log as u32, number as u32, is_last)?;
+    }
+    Ok(found)
+}
+
+fn discover_segment(
+    disk: &dyn Disk,
+    to: &mut Log,
+    log: u32,
+    number: u32,
+    is_last: bool,
+) -> Result<(), RecoverError> {
+    let path = to.dir.join(segment_name(number));
+    let file = disk
+        .open(&path, Access::Read)
+        .map_err(RecoverError::io("open", &path))?;
+    let file: Arc<dyn DiskFile> = Arc::from(file);
+    let size = file.size().map_err(RecoverError::io("read", &path))?;
+    let mut bytes = [0; SEGMENT_HEADER];
+    file.read_at(&mut bytes, 0)
+        .map_err(RecoverError::io("read", &path))?;
+    let header = match SegmentHeader::decode(&bytes) {
+        Ok(header) => header,
+        Err(BadHeader::Newer(version)) => {
+            return Err(RecoverError::Newer {
+                path,
+                version,
+                supported: VERSION,
+            });
+        }
+        Err(BadHeader::Damaged) => {
+            // No block is written before the header is durable: with nothing behind it, it may
+            // never have been.
+            let end = super::walk::data_end(file.as_ref(), SEGMENT_HEADER as u64, size)
+                .map_err(RecoverError::io("read", &path))?;
+            if is_last && end <= SEGMENT_HEADER as u64 {
+                to.unborn = Some(Unborn { path, size });
+                return Ok(());
+            }
+            return Err(RecoverError::corrupt(
+                &path,
+                0,
+                "the segment's header is not valid",
+            ));
+        }
+    };
+    if (header.log, header.segment) != (log, number) {
+        let why = format!("it is segment {} of log {}", header.segment, header.log);
+        return Err(RecoverError::Foreign { path, why });
+    }
+    to.segments.push(Segment {
+        path,
+        file,
+        size,
+        header,
+        is_last,
+    });
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! What the scanned segments mean together: which epochs of which run are valid, what is torn and
+//! may be cut, and what is damaged. Pure: no input, no output.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use base::Epoch;
+
+use super::layout::{Log, Segment};
+use super::scan::Summary;
+use crate::error::RecoverError;
+use crate::format::{SegmentHeader, log_name, segment_name};
+
+/// A segment, what it holds, and what of it counts.
+pub(super) struct Piece<'a> {
+    pub(super) segment: &'a Segment,
+    pub(super) summary: Summary,
+    /// Entries up to this epoch are valid.
+    pub(super) limit: Epoch,
+}
+
+/// The verdict over all logs.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Everything up to this is recovered.
+    pub(super) durable: Epoch,
+    /// The newest epoch that left any trace.
+    pub(super) newest: Epoch,
+    pub(super) stamp_ms: u64,
+    /// The last run's number.
+    pub(super) run: u32,
+}
+
+/// One run: the header that its segments share, and for each log what it wrote there.
+struct Run {
+    header: SegmentHeader,
+    /// For each log: indexes of its pieces, in order.
+    logs: BTreeMap<u32, Vec<usize>>,
+}
+
+/// Judges `pieces`, which are all segments of `logs`, and sets their limits.
+pub(super) fn plan(
+    dir: &Path,
+    logs: &[Log],
+    pieces: &mut [Piece<'_>],
+) -> Result<Plan, RecoverError> {
+    let runs = runs(dir, logs, pieces)?;
+    let mut plan = Plan::default();
+    for piece in pieces.iter() {
+        plan.newest = plan
+            .newest
+            .max(piece.summary.newest)
+            .max(piece.segment.header.start);
+        plan.stamp_ms = plan.stamp_ms.max(piece.summary.stamp_ms);
+        plan.run = plan.run.max(piece.segment.header.run);
+    }
+    let mut runs = runs.into_values().peekable();
+    while let Some(run) = runs.next() {
+        let next_base = runs.peek().map(|next| next.header.base);
+        if !is_complete(dir, logs, pieces, &run)? {
+            // It died while it was being started, before anything was written in it.
+            continue;
+        }
+        plan.durable = durable(pieces, &run, next_base)?;
+        let limit = next_base.unwrap_or(plan.durable);
+        for &index in run.logs.values().flatten() {
+            pieces[index].limit = limit;
+        }
+    }
+    Ok(plan)
+}
+
+/// Groups the segments by run, and checks that they follow each other.
+fn runs(
+    dir: &Path,
+    logs: &[Log],
+    pieces: &[Piece<'_>],
+) -> Result<BTreeMap<u32, Run>, RecoverError> {
+    let mut runs: BTreeMap<u32, Run> = BTreeMap::new();
+    let mut previous: Option<&Piece<'_>> = None;
+    for (index, piece) in pieces.iter().enumerate() {
+        let header = piece.segment.header;
+        let path = &piece.segment.path;
+        if let Some(log) = (logs.len()..header.logs as usize).next() {
+            let why = format!("{} counts {} logs", path.display(), header.logs);
+            return Err(RecoverError::Missing {
+                path: dir.join(log_name(log)),
+                why,
+            });
+        }
+        let run = runs.entry(header.run).or_insert_with(|| Run {
+            header,
+            logs: BTreeMap::new(),
+        });
+        let shared = SegmentHeader {
+            log: header.log,
+            segment: header.segment,
+            sequence: header.sequence,
+            ..run.header
+        };
+        if header != shared || header.loggers == 0 || header.loggers > header.logs {
+            return Err(RecoverError::corrupt(
+                path,
+                0,
+                "its header contradicts another segment's",
+            ));
+        }
+        let of_log = run.logs.entry(header.log).or_default();
+        let before = previous.filter(|before| before.segment.header.log == header.log);
+        follows(before, piece)?;
+        of_log.push(index);
+        previous = Some(piece);
+    }
+    Ok(runs)
+}
+
+/// Checks that `piece` continues the segment `before` it in the same log.
+fn follows(before: Option<&Piece<'_>>, piece: &Piece<'_>) -> Result<(), RecoverError> {
+    let header = &piece.segment.header;
+    let before = before.filter(|before| before.segment.header.run >= header.run);
+    let Some(before) = before else {
+        if header.sequence == 0 {
+            return Ok(());
+        }
+        let what = "its run begins in the middle";
+        return Err(RecoverError::corrupt(&piece.segment.path, 0, what));
+    };
+    if before.segment.header.run > header.run {
+        let what = "it is of an earlier run than the segment before it";
+        return Err(RecoverError::corrupt(&piece.segment.path, 0, what));
+    }
+    if before.summary.sequence != header.sequence {
+        let what = format!(
+            "blocks {} to {} are missing, and the log goes on in a later file",
+            before.summary.sequence,
+            header.sequence.saturating_sub(1)
+        );
+        return Err(RecoverError::corrupt(
+            &before.segment.path,
+            before.summary.end,
+            what,
+        ));
+    }
+    let summary = &piece.summary;
+    if summary.blocks > 0 && summary.closed < before.summary.closed {
+        let what = "its blocks contradict the segment before it";
+        return Err(RecoverError::corrupt(&piece.segment.path, 0, what));
+    }
+    Ok(())
+}
+
+/// Whether the run's start was completed. Blocks are written only after that.
+fn is_complete(
+    dir: &Path,
+    logs: &[Log],
+    pieces: &[Piece<'_>],
+    run: &Run,
+) -> Result<bool, RecoverError> {
+    let Some(missing) = (0..run.header.logs).find(|log| !run.logs.contains_key(log)) else {
+        return Ok(true);
+    };
+    let mut with_data = run.logs.values().flatten().map(|&index| &pieces[index]);
+    match with_data.find(|piece| piece.summary.data_end > crate::format::SEGMENT_HEADER as u64) {
+        None => Ok(false),
+        Some(piece) => {
+            let number = logs[missing as usize].segments.len() as u32;
+            let path = dir
+                .join(log_name(missing as usize))
+                .join(segment_name(number));
+            let why = format!(
+                "{} holds data of run {}, which began with a segment in each of {} logs",
+                piece.segment.path.display(),
+                run.header.run,
+                run.header.logs
+            );
+            Err(RecoverError::Missing { path, why })
+        }
+    }
+}
+
+/// The run's durable epoch: what all its logs have closed. Refuses if more is known to have been
+/// durable.
+fn durable(
+    pieces: &[Piece<'_>],
+    run: &Run,
+    next_base: Option<Epoch>,
+) -> Result<Epoch, RecoverError> {
+    let known = run
+        .logs
+        .values()
+        .flatten()
+        .map(|&index| pieces[index].summary.durable);
+    let known = known.chain(next_base).max().unwrap_or_default();
+    let mut least = None;
+    for log in 0..run.header.loggers {
+        let of_log = &run.logs[&log];
+        let closed = of_log
+            .iter()
+            .map(|&index| pieces[index].summary.closed)
+            .max();
+        let closed = closed.unwrap_or_default().max(run.header.start);
+        if closed < known {
+            let last = &pieces[*of_log
+                .last()
+                .expect("a run has a segment in each of its logs")];
+            let what = format!(
+                "the log breaks off after epoch {closed}, but everything up to epoch {known} was \
+                 durable"
+            );
+            return Err(RecoverError::corrupt(
+                &last.segment.path,
+                last.summary.end,
+                what,
+            ));
+        }
+        least = Some(least.map_or(closed, |least: Epoch| least.min(closed)));
+    }
+    Ok(least.expect("a run has a logger"))
+}

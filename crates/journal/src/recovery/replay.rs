@@ -1,0 +1,179 @@
+//! Second pass: every payload. The threads take turns at walking from block to block and claiming
+//! some; each reads, verifies and applies what it claimed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use disk::DiskFile;
+use parking_lot::Mutex;
+
+use super::Progress;
+use super::plan::Piece;
+use super::walk::{Step, Walker};
+use crate::entry::{self, Entry};
+use crate::error::RecoverError;
+use crate::format::{BLOCK_HEADER, BlockHeader, BlockKind, payload_checksum};
+
+/// How many bytes a thread claims at least, if there are as many in the segment.
+const CLAIM: u64 = 1024 * 1024;
+
+/// What has been applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Replayed {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+}
+
+/// Applies all valid entries of `pieces`.
+pub(super) fn replay(
+    pieces: &[Piece<'_>],
+    threads: usize,
+    apply: &(dyn Fn(Entry<'_>) + Sync),
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Replayed, RecoverError> {
+    let replay = Replay {
+        pieces,
+        cursor: Mutex::new(Cursor {
+            piece: 0,
+            walker: None,
+            failed: false,
+        }),
+        total: pieces.iter().map(|piece| piece.summary.end).sum(),
+        bytes: AtomicU64::new(0),
+        entries: AtomicU64::new(0),
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1))
+            .map(|_| scope.spawn(|| replay.run(apply, progress)))
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+    })?;
+    Ok(Replayed {
+        entries: replay.entries.into_inner(),
+        bytes: replay.bytes.into_inner(),
+    })
+}
+
+struct Replay<'a> {
+    pieces: &'a [Piece<'a>],
+    cursor: Mutex<Cursor>,
+    total: u64,
+    bytes: AtomicU64,
+    entries: AtomicU64,
+}
+
+/// Where the next claim begins.
+struct Cursor {
+    piece: usize,
+    walker: Option<Walker>,
+    /// Someone met an error: there is nothing more to claim.
+    failed: bool,
+}
+
+/// Blocks that one thread applies.
+struct Claim<'a> {
+    piece: &'a Piece<'a>,
+    file: Arc<dyn DiskFile>,
+    seed: u32,
+    at: u64,
+    bytes: u64,
+}
+
+impl<'a> Replay<'a> {
+    fn run(
+        &self,
+        apply: &(dyn Fn(Entry<'_>) + Sync),
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<(), RecoverError> {
+        let mut buf = Vec::new();
+        while let Some(claim) = self.claim().inspect_err(|_| self.fail())? {
+            let entries = claim.apply(&mut buf, apply).inspect_err(|_| self.fail())?;
+            progress(Progress {
+                bytes_read: self.bytes.fetch_add(claim.bytes, Ordering::Relaxed) + claim.bytes,
+                bytes_total: self.total,
+                entries: self.entries.fetch_add(entries, Ordering::Relaxed) + entries,
+            });
+        }
+        Ok(())
+    }
+
+    fn fail(&self) {
+        self.cursor.lock().failed = true;
+    }
+
+    /// The next blocks, or `None` when all are claimed.
+    fn claim(&self) -> Result<Option<Claim<'a>>, RecoverError> {
+        let mut cursor = self.cursor.lock();
+        while let Some(piece) = self.pieces.get(cursor.piece).filter(|_| !cursor.failed) {
+            let (segment, end) = (piece.segment, piece.summary.end);
+            let walker = cursor
+                .walker
+                .get_or_insert_with(|| Walker::new(&segment.file, end, &segment.header));
+            let at = walker.at();
+            while walker.at() - at < CLAIM && walker.at() < end {
+                match walker
+                    .peek()
+                    .map_err(RecoverError::io("read", &segment.path))?
+                {
+                    Step::Block(header) => walker.pass(&header),
+                    Step::End | Step::Bad(_) => {
+                        let what = "a block changed while it was being read";
+                        return Err(RecoverError::corrupt(&segment.path, walker.at(), what));
+                    }
+                }
+            }
+            let bytes = walker.at() - at;
+            if bytes > 0 {
+                let (file, seed) = (Arc::clone(&walker.file), walker.seed);
+                return Ok(Some(Claim {
+                    piece,
+                    file,
+                    seed,
+                    at,
+                    bytes,
+                }));
+            }
+            cursor.walker = None;
+            cursor.piece += 1;
+        }
+        Ok(None)
+    }
+}
+
+impl Claim<'_> {
+    fn apply(
+        &self,
+        buf: &mut Vec<u8>,
+        apply: &(dyn Fn(Entry<'_>) + Sync),
+    ) -> Result<u64, RecoverError> {
+        let path = &self.piece.segment.path;
+        buf.resize(self.bytes as usize, 0);
+        self.file
+            .read_exact_at(buf, self.at)
+            .map_err(RecoverError::io("read", path))?;
+        let (mut from, mut entries) = (0, 0);
+        while from < buf.len() {
+            let corrupt = |what: &str| RecoverError::corrupt(path, self.at + from as u64, what);
+            let header = buf[from..].first_chunk::<BLOCK_HEADER>();
+            let header = header.and_then(|bytes| BlockHeader::decode(bytes, self.seed));
+            let header =
+                header.ok_or_else(|| corrupt("a block changed while it was being read"))?;
+            let payload = &buf[from + BLOCK_HEADER..][..header.length as usize];
+            if payload_checksum(self.seed, payload) != header.payload_checksum {
+                return Err(corrupt("a block's payload does not match its checksum"));
+            }
+            if header.kind == BlockKind::Data && header.epoch <= self.piece.limit {
+                let epoch = header.epoch;
+                entries += entry::decode(payload, epoch, header.stamp_ms, apply)
+                    .map_err(|(at, what)| corrupt(&format!("{what}, at byte {at} of a payload")))?;
+            }
+            from += header.size() as usize;
+        }
+        Ok(entries)
+    }
+}

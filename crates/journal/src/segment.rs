@@ -1,0 +1,122 @@
+//! The segment that a log is written to.
+//!
+//! Invariants:
+//! 1. A segment's header and name are durable before a block is written to it.
+//! 2. A segment is synced before the next one is created.
+//! 3. After an error nothing is written or synced any more; [`LogFile`]'s owner sees to that.
+
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{Disk, DiskFile};
+
+use crate::error::{Failed, StartError};
+use crate::format::{SEGMENT_HEADER, SegmentHeader, log_name, segment_name};
+
+pub(crate) struct LogFile {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    header: SegmentHeader,
+    /// Where the next block goes.
+    end: u64,
+    /// The file's size.
+    size: u64,
+    preallocate: u64,
+}
+
+impl LogFile {
+    /// Makes the segment that `header` describes, in its log's directory, which exists.
+    pub(crate) fn create(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        header: SegmentHeader,
+        preallocate: u64,
+    ) -> Result<LogFile, StartError> {
+        let dir = dir.join(log_name(header.log as usize));
+        let path = dir.join(segment_name(header.segment));
+        let file = disk
+            .create_new(&path)
+            .map_err(StartError::io("create", &path))?;
+        let end = SEGMENT_HEADER as u64;
+        let size = end.max(preallocate);
+        if size > end {
+            file.allocate(size)
+                .map_err(StartError::io("set space aside for", &path))?;
+        }
+        file.write_all_at(&[IoSlice::new(&header.encode())], 0)
+            .map_err(StartError::io("write", &path))?;
+        file.sync_data().map_err(StartError::io("sync", &path))?;
+        disk.sync_dir(&dir).map_err(StartError::io("sync", &dir))?;
+        Ok(LogFile {
+            disk: Arc::clone(disk),
+            dir,
+            path,
+            file,
+            header,
+            end,
+            size,
+            preallocate,
+        })
+    }
+
+    /// What block checksums begin with.
+    pub(crate) fn seed(&self) -> u32 {
+        self.header.seed()
+    }
+
+    /// Bytes used of this segment.
+    pub(crate) fn used(&self) -> u64 {
+        self.end
+    }
+
+    /// Writes `parts`, `bytes` long in all.
+    pub(crate) fn write(&mut self, parts: &[IoSlice<'_>], bytes: u64) -> Result<(), Failed> {
+        let end = self.end + bytes;
+        if end > self.size && self.preallocate > 0 {
+            let size = end + self.preallocate;
+            self.file
+                .allocate(size)
+                .map_err(|error| self.failed("set space aside for", &error))?;
+            self.size = size;
+        }
+        self.file
+            .write_all_at(parts, self.end)
+            .map_err(|error| self.failed("write", &error))?;
+        self.end = end;
+        Ok(())
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), Failed> {
+        self.file
+            .sync_data()
+            .map_err(|error| self.failed("sync", &error))
+    }
+
+    /// Goes on in a new segment whose first block has number `sequence`. Everything written so
+    /// far is synced.
+    pub(crate) fn rotate(&mut self, sequence: u64) -> Result<(), Failed> {
+        // The room that is left over reads as the end, whether or not it goes away.
+        self.file
+            .set_size(self.end)
+            .map_err(|error| self.failed("cut", &error))?;
+        let header = SegmentHeader {
+            segment: self.header.segment + 1,
+            sequence,
+            ..self.header
+        };
+        let dir = self
+            .dir
+            .parent()
+            .expect("a log's directory lies in the journal's");
+        *self = LogFile::create(&self.disk, dir, header, self.preallocate)
+            .map_err(|error| Failed::new(error.to_string()))?;
+        Ok(())
+    }
+
+    fn failed(&self, action: &str, error: &std::io::Error) -> Failed {
+        Failed::new(format!("cannot {action} {}: {error}", self.path.display()))
+    }
+}

@@ -1,0 +1,94 @@
+//! Figures of a running journal.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Classes of the sync time histogram: class *i* holds times from 2^*i* to 2^(*i*+1) µs.
+const CLASSES: usize = 24;
+
+/// Counted by the loggers.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) bytes: AtomicU64,
+    pub(crate) blocks: AtomicU64,
+    pub(crate) cycles: AtomicU64,
+    pub(crate) inline_cycles: AtomicU64,
+    pub(crate) marks: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    sync_nanos: AtomicU64,
+    sync_histogram: [AtomicU64; CLASSES],
+}
+
+impl Counters {
+    pub(crate) fn synced(&self, took: Duration) {
+        let class = (took.as_micros().max(1).ilog2() as usize).min(CLASSES - 1);
+        self.syncs.fetch_add(1, Relaxed);
+        self.sync_nanos.fetch_add(took.as_nanos() as u64, Relaxed);
+        self.sync_histogram[class].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn stats(&self, buffers_waiting: u64) -> Stats {
+        let syncs = self.syncs.load(Relaxed);
+        Stats {
+            bytes: self.bytes.load(Relaxed),
+            blocks: self.blocks.load(Relaxed),
+            cycles: self.cycles.load(Relaxed),
+            inline_cycles: self.inline_cycles.load(Relaxed),
+            marks: self.marks.load(Relaxed),
+            syncs,
+            sync_time_mean: Duration::from_nanos(
+                self.sync_nanos
+                    .load(Relaxed)
+                    .checked_div(syncs)
+                    .unwrap_or(0),
+            ),
+            sync_time_histogram: self
+                .sync_histogram
+                .each_ref()
+                .map(|class| class.load(Relaxed)),
+            buffers_waiting,
+        }
+    }
+}
+
+/// Figures since the journal was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes written to the logs.
+    pub bytes: u64,
+    /// Blocks written, marks included.
+    pub blocks: u64,
+    /// Times that a logger wrote and synced.
+    pub cycles: u64,
+    /// Those of them that ran on the thread of a worker.
+    pub inline_cycles: u64,
+    /// Blocks without data.
+    pub marks: u64,
+    /// Syncs of log files.
+    pub syncs: u64,
+    /// Mean time of a sync.
+    pub sync_time_mean: Duration,
+    /// How many syncs took from 2^*i* to 2^(*i*+1) µs, for each *i*; the last class is open.
+    pub sync_time_histogram: [u64; CLASSES],
+    /// Full buffers that wait for their logger at this moment.
+    pub buffers_waiting: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sync_times_are_counted_in_their_class() {
+        let counters = Counters::default();
+        for micros in [0, 1, 3, 1000, 1 << 40] {
+            counters.synced(Duration::from_micros(micros));
+        }
+        let histogram = counters.stats(0).sync_time_histogram;
+        let classes = [(0, 2), (1, 1), (9, 1), (CLASSES - 1, 1)];
+        for (class, n) in classes {
+            assert_eq!(histogram[class], n, "class {class}");
+        }
+        assert_eq!(histogram.iter().sum::<u64>(), 5);
+    }
+}

@@ -1,0 +1,187 @@
+//! The loggers' threads: when they work and when they sleep.
+//!
+//! A thread sleeps in two depths. After its last work it *dozes* for the time of `idle_flush`;
+//! then it flushes what nobody asked for, and writes down what became durable. With nothing left
+//! to do it *sleeps* without a time limit. A request or a full buffer wakes it from either; an
+//! append only from the second, so that a client that asks at once for what it appended wakes the
+//! thread once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, park_timeout};
+use std::time::{Duration, Instant};
+
+use base::Epoch;
+use base::epochs::EpochClock;
+use parking_lot::Mutex;
+
+use crate::error::Failed;
+use crate::horizon::Horizon;
+use crate::logger::{Context, Logger, Outcome};
+use crate::options::EpochTime;
+use crate::stats::Counters;
+
+/// How soon a logger looks again at an epoch that a worker still holds.
+const RETRY: Duration = Duration::from_micros(100);
+/// How long [`Shared::finish`] waits for transactions that are still running.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the journal's handles and its threads share.
+pub(crate) struct Shared {
+    pub(crate) loggers: Vec<Logger>,
+    pub(crate) horizon: Horizon,
+    pub(crate) counters: Counters,
+    pub(crate) clock: Arc<dyn EpochClock>,
+    pub(crate) epoch_time: EpochTime,
+    pub(crate) idle_flush: Duration,
+    pub(crate) workers: usize,
+    pub(crate) stopping: AtomicBool,
+    /// With fixed epochs: when the next one begins.
+    pub(crate) next_tick: Mutex<Instant>,
+}
+
+/// Starts the thread of logger `index`.
+pub(crate) fn spawn(shared: &Arc<Shared>, index: usize) -> std::io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    let started = Arc::new(std::sync::Barrier::new(2));
+    let ready = Arc::clone(&started);
+    let thread = std::thread::Builder::new()
+        .name(format!("log{index}"))
+        .spawn(move || {
+            shared.loggers[index].adopt();
+            ready.wait();
+            if let Err(failed) = shared.run(&shared.loggers[index]) {
+                tracing::error!(logger = index, "{failed}; writes are refused from now on");
+                // Another logger may have failed: the lanes of this one have nobody any more.
+                shared.refuse(&failed);
+            }
+        })?;
+    // From here on the logger can be woken.
+    started.wait();
+    Ok(thread)
+}
+
+impl Shared {
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context {
+            clock: self.clock.as_ref(),
+            horizon: &self.horizon,
+            counters: &self.counters,
+            epoch_time: self.epoch_time,
+            loggers: self.loggers.len(),
+        }
+    }
+
+    pub(crate) fn request(&self, epoch: Epoch) {
+        // An epoch that has not begun cannot be closed; whoever waits for it asks again.
+        if self.horizon.request(epoch.min(self.clock.current())) {
+            self.loggers.iter().for_each(Logger::wake);
+        }
+    }
+
+    fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn refuse(&self, failed: &Failed) {
+        self.loggers
+            .iter()
+            .for_each(|logger| logger.handover.refuse(failed));
+    }
+
+    pub(crate) fn cycle(&self, logger: &Logger) -> Result<Outcome, Failed> {
+        logger
+            .cycle(&self.context())
+            .inspect_err(|failed| self.refuse(failed))
+    }
+
+    /// A logger's thread: works while there is work; then rests.
+    fn run(&self, logger: &Logger) -> Result<(), Failed> {
+        while !self.stopping() {
+            if !logger.has_work(&self.context()) {
+                self.rest(logger)?;
+            } else if !self.await_tick(logger) {
+                continue;
+            } else if self.cycle(logger)? == Outcome::Held {
+                park_timeout(RETRY);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for work: first with a time limit, after which what nobody asked for is flushed and
+    /// what became durable is written down; then without.
+    fn rest(&self, logger: &Logger) -> Result<(), Failed> {
+        let mut until = Instant::now() + self.idle_flush;
+        loop {
+            if self.stopping() || logger.has_work(&self.context()) {
+                return Ok(());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                park_timeout(left);
+            } else if logger.is_dirty() {
+                self.request(self.clock.current());
+                return Ok(());
+            } else if let Some(left) = logger.record(&self.context(), self.idle_flush)? {
+                until = Instant::now() + left;
+            } else {
+                logger.sleep(&self.context(), &self.stopping);
+                return Ok(());
+            }
+        }
+    }
+
+    /// With fixed epochs: begins the next epoch when it is time. Full buffers are written at
+    /// once, and so is an epoch that is over; otherwise this waits and says that it did.
+    fn await_tick(&self, logger: &Logger) -> bool {
+        let EpochTime::Fixed(interval) = self.epoch_time else {
+            return true;
+        };
+        let mut next = self.next_tick.lock();
+        let now = Instant::now();
+        if now >= *next {
+            self.clock.advance(self.clock.current());
+            let on_time = *next + interval;
+            *next = if on_time > now {
+                on_time
+            } else {
+                now + interval
+            };
+            return true;
+        }
+        let left = *next - now;
+        drop(next);
+        if logger.handover.queued() > 0 || self.horizon.requested() < self.clock.current() {
+            return true;
+        }
+        park_timeout(left);
+        false
+    }
+
+    /// The last cycles, after the threads have ended.
+    pub(crate) fn finish(&self) -> Result<(), Failed> {
+        let last = self.clock.current();
+        let deadline = Instant::now() + CLOSE_PATIENCE;
+        self.horizon.request(last);
+        let context = Context {
+            epoch_time: EpochTime::Adaptive,
+            ..self.context()
+        };
+        while self.horizon.durable() < last {
+            for logger in &self.loggers {
+                logger.cycle(&context)?;
+            }
+            if self.horizon.durable() < last {
+                if Instant::now() > deadline {
+                    return Err(Failed::new("a transaction is still running"));
+                }
+                std::thread::sleep(RETRY);
+            }
+        }
+        for logger in &self.loggers {
+            logger.record(&context, Duration::ZERO)?;
+        }
+        Ok(())
+    }
+}
