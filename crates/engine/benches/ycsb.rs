@@ -41,7 +41,9 @@ fn main() {
     } else {
         (1_000_000, Duration::from_secs(1), 5)
     };
-    println!("{records} records, {OPS} operations a transaction, uniform, medians of {repetitions}");
+    println!(
+        "{records} records, {OPS} operations a transaction, uniform, medians of {repetitions}"
+    );
     println!("value  reads  way       threads   M txn/s  CPU µs/txn");
     for value in [4, 100] {
         let engine = load(records, value);
@@ -55,7 +57,11 @@ fn main() {
             show(point, &runs);
         }
     }
-    let sizes: &[u64] = if quick { &[100_000] } else { &[1_000_000, 10_000_000] };
+    let sizes: &[u64] = if quick {
+        &[100_000]
+    } else {
+        &[1_000_000, 10_000_000]
+    };
     for &records in sizes {
         memory(records);
     }
@@ -67,7 +73,12 @@ fn points(value: usize) -> impl Iterator<Item = Point> {
     let shares = [100, 50, 0];
     threads.into_iter().flat_map(move |threads| {
         ways.into_iter().flat_map(move |way| {
-            shares.into_iter().map(move |reads| Point { value, reads, way, threads })
+            shares.into_iter().map(move |reads| Point {
+                value,
+                reads,
+                way,
+                threads,
+            })
         })
     })
 }
@@ -78,12 +89,21 @@ fn key(i: u64) -> [u8; 8] {
 }
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put { key, value, when: When::Always, expiry: Expiry::Never, get: false }
+    Op::Put {
+        key,
+        value,
+        when: When::Always,
+        expiry: Expiry::Never,
+        get: false,
+    }
 }
 
 fn load(records: u64, value: usize) -> Arc<Engine> {
-    let options =
-        Options { workers: 4, clock: Arc::new(SystemClock), limits: Limits::default() };
+    let options = Options {
+        workers: 4,
+        clock: Arc::new(SystemClock),
+        limits: Limits::default(),
+    };
     let engine = Engine::new(&options);
     let mut worker = engine.worker(|_| NoLog).expect("the first worker");
     let value = vec![1; value];
@@ -91,7 +111,9 @@ fn load(records: u64, value: usize) -> Arc<Engine> {
         if i % 64 == 0 {
             worker.refresh();
         }
-        worker.execute(&[put(&key(i), &value)]).expect("nobody is in the way");
+        worker
+            .execute(&[put(&key(i), &value)])
+            .expect("nobody is in the way");
     }
     drop(worker);
     engine
@@ -137,10 +159,17 @@ fn run(engine: &Arc<Engine>, records: u64, point: Point, time: Duration) -> Run 
     let elapsed = start.elapsed();
     let done = done.load(Ordering::SeqCst);
     if point.reads == 0 {
-        assert_eq!(engine.stats().commits - commits, done, "every transaction commits once");
+        assert_eq!(
+            engine.stats().commits - commits,
+            done,
+            "every transaction commits once"
+        );
     }
     let rate = done as f64 / elapsed.as_secs_f64() / 1e6;
-    Run { rate, cpu_us: (cpu_time() - cpu).as_secs_f64() * 1e6 / done as f64 }
+    Run {
+        rate,
+        cpu_us: (cpu_time() - cpu).as_secs_f64() * 1e6 / done as f64,
+    }
 }
 
 fn transaction(worker: &mut Worker<NoLog>, random: &mut fastrand::Rng, records: u64, point: Point) {
@@ -151,11 +180,18 @@ fn transaction(worker: &mut Worker<NoLog>, random: &mut fastrand::Rng, records: 
     match point.way {
         Way::OneShot => {
             let ops: [Op<'_>; OPS] = std::array::from_fn(|i| {
-                if reads[i] { Op::Get { key: &keys[i] } } else { put(&keys[i], value) }
+                if reads[i] {
+                    Op::Get { key: &keys[i] }
+                } else {
+                    put(&keys[i], value)
+                }
             });
             worker.refresh();
             let done = worker.execute(&ops).expect("conflicts are retried");
-            let found = done.replies().iter().all(|reply| *reply != base::Reply::Nil);
+            let found = done
+                .replies()
+                .iter()
+                .all(|reply| *reply != base::Reply::Nil);
             assert!(found, "a key is missing");
         }
         Way::Closure => {
@@ -185,7 +221,11 @@ fn show(point: Point, runs: &[Run]) {
         "{:>4}B  {:>4}%  {:<8}  {:>7}   {:>7.3}  {:>10.2}",
         point.value,
         point.reads,
-        if point.way == Way::OneShot { "one-shot" } else { "closure" },
+        if point.way == Way::OneShot {
+            "one-shot"
+        } else {
+            "closure"
+        },
         point.threads,
         median(|run| run.rate),
         median(|run| run.cpu_us),
@@ -207,6 +247,9 @@ fn memory(records: u64) {
 
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages = status.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    let pages = status
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok());
     pages.map_or(0, |pages: u64| pages * 4096)
 }

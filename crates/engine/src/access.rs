@@ -50,12 +50,17 @@ impl<L: RedoLog> Worker<L> {
     pub(crate) fn visible(&self, version: VersionRef) -> bool {
         !version.is_absent()
             && version.generation() == self.state.generation
-            && version.deadline().is_none_or(|deadline| deadline > self.state.time_ms)
+            && version
+                .deadline()
+                .is_none_or(|deadline| deadline > self.state.time_ms)
     }
 
     fn view(&self, version: VersionRef) -> View {
         let live = self.visible(version).then_some(version);
-        View { live, tid: version.tid() }
+        View {
+            live,
+            tid: version.tid(),
+        }
     }
 
     /// Reads a key.
@@ -79,7 +84,10 @@ impl<L: RedoLog> Worker<L> {
     fn read_missing(&mut self, key: &[u8]) -> View {
         self.state.missing.extend_from_slice(key);
         self.state.missing_ends.push(self.state.missing.len());
-        View { live: None, tid: Tid::ZERO }
+        View {
+            live: None,
+            tid: Tid::ZERO,
+        }
     }
 
     /// The version of a key for `WATCH`.
@@ -97,8 +105,11 @@ impl<L: RedoLog> Worker<L> {
         if made {
             self.count_record(record);
         }
-        let content =
-            put.map(|put| Content { parts: put.parts, kind: put.kind, deadline: put.deadline });
+        let content = put.map(|put| Content {
+            parts: put.parts,
+            kind: put.kind,
+            deadline: put.deadline,
+        });
         let version = VersionRef::new(self.state.generation, content);
         self.note_write(record, version);
         version
@@ -122,8 +133,12 @@ impl<L: RedoLog> Worker<L> {
         limit: usize,
         mut visit: impl FnMut(RecordRef, VersionRef),
     ) {
-        let mut scan =
-            ScanRead { from: from.to_vec(), to: to.map(<[u8]>::to_vec), records: Vec::new(), cut: false };
+        let mut scan = ScanRead {
+            from: from.to_vec(),
+            to: to.map(<[u8]>::to_vec),
+            records: Vec::new(),
+            cut: false,
+        };
         let mut left = limit;
         let engine = std::sync::Arc::clone(&self.engine);
         engine.index.range(from, to, |record| {

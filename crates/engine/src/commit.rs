@@ -21,7 +21,7 @@ use base::epochs::EpochClock;
 use base::{Abort, Epoch, Tid};
 
 use crate::engine::Place;
-use crate::garbage::Garbage;
+use crate::garbage::{Bag, Garbage};
 use crate::log::{Changes, RedoLog, Write};
 use crate::record::{RecordRef, VersionRef};
 use crate::word::{LOCK, QUEUED, Seen};
@@ -40,21 +40,28 @@ impl<L: RedoLog> Worker<L> {
         }
         let mut writes = std::mem::take(&mut self.state.writes);
         let outcome = self.commit_writes(&mut writes);
-        if outcome == Err(Stop::Conflict) {
-            self.state.writes = writes;
-        } else {
+        if self.state.wrote != Tid::ZERO {
+            // They are published: no longer the transaction's to take back.
             writes.clear();
-            self.state.writes = writes;
         }
+        self.state.writes = writes;
         outcome
     }
 
     fn commit_writes(&mut self, writes: &mut [Write]) -> Result<(), Stop> {
+        let bytes: usize = writes.iter().map(|write| write.version.bytes()).sum();
+        if bytes > self.engine.limits().transaction_bytes {
+            return Err(Stop::Abort(Abort::TooLarge {
+                what: "bytes written",
+            }));
+        }
         writes.sort_unstable_by_key(|write| write.record);
         let mut locked = std::mem::take(&mut self.locked);
         let drawn = self.lock_and_validate(writes, &mut locked);
         let outcome = match drawn {
             Ok(tid) => {
+                self.state.observed = tid.epoch();
+                self.state.wrote = tid;
                 self.publish(writes, &locked, tid);
                 self.append(writes, tid)
             }
@@ -71,18 +78,18 @@ impl<L: RedoLog> Worker<L> {
     }
 
     /// Steps 1 to 4. `locked` gets the words of the records that were locked, also on an error.
-    fn lock_and_validate(
-        &mut self,
-        writes: &[Write],
-        locked: &mut Vec<Seen>,
-    ) -> Result<Tid, Stop> {
+    fn lock_and_validate(&mut self, writes: &[Write], locked: &mut Vec<Seen>) -> Result<Tid, Stop> {
         for write in writes {
             locked.push(write.record.word().lock().map_err(|_| Stop::Conflict)?);
         }
         let epoch = self.engine.epochs.commit_epoch();
         self.validate(epoch, writes)?;
         let overwritten = locked.iter().map(|seen| RecordRef::version(*seen).tid());
-        let read = self.state.reads.iter().map(|(_, seen)| RecordRef::version(*seen).tid());
+        let read = self
+            .state
+            .reads
+            .iter()
+            .map(|(_, seen)| RecordRef::version(*seen).tid());
         let highest = overwritten.chain(read).fold(self.last_tid, Tid::max);
         let Some(tid) = highest.next_in(epoch) else {
             // The epoch's sequence numbers are used up: the next epoch has new ones.
@@ -98,17 +105,28 @@ impl<L: RedoLog> Worker<L> {
         if cfg!(feature = "planted-no-validation") {
             return Ok(());
         }
-        let mine = |record| own.binary_search_by_key(&record, |write| write.record).is_ok();
+        let mine = |record| {
+            own.binary_search_by_key(&record, |write| write.record)
+                .is_ok()
+        };
         let state = &self.state;
         // A lone read is atomic by itself; only the generation it belongs to must still be there.
         let alone = own.is_empty() && state.reads.len() + state.missing_ends.len() <= 2;
-        let reads = if alone && state.scans.is_empty() { 1 } else { state.reads.len() };
+        let reads = if alone && state.scans.is_empty() {
+            1
+        } else {
+            state.reads.len()
+        };
         let unchanged = |(record, seen): &(RecordRef, Seen)| {
-            record.word().validates(*seen, !own.is_empty() && mine(*record))
+            let word = record.word();
+            word.validates(*seen, false) || (word.validates(*seen, true) && mine(*record))
         };
         let holds = state.reads[..reads].iter().all(unchanged)
             && (alone || self.still_missing(&mine))
-            && state.scans.iter().all(|scan| self.scan_unchanged(scan, &mine))
+            && state
+                .scans
+                .iter()
+                .all(|scan| self.scan_unchanged(scan, &mine))
             && (epoch == state.epoch || self.no_deadline_passed(epoch));
         if holds { Ok(()) } else { Err(Stop::Conflict) }
     }
@@ -133,19 +151,21 @@ impl<L: RedoLog> Worker<L> {
         let mut expected = scan.records.iter();
         let mut left = scan.records.len();
         let mut same = true;
-        self.engine.index.range(&scan.from, scan.to.as_deref(), |record| {
-            if left == 0 && scan.cut {
-                return false;
-            }
-            let seen = record.word().load();
-            if RecordRef::version(seen).is_never() {
-                same = never_written(record, mine(record));
-            } else {
-                same = expected.next() == Some(&record);
-                left = left.saturating_sub(1);
-            }
-            same
-        });
+        self.engine
+            .index
+            .range(&scan.from, scan.to.as_deref(), |record| {
+                if left == 0 && scan.cut {
+                    return false;
+                }
+                let seen = record.word().load();
+                if RecordRef::version(seen).is_never() {
+                    same = never_written(record, mine(record));
+                } else {
+                    same = expected.next() == Some(&record);
+                    left = left.saturating_sub(1);
+                }
+                same
+            });
         same && left == 0
     }
 
@@ -154,34 +174,48 @@ impl<L: RedoLog> Worker<L> {
         let passed = |deadline: u64| before < deadline && deadline <= now;
         let of = |seen: &Seen| RecordRef::version(*seen).deadline();
         now == before
-            || !self.state.reads.iter().any(|(_, seen)| of(seen).is_some_and(passed))
+            || !self
+                .state
+                .reads
+                .iter()
+                .any(|(_, seen)| of(seen).is_some_and(passed))
     }
 
     /// Step 5, in memory.
-    fn publish(&mut self, writes: &[Write], locked: &[Seen], tid: Tid) {
-        self.state.observed = tid.epoch();
-        self.state.wrote = tid;
+    fn publish(&self, writes: &[Write], locked: &[Seen], tid: Tid) {
         let generation = self.state.generation;
+        let place = self.place();
+        let mut bag = place.bag.lock();
         let (mut keys, mut bytes) = (0, 0);
         for (write, seen) in writes.iter().zip(locked) {
             let (old, new) = (RecordRef::version(*seen), write.version);
             new.set_tid(tid);
             bytes += new.bytes() as i64;
             if write.record == self.engine.generation {
-                self.engine.generation_now.store(u64::from(generation), Ordering::Release);
+                self.engine
+                    .generation_now
+                    .store(u64::from(generation), Ordering::Release);
             } else {
                 keys += i64::from(counts(new, generation)) - i64::from(counts(old, generation));
             }
-            self.install(write.record, *seen, old, new);
+            self.install(&mut bag, write.record, *seen, old, new);
         }
-        let place = self.place();
+        bytes -= bag.take_freed() as i64;
+        drop(bag);
         place.count_keys(generation, keys);
         Place::count(&place.bytes, bytes);
         Place::count(&place.commits, 1);
     }
 
     /// Makes `new` current in place of `old` and sees to it that `old` goes when it may.
-    fn install(&self, record: RecordRef, seen: Seen, old: VersionRef, new: VersionRef) {
+    fn install(
+        &self,
+        bag: &mut Bag,
+        record: RecordRef,
+        seen: Seen,
+        old: VersionRef,
+        new: VersionRef,
+    ) {
         let kept = self.engine.snapshots.need(old);
         let generation = record == self.engine.generation;
         if kept {
@@ -189,7 +223,9 @@ impl<L: RedoLog> Worker<L> {
         }
         let tend = new.is_absent() || new.deadline().is_some() || kept || generation;
         let queue = tend && !seen.has(QUEUED);
-        record.word().publish(seen, new.address(), if queue { QUEUED } else { 0 });
+        record
+            .word()
+            .publish(seen, new.address(), if queue { QUEUED } else { 0 });
         if queue {
             self.engine.queue.push(record);
         }
@@ -197,14 +233,17 @@ impl<L: RedoLog> Worker<L> {
             let mut next = Some(old);
             while let Some(version) = next.filter(|version| !version.is_never()) {
                 next = version.previous();
-                self.retire(Garbage::Version(version));
+                bag.put(&self.engine.epochs, Garbage::Version(version));
             }
         }
     }
 
     fn append(&mut self, writes: &[Write], tid: Tid) -> Result<(), Stop> {
         let stamp_ms = self.engine.epochs.stamp_ms(tid.epoch());
-        let changes = Changes { writes, generation: self.engine.generation };
+        let changes = Changes {
+            writes,
+            generation: self.engine.generation,
+        };
         let logged = self.log.append(tid, stamp_ms, changes);
         logged.map_err(|reason| Stop::Abort(Abort::ReadOnly { reason }))
     }
@@ -214,7 +253,10 @@ impl<L: RedoLog> Worker<L> {
         let place = self.place();
         Place::count(&place.records, 1);
         Place::count(&place.bytes, record.bytes() as i64);
-        if place.records.load(Ordering::Relaxed).is_multiple_of(GROW_EVERY)
+        if place
+            .records
+            .load(Ordering::Relaxed)
+            .is_multiple_of(GROW_EVERY)
             && let Some(table) = self.engine.index.grow(self.engine.stats().records as usize)
         {
             self.retire(Garbage::Table(table));

@@ -50,7 +50,8 @@ impl Place {
     pub(crate) fn count_keys(&self, generation: u16, by: i64) {
         if self.generation.load(Ordering::Relaxed) != u64::from(generation) {
             self.keys.store(0, Ordering::Relaxed);
-            self.generation.store(u64::from(generation), Ordering::Release);
+            self.generation
+                .store(u64::from(generation), Ordering::Release);
         }
         Place::count(&self.keys, by);
     }
@@ -120,7 +121,9 @@ impl Engine {
             generation,
             generation_now: AtomicU64::new(0),
             queue: SegQueue::new(),
-            places: (0..places).map(|_| CachePadded::new(Place::default())).collect(),
+            places: (0..places)
+                .map(|_| CachePadded::new(Place::default()))
+                .collect(),
             free_places: Mutex::new((1..places).rev().collect()),
             expired: AtomicU64::new(0),
             oldest_generation: AtomicU64::new(0),
@@ -143,7 +146,11 @@ impl Engine {
     /// A version of the generation record.
     pub(crate) fn generation_version(number: u16) -> VersionRef {
         let value = number.to_le_bytes();
-        let content = Content { parts: &[&value], kind: Kind::String, deadline: None };
+        let content = Content {
+            parts: &[&value],
+            kind: Kind::String,
+            deadline: None,
+        };
         VersionRef::new(number, Some(content))
     }
 
@@ -163,7 +170,9 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         let sum = |counter: fn(&Place) -> &AtomicU64| {
             let places = self.places.iter();
-            places.fold(0u64, |sum, p| sum.wrapping_add(counter(p).load(Ordering::Relaxed)))
+            places.fold(0u64, |sum, p| {
+                sum.wrapping_add(counter(p).load(Ordering::Relaxed))
+            })
         };
         let records = sum(|p| &p.records);
         let index = records as usize * TREE_BYTES_PER_RECORD + self.index.hints().bytes();
@@ -179,11 +188,12 @@ impl Engine {
 
     /// Keys of a generation.
     pub(crate) fn count_keys(&self, generation: u16) -> u64 {
-        let of_it = |p: &&CachePadded<Place>| {
-            p.generation.load(Ordering::Acquire) == u64::from(generation)
-        };
+        let of_it =
+            |p: &&CachePadded<Place>| p.generation.load(Ordering::Acquire) == u64::from(generation);
         let places = self.places.iter().filter(of_it);
-        let sum = places.fold(0u64, |sum, p| sum.wrapping_add(p.keys.load(Ordering::Relaxed)));
+        let sum = places.fold(0u64, |sum, p| {
+            sum.wrapping_add(p.keys.load(Ordering::Relaxed))
+        });
         // Counters are read one after another: a passing negative sum means none.
         if sum > i64::MAX as u64 { 0 } else { sum }
     }
@@ -202,7 +212,9 @@ impl Engine {
     pub(crate) fn next_generation(&self, now: u16) -> Result<u16, Abort> {
         let next = now.wrapping_add(1);
         if next == self.oldest_generation.load(Ordering::Acquire) as u16 {
-            return Err(Abort::TooLarge { what: "flushes that await reclamation" });
+            return Err(Abort::TooLarge {
+                what: "flushes that await reclamation",
+            });
         }
         Ok(next)
     }

@@ -45,7 +45,9 @@ impl Epochs {
         Epochs {
             current: CachePadded::new(AtomicU64::new(1)),
             stamps: std::array::from_fn(|_| AtomicU64::new(now)),
-            places: (0..places).map(|_| CachePadded::new(AtomicU64::new(IDLE))).collect(),
+            places: (0..places)
+                .map(|_| CachePadded::new(AtomicU64::new(IDLE)))
+                .collect(),
             used: AtomicU64::new(0),
             advancing: Mutex::new(()),
             clock,
@@ -109,7 +111,9 @@ impl Epochs {
     fn oldest_active(&self, current: u64) -> u64 {
         let used = self.used.load(Ordering::SeqCst) as usize;
         let places = self.places[..used].iter();
-        places.map(|place| place.load(Ordering::SeqCst)).fold(current, u64::min)
+        places
+            .map(|place| place.load(Ordering::SeqCst))
+            .fold(current, u64::min)
     }
 }
 
@@ -158,7 +162,11 @@ mod tests {
         let epochs = epochs(&Arc::default());
         let first = epochs.pin(0);
         assert_eq!(epochs.advance(first), first.next());
-        assert_eq!(epochs.advance(first.next()), first.next(), "held back by the worker");
+        assert_eq!(
+            epochs.advance(first.next()),
+            first.next(),
+            "held back by the worker"
+        );
         assert_eq!(epochs.finished(), first.prev());
         epochs.unpin(0);
         assert_eq!(epochs.finished(), first);

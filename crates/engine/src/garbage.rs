@@ -52,7 +52,11 @@ impl Bag {
         }
         self.items.push_back((now, garbage));
         if self.items.len() > LOOK_AFTER || self.waiting > HEAVY {
-            if self.items.front().is_some_and(|(epoch, _)| *epoch > self.finished) {
+            if self
+                .items
+                .front()
+                .is_some_and(|(epoch, _)| *epoch > self.finished)
+            {
                 if self.waiting > HEAVY {
                     epochs.advance(now);
                 }

@@ -34,14 +34,20 @@ fn prefix(key: &[u8]) -> u64 {
 impl Key {
     /// Takes over one reference to the record.
     fn owning(record: RecordRef) -> Key {
-        Key { prefix: prefix(record.key()), record }
+        Key {
+            prefix: prefix(record.key()),
+            record,
+        }
     }
 }
 
 impl Clone for Key {
     fn clone(&self) -> Key {
         self.record.retain();
-        Key { prefix: self.prefix, record: self.record }
+        Key {
+            prefix: self.prefix,
+            record: self.record,
+        }
     }
 }
 
@@ -82,7 +88,10 @@ struct Probe<'k> {
 
 impl<'k> Probe<'k> {
     fn new(key: &'k [u8]) -> Probe<'k> {
-        Probe { prefix: prefix(key), key }
+        Probe {
+            prefix: prefix(key),
+            key,
+        }
     }
 }
 
@@ -94,7 +103,9 @@ impl Equivalent<Key> for Probe<'_> {
 
 impl Comparable<Key> for Probe<'_> {
     fn compare(&self, key: &Key) -> Ordering {
-        self.prefix.cmp(&key.prefix).then_with(|| self.key.cmp(key.record.key()))
+        self.prefix
+            .cmp(&key.prefix)
+            .then_with(|| self.key.cmp(key.record.key()))
     }
 }
 
@@ -108,7 +119,10 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new() -> Index {
-        let index = Index { tree: TreeIndex::new(), hints: Lookaside::new() };
+        let index = Index {
+            tree: TreeIndex::new(),
+            hints: Lookaside::new(),
+        };
         index.get_or_insert(index.hash(b""), b"");
         index
     }
@@ -128,7 +142,9 @@ impl Index {
         {
             return Some(record);
         }
-        let record = self.tree.peek_with(&Probe::new(key), |key, ()| key.record)?;
+        let record = self
+            .tree
+            .peek_with(&Probe::new(key), |key, ()| key.record)?;
         self.remember(hash, record).then_some(record)
     }
 
@@ -192,7 +208,10 @@ impl Index {
         mut visit: impl FnMut(RecordRef) -> bool,
     ) {
         let guard = scc::Guard::new();
-        let records = self.tree.range(Probe::new(from).., &guard).map(|(key, ())| key.record);
+        let records = self
+            .tree
+            .range(Probe::new(from).., &guard)
+            .map(|(key, ())| key.record);
         for record in records {
             if to.is_some_and(|to| record.key() >= to) || !visit(record) {
                 return;

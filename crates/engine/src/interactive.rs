@@ -110,11 +110,16 @@ impl<L: RedoLog> Worker<L> {
         mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
     ) -> Result<(T, Observed), Abort> {
         for attempt in 0.. {
-            self.log.ready().map_err(|reason| Abort::ReadOnly { reason })?;
+            self.log
+                .ready()
+                .map_err(|reason| Abort::ReadOnly { reason })?;
             self.refresh();
             self.begin();
             let running = Running(self);
-            let mut txn = Txn { access: running.0, _invariant: PhantomData };
+            let mut txn = Txn {
+                access: running.0,
+                _invariant: PhantomData,
+            };
             match body(&mut txn).and_then(|value| running.0.commit().map(|()| value)) {
                 Ok(value) => return Ok((value, running.0.observed())),
                 Err(Stop::Abort(abort)) => return Err(abort),
@@ -150,7 +155,8 @@ impl<L: RedoLog> Access for Worker<L> {
     fn put(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Stop> {
         let hash = self.engine.index.hash(key);
         let set = self.set(hash, key, value, (When::Always, expiry, false));
-        set.map(|_| ()).map_err(|error| Stop::Abort(Abort::Failed(error)))
+        set.map(|_| ())
+            .map_err(|error| Stop::Abort(Abort::Failed(error)))
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<bool, Stop> {
@@ -164,7 +170,9 @@ impl<L: RedoLog> Access for Worker<L> {
 
     fn scan(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<Pair<'static>> {
         let mut pairs: Vec<Pair<'static>> = Vec::new();
-        self.scan(from, to, limit, |record, version| pairs.push((record.key(), version.value())));
+        self.scan(from, to, limit, |record, version| {
+            pairs.push((record.key(), version.value()))
+        });
         pairs
     }
 

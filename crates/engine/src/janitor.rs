@@ -101,7 +101,9 @@ impl Janitor {
                 self.attend(record, now);
             }
             for _ in 0..budget {
-                let Some(record) = engine.queue.pop() else { break };
+                let Some(record) = engine.queue.pop() else {
+                    break;
+                };
                 self.attend(record, now);
             }
             self.sweep_slice(now, budget);
@@ -115,7 +117,10 @@ impl Janitor {
                 || !self.waiting.is_empty()
                 || !engine.queue.is_empty()
                 || self.sweep.is_some(),
-            next_deadline_ms: self.deadlines.peek().map(|Reverse((deadline, _))| *deadline),
+            next_deadline_ms: self
+                .deadlines
+                .peek()
+                .map(|Reverse((deadline, _))| *deadline),
         }
     }
 
@@ -165,7 +170,9 @@ impl Janitor {
         let mut needed = newest;
         if let Some(oldest) = now.oldest_snapshot {
             while needed.epoch() > oldest {
-                let Some(previous) = needed.previous() else { return };
+                let Some(previous) = needed.previous() else {
+                    return;
+                };
                 needed = previous;
             }
         }
@@ -181,7 +188,9 @@ impl Janitor {
 
     fn is_gone(&self, version: VersionRef, now: Now) -> bool {
         !counts(version, now.generation)
-            || version.deadline().is_some_and(|deadline| deadline <= now.time_ms)
+            || version
+                .deadline()
+                .is_some_and(|deadline| deadline <= now.time_ms)
     }
 
     /// Whether a record whose key is gone may leave the index.
@@ -194,7 +203,9 @@ impl Janitor {
         }
         if version.generation() != now.generation {
             return now.flushed <= now.reclaimable
-                && now.oldest_snapshot.is_none_or(|oldest| oldest >= now.flushed);
+                && now
+                    .oldest_snapshot
+                    .is_none_or(|oldest| oldest >= now.flushed);
         }
         let seen_alive = |time| version.deadline().is_some_and(|deadline| deadline > time);
         !now.oldest_snapshot_time.is_some_and(seen_alive)
@@ -229,12 +240,17 @@ impl Janitor {
         let tombstone = VersionRef::new(old.generation(), None);
         tombstone.set_tid(old.tid());
         Place::count(&self.engine.places[JANITOR].bytes, tombstone.bytes() as i64);
-        record.word().publish(Seen(seen.0 & !QUEUED), tombstone.address(), 0);
+        record
+            .word()
+            .publish(Seen(seen.0 & !QUEUED), tombstone.address(), 0);
         self.retire(Garbage::Version(old));
     }
 
     fn retire(&self, garbage: Garbage) {
-        self.engine.places[JANITOR].bag.lock().put(&self.engine.epochs, garbage);
+        self.engine.places[JANITOR]
+            .bag
+            .lock()
+            .put(&self.engine.epochs, garbage);
     }
 
     fn expire(&mut self, now: Now, budget: usize) {
@@ -250,20 +266,30 @@ impl Janitor {
 
     /// After a flush, every key that is to expire is looked at at once, and the index is swept.
     fn notice_flush(&mut self, now: Now) {
-        let sweeping = self.sweep.as_ref().map_or(self.swept, |sweep| sweep.generation);
+        let sweeping = self
+            .sweep
+            .as_ref()
+            .map_or(self.swept, |sweep| sweep.generation);
         if now.generation == sweeping {
             return;
         }
         let due = self.deadlines.drain().map(|Reverse((_, record))| record);
         self.waiting.extend(due);
-        self.sweep = Some(Sweep { generation: now.generation, from: Vec::new() });
+        self.sweep = Some(Sweep {
+            generation: now.generation,
+            from: Vec::new(),
+        });
     }
 
     /// Goes on with a sweep, once the flush is durable and no snapshot is older.
     fn sweep_slice(&mut self, now: Now, budget: usize) {
-        let Some(mut sweep) = self.sweep.take() else { return };
+        let Some(mut sweep) = self.sweep.take() else {
+            return;
+        };
         let too_early = now.flushed > now.reclaimable
-            || now.oldest_snapshot.is_some_and(|oldest| oldest < now.flushed);
+            || now
+                .oldest_snapshot
+                .is_some_and(|oldest| oldest < now.flushed);
         if too_early {
             self.sweep = Some(sweep);
             return;
@@ -296,8 +322,14 @@ impl Janitor {
             }
             None => {
                 self.swept = sweep.generation;
-                let oldest = if self.waiting.is_empty() { sweep.generation } else { return };
-                engine.oldest_generation.store(u64::from(oldest), Ordering::Release);
+                let oldest = if self.waiting.is_empty() {
+                    sweep.generation
+                } else {
+                    return;
+                };
+                engine
+                    .oldest_generation
+                    .store(u64::from(oldest), Ordering::Release);
             }
         }
     }
@@ -309,7 +341,9 @@ impl Janitor {
         let mut freed = 0;
         for place in &engine.places {
             // A worker that is busy with its bag frees it by itself.
-            let Some(mut bag) = place.bag.try_lock() else { continue };
+            let Some(mut bag) = place.bag.try_lock() else {
+                continue;
+            };
             left |= bag.sweep(&engine.epochs);
             freed += bag.take_freed();
         }

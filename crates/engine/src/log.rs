@@ -60,9 +60,13 @@ impl<'a> Changes<'a> {
         self.writes.iter().map(move |write| {
             let version = write.version;
             if write.record == generation {
-                Change::Flush { generation: version.generation() }
+                Change::Flush {
+                    generation: version.generation(),
+                }
             } else if version.is_absent() {
-                Change::Delete { key: write.record.key() }
+                Change::Delete {
+                    key: write.record.key(),
+                }
             } else {
                 Change::Put {
                     key: write.record.key(),

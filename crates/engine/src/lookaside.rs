@@ -48,7 +48,10 @@ impl Table {
         #[cfg(target_os = "linux")]
         // Advice only: where it is refused, pages are small and everything works.
         let _ = memory.advise(memmap2::Advice::HugePage);
-        Table { memory, mask: buckets - 1 }
+        Table {
+            memory,
+            mask: buckets - 1,
+        }
     }
 
     fn buckets(&self) -> usize {
@@ -64,7 +67,11 @@ impl Table {
 }
 
 fn entry(hash: u64, record: RecordRef) -> u64 {
-    debug_assert_eq!(record.address() & !ADDRESS, 0, "user addresses have 48 bits");
+    debug_assert_eq!(
+        record.address() & !ADDRESS,
+        0,
+        "user addresses have 48 bits"
+    );
     (hash & !ADDRESS) | record.address()
 }
 
@@ -107,22 +114,33 @@ impl Lookaside {
     /// Records in the bucket whose tag matches; almost always one or none.
     fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = RecordRef> + '_ {
         let tag = hash.0 & !ADDRESS;
-        self.table().bucket(hash.0).0.iter().filter_map(move |slot| {
-            let entry = slot.load(Ordering::Acquire);
-            let matches = entry & !ADDRESS == tag && entry & ADDRESS != 0;
-            // SAFETY: invariant 1: the record has not been freed while this worker is pinned.
-            matches.then(|| unsafe { RecordRef::from_address(entry & ADDRESS) })
-        })
+        self.table()
+            .bucket(hash.0)
+            .0
+            .iter()
+            .filter_map(move |slot| {
+                let entry = slot.load(Ordering::Acquire);
+                let matches = entry & !ADDRESS == tag && entry & ADDRESS != 0;
+                // SAFETY: invariant 1: the record has not been freed while this worker is pinned.
+                matches.then(|| unsafe { RecordRef::from_address(entry & ADDRESS) })
+            })
     }
 
     /// Remembers a record. The caller holds its lock, and it is not dead.
     pub(crate) fn remember(&self, hash: KeyHash, record: RecordRef) {
         let bucket = self.table().bucket(hash.0);
         let new = entry(hash.0, record);
-        if bucket.0.iter().any(|slot| slot.load(Ordering::Relaxed) == new) {
+        if bucket
+            .0
+            .iter()
+            .any(|slot| slot.load(Ordering::Relaxed) == new)
+        {
             return;
         }
-        let empty = bucket.0.iter().position(|slot| slot.load(Ordering::Relaxed) == 0);
+        let empty = bucket
+            .0
+            .iter()
+            .position(|slot| slot.load(Ordering::Relaxed) == 0);
         // Which one a full bucket forgets does not matter, only that it varies.
         let slot = empty.unwrap_or((record.address() >> 5) as usize % ENTRIES);
         bucket.0[slot].store(new, Ordering::Release);
@@ -147,7 +165,8 @@ impl Lookaside {
             return None;
         }
         let table = Arc::new(Table::new(owner.buckets() * 2));
-        self.current.store(Arc::as_ptr(&table).cast_mut(), Ordering::Release);
+        self.current
+            .store(Arc::as_ptr(&table).cast_mut(), Ordering::Release);
         Some(std::mem::replace(&mut *owner, table))
     }
 

@@ -65,7 +65,9 @@ impl<L: RedoLog> Worker<L> {
             return Err(Abort::TooLarge { what: "operations" });
         }
         if !ops.iter().all(Op::is_read_only) {
-            self.log.ready().map_err(|reason| Abort::ReadOnly { reason })?;
+            self.log
+                .ready()
+                .map_err(|reason| Abort::ReadOnly { reason })?;
         }
         Ok(())
     }
@@ -90,7 +92,9 @@ impl<L: RedoLog> Worker<L> {
         op: &Op<'_>,
         hash: Option<KeyHash>,
     ) -> Result<Result<Reply<'static>, OpError>, Stop> {
-        let Some(hash) = hash else { return self.apply_keyless(op).map(Ok) };
+        let Some(hash) = hash else {
+            return self.apply_keyless(op).map(Ok);
+        };
         let precondition = || Stop::Abort(Abort::Precondition { op: at });
         Ok(match *op {
             Op::Check { key, version } => {
@@ -114,9 +118,10 @@ impl<L: RedoLog> Worker<L> {
                 let value = self.read(hash, key).string();
                 value.map(|value| Reply::Bytes(range(value.unwrap_or(b""), start, end)))
             }
-            Op::Len { key } => {
-                self.read(hash, key).string().map(|value| int(value.map_or(0, <[u8]>::len)))
-            }
+            Op::Len { key } => self
+                .read(hash, key)
+                .string()
+                .map(|value| int(value.map_or(0, <[u8]>::len))),
             Op::Exists { key } => Ok(int(usize::from(self.read(hash, key).live.is_some()))),
             Op::KindOf { key } => {
                 let live = self.read(hash, key).live;
@@ -158,7 +163,12 @@ impl<L: RedoLog> Worker<L> {
                 self.state.observed = self.engine.epochs.current();
                 Ok(Reply::Int(self.count() as i64))
             }
-            Op::Scan { from, to, limit, values } => {
+            Op::Scan {
+                from,
+                to,
+                limit,
+                values,
+            } => {
                 let mut pairs: Vec<(&'static [u8], &'static [u8])> = Vec::new();
                 self.scan(from, to, limit, |record, version| {
                     pairs.push((record.key(), if values { version.value() } else { b"" }));
@@ -178,16 +188,26 @@ impl<L: RedoLog> Worker<L> {
         let own = self.state.writes.iter().map(|write| {
             let old = crate::record::RecordRef::version(write.record.word().load());
             let of = |v: VersionRef| i64::from(crate::commit::counts(v, generation));
-            if write.record == self.engine.generation { 0 } else { of(write.version) - of(old) }
+            if write.record == self.engine.generation {
+                0
+            } else {
+                of(write.version) - of(old)
+            }
         });
-        self.engine.count_keys(generation).saturating_add_signed(own.sum())
+        self.engine
+            .count_keys(generation)
+            .saturating_add_signed(own.sum())
     }
 
     fn apply_set(&mut self, op: &Op<'_>, hash: KeyHash) -> Result<Reply<'static>, OpError> {
         match *op {
-            Op::Put { key, value, when, expiry, get } => {
-                self.set(hash, key, value, (when, expiry, get))
-            }
+            Op::Put {
+                key,
+                value,
+                when,
+                expiry,
+                get,
+            } => self.set(hash, key, value, (when, expiry, get)),
             Op::Append { key, value } => {
                 let view = self.read(hash, key);
                 let old = view.string()?.unwrap_or(b"");
@@ -222,7 +242,11 @@ impl<L: RedoLog> Worker<L> {
         (when, expiry, get): (When, Expiry, bool),
     ) -> Result<Reply<'static>, OpError> {
         let blind = when == When::Always && expiry != Expiry::Keep && !get;
-        let view = if blind { None } else { Some(self.read(hash, key)) };
+        let view = if blind {
+            None
+        } else {
+            Some(self.read(hash, key))
+        };
         let old = match view {
             Some(view) if get => view.string()?,
             _ => None,
@@ -266,7 +290,15 @@ impl<L: RedoLog> Worker<L> {
         deadline: Option<u64>,
     ) -> Result<VersionRef, OpError> {
         self.limits(key, parts.iter().map(|part| part.len()).sum())?;
-        Ok(self.write(hash, key, Some(Put { parts, kind: Kind::String, deadline })))
+        Ok(self.write(
+            hash,
+            key,
+            Some(Put {
+                parts,
+                kind: Kind::String,
+                deadline,
+            }),
+        ))
     }
 
     fn add(&mut self, hash: KeyHash, key: &[u8], delta: i64) -> Result<Reply<'static>, OpError> {
@@ -297,7 +329,11 @@ impl<L: RedoLog> Worker<L> {
         let key = op.key().expect("an operation on one key");
         let view = self.read(hash, key);
         let Some(live) = view.live else {
-            return Ok(if matches!(op, Op::GetExpire { .. }) { Reply::Nil } else { int(0) });
+            return Ok(if matches!(op, Op::GetExpire { .. }) {
+                Reply::Nil
+            } else {
+                int(0)
+            });
         };
         match *op {
             Op::GetExpire { expiry, .. } => {
@@ -328,7 +364,11 @@ impl<L: RedoLog> Worker<L> {
 
     /// Writes the same value with another deadline, or deletes it if that has passed.
     fn set_deadline(&mut self, hash: KeyHash, key: &[u8], live: VersionRef, to: Option<u64>) {
-        let put = Put { parts: &[live.value()], kind: live.kind(), deadline: to };
+        let put = Put {
+            parts: &[live.value()],
+            kind: live.kind(),
+            deadline: to,
+        };
         let put = if self.passed(to) { None } else { Some(put) };
         self.write(hash, key, put);
     }
@@ -366,7 +406,13 @@ fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
     if start < 0 && end < 0 && start > end {
         return b"";
     }
-    let position = |at: i64| if at < 0 { (len.saturating_add(at)).max(0) } else { at };
+    let position = |at: i64| {
+        if at < 0 {
+            (len.saturating_add(at)).max(0)
+        } else {
+            at
+        }
+    };
     let (start, end) = (position(start), position(end).min(len - 1));
     if start > end || len == 0 {
         return b"";

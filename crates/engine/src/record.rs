@@ -214,7 +214,15 @@ impl VersionRef {
             None => (0, ABSENT, Kind::String),
             Some(c) => {
                 let len = c.parts.iter().map(|part| part.len()).sum::<usize>();
-                (len, if c.deadline.is_some() { HAS_DEADLINE } else { 0 }, c.kind)
+                (
+                    len,
+                    if c.deadline.is_some() {
+                        HAS_DEADLINE
+                    } else {
+                        0
+                    },
+                    c.kind,
+                )
             }
         };
         let layout = Self::layout(len, flags);
@@ -297,7 +305,11 @@ impl VersionRef {
 
     pub(crate) fn value<'p>(self) -> &'p [u8] {
         let header = self.header();
-        let deadline = if header.flags & HAS_DEADLINE != 0 { 8 } else { 0 };
+        let deadline = if header.flags & HAS_DEADLINE != 0 {
+            8
+        } else {
+            0
+        };
         // SAFETY: contract 1; the value never changes. The lifetime is the caller's pin.
         unsafe {
             let at = self.0.cast::<u8>().add(VERSION_HEADER + deadline);
@@ -349,12 +361,18 @@ mod tests {
 
     #[test]
     fn a_version_keeps_what_it_was_given() {
-        let content =
-            Content { parts: &[b"ab", b"", b"cde"], kind: Kind::String, deadline: Some(17) };
+        let content = Content {
+            parts: &[b"ab", b"", b"cde"],
+            kind: Kind::String,
+            deadline: Some(17),
+        };
         let v = VersionRef::new(3, Some(content));
         v.set_tid(Tid::new(Epoch(9), 1));
         assert_eq!(v.value(), b"abcde");
-        assert_eq!((v.deadline(), v.generation(), v.is_absent()), (Some(17), 3, false));
+        assert_eq!(
+            (v.deadline(), v.generation(), v.is_absent()),
+            (Some(17), 3, false)
+        );
         assert_eq!(v.epoch(), Epoch(9));
         // SAFETY: never published.
         unsafe { v.free() }

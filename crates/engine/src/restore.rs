@@ -30,20 +30,26 @@ impl Engine {
     #[must_use]
     pub fn restorer(self: &Arc<Self>) -> Option<Restorer> {
         let worker = self.worker(|_| NoLog)?;
-        Some(Restorer { worker, keys: HashMap::new() })
+        Some(Restorer {
+            worker,
+            keys: HashMap::new(),
+        })
     }
 
     /// Ends a restoration: the next transaction commits in an epoch above `newest`, the greatest
     /// epoch that was ever used, and at a time not before `stamp_ms`.
     pub fn finish_restore(&self, restorers: Vec<Restorer>, newest: Epoch, stamp_ms: u64) {
         let generation = RecordRef::version(self.generation.word().load()).generation();
-        self.generation_now.store(u64::from(generation), Ordering::Release);
-        self.oldest_generation.store(u64::from(generation.wrapping_add(2)), Ordering::Release);
+        self.generation_now
+            .store(u64::from(generation), Ordering::Release);
+        self.oldest_generation
+            .store(u64::from(generation.wrapping_add(2)), Ordering::Release);
         for restorer in &restorers {
             let keys = restorer.keys.get(&generation).copied().unwrap_or(0);
             restorer.worker.place().count_keys(generation, keys);
         }
-        self.floors.raise_all(Tid::new(newest, (1 << Tid::SEQUENCE_BITS) - 1));
+        self.floors
+            .raise_all(Tid::new(newest, (1 << Tid::SEQUENCE_BITS) - 1));
         self.epochs.resume(newest.next(), stamp_ms);
     }
 }
@@ -55,15 +61,33 @@ impl Restorer {
         let engine = Arc::clone(&self.worker.engine);
         let _pinned = Pinned::new(&engine, self.worker.place);
         match *change {
-            Change::Put { key, value, kind, generation, deadline } => {
-                let content = Content { parts: &[value], kind, deadline };
-                self.install(tid, self.record(key), VersionRef::new(generation, Some(content)));
+            Change::Put {
+                key,
+                value,
+                kind,
+                generation,
+                deadline,
+            } => {
+                let content = Content {
+                    parts: &[value],
+                    kind,
+                    deadline,
+                };
+                self.install(
+                    tid,
+                    self.record(key),
+                    VersionRef::new(generation, Some(content)),
+                );
             }
             Change::Delete { key } => {
                 self.install(tid, self.record(key), VersionRef::new(0, None));
             }
             Change::Flush { generation } => {
-                self.install(tid, engine.generation, Engine::generation_version(generation));
+                self.install(
+                    tid,
+                    engine.generation,
+                    Engine::generation_version(generation),
+                );
             }
         }
     }
@@ -106,7 +130,9 @@ impl Restorer {
 
     fn publish(&self, record: RecordRef, seen: Seen, new: VersionRef) {
         let queue = (new.is_absent() || new.deadline().is_some()) && !seen.has(QUEUED);
-        record.word().publish(seen, new.address(), if queue { QUEUED } else { 0 });
+        record
+            .word()
+            .publish(seen, new.address(), if queue { QUEUED } else { 0 });
         if queue {
             self.worker.engine.queue.push(record);
         }

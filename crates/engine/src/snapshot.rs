@@ -40,9 +40,7 @@ impl Snapshots {
     /// Whether a snapshot needs `old` after it was replaced.
     pub(crate) fn need(&self, old: VersionRef) -> bool {
         let newest = self.newest.load(Ordering::SeqCst);
-        newest != 0
-            && old.epoch().0 <= newest
-            && !(old.is_absent() && old.previous().is_none())
+        newest != 0 && old.epoch().0 <= newest && !(old.is_absent() && old.previous().is_none())
     }
 
     fn add(&self, epoch: Epoch, time_ms: u64) {
@@ -53,7 +51,10 @@ impl Snapshots {
 
     fn remove(&self, epoch: Epoch) {
         let mut alive = self.alive.lock();
-        let at = alive.iter().position(|(e, _)| *e == epoch).expect("added before");
+        let at = alive
+            .iter()
+            .position(|(e, _)| *e == epoch)
+            .expect("added before");
         alive.swap_remove(at);
         let newest = alive.iter().map(|(e, _)| e.0).max().unwrap_or(0);
         self.newest.store(newest, Ordering::SeqCst);
@@ -90,7 +91,11 @@ impl Engine {
             let epoch = epochs.current();
             let time_ms = epochs.stamp_ms(epoch);
             self.snapshots.add(epoch, time_ms);
-            let snapshot = Snapshot { engine: Arc::clone(self), epoch, time_ms };
+            let snapshot = Snapshot {
+                engine: Arc::clone(self),
+                epoch,
+                time_ms,
+            };
             // Announced too late for an epoch that has moved on: again.
             if epochs.current() == epoch {
                 break snapshot;
@@ -166,10 +171,15 @@ impl<L: RedoLog> Worker<L> {
         limit: usize,
         mut visit: impl FnMut(SnapshotEntry<'_>),
     ) -> Option<Vec<u8>> {
-        assert!(Arc::ptr_eq(&self.engine, &snapshot.engine), "a snapshot of another engine");
+        assert!(
+            Arc::ptr_eq(&self.engine, &snapshot.engine),
+            "a snapshot of another engine"
+        );
         let engine = Arc::clone(&self.engine);
         let _pinned = Pinned::new(&engine, self.place);
-        let generation = snapshot.version_of(engine.generation).map_or(0, VersionRef::generation);
+        let generation = snapshot
+            .version_of(engine.generation)
+            .map_or(0, VersionRef::generation);
         let mut seen = 0;
         let mut next = None;
         engine.index.range(from, to, |record| {
@@ -180,7 +190,8 @@ impl<L: RedoLog> Worker<L> {
             seen += 1;
             let version = snapshot.version_of(record).filter(|v| {
                 crate::commit::counts(*v, generation)
-                    && v.deadline().is_none_or(|deadline| deadline > snapshot.time_ms)
+                    && v.deadline()
+                        .is_none_or(|deadline| deadline > snapshot.time_ms)
             });
             if let Some(v) = version {
                 visit(SnapshotEntry {

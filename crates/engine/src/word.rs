@@ -88,7 +88,11 @@ impl Word {
                     return Ok(Seen(seen | LOCK));
                 }
             }
-            refused = if seen & HELD != 0 { Refused::Held } else { Refused::Busy };
+            refused = if seen & HELD != 0 {
+                Refused::Held
+            } else {
+                Refused::Busy
+            };
             spin_hint();
             #[cfg(loom)]
             return Err(refused);

@@ -80,7 +80,9 @@ pub struct Worker<L> {
 
 impl<L> std::fmt::Debug for Worker<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
     }
 }
 
@@ -123,8 +125,17 @@ impl<L: RedoLog> Worker<L> {
     /// What the last transaction wrote or observed, whether it committed or aborted.
     #[must_use]
     pub fn observed(&self) -> Observed {
-        let State { observed, wrote, time_ms, .. } = self.state;
-        Observed { epoch: observed, tid: wrote, time_ms }
+        let State {
+            observed,
+            wrote,
+            time_ms,
+            ..
+        } = self.state;
+        Observed {
+            epoch: observed,
+            tid: wrote,
+            time_ms,
+        }
     }
 
     /// Starts fetching the memory of these keys, ahead of transactions that use them.
@@ -151,7 +162,10 @@ impl<L: RedoLog> Worker<L> {
     pub(crate) fn prepare(&mut self, ops: &[Op<'_>]) {
         let mut hashes = std::mem::take(&mut self.state.hashes);
         hashes.clear();
-        hashes.extend(ops.iter().map(|op| op.key().map(|key| self.engine.index.hash(key))));
+        hashes.extend(
+            ops.iter()
+                .map(|op| op.key().map(|key| self.engine.index.hash(key))),
+        );
         if hashes.len() > 1 {
             for group in hashes.chunks(16) {
                 self.prefetch_hashes(group);
@@ -218,7 +232,9 @@ impl<L: RedoLog> Worker<L> {
             0..=SEARCHED => {}
             n if n == SEARCHED + 1 => {
                 let writes = state.writes.iter().enumerate();
-                state.places.extend(writes.map(|(i, write)| (write.record, i)));
+                state
+                    .places
+                    .extend(writes.map(|(i, write)| (write.record, i)));
             }
             n => {
                 state.places.insert(record, n - 1);
@@ -256,7 +272,9 @@ fn forsake(engine: &Engine, record: RecordRef) {
         }
     };
     let queue = RecordRef::version(seen).is_never() && !seen.has(QUEUED);
-    record.word().unlock(seen, if queue { QUEUED } else { seen.0 & QUEUED });
+    record
+        .word()
+        .unlock(seen, if queue { QUEUED } else { seen.0 & QUEUED });
     if queue {
         engine.queue.push(record);
     }

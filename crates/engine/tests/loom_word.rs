@@ -96,7 +96,10 @@ fn a_dead_word_stays_dead_and_invalidates_readers() {
                 w.unlock(locked, DEAD);
             }
         });
-        let written = word.lock().map(|locked| word.publish(locked, NEW, 0)).is_ok();
+        let written = word
+            .lock()
+            .map(|locked| word.publish(locked, NEW, 0))
+            .is_ok();
         remover.join().unwrap();
         if word.load().has(DEAD) {
             assert_eq!(word.lock().err(), Some(Refused::Dead));

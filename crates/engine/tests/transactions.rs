@@ -18,10 +18,17 @@ struct World {
 
 fn world() -> World {
     let clock = Arc::new(ManualClock::new(1_000));
-    let options =
-        Options { workers: 4, clock: Arc::clone(&clock) as _, limits: Limits::default() };
+    let options = Options {
+        workers: 4,
+        clock: Arc::clone(&clock) as _,
+        limits: Limits::default(),
+    };
     let engine = Engine::new(&options);
-    World { janitor: RefCell::new(engine.janitor()), engine, clock }
+    World {
+        janitor: RefCell::new(engine.janitor()),
+        engine,
+        clock,
+    }
 }
 
 impl World {
@@ -38,11 +45,23 @@ impl World {
 }
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put { key, value, when: When::Always, expiry: Expiry::Never, get: false }
+    Op::Put {
+        key,
+        value,
+        when: When::Always,
+        expiry: Expiry::Never,
+        get: false,
+    }
 }
 
 fn put_until<'a>(key: &'a [u8], value: &'a [u8], at: i64) -> Op<'a> {
-    Op::Put { key, value, when: When::Always, expiry: Expiry::AtMs(at), get: false }
+    Op::Put {
+        key,
+        value,
+        when: When::Always,
+        expiry: Expiry::AtMs(at),
+        get: false,
+    }
 }
 
 fn get(worker: &mut Worker<NoLog>, key: &[u8]) -> Option<Vec<u8>> {
@@ -74,9 +93,15 @@ fn operations_see_those_before_them() {
     let mut w = world.worker();
     let ops = [
         put(b"a", b"1"),
-        Op::Add { key: b"a", delta: 41 },
+        Op::Add {
+            key: b"a",
+            delta: 41,
+        },
         Op::Get { key: b"a" },
-        Op::Append { key: b"a", value: b"!" },
+        Op::Append {
+            key: b"a",
+            value: b"!",
+        },
         Op::Get { key: b"a" },
         Op::Delete { key: b"a" },
         Op::Get { key: b"a" },
@@ -102,7 +127,14 @@ fn operations_see_those_before_them() {
 fn a_failed_operation_does_not_stop_the_others() {
     let world = world();
     let mut w = world.worker();
-    let ops = [put(b"a", b"x"), Op::Add { key: b"a", delta: 1 }, put(b"b", b"y")];
+    let ops = [
+        put(b"a", b"x"),
+        Op::Add {
+            key: b"a",
+            delta: 1,
+        },
+        put(b"b", b"y"),
+    ];
     let done = w.execute(&ops).unwrap();
     assert_eq!(done.replies()[1], Reply::Error(OpError::NotInteger));
     drop(done);
@@ -113,7 +145,13 @@ fn a_failed_operation_does_not_stop_the_others() {
 fn a_precondition_undoes_everything() {
     let world = world();
     let mut w = world.worker();
-    let ops = [put(b"a", b"1"), Op::Require { key: b"b", present: true }];
+    let ops = [
+        put(b"a", b"1"),
+        Op::Require {
+            key: b"b",
+            present: true,
+        },
+    ];
     assert_eq!(w.execute(&ops).err(), Some(Abort::Precondition { op: 1 }));
     assert_eq!(get(&mut w, b"a"), None);
     assert_eq!(world.engine.stats().keys, 0);
@@ -127,7 +165,11 @@ fn many_writes_in_one_transaction_are_found_again() {
     let mut ops: Vec<Op<'_>> = keys.iter().map(|key| put(key, b"1")).collect();
     ops.extend(keys.iter().map(|key| Op::Add { key, delta: 1 }));
     let done = w.execute(&ops).unwrap();
-    assert!(done.replies()[100..].iter().all(|reply| *reply == Reply::Int(2)));
+    assert!(
+        done.replies()[100..]
+            .iter()
+            .all(|reply| *reply == Reply::Int(2))
+    );
     drop(done);
     assert_eq!(world.engine.stats().keys, 100);
 }
@@ -176,10 +218,20 @@ fn a_check_holds_until_the_key_changes() {
             run(&mut w, put(b"k", b"1"));
         }
         let seen = version(&mut w, b"k");
-        let check = Op::Check { key: b"k", version: seen };
-        assert!(w.execute(&[check.clone(), put(b"other", b"1")]).is_ok(), "{what}");
+        let check = Op::Check {
+            key: b"k",
+            version: seen,
+        };
+        assert!(
+            w.execute(&[check.clone(), put(b"other", b"1")]).is_ok(),
+            "{what}"
+        );
         run(&mut w, put(b"k", b"2"));
-        assert_eq!(w.execute(&[check]).err(), Some(Abort::Precondition { op: 0 }), "{what}");
+        assert_eq!(
+            w.execute(&[check]).err(),
+            Some(Abort::Precondition { op: 0 }),
+            "{what}"
+        );
         run(&mut w, Op::Delete { key: b"k" });
         world.tidy();
     }
@@ -252,7 +304,12 @@ fn a_flush_hides_everything_at_once_and_memory_comes_back() {
     }
     run(&mut w, put_until(b"expiring", b"v", 99_999));
     let full = world.engine.stats().memory_bytes;
-    let ops = [put(b"before", b"1"), Op::Flush, put(b"after", b"2"), Op::Count];
+    let ops = [
+        put(b"before", b"1"),
+        Op::Flush,
+        put(b"after", b"2"),
+        Op::Count,
+    ];
     let done = w.execute(&ops).unwrap();
     assert_eq!(done.replies()[3], Reply::Int(1));
     drop(done);
@@ -263,7 +320,11 @@ fn a_flush_hides_everything_at_once_and_memory_comes_back() {
     world.tidy();
     let stats = world.engine.stats();
     assert_eq!((stats.keys, stats.records), (1, 1));
-    assert!(stats.memory_bytes < full - 100_000, "{} of {full}", stats.memory_bytes);
+    assert!(
+        stats.memory_bytes < full - 100_000,
+        "{} of {full}",
+        stats.memory_bytes
+    );
 }
 
 #[test]
@@ -294,14 +355,21 @@ fn a_snapshot_stays_as_it_was() {
         found
     };
     let pairs = |pairs: &[(&str, &str)]| -> Vec<(Vec<u8>, Vec<u8>)> {
-        pairs.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect()
+        pairs
+            .iter()
+            .map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()))
+            .collect()
     };
     let old = pairs(&[("a", "old"), ("b", "old"), ("c", "old"), ("d", "old")]);
     assert_eq!(all(&mut w, &snapshot), old);
     assert_eq!(all(&mut w, &later), pairs(&[("c", "newest")]));
     drop((snapshot, later));
     world.tidy();
-    assert_eq!(world.engine.stats().records, 1, "kept only for the snapshots");
+    assert_eq!(
+        world.engine.stats().records,
+        1,
+        "kept only for the snapshots"
+    );
 }
 
 #[test]
@@ -314,12 +382,28 @@ fn a_scan_is_in_order_and_sees_own_writes() {
     let ops = [
         put(b"c", b"2"),
         Op::Delete { key: b"d" },
-        Op::Scan { from: b"b", to: Some(b"f"), limit: 10, values: true },
-        Op::Scan { from: b"", to: None, limit: 2, values: false },
+        Op::Scan {
+            from: b"b",
+            to: Some(b"f"),
+            limit: 10,
+            values: true,
+        },
+        Op::Scan {
+            from: b"",
+            to: None,
+            limit: 2,
+            values: false,
+        },
     ];
     let done = w.execute(&ops).unwrap();
-    assert_eq!(done.replies()[2], Reply::Pairs(vec![(b"b", b"1"), (b"c", b"2")]));
-    assert_eq!(done.replies()[3], Reply::Pairs(vec![(b"b", b""), (b"c", b"")]));
+    assert_eq!(
+        done.replies()[2],
+        Reply::Pairs(vec![(b"b", b"1"), (b"c", b"2")])
+    );
+    assert_eq!(
+        done.replies()[3],
+        Reply::Pairs(vec![(b"b", b""), (b"c", b"")])
+    );
 }
 
 /// Runs `second` as a whole after the first attempt of `first` has done its reads, and says how
@@ -348,11 +432,17 @@ fn conflicts_are_seen() {
     let world = world();
     let mut w = world.worker();
     run(&mut w, put(b"k", b"1"));
-    let add = [Op::Add { key: b"k", delta: 1 }];
+    let add = [Op::Add {
+        key: b"k",
+        delta: 1,
+    }];
     let other = [put(b"m", b"1")];
 
     let lost_update = |txn: &mut kumiki_engine::Txn<'_>| {
-        let n: u32 = std::str::from_utf8(txn.get(b"k")?.unwrap()).unwrap().parse().unwrap();
+        let n: u32 = std::str::from_utf8(txn.get(b"k")?.unwrap())
+            .unwrap()
+            .parse()
+            .unwrap();
         txn.put(b"k", (n + 1).to_string().as_bytes())
     };
     assert_eq!(interleave(&world, lost_update, &add), 2);
@@ -363,7 +453,10 @@ fn conflicts_are_seen() {
         txn.get(b"k")?;
         txn.get(b"l").map(drop)
     };
-    assert_eq!(interleave(&world, read_skew, &[put(b"k", b"2"), put(b"l", b"2")]), 2);
+    assert_eq!(
+        interleave(&world, read_skew, &[put(b"k", b"2"), put(b"l", b"2")]),
+        2
+    );
     let absent = |txn: &mut kumiki_engine::Txn<'_>| {
         txn.get(b"none")?;
         txn.put(b"x", b"1")
@@ -403,19 +496,63 @@ fn phantoms_are_seen() {
 #[test]
 fn limits_are_kept() {
     let clock = Arc::new(ManualClock::new(1));
-    let limits = Limits { key: 4, value: 8, transaction_ops: 2, ..Limits::default() };
-    let engine = Engine::new(&Options { workers: 1, clock, limits });
+    let limits = Limits {
+        key: 4,
+        value: 8,
+        transaction_ops: 2,
+        ..Limits::default()
+    };
+    let engine = Engine::new(&Options {
+        workers: 1,
+        clock,
+        limits,
+    });
     let mut w = engine.worker(|_| NoLog).unwrap();
-    assert!(engine.worker(|_| NoLog).is_none(), "as many workers as it was made for");
+    assert!(
+        engine.worker(|_| NoLog).is_none(),
+        "as many workers as it was made for"
+    );
     let error = "Error(TooLong)";
     assert_eq!(run(&mut w, put(b"12345", b"")), error);
     assert_eq!(run(&mut w, put(b"k", b"123456789")), error);
     assert_eq!(run(&mut w, put(b"k", b"12345678")), "Ok");
-    assert_eq!(run(&mut w, Op::Append { key: b"k", value: b"9" }), error);
-    assert_eq!(run(&mut w, Op::SetRange { key: b"k", offset: 8, value: b"9" }), error);
-    assert_eq!(run(&mut w, Op::SetRange { key: b"k", offset: usize::MAX, value: b"9" }), error);
+    assert_eq!(
+        run(
+            &mut w,
+            Op::Append {
+                key: b"k",
+                value: b"9"
+            }
+        ),
+        error
+    );
+    assert_eq!(
+        run(
+            &mut w,
+            Op::SetRange {
+                key: b"k",
+                offset: 8,
+                value: b"9"
+            }
+        ),
+        error
+    );
+    assert_eq!(
+        run(
+            &mut w,
+            Op::SetRange {
+                key: b"k",
+                offset: usize::MAX,
+                value: b"9"
+            }
+        ),
+        error
+    );
     let three = [put(b"a", b""), put(b"b", b""), put(b"c", b"")];
-    assert!(matches!(w.execute(&three).err(), Some(Abort::TooLarge { .. })));
+    assert!(matches!(
+        w.execute(&three).err(),
+        Some(Abort::TooLarge { .. })
+    ));
 }
 
 #[test]
@@ -463,7 +600,12 @@ fn the_empty_key_is_a_key_like_any_other() {
     let mut w = world.worker();
     assert_eq!(get(&mut w, b""), None);
     let mut versions = vec![version(&mut w, b"")];
-    for op in [put(b"", b"1"), Op::Delete { key: b"" }, put_until(b"", b"2", 1_500), put(b"a", b"1")] {
+    for op in [
+        put(b"", b"1"),
+        Op::Delete { key: b"" },
+        put_until(b"", b"2", 1_500),
+        put(b"a", b"1"),
+    ] {
         run(&mut w, op);
         world.tidy();
         versions.push(version(&mut w, b""));
@@ -477,6 +619,13 @@ fn the_empty_key_is_a_key_like_any_other() {
         assert!(!versions[..i].contains(a), "{a:?} again");
     }
     assert_eq!(world.engine.stats().keys, 1);
-    let done = w.execute(&[Op::Scan { from: b"", to: None, limit: 9, values: false }]).unwrap();
+    let done = w
+        .execute(&[Op::Scan {
+            from: b"",
+            to: None,
+            limit: 9,
+            values: false,
+        }])
+        .unwrap();
     assert_eq!(done.replies()[0], Reply::Pairs(vec![(b"a", b"")]));
 }

@@ -156,7 +156,9 @@ impl Db {
             janitor: Mutex::new(Some(janitor)),
             _lock: lock,
         };
-        Ok(Db { owner: Arc::new(owner) })
+        Ok(Db {
+            owner: Arc::new(owner),
+        })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -175,7 +177,10 @@ impl Db {
         let shared = self.shared();
         let log = |i| Log(shared.journal.as_ref().map(|journal| journal.writer(i)));
         let inner = shared.engine.worker(log)?;
-        Some(Worker { inner, shared: Arc::clone(shared) })
+        Some(Worker {
+            inner,
+            shared: Arc::clone(shared),
+        })
     }
 
     /// Runs `body` as one serializable transaction, again whenever it meets a conflict: it should
@@ -191,7 +196,11 @@ impl Db {
         let outcome = worker.transact(body);
         self.give_back(worker);
         let (value, observed) = outcome?;
-        Ok(Commit { value, observed, shared: Arc::clone(self.shared()) })
+        Ok(Commit {
+            value,
+            observed,
+            shared: Arc::clone(self.shared()),
+        })
     }
 
     /// A worker of the pool; waits for one when all are lent.
@@ -203,7 +212,8 @@ impl Db {
                 return worker;
             }
             // Workers that threads hold for themselves come back without notice.
-            pool.returned.wait_for(&mut idle, std::time::Duration::from_millis(1));
+            pool.returned
+                .wait_for(&mut idle, std::time::Duration::from_millis(1));
         }
     }
 
@@ -217,7 +227,10 @@ impl Db {
     #[must_use]
     pub fn durable(&self) -> Durable {
         let failed = self.shared().journal.as_ref().and_then(Journal::failed);
-        Durable { epoch: self.durable_epoch(), failed: failed.map(|failed| failed.to_string()) }
+        Durable {
+            epoch: self.durable_epoch(),
+            failed: failed.map(|failed| failed.to_string()),
+        }
     }
 
     /// The epoch of [`Db::durable`]; one atomic load.
@@ -283,7 +296,12 @@ impl Db {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let engine = self.shared().engine.stats();
-        let log = self.shared().journal.as_ref().map(Journal::stats).unwrap_or_default();
+        let log = self
+            .shared()
+            .journal
+            .as_ref()
+            .map(Journal::stats)
+            .unwrap_or_default();
         Stats {
             keys: engine.keys,
             memory_bytes: engine.memory_bytes,
@@ -340,19 +358,31 @@ impl Shared {
         // The journal must not own what owns it.
         let shared = Arc::downgrade(self);
         journal.subscribe(Box::new(move || {
-            let Some(shared) = shared.upgrade() else { return };
-            let Some(journal) = &shared.journal else { return };
-            shared.waiters.wake(journal.durable(), journal.failed().is_some());
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            let Some(journal) = &shared.journal else {
+                return;
+            };
+            shared
+                .waiters
+                .wake(journal.durable(), journal.failed().is_some());
         }));
     }
 
     pub(crate) fn durable_epoch(&self) -> Epoch {
-        self.journal.as_ref().map_or(Epoch(u64::MAX), Journal::durable)
+        self.journal
+            .as_ref()
+            .map_or(Epoch(u64::MAX), Journal::durable)
     }
 
     pub(crate) fn wait_durable(&self, epoch: Epoch) -> Result<(), Abort> {
-        let Some(journal) = &self.journal else { return Ok(()) };
-        journal.wait(epoch).map_err(|failed| Abort::ReadOnly { reason: failed.to_string() })
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        journal.wait(epoch).map_err(|failed| Abort::ReadOnly {
+            reason: failed.to_string(),
+        })
     }
 }
 
@@ -365,7 +395,8 @@ fn check(options: &Options) -> Result<(), OpenError> {
         return refuse("a database needs at least one logger and one log buffer for each worker");
     }
     let limits = &options.limits;
-    if limits.key > base::limits::Limits::MAX_KEY || limits.value > base::limits::Limits::MAX_VALUE {
+    if limits.key > base::limits::Limits::MAX_KEY || limits.value > base::limits::Limits::MAX_VALUE
+    {
         return refuse("keys are limited to 64 KiB and values to 512 MiB");
     }
     Ok(())
@@ -373,7 +404,10 @@ fn check(options: &Options) -> Result<(), OpenError> {
 
 fn lock(options: &Options, dir: &Path) -> Result<Box<dyn disk::DirLock>, OpenError> {
     let made = options.disk.create_dir_all(dir);
-    made.map_err(|source| OpenError::Create { dir: dir.to_owned(), source })?;
+    made.map_err(|source| OpenError::Create {
+        dir: dir.to_owned(),
+        source,
+    })?;
     Ok(options.disk.lock_dir(dir)?)
 }
 
@@ -384,5 +418,11 @@ fn start_journal(
     recovered: &Recovered,
 ) -> Result<Journal, OpenError> {
     let disk = Arc::clone(&options.disk);
-    Ok(Journal::start(disk, dir, options.journal(), engine.epochs(), recovered)?)
+    Ok(Journal::start(
+        disk,
+        dir,
+        options.journal(),
+        engine.epochs(),
+        recovered,
+    )?)
 }

@@ -42,15 +42,19 @@ impl Stop {
 /// Starts the thread. It ends when told to.
 pub(crate) fn start(shared: &Arc<Shared>, mut janitor: Janitor) -> std::io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
-    std::thread::Builder::new().name("kumiki-janitor".to_owned()).spawn(move || {
-        loop {
-            let tidied = janitor.tidy(shared.durable_epoch(), BUDGET);
-            let now = shared.clock.now_ms();
-            let until = tidied.next_deadline_ms.map(|at| Duration::from_millis(at.saturating_sub(now)));
-            let idle = until.map_or(IDLE, |until| until.clamp(BUSY, IDLE));
-            if shared.stop.sleep(if tidied.more { BUSY } else { idle }) {
-                return;
+    std::thread::Builder::new()
+        .name("kumiki-janitor".to_owned())
+        .spawn(move || {
+            loop {
+                let tidied = janitor.tidy(shared.durable_epoch(), BUDGET);
+                let now = shared.clock.now_ms();
+                let until = tidied
+                    .next_deadline_ms
+                    .map(|at| Duration::from_millis(at.saturating_sub(now)));
+                let idle = until.map_or(IDLE, |until| until.clamp(BUSY, IDLE));
+                if shared.stop.sleep(if tidied.more { BUSY } else { idle }) {
+                    return;
+                }
             }
-        }
-    })
+        })
 }

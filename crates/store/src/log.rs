@@ -17,7 +17,9 @@ impl RedoLog for Log {
         let Some(writer) = &self.0 else { return Ok(()) };
         let bytes = changes.iter().map(size).sum();
         let fill = |to: &mut EntryWriter<'_>| changes.iter().for_each(|change| write(to, &change));
-        writer.append(tid, stamp_ms, bytes, fill).map_err(|failed| failed.to_string())
+        writer
+            .append(tid, stamp_ms, bytes, fill)
+            .map_err(|failed| failed.to_string())
     }
 }
 
@@ -32,7 +34,13 @@ fn size(change: Change<'_>) -> usize {
 
 fn write(to: &mut EntryWriter<'_>, change: &Change<'_>) {
     match *change {
-        Change::Put { key, value, kind, generation, deadline } => {
+        Change::Put {
+            key,
+            value,
+            kind,
+            generation,
+            deadline,
+        } => {
             to.put(key, value, kind, generation, deadline);
         }
         Change::Delete { key } => to.delete(key),
@@ -43,9 +51,19 @@ fn write(to: &mut EntryWriter<'_>, change: &Change<'_>) {
 /// A change as the engine takes it back.
 pub(crate) fn restored<'a>(change: &journal::Change<'a>) -> Change<'a> {
     match *change {
-        journal::Change::Put { key, value, kind, generation, deadline } => {
-            Change::Put { key, value, kind, generation, deadline }
-        }
+        journal::Change::Put {
+            key,
+            value,
+            kind,
+            generation,
+            deadline,
+        } => Change::Put {
+            key,
+            value,
+            kind,
+            generation,
+            deadline,
+        },
         journal::Change::Delete { key } => Change::Delete { key },
         journal::Change::Flush { generation } => Change::Flush { generation },
     }

@@ -65,7 +65,10 @@ impl Options {
     /// A durable database in `dir`.
     #[must_use]
     pub fn in_dir(dir: impl Into<PathBuf>) -> Options {
-        Options { dir: Some(dir.into()), ..Options::default() }
+        Options {
+            dir: Some(dir.into()),
+            ..Options::default()
+        }
     }
 
     pub(crate) fn journal(&self) -> journal::Options {
@@ -83,7 +86,11 @@ impl Options {
 
     pub(crate) fn recovery_threads(&self) -> usize {
         let machine = || std::thread::available_parallelism().map_or(1, usize::from);
-        let wanted = if self.recovery_threads == 0 { machine() } else { self.recovery_threads };
+        let wanted = if self.recovery_threads == 0 {
+            machine()
+        } else {
+            self.recovery_threads
+        };
         wanted.min(self.workers).max(1)
     }
 }

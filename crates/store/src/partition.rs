@@ -18,7 +18,9 @@ impl Waiters {
     pub(crate) fn wake(&self, durable: Epoch, failed: bool) {
         let ready: Vec<_> = {
             let mut waiting = self.0.lock();
-            waiting.extract_if(.., |(epoch, _)| failed || *epoch <= durable).collect()
+            waiting
+                .extract_if(.., |(epoch, _)| failed || *epoch <= durable)
+                .collect()
         };
         ready.into_iter().for_each(|(_, waker)| waker.wake());
     }
@@ -46,12 +48,18 @@ impl Partition for Db {
 }
 
 async fn until_durable(shared: &Shared, epoch: Epoch) -> Result<(), Abort> {
-    let Some(journal) = &shared.journal else { return Ok(()) };
+    let Some(journal) = &shared.journal else {
+        return Ok(());
+    };
     let check = || {
         if journal.durable() >= epoch {
             return Some(Ok(()));
         }
-        journal.failed().map(|failed| Err(Abort::ReadOnly { reason: failed.to_string() }))
+        journal.failed().map(|failed| {
+            Err(Abort::ReadOnly {
+                reason: failed.to_string(),
+            })
+        })
     };
     poll_fn(|context| {
         if let Some(ready) = check() {

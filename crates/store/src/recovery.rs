@@ -20,8 +20,10 @@ pub(crate) fn recover(
 ) -> Result<(Recovered, RecoveryReport), OpenError> {
     let start = Instant::now();
     let threads = options.recovery_threads();
-    let restorers: Vec<Mutex<Restorer>> =
-        (0..threads).filter_map(|_| engine.restorer()).map(Mutex::new).collect();
+    let restorers: Vec<Mutex<Restorer>> = (0..threads)
+        .filter_map(|_| engine.restorer())
+        .map(Mutex::new)
+        .collect();
     let apply = |entry: Entry<'_>| {
         take(&restorers).apply(entry.tid, &restored(&entry.change));
     };
@@ -33,8 +35,13 @@ pub(crate) fn recover(
             elapsed: start.elapsed(),
         });
     };
-    let recovered = Journal::recover(&options.disk, dir, threads, &apply, &progress)
-        .map_err(|source| OpenError::Recover { dir: dir.to_owned(), source })?;
+    let recovered =
+        Journal::recover(&options.disk, dir, threads, &apply, &progress).map_err(|source| {
+            OpenError::Recover {
+                dir: dir.to_owned(),
+                source,
+            }
+        })?;
     let restorers = restorers.into_iter().map(Mutex::into_inner).collect();
     engine.finish_restore(restorers, recovered.newest, recovered.stamp_ms);
     let report = RecoveryReport {

@@ -11,7 +11,13 @@ use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 use kumiki_store::{Db, EpochTime, OpenError, Options};
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put { key, value, when: When::Always, expiry: Expiry::Never, get: false }
+    Op::Put {
+        key,
+        value,
+        when: When::Always,
+        expiry: Expiry::Never,
+        get: false,
+    }
 }
 
 fn durably(db: &Db, ops: Vec<Op<'_>>) -> Result<Vec<OwnedReply>, Abort> {
@@ -52,12 +58,22 @@ fn what_was_acknowledged_is_there_after_a_restart() {
         let db = Db::open(Options::in_dir(dir.path())).unwrap();
         durably(&db, vec![put(b"a", b"1"), put(b"b", b"2"), put(b"c", b"3")]).unwrap();
         durably(&db, vec![Op::Delete { key: b"b" }]).unwrap();
-        durably(&db, vec![Op::Append { key: b"c", value: b"!" }]).unwrap();
+        durably(
+            &db,
+            vec![Op::Append {
+                key: b"c",
+                value: b"!",
+            }],
+        )
+        .unwrap();
         let large = vec![7; 3 << 20];
         durably(&db, vec![put(b"large", &large)]).unwrap();
         db.close().unwrap();
         let refused = durably(&db, vec![put(b"a", b"2")]);
-        assert!(matches!(refused, Err(Abort::ReadOnly { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Abort::ReadOnly { .. })),
+            "{refused:?}"
+        );
     }
     let db = Db::open(Options::in_dir(dir.path())).unwrap();
     assert_eq!(db.recovery().keys, 3);
@@ -76,8 +92,18 @@ fn a_flush_and_an_expiry_survive_a_restart() {
         durably(&db, vec![put(b"old", b"1")]).unwrap();
         durably(&db, vec![Op::Flush, put(b"new", b"2")]).unwrap();
         let expiry = Expiry::AtMs(far);
-        let later = Op::Put { key: b"later", value: b"3", when: When::Always, expiry, get: false };
-        let soon = Op::Expire { key: b"soon", expiry: Expiry::InMs(30), when: Default::default() };
+        let later = Op::Put {
+            key: b"later",
+            value: b"3",
+            when: When::Always,
+            expiry,
+            get: false,
+        };
+        let soon = Op::Expire {
+            key: b"soon",
+            expiry: Expiry::InMs(30),
+            when: Default::default(),
+        };
         durably(&db, vec![later, put(b"soon", b"4"), soon]).unwrap();
     }
     std::thread::sleep(Duration::from_millis(40));
@@ -99,8 +125,14 @@ fn closures_wait_for_durability_on_request() {
     let epoch = commit.observed().epoch;
     commit.wait_durable().unwrap();
     assert!(db.durable_epoch() >= epoch);
-    let read = db.transact(|txn| Ok(txn.get(b"k")?.map(<[u8]>::to_vec))).unwrap();
-    assert_eq!(read.observed().epoch, epoch, "a read waits for what it saw, not for more");
+    let read = db
+        .transact(|txn| Ok(txn.get(b"k")?.map(<[u8]>::to_vec)))
+        .unwrap();
+    assert_eq!(
+        read.observed().epoch,
+        epoch,
+        "a read waits for what it saw, not for more"
+    );
     assert_eq!(read.wait_durable().unwrap(), Some(b"v".to_vec()));
 }
 
@@ -115,17 +147,27 @@ fn an_ephemeral_database_has_nothing_to_wait_for() {
 
 #[test]
 fn nobody_waits_long_with_any_epoch_time() {
-    for epoch_time in [EpochTime::Adaptive, EpochTime::Fixed(Duration::from_millis(2))] {
+    for epoch_time in [
+        EpochTime::Adaptive,
+        EpochTime::Fixed(Duration::from_millis(2)),
+    ] {
         for loggers in [1, 2] {
             let dir = tempfile::tempdir().unwrap();
-            let options = Options { epoch_time, loggers, ..Options::in_dir(dir.path()) };
+            let options = Options {
+                epoch_time,
+                loggers,
+                ..Options::in_dir(dir.path())
+            };
             let db = Db::open(options).unwrap();
             let start = std::time::Instant::now();
             for i in 0..20u32 {
                 durably(&db, vec![put(&i.to_be_bytes(), b"v")]).unwrap();
             }
             let took = start.elapsed();
-            assert!(took < Duration::from_secs(10), "{epoch_time:?} {loggers}: {took:?}");
+            assert!(
+                took < Duration::from_secs(10),
+                "{epoch_time:?} {loggers}: {took:?}"
+            );
         }
     }
 }
@@ -134,7 +176,11 @@ fn nobody_waits_long_with_any_epoch_time() {
 fn what_nobody_waits_for_becomes_durable_all_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(Options::in_dir(dir.path())).unwrap();
-    let epoch = db.transact(|txn| txn.put(b"k", b"v")).unwrap().observed().epoch;
+    let epoch = db
+        .transact(|txn| txn.put(b"k", b"v"))
+        .unwrap()
+        .observed()
+        .epoch;
     let end = std::time::Instant::now() + Duration::from_secs(10);
     while db.durable_epoch() < epoch {
         assert!(std::time::Instant::now() < end, "still not durable");
@@ -148,7 +194,10 @@ fn a_directory_has_one_database() {
     let _db = Db::open(Options::in_dir(dir.path())).unwrap();
     let second = Db::open(Options::in_dir(dir.path())).err().unwrap();
     assert!(matches!(second, OpenError::Lock(_)));
-    assert!(second.to_string().contains("used by another process"), "{second}");
+    assert!(
+        second.to_string().contains("used by another process"),
+        "{second}"
+    );
 }
 
 #[test]
@@ -162,14 +211,23 @@ fn reclaimed_memory_comes_back_in_the_background() {
     durably(&db, keys.iter().map(|key| Op::Delete { key }).collect()).unwrap();
     let end = std::time::Instant::now() + Duration::from_secs(10);
     while db.memory_bytes() + 1_000_000 > full {
-        assert!(std::time::Instant::now() < end, "{} of {full}", db.memory_bytes());
+        assert!(
+            std::time::Instant::now() < end,
+            "{} of {full}",
+            db.memory_bytes()
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 fn on(disk: &FaultDisk) -> Options {
     let disk: Arc<dyn disk::Disk> = Arc::new(disk.clone());
-    Options { disk, segment_size: 64 << 10, recovery_threads: 2, ..Options::in_dir("/db") }
+    Options {
+        disk,
+        segment_size: 64 << 10,
+        recovery_threads: 2,
+        ..Options::in_dir("/db")
+    }
 }
 
 #[test]
@@ -177,12 +235,26 @@ fn a_failed_sync_refuses_writes_and_goes_on_reading() {
     let disk = FaultDisk::new();
     let db = Db::open(on(&disk)).unwrap();
     durably(&db, vec![put(b"k", b"durable")]).unwrap();
-    disk.plan(Fault { on: OpKind::Sync, nth: disk.count(OpKind::Sync), kind: FaultKind::Io });
+    disk.plan(Fault {
+        on: OpKind::Sync,
+        nth: disk.count(OpKind::Sync),
+        kind: FaultKind::Io,
+    });
     let failed = durably(&db, vec![put(b"lost", b"v")]);
-    assert!(matches!(&failed, Err(Abort::ReadOnly { reason }) if !reason.is_empty()), "{failed:?}");
+    assert!(
+        matches!(&failed, Err(Abort::ReadOnly { reason }) if !reason.is_empty()),
+        "{failed:?}"
+    );
     let refused = durably(&db, vec![put(b"k", b"later")]);
-    assert!(matches!(refused, Err(Abort::ReadOnly { .. })), "{refused:?}");
-    assert_eq!(get(&db, b"k"), Some(b"durable".to_vec()), "reads of what is durable go on");
+    assert!(
+        matches!(refused, Err(Abort::ReadOnly { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(
+        get(&db, b"k"),
+        Some(b"durable".to_vec()),
+        "reads of what is durable go on"
+    );
     let unsure = durably(&db, vec![Op::Get { key: b"lost" }]);
     assert!(unsure.is_err(), "what may be lost is not shown: {unsure:?}");
     assert!(db.stats().journal_failure.is_some());
@@ -194,7 +266,12 @@ fn a_failed_sync_refuses_writes_and_goes_on_reading() {
 /// Every key of a pair carries the same number; pairs are written in turn and acknowledged.
 #[test]
 fn no_crash_loses_or_splits_what_was_acknowledged() {
-    let faults = [FaultKind::Io, FaultKind::NoSpace, FaultKind::ShortWrite, FaultKind::PowerOff];
+    let faults = [
+        FaultKind::Io,
+        FaultKind::NoSpace,
+        FaultKind::ShortWrite,
+        FaultKind::PowerOff,
+    ];
     let mut refused = 0;
     for mode in [Crash::DropAll, Crash::KeepSectors, Crash::KeepPrefix] {
         for nth in 0..60 {
@@ -203,7 +280,11 @@ fn no_crash_loses_or_splits_what_was_acknowledged() {
             if let Ok(db) = Db::open(on(&disk)) {
                 let nth_from_here = disk.count(OpKind::Change) + nth;
                 let kind = faults[nth as usize % 4];
-                disk.plan(Fault { on: OpKind::Change, nth: nth_from_here, kind });
+                disk.plan(Fault {
+                    on: OpKind::Change,
+                    nth: nth_from_here,
+                    kind,
+                });
                 for n in 0..12u64 {
                     let value = n.to_be_bytes();
                     let key = [n as u8 % 4, 0];
@@ -219,10 +300,14 @@ fn no_crash_loses_or_splits_what_was_acknowledged() {
             let crashed = disk.crash(mode, nth);
             let db = Db::open(on(&crashed)).unwrap_or_else(|e| panic!("{mode:?} at {nth}: {e}"));
             for (k, acknowledged) in acknowledged.iter().enumerate() {
-                let number = |key: &[u8]| get(&db, key).map(|v| u64::from_be_bytes(v.try_into().unwrap()));
+                let number =
+                    |key: &[u8]| get(&db, key).map(|v| u64::from_be_bytes(v.try_into().unwrap()));
                 let (one, two) = (number(&[k as u8, 0]), number(&[k as u8, 1]));
                 assert_eq!(one, two, "{mode:?} at {nth}: half a transaction");
-                assert!(one >= *acknowledged, "{mode:?} at {nth}: {one:?} after {acknowledged:?}");
+                assert!(
+                    one >= *acknowledged,
+                    "{mode:?} at {nth}: {one:?} after {acknowledged:?}"
+                );
             }
         }
     }
@@ -231,7 +316,10 @@ fn no_crash_loses_or_splits_what_was_acknowledged() {
 
 #[test]
 fn options_that_cannot_be_are_explained() {
-    let bad = Options { workers: 0, ..Options::default() };
+    let bad = Options {
+        workers: 0,
+        ..Options::default()
+    };
     assert!(Db::open(bad).err().unwrap().to_string().contains("worker"));
     let file = tempfile::NamedTempFile::new().unwrap();
     let path: &Path = file.path();

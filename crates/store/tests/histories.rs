@@ -5,8 +5,8 @@
 
 use base::transaction::{Expiry, When};
 use base::{Abort, Op, Reply, Tid};
-use history::workload::{Ended, Plan, Seen, Step, Subject, conservation, mixed};
 use history::recorder::Entry;
+use history::workload::{Ended, Plan, Seen, Step, Subject, conservation, mixed};
 use history::{Outcome, Recorder, check};
 use kumiki_store::{Db, Options, Stop, Txn, Worker};
 
@@ -25,7 +25,11 @@ struct OnDb {
 impl OnDb {
     fn new(db: &Db, process: u32) -> OnDb {
         let worker = db.worker().expect("few processes");
-        OnDb { db: db.clone(), worker, random: fastrand::Rng::with_seed(u64::from(process)) }
+        OnDb {
+            db: db.clone(),
+            worker,
+            random: fastrand::Rng::with_seed(u64::from(process)),
+        }
     }
 }
 
@@ -55,14 +59,21 @@ fn step(txn: &mut Txn<'_>, step: &Step) -> Result<Seen, Stop> {
         Step::Delete { key } => Seen::Deleted(txn.delete(key.as_bytes())?),
         Step::Scan { from, to, limit } => {
             let pairs = txn.scan(from.as_bytes(), to.as_deref().map(str::as_bytes), *limit)?;
-            Seen::Pairs(pairs.into_iter().map(|(k, v)| (text(k), number(v))).collect())
+            Seen::Pairs(
+                pairs
+                    .into_iter()
+                    .map(|(k, v)| (text(k), number(v)))
+                    .collect(),
+            )
         }
     })
 }
 
 fn one_shot<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
     match step {
-        Step::Get { key } => Op::Get { key: key.as_bytes() },
+        Step::Get { key } => Op::Get {
+            key: key.as_bytes(),
+        },
         Step::Put { key, .. } => Op::Put {
             key: key.as_bytes(),
             value: text.as_bytes(),
@@ -70,8 +81,13 @@ fn one_shot<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
             expiry: Expiry::Never,
             get: false,
         },
-        Step::Add { key, delta } => Op::Add { key: key.as_bytes(), delta: *delta },
-        Step::Delete { key } => Op::Delete { key: key.as_bytes() },
+        Step::Add { key, delta } => Op::Add {
+            key: key.as_bytes(),
+            delta: *delta,
+        },
+        Step::Delete { key } => Op::Delete {
+            key: key.as_bytes(),
+        },
         Step::Scan { from, to, limit } => Op::Scan {
             from: from.as_bytes(),
             to: to.as_deref().map(str::as_bytes),
@@ -97,7 +113,11 @@ fn seen(step: &Step, reply: &Reply<'_>) -> Seen {
 
 impl Subject for OnDb {
     fn run(&mut self, plan: &Plan) -> Ended {
-        let outcome = if self.random.bool() { self.closure(plan) } else { self.one_shot(plan) };
+        let outcome = if self.random.bool() {
+            self.closure(plan)
+        } else {
+            self.one_shot(plan)
+        };
         match outcome {
             Ok(seen) => {
                 let epoch = self.worker.observed().epoch;
@@ -134,13 +154,21 @@ impl OnDb {
         let texts: Vec<String> = plan
             .steps
             .iter()
-            .map(|s| if let Step::Put { value, .. } = s { value.to_string() } else { String::new() })
+            .map(|s| {
+                if let Step::Put { value, .. } = s {
+                    value.to_string()
+                } else {
+                    String::new()
+                }
+            })
             .collect();
         let mut ops = Vec::new();
         for (s, text) in plan.steps.iter().zip(&texts) {
             ops.push(one_shot(s, text));
             if let Step::Get { key } = s {
-                ops.push(Op::Watch { key: key.as_bytes() });
+                ops.push(Op::Watch {
+                    key: key.as_bytes(),
+                });
             }
         }
         self.worker.refresh();
@@ -159,18 +187,30 @@ impl OnDb {
 
 /// The database of a test, which outlives its directory's use.
 fn databases() -> [(&'static str, Option<tempfile::TempDir>); 2] {
-    [("ephemeral", None), ("durable", Some(tempfile::tempdir().unwrap()))]
+    [
+        ("ephemeral", None),
+        ("durable", Some(tempfile::tempdir().unwrap())),
+    ]
 }
 
 fn open(dir: Option<&tempfile::TempDir>) -> Db {
-    Db::open(Options { dir: dir.map(|dir| dir.path().to_owned()), ..Options::default() }).unwrap()
+    Db::open(Options {
+        dir: dir.map(|dir| dir.path().to_owned()),
+        ..Options::default()
+    })
+    .unwrap()
 }
 
 /// Runs plans in several threads and records them with the versions that the database tells, so
 /// that the checker need not infer any order.
 fn mixed_history(db: &Db, seed: u64, keys: usize, transactions: usize) -> history::History {
     let recorder = Recorder::new();
-    let options = mixed::Options { seed, keys, transactions, ..mixed::Options::default() };
+    let options = mixed::Options {
+        seed,
+        keys,
+        transactions,
+        ..mixed::Options::default()
+    };
     std::thread::scope(|scope| {
         for process in 0..options.processes {
             let (recorder, options) = (&recorder, &options);
@@ -224,7 +264,10 @@ fn histories_are_strictly_serializable() {
             let history = mixed_history(&db, seed, keys, transactions);
             let verdict = check::strictly_serializable(&history);
             assert!(verdict.is_accepted(), "{name}, seed {seed}: {verdict:?}");
-            assert!(db.stats().conflicts > 0, "{name}, seed {seed}: nobody met anybody");
+            assert!(
+                db.stats().conflicts > 0,
+                "{name}, seed {seed}: nobody met anybody"
+            );
         }
     }
 }
@@ -234,11 +277,20 @@ fn histories_are_strictly_serializable() {
 fn transfers_keep_the_sum() {
     for (name, dir) in databases() {
         let db = open(dir.as_ref());
-        let options = conservation::Options { transactions: 3000, ..Default::default() };
-        assert!(matches!(OnDb::new(&db, 0).run(&options.opening()), Ended::Committed(_)));
+        let options = conservation::Options {
+            transactions: 3000,
+            ..Default::default()
+        };
+        assert!(matches!(
+            OnDb::new(&db, 0).run(&options.opening()),
+            Ended::Committed(_)
+        ));
         let report = conservation::run(&options, |process| OnDb::new(&db, process));
         let report = report.unwrap_or_else(|lost| panic!("{name}: {lost}"));
-        assert!(report.transfers > 1000 && report.audits > 100, "{name}: {report:?}");
+        assert!(
+            report.transfers > 1000 && report.audits > 100,
+            "{name}: {report:?}"
+        );
     }
 }
 
@@ -247,8 +299,15 @@ fn transfers_keep_the_sum() {
 fn the_planted_bug_is_found() {
     let db = open(None);
     let found = (0..20).any(|seed| {
-        db.worker().unwrap().execute(&[Op::Flush]).map(drop).unwrap();
+        db.worker()
+            .unwrap()
+            .execute(&[Op::Flush])
+            .map(drop)
+            .unwrap();
         !check::serializable(&mixed_history(&db, seed, 3, 2000)).is_accepted()
     });
-    assert!(found, "an engine that does not validate passed for serializable");
+    assert!(
+        found,
+        "an engine that does not validate passed for serializable"
+    );
 }
