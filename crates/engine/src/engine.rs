@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::clock::Clock;
 use base::limits::Limits;
 use base::transaction::Kind;
-use base::{Abort, Epoch, Tid};
+use base::{Epoch, Tid};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -17,6 +17,7 @@ use crate::garbage::Bag;
 use crate::index::{Index, TREE_BYTES_PER_RECORD};
 use crate::record::{Content, RecordRef, VersionRef};
 use crate::snapshot::Snapshots;
+use crate::worker::Stop;
 
 /// How an engine is made.
 #[derive(Clone)]
@@ -207,14 +208,12 @@ impl Engine {
     /// The number of the generation after `now`.
     ///
     /// # Errors
-    /// If versions of a generation of that number may still be in memory: the janitor is behind
-    /// by tens of thousands of flushes.
-    pub(crate) fn next_generation(&self, now: u16) -> Result<u16, Abort> {
+    /// A conflict with the janitor, who is behind by tens of thousands of flushes: versions of a
+    /// generation of that number may still be in memory.
+    pub(crate) fn next_generation(&self, now: u16) -> Result<u16, Stop> {
         let next = now.wrapping_add(1);
         if next == self.oldest_generation.load(Ordering::Acquire) as u16 {
-            return Err(Abort::TooLarge {
-                what: "flushes that await reclamation",
-            });
+            return Err(Stop::Conflict);
         }
         Ok(next)
     }

@@ -107,6 +107,7 @@ impl Janitor {
                 self.attend(record, now);
             }
             self.sweep_slice(now, budget);
+            self.settle();
         }
         let garbage = self.empty_bags();
         if garbage || !self.waiting.is_empty() {
@@ -320,17 +321,24 @@ impl Janitor {
                 sweep.from = from;
                 self.sweep = Some(sweep);
             }
-            None => {
-                self.swept = sweep.generation;
-                let oldest = if self.waiting.is_empty() {
-                    sweep.generation
-                } else {
-                    return;
-                };
-                engine
-                    .oldest_generation
-                    .store(u64::from(oldest), Ordering::Release);
-            }
+            None => self.swept = sweep.generation,
+        }
+    }
+
+    /// Says that no version of a generation before the swept one is left, once that is so.
+    fn settle(&self) {
+        let engine = &self.engine;
+        let oldest = engine.oldest_generation.load(Ordering::Relaxed);
+        let known = u64::from(self.swept);
+        if oldest == known || self.sweep.is_some() || !engine.queue.is_empty() {
+            return;
+        }
+        let passed = |record: &RecordRef| {
+            let version = RecordRef::version(record.word().load());
+            version.is_absent() || version.generation() == self.swept
+        };
+        if self.waiting.iter().all(passed) {
+            engine.oldest_generation.store(known, Ordering::Release);
         }
     }
 

@@ -340,7 +340,10 @@ impl<L: RedoLog> Worker<L> {
                 let value = view.string()?.unwrap_or(b"");
                 if expiry != Expiry::Keep {
                     let deadline = self.deadline(expiry, None)?;
-                    self.set_deadline(hash, key, live, deadline);
+                    // Removing an expiry that is not there changes nothing.
+                    if deadline.is_some() || live.deadline().is_some() {
+                        self.set_deadline(hash, key, live, deadline);
+                    }
                 }
                 Ok(Reply::Bytes(value))
             }

@@ -629,3 +629,31 @@ fn the_empty_key_is_a_key_like_any_other() {
         .unwrap();
     assert_eq!(done.replies()[0], Reply::Pairs(vec![(b"a", b"")]));
 }
+
+#[test]
+fn flushes_may_follow_each_other_without_end() {
+    let world = world();
+    let mut w = world.worker();
+    for i in 0..70_000u32 {
+        run(&mut w, Op::Flush);
+        run(&mut w, put(&(i % 100).to_be_bytes(), b"v"));
+        if i % 1_000 == 0 {
+            world.tidy();
+        }
+    }
+    world.tidy();
+    let stats = world.engine.stats();
+    assert_eq!((stats.keys, stats.records), (1, 1));
+}
+
+#[test]
+fn a_change_that_changes_nothing_leaves_the_version() {
+    let world = world();
+    let mut w = world.worker();
+    run(&mut w, put(b"k", b"v"));
+    let before = version(&mut w, b"k");
+    run(&mut w, Op::GetExpire { key: b"k", expiry: Expiry::Never });
+    run(&mut w, Op::Persist { key: b"k" });
+    run(&mut w, Op::SetRange { key: b"k", offset: 3, value: b"" });
+    assert_eq!(version(&mut w, b"k"), before);
+}
