@@ -150,10 +150,13 @@ impl Index {
 
     /// The live record of `key`, made if there is none; and whether it was made.
     pub(crate) fn get_or_insert(&self, hash: KeyHash, key: &[u8]) -> (RecordRef, bool) {
+        if let Some(record) = self.hints.find(hash, key)
+            && !record.word().load().has(DEAD)
+        {
+            return (record, false);
+        }
         loop {
-            if let Some(record) = self.get(hash, key) {
-                return (record, false);
-            }
+            // A key without a hint is a new one more often than not: no look-up before.
             let record = RecordRef::new(key);
             record.retain(); // One reference for the engine, one for the map.
             match self.tree.insert_sync(Key::owning(record), ()) {
@@ -162,12 +165,15 @@ impl Index {
                     return (record, true);
                 }
                 Err((mine, ())) => {
-                    // Someone was faster, or a dead record is on its way out: look again.
                     drop(mine);
                     drop(Key::owning(record));
-                    std::hint::spin_loop();
                 }
             }
+            if let Some(record) = self.get(hash, key) {
+                return (record, false);
+            }
+            // A dead record is on its way out.
+            std::hint::spin_loop();
         }
     }
 

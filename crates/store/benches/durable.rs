@@ -33,7 +33,7 @@ fn main() {
         (1_000_000, Duration::from_secs(2), 5)
     };
     logging(&dir, records, time, repetitions);
-    recovery(&dir, if quick { 100_000 } else { 5_000_000 });
+    recovery(&dir, if quick { 300_000 } else { 5_000_000 });
 }
 
 fn key(i: u64) -> [u8; 8] {
