@@ -1,0 +1,130 @@
+//! The checkers: pure functions from a history to a [`Verdict`].
+//!
+//! They build the direct serialization graph: transactions are its nodes, and an edge says that
+//! one must come before another in every serial order that explains what they saw.
+//!
+//! | edge | from | to |
+//! |---|---|---|
+//! | ww | the writer of a version | the writer of the next version of that key |
+//! | wr | the writer of a version | who read it |
+//! | rw | who read a version, or missed it in a scan | the writer of the next version |
+//! | rt | a transaction that ended … | … before this one began (strict serializability only) |
+//!
+//! A history is serializable if and only if the graph has no cycle. A delete writes a version too,
+//! an absence; so that absences, read or noticed in a scan, give edges like values do.
+//!
+//! | module | what |
+//! |---|---|
+//! | `facts` | who counts, and what they wrote |
+//! | `reads` | what they saw; anomalies that need no graph |
+//! | `order` | the order of each key's versions: known, or to be inferred |
+//! | `infer`, `execution` | a serial execution that settles what was not recorded |
+//! | `edges` | facts and orders to graph |
+//! | `graph` | cycles: Tarjan's components, then a shortest cycle in one |
+//! | `naming` | a cycle's name and evidence |
+//! | `fractured` | read atomicity |
+//!
+//! What was recorded determines most: values are unique, so that wr is known, and a transaction
+//! that reads a key before it writes it tells which version it replaced. Not known are, without
+//! recorded versions, the order of writes that did not read, and which of several absences of a key
+//! a read saw. Then `infer` looks for one consistent choice. What it accepts is proven, by the
+//! order that it found; what it rejects rests on a choice only if [`Violation::certain`] is false.
+//!
+//! All are near-linear in the operations recorded and in the absences that scans noticed.
+//!
+//! [`Violation::certain`]: crate::Violation::certain
+
+mod edges;
+mod execution;
+mod facts;
+mod fractured;
+mod graph;
+mod infer;
+mod naming;
+mod order;
+mod reads;
+
+use crate::model::History;
+use crate::verdict::Verdict;
+use edges::{Time, certain_edges, full_edges};
+use facts::{Facts, Unseen};
+use order::Orders;
+
+/// Whether a serial order of the committed transactions explains what they saw.
+#[must_use]
+pub fn serializable(history: &History) -> Verdict {
+    judge(history, |facts| serial(facts, Time::Ignored))
+}
+
+/// Whether a serial order explains what was seen in which every transaction takes effect between
+/// its start and its end.
+#[must_use]
+pub fn strictly_serializable(history: &History) -> Verdict {
+    judge(history, |facts| serial(facts, Time::Respected))
+}
+
+/// Whether transactions saw all of another transaction's writes or none, and nothing of
+/// uncommitted ones. Says nothing about the order in which they saw them.
+#[must_use]
+pub fn read_atomic(history: &History) -> Verdict {
+    judge(history, fractured::check)
+}
+
+/// Deletes of unknown outcome leave no value by which to see whether they happened, so both are
+/// tried: as if none had, then as if all had that can.
+fn judge(history: &History, check: impl Fn(&Facts<'_>) -> Verdict) -> Verdict {
+    let attempt = |unseen| match Facts::gather(history, unseen) {
+        Ok(facts) => (check(&facts), facts.has_unseen()),
+        Err(verdict) => (verdict, false),
+    };
+    let (verdict, has_unseen) = attempt(Unseen::Dropped);
+    if has_unseen && matches!(verdict, Verdict::Violated(_)) {
+        let (second, _) = attempt(Unseen::Counted);
+        if second.is_accepted() {
+            return second;
+        }
+    }
+    verdict
+}
+
+fn serial(facts: &Facts<'_>, time: Time) -> Verdict {
+    let orders = match Orders::known(facts) {
+        Ok(orders) => orders,
+        Err(verdict) => return verdict,
+    };
+    let certain = certain_edges(facts, &orders, time);
+    if let Some(cycle) = certain.find_cycle(facts) {
+        // A cycle that needs no real time says more.
+        let timeless = match time {
+            Time::Ignored => None,
+            _ => certain_edges(facts, &orders, Time::Ignored).find_cycle(facts),
+        };
+        return naming::violation(facts, &timeless.unwrap_or(cycle));
+    }
+    if orders.are_complete(facts) {
+        return Verdict::Accepted;
+    }
+    infer_and_check(facts, &orders, time)
+}
+
+/// Chooses what is not known. A store keeps real time as a rule, which narrows the choice; so it
+/// guides the first attempts even if it need not be respected.
+fn infer_and_check(facts: &Facts<'_>, known: &Orders, time: Time) -> Verdict {
+    let guides = match time {
+        Time::Respected => &[Time::Respected][..],
+        _ => &[Time::Respected, Time::OfWriters, Time::Ignored],
+    };
+    let mut found = None;
+    for &guide in guides {
+        let orders = infer::infer(facts, known, &certain_edges(facts, known, guide));
+        let graph = full_edges(facts, known, &orders, time);
+        let Some(cycle) = graph.find_cycle(facts) else {
+            return Verdict::Accepted;
+        };
+        found.get_or_insert(cycle);
+    }
+    naming::violation(
+        facts,
+        &found.expect("there was a guide, and it led to a cycle"),
+    )
+}

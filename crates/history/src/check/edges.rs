@@ -1,0 +1,106 @@
+//! Facts and orders to graph.
+
+use super::facts::{Facts, INITIAL, versions_of};
+use super::graph::{Graph, Kind, Reason};
+use super::order::{LAST, Orders, UNDECIDED};
+
+/// Whether real time gives edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Time {
+    Ignored,
+    /// Among transactions that write; those that only read may have seen something old.
+    OfWriters,
+    Respected,
+}
+
+/// The edges that hold whatever is not known.
+pub(super) fn certain_edges(facts: &Facts<'_>, known: &Orders, time: Time) -> Graph {
+    full_edges(facts, known, known, time)
+}
+
+/// The edges of `orders`; what is not of `known` is marked as inferred.
+pub(super) fn full_edges(facts: &Facts<'_>, known: &Orders, orders: &Orders, time: Time) -> Graph {
+    let node = |version: u32| facts.versions[version as usize].node;
+    let mut list = Vec::with_capacity(facts.versions.len() + 2 * facts.reads.len());
+    let mut add = |from: u32, to: u32, kind: Kind, inferred: bool, key: u32| {
+        if from != to {
+            list.push((from, to, Reason::new(kind, inferred, key)));
+        }
+    };
+    for (version, &next) in orders.next.iter().enumerate() {
+        if next != LAST {
+            let inferred = known.next[version] != next;
+            let key = facts.versions[version].key;
+            add(node(version as u32), node(next), Kind::Ww, inferred, key);
+        }
+    }
+    for (i, (read, &saw)) in facts.reads.iter().zip(&orders.saw).enumerate() {
+        let unsure = known.saw[i] == UNDECIDED;
+        if saw != INITIAL && saw != UNDECIDED {
+            add(node(saw), read.node, Kind::Wr, unsure, read.key);
+        }
+        let next = orders.follows(read.key, saw);
+        if next != LAST {
+            let absent = saw == INITIAL || facts.versions[saw as usize].value.is_none();
+            let kind = if read.scan && absent {
+                Kind::ScanRw
+            } else {
+                Kind::Rw
+            };
+            let inferred = unsure || known.follows(read.key, saw) != next;
+            add(read.node, node(next), kind, inferred, read.key);
+        }
+    }
+    let transactions = facts.nodes.len() as u32;
+    let nodes = match time {
+        Time::Ignored => transactions,
+        Time::Respected => real_time(facts, &mut list, |_| true),
+        Time::OfWriters => {
+            let versions_of = versions_of(facts);
+            let writes = |node: u32| versions_of[node as usize] < versions_of[node as usize + 1];
+            real_time(facts, &mut list, writes)
+        }
+    };
+    Graph::new(transactions, nodes, &list)
+}
+
+/// Real time in linearly many edges: points in time follow each other; a transaction leads to the
+/// first point after its end, and the last point before its start leads to it. Returns the number
+/// of nodes.
+fn real_time(
+    facts: &Facts<'_>,
+    list: &mut Vec<(u32, u32, Reason)>,
+    counts: impl Fn(u32) -> bool,
+) -> u32 {
+    let reason = Reason::new(Kind::Rt, false, 0);
+    let count = facts.nodes.len() as u32;
+    let nodes = || (0..count).filter(|&node| counts(node));
+    let mut starts: Vec<(u64, u32)> = nodes()
+        .map(|node| (facts.transaction(node).start, node))
+        .collect();
+    let mut ends: Vec<(u64, u32)> = nodes().map(|node| (facts.end(node), node)).collect();
+    starts.sort_unstable();
+    ends.sort_unstable();
+    let mut ends = ends.into_iter().peekable();
+    // The newest point, and whether ends were added to it that nobody has used yet.
+    let mut point = count;
+    let mut open = false;
+    for (start, node) in starts {
+        while let Some((_, ended)) = ends.next_if(|end| end.0 < start) {
+            if !open {
+                // What started before keeps its edge from the older point.
+                if point > count {
+                    list.push((point - 1, point, reason));
+                }
+                point += 1;
+                open = true;
+            }
+            list.push((ended, point - 1, reason));
+        }
+        if point > count {
+            list.push((point - 1, node, reason));
+            open = false;
+        }
+    }
+    point
+}

@@ -1,0 +1,307 @@
+//! Which transactions count, what they wrote and what they read.
+//!
+//! Those that count are *nodes*: the committed ones, and those of unknown outcome of which a node
+//! read a value. What a node leaves of a key is a *version*: a value or an absence. What it saw of
+//! a key that was not its own is a *read*.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::model::{History, Key, Op, Outcome, Transaction, Value};
+use crate::verdict::{Anomaly, Verdict, Violation};
+
+use super::reads;
+
+pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
+
+/// No version: the key was never written.
+pub(super) const INITIAL: u32 = u32::MAX;
+
+/// What a node left of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Version {
+    pub node: u32,
+    pub key: u32,
+    /// `None`: it deleted the key.
+    pub value: Option<Value>,
+    /// The recorded version.
+    pub recorded: Option<u64>,
+    pub replaces: Replaces,
+}
+
+/// What is known of the version before a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replaces {
+    /// Its writer had read this version.
+    Version(u32),
+    /// Its writer had seen that the key was absent.
+    Absence,
+    /// Its writer had not looked.
+    Unknown,
+}
+
+/// What a node saw of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    pub node: u32,
+    pub key: u32,
+    pub saw: Saw,
+    /// It is a scan's.
+    pub scan: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Saw {
+    Version(u32),
+    /// Nothing; with the recorded version of the absence.
+    Absence(Option<u64>),
+}
+
+/// What to do with transactions of unknown outcome that delete and of which nobody read a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unseen {
+    Dropped,
+    Counted,
+}
+
+pub(super) struct Facts<'h> {
+    pub history: &'h History,
+    /// Indices into the history's transactions.
+    pub nodes: Vec<u32>,
+    pub versions: Vec<Version>,
+    /// The versions of each key, in the order of nodes.
+    pub by_key: Vec<Vec<u32>>,
+    /// In the order of nodes.
+    pub reads: Vec<Read>,
+    /// Where the reads of each node begin.
+    pub reads_of: Vec<u32>,
+    /// For every key whether some version of it is an absence.
+    pub deleted: Vec<bool>,
+    unseen: bool,
+}
+
+/// Who wrote a value.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    pub transaction: u32,
+    /// The transaction left this value, rather than overwriting it itself.
+    pub is_last: bool,
+    /// Once the transaction is a node and the value its last.
+    pub version: u32,
+}
+
+pub(super) type Writes = Map<(u32, Value), Written>;
+
+impl<'h> Facts<'h> {
+    /// Collects the facts; the error is a verdict that needs no more of them.
+    pub(super) fn gather(history: &'h History, unseen: Unseen) -> Result<Facts<'h>, Verdict> {
+        let mut writes = collect_writes(history)?;
+        let (nodes, has_unseen) = choose_nodes(history, &writes, unseen);
+        let mut facts = Facts {
+            history,
+            nodes,
+            versions: Vec::new(),
+            by_key: vec![Vec::new(); history.names()],
+            reads: Vec::new(),
+            reads_of: vec![0],
+            deleted: vec![false; history.names()],
+            unseen: has_unseen,
+        };
+        facts.collect_versions(&mut writes);
+        reads::collect(&mut facts, &writes)?;
+        Ok(facts)
+    }
+
+    pub(super) fn transaction(&self, node: u32) -> &'h Transaction {
+        &self.history.transactions[self.nodes[node as usize] as usize]
+    }
+
+    pub(super) fn reads_of(&self, node: u32) -> Range<usize> {
+        self.reads_of[node as usize] as usize..self.reads_of[node as usize + 1] as usize
+    }
+
+    pub(super) fn name(&self, key: u32) -> &'h str {
+        self.history.name(Key(key))
+    }
+
+    /// When the node had certainly taken effect.
+    pub(super) fn end(&self, node: u32) -> u64 {
+        match self.transaction(node).outcome {
+            Outcome::Unknown => u64::MAX,
+            Outcome::Committed | Outcome::Aborted => self.transaction(node).end,
+        }
+    }
+
+    /// Whether the answer may depend on [`Unseen`].
+    pub(super) fn has_unseen(&self) -> bool {
+        self.unseen
+    }
+
+    fn collect_versions(&mut self, writes: &mut Writes) {
+        let mut last = Vec::new();
+        for (node, &transaction) in self.nodes.iter().enumerate() {
+            last_writes(&self.history.transactions[transaction as usize], &mut last);
+            for &(key, value, recorded) in &last {
+                let version = self.versions.len() as u32;
+                if let Some(written) = value.and_then(|value| writes.get_mut(&(key, value))) {
+                    written.version = version;
+                }
+                self.deleted[key as usize] |= value.is_none();
+                self.by_key[key as usize].push(version);
+                let (node, replaces) = (node as u32, Replaces::Unknown);
+                self.versions.push(Version {
+                    node,
+                    key,
+                    value,
+                    recorded,
+                    replaces,
+                });
+            }
+        }
+    }
+}
+
+/// What a transaction leaves of each key it writes: key, value and recorded version.
+fn last_writes(transaction: &Transaction, last: &mut Vec<(u32, Option<Value>, Option<u64>)>) {
+    last.clear();
+    for op in transaction.ops.iter().rev() {
+        let (key, value, version) = match *op {
+            Op::Write {
+                key,
+                value,
+                version,
+            } => (key.0, Some(value), version),
+            Op::Delete { key, version } => (key.0, None, version),
+            Op::Read { .. } | Op::Scan { .. } => continue,
+        };
+        last.push((key, value, version));
+    }
+    // The sort is stable: the last write of a key comes first, and stays.
+    last.sort_by_key(|write| write.0);
+    last.dedup_by_key(|write| write.0);
+}
+
+fn collect_writes(history: &History) -> Result<Writes, Verdict> {
+    let mut writes = Writes::default();
+    let mut last = Vec::new();
+    for (index, transaction) in history.transactions.iter().enumerate() {
+        let written = Written {
+            transaction: index as u32,
+            is_last: false,
+            version: INITIAL,
+        };
+        for op in &transaction.ops {
+            if let Op::Write { key, value, .. } = *op
+                && let Some(other) = writes.insert((key.0, value), written)
+            {
+                let ids = [other.transaction, index as u32]
+                    .map(|index| history.transactions[index as usize].id);
+                return Err(Verdict::Unjudgeable(format!(
+                    "transactions {} and {} both write {value} to {}",
+                    ids[0],
+                    ids[1],
+                    history.name(key)
+                )));
+            }
+        }
+        last_writes(transaction, &mut last);
+        for &(key, value, _) in &last {
+            if let Some(written) = value.and_then(|value| writes.get_mut(&(key, value))) {
+                written.is_last = true;
+            }
+        }
+    }
+    Ok(writes)
+}
+
+/// Visits the values that a transaction says it saw.
+fn values_seen(transaction: &Transaction, mut visit: impl FnMut(u32, Value)) {
+    for op in &transaction.ops {
+        match op {
+            Op::Read {
+                key,
+                value: Some(value),
+                ..
+            } => visit(key.0, *value),
+            Op::Scan { found, .. } => found.iter().for_each(|(key, value)| visit(key.0, *value)),
+            Op::Read { value: None, .. } | Op::Write { .. } | Op::Delete { .. } => {}
+        }
+    }
+}
+
+/// The transactions that count, in the history's order, and whether there are some of unknown
+/// outcome whose deletes may or may not have happened.
+fn choose_nodes(history: &History, writes: &Writes, unseen: Unseen) -> (Vec<u32>, bool) {
+    let outcome = |index: u32| history.transactions[index as usize].outcome;
+    let all = 0..history.transactions.len() as u32;
+    let mut counts: Vec<bool> = all
+        .clone()
+        .map(|index| outcome(index) == Outcome::Committed)
+        .collect();
+    let mut to_visit: Vec<u32> = all
+        .clone()
+        .filter(|&index| counts[index as usize])
+        .collect();
+    let visit = |to_visit: &mut Vec<u32>, counts: &mut Vec<bool>| {
+        while let Some(index) = to_visit.pop() {
+            values_seen(&history.transactions[index as usize], |key, value| {
+                if let Some(written) = writes.get(&(key, value))
+                    && !counts[written.transaction as usize]
+                    && outcome(written.transaction) == Outcome::Unknown
+                {
+                    counts[written.transaction as usize] = true;
+                    to_visit.push(written.transaction);
+                }
+            });
+        }
+    };
+    if all.clone().any(|index| outcome(index) == Outcome::Unknown) {
+        visit(&mut to_visit, &mut counts);
+    }
+    let deletes = |index: &u32| {
+        let ops = &history.transactions[*index as usize].ops;
+        ops.iter().any(|op| matches!(op, Op::Delete { .. }))
+    };
+    let unseen_ones: Vec<u32> = all
+        .clone()
+        .filter(|&index| outcome(index) == Outcome::Unknown && !counts[index as usize])
+        .filter(deletes)
+        .collect();
+    let has_unseen = !unseen_ones.is_empty();
+    if unseen == Unseen::Counted {
+        unseen_ones
+            .iter()
+            .for_each(|&index| counts[index as usize] = true);
+        to_visit = unseen_ones;
+        visit(&mut to_visit, &mut counts);
+    }
+    (
+        all.filter(|&index| counts[index as usize]).collect(),
+        has_unseen,
+    )
+}
+
+/// Where the versions of each node begin: versions are in the order of nodes.
+pub(super) fn versions_of(facts: &Facts<'_>) -> Vec<u32> {
+    let mut starts = vec![0; facts.nodes.len() + 1];
+    facts
+        .versions
+        .iter()
+        .for_each(|version| starts[version.node as usize + 1] += 1);
+    for i in 1..starts.len() {
+        starts[i] += starts[i - 1];
+    }
+    starts
+}
+
+/// A violation that needs no inference.
+pub(super) fn violation(facts: &Facts<'_>, anomaly: Anomaly, node: u32, what: String) -> Verdict {
+    let id = facts.transaction(node).id;
+    let evidence = vec![format!("transaction {id} {what}")];
+    Verdict::Violated(Violation {
+        anomaly,
+        transactions: vec![id],
+        evidence,
+        certain: true,
+    })
+}

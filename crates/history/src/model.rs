@@ -1,0 +1,172 @@
+//! A history: what every transaction read and wrote, when it ran and how it ended.
+//!
+//! What a checker relies on (whoever records a history provides it):
+//! 1. No two writes of one key have the same value. A read thereby names the write that it saw.
+//! 2. `start` was taken before the transaction's first operation was sent, `end` after its outcome
+//!    was known, both from one monotone clock common to all processes.
+//! 3. The operations are those of the attempt that counted, in their order. A read or a scan after
+//!    a write of the same transaction sees that write.
+//! 4. Keys do not exist before the history begins. Data loaded beforehand is a transaction of its
+//!    own.
+
+use std::collections::HashMap;
+
+/// What is written. Unique among the writes of one key.
+pub type Value = i64;
+
+/// A key of one [`History`]: an index into its names, which are in byte order, so that keys
+/// compare as their names do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Key(pub u32);
+
+/// One operation and what it answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// The key's value, or `None` when it was absent.
+    Read {
+        /// The key.
+        key: Key,
+        /// What was seen.
+        value: Option<Value>,
+        /// The version that the store names for what was seen; see [`crate::json`].
+        version: Option<u64>,
+    },
+    /// The key got a value.
+    Write {
+        /// The key.
+        key: Key,
+        /// The new value.
+        value: Value,
+        /// The version that the store gave to it.
+        version: Option<u64>,
+    },
+    /// The key was removed. A removal that found nothing is recorded as a read of nothing.
+    Delete {
+        /// The key.
+        key: Key,
+        /// The version that the store gave to the absence.
+        version: Option<u64>,
+    },
+    /// All keys from `from` up to, not including, `to` (`None`: the end).
+    Scan {
+        /// The first name of the range, not necessarily of a key that exists.
+        from: Key,
+        /// The name behind the range.
+        to: Option<Key>,
+        /// What was there, in the order in which it was answered.
+        found: Vec<(Key, Value)>,
+    },
+}
+
+/// How a transaction ended, as its client knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It took effect.
+    Committed,
+    /// It did not.
+    Aborted,
+    /// Nobody told: the connection broke, the server died. It may take effect at any later time.
+    Unknown,
+}
+
+/// One transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// The client that ran it.
+    pub process: u32,
+    /// Unique in the history.
+    pub id: u64,
+    /// Nanoseconds since the history began.
+    pub start: u64,
+    /// Nanoseconds since the history began, not before `start`.
+    pub end: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it did.
+    pub ops: Vec<Op>,
+}
+
+/// A recorded history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    names: Vec<Box<str>>,
+    /// The transactions, by start.
+    pub transactions: Vec<Transaction>,
+}
+
+impl History {
+    /// The name of a key.
+    ///
+    /// # Panics
+    /// If the key is another history's.
+    #[must_use]
+    pub fn name(&self, key: Key) -> &str {
+        &self.names[key.0 as usize]
+    }
+
+    /// How many names there are: keys, and bounds of scans.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Puts together parts whose keys are numbered by the order of their first appearance.
+    pub(crate) fn assemble(parts: Vec<(Names, Vec<Transaction>)>) -> History {
+        let mut all: Vec<Box<str>> = parts
+            .iter()
+            .flat_map(|(names, _)| names.list.iter().cloned())
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        let mut transactions = Vec::with_capacity(parts.iter().map(|(_, part)| part.len()).sum());
+        for (names, mut part) in parts {
+            let place = |name: &str| Key(all.partition_point(|other| &**other < name) as u32);
+            let places: Vec<Key> = names.list.iter().map(|name| place(name)).collect();
+            part.iter_mut()
+                .flat_map(|transaction| &mut transaction.ops)
+                .for_each(|op| {
+                    op.rename(|key| places[key.0 as usize]);
+                });
+            transactions.append(&mut part);
+        }
+        transactions.sort_by_key(|transaction| (transaction.start, transaction.end));
+        History {
+            names: all,
+            transactions,
+        }
+    }
+}
+
+impl Op {
+    fn rename(&mut self, name: impl Fn(Key) -> Key) {
+        match self {
+            Op::Read { key, .. } | Op::Write { key, .. } | Op::Delete { key, .. } => {
+                *key = name(*key);
+            }
+            Op::Scan { from, to, found } => {
+                *from = name(*from);
+                *to = to.map(&name);
+                found.iter_mut().for_each(|(key, _)| *key = name(*key));
+            }
+        }
+    }
+}
+
+/// Names in the order of their first appearance.
+#[derive(Default)]
+pub(crate) struct Names {
+    list: Vec<Box<str>>,
+    places: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
+}
+
+impl Names {
+    pub(crate) fn key(&mut self, name: &str) -> Key {
+        if let Some(&place) = self.places.get(name) {
+            return Key(place);
+        }
+        let place = self.list.len() as u32;
+        self.list.push(name.into());
+        self.places.insert(name.into(), place);
+        Key(place)
+    }
+}
