@@ -1,0 +1,110 @@
+//! The clients that are connected, as `CLIENT LIST` shows them.
+//!
+//! Each entry belongs to one connection of one runtime; other runtimes only look, or ask for the
+//! connection to be closed.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+/// What is known of one client.
+pub(crate) struct Client {
+    /// Its number, never given again.
+    pub(crate) id: u64,
+    pub(crate) address: SocketAddr,
+    pub(crate) local: SocketAddr,
+    /// The descriptor of its socket.
+    pub(crate) descriptor: i32,
+    /// The runtime that serves it.
+    pub(crate) runtime: usize,
+    pub(crate) since: Instant,
+    pub(crate) names: Mutex<Names>,
+    /// Milliseconds after `since` at which it was last heard of.
+    pub(crate) last_ms: AtomicU64,
+    /// Commands queued in its `MULTI` block; -1 without one.
+    pub(crate) queued: AtomicI64,
+    /// The protocol's number.
+    pub(crate) protocol: AtomicU8,
+    /// Whether someone asked for it to be closed.
+    pub(crate) killed: AtomicBool,
+}
+
+/// What a client says of itself.
+#[derive(Default, Clone)]
+pub(crate) struct Names {
+    pub(crate) name: Vec<u8>,
+    pub(crate) library: Vec<u8>,
+    pub(crate) library_version: Vec<u8>,
+    /// The command it last gave.
+    pub(crate) last_command: &'static str,
+}
+
+impl Client {
+    /// The line of `CLIENT LIST`, without its end.
+    pub(crate) fn describe(&self, out: &mut Vec<u8>) {
+        let names = self.names.lock().clone();
+        let age = self.since.elapsed();
+        let idle_ms = (age.as_millis() as u64).saturating_sub(self.last_ms.load(Ordering::Relaxed));
+        let queued = self.queued.load(Ordering::Relaxed);
+        let head = format!(
+            "id={} addr={} laddr={} fd={} name=",
+            self.id, self.address, self.local, self.descriptor
+        );
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(&names.name);
+        let middle = format!(
+            " age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={queued} cmd={} user=default redir=-1 resp={} lib-name=",
+            age.as_secs(),
+            idle_ms / 1000,
+            if queued >= 0 { "x" } else { "N" },
+            names.last_command,
+            self.protocol.load(Ordering::Relaxed),
+        );
+        out.extend_from_slice(middle.as_bytes());
+        out.extend_from_slice(&names.library);
+        out.extend_from_slice(b" lib-ver=");
+        out.extend_from_slice(&names.library_version);
+    }
+}
+
+/// All clients by number.
+#[derive(Default)]
+pub(crate) struct Clients {
+    table: Mutex<BTreeMap<u64, Arc<Client>>>,
+    last_id: AtomicU64,
+}
+
+impl Clients {
+    /// Adds a client unless there are `most` already.
+    pub(crate) fn add(
+        &self,
+        most: usize,
+        client: impl FnOnce(u64) -> Client,
+    ) -> Option<Arc<Client>> {
+        let mut table = self.table.lock();
+        if table.len() >= most {
+            return None;
+        }
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let client = Arc::new(client(id));
+        table.insert(id, Arc::clone(&client));
+        Some(client)
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        self.table.lock().remove(&id);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.table.lock().len()
+    }
+
+    /// All clients, by age.
+    pub(crate) fn list(&self) -> Vec<Arc<Client>> {
+        self.table.lock().values().cloned().collect()
+    }
+}

@@ -1,0 +1,566 @@
+//! Commands about the connection itself.
+
+use std::sync::atomic::Ordering;
+
+use resp::{Args, Protocol};
+
+use super::{int, is};
+use crate::clients::Client;
+use crate::command::{Command, Flags, Keys, Local, Run};
+use crate::connection::Connection;
+use crate::refusal;
+use crate::shared::Context;
+
+const fn command(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    run: Local,
+    summary: &'static str,
+) -> Command {
+    let (run, keys) = (Run::Local(run), Keys::NONE);
+    Command {
+        name,
+        arity,
+        flags,
+        keys,
+        run,
+        group: "connection",
+        summary,
+        subcommands: &[],
+    }
+}
+
+const AT_ONCE: Flags = Flags::FAST.and(Flags::NO_AUTH).and(Flags::IMMEDIATE);
+
+pub(super) const COMMANDS: &[Command] = &[
+    command(
+        "ping",
+        -1,
+        Flags::FAST,
+        ping,
+        "Answers PONG, or its argument.",
+    ),
+    command("echo", 2, Flags::FAST, echo, "Answers its argument."),
+    command(
+        "hello",
+        -1,
+        Flags::FAST.and(Flags::NO_AUTH),
+        hello,
+        "Chooses the protocol; may authenticate too.",
+    ),
+    command(
+        "auth",
+        -2,
+        Flags::FAST.and(Flags::NO_AUTH),
+        auth,
+        "Authenticates by password.",
+    ),
+    command(
+        "select",
+        2,
+        Flags::FAST,
+        select,
+        "Chooses a database; there is one, number 0.",
+    ),
+    command("quit", -1, AT_ONCE, quit, "Closes the connection."),
+    command(
+        "reset",
+        1,
+        AT_ONCE,
+        reset,
+        "Forgets everything about the connection.",
+    ),
+    Command {
+        run: Run::Container,
+        subcommands: CLIENT,
+        ..command("client", -2, Flags::NONE, client_help, "About clients.")
+    },
+];
+
+const CLIENT: &[Command] = &[
+    command(
+        "client|id",
+        2,
+        Flags::FAST,
+        client_id,
+        "The number of this client.",
+    ),
+    command(
+        "client|info",
+        2,
+        Flags::NONE,
+        client_info,
+        "What is known of this client.",
+    ),
+    command(
+        "client|list",
+        -2,
+        Flags::ADMIN,
+        client_list,
+        "What is known of all clients.",
+    ),
+    command(
+        "client|setname",
+        3,
+        Flags::FAST,
+        client_setname,
+        "Names this client.",
+    ),
+    command(
+        "client|getname",
+        2,
+        Flags::FAST,
+        client_getname,
+        "The name of this client.",
+    ),
+    command(
+        "client|setinfo",
+        4,
+        Flags::FAST,
+        client_setinfo,
+        "Names this client's library.",
+    ),
+    command(
+        "client|no-evict",
+        3,
+        Flags::ADMIN,
+        client_switch,
+        "Accepted; no client is ever evicted.",
+    ),
+    command(
+        "client|no-touch",
+        3,
+        Flags::FAST,
+        client_switch,
+        "Accepted; no access times are kept.",
+    ),
+    command(
+        "client|kill",
+        -3,
+        Flags::ADMIN,
+        client_kill,
+        "Closes connections.",
+    ),
+    command(
+        "client|help",
+        2,
+        Flags::NONE,
+        client_help,
+        "What can be asked.",
+    ),
+];
+
+fn ping(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    match args.len() {
+        1 => connection.writer().status("PONG"),
+        2 => connection.writer().bulk(args.at(1)),
+        _ => connection
+            .writer()
+            .error("ERR wrong number of arguments for 'ping' command"),
+    }
+}
+
+fn echo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    connection.writer().bulk(args.at(1));
+}
+
+fn select(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    match int(args.at(1)) {
+        Ok(0) => connection.writer().ok(),
+        Ok(number) if i32::try_from(number).is_ok() => {
+            connection.writer().error("ERR DB index is out of range");
+        }
+        Ok(_) => connection
+            .writer()
+            .error("ERR value is out of range, value must between -2147483648 and 2147483647"),
+        Err(_) => connection
+            .writer()
+            .error("ERR value is not an integer or out of range"),
+    }
+}
+
+fn quit(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    connection.writer().ok();
+    connection.state.closing = true;
+}
+
+fn reset(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    connection.block = None;
+    connection.note_block();
+    connection.watches.clear();
+    connection.set_protocol(Protocol::Resp2);
+    connection.client.names.lock().name.clear();
+    connection.authenticated = context.shared.config.password.is_none();
+    connection.writer().status("RESET");
+}
+
+/// Whether the name and password are those of the one user there is.
+fn is_user(context: &Context, user: &[u8], password: &[u8]) -> bool {
+    let Some(expected) = &context.shared.config.password else {
+        // Without a password the user takes any.
+        return user == b"default";
+    };
+    let same_password = same(password, expected.as_bytes());
+    user == b"default" && same_password
+}
+
+/// Compares in a time that does not tell how far the texts agree.
+fn same(given: &[u8], expected: &[u8]) -> bool {
+    let mut difference = u8::from(given.len() != expected.len());
+    for (at, &byte) in given.iter().enumerate() {
+        let other = if expected.is_empty() {
+            !byte
+        } else {
+            expected[at % expected.len()]
+        };
+        difference |= std::hint::black_box(byte ^ other);
+    }
+    difference == 0
+}
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+fn auth(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    let (user, password) = match args.len() {
+        2 if context.shared.config.password.is_none() => {
+            return connection.writer().error(
+                "ERR AUTH <password> called without any password configured for the default \
+                 user. Are you sure your configuration is correct?",
+            );
+        }
+        2 => (&b"default"[..], args.at(1)),
+        3 => (args.at(1), args.at(2)),
+        _ => return connection.writer().error("ERR syntax error"),
+    };
+    if is_user(context, user, password) {
+        connection.authenticated = true;
+        connection.writer().ok();
+    } else {
+        connection.writer().error(WRONG_PASSWORD);
+    }
+}
+
+fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    if let Err(text) = say_hello(context, connection, args) {
+        return connection.writer().error_bytes(&text);
+    }
+    let id = connection.client.id as i64;
+    let mut writer = connection.writer();
+    let protocol = writer.protocol().number();
+    writer.map(7);
+    for (name, value) in [("server", "redis"), ("version", crate::info::REDIS_VERSION)] {
+        writer.bulk(name.as_bytes());
+        writer.bulk(value.as_bytes());
+    }
+    for (name, value) in [("proto", protocol), ("id", id)] {
+        writer.bulk(name.as_bytes());
+        writer.int(value);
+    }
+    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+        writer.bulk(name.as_bytes());
+        writer.bulk(value.as_bytes());
+    }
+    writer.bulk(b"modules");
+    writer.array(0);
+}
+
+/// Does what `HELLO` asks, or says why not. As in Redis each option takes effect in its turn, also
+/// when a later one is refused.
+fn say_hello(
+    context: &Context,
+    connection: &mut Connection,
+    args: Args<'_>,
+) -> Result<(), Vec<u8>> {
+    let protocol = match args.get(1).map(int) {
+        None => connection.protocol,
+        Some(Ok(2)) => Protocol::Resp2,
+        Some(Ok(3)) => Protocol::Resp3,
+        Some(Ok(_)) => return Err(b"NOPROTO unsupported protocol version".to_vec()),
+        Some(Err(_)) => {
+            return Err(b"ERR Protocol version is not an integer or out of range".to_vec());
+        }
+    };
+    let mut at = 2;
+    while let Some(option) = args.get(at) {
+        let rest = args.len() - at - 1;
+        if is(option, "auth") && rest >= 2 {
+            if !is_user(context, args.at(at + 1), args.at(at + 2)) {
+                return Err(WRONG_PASSWORD.as_bytes().to_vec());
+            }
+            connection.authenticated = true;
+            at += 3;
+        } else if is(option, "setname") && rest >= 1 {
+            let name = args.at(at + 1);
+            check_name(name, BAD_NAME)?;
+            connection.client.names.lock().name = name.to_vec();
+            at += 2;
+        } else {
+            return Err([
+                b"ERR Syntax error in HELLO option '",
+                refusal::shown(option),
+                b"'",
+            ]
+            .concat());
+        }
+    }
+    if !connection.authenticated {
+        return Err(
+            b"NOAUTH HELLO must be called with the client already authenticated, \
+            otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
+            select the RESP protocol version at the same time"
+                .to_vec(),
+        );
+    }
+    connection.set_protocol(protocol);
+    Ok(())
+}
+
+const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+
+fn check_name(name: &[u8], bad: &str) -> Result<(), Vec<u8>> {
+    let fine = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    if fine {
+        Ok(())
+    } else {
+        Err(bad.as_bytes().to_vec())
+    }
+}
+
+fn client_id(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    let id = connection.client.id as i64;
+    connection.writer().int(id);
+}
+
+/// Brings what others see of this client up to date.
+pub(crate) fn note_client(context: &Context, connection: &Connection) {
+    let client = &connection.client;
+    client.names.lock().last_command = connection.last_command;
+    let ms = (context.shared.started + context.now).saturating_duration_since(client.since);
+    client
+        .last_ms
+        .store(ms.as_millis() as u64, Ordering::Relaxed);
+}
+
+fn client_info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    note_client(context, connection);
+    let mut text = Vec::new();
+    connection.client.describe(&mut text);
+    text.push(b'\n');
+    connection.writer().verbatim(b"txt", &text);
+}
+
+fn client_list(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    note_client(context, connection);
+    let clients = context.shared.clients.list();
+    let chosen: Result<Vec<_>, String> = match (args.get(2), args.get(3)) {
+        (None, _) => Ok(clients),
+        (Some(option), Some(kind)) if is(option, "type") && args.len() == 4 => {
+            match kind.to_ascii_lowercase().as_slice() {
+                b"normal" => Ok(clients),
+                b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Vec::new()),
+                _ => Err(format!(
+                    "ERR Unknown client type '{}'",
+                    String::from_utf8_lossy(kind)
+                )),
+            }
+        }
+        (Some(option), Some(_)) if is(option, "id") => {
+            let ids: Result<Vec<i64>, _> = args.from(3).iter().map(int).collect();
+            ids.map_err(|_| "ERR Invalid client ID".to_owned())
+                .map(|ids| {
+                    clients
+                        .into_iter()
+                        .filter(|c| ids.contains(&(c.id as i64)))
+                        .collect()
+                })
+        }
+        _ => Err("ERR syntax error".to_owned()),
+    };
+    match chosen {
+        Ok(clients) => {
+            let mut text = Vec::new();
+            for client in clients {
+                client.describe(&mut text);
+                text.push(b'\n');
+            }
+            connection.writer().verbatim(b"txt", &text);
+        }
+        Err(error) => connection.writer().error(&error),
+    }
+}
+
+fn client_setname(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    match check_name(args.at(2), BAD_NAME) {
+        Ok(()) => {
+            connection.client.names.lock().name = args.at(2).to_vec();
+            connection.writer().ok();
+        }
+        Err(text) => connection.writer().error_bytes(&text),
+    }
+}
+
+fn client_getname(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    let name = connection.client.names.lock().name.clone();
+    let mut writer = connection.writer();
+    if name.is_empty() {
+        writer.null()
+    } else {
+        writer.bulk(&name)
+    }
+}
+
+fn client_setinfo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    let (option, value) = (args.at(2), args.at(3));
+    let field = if is(option, "lib-name") {
+        "lib-name"
+    } else if is(option, "lib-ver") {
+        "lib-ver"
+    } else {
+        let text = [b"ERR Unrecognized option '", refusal::shown(option), b"'"].concat();
+        return connection.writer().error_bytes(&text);
+    };
+    let bad = format!("ERR {field} cannot contain spaces, newlines or special characters.");
+    if let Err(text) = check_name(value, &bad) {
+        return connection.writer().error_bytes(&text);
+    }
+    let mut names = connection.client.names.lock();
+    let place = if field == "lib-name" {
+        &mut names.library
+    } else {
+        &mut names.library_version
+    };
+    *place = value.to_vec();
+    drop(names);
+    connection.writer().ok();
+}
+
+fn client_switch(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    let known = is(args.at(2), "on") || is(args.at(2), "off");
+    let mut writer = connection.writer();
+    if known {
+        writer.ok()
+    } else {
+        writer.error("ERR syntax error")
+    }
+}
+
+/// Which clients `CLIENT KILL` means.
+struct Victims<'a> {
+    id: Option<i64>,
+    address: Option<&'a [u8]>,
+    local: Option<&'a [u8]>,
+    /// Whether it spares the one who asks.
+    skip_me: bool,
+}
+
+impl<'a> Victims<'a> {
+    fn parse(args: Args<'a>) -> Result<Victims<'a>, &'static str> {
+        let mut victims = Victims {
+            id: None,
+            address: None,
+            local: None,
+            skip_me: true,
+        };
+        let mut at = 0;
+        while let Some(option) = args.get(at) {
+            let value = args.get(at + 1).ok_or("ERR syntax error")?;
+            if is(option, "id") {
+                let id = int(value).ok().filter(|id| *id > 0);
+                victims.id = Some(id.ok_or("ERR client-id should be greater than 0")?);
+            } else if is(option, "addr") {
+                victims.address = Some(value);
+            } else if is(option, "laddr") {
+                victims.local = Some(value);
+            } else if is(option, "skipme") && (is(value, "yes") || is(value, "no")) {
+                victims.skip_me = is(value, "yes");
+            } else {
+                return Err("ERR syntax error");
+            }
+            at += 2;
+        }
+        Ok(victims)
+    }
+
+    fn has(&self, client: &Client, me: u64) -> bool {
+        let at =
+            |address: std::net::SocketAddr, given: &[u8]| address.to_string().as_bytes() == given;
+        self.id.is_none_or(|id| id == client.id as i64)
+            && self.address.is_none_or(|given| at(client.address, given))
+            && self.local.is_none_or(|given| at(client.local, given))
+            && !(self.skip_me && client.id == me)
+    }
+}
+
+fn client_kill(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    // The old form names an address and is answered differently.
+    let old = args.len() == 3;
+    let victims = if old {
+        Ok(Victims {
+            id: None,
+            address: Some(args.at(2)),
+            local: None,
+            skip_me: false,
+        })
+    } else {
+        Victims::parse(args.from(2))
+    };
+    let victims = match victims {
+        Ok(victims) => victims,
+        Err(text) => return connection.writer().error(text),
+    };
+    let me = connection.client.id;
+    let mut killed = 0;
+    for client in context.shared.clients.list() {
+        if !victims.has(&client, me) {
+            continue;
+        }
+        killed += 1;
+        if client.id == me {
+            // The one who asks gets its answer first.
+            connection.state.closing = true;
+            continue;
+        }
+        client.killed.store(true, Ordering::SeqCst);
+        let signal = &context.shared.signals[client.runtime];
+        signal.kills.store(true, Ordering::SeqCst);
+        signal.wake();
+    }
+    let mut writer = connection.writer();
+    match (old, killed) {
+        (false, _) => writer.int(killed),
+        (true, 0) => writer.error("ERR No such client"),
+        (true, _) => writer.ok(),
+    }
+}
+
+fn client_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    super::admin::help("CLIENT", CLIENT, connection);
+}
+
+/// Refuses to serve one more client.
+pub(crate) fn refuse_client(stream: &mut impl std::io::Write) {
+    // The client may be gone already; either way the connection is closed.
+    drop(stream.write(refusal::MAX_CLIENTS));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same;
+
+    #[test]
+    fn passwords_are_compared_whole() {
+        assert!(same(b"secret", b"secret"));
+        for given in [
+            &b""[..],
+            b"s",
+            b"secre",
+            b"secretsecret",
+            b"Secret",
+            b"secret\0",
+        ] {
+            assert!(!same(given, b"secret"), "{given:?}");
+        }
+        assert!(same(b"", b"") && !same(b"x", b""));
+    }
+}

@@ -1,0 +1,435 @@
+//! Commands on keys of any type.
+
+use std::sync::Arc;
+
+use base::Op;
+use base::transaction::{ExpireWhen, Expiry};
+use resp::Args;
+
+use super::{in_ms, in_ms_from_now, int, is};
+use crate::command::{Command, Flags, Keys, Ops, Plan, Run};
+use crate::cursors::Cursors;
+use crate::glob;
+use crate::refusal::{Refusal, shown};
+use crate::render::{Deadline, Page, Render};
+
+type Planned<'a> = Result<Render<'a>, Refusal>;
+
+const READ: Flags = Flags::READ.and(Flags::FAST);
+const WRITE: Flags = Flags::WRITE.and(Flags::FAST);
+
+const fn command(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    keys: Keys,
+    plan: Plan,
+    summary: &'static str,
+) -> Command {
+    let run = Run::Store(plan);
+    Command {
+        name,
+        arity,
+        flags,
+        keys,
+        run,
+        group: "generic",
+        summary,
+        subcommands: &[],
+    }
+}
+
+pub(super) const COMMANDS: &[Command] = &[
+    command(
+        "del",
+        -2,
+        Flags::WRITE,
+        Keys::ALL,
+        delete,
+        "Deletes keys; answers how many there were.",
+    ),
+    command(
+        "unlink",
+        -2,
+        WRITE,
+        Keys::ALL,
+        delete,
+        "Deletes keys; answers how many there were.",
+    ),
+    command(
+        "exists",
+        -2,
+        READ,
+        Keys::ALL,
+        exists,
+        "How many of the keys there are.",
+    ),
+    command(
+        "touch",
+        -2,
+        READ,
+        Keys::ALL,
+        exists,
+        "How many of the keys there are.",
+    ),
+    command(
+        "expire",
+        -3,
+        WRITE,
+        Keys::ONE,
+        expire,
+        "Has a key expire after some seconds.",
+    ),
+    command(
+        "pexpire",
+        -3,
+        WRITE,
+        Keys::ONE,
+        pexpire,
+        "Has a key expire after some milliseconds.",
+    ),
+    command(
+        "expireat",
+        -3,
+        WRITE,
+        Keys::ONE,
+        expireat,
+        "Has a key expire at a time in seconds.",
+    ),
+    command(
+        "pexpireat",
+        -3,
+        WRITE,
+        Keys::ONE,
+        pexpireat,
+        "Has a key expire at a time in milliseconds.",
+    ),
+    command(
+        "ttl",
+        2,
+        READ,
+        Keys::ONE,
+        ttl,
+        "Seconds until a key expires.",
+    ),
+    command(
+        "pttl",
+        2,
+        READ,
+        Keys::ONE,
+        pttl,
+        "Milliseconds until a key expires.",
+    ),
+    command(
+        "expiretime",
+        2,
+        READ,
+        Keys::ONE,
+        expiretime,
+        "When a key expires, in seconds.",
+    ),
+    command(
+        "pexpiretime",
+        2,
+        READ,
+        Keys::ONE,
+        pexpiretime,
+        "When a key expires, in milliseconds.",
+    ),
+    command(
+        "persist",
+        2,
+        WRITE,
+        Keys::ONE,
+        persist,
+        "Has a key never expire.",
+    ),
+    command(
+        "type",
+        2,
+        READ,
+        Keys::ONE,
+        kind,
+        "The type of a key's value.",
+    ),
+    scanning("keys", 2, Run::Keys, "All keys that match a pattern."),
+    scanning("scan", -2, Run::Scan, "Keys, a page at a time."),
+];
+
+const fn scanning(name: &'static str, arity: i32, run: Run, summary: &'static str) -> Command {
+    let (flags, keys) = (Flags::READ, Keys::NONE);
+    Command {
+        name,
+        arity,
+        flags,
+        keys,
+        run,
+        group: "generic",
+        summary,
+        subcommands: &[],
+    }
+}
+
+fn delete<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.extend(args.from(1).iter().map(|key| Op::Delete { key }));
+    Ok(Render::Sum)
+}
+
+fn exists<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.extend(args.from(1).iter().map(|key| Op::Exists { key }));
+    Ok(Render::Sum)
+}
+
+fn expire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    plan_expire(
+        args,
+        |given| in_ms_from_now(given, true).map(Expiry::InMs),
+        ops,
+    )
+}
+
+fn pexpire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    plan_expire(
+        args,
+        |given| in_ms_from_now(given, false).map(Expiry::InMs),
+        ops,
+    )
+}
+
+fn expireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    plan_expire(args, |given| in_ms(given, true).map(Expiry::AtMs), ops)
+}
+
+fn pexpireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    plan_expire(args, |given| in_ms(given, false).map(Expiry::AtMs), ops)
+}
+
+fn plan_expire<'a>(
+    args: Args<'a>,
+    expiry: impl FnOnce(i64) -> Option<Expiry>,
+    ops: &mut Ops<'a>,
+) -> Planned<'a> {
+    let when = expire_when(args.from(3))?;
+    let expiry = expiry(int(args.at(2))?).ok_or(Refusal::BadExpiry)?;
+    let key = args.at(1);
+    ops.push(Op::Expire { key, expiry, when });
+    Ok(Render::Plain)
+}
+
+/// The conditions of `EXPIRE` and its kin.
+fn expire_when(args: Args<'_>) -> Result<ExpireWhen, Refusal> {
+    let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
+    for arg in args.iter() {
+        let known = [
+            ("nx", &mut nx),
+            ("xx", &mut xx),
+            ("gt", &mut gt),
+            ("lt", &mut lt),
+        ];
+        let Some((_, flag)) = known.into_iter().find(|(word, _)| is(arg, word)) else {
+            return Err(Refusal::Owned(
+                [b"ERR Unsupported option ", shown(arg)].concat(),
+            ));
+        };
+        *flag = true;
+    }
+    match (nx, xx, gt, lt) {
+        (true, false, false, false) => Ok(ExpireWhen::None),
+        (true, ..) => Err(Refusal::Text(
+            "ERR NX and XX, GT or LT options at the same time are not compatible",
+        )),
+        (_, _, true, true) => Err(Refusal::Text(
+            "ERR GT and LT options at the same time are not compatible",
+        )),
+        (_, true, true, _) => Ok(ExpireWhen::SomeAndLater),
+        (_, true, _, true) => Ok(ExpireWhen::SomeAndEarlier),
+        (_, true, ..) => Ok(ExpireWhen::Some),
+        (_, _, true, _) => Ok(ExpireWhen::Later),
+        (.., true) => Ok(ExpireWhen::Earlier),
+        _ => Ok(ExpireWhen::Always),
+    }
+}
+
+fn deadline<'a>(args: Args<'a>, left: bool, seconds: bool, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::ExpiryOf { key: args.at(1) });
+    Ok(Render::Deadline(Deadline { left, seconds }))
+}
+
+fn ttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    deadline(args, true, true, ops)
+}
+
+fn pttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    deadline(args, true, false, ops)
+}
+
+fn expiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    deadline(args, false, true, ops)
+}
+
+fn pexpiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    deadline(args, false, false, ops)
+}
+
+fn persist<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::Persist { key: args.at(1) });
+    Ok(Render::Plain)
+}
+
+fn kind<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::KindOf { key: args.at(1) });
+    Ok(Render::Kind)
+}
+
+/// The end of what `KEYS` can match; empty: no end.
+pub(crate) fn keys_end(args: Args<'_>) -> Arc<[u8]> {
+    glob::behind_prefix(glob::prefix(args.at(1)))
+        .unwrap_or_default()
+        .into()
+}
+
+/// `KEYS` in a block: one scan of the transaction, up to the end that [`keys_end`] gives.
+pub(crate) fn plan_keys<'a>(args: Args<'a>, end: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
+    let pattern = args.at(1);
+    let to = (!end.is_empty()).then_some(end);
+    ops.push(Op::Scan {
+        from: glob::prefix(pattern),
+        to,
+        limit: usize::MAX,
+        values: false,
+    });
+    Ok(Render::Keys { pattern })
+}
+
+/// Where a `SCAN` goes on from.
+pub(crate) fn scan_position(args: Args<'_>, cursors: &Cursors) -> Result<Arc<[u8]>, Refusal> {
+    let cursor = cursor(args.at(1)).ok_or(Refusal::Text("ERR invalid cursor"))?;
+    if cursor == 0 {
+        return Ok([].into());
+    }
+    cursors.find(cursor).ok_or(Refusal::Text(
+        "ERR unknown cursor: too many others were handed out since, or the server was restarted; \
+         begin again from 0",
+    ))
+}
+
+/// A cursor, with what C's `strtoul` takes for a number as well: nothing, and any sign.
+fn cursor(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if text.is_empty() {
+        return Some(0);
+    }
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?;
+    Some(if negative {
+        number.wrapping_neg()
+    } else {
+        number
+    })
+}
+
+/// `SCAN` from a position: one key more than asked for says where the next page begins.
+pub(crate) fn plan_scan<'a>(args: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
+    let mut page = Page {
+        pattern: None,
+        count: 10,
+        strings: true,
+    };
+    let mut at = 2;
+    while let Some(option) = args.get(at) {
+        let value = args.get(at + 1).ok_or(Refusal::Syntax)?;
+        if is(option, "count") {
+            page.count = usize::try_from(int(value)?).map_err(|_| Refusal::Syntax)?;
+            if page.count == 0 {
+                return Err(Refusal::Syntax);
+            }
+        } else if is(option, "match") {
+            page.pattern = Some(value);
+        } else if is(option, "type") {
+            page.strings = is(value, "string");
+        } else {
+            return Err(Refusal::Syntax);
+        }
+        at += 2;
+    }
+    let limit = page.count.saturating_add(1);
+    ops.push(Op::Scan {
+        from,
+        to: None,
+        limit,
+        values: false,
+    });
+    Ok(Render::Page(page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resp::Span;
+
+    fn with_args<T>(words: &[&str], body: impl FnOnce(Args<'_>) -> T) -> T {
+        let bytes = words.concat().into_bytes();
+        let mut at = 0;
+        let spans: Vec<Span> = words
+            .iter()
+            .map(|word| {
+                at += word.len();
+                Span::new(at - word.len(), word.len())
+            })
+            .collect();
+        body(Args::new(&bytes, &spans))
+    }
+
+    #[test]
+    fn conditions_of_expire_combine_as_in_redis() {
+        for (words, expected) in [
+            (&[][..], ExpireWhen::Always),
+            (&["nx"], ExpireWhen::None),
+            (&["XX"], ExpireWhen::Some),
+            (&["gt", "xx"], ExpireWhen::SomeAndLater),
+            (&["lt"], ExpireWhen::Earlier),
+        ] {
+            assert_eq!(with_args(words, expire_when), Ok(expected), "{words:?}");
+        }
+        for words in [&["nx", "xx"][..], &["gt", "lt"], &["nx", "gt"], &["what"]] {
+            assert!(with_args(words, expire_when).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn scan_takes_its_options() {
+        let plan = |words: &[&str]| {
+            with_args(words, |args| {
+                let mut ops = Ops::new();
+                plan_scan(args, b"", &mut ops).map(|render| match render {
+                    Render::Page(page) => {
+                        (page.count, page.strings, page.pattern.map(<[u8]>::to_vec))
+                    }
+                    other => unreachable!("{other:?}"),
+                })
+            })
+        };
+        assert_eq!(plan(&["scan", "0"]), Ok((10, true, None)));
+        let options = ["scan", "0", "COUNT", "5", "TYPE", "hash", "match", "a*"];
+        assert_eq!(plan(&options), Ok((5, false, Some(b"a*".to_vec()))));
+        for words in [
+            &["scan", "0", "count"][..],
+            &["scan", "0", "count", "0"],
+            &["scan", "0", "x", "y"],
+        ] {
+            assert_eq!(plan(words), Err(Refusal::Syntax), "{words:?}");
+        }
+        let position = |cursor| {
+            with_args(&["scan", cursor], |args| {
+                scan_position(args, &Cursors::new(1, 1))
+            })
+        };
+        assert!(position("0").is_ok() && position("x").is_err() && position("77").is_err());
+    }
+}

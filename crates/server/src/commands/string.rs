@@ -1,0 +1,601 @@
+//! Commands on strings.
+
+use base::Op;
+use base::limits::Limits;
+use base::number::parse_decimal;
+use base::transaction::{Expiry, When};
+use resp::Args;
+
+use super::{in_ms, in_ms_from_now, int, is};
+use crate::command::{Command, Flags, Keys, Ops, Plan, Run};
+use crate::refusal::Refusal;
+use crate::render::Render;
+
+type Planned<'a> = Result<Render<'a>, Refusal>;
+
+const READ: Flags = Flags::READ.and(Flags::FAST);
+const WRITE: Flags = Flags::WRITE.and(Flags::NEEDS_MEMORY);
+const FAST_WRITE: Flags = WRITE.and(Flags::FAST);
+
+const fn command(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    keys: Keys,
+    plan: Plan,
+    summary: &'static str,
+) -> Command {
+    let run = Run::Store(plan);
+    Command {
+        name,
+        arity,
+        flags,
+        keys,
+        run,
+        group: "string",
+        summary,
+        subcommands: &[],
+    }
+}
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("get", 2, READ, Keys::ONE, get, "The value of a key."),
+    command(
+        "set",
+        -3,
+        WRITE,
+        Keys::ONE,
+        set,
+        "Sets the value of a key, and when it expires.",
+    ),
+    command(
+        "setnx",
+        3,
+        FAST_WRITE,
+        Keys::ONE,
+        setnx,
+        "Sets the value of a key that is absent.",
+    ),
+    command(
+        "setex",
+        4,
+        WRITE,
+        Keys::ONE,
+        setex,
+        "Sets a value that expires after some seconds.",
+    ),
+    command(
+        "psetex",
+        4,
+        WRITE,
+        Keys::ONE,
+        psetex,
+        "Sets a value that expires after some milliseconds.",
+    ),
+    command(
+        "getset",
+        3,
+        FAST_WRITE,
+        Keys::ONE,
+        getset,
+        "Sets the value of a key; answers the old one.",
+    ),
+    command(
+        "getdel",
+        2,
+        Flags::WRITE.and(Flags::FAST),
+        Keys::ONE,
+        getdel,
+        "Deletes a key; answers its value.",
+    ),
+    command(
+        "getex",
+        -2,
+        Flags::WRITE.and(Flags::FAST),
+        Keys::ONE,
+        getex,
+        "The value of a key; sets when it expires.",
+    ),
+    command(
+        "mget",
+        -2,
+        READ,
+        Keys::ALL,
+        mget,
+        "The values of several keys, as of one moment.",
+    ),
+    command(
+        "mset",
+        -3,
+        WRITE,
+        Keys::PAIRS,
+        mset,
+        "Sets the values of several keys at one moment.",
+    ),
+    Command {
+        run: Run::AllOrNothing(msetnx),
+        ..command(
+            "msetnx",
+            -3,
+            WRITE,
+            Keys::PAIRS,
+            msetnx,
+            "Sets the values of several keys if all are absent.",
+        )
+    },
+    command(
+        "append",
+        3,
+        FAST_WRITE,
+        Keys::ONE,
+        append,
+        "Appends to a value; answers its length.",
+    ),
+    command(
+        "strlen",
+        2,
+        READ,
+        Keys::ONE,
+        strlen,
+        "The length of a value.",
+    ),
+    command(
+        "getrange",
+        4,
+        Flags::READ,
+        Keys::ONE,
+        getrange,
+        "A part of a value.",
+    ),
+    command(
+        "substr",
+        4,
+        Flags::READ,
+        Keys::ONE,
+        getrange,
+        "A part of a value; the old name of GETRANGE.",
+    ),
+    command(
+        "setrange",
+        4,
+        WRITE,
+        Keys::ONE,
+        setrange,
+        "Overwrites a part of a value; answers its length.",
+    ),
+    command(
+        "incr",
+        2,
+        FAST_WRITE,
+        Keys::ONE,
+        incr,
+        "Adds one to a number.",
+    ),
+    command(
+        "incrby",
+        3,
+        FAST_WRITE,
+        Keys::ONE,
+        incrby,
+        "Adds to a number.",
+    ),
+    command(
+        "decr",
+        2,
+        FAST_WRITE,
+        Keys::ONE,
+        decr,
+        "Subtracts one from a number.",
+    ),
+    command(
+        "decrby",
+        3,
+        FAST_WRITE,
+        Keys::ONE,
+        decrby,
+        "Subtracts from a number.",
+    ),
+    command(
+        "incrbyfloat",
+        3,
+        FAST_WRITE,
+        Keys::ONE,
+        incrbyfloat,
+        "Adds to a decimal fraction.",
+    ),
+];
+
+fn get<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::Get { key: args.at(1) });
+    Ok(Render::Plain)
+}
+
+/// A `Put` in any case.
+fn put<'a>(key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Op<'a> {
+    Op::Put {
+        key,
+        value,
+        when: When::Always,
+        expiry,
+        get: false,
+    }
+}
+
+fn set<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let (key, value) = (args.at(1), args.at(2));
+    if args.len() == 3 {
+        ops.push(put(key, value, Expiry::Never));
+        return Ok(Render::Plain);
+    }
+    let options = StringOptions::parse(args.from(3), Dialect::Set)?;
+    let expiry = options.expiry.unwrap_or_default();
+    ops.push(Op::Put {
+        key,
+        value,
+        when: options.when,
+        expiry,
+        get: options.get,
+    });
+    Ok(Render::Plain)
+}
+
+fn setnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let (key, value) = (args.at(1), args.at(2));
+    ops.push(Op::Put {
+        key,
+        value,
+        when: When::Absent,
+        expiry: Expiry::Never,
+        get: false,
+    });
+    Ok(Render::OneIfDone)
+}
+
+fn setex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let expiry = expiry_of(
+        args.at(2),
+        Unit {
+            seconds: true,
+            date: false,
+        },
+    )?;
+    ops.push(put(args.at(1), args.at(3), expiry));
+    Ok(Render::Plain)
+}
+
+fn psetex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let expiry = expiry_of(
+        args.at(2),
+        Unit {
+            seconds: false,
+            date: false,
+        },
+    )?;
+    ops.push(put(args.at(1), args.at(3), expiry));
+    Ok(Render::Plain)
+}
+
+fn getset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let (key, value) = (args.at(1), args.at(2));
+    ops.push(Op::Put {
+        key,
+        value,
+        when: When::Always,
+        expiry: Expiry::Never,
+        get: true,
+    });
+    Ok(Render::Plain)
+}
+
+fn getdel<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::GetDelete { key: args.at(1) });
+    Ok(Render::Plain)
+}
+
+fn getex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let key = args.at(1);
+    match StringOptions::parse(args.from(2), Dialect::GetEx) {
+        Ok(options) => {
+            let expiry = options.expiry.unwrap_or(Expiry::Keep);
+            ops.push(Op::GetExpire { key, expiry });
+            Ok(Render::Plain)
+        }
+        Err(Refusal::Syntax) => Err(Refusal::Syntax),
+        Err(refusal) => {
+            // A key that is not there is answered before its expiry is looked at.
+            ops.push(Op::Get { key });
+            Ok(Render::RefusedIfThere(refusal))
+        }
+    }
+}
+
+fn mget<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.extend(args.from(1).iter().map(|key| Op::GetIfString { key }));
+    Ok(Render::List)
+}
+
+/// The pairs of `MSET`, as `Put`s.
+fn put_pairs<'a>(args: Args<'a>, ops: &mut Ops<'a>) {
+    let pairs = (1..args.len()).step_by(2);
+    ops.extend(pairs.map(|at| put(args.at(at), args.at(at + 1), Expiry::Never)));
+}
+
+fn mset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    if args.len().is_multiple_of(2) {
+        return Err(Refusal::Arity);
+    }
+    put_pairs(args, ops);
+    Ok(Render::Ok)
+}
+
+fn msetnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    if args.len().is_multiple_of(2) {
+        return Err(Refusal::Arity);
+    }
+    let keys = (1..args.len()).step_by(2);
+    ops.extend(keys.map(|at| Op::Require {
+        key: args.at(at),
+        present: false,
+    }));
+    put_pairs(args, ops);
+    Ok(Render::AllDone)
+}
+
+fn append<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::Append {
+        key: args.at(1),
+        value: args.at(2),
+    });
+    Ok(Render::Plain)
+}
+
+fn strlen<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::Len { key: args.at(1) });
+    Ok(Render::Plain)
+}
+
+fn getrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::GetRange {
+        key: args.at(1),
+        start: int(args.at(2))?,
+        end: int(args.at(3))?,
+    });
+    Ok(Render::Plain)
+}
+
+fn setrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let value = args.at(3);
+    let offset = usize::try_from(int(args.at(2))?)
+        .map_err(|_| Refusal::Text("ERR offset is out of range"))?;
+    if !value.is_empty() && offset.saturating_add(value.len()) > Limits::MAX_VALUE {
+        return Err(Refusal::TooLong);
+    }
+    ops.push(Op::SetRange {
+        key: args.at(1),
+        offset,
+        value,
+    });
+    Ok(Render::Plain)
+}
+
+fn add<'a>(key: &'a [u8], delta: i64, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::Add { key, delta });
+    Ok(Render::Plain)
+}
+
+fn incr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    add(args.at(1), 1, ops)
+}
+
+fn incrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    add(args.at(1), int(args.at(2))?, ops)
+}
+
+fn decr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    add(args.at(1), -1, ops)
+}
+
+fn decrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let delta = int(args.at(2))?;
+    let delta = delta
+        .checked_neg()
+        .ok_or(Refusal::Text("ERR decrement would overflow"))?;
+    add(args.at(1), delta, ops)
+}
+
+fn incrbyfloat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let delta = args.at(2);
+    parse_decimal(delta).ok_or(Refusal::NotFloat)?;
+    ops.push(Op::AddDecimal {
+        key: args.at(1),
+        delta,
+    });
+    Ok(Render::Plain)
+}
+
+/// How an expiry is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Unit {
+    seconds: bool,
+    date: bool,
+}
+
+/// The expiry of `SET` and its kin, which must lie ahead.
+fn expiry_of(arg: &[u8], unit: Unit) -> Result<Expiry, Refusal> {
+    let given = int(arg)?;
+    let expiry = if unit.date {
+        in_ms(given, unit.seconds).map(Expiry::AtMs)
+    } else {
+        in_ms_from_now(given, unit.seconds).map(Expiry::InMs)
+    };
+    expiry.filter(|_| given > 0).ok_or(Refusal::BadExpiry)
+}
+
+/// Whose options are parsed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    Set,
+    GetEx,
+}
+
+/// The options of `SET` and `GETEX`.
+#[derive(Default)]
+struct StringOptions {
+    when: When,
+    get: bool,
+    expiry: Option<Expiry>,
+}
+
+/// An expiry as it is parsed: which option gave it, so that another one is refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ExpiryOption<'a> {
+    Keep,
+    Persist,
+    Given(Unit, &'a [u8]),
+}
+
+impl StringOptions {
+    fn parse(args: Args<'_>, dialect: Dialect) -> Result<StringOptions, Refusal> {
+        let mut options = StringOptions::default();
+        let mut expiry: Option<ExpiryOption<'_>> = None;
+        let mut at = 0;
+        while let Some(arg) = args.get(at) {
+            at += 1;
+            if dialect == Dialect::Set && is(arg, "nx") && options.when != When::Present {
+                options.when = When::Absent;
+            } else if dialect == Dialect::Set && is(arg, "xx") && options.when != When::Absent {
+                options.when = When::Present;
+            } else if dialect == Dialect::Set && is(arg, "get") {
+                options.get = true;
+            } else {
+                let (option, used) = expiry_option(arg, args.get(at), dialect)?;
+                let same = |other| same_option(other, option);
+                if !expiry.is_none_or(same) {
+                    return Err(Refusal::Syntax);
+                }
+                expiry = Some(option);
+                at += used;
+            }
+        }
+        options.expiry = match expiry {
+            None => None,
+            Some(ExpiryOption::Keep) => Some(Expiry::Keep),
+            Some(ExpiryOption::Persist) => Some(Expiry::Never),
+            Some(ExpiryOption::Given(unit, arg)) => Some(expiry_of(arg, unit)?),
+        };
+        Ok(options)
+    }
+}
+
+/// The option at `arg`, and how many arguments behind it belong to it.
+fn expiry_option<'a>(
+    arg: &[u8],
+    next: Option<&'a [u8]>,
+    dialect: Dialect,
+) -> Result<(ExpiryOption<'a>, usize), Refusal> {
+    if dialect == Dialect::Set && is(arg, "keepttl") {
+        return Ok((ExpiryOption::Keep, 0));
+    }
+    if dialect == Dialect::GetEx && is(arg, "persist") {
+        return Ok((ExpiryOption::Persist, 0));
+    }
+    let units = [
+        ("ex", true, false),
+        ("px", false, false),
+        ("exat", true, true),
+        ("pxat", false, true),
+    ];
+    for (word, seconds, date) in units {
+        if is(arg, word) {
+            let next = next.ok_or(Refusal::Syntax)?;
+            return Ok((ExpiryOption::Given(Unit { seconds, date }, next), 1));
+        }
+    }
+    Err(Refusal::Syntax)
+}
+
+/// The same option may be given again; the last one counts.
+fn same_option(a: ExpiryOption<'_>, b: ExpiryOption<'_>) -> bool {
+    match (a, b) {
+        (ExpiryOption::Given(a, _), ExpiryOption::Given(b, _)) => a == b,
+        (a, b) => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resp::Span;
+
+    fn planned(line: &str) -> Result<Vec<String>, Refusal> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut spans = Vec::new();
+        let mut at = 0;
+        for word in &words {
+            spans.push(Span::new(at, word.len()));
+            at += word.len() + 1;
+        }
+        let args = Args::new(line.as_bytes(), &spans);
+        let command = crate::command::table().find(words[0].as_bytes()).unwrap();
+        let mut ops = Ops::new();
+        let (Run::Store(plan) | Run::AllOrNothing(plan)) = command.run else {
+            unreachable!()
+        };
+        plan(args, &mut ops)?;
+        Ok(ops.iter().map(|op| format!("{op:?}")).collect())
+    }
+
+    #[test]
+    fn options_exclude_each_other_as_in_redis() {
+        for line in [
+            "SET k v NX XX",
+            "SET k v EX",
+            "SET k v EX 1 PX 1",
+            "SET k v KEEPTTL EX 1",
+            "SET k v PERSIST",
+            "SET k v WHAT",
+            "GETEX k NX",
+            "GETEX k KEEPTTL",
+            "GETEX k PERSIST EX 1",
+        ] {
+            assert_eq!(planned(line), Err(Refusal::Syntax), "{line}");
+        }
+        for line in [
+            "SET k v NX NX",
+            "SET k v GET NX",
+            "SET k v EX 1 EX 2",
+            "SET k v xx get px 5",
+            "GETEX k",
+        ] {
+            assert!(planned(line).is_ok(), "{line}");
+        }
+        for line in [
+            "SET k v EX 0",
+            "SET k v PX -1",
+            "SETEX k 9223372036854775807 v",
+        ] {
+            assert_eq!(planned(line), Err(Refusal::BadExpiry), "{line}");
+        }
+        assert_eq!(planned("SET k v EX x"), Err(Refusal::NotInteger));
+    }
+
+    #[test]
+    fn pairs_must_be_pairs() {
+        assert_eq!(planned("MSET a 1 b"), Err(Refusal::Arity));
+        assert_eq!(planned("MSETNX a 1 b"), Err(Refusal::Arity));
+        assert_eq!(planned("MSETNX a 1 b 2").unwrap().len(), 4);
+    }
+
+    #[test]
+    fn numbers_keep_to_their_range() {
+        assert!(planned("DECRBY k -9223372036854775808").is_err());
+        assert!(planned("DECRBY k 9223372036854775807").is_ok());
+        assert_eq!(
+            planned("SETRANGE k -1 x"),
+            Err(Refusal::Text("ERR offset is out of range"))
+        );
+        assert_eq!(planned("SETRANGE k 536870912 x"), Err(Refusal::TooLong));
+        assert_eq!(planned("INCRBYFLOAT k nan"), Err(Refusal::NotFloat));
+        assert!(planned("INCRBYFLOAT k inf").is_ok());
+    }
+}

@@ -1,0 +1,105 @@
+//! One client's connection: its socket, what it has sent and not yet got executed, what it has
+//! been answered and not yet taken, and what it has said about itself.
+//!
+//! An idle connection holds no buffers: requests are read into the runtime's buffer, and only the
+//! beginning of an unfinished one is kept here; output buffers go back to the runtime's pool.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::Version;
+use mio::net::TcpStream;
+use resp::{Parser, Protocol, Writer};
+
+use crate::block::Block;
+use crate::clients::Client;
+use crate::keys::KeysTask;
+use crate::output::Output;
+
+/// See the module's description.
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    pub(crate) client: Arc<Client>,
+    pub(crate) parser: Parser,
+    /// Input that could not be executed yet: the beginning of a command, or commands that wait
+    /// (`stalled`).
+    pub(crate) input: Vec<u8>,
+    pub(crate) output: Output,
+    pub(crate) protocol: Protocol,
+    pub(crate) authenticated: bool,
+    /// The `MULTI` block that is being queued.
+    pub(crate) block: Option<Box<Block>>,
+    /// Keys under `WATCH`, with the versions seen.
+    pub(crate) watches: Vec<(Vec<u8>, Version)>,
+    /// A long command, of which a slice runs in each turn.
+    pub(crate) task: Option<Box<KeysTask>>,
+    pub(crate) state: State,
+    pub(crate) last_command: &'static str,
+}
+
+/// Where a connection stands with the runtime's loop.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The socket may have input.
+    pub(crate) readable: bool,
+    /// An event has told that the client will send nothing more, behind what is still to be read.
+    pub(crate) end_seen: bool,
+    /// Everything has been read: the client sends nothing more.
+    pub(crate) ended: bool,
+    /// The socket takes no more output for now.
+    pub(crate) full: bool,
+    /// `input` begins with whole commands that wait.
+    pub(crate) stalled: bool,
+    /// Nothing more is read or executed; closes once the output is taken.
+    pub(crate) closing: bool,
+    /// Closes at once.
+    pub(crate) dead: bool,
+    /// In the runtime's list of connections to serve.
+    pub(crate) in_ready: bool,
+    /// In the runtime's list of connections to write to.
+    pub(crate) in_touched: bool,
+    /// In the runtime's list of connections whose replies wait for durability.
+    pub(crate) in_waiting: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TcpStream, client: Arc<Client>, authenticated: bool) -> Connection {
+        Connection {
+            stream,
+            client,
+            parser: Parser::new(),
+            input: Vec::new(),
+            output: Output::default(),
+            protocol: Protocol::Resp2,
+            authenticated,
+            block: None,
+            watches: Vec::new(),
+            task: None,
+            // The first request may have come with the connection.
+            state: State {
+                readable: true,
+                ..State::default()
+            },
+            last_command: "NULL",
+        }
+    }
+
+    /// A writer at the end of the output.
+    #[inline]
+    pub(crate) fn writer(&mut self) -> Writer<'_> {
+        Writer::new(self.output.buffer(), self.protocol)
+    }
+
+    /// Notes how long the block is, for `CLIENT LIST`.
+    pub(crate) fn note_block(&self) {
+        let queued = self.block.as_ref().map_or(-1, |block| block.len() as i64);
+        self.client.queued.store(queued, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        self.client
+            .protocol
+            .store(protocol.number() as u8, Ordering::Relaxed);
+    }
+}

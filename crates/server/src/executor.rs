@@ -1,0 +1,285 @@
+//! Executes commands: checks what every command must pass, then runs it alone or queues it.
+
+use base::{Abort, Epoch};
+use resp::{Args, Writer};
+use store::Worker;
+
+use crate::block::Block;
+use crate::command::{Command, Flags, Ops, Plan, Run};
+use crate::commands::key::plan_scan;
+use crate::connection::Connection;
+use crate::keys::KeysTask;
+use crate::refusal;
+use crate::render::{Render, Surroundings};
+use crate::shared::Context;
+
+/// Runs commands for the connections of one runtime.
+pub(crate) struct Executor {
+    pub(crate) worker: Worker,
+    pub(crate) context: Context,
+}
+
+impl Executor {
+    /// Executes one command; its reply is at the end of the connection's output afterwards, except
+    /// for a long command, which the connection then has as its task.
+    #[inline]
+    pub(crate) fn execute(
+        &mut self,
+        connection: &mut Connection,
+        command: Option<&'static Command>,
+        args: Args<'_>,
+    ) {
+        self.context.commands += 1;
+        let Some(command) = self.admit(connection, command, args) else {
+            self.context.errors += 1;
+            if let Some(block) = &mut connection.block {
+                block.broken = true;
+            }
+            return;
+        };
+        connection.last_command = command.name;
+        if let Some(block) = &mut connection.block
+            && !command.flags.has(Flags::IMMEDIATE)
+        {
+            block.queue(command, args, &self.context.shared.config.limits);
+            connection.note_block();
+            let broken = connection
+                .block
+                .as_ref()
+                .is_some_and(|block| block.broken_by_size);
+            let mut writer = connection.writer();
+            return if broken {
+                writer.error("ERR the MULTI block exceeds its limits on commands or bytes");
+            } else {
+                writer.status("QUEUED");
+            };
+        }
+        self.run(connection, command, args);
+    }
+
+    /// Finds the command and checks what every command must pass. Answers what does not.
+    #[inline]
+    fn admit(
+        &mut self,
+        connection: &mut Connection,
+        command: Option<&'static Command>,
+        args: Args<'_>,
+    ) -> Option<&'static Command> {
+        let mut writer = connection.writer();
+        let Some(mut command) = command else {
+            if refusal::is_web_request(args.at(0)) {
+                tracing::warn!(client = %connection.client.address, "closed: it speaks HTTP");
+                connection.state.closing = true;
+                connection.state.dead = true;
+            } else {
+                refusal::unknown(None, args, &mut writer);
+            }
+            return None;
+        };
+        if !command.subcommands.is_empty()
+            && let Some(word) = args.get(1)
+        {
+            let Some(found) = crate::command::Table::find_sub(command, word) else {
+                refusal::unknown(Some(command), args, &mut writer);
+                return None;
+            };
+            command = found;
+        }
+        let exec = matches!(command.run, Run::Exec);
+        if !command.takes(args.len()) {
+            if exec {
+                Self::give_up(connection, "wrong number of arguments for 'exec' command");
+            } else {
+                refusal::arity(command, &mut writer);
+            }
+            return None;
+        }
+        if !connection.authenticated && !command.flags.has(Flags::NO_AUTH) {
+            if exec {
+                Self::give_up(connection, refusal::NO_AUTH);
+            } else {
+                connection.writer().error(refusal::NO_AUTH);
+            }
+            return None;
+        }
+        if connection.block.is_some() && command.flags.has(Flags::NO_MULTI) {
+            connection
+                .writer()
+                .error("ERR Command not allowed inside a transaction");
+            return None;
+        }
+        // A block takes memory with any command that is queued.
+        let queued = connection.block.is_some() && !command.flags.has(Flags::IMMEDIATE);
+        let takes_memory = queued || command.flags.has(Flags::NEEDS_MEMORY);
+        if takes_memory && self.is_full(args.total_bytes()) {
+            connection.writer().error(refusal::OUT_OF_MEMORY);
+            return None;
+        }
+        Some(command)
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self, bytes: usize) -> bool {
+        let shared = &self.context.shared;
+        shared.memory.is_full(&shared.db, self.context.now, bytes)
+    }
+
+    #[inline]
+    fn run(&mut self, connection: &mut Connection, command: &'static Command, args: Args<'_>) {
+        match command.run {
+            Run::Store(plan) | Run::AllOrNothing(plan) => {
+                self.run_plan(connection, command, args, plan);
+            }
+            Run::Local(local) => local(&mut self.context, connection, args),
+            Run::Scan => self.scan(connection, command, args),
+            Run::Keys => {
+                let task = KeysTask::new(&self.context.shared.db, args.at(1));
+                connection.task = Some(Box::new(task));
+                self.step_task(connection);
+            }
+            Run::Multi => Self::multi(connection),
+            Run::Exec => self.exec(connection, command),
+            Run::Discard => Self::discard(connection),
+            Run::Watch => self.watch(connection, args),
+            Run::Unwatch => {
+                connection.watches.clear();
+                connection.writer().ok();
+            }
+            Run::Container => refusal::arity(command, &mut connection.writer()),
+        }
+    }
+
+    /// Runs a plan as a transaction of its own.
+    #[inline]
+    fn run_plan(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static Command,
+        args: Args<'_>,
+        plan: Plan,
+    ) {
+        let mut ops = Ops::new();
+        match plan(args, &mut ops) {
+            Ok(render) => self.transact(connection, command, &ops, &render),
+            Err(refusal) => {
+                self.context.errors += 1;
+                refusal.write(command, &mut connection.writer());
+            }
+        }
+    }
+
+    #[inline]
+    fn transact(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static Command,
+        ops: &Ops<'_>,
+        render: &Render<'_>,
+    ) {
+        let from = connection.output.position();
+        let mut writer = Writer::new(connection.output.buffer(), connection.protocol);
+        let epoch = match self.worker.execute(ops) {
+            Ok(done) => {
+                let observed = done.observed();
+                let around = Surroundings {
+                    command,
+                    cursors: &self.context.shared.cursors,
+                    time_ms: observed.time_ms,
+                };
+                render.write(done.replies(), &around, &mut writer);
+                Some(observed.epoch)
+            }
+            Err(Abort::Precondition { .. }) => {
+                // Only commands that are all or nothing have preconditions.
+                writer.int(0);
+                None
+            }
+            Err(abort) => {
+                self.context.errors += 1;
+                refusal::abort(&abort, &mut writer);
+                Some(Epoch::ZERO)
+            }
+        };
+        let epoch = epoch.unwrap_or_else(|| self.worker.observed().epoch);
+        self.finish(connection, from, epoch);
+    }
+
+    /// Has the reply that starts at `from` wait for `epoch`.
+    #[inline]
+    pub(crate) fn finish(&mut self, connection: &mut Connection, from: usize, epoch: Epoch) {
+        if epoch <= self.context.durable {
+            return;
+        }
+        if self.context.failed.is_some() {
+            connection.output.truncate(from);
+            connection.writer().error(refusal::NEVER_DURABLE);
+            return;
+        }
+        connection.output.hold(from, epoch, self.context.durable);
+    }
+
+    fn scan(&mut self, connection: &mut Connection, command: &'static Command, args: Args<'_>) {
+        let position = crate::commands::key::scan_position(args, &self.context.shared.cursors);
+        let mut ops = Ops::new();
+        let planned = match &position {
+            Ok(position) => plan_scan(args, position, &mut ops),
+            Err(refusal) => Err(refusal.clone()),
+        };
+        match planned {
+            Ok(render) => self.transact(connection, command, &ops, &render),
+            Err(refusal) => {
+                self.context.errors += 1;
+                refusal.write(command, &mut connection.writer());
+            }
+        }
+    }
+
+    /// Runs the next slice of the connection's long command, and answers if it was the last.
+    pub(crate) fn step_task(&mut self, connection: &mut Connection) {
+        let Some(task) = &mut connection.task else {
+            return;
+        };
+        let done = task.step(&mut self.worker);
+        let too_much = task.size() > self.context.shared.config.limits.output_hard;
+        if too_much {
+            connection.task = None;
+            connection
+                .writer()
+                .error("ERR the reply exceeds the limit on a client's output");
+        } else if done && let Some(task) = connection.task.take() {
+            let from = connection.output.position();
+            task.write(&mut connection.writer());
+            self.finish(connection, from, task.epoch());
+        }
+    }
+
+    fn multi(connection: &mut Connection) {
+        if connection.block.is_some() {
+            return connection
+                .writer()
+                .error("ERR MULTI calls can not be nested");
+        }
+        connection.block = Some(Box::new(Block::default()));
+        connection.note_block();
+        connection.writer().ok();
+    }
+
+    /// Answers an `EXEC` that is refused: the block is over.
+    fn give_up(connection: &mut Connection, reason: &str) {
+        connection.block = None;
+        connection.watches.clear();
+        connection.note_block();
+        connection.writer().error(&format!(
+            "EXECABORT Transaction discarded because of: {reason}"
+        ));
+    }
+
+    fn discard(connection: &mut Connection) {
+        if connection.block.take().is_none() {
+            return connection.writer().error("ERR DISCARD without MULTI");
+        }
+        connection.watches.clear();
+        connection.note_block();
+        connection.writer().ok();
+    }
+}

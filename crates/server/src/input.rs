@@ -1,0 +1,257 @@
+//! What a connection has sent: read, parsed in batches, executed.
+//!
+//! Invariants:
+//! 1. The parser's state belongs to the command at the start of the input that is left.
+//! 2. Commands are executed in order, and none is executed once the connection has to wait (for a
+//!    long command, or for its client to take replies) or to close. Those that were parsed by
+//!    then are parsed again later; an inline request, whose bytes parsing changes, is therefore
+//!    parsed only when it is executed at once.
+
+use std::io::{ErrorKind, Read};
+
+use resp::{Args, ProtocolError, Span};
+
+use crate::command::{Command, table};
+use crate::connection::Connection;
+use crate::executor::Executor;
+use crate::limits::{BATCH, LARGE_READ, READ_BUFFER};
+
+/// Commands that were parsed together.
+#[derive(Default)]
+pub(crate) struct Batch {
+    entries: Vec<Entry>,
+    spans: Vec<Span>,
+}
+
+struct Entry {
+    /// `None`: unknown.
+    command: Option<&'static Command>,
+    /// Where its arguments are among the batch's spans.
+    first: usize,
+    count: usize,
+    /// Where it ends in the input.
+    end: usize,
+}
+
+/// Why a batch is no longer.
+enum Parsed {
+    /// It is full, or the next request is one that must stand alone.
+    Whole,
+    /// The input has no further whole command.
+    Exhausted,
+    Failed(ProtocolError),
+}
+
+impl Batch {
+    /// Parses commands of `input` from `start` on.
+    fn parse(
+        &mut self,
+        connection: &mut Connection,
+        input: &mut [u8],
+        start: usize,
+        limits: &resp::Limits,
+    ) -> Parsed {
+        self.entries.clear();
+        self.spans.clear();
+        let most = if connection.authenticated { BATCH } else { 1 };
+        let limits = resp::Limits {
+            unauthenticated: !connection.authenticated,
+            ..*limits
+        };
+        let mut at = start;
+        while self.entries.len() < most {
+            let inline = input.get(at).is_some_and(|&byte| byte != b'*');
+            if inline && !self.entries.is_empty() {
+                return Parsed::Whole;
+            }
+            match connection.parser.parse(&mut input[at..], &limits) {
+                Ok(Some(end)) => {
+                    let spans = connection.parser.spans();
+                    let first = self.spans.len();
+                    self.spans.extend(spans.iter().map(|span| span.shifted(at)));
+                    at += end;
+                    let name = self.spans.get(first).map(|span| &input[span.range()]);
+                    let command = name.and_then(|name| table().find(name));
+                    self.entries.push(Entry {
+                        command,
+                        first,
+                        count: self.spans.len() - first,
+                        end: at,
+                    });
+                    if inline {
+                        return Parsed::Whole;
+                    }
+                }
+                Ok(None) => return Parsed::Exhausted,
+                Err(error) => return Parsed::Failed(error),
+            }
+        }
+        Parsed::Whole
+    }
+
+    /// Has the store fetch the first key of each command.
+    fn prefetch(&self, executor: &mut Executor, input: &[u8]) {
+        if self.entries.len() < 2 {
+            return;
+        }
+        let mut keys: [&[u8]; BATCH] = [&[]; BATCH];
+        let mut count = 0;
+        for entry in &self.entries {
+            let Some(command) = entry.command else {
+                continue;
+            };
+            let first = command.keys.first;
+            if first > 0 && first < entry.count {
+                keys[count] = &input[self.spans[entry.first + first].range()];
+                count += 1;
+            }
+        }
+        executor.worker.prefetch(&keys[..count]);
+    }
+}
+
+/// Executes what `input` holds. Returns how much of it is done with; `stalled` says whether the
+/// rest waits, or is the beginning of a command.
+pub(crate) fn execute(
+    executor: &mut Executor,
+    connection: &mut Connection,
+    input: &mut [u8],
+    batch: &mut Batch,
+) -> usize {
+    let limits = executor.context.shared.config.limits;
+    connection.state.stalled = false;
+    let mut done = 0;
+    loop {
+        let parsed = batch.parse(connection, input, done, &limits.request);
+        batch.prefetch(executor, input);
+        for entry in &batch.entries {
+            if entry.count > 0 {
+                let spans = &batch.spans[entry.first..entry.first + entry.count];
+                executor.execute(connection, entry.command, Args::new(input, spans));
+            }
+            done = entry.end;
+            if connection.must_wait(limits.output_soft) {
+                if done < input.len() {
+                    connection.parser.reset();
+                    connection.state.stalled = true;
+                }
+                return done;
+            }
+        }
+        match parsed {
+            Parsed::Whole => {}
+            Parsed::Exhausted => return done,
+            Parsed::Failed(error) => {
+                let mut text = b"ERR ".to_vec();
+                error.write_text(&mut text);
+                connection.writer().error_bytes(&text);
+                connection.state.closing = true;
+                tracing::debug!(client = %connection.client.address, ?error, "not RESP");
+                return done;
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Whether no further command may be executed for now.
+    #[inline]
+    pub(crate) fn must_wait(&self, output_soft: usize) -> bool {
+        self.state.closing || self.task.is_some() || self.output.pending() > output_soft
+    }
+}
+
+/// Reads once and executes what came. The buffer is the runtime's.
+pub(crate) fn read(
+    executor: &mut Executor,
+    connection: &mut Connection,
+    buffer: &mut [u8],
+    batch: &mut Batch,
+) -> usize {
+    if !connection.input.is_empty() {
+        return read_more(executor, connection, batch);
+    }
+    let Some(count) = received(connection, |stream| stream.read(buffer), READ_BUFFER) else {
+        return 0;
+    };
+    let input = &mut buffer[..count];
+    let done = execute(executor, connection, input, batch);
+    if done < count && !connection.state.closing {
+        connection.input.extend_from_slice(&input[done..]);
+    }
+    count
+}
+
+/// Reads behind the beginning of a command.
+fn read_more(executor: &mut Executor, connection: &mut Connection, batch: &mut Batch) -> usize {
+    let mut input = std::mem::take(&mut connection.input);
+    let missing = connection.parser.wanted().saturating_sub(input.len());
+    let room = missing.clamp(READ_BUFFER, LARGE_READ);
+    if input.capacity() - input.len() < room {
+        // Grow by doubling, but not beyond what the client announced.
+        let growth = missing.max(READ_BUFFER).min(input.len().max(room));
+        input.reserve_exact(growth);
+    }
+    let before = input.len();
+    let spare = input.capacity() - before;
+    let read = |stream: &mut mio::net::TcpStream| {
+        rustix::io::read(&*stream, rustix::buffer::spare_capacity(&mut input)).map_err(Into::into)
+    };
+    let count = received(connection, read, spare).unwrap_or(0);
+    if count > 0 {
+        let done = execute(executor, connection, &mut input, batch);
+        if done == input.len() {
+            input = Vec::new();
+        } else {
+            input.drain(..done);
+        }
+    }
+    if input.len() > executor.context.shared.config.limits.query_buffer {
+        tracing::warn!(client = %connection.client.address, "closed: its input exceeds the limit");
+        connection.state.dead = true;
+    }
+    connection.input = input;
+    count
+}
+
+/// Executes commands that had to wait.
+pub(crate) fn resume(executor: &mut Executor, connection: &mut Connection, batch: &mut Batch) {
+    let mut input = std::mem::take(&mut connection.input);
+    let done = execute(executor, connection, &mut input, batch);
+    input.drain(..done);
+    if !input.is_empty() {
+        connection.input = input;
+    }
+}
+
+/// What a read brought, with the connection's state brought up to date; `None`: nothing.
+fn received(
+    connection: &mut Connection,
+    read: impl FnOnce(&mut mio::net::TcpStream) -> std::io::Result<usize>,
+    room: usize,
+) -> Option<usize> {
+    match read(&mut connection.stream) {
+        Ok(0) => {
+            connection.state.readable = false;
+            connection.state.ended = true;
+            None
+        }
+        Ok(count) => {
+            // A read that does not fill its buffer has emptied the socket. The end, too, is an
+            // event of its own, unless it has been seen already.
+            connection.state.readable = count == room || connection.state.end_seen;
+            Some(count)
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            connection.state.readable = false;
+            None
+        }
+        Err(error) if error.kind() == ErrorKind::Interrupted => None,
+        Err(_) => {
+            // The client is gone; nobody is left to answer.
+            connection.state.readable = false;
+            connection.state.dead = true;
+            None
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The RESP front door: any Redis client can use the store through it.
+//!
+//! Way of a command: a [runtime](runtime) is woken by the socket → reads what has come → parses a
+//! batch and has the store fetch its keys → executes each command as a transaction of its worker →
+//! encodes the replies into the connection's output → at the end of the turn writes what may
+//! leave, and asks the store to make durable what the rest waits for.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`config`] | how a server is set up |
+//! | [`limits`] | sizes that clients control |
+//! | `runtime` `input` | the loop of one thread; reading, parsing and executing what a connection sends |
+//! | `connection` `output` | one client's state; its replies and the epochs they wait for |
+//! | `command` `commands` | the table of commands; the commands |
+//! | `executor` `block` `keys` | running a command alone, in a `MULTI` block, in slices |
+//! | `render` `refusal` | replies and errors as RESP |
+//! | `clients` `cursors` `shared` `info` | what runtimes have in common |
+//!
+//! Guarantees:
+//! 1. A connection's replies have the order of its commands.
+//! 2. With [`Durability::Group`], no reply leaves before everything it shows is durable: also not
+//!    one that shows an absence, a failed condition or an aborted block.
+//! 3. If the log fails, replies that wait for it can never leave. They are replaced by one error
+//!    and the connection is closed: which of its commands will be found after a restart is unknown,
+//!    and a connection that went on would pretend otherwise. Commands that write are refused from
+//!    then on, commands that read what is durable are answered, and `INFO persistence` and the
+//!    server's log say why.
+//! 4. A `MULTI` block is one transaction; `WATCH` is its precondition.
+
+#![forbid(unsafe_code)]
+
+mod block;
+mod clients;
+mod command;
+mod commands;
+pub mod config;
+mod connection;
+mod cursors;
+mod executor;
+mod glob;
+mod info;
+mod input;
+mod keys;
+pub mod limits;
+mod output;
+mod refusal;
+mod render;
+mod runtime;
+mod shared;
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime};
+
+use mio::{Poll, Waker};
+use socket2::{Domain, Protocol, Socket, Type};
+use store::Db;
+
+pub use config::{Config, Durability, StartError};
+pub use limits::Limits;
+
+use crate::runtime::{Runtime, WAKER};
+use crate::shared::{Counters, MemoryWatch, Shared, Signal};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// A server that is serving.
+pub struct Running {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Stops a server; clones stop the same one.
+#[derive(Clone)]
+pub struct Stopper(Arc<Shared>);
+
+impl Stopper {
+    /// Has the server stop: it accepts nothing more, answers what it has received once that is
+    /// durable, and closes. Returns at once.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+impl Running {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What stops it.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.shared))
+    }
+
+    /// Waits until it has stopped.
+    ///
+    /// # Errors
+    /// A thread of the server has panicked; the text says which.
+    pub fn wait(mut self) -> Result<(), String> {
+        let mut failed = Vec::new();
+        for thread in std::mem::take(&mut self.threads) {
+            let name = thread.thread().name().unwrap_or("a runtime").to_owned();
+            if thread.join().is_err() {
+                failed.push(name);
+            }
+        }
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{} panicked", failed.join(", ")))
+        }
+    }
+}
+
+impl Drop for Running {
+    /// Stops it, and waits.
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            // A panic has been reported by the thread itself.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Serves `db` as `config` says, on threads of its own.
+///
+/// # Errors
+/// The [`StartError`] says what to do.
+pub fn serve(db: Db, config: Config) -> Result<Running, StartError> {
+    config.check()?;
+    let threads = config.threads.max(1);
+    let listeners = listen(config.listen, threads).map_err(|error| StartError::Listen {
+        listen: config.listen,
+        error,
+    })?;
+    let address = listeners[0].local_addr()?;
+    let polls: Vec<Poll> = (0..threads)
+        .map(|_| Poll::new())
+        .collect::<Result<_, _>>()?;
+    let signals = polls
+        .iter()
+        .map(|poll| Waker::new(poll.registry(), WAKER).map(Signal::new))
+        .collect::<Result<Vec<_>, _>>()?;
+    let shared = Arc::new(share(db, config, address, signals));
+    let listener = Arc::clone(&shared);
+    shared
+        .db
+        .on_durable(Box::new(move || listener.durable_changed()));
+    let mut running = Running {
+        address,
+        shared,
+        threads: Vec::new(),
+    };
+    let (started, starts) = mpsc::channel();
+    for (index, (poll, listener)) in polls.into_iter().zip(listeners).enumerate() {
+        let shared = Arc::clone(&running.shared);
+        let started = started.clone();
+        let body = move || match shared.db.worker() {
+            Some(worker) => match Runtime::new(index, poll, listener, worker, shared) {
+                Ok(runtime) => {
+                    drop(started.send(Ok(())));
+                    runtime.run();
+                }
+                Err(error) => drop(started.send(Err(StartError::Thread(error)))),
+            },
+            None => drop(started.send(Err(StartError::NoWorker { thread: index }))),
+        };
+        let name = format!("runtime-{index}");
+        running
+            .threads
+            .push(std::thread::Builder::new().name(name).spawn(body)?);
+    }
+    for _ in 0..threads {
+        // A thread that ends without a word has panicked, which it reports itself.
+        starts
+            .recv()
+            .unwrap_or_else(|_| Err(std::io::Error::other("it panicked").into()))?;
+    }
+    Ok(running)
+}
+
+fn share(db: Db, config: Config, address: SocketAddr, signals: Vec<Signal>) -> Shared {
+    let random = RandomState::new();
+    let run_id = (0..3u8)
+        .map(|part| format!("{:016x}", random.hash_one(part)))
+        .collect::<String>();
+    Shared {
+        cursors: cursors::Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
+        memory: MemoryWatch::new(config.maxmemory),
+        port: address.port(),
+        started: Instant::now(),
+        started_at: SystemTime::now(),
+        run_id: run_id[..40].to_owned(),
+        clients: clients::Clients::default(),
+        counters: Counters::default(),
+        signals,
+        stopping: AtomicBool::new(false),
+        failed: AtomicBool::new(false),
+        db,
+        config,
+    }
+}
+
+/// As many listeners on one address: the system spreads connections over them.
+fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<mio::net::TcpListener>> {
+    refuse_shared(address)?;
+    let mut address = address;
+    let mut listeners = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        socket.set_reuse_address(true)?;
+        if !listeners.is_empty() || count > 1 {
+            socket.set_reuse_port(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let listener = mio::net::TcpListener::from_std(socket.into());
+        // With port 0 the first listener has chosen; the others share its port.
+        address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// Fails when someone listens on the address. Listeners that share a port would do so with those
+/// of another server of the same user, too, which would then get a part of the connections.
+fn refuse_shared(address: SocketAddr) -> std::io::Result<()> {
+    let domain = Domain::for_address(address);
+    let probe = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    // Connections of an earlier server that linger are no obstacle.
+    probe.set_reuse_address(true)?;
+    probe.bind(&address.into())
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,65 @@
+//! Limits on every size that a client controls, beyond those of keys and values, which are the
+//! store's.
+//!
+//! | limit | what happens beyond it |
+//! |---|---|
+//! | clients | the connection is told so and closed |
+//! | argument, arguments, line | a protocol error, and the connection is closed |
+//! | unparsed input | the connection is closed |
+//! | replies not yet taken, soft | the connection's requests wait until it has taken some |
+//! | replies not yet taken, hard | the connection is closed |
+//! | commands and bytes of a `MULTI` block | the command is refused and the block cannot execute |
+//! | commands executed in one turn | other connections get their turn first |
+
+/// Sizes in bytes unless said otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at once (a count).
+    pub clients: usize,
+    /// What one request may claim.
+    pub request: resp::Limits,
+    /// Input of one connection that is not yet a whole command.
+    pub query_buffer: usize,
+    /// Replies held for a connection, beyond which its requests wait.
+    pub output_soft: usize,
+    /// Replies held for a connection, beyond which it is closed.
+    pub output_hard: usize,
+    /// Arguments held by a `MULTI` block.
+    pub block_bytes: usize,
+    /// Commands in a `MULTI` block (a count).
+    pub block_commands: usize,
+    /// Positions of `SCAN` remembered (a count), the oldest forgotten first.
+    pub cursors: usize,
+    /// Bytes of remembered positions.
+    pub cursor_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            clients: 10_000,
+            request: resp::Limits::default(),
+            query_buffer: 1 << 30,
+            output_soft: 1 << 20,
+            output_hard: 4 << 30,
+            block_bytes: 1 << 30,
+            block_commands: 1 << 20,
+            cursors: 64 * 1024,
+            cursor_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Bytes read from a connection at a time; with it the commands that one connection can have
+/// executed before others get their turn.
+pub(crate) const READ_BUFFER: usize = 64 * 1024;
+/// Most bytes read at a time into the input of a connection that sends a large argument.
+pub(crate) const LARGE_READ: usize = 1 << 20;
+/// Commands that are parsed, and their keys fetched, before the first is executed.
+pub(crate) const BATCH: usize = 32;
+/// Keys visited in one slice of a long command.
+pub(crate) const SLICE_KEYS: usize = 1024;
+/// Output buffers kept for reuse, and the greatest capacity worth keeping.
+pub(crate) const POOLED_BUFFERS: usize = 256;
+/// See [`POOLED_BUFFERS`].
+pub(crate) const POOLED_CAPACITY: usize = 64 * 1024;

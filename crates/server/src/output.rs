@@ -1,0 +1,239 @@
+//! A connection's replies: bytes in order, and from where on they wait for which epoch.
+//!
+//! | part | meaning |
+//! |---|---|
+//! | bytes | encoded replies not yet taken by the socket |
+//! | marks | pairs of a position and an epoch: bytes from the position on, up to the next mark, may leave once the epoch is durable |
+//!
+//! Invariants:
+//! 1. Marks grow in both position and epoch: a reply waits for what the replies before it wait
+//!    for, so none overtakes another.
+//! 2. Bytes before the first mark may leave.
+
+use std::collections::VecDeque;
+
+use base::Epoch;
+
+/// See the module's description.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    /// How many of the bytes the socket has taken.
+    sent: usize,
+    marks: VecDeque<Mark>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    from: usize,
+    epoch: Epoch,
+}
+
+impl Output {
+    /// The buffer, to encode a reply at its end.
+    #[inline]
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Where the next reply will start.
+    #[inline]
+    pub(crate) fn position(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Says that the reply that starts at `from` waits for `epoch`, when all is durable up to
+    /// `durable`.
+    #[inline]
+    pub(crate) fn hold(&mut self, from: usize, epoch: Epoch, durable: Epoch) {
+        if epoch > durable && self.marks.back().is_none_or(|last| last.epoch < epoch) {
+            self.marks.push_back(Mark { from, epoch });
+        }
+    }
+
+    /// Takes back everything encoded from `position` on, which was not held yet.
+    pub(crate) fn truncate(&mut self, position: usize) {
+        self.bytes.truncate(position);
+    }
+
+    /// Lets go what waited for epochs up to `durable`.
+    #[inline]
+    pub(crate) fn release(&mut self, durable: Epoch) {
+        while self.marks.front().is_some_and(|mark| mark.epoch <= durable) {
+            self.marks.pop_front();
+        }
+    }
+
+    /// The greatest epoch that a reply waits for.
+    #[inline]
+    pub(crate) fn waits_for(&self) -> Option<Epoch> {
+        self.marks.back().map(|mark| mark.epoch)
+    }
+
+    /// The bytes that may leave now.
+    #[inline]
+    pub(crate) fn sendable(&self) -> &[u8] {
+        let end = self
+            .marks
+            .front()
+            .map_or(self.bytes.len(), |mark| mark.from);
+        &self.bytes[self.sent..end]
+    }
+
+    /// Says that the socket took `count` of the sendable bytes.
+    pub(crate) fn sent(&mut self, count: usize) {
+        self.sent += count;
+        debug_assert!(self.sent <= self.bytes.len(), "sent more than there is");
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        } else if self.sent >= 64 * 1024 && self.sent >= self.bytes.len() / 2 {
+            // The rest is no longer than what is dropped: each byte moves once on the average.
+            self.bytes.drain(..self.sent);
+            for mark in &mut self.marks {
+                mark.from -= self.sent;
+            }
+            self.sent = 0;
+        }
+    }
+
+    /// Bytes held, whether they may leave or not.
+    #[inline]
+    pub(crate) fn pending(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending() == 0
+    }
+
+    /// Drops the replies that still wait: what they wait for will never be durable. Returns
+    /// whether there were any.
+    pub(crate) fn give_up(&mut self) -> bool {
+        let Some(first) = self.marks.front() else {
+            return false;
+        };
+        self.bytes.truncate(first.from);
+        self.marks.clear();
+        true
+    }
+
+    /// Takes a buffer from `pool` if there is none.
+    #[inline]
+    pub(crate) fn borrow_buffer(&mut self, pool: &mut Vec<Vec<u8>>) {
+        if self.bytes.capacity() == 0
+            && let Some(buffer) = pool.pop()
+        {
+            self.bytes = buffer;
+        }
+    }
+
+    /// Gives the empty buffer away, so that an idle connection holds no memory.
+    #[inline]
+    pub(crate) fn take_buffer(&mut self) -> Option<Vec<u8>> {
+        (self.bytes.is_empty() && self.bytes.capacity() > 0)
+            .then(|| std::mem::take(&mut self.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(output: &mut Output, text: &str, epoch: u64, durable: u64) {
+        let from = output.position();
+        output.buffer().extend_from_slice(text.as_bytes());
+        output.hold(from, Epoch(epoch), Epoch(durable));
+    }
+
+    fn take(output: &mut Output) -> String {
+        let text = String::from_utf8(output.sendable().to_vec()).unwrap();
+        output.sent(text.len());
+        text
+    }
+
+    #[test]
+    fn replies_leave_in_order_as_epochs_become_durable() {
+        let mut output = Output::default();
+        reply(&mut output, "a", 3, 3);
+        assert_eq!(take(&mut output), "a");
+        reply(&mut output, "b", 4, 3);
+        reply(&mut output, "c", 1, 3);
+        reply(&mut output, "d", 5, 3);
+        reply(&mut output, "e", 4, 3);
+        assert_eq!(take(&mut output), "");
+        assert_eq!(output.waits_for(), Some(Epoch(5)));
+        output.release(Epoch(4));
+        assert_eq!(take(&mut output), "bc");
+        output.release(Epoch(9));
+        assert_eq!(take(&mut output), "de");
+        assert!(output.is_empty() && output.waits_for().is_none());
+    }
+
+    #[test]
+    fn a_durable_reply_before_a_held_one_leaves() {
+        let mut output = Output::default();
+        reply(&mut output, "a", 3, 3);
+        reply(&mut output, "b", 4, 3);
+        assert_eq!(take(&mut output), "a");
+        assert_eq!(output.pending(), 1);
+        assert!(output.give_up());
+        assert!(output.is_empty() && !output.give_up());
+    }
+
+    #[test]
+    fn marks_stay_right_when_the_buffer_is_compacted() {
+        let mut output = Output::default();
+        let long = "x".repeat(100 * 1024);
+        reply(&mut output, &long, 1, 3);
+        reply(&mut output, "held", 4, 3);
+        reply(&mut output, "later", 5, 3);
+        assert_eq!(output.sendable().len(), long.len());
+        output.sent(90 * 1024);
+        output.sent(10 * 1024);
+        assert_eq!(take(&mut output), "");
+        output.release(Epoch(4));
+        assert_eq!(take(&mut output), "held");
+        output.release(Epoch(5));
+        assert_eq!(take(&mut output), "later");
+    }
+
+    #[test]
+    fn order_holds_for_random_replies() {
+        let mut seed = 12_345_u64;
+        let mut next = |bound: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % bound
+        };
+        let (mut output, mut all, mut got) = (Output::default(), Vec::new(), String::new());
+        let mut durable = 0;
+        for number in 0..5000 {
+            let text = format!("{number},");
+            let epoch = durable + next(3);
+            reply(&mut output, &text, epoch, durable);
+            all.push((text, epoch));
+            if next(4) == 0 {
+                durable += next(2);
+                output.release(Epoch(durable));
+                let some = next(output.sendable().len() as u64 + 1) as usize;
+                got.push_str(std::str::from_utf8(&output.sendable()[..some]).unwrap());
+                output.sent(some);
+            }
+            let allowed: usize = all
+                .iter()
+                .take_while(|(_, epoch)| *epoch <= durable)
+                .map(|(text, _)| text.len())
+                .sum();
+            assert!(got.len() <= allowed, "a reply left before its epoch");
+        }
+        output.release(Epoch(durable + 3));
+        got.push_str(std::str::from_utf8(output.sendable()).unwrap());
+        assert_eq!(
+            got,
+            all.into_iter().map(|(text, _)| text).collect::<String>()
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! Why a command is refused, in Redis's words.
+
+use base::{Abort, OpError};
+use resp::{Args, Writer};
+
+use crate::command::Command;
+
+/// Why a command's arguments are refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Syntax,
+    NotInteger,
+    NotFloat,
+    BadExpiry,
+    Arity,
+    TooLong,
+    Text(&'static str),
+    Owned(Vec<u8>),
+}
+
+impl Refusal {
+    pub(crate) fn write(&self, command: &Command, writer: &mut Writer<'_>) {
+        match self {
+            Refusal::Syntax => writer.error("ERR syntax error"),
+            Refusal::NotInteger => writer.error("ERR value is not an integer or out of range"),
+            Refusal::NotFloat => writer.error("ERR value is not a valid float"),
+            Refusal::BadExpiry => bad_expiry(command, writer),
+            Refusal::Arity => arity(command, writer),
+            Refusal::TooLong => op_error(OpError::TooLong, command, writer),
+            Refusal::Text(text) => writer.error(text),
+            Refusal::Owned(text) => writer.error_bytes(text),
+        }
+    }
+}
+
+/// The texts that more than one place needs.
+pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+pub(crate) const MAX_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
+/// For replies whose epoch will never be durable: what they say must not be relied upon.
+pub(crate) const OUTCOME_UNKNOWN: &str = "MISCONF Errors writing to the log: the outcome of this \
+    and of the commands behind it is unknown; see INFO persistence and the server's log";
+/// For a read of what will never be durable.
+pub(crate) const NEVER_DURABLE: &str = "MISCONF Errors writing to the log: what this command reads \
+    was not written to it; see INFO persistence and the server's log";
+
+pub(crate) fn arity(command: &Command, writer: &mut Writer<'_>) {
+    writer.error(&format!(
+        "ERR wrong number of arguments for '{}' command",
+        command.name
+    ));
+}
+
+fn bad_expiry(command: &Command, writer: &mut Writer<'_>) {
+    writer.error(&format!(
+        "ERR invalid expire time in '{}' command",
+        command.name
+    ));
+}
+
+/// An operation that failed by itself.
+pub(crate) fn op_error(error: OpError, command: &Command, writer: &mut Writer<'_>) {
+    writer.error(match error {
+        OpError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+        OpError::NotInteger => "ERR value is not an integer or out of range",
+        OpError::Overflow => "ERR increment or decrement would overflow",
+        OpError::NotNumber => "ERR value is not a valid float",
+        OpError::NotFinite => "ERR increment would produce NaN or Infinity",
+        OpError::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        OpError::BadExpiry => return bad_expiry(command, writer),
+    });
+}
+
+/// A transaction that did not take effect.
+pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
+    match abort {
+        Abort::ReadOnly { reason } => writer.error(&format!(
+            "MISCONF Errors writing to the log: {reason}. Commands that write are refused until \
+             the server is restarted"
+        )),
+        Abort::Conflict { .. } => writer.error(&format!("TRYAGAIN {abort}")),
+        other => writer.error(&format!("ERR {other}")),
+    }
+}
+
+/// A command that is not known, or whose second word is not.
+pub(crate) fn unknown(container: Option<&Command>, args: Args<'_>, writer: &mut Writer<'_>) {
+    let mut text = Vec::with_capacity(192);
+    if let Some(container) = container {
+        text.extend_from_slice(b"ERR unknown subcommand '");
+        text.extend_from_slice(cut(args.at(1), 128));
+        text.extend_from_slice(b"'. Try ");
+        text.extend_from_slice(container.name.to_ascii_uppercase().as_bytes());
+        text.extend_from_slice(b" HELP.");
+        return writer.error_bytes(&text);
+    }
+    text.extend_from_slice(b"ERR unknown command '");
+    text.extend_from_slice(cut(args.at(0), 128));
+    text.extend_from_slice(b"', with args beginning with: ");
+    let mut shown = 0;
+    for arg in args.from(1).iter() {
+        if shown >= 128 {
+            break;
+        }
+        let arg = cut(arg, 128 - shown);
+        text.push(b'\'');
+        text.extend_from_slice(arg);
+        text.extend_from_slice(b"' ");
+        shown += arg.len() + 3;
+    }
+    writer.error_bytes(&text);
+}
+
+/// Whether a line of HTTP was taken for a command. A web page can have its reader's browser send
+/// such lines to a server behind a firewall, with commands in the body.
+pub(crate) fn is_web_request(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// What is shown of an argument in an error: up to the first zero byte.
+pub(crate) fn shown(arg: &[u8]) -> &[u8] {
+    cut(arg, arg.len())
+}
+
+/// At most `most` bytes, up to the first zero byte.
+fn cut(bytes: &[u8], most: usize) -> &[u8] {
+    let bytes = &bytes[..bytes.len().min(most)];
+    bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .map_or(bytes, |zero| &bytes[..zero])
+}

@@ -1,0 +1,290 @@
+//! How the replies of a command's operations become RESP.
+
+use base::transaction::Kind;
+use base::{OpError, Reply};
+use resp::Writer;
+
+use crate::command::Command;
+use crate::cursors::Cursors;
+use crate::glob;
+use crate::refusal::{Refusal, op_error};
+
+/// How replies become RESP.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Render<'a> {
+    /// The one reply as it is.
+    Plain,
+    /// `OK` for any number of operations.
+    Ok,
+    /// 1 for `Ok`, 0 for `Nil`.
+    OneIfDone,
+    /// The sum of the numbers.
+    Sum,
+    /// A list of the replies.
+    List,
+    /// 1: the preconditions were met.
+    AllDone,
+    /// The name of a type.
+    Kind,
+    /// When a key expires.
+    Deadline(Deadline),
+    /// `Nil` and errors as they are, a refusal in place of a value.
+    RefusedIfThere(Refusal),
+    /// The keys that match.
+    Keys { pattern: &'a [u8] },
+    /// A page of a scan: one key more than asked for, where the next page begins.
+    Page(Page<'a>),
+}
+
+/// How a deadline is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    /// As the time that is left, or as a date.
+    pub(crate) left: bool,
+    /// In seconds, or in milliseconds.
+    pub(crate) seconds: bool,
+}
+
+/// What a page of a scan shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Page<'a> {
+    pub(crate) pattern: Option<&'a [u8]>,
+    /// Keys to visit.
+    pub(crate) count: usize,
+    /// Whether keys of type string are shown; there are no others yet.
+    pub(crate) strings: bool,
+}
+
+/// What rendering needs besides the replies.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) command: &'static Command,
+    pub(crate) cursors: &'a Cursors,
+    /// The transaction's own time.
+    pub(crate) time_ms: u64,
+}
+
+impl Render<'_> {
+    /// Writes the replies.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        replies: &[Reply<'_>],
+        around: &Surroundings<'_>,
+        writer: &mut Writer<'_>,
+    ) {
+        if let (Render::Plain, [reply]) = (self, replies) {
+            return plain(reply, around, writer);
+        }
+        if let Some(error) = replies.iter().find_map(error_of) {
+            return op_error(error, around.command, writer);
+        }
+        match self {
+            Render::Plain => replies
+                .iter()
+                .for_each(|reply| plain(reply, around, writer)),
+            Render::Ok => writer.ok(),
+            Render::OneIfDone => writer.int(i64::from(replies.first() == Some(&Reply::Ok))),
+            Render::Sum => writer.int(replies.iter().map(int_of).sum()),
+            Render::List => {
+                writer.array(replies.len());
+                replies
+                    .iter()
+                    .for_each(|reply| plain(reply, around, writer));
+            }
+            Render::AllDone => writer.int(1),
+            Render::Kind => writer.status(kind_name(replies.first())),
+            Render::Deadline(deadline) => {
+                writer.int(deadline.tell(replies.first(), around.time_ms))
+            }
+            Render::RefusedIfThere(_) if replies == [Reply::Nil] => writer.null(),
+            Render::RefusedIfThere(refusal) => refusal.write(around.command, writer),
+            Render::Keys { pattern } => write_keys(pairs_of(replies), pattern, writer),
+            Render::Page(page) => page.write(pairs_of(replies), around, writer),
+        }
+    }
+}
+
+#[inline]
+fn plain(reply: &Reply<'_>, around: &Surroundings<'_>, writer: &mut Writer<'_>) {
+    match reply {
+        Reply::Ok => writer.ok(),
+        Reply::Nil => writer.null(),
+        Reply::Int(number) => writer.int(*number),
+        Reply::Bytes(bytes) => writer.bulk(bytes),
+        Reply::Error(error) => op_error(*error, around.command, writer),
+        other => {
+            debug_assert!(
+                false,
+                "{} is not rendered by its own kind: {other:?}",
+                around.command.name
+            );
+            writer.error("ERR internal error: a reply of an unexpected kind");
+        }
+    }
+}
+
+fn error_of(reply: &Reply<'_>) -> Option<OpError> {
+    if let Reply::Error(error) = reply {
+        Some(*error)
+    } else {
+        None
+    }
+}
+
+fn int_of(reply: &Reply<'_>) -> i64 {
+    if let Reply::Int(number) = reply {
+        *number
+    } else {
+        0
+    }
+}
+
+type Pairs<'a, 'e> = &'a [(&'e [u8], &'e [u8])];
+
+fn pairs_of<'a, 'e>(replies: &'a [Reply<'e>]) -> Pairs<'a, 'e> {
+    if let Some(Reply::Pairs(pairs)) = replies.first() {
+        pairs
+    } else {
+        &[]
+    }
+}
+
+fn kind_name(reply: Option<&Reply<'_>>) -> &'static str {
+    match reply {
+        Some(Reply::Kind(Kind::String)) => "string",
+        Some(Reply::Kind(Kind::Hash)) => "hash",
+        Some(Reply::Kind(Kind::List)) => "list",
+        Some(Reply::Kind(Kind::Set)) => "set",
+        Some(Reply::Kind(Kind::SortedSet)) => "zset",
+        _ => "none",
+    }
+}
+
+impl Deadline {
+    /// -2: no key; -1: it does not expire.
+    fn tell(self, reply: Option<&Reply<'_>>, time_ms: u64) -> i64 {
+        let at_ms = match reply {
+            Some(Reply::Deadline(Some(at_ms))) => *at_ms,
+            Some(Reply::Deadline(None)) => return -1,
+            _ => return -2,
+        };
+        let ms = if self.left {
+            at_ms.saturating_sub(time_ms)
+        } else {
+            at_ms
+        };
+        let told = if self.seconds {
+            ms.saturating_add(500) / 1000
+        } else {
+            ms
+        };
+        i64::try_from(told).unwrap_or(i64::MAX)
+    }
+}
+
+fn write_keys(pairs: Pairs<'_, '_>, pattern: &[u8], writer: &mut Writer<'_>) {
+    let matching = || {
+        pairs
+            .iter()
+            .filter(|(key, _)| glob::matches(pattern, key, false))
+    };
+    writer.array(matching().count());
+    matching().for_each(|(key, _)| writer.bulk(key));
+}
+
+impl Page<'_> {
+    fn write(&self, pairs: Pairs<'_, '_>, around: &Surroundings<'_>, writer: &mut Writer<'_>) {
+        let (page, next) = match pairs.get(self.count) {
+            Some((next, _)) => (&pairs[..self.count], around.cursors.remember(next)),
+            None => (pairs, 0),
+        };
+        let shown = |key: &[u8]| {
+            self.strings
+                && self
+                    .pattern
+                    .is_none_or(|pattern| glob::matches(pattern, key, false))
+        };
+        writer.array(2);
+        writer.bulk(next.to_string().as_bytes());
+        writer.array(page.iter().filter(|(key, _)| shown(key)).count());
+        page.iter()
+            .filter(|(key, _)| shown(key))
+            .for_each(|(key, _)| writer.bulk(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::table;
+    use resp::Protocol;
+
+    fn rendered(render: Render<'_>, replies: &[Reply<'_>]) -> String {
+        let cursors = Cursors::new(10, 1000);
+        let command = table().find(b"expire").unwrap();
+        let around = Surroundings {
+            command,
+            cursors: &cursors,
+            time_ms: 10_000,
+        };
+        let mut out = Vec::new();
+        render.write(
+            replies,
+            &around,
+            &mut Writer::new(&mut out, Protocol::Resp2),
+        );
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn replies_become_resp() {
+        use Render as R;
+        assert_eq!(rendered(R::Plain, &[Reply::Bytes(b"ab")]), "$2\r\nab\r\n");
+        assert_eq!(rendered(R::Plain, &[Reply::Nil]), "$-1\r\n");
+        assert_eq!(rendered(R::Ok, &[Reply::Ok, Reply::Ok]), "+OK\r\n");
+        assert_eq!(rendered(R::OneIfDone, &[Reply::Nil]), ":0\r\n");
+        assert_eq!(
+            rendered(R::Sum, &[Reply::Int(1), Reply::Int(0), Reply::Int(1)]),
+            ":2\r\n"
+        );
+        let list = [Reply::Nil, Reply::Bytes(b"x")];
+        assert_eq!(rendered(R::List, &list), "*2\r\n$-1\r\n$1\r\nx\r\n");
+        assert_eq!(rendered(R::Kind, &[Reply::Nil]), "+none\r\n");
+        let error = rendered(R::Plain, &[Reply::Error(OpError::BadExpiry)]);
+        assert_eq!(error, "-ERR invalid expire time in 'expire' command\r\n");
+    }
+
+    #[test]
+    fn deadlines_are_told_in_four_ways() {
+        let told =
+            |left, seconds, reply| rendered(Render::Deadline(Deadline { left, seconds }), &[reply]);
+        let at = || Reply::Deadline(Some(12_600));
+        assert_eq!(told(true, true, at()), ":3\r\n");
+        assert_eq!(told(true, false, at()), ":2600\r\n");
+        assert_eq!(told(false, true, at()), ":13\r\n");
+        assert_eq!(told(false, false, at()), ":12600\r\n");
+        assert_eq!(told(true, true, Reply::Deadline(None)), ":-1\r\n");
+        assert_eq!(told(true, true, Reply::Nil), ":-2\r\n");
+    }
+
+    #[test]
+    fn a_page_ends_before_the_key_that_begins_the_next() {
+        let pairs: Vec<(&[u8], &[u8])> = vec![(b"a", b""), (b"b", b""), (b"c", b"")];
+        let page = |count| {
+            Render::Page(Page {
+                pattern: Some(b"[^a]"),
+                count,
+                strings: true,
+            })
+        };
+        assert_eq!(
+            rendered(page(3), &[Reply::Pairs(pairs.clone())]),
+            "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nb\r\n$1\r\nc\r\n"
+        );
+        let first = rendered(page(2), &[Reply::Pairs(pairs)]);
+        assert!(
+            first.ends_with("*1\r\n$1\r\nb\r\n") && !first.contains("$1\r\n0\r\n"),
+            "{first}"
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! What the runtimes of one server have in common.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use base::Epoch;
+use mio::Waker;
+use store::Db;
+
+use crate::clients::Clients;
+use crate::config::Config;
+use crate::cursors::Cursors;
+
+pub(crate) struct Shared {
+    pub(crate) db: Db,
+    pub(crate) config: Config,
+    /// The port that is listened on.
+    pub(crate) port: u16,
+    pub(crate) started: Instant,
+    pub(crate) started_at: SystemTime,
+    /// Names this life of the server.
+    pub(crate) run_id: String,
+    pub(crate) clients: Clients,
+    pub(crate) cursors: Cursors,
+    pub(crate) memory: MemoryWatch,
+    pub(crate) counters: Counters,
+    /// One for each runtime.
+    pub(crate) signals: Vec<Signal>,
+    pub(crate) stopping: AtomicBool,
+    /// The journal has failed.
+    pub(crate) failed: AtomicBool,
+}
+
+/// What has happened since the start.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) connections: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+    pub(crate) commands: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) errors: AtomicU64,
+}
+
+impl Shared {
+    /// Asks every runtime to finish what it has received and to stop.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.signals.iter().for_each(Signal::wake);
+    }
+
+    /// Tells the runtimes that wait that durability has advanced, or never will.
+    pub(crate) fn durable_changed(&self) {
+        if let Some(reason) = self.db.durable().failed
+            && !self.failed.swap(true, Ordering::SeqCst)
+        {
+            tracing::error!(%reason, "the log has failed; writes are refused from now on");
+        }
+        // Pairs with the fence in `Signal::wait`: either this sees that the runtime waits, or the
+        // runtime sees what became durable before this was called.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        for signal in &self.signals {
+            if signal.waiting.load(Ordering::Relaxed) {
+                signal.wake();
+            }
+        }
+    }
+}
+
+/// Wakes one runtime.
+///
+/// Invariant: a runtime that sleeps with replies that wait has said so by [`Signal::wait`] and
+/// afterwards looked once more at what is durable.
+pub(crate) struct Signal {
+    pub(crate) waker: Waker,
+    /// Whether it has replies that wait for durability.
+    waiting: AtomicBool,
+    /// Whether it has been woken and has not yet come round: once is enough.
+    woken: AtomicBool,
+    /// Whether one of its connections is to be closed on request of another.
+    pub(crate) kills: AtomicBool,
+}
+
+impl Signal {
+    pub(crate) fn new(waker: Waker) -> Signal {
+        let no = || AtomicBool::new(false);
+        Signal {
+            waker,
+            waiting: no(),
+            woken: no(),
+            kills: no(),
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if !self.woken.swap(true, Ordering::SeqCst)
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::error!(%error, "cannot wake a runtime");
+        }
+    }
+
+    /// Says whether the runtime, about to sleep, has replies that wait.
+    pub(crate) fn wait(&self, waiting: bool) {
+        if self.waiting.load(Ordering::Relaxed) != waiting {
+            self.waiting.store(waiting, Ordering::SeqCst);
+        }
+        if waiting {
+            std::sync::atomic::fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Says that the runtime is awake and will look at everything.
+    pub(crate) fn awake(&self) {
+        if self.woken.load(Ordering::Relaxed) {
+            self.woken.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Whether the store has more in memory than it should. Asking the store costs, so that its answer
+/// serves for a few milliseconds, or until much has been written.
+pub(crate) struct MemoryWatch {
+    /// 0: no bound.
+    pub(crate) most: AtomicU64,
+    used: AtomicU64,
+    /// Bytes given to write since `used` was asked for.
+    written: AtomicU64,
+    /// Milliseconds from the server's start to when `used` was asked for.
+    asked_ms: AtomicU64,
+}
+
+/// For how long an answer serves, and after how much it does not.
+const MEMORY_AGE: Duration = Duration::from_millis(10);
+const MEMORY_WRITTEN: u64 = 1 << 20;
+
+impl MemoryWatch {
+    pub(crate) fn new(most: u64) -> MemoryWatch {
+        MemoryWatch {
+            most: AtomicU64::new(most),
+            used: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            asked_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a command that brings `bytes` must be refused. `now` is the time since the server's
+    /// start.
+    pub(crate) fn is_full(&self, db: &Db, now: Duration, bytes: usize) -> bool {
+        let most = self.most.load(Ordering::Relaxed);
+        if most == 0 {
+            return false;
+        }
+        let now = now.as_millis() as u64;
+        let written = self.written.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        let age = now.saturating_sub(self.asked_ms.load(Ordering::Relaxed));
+        if age >= MEMORY_AGE.as_millis() as u64 || written >= MEMORY_WRITTEN {
+            self.asked_ms.store(now, Ordering::Relaxed);
+            self.written.store(0, Ordering::Relaxed);
+            self.used.store(db.memory_bytes(), Ordering::Relaxed);
+        }
+        self.used.load(Ordering::Relaxed) > most
+    }
+}
+
+/// What one runtime knows while it executes commands.
+pub(crate) struct Context {
+    pub(crate) shared: Arc<Shared>,
+    /// Whether replies wait for durability.
+    pub(crate) group: bool,
+    /// Everything up to this epoch is durable; refreshed as the loop comes round.
+    pub(crate) durable: Epoch,
+    /// Why nothing later ever will be.
+    pub(crate) failed: Option<String>,
+    /// Time since the server's start, as of this turn of the loop.
+    pub(crate) now: Duration,
+    /// Commands executed since they were last added to the shared counter.
+    pub(crate) commands: u64,
+    pub(crate) errors: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+}
+
+impl Context {
+    pub(crate) fn new(shared: Arc<Shared>) -> Context {
+        let group = shared.config.durability == crate::config::Durability::Group;
+        let durable = shared.db.durable();
+        Context {
+            group,
+            durable: if group {
+                durable.epoch
+            } else {
+                Epoch(u64::MAX)
+            },
+            failed: durable.failed,
+            now: shared.started.elapsed(),
+            shared,
+            commands: 0,
+            errors: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+
+    /// Looks at what is durable. Cheap enough for every turn of the loop.
+    pub(crate) fn refresh_durable(&mut self) {
+        if self.failed.is_none() && self.shared.failed.load(Ordering::Relaxed) {
+            self.refresh_all();
+        } else if self.group {
+            self.durable = self.shared.db.durable_epoch();
+        }
+    }
+
+    /// Looks at what is durable and whether the journal has failed.
+    pub(crate) fn refresh_all(&mut self) {
+        let durable = self.shared.db.durable();
+        if self.group {
+            self.durable = durable.epoch;
+        }
+        self.failed = durable.failed;
+    }
+}
