@@ -1,0 +1,39 @@
+//! The `kumiki` command.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | stopped as asked; everything acknowledged is durable |
+//! | 1 | could not start, or could not go on; the message says what to do |
+//! | 2 | the command line makes no sense |
+//! | 130 | a second signal came before it had stopped |
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli::Cli { command, log_level } = cli::Cli::parse();
+    tracing_subscriber::fmt()
+        .with_max_level(log_level.filter())
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .init();
+    let done = match command {
+        cli::Command::Serve(options) => serve::serve(options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kumiki: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! `kumiki serve`: opens the store, serves it, stops when asked.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::limits::Limits;
+use parking_lot::Mutex;
+use server::{Config, Running};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use store::{Db, Options, RecoveryProgress, RecoveryReport};
+
+use crate::cli::{DiskLayer, Durability, Serve};
+
+/// Workers beyond those of the server's threads, for housekeeping.
+const SPARE_WORKERS: usize = 2;
+/// How often progress is told when nobody watches a terminal.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// Serves until a signal or a client asks to stop.
+pub(crate) fn serve(options: Serve) -> Result<(), String> {
+    let threads = options.threads.map_or_else(processors, usize::from);
+    // Taken before anything is opened, so that no signal finds the process without a handler.
+    let signals = Signals::new([SIGTERM, SIGINT])
+        .map_err(|error| format!("cannot receive signals: {error}"))?;
+    let config = config(&options, threads);
+    let listen = options.listen;
+    let db = Db::open(store_options(&options, threads)).map_err(|error| error.to_string())?;
+    if !options.ephemeral {
+        tell_recovery(db.recovery());
+    }
+    let running = server::serve(db.clone(), config).map_err(|error| error.to_string())?;
+    stop_on(signals, &running);
+    announce(&running, &options, threads)
+        .map_err(|error| format!("cannot announce {listen}: {error}"))?;
+    let served = running.wait();
+    let closed = db.close().map_err(|error| error.to_string());
+    tracing::info!("stopped");
+    served.and(closed)
+}
+
+/// The processors that this process may use.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn store_options(options: &Serve, threads: usize) -> Options {
+    let disk: Arc<dyn disk::Disk> = match options.disk {
+        DiskLayer::Real => Arc::new(disk::RealDisk),
+        DiskLayer::Forgetful => Arc::new(disk::ForgetfulDisk::new(disk::RealDisk)),
+    };
+    Options {
+        dir: (!options.ephemeral).then(|| options.data.clone()),
+        workers: threads + SPARE_WORKERS,
+        loggers: options.loggers.into(),
+        log_buffers: options.log_buffers.into(),
+        log_buffer_size: options.log_buffer_size.0 as usize,
+        epoch_time: options.epoch_time,
+        limits: Limits {
+            value: options.max_value.0 as usize,
+            ..Limits::default()
+        },
+        disk,
+        progress: progress_teller(),
+        ..Options::default()
+    }
+}
+
+fn config(options: &Serve, threads: usize) -> Config {
+    let mut limits = server::Limits {
+        clients: options.max_clients as usize,
+        ..server::Limits::default()
+    };
+    limits.request.bulk = options.max_value.0 as usize;
+    Config {
+        listen: options.listen,
+        threads,
+        durability: match options.durability {
+            Durability::Group => server::Durability::Group,
+            Durability::Async => server::Durability::Async,
+        },
+        password: options.requirepass.clone(),
+        insecure: options.insecure,
+        maxmemory: options.maxmemory.0,
+        data: (!options.ephemeral).then(|| options.data.clone()),
+        limits,
+        ..Config::default()
+    }
+}
+
+/// The one line that says where to find the server and its data.
+fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Result<()> {
+    let data = if options.ephemeral {
+        "data in memory only".to_owned()
+    } else {
+        let folder = options
+            .data
+            .canonicalize()
+            .unwrap_or_else(|_| options.data.clone());
+        format!("data in {}", folder.display())
+    };
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "kumiki: listening on {}, {data}, threads: {threads}",
+        running.address()
+    )?;
+    out.flush()
+}
+
+/// Stops the server on the first signal, and the process on the second.
+fn stop_on(mut signals: Signals, running: &Running) {
+    let stopper = running.stopper();
+    let listen = move || {
+        let mut stopping = false;
+        for signal in signals.forever() {
+            if stopping {
+                eprintln!("kumiki: a second signal: exiting at once");
+                std::process::exit(130);
+            }
+            stopping = true;
+            tracing::info!(signal, "stopping: answering what was received");
+            stopper.stop();
+        }
+    };
+    // The thread ends with the process.
+    drop(
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(listen),
+    );
+}
+
+/// Tells how far recovery is: rewriting one line on a terminal, else a line a second.
+fn progress_teller() -> Arc<dyn Fn(&RecoveryProgress) + Send + Sync> {
+    let terminal = std::io::stderr().is_terminal();
+    let last = Mutex::new(Duration::ZERO);
+    Arc::new(move |progress| {
+        let line = describe(progress);
+        let mut last = last.lock();
+        if terminal {
+            eprint!("\r{line}");
+            if progress.bytes_read == progress.bytes_total {
+                eprintln!();
+            }
+        } else if progress.elapsed >= *last + PROGRESS_EVERY {
+            *last = progress.elapsed;
+            eprintln!("{line}");
+        }
+    })
+}
+
+fn describe(progress: &RecoveryProgress) -> String {
+    let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
+    let percent = 100.0 * progress.bytes_read as f64 / progress.bytes_total.max(1) as f64;
+    format!(
+        "kumiki: recovering: {:.0} of {:.0} MiB ({percent:.0} %), {} entries, {:.1} s",
+        mib(progress.bytes_read),
+        mib(progress.bytes_total),
+        progress.entries,
+        progress.elapsed.as_secs_f64(),
+    )
+}
+
+fn tell_recovery(report: &RecoveryReport) {
+    if report.entries > 0 {
+        tracing::info!(
+            keys = report.keys,
+            entries = report.entries,
+            bytes = report.bytes,
+            durable_epoch = report.durable_epoch.0,
+            seconds = report.elapsed.as_secs_f64(),
+            "recovered"
+        );
+    }
+    for cut in &report.cuts {
+        tracing::warn!("{cut}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_in_one_line() {
+        let progress = RecoveryProgress {
+            bytes_read: 50 << 20,
+            bytes_total: 100 << 20,
+            entries: 7,
+            elapsed: Duration::from_millis(1500),
+        };
+        let line = describe(&progress);
+        assert_eq!(
+            line,
+            "kumiki: recovering: 50 of 100 MiB (50 %), 7 entries, 1.5 s"
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! Servers as child processes: ours and Redis's.
+//!
+//! Redis's programs are a peer that a machine may lack. Without them a test says so in one line
+//! and passes; with `KUMIKI_REQUIRE_PEERS=1` it fails.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// How long a server may take to start or to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Files for what a server prints.
+const OUTPUT: &str = "output.txt";
+const ERRORS: &str = "errors.txt";
+
+/// A running server. It is killed when this is dropped.
+pub(crate) struct Server {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    child: Child,
+    /// Where its output is written, and its data unless that lies elsewhere.
+    dir: TempDir,
+}
+
+impl Server {
+    /// Starts `redis-server` with nothing persisted.
+    pub(crate) fn redis(program: &Path, options: &[String]) -> Server {
+        Server::start(|address, dir| {
+            let mut command = Command::new(program);
+            command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+            command.args(["--port", &address.port().to_string()]);
+            command.arg("--dir").arg(dir).args(options);
+            command
+        })
+    }
+
+    /// Starts the binary under test in a directory of its own; `args` come after
+    /// `serve --listen ADDRESS`.
+    pub(crate) fn kumiki<A: AsRef<OsStr>>(args: &[A]) -> Server {
+        Server::start(|address, dir| {
+            let mut command = serve(address);
+            command.args(args).current_dir(dir);
+            command
+        })
+    }
+
+    /// Starts what `command` builds, and waits until it accepts connections. Another process may
+    /// take the port that was found free; then another port is tried.
+    fn start(command: impl Fn(SocketAddr, &Path) -> Command) -> Server {
+        let mut said = String::new();
+        for _ in 0..5 {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            let address = free_address();
+            let file = |name| File::create(dir.path().join(name)).expect("a file in it");
+            let child = command(address, dir.path())
+                .stdin(Stdio::null())
+                .stdout(file(OUTPUT))
+                .stderr(file(ERRORS))
+                .spawn()
+                .expect("start a server");
+            let mut server = Server {
+                address,
+                child,
+                dir,
+            };
+            if server.wait_until_listening() {
+                return server;
+            }
+            said = server.output() + &server.errors();
+        }
+        panic!("the server does not start: {said}");
+    }
+
+    fn wait_until_listening(&mut self) -> bool {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if self.child.try_wait().expect("child").is_some() {
+                return false;
+            }
+            if TcpStream::connect(self.address).is_ok() {
+                // Whoever answered could be another process that took the port first.
+                std::thread::sleep(Duration::from_millis(20));
+                return self.child.try_wait().expect("child").is_none();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    /// What it has printed so far.
+    pub(crate) fn output(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join(OUTPUT)).unwrap_or_default()
+    }
+
+    /// What it has printed to standard error so far.
+    pub(crate) fn errors(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join(ERRORS)).unwrap_or_default()
+    }
+
+    /// Kills it as a crash would.
+    pub(crate) fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// Asks it to stop.
+    pub(crate) fn terminate(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("signal");
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        wait(&mut self.child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `kumiki serve --listen ADDRESS`.
+pub(crate) fn serve(address: SocketAddr) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+    command.args(["serve", "--listen", &address.to_string()]);
+    command
+}
+
+/// An address of this machine on which nobody listens.
+pub(crate) fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address")
+}
+
+/// Waits until `child` has ended; kills it when that takes too long.
+///
+/// # Panics
+/// When it had to be killed.
+pub(crate) fn wait(child: &mut Child) -> ExitStatus {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait().expect("child") {
+            return status;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    panic!("the process did not end within {PATIENCE:?}");
+}
+
+/// Where a program of Redis's lies, or `None` after saying that this test is skipped.
+///
+/// # Panics
+/// When it is absent and `KUMIKI_REQUIRE_PEERS=1`.
+pub(crate) fn peer(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|p| p.is_file());
+    if found.is_none() {
+        let required = std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1");
+        assert!(
+            !required,
+            "{program} is not installed, and KUMIKI_REQUIRE_PEERS=1 asks for it"
+        );
+        // Written directly: what a test prints is hidden when it passes.
+        let line = format!("skipped: {program} is not installed\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    found
+}
