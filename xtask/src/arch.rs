@@ -1,0 +1,287 @@
+//! The architecture check: `ARCHITECTURE.md` against `cargo metadata` and the sources.
+//!
+//! | table in the page | begins with | what is held against it |
+//! |---|---|---|
+//! | tiers | `\| tier \| crate \|` | every crate is there; each uses only crates of lower tiers |
+//! | unsafe code | `\| crate \| module \|` | the word `unsafe` stands in these files alone; other crates forbid it |
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::build;
+
+/// A crate of the workspace as cargo sees it.
+#[derive(Clone, Debug, Default)]
+pub struct Crate {
+    /// The directory's name, which is what people call the crate.
+    pub name: String,
+    /// Names of the workspace's crates that it uses, tests included.
+    pub uses: Vec<String>,
+    /// Where its sources lie.
+    pub dir: PathBuf,
+}
+
+/// A crate's place: a number, or outside of the order (`–`), which only developers' tools are.
+type Tier = Option<u32>;
+
+/// Checks the workspace that this was built from.
+///
+/// # Errors
+/// If the page or the metadata cannot be read, or they disagree; the message lists how.
+pub fn check() -> Result<()> {
+    let page = fs::read_to_string(build::root().join("ARCHITECTURE.md"))
+        .context("cannot read ARCHITECTURE.md")?;
+    let crates = crates(&build::metadata()?)?;
+    let mut complaints = check_tiers(&page, &crates)?;
+    complaints.extend(check_unsafe(&page, &crates)?);
+    if !complaints.is_empty() {
+        bail!(
+            "ARCHITECTURE.md and the code disagree:\n  {}",
+            complaints.join("\n  ")
+        );
+    }
+    println!("architecture: {} crates stand in their tiers", crates.len());
+    Ok(())
+}
+
+fn crates(metadata: &Value) -> Result<Vec<Crate>> {
+    let packages = metadata["packages"]
+        .as_array()
+        .context("no packages in metadata")?;
+    let mut crates = Vec::new();
+    for package in packages {
+        let manifest = package["manifest_path"]
+            .as_str()
+            .context("no manifest_path")?;
+        let dir = Path::new(manifest)
+            .parent()
+            .context("a manifest without a directory")?;
+        let dependencies = package["dependencies"]
+            .as_array()
+            .context("no dependencies")?;
+        let paths = dependencies.iter().filter_map(|d| d["path"].as_str());
+        let mut uses: Vec<String> = paths.map(|path| file_name(Path::new(path))).collect();
+        uses.sort();
+        uses.dedup();
+        crates.push(Crate {
+            name: file_name(dir),
+            uses,
+            dir: dir.to_owned(),
+        });
+    }
+    Ok(crates)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Complaints about crates that are missing in the table, in the table alone, or that use a crate
+/// of their own or a higher tier.
+///
+/// # Errors
+/// If the page has no such table.
+pub fn check_tiers(page: &str, crates: &[Crate]) -> Result<Vec<String>> {
+    let mut tiers: BTreeMap<String, Tier> = BTreeMap::new();
+    for row in table(page, &["tier", "crate"])? {
+        let tier = row[0].parse().ok();
+        if tier.is_none() && row[0] != "–" {
+            bail!("'{}' is no tier", row[0]);
+        }
+        tiers.insert(row[1].clone(), tier);
+    }
+    let mut complaints = Vec::new();
+    for one in crates {
+        let Some(tier) = tiers.get(&one.name) else {
+            complaints.push(format!(
+                "the crate {} is missing in the tier table",
+                one.name
+            ));
+            continue;
+        };
+        for used in &one.uses {
+            match (tier, tiers.get(used)) {
+                // A crate may use itself in its own tests, under another set of features.
+                _ if *used == one.name => {}
+                (Some(own), Some(Some(other))) if other < own => {}
+                (None, Some(Some(_))) => {}
+                _ => complaints.push(format!("{} must not use {used}", one.name)),
+            }
+        }
+    }
+    for name in tiers
+        .keys()
+        .filter(|name| !crates.iter().any(|c| c.name == **name))
+    {
+        complaints.push(format!("the tier table names {name}, which does not exist"));
+    }
+    Ok(complaints)
+}
+
+/// Complaints about unsafe code outside of the named modules, and about names without any.
+fn check_unsafe(page: &str, crates: &[Crate]) -> Result<Vec<String>> {
+    let mut named: BTreeMap<PathBuf, bool> = BTreeMap::new();
+    let mut with_unsafe = Vec::new();
+    for row in table(page, &["crate", "module"])? {
+        let owner = crates.iter().find(|c| c.name == row[0]);
+        let owner =
+            owner.with_context(|| format!("the unsafe table names the crate {}", row[0]))?;
+        named.insert(owner.dir.join(&row[1]), false);
+        with_unsafe.push(row[0].clone());
+    }
+    let mut complaints = Vec::new();
+    for one in crates {
+        for file in sources(&one.dir)? {
+            let text = fs::read_to_string(&file)?;
+            match named.get_mut(&file) {
+                _ if !has_unsafe(&text) => {}
+                Some(seen) => *seen = true,
+                None => complaints.push(format!("{} has unsafe code", file.display())),
+            }
+            let root = [one.dir.join("src/lib.rs"), one.dir.join("src/main.rs")].contains(&file);
+            let forbids = text.contains("#![forbid(unsafe_code)]");
+            if root && !forbids && !with_unsafe.contains(&one.name) {
+                complaints.push(format!("{} does not forbid unsafe code", file.display()));
+            }
+        }
+    }
+    let idle = named.iter().filter(|(_, seen)| !**seen);
+    complaints.extend(idle.map(|(file, _)| format!("{} has no unsafe code", file.display())));
+    Ok(complaints)
+}
+
+/// The Rust sources of a crate: all of them, tests and benchmarks too.
+fn sources(dir: &Path) -> Result<Vec<PathBuf>> {
+    let (mut files, mut dirs) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
+            let path = entry?.path();
+            if path.is_dir() && file_name(&path) != "target" {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Whether the keyword `unsafe` opens a block, function, trait or implementation. Comments and
+/// names that contain the word do not count.
+fn has_unsafe(text: &str) -> bool {
+    let code = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    code.flat_map(|line| {
+        line.match_indices("unsafe")
+            .map(move |(at, word)| (line, at, word.len()))
+    })
+    .any(|(line, at, len)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + len..].trim_start();
+        let free = before.is_none_or(|c| c.is_whitespace() || "({[=|,&".contains(c));
+        let opens = ["{", "fn ", "impl ", "impl<", "trait ", "extern "];
+        // A block may open on the next line.
+        free && (after.is_empty() || opens.iter().any(|word| after.starts_with(word)))
+    })
+}
+
+/// The rows of the table whose header begins with `header`, as cells without decoration.
+fn table(page: &str, header: &[&str]) -> Result<Vec<Vec<String>>> {
+    let cells = |line: &str| -> Option<Vec<String>> {
+        let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+        Some(
+            inner
+                .split('|')
+                .map(|cell| cell.trim().trim_matches('`').to_owned())
+                .collect(),
+        )
+    };
+    let mut lines = page.lines();
+    lines
+        .by_ref()
+        .find(|line| {
+            cells(line).is_some_and(|c| c.len() > header.len() && c[..header.len()] == *header)
+        })
+        .with_context(|| format!("ARCHITECTURE.md has no table that begins with {header:?}"))?;
+    Ok(lines.skip(1).map_while(cells).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "\
+| tier | crate | role |
+|---|---|---|
+| 0 | `base` | words |
+| 1 | `disk` | files |
+| 1 | `resp` | frames |
+| – | `xtask` | commands |
+";
+
+    fn one(name: &str, uses: &[&str]) -> Crate {
+        let uses = uses.iter().map(|s| (*s).to_owned()).collect();
+        Crate {
+            name: name.to_owned(),
+            uses,
+            dir: PathBuf::new(),
+        }
+    }
+
+    fn complaints(crates: &[Crate]) -> Vec<String> {
+        check_tiers(PAGE, crates).expect("the page has a table")
+    }
+
+    #[test]
+    fn the_order_of_tiers_holds() {
+        let right = [
+            one("base", &[]),
+            one("disk", &["base"]),
+            one("resp", &["base"]),
+            one("xtask", &["resp", "disk"]),
+        ];
+        assert_eq!(complaints(&right), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_kind_of_disorder_is_found() {
+        let wrong = [
+            one("base", &["disk"]),
+            one("disk", &["resp"]),
+            one("resp", &["xtask"]),
+            one("new", &[]),
+        ];
+        let found = complaints(&wrong);
+        assert_eq!(
+            found,
+            [
+                "base must not use disk",
+                "disk must not use resp",
+                "resp must not use xtask",
+                "the crate new is missing in the tier table",
+                "the tier table names xtask, which does not exist",
+            ]
+        );
+    }
+
+    #[test]
+    fn unsafe_code_is_told_from_the_word() {
+        // Put together here, so that this file does not count itself.
+        let word = "unsafe";
+        for code in ["{ x }", "fn f() {}", "impl Send for X {}", "trait T {}"] {
+            assert!(has_unsafe(&format!("    {word} {code}")), "{code}");
+        }
+        assert!(has_unsafe(&format!("let x = {word} {{ y }};")));
+        assert!(!has_unsafe(&format!("// {word} {{ }}")));
+        assert!(!has_unsafe(&format!("#![forbid({word}_code)]")));
+        assert!(!has_unsafe(&format!("unsafe_op_in_{word}_fn")));
+    }
+}

@@ -1,0 +1,183 @@
+//! The result of a comparison: every repetition, medians, a table and a JSON file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::bench::cell::{Cell, Mode, Sample, Test};
+use crate::bench::machine::Host;
+
+/// One run of redis-benchmark against one server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Repetition {
+    /// What redis-benchmark said.
+    #[serde(flatten)]
+    pub sample: Sample,
+    /// Requests sent.
+    pub requests: u64,
+    /// Microseconds of the server's processor time for a request.
+    pub server_cpu_us: f64,
+    /// Share of its core that the client used: near 1 it is the limit, not the server.
+    pub client_load: f64,
+    /// What others used meanwhile, in cores.
+    pub foreign_load: f64,
+    /// Whether the machine was quiet enough for the run to count.
+    pub kept: bool,
+}
+
+/// A cell with all its repetitions, ours and the peer's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// What was asked.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// The least ratio hoped for.
+    pub target: f64,
+    /// Ours.
+    pub kumiki: Vec<Repetition>,
+    /// The peer's.
+    pub redis: Vec<Repetition>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Where it was measured.
+    pub host: Host,
+    /// Keys in each store.
+    pub keys: u64,
+    /// Runs of each server in each cell.
+    pub repetitions: usize,
+    /// Seconds that a run lasts, about.
+    pub seconds: f64,
+    /// The cells.
+    pub points: Vec<Point>,
+}
+
+impl Point {
+    fn medians(&self, field: impl Fn(&Repetition) -> f64) -> (f64, f64) {
+        let of = |all: &[Repetition]| median(all.iter().filter(|r| r.kept).map(&field).collect());
+        (of(&self.kumiki), of(&self.redis))
+    }
+
+    /// Our rate by the peer's, medians of both.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        let (ours, theirs) = self.medians(|r| r.sample.rate);
+        ours / theirs
+    }
+
+    /// Our processor time for a request by the peer's.
+    #[must_use]
+    pub fn cpu_ratio(&self) -> f64 {
+        let (ours, theirs) = self.medians(|r| r.server_cpu_us);
+        ours / theirs
+    }
+
+    /// Whether the cell's hopes came true. Below 2 % two medians are the same.
+    #[must_use]
+    pub fn met(&self) -> bool {
+        let cpu = !self.cell.compares_cpu() || self.cpu_ratio() <= 1.02;
+        cpu && self.ratio() >= self.target * 0.98
+    }
+
+    /// A line of the table.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let (rate, redis_rate) = self.medians(|r| r.sample.rate);
+        let (cpu, redis_cpu) = self.medians(|r| r.server_cpu_us);
+        let (p50, redis_p50) = self.medians(|r| r.sample.p50_ms);
+        let (p99, redis_p99) = self.medians(|r| r.sample.p99_ms);
+        let (client, _) = self.medians(|r| r.client_load);
+        let mode = if self.cell.mode == Mode::Ephemeral {
+            "ephemeral"
+        } else {
+            "durable"
+        };
+        let test = if self.cell.test == Test::Get {
+            "GET"
+        } else {
+            "SET"
+        };
+        format!(
+            "{mode:<9} {test:<3} {:>5} {:>3} {:>3} | {rate:>9.0} {redis_rate:>9.0} {:>5.2} {:>4.1}{} | \
+             {cpu:>6.2} {redis_cpu:>6.2} {:>5.2} | {p50:>6.3} {redis_p50:>6.3} {p99:>7.3} {redis_p99:>7.3} | \
+             {client:>4.2} {}",
+            self.cell.size,
+            self.cell.clients,
+            self.cell.pipeline,
+            self.ratio(),
+            self.target,
+            if self.cell.compares_cpu() { "c" } else { " " },
+            self.cpu_ratio(),
+            if self.met() { "met" } else { "missed" },
+        )
+    }
+}
+
+/// What stands above the lines.
+#[must_use]
+pub fn header() -> String {
+    format!(
+        "{:<9} {:<3} {:>5} {:>3} {:>3} | {:>9} {:>9} {:>5} {:>5} | {:>6} {:>6} {:>5} | {:>6} {:>6} {:>7} {:>7} | {:>4}\n\
+         {:<25} | {:^31} | {:^19} | {:^29} |",
+        "mode",
+        "op",
+        "bytes",
+        "c",
+        "P",
+        "kumiki/s",
+        "redis/s",
+        "ratio",
+        "aim",
+        "kumiki",
+        "redis",
+        "ratio",
+        "kumiki",
+        "redis",
+        "kumiki",
+        "redis",
+        "load",
+        "",
+        "requests",
+        "server CPU, µs/op",
+        "latency, ms: p50, then p99",
+    )
+}
+
+impl Report {
+    /// Writes `bench-redis.json` into `dir`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let path = dir.join("bench-redis.json");
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    match all.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => all[n / 2],
+        n => f64::midpoint(all[n / 2 - 1], all[n / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(vec![]).is_nan());
+    }
+}

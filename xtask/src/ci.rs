@@ -1,0 +1,140 @@
+//! Everything that must hold before a change is taken, in one command.
+//!
+//! Steps run in the order in which a mistake is found fastest; the tests come last, so that their
+//! lines end the output, followed by a summary. The first failure ends the run.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::arch;
+use crate::build::{self, Build, cargo};
+use crate::crash::verdict::Verdict;
+use crate::crash::{self, Disk};
+use crate::fuzz::{self, Target};
+use crate::process;
+use crate::server::Program;
+use crate::smoke;
+use crate::trace;
+
+/// How long each parser is fuzzed.
+const FUZZ: Duration = Duration::from_secs(5);
+/// Crash rounds on each disk.
+const ROUNDS: u64 = 100;
+/// Crash rounds in which the planted bug must show; the first loss ends them.
+const PLANTED_ROUNDS: u64 = 100;
+
+/// A step: its name and what it does.
+type Step = (&'static str, fn() -> Result<()>);
+
+const STEPS: &[Step] = &[
+    ("format", || run(cargo().args(["fmt", "--all", "--check"]))),
+    ("architecture", arch::check),
+    ("clippy", || {
+        run(cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]))
+    }),
+    ("docs", || {
+        let mut command = cargo();
+        command
+            .args(["doc", "--workspace", "--no-deps"])
+            .env("RUSTDOCFLAGS", "-D warnings");
+        run(&mut command)
+    }),
+    ("fuzz", || {
+        let targets = Target::ALL.iter();
+        targets
+            .copied()
+            .try_for_each(|target| fuzz::run(target, FUZZ, fastrand::u64(..)))
+    }),
+    ("loom: journal", || loom("kumiki-journal", "loom_handover")),
+    ("loom: engine", || loom("kumiki-engine", "loom_word")),
+    ("smoke", smoke::run),
+    ("crash on the real disk", || {
+        crash::require_clean(&crash(Disk::Real, Build::Honest, ROUNDS)?)
+    }),
+    ("crash on the forgetful disk", || {
+        crash::require_clean(&crash(Disk::Forgetful, Build::Honest, ROUNDS)?)
+    }),
+    ("trace", || trace::require_clean(&trace(Build::Honest)?)),
+    ("crash with the planted bug", || {
+        crash::require_loss(&crash(
+            Disk::Forgetful,
+            Build::PlantedEarlyReply,
+            PLANTED_ROUNDS,
+        )?)
+    }),
+    ("trace with the planted bug", || {
+        trace::require_early(&trace(Build::PlantedEarlyReply)?)
+    }),
+    ("tests", || run(cargo().args(["test", "--workspace"]))),
+];
+
+/// Runs all steps.
+///
+/// # Errors
+/// With the first step that fails.
+pub fn run_all() -> Result<()> {
+    let started = Instant::now();
+    let mut times = Vec::new();
+    for (name, step) in STEPS {
+        println!("\n==> {name}");
+        let begun = Instant::now();
+        step().with_context(|| format!("ci stopped at the step '{name}'"))?;
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("<== {name}: passed in {seconds:.1} s");
+        times.push((name, seconds));
+    }
+    println!("\nci: all {} steps passed", times.len());
+    for (name, seconds) in times {
+        println!("  {seconds:>7.1} s  {name}");
+    }
+    println!("  {:>7.1} s  together", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let name = format!("{:?}", command.get_args().next().unwrap_or_default());
+    process::run(&name, command.current_dir(build::root()))
+}
+
+/// Loom explores the interleavings of a small model; it replaces the atomics of the whole build,
+/// which therefore lies in a directory of its own.
+fn loom(package: &str, test: &str) -> Result<()> {
+    let mut command = cargo();
+    command.args(["test", "--release", "--package", package, "--test", test]);
+    command
+        .arg("--target-dir")
+        .arg(build::target_dir()?.join("loom"));
+    run(command.env("RUSTFLAGS", "--cfg loom"))
+}
+
+fn crash(disk: Disk, build: Build, rounds: u64) -> Result<Verdict> {
+    let keep = build == Build::Honest;
+    let options = crash::Options {
+        rounds,
+        seed: fastrand::u64(..),
+        connections: 4,
+        keep,
+        server: vec![],
+    };
+    crash::run(&kumiki(build)?.with(disk.arguments()), &options)
+}
+
+fn trace(build: Build) -> Result<Vec<String>> {
+    trace::run(&kumiki(build)?)
+}
+
+fn kumiki(build: Build) -> Result<Program> {
+    Ok(Program::Kumiki {
+        binary: build::kumiki(build)?,
+        args: vec![],
+    })
+}

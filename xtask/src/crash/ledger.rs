@@ -1,0 +1,75 @@
+//! The books outside of the server: what was acknowledged, and what may be found afterwards.
+
+use std::collections::BTreeSet;
+
+use crate::crash::load::Log;
+use crate::crash::op::{
+    ACCOUNTS, COUNTERS, GROUPS, OWN_KEYS, account_key, counter_key, group_keys, own_key,
+};
+use crate::crash::own::Own;
+use crate::crash::shared::{Accounts, Counters, Groups};
+use crate::crash::verdict::{Found, Verdict};
+
+/// The books of all keys of one data directory.
+#[derive(Debug)]
+pub struct Ledger {
+    own: Vec<Own>,
+    counters: Counters,
+    accounts: Accounts,
+    groups: Groups,
+    names: BTreeSet<String>,
+}
+
+impl Ledger {
+    /// The books of an empty store which `connections` connections will write.
+    #[must_use]
+    pub fn new(connections: usize) -> Ledger {
+        let own = (0..connections).flat_map(|c| (0..OWN_KEYS).map(move |k| own_key(c, k)));
+        let names = own
+            .chain((0..COUNTERS).map(counter_key))
+            .chain((0..ACCOUNTS).map(account_key))
+            .chain((0..GROUPS).flat_map(group_keys))
+            .collect();
+        Ledger {
+            own: (0..connections).map(Own::new).collect(),
+            counters: Counters::default(),
+            accounts: Accounts::default(),
+            groups: Groups::default(),
+            names,
+        }
+    }
+
+    /// Judges what was found after a round. What was found is where the next round starts.
+    pub fn judge(&mut self, logs: Vec<Log>, found: &Found) -> Verdict {
+        let mut verdict = Verdict::default();
+        for (own, log) in self.own.iter_mut().zip(&logs) {
+            own.judge(&log.records, found, &mut verdict);
+        }
+        let mut records = Vec::new();
+        for log in logs {
+            verdict.wrong.extend(log.complaint);
+            records.extend(log.records);
+        }
+        self.counters.judge(&records, found, &mut verdict);
+        self.accounts.judge(&records, found, &mut verdict);
+        self.groups.judge(&records, found, &mut verdict);
+        for name in found
+            .cells
+            .keys()
+            .filter(|name| !self.names.contains(*name))
+        {
+            verdict
+                .wrong
+                .push(format!("the key {name} was written by nobody"));
+        }
+        let acked = records
+            .iter()
+            .filter(|r| r.op.writes() && r.acked.is_some());
+        verdict.acknowledged = acked.count() as u64;
+        verdict
+    }
+}
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;

@@ -1,0 +1,243 @@
+//! Histories made by hand: what the ledger accepts and what it does not.
+
+use std::time::Instant;
+
+use super::*;
+use crate::crash::load::Record;
+use crate::crash::op::{Cell, Expiry, How, Op, Shown};
+use crate::crash::value::Value;
+use crate::crash::verdict::FoundCell;
+
+fn value(id: u64) -> Value {
+    Value { id, len: 40 }
+}
+
+fn set(key: usize, id: u64) -> Op {
+    let cell = Cell {
+        value: value(id),
+        expiry: Expiry::Never,
+    };
+    Op::Assign {
+        cells: vec![(own_key(0, key), Some(cell))],
+        how: How::MSet,
+    }
+}
+
+fn sent(op: Op, sent: u64) -> Record {
+    Record {
+        op,
+        sent,
+        acked: None,
+    }
+}
+
+fn acked(op: Op, at: u64) -> Record {
+    shown(op, at, Shown::Nothing)
+}
+
+fn shown(op: Op, at: u64, shown: Shown) -> Record {
+    Record {
+        op,
+        sent: at,
+        acked: Some((at + 1, shown)),
+    }
+}
+
+fn stamp(id: u64) -> Op {
+    Op::Stamp {
+        group: 0,
+        stamp: value(id),
+        how: How::MSet,
+    }
+}
+
+fn found(cells: &[(String, Vec<u8>)]) -> Found {
+    let cells = cells
+        .iter()
+        .map(|(key, bytes)| {
+            (
+                key.clone(),
+                FoundCell {
+                    bytes: bytes.clone(),
+                    ttl_ms: -1,
+                },
+            )
+        })
+        .collect();
+    Found {
+        cells,
+        read_at: Instant::now(),
+    }
+}
+
+fn own(cells: &[(usize, u64)]) -> Found {
+    let cells: Vec<_> = cells
+        .iter()
+        .map(|(k, id)| (own_key(0, *k), value(*id).encode()))
+        .collect();
+    found(&cells)
+}
+
+fn group(ids: &[Option<u64>]) -> Found {
+    let pairs = group_keys(0).into_iter().zip(ids);
+    found(
+        &pairs
+            .filter_map(|(k, id)| Some((k, value((*id)?).encode())))
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// Judges one round of one connection: (lost, partial, wrong).
+fn judge(records: Vec<Record>, found: &Found) -> (usize, usize, usize) {
+    let verdict = Ledger::new(1).judge(
+        vec![Log {
+            records,
+            complaint: None,
+        }],
+        found,
+    );
+    (
+        verdict.lost.len(),
+        verdict.partial.len(),
+        verdict.wrong.len(),
+    )
+}
+
+#[test]
+fn an_acknowledged_write_must_be_there_and_an_open_one_may() {
+    let records = || vec![acked(set(0, 1), 1), sent(set(0, 2), 3), sent(set(1, 3), 4)];
+    assert_eq!(judge(records(), &own(&[(0, 1)])), (0, 0, 0));
+    assert_eq!(judge(records(), &own(&[(0, 2)])), (0, 0, 0));
+    assert_eq!(judge(records(), &own(&[(0, 2), (1, 3)])), (0, 0, 0));
+    assert_eq!(judge(records(), &own(&[])), (1, 0, 0));
+    assert_eq!(judge(records(), &own(&[(0, 9)])), (0, 0, 1));
+}
+
+#[test]
+fn a_later_write_does_not_survive_an_earlier_one() {
+    let records = vec![sent(set(0, 1), 1), sent(set(1, 2), 2)];
+    assert_eq!(judge(records, &own(&[(1, 2)])), (0, 1, 0));
+}
+
+#[test]
+fn a_write_that_goes_back_is_lost_over_rounds() {
+    let mut ledger = Ledger::new(1);
+    let log = |records| {
+        vec![Log {
+            records,
+            complaint: None,
+        }]
+    };
+    assert!(
+        ledger
+            .judge(log(vec![acked(set(0, 1), 1)]), &own(&[(0, 1)]))
+            .is_clean()
+    );
+    let verdict = ledger.judge(log(vec![acked(set(0, 2), 3)]), &own(&[(0, 1)]));
+    assert_eq!(verdict.lost.len(), 1);
+}
+
+#[test]
+fn what_should_have_expired_is_wrong() {
+    let cell = Cell {
+        value: value(1),
+        expiry: Expiry::Soon(5),
+    };
+    let op = Op::Assign {
+        cells: vec![(own_key(0, 0), Some(cell))],
+        how: How::MSet,
+    };
+    assert_eq!(judge(vec![acked(op.clone(), 1)], &own(&[])), (0, 0, 0));
+    assert_eq!(judge(vec![acked(op, 1)], &own(&[(0, 1)])), (0, 0, 1));
+}
+
+#[test]
+fn an_expiry_that_was_forgotten_is_wrong() {
+    let cell = Cell {
+        value: value(1),
+        expiry: Expiry::Late(3_600_000, Instant::now()),
+    };
+    let op = Op::Assign {
+        cells: vec![(own_key(0, 0), Some(cell))],
+        how: How::MSet,
+    };
+    assert_eq!(judge(vec![acked(op, 1)], &own(&[(0, 1)])), (0, 0, 1));
+}
+
+#[test]
+fn counters_stay_between_acknowledged_and_sent() {
+    let add = |by| Op::Add { counter: 0, by };
+    let at = |n: i64| found(&[(counter_key(0), n.to_string().into_bytes())]);
+    let records = || vec![shown(add(5), 1, Shown::Counter(5)), sent(add(3), 3)];
+    assert_eq!(judge(records(), &at(5)), (0, 0, 0));
+    assert_eq!(judge(records(), &at(8)), (0, 0, 0));
+    assert_eq!(judge(records(), &at(4)), (1, 0, 0));
+    assert_eq!(judge(records(), &at(9)), (0, 0, 1));
+    let mut seen = records();
+    seen.push(shown(Op::ReadCounter(0), 4, Shown::Counter(8)));
+    assert_eq!(
+        judge(seen, &at(5)),
+        (1, 0, 0),
+        "a value that was shown is gone"
+    );
+}
+
+#[test]
+fn a_transfer_in_part_shows_in_the_sum() {
+    let transfer = Op::Transfer {
+        from: 0,
+        to: 1,
+        amount: 10,
+    };
+    let at = |a: i64, b: i64| {
+        let text = |n: i64| n.to_string().into_bytes();
+        found(&[(account_key(0), text(a)), (account_key(1), text(b))])
+    };
+    assert_eq!(
+        judge(vec![sent(transfer.clone(), 1)], &at(-10, 10)),
+        (0, 0, 0)
+    );
+    assert_eq!(
+        judge(vec![sent(transfer.clone(), 1)], &at(-10, 0)),
+        (0, 1, 0)
+    );
+    assert_eq!(judge(vec![acked(transfer, 1)], &at(0, 0)), (2, 0, 0));
+}
+
+#[test]
+fn a_group_is_whole_and_never_goes_back() {
+    let first = [Some(1); 5];
+    let second = [Some(2); 5];
+    let records = || vec![acked(stamp(1), 1), sent(stamp(2), 3)];
+    assert_eq!(judge(records(), &group(&first)), (0, 0, 0));
+    assert_eq!(judge(records(), &group(&second)), (0, 0, 0));
+    assert_eq!(judge(records(), &group(&[None; 5])), (1, 0, 0));
+    assert_eq!(
+        judge(
+            records(),
+            &group(&[Some(1), Some(2), Some(2), Some(2), Some(2)])
+        ),
+        (0, 1, 0)
+    );
+    let seen = shown(Op::ReadGroup(0), 5, Shown::Group(Some(value(2))));
+    let records = || {
+        records()
+            .into_iter()
+            .chain([seen.clone()])
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(judge(records(), &group(&second)), (0, 0, 0));
+    assert_eq!(
+        judge(records(), &group(&first)),
+        (1, 0, 0),
+        "a stamp that was shown is gone"
+    );
+}
+
+#[test]
+fn a_key_that_nobody_wrote_is_wrong() {
+    assert_eq!(
+        judge(vec![], &found(&[("ghost".into(), vec![1])])),
+        (0, 0, 1)
+    );
+}

@@ -1,0 +1,209 @@
+//! `cargo xtask …`: developers' commands. `cargo xtask help` lists them.
+
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use xtask::bench::cell::Mode;
+use xtask::build::{self, Build};
+use xtask::crash::{self, Disk};
+use xtask::fuzz::{self, Target};
+use xtask::server::Program;
+use xtask::{arch, bench, ci, interrupt, peers, smoke, trace};
+
+/// Developers' commands of Kumiki.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything that must hold before a change is taken.
+    Ci,
+    /// Install the programs that tests and benchmarks stand beside, and print their versions.
+    Peers,
+    /// Hold ARCHITECTURE.md against the crates.
+    Arch,
+    /// Kill the real server under load and compare what is left with what was acknowledged.
+    Crash {
+        /// How many kills.
+        #[arg(long, default_value_t = 100)]
+        rounds: u64,
+        /// The file layer below the server.
+        #[arg(long, value_enum, default_value_t = Disk::Forgetful)]
+        disk: Disk,
+        /// Seed of the load; drawn and printed if not given.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Connections that drive load.
+        #[arg(long, default_value_t = 4)]
+        connections: usize,
+        #[command(flatten)]
+        subject: Subject,
+        /// Further arguments of the server, in place of settings of the log that change with
+        /// each start.
+        #[arg(last = true)]
+        server: Vec<String>,
+    },
+    /// Trace system calls and check that the sync stands before each reply.
+    Trace {
+        #[command(flatten)]
+        subject: Subject,
+    },
+    /// The README's first minute: serve, set, kill, serve again, get.
+    Smoke,
+    /// Feed mutated inputs to a parser.
+    Fuzz {
+        /// The parser.
+        target: Target,
+        /// For how long.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Seed of the inputs; drawn and printed if not given.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Compare the server's speed with redis-server's on this machine.
+    BenchRedis {
+        /// Fewer and shorter runs.
+        #[arg(long)]
+        quick: bool,
+        /// Keys in each store.
+        #[arg(long, default_value_t = 1_000_000)]
+        keys: u64,
+        /// Measure this binary instead of building one.
+        #[arg(long)]
+        binary: Option<PathBuf>,
+        /// Measure although others use the machine.
+        #[arg(long)]
+        noisy: bool,
+        /// Where the JSON file goes.
+        #[arg(long, default_value = "results")]
+        out: PathBuf,
+        /// Only this way of keeping data.
+        #[arg(long, value_enum)]
+        mode: Vec<Mode>,
+    },
+}
+
+/// What a harness judges: by default, a server built for it.
+#[derive(Args)]
+struct Subject {
+    /// Build the server with a planted bug (it replies before the sync) and succeed only if the
+    /// bug is found.
+    #[arg(long)]
+    planted: bool,
+    /// Judge redis-server with `appendfsync always` instead, to check the harness itself.
+    #[arg(long, conflicts_with = "planted")]
+    redis: bool,
+    /// Judge this binary instead of building one.
+    #[arg(long, conflicts_with = "redis")]
+    binary: Option<PathBuf>,
+}
+
+impl Subject {
+    fn program(&self) -> Result<Program> {
+        if self.redis {
+            let args = ["--appendonly", "yes", "--appendfsync", "always"].map(String::from);
+            return Ok(Program::Redis {
+                args: args.to_vec(),
+            });
+        }
+        let build = if self.planted {
+            Build::PlantedEarlyReply
+        } else {
+            Build::Honest
+        };
+        Ok(Program::Kumiki {
+            binary: binary(self.binary.clone(), build)?,
+            args: vec![],
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    let task = Arguments::parse().task;
+    match interrupt::install().and_then(|()| run(task)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Ci => ci::run_all(),
+        Task::Peers => peers::install(),
+        Task::Arch => arch::check(),
+        Task::Crash {
+            rounds,
+            disk,
+            seed,
+            connections,
+            subject,
+            server,
+        } => {
+            let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+            let options = crash::Options {
+                rounds,
+                seed,
+                connections,
+                keep: !subject.planted,
+                server,
+            };
+            let verdict = crash::run(&subject.program()?.with(disk.arguments()), &options)?;
+            match subject.planted {
+                true => crash::require_loss(&verdict),
+                false => crash::require_clean(&verdict),
+            }
+        }
+        Task::Trace { subject } => {
+            let complaints = trace::run(&subject.program()?)?;
+            match subject.planted {
+                true => trace::require_early(&complaints),
+                false => trace::require_clean(&complaints),
+            }
+        }
+        Task::Smoke => smoke::run(),
+        Task::Fuzz {
+            target,
+            seconds,
+            seed,
+        } => {
+            let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+            fuzz::run(target, Duration::from_secs(seconds), seed)
+        }
+        Task::BenchRedis {
+            quick,
+            keys,
+            noisy,
+            out,
+            mode,
+            binary: given,
+        } => {
+            let (repetitions, seconds) = if quick { (3, 0.7) } else { (5, 2.0) };
+            let options = bench::Options {
+                keys,
+                repetitions,
+                seconds,
+                noisy,
+                out,
+                modes: mode,
+            };
+            bench::run(&binary(given, Build::Honest)?, &options)
+        }
+    }
+}
+
+fn binary(given: Option<PathBuf>, build: Build) -> Result<PathBuf> {
+    given.map_or_else(|| build::kumiki(build), Ok)
+}

@@ -1,0 +1,130 @@
+//! The programs that tests and benchmarks stand beside: present or not, and how to get them.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::process;
+
+/// A program, the Debian package that has it, and how it tells its version.
+struct Peer {
+    program: &'static str,
+    package: &'static str,
+    version: &'static str,
+}
+
+const PEERS: &[Peer] = &[
+    Peer {
+        program: "redis-server",
+        package: "redis-server",
+        version: "--version",
+    },
+    Peer {
+        program: "redis-cli",
+        package: "redis-tools",
+        version: "--version",
+    },
+    Peer {
+        program: "redis-benchmark",
+        package: "redis-tools",
+        version: "--version",
+    },
+    Peer {
+        program: "strace",
+        package: "strace",
+        version: "--version",
+    },
+    Peer {
+        program: "taskset",
+        package: "util-linux",
+        version: "--version",
+    },
+];
+
+/// Installs what is missing with apt-get and prints what is there.
+///
+/// # Errors
+/// If something is missing and cannot be installed.
+pub fn install() -> Result<()> {
+    let mut packages: Vec<&str> = PEERS
+        .iter()
+        .filter(|p| version(p).is_none())
+        .map(|p| p.package)
+        .collect();
+    packages.dedup();
+    if !packages.is_empty() {
+        println!("peers: installing {}", packages.join(" "));
+        apt(&packages)?;
+        stop_service();
+    }
+    for peer in PEERS {
+        let Some(version) = version(peer) else {
+            bail!(
+                "{} is still missing; install the package {}",
+                peer.program,
+                peer.package
+            );
+        };
+        println!("peers: {:<16} {version}", peer.program);
+    }
+    Ok(())
+}
+
+/// Whether a program can be started.
+#[must_use]
+pub fn has(program: &str) -> bool {
+    PEERS
+        .iter()
+        .any(|p| p.program == program && version(p).is_some())
+}
+
+fn version(peer: &Peer) -> Option<String> {
+    let mut command = Command::new(peer.program);
+    let text = process::output(peer.program, command.arg(peer.version)).ok()?;
+    Some(text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// A fresh machine has no package lists; an installed one need not ask for them again.
+fn apt(packages: &[&str]) -> Result<()> {
+    let install = || {
+        let mut command = as_root("apt-get");
+        command.args(["install", "--yes", "--no-install-recommends", "--quiet"]);
+        process::run("apt-get install", command.args(packages))
+    };
+    if has_lists() && install().is_ok() {
+        return Ok(());
+    }
+    process::run(
+        "apt-get update",
+        as_root("apt-get").args(["update", "--quiet"]),
+    )?;
+    install()
+}
+
+/// Packages are installed by root, or by whoever may become root without a password.
+fn as_root(program: &str) -> Command {
+    let mut command = Command::new("env");
+    if !rustix::process::geteuid().is_root() {
+        command = Command::new("sudo");
+        command.args(["--non-interactive", "env"]);
+    }
+    command.args(["DEBIAN_FRONTEND=noninteractive", program]);
+    command
+}
+
+fn has_lists() -> bool {
+    let Ok(lists) = Path::new("/var/lib/apt/lists").read_dir() else {
+        return false;
+    };
+    lists
+        .flatten()
+        .any(|list| list.file_name().to_string_lossy().contains("_Packages"))
+}
+
+/// Debian's package starts a server of its own at port 6379. It would use the cores that are
+/// measured; our servers are started by the harnesses. Where there is no init system, there is
+/// nothing to stop, and the command's failure says only that.
+fn stop_service() {
+    let _ = process::output("service", as_root("service").args(["redis-server", "stop"]));
+}

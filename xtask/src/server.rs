@@ -1,0 +1,219 @@
+//! The servers that harnesses start: Kumiki, and redis-server beside it.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::Pid;
+
+use crate::client::{Client, Reply};
+use crate::interrupt;
+use crate::process::Guarded;
+
+/// How long a server may take to recover and to listen.
+const READY: Duration = Duration::from_secs(60);
+/// How long a server may take to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// `kumiki serve` with these arguments added.
+    Kumiki {
+        /// The binary.
+        binary: PathBuf,
+        /// Further arguments.
+        args: Vec<String>,
+    },
+    /// Debian's `redis-server` with these arguments added.
+    Redis {
+        /// Further arguments.
+        args: Vec<String>,
+    },
+}
+
+/// What stands before the program on its command line, such as `taskset` with its arguments. It
+/// must end by executing the rest in its own process.
+pub type Wrapper = Vec<String>;
+
+/// A running server. It is killed when the guard goes.
+#[derive(Debug)]
+pub struct Server {
+    process: Guarded,
+    addr: SocketAddr,
+    log: PathBuf,
+}
+
+impl Program {
+    /// A word for tables and messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Program::Kumiki { .. } => "kumiki",
+            Program::Redis { .. } => "redis",
+        }
+    }
+
+    /// The same program with further arguments, if it is Kumiki.
+    #[must_use]
+    pub fn with(&self, extra: &[&str]) -> Program {
+        let mut program = self.clone();
+        if let Program::Kumiki { args, .. } = &mut program {
+            args.extend(extra.iter().map(|arg| (*arg).to_owned()));
+        }
+        program
+    }
+
+    /// Starts the server over `data` (a directory, made if absent) without waiting for it. What it
+    /// prints goes to the file `server.log` beside the directory.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&self, data: &Path, wrapper: &Wrapper) -> Result<Server> {
+        fs::create_dir_all(data).with_context(|| format!("cannot make {}", data.display()))?;
+        let log = data.with_extension("log");
+        let addr = free_address()?;
+        let mut command = self.command(addr, data, wrapper);
+        File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
+        // Both append, so that neither overwrites what the other has said.
+        let append = || File::options().append(true).open(&log);
+        command.stdout(append()?).stderr(append()?);
+        let process = Guarded::spawn(self.name(), &mut command)?;
+        Ok(Server { process, addr, log })
+    }
+
+    fn command(&self, addr: SocketAddr, data: &Path, wrapper: &Wrapper) -> Command {
+        let mut line: Vec<String> = wrapper.clone();
+        let data = data.display().to_string();
+        let port = addr.port().to_string();
+        match self {
+            Program::Kumiki { binary, args } => {
+                line.extend([binary.display().to_string(), "serve".into()]);
+                line.extend(["--listen".into(), addr.to_string()]);
+                if !args.iter().any(|arg| arg == "--ephemeral") {
+                    line.extend(["--data".into(), data]);
+                }
+                line.extend(args.iter().cloned());
+            }
+            Program::Redis { args } => {
+                line.extend(
+                    ["redis-server", "--bind", "127.0.0.1", "--save", ""].map(String::from),
+                );
+                line.extend(["--port".into(), port, "--dir".into(), data]);
+                line.extend(args.iter().cloned());
+            }
+        }
+        let mut command = Command::new(&line[0]);
+        command.args(&line[1..]);
+        command
+    }
+}
+
+impl Server {
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    /// Waits until it answers PING.
+    ///
+    /// # Errors
+    /// If it ends or takes more than a minute; the message has the end of its log.
+    pub fn wait_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + READY;
+        while Instant::now() < deadline {
+            interrupt::check()?;
+            if let Some(status) = self.process.exited()? {
+                bail!(
+                    "the server ended ({status}) instead of listening\n{}",
+                    self.log_tail()
+                );
+            }
+            // Refused connections and LOADING errors both mean: not yet.
+            if let Ok(mut client) = Client::connect(self.addr)
+                && client
+                    .call(&["PING"])
+                    .is_ok_and(|r| r == Reply::Simple("PONG".into()))
+            {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        bail!(
+            "the server does not answer at {}\n{}",
+            self.addr,
+            self.log_tail()
+        )
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub fn connect(&self) -> Result<Client> {
+        Client::connect(self.addr).with_context(|| format!("cannot connect to {}", self.addr))
+    }
+
+    /// SIGKILL, and wait for the end.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
+    pub fn kill(&mut self) -> Result<ExitStatus> {
+        self.process.kill()
+    }
+
+    /// SIGTERM, which must lead to a clean exit.
+    ///
+    /// # Errors
+    /// If it stays, or ends with another status than zero.
+    pub fn stop(&mut self) -> Result<()> {
+        let status = self.process.terminate(PATIENCE)?;
+        if !status.success() {
+            bail!(
+                "the server ended with {status} after SIGTERM\n{}",
+                self.log_tail()
+            );
+        }
+        Ok(())
+    }
+
+    /// The exit status, if it has ended.
+    ///
+    /// # Errors
+    /// If the system cannot say.
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        self.process.exited()
+    }
+
+    /// The last lines that it printed.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = &lines[lines.len().saturating_sub(20)..];
+        format!(
+            "the end of {}:\n  {}",
+            self.log.display(),
+            tail.join("\n  ")
+        )
+    }
+}
+
+/// A loopback address that nobody listens at. Someone else may take it before the server does;
+/// the server then ends with its own message.
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+    Ok(listener.local_addr()?)
+}

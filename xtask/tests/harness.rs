@@ -1,0 +1,71 @@
+//! The harnesses judge a real peer: one that keeps its word, and one that does not.
+//!
+//! These tests need redis-server and strace. Where they are missing the tests say so and pass,
+//! unless `KUMIKI_REQUIRE_PEERS` is set.
+
+use std::env;
+
+use xtask::crash::{self, Options};
+use xtask::peers;
+use xtask::server::Program;
+use xtask::trace;
+
+fn redis(args: &[&str]) -> Program {
+    Program::Redis {
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+    }
+}
+
+fn have(programs: &[&str]) -> bool {
+    let missing: Vec<_> = programs
+        .iter()
+        .filter(|program| !peers::has(program))
+        .collect();
+    let required = env::var_os("KUMIKI_REQUIRE_PEERS").is_some_and(|value| value != "0");
+    assert!(
+        missing.is_empty() || !required,
+        "{missing:?} are missing; try `cargo xtask peers`"
+    );
+    if !missing.is_empty() {
+        eprintln!("skipped: {missing:?} are missing");
+    }
+    missing.is_empty()
+}
+
+fn rounds(rounds: u64) -> Options {
+    Options {
+        rounds,
+        seed: 7,
+        connections: 4,
+        keep: false,
+        server: vec![],
+    }
+}
+
+#[test]
+fn the_ledger_finds_nothing_where_a_server_keeps_its_word() {
+    if have(&["redis-server"]) {
+        let server = redis(&["--appendonly", "yes", "--appendfsync", "always"]);
+        let verdict = crash::run(&server, &rounds(6)).unwrap();
+        assert!(verdict.is_clean(), "{}", verdict.complaints());
+        assert!(verdict.acknowledged > 100, "hardly any load: {verdict}");
+    }
+}
+
+#[test]
+fn the_ledger_finds_loss_where_a_server_keeps_nothing() {
+    if have(&["redis-server"]) {
+        let verdict = crash::run(&redis(&["--appendonly", "no"]), &rounds(3)).unwrap();
+        assert!(!verdict.lost.is_empty(), "{verdict}");
+    }
+}
+
+#[test]
+fn the_trace_tells_a_sync_before_the_reply_from_one_after_it() {
+    if have(&["redis-server", "strace"]) {
+        let always = redis(&["--appendonly", "yes", "--appendfsync", "always"]);
+        assert_eq!(trace::run(&always).unwrap(), Vec::<String>::new());
+        let no = redis(&["--appendonly", "yes", "--appendfsync", "no"]);
+        assert!(!trace::run(&no).unwrap().is_empty());
+    }
+}
