@@ -112,7 +112,7 @@ fn keys(count: usize, long: bool) -> Vec<Vec<u8>> {
     let mut key = |number: u64| match long {
         true => format!("user:{number:012}:fields").into_bytes(),
         // The number in the low bits keeps the keys distinct.
-        false => (rng.next() >> 24 << 24 | number).to_be_bytes().to_vec(),
+        false => (rng.draw() >> 24 << 24 | number).to_be_bytes().to_vec(),
     };
     numbers.into_iter().map(&mut key).collect()
 }
@@ -217,7 +217,7 @@ fn mixed<I: Index>(index: &I, size: &Size, records: &Records, picks: &[Pick]) ->
         start.wait();
         let begin = Instant::now();
         for pick in &picks[thread * ops..(thread + 1) * ops] {
-            match rng.next() % 20 {
+            match rng.draw() % 20 {
                 0 => {
                     let own = records.get(rng.below(records.len() / 2) * 2 + thread);
                     if index.remove(own.key()) {
@@ -324,7 +324,7 @@ fn median(values: &mut [f64]) -> f64 {
 pub struct Rng(u64);
 
 impl Rng {
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -332,7 +332,7 @@ impl Rng {
     }
 
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 33) as usize % limit
+        (self.draw() >> 33) as usize % limit
     }
 
     fn shuffle<T>(&mut self, items: &mut [T]) {
