@@ -14,9 +14,9 @@ use std::cmp::Ordering;
 
 use scc::{Comparable, Equivalent, TreeIndex};
 
-use crate::lookaside::{KeyHash, Lookaside, Table};
+use crate::lookaside::{Found, KeyHash, Lookaside, Table};
 use crate::record::RecordRef;
-use crate::word::{DEAD, LOCK, QUEUED, Seen};
+use crate::word::{DEAD, LOCK, QUEUED, Refused, Seen};
 
 /// A key in the map: an owned reference to its record.
 struct Key {
@@ -137,11 +137,14 @@ impl Index {
 
     /// The live record of `key`.
     pub(crate) fn get(&self, hash: KeyHash, key: &[u8]) -> Option<RecordRef> {
-        if let Some(record) = self.hints.find(hash, key)
-            && !record.word().load().has(DEAD)
-        {
-            return Some(record);
+        match self.hints.find(hash, key) {
+            Found::Record(record) if !record.word().load().has(DEAD) => Some(record),
+            Found::Nothing => None,
+            Found::Record(_) | Found::Unknown => self.get_slowly(hash, key),
         }
+    }
+
+    fn get_slowly(&self, hash: KeyHash, key: &[u8]) -> Option<RecordRef> {
         let record = self
             .tree
             .peek_with(&Probe::new(key), |key, ()| key.record)?;
@@ -150,7 +153,7 @@ impl Index {
 
     /// The live record of `key`, made if there is none; and whether it was made.
     pub(crate) fn get_or_insert(&self, hash: KeyHash, key: &[u8]) -> (RecordRef, bool) {
-        if let Some(record) = self.hints.find(hash, key)
+        if let Found::Record(record) = self.hints.find(hash, key)
             && !record.word().load().has(DEAD)
         {
             return (record, false);
@@ -161,15 +164,18 @@ impl Index {
             record.retain(); // One reference for the engine, one for the map.
             match self.tree.insert_sync(Key::owning(record), ()) {
                 Ok(()) => {
-                    self.remember(hash, record);
-                    return (record, true);
+                    if self.remember(hash, record) {
+                        return (record, true);
+                    }
+                    // The janitor has already taken it away again.
+                    continue;
                 }
                 Err((mine, ())) => {
                     drop(mine);
                     drop(Key::owning(record));
                 }
             }
-            if let Some(record) = self.get(hash, key) {
+            if let Some(record) = self.get_slowly(hash, key) {
                 return (record, false);
             }
             // A dead record is on its way out.
@@ -177,17 +183,27 @@ impl Index {
         }
     }
 
-    /// Leaves a hint. Returns whether the record is alive.
+    /// Gives a record of the map its entry in the table, waiting for whoever has it locked.
+    /// Returns whether the record is alive.
     fn remember(&self, hash: KeyHash, record: RecordRef) -> bool {
-        match record.word().lock() {
-            Ok(seen) => {
-                self.hints.remember(hash, record);
-                record.word().unlock(seen, seen.0 & QUEUED);
-                true
+        loop {
+            match record.word().lock() {
+                Ok(seen) => {
+                    self.hints.remember(hash, record);
+                    record.word().unlock(seen, seen.0 & QUEUED);
+                    return true;
+                }
+                Err(Refused::Dead) => return false,
+                // A record that was held had its entry before.
+                Err(Refused::Held) => return true,
+                Err(Refused::Busy) => std::thread::yield_now(),
             }
-            // Busy: another look-up will leave the hint.
-            Err(_) => !record.word().load().has(DEAD),
         }
+    }
+
+    /// Gives the record its entry, as part of the walk that completes a table.
+    pub(crate) fn list(&self, record: RecordRef) {
+        self.remember(self.hash(record.key()), record);
     }
 
     /// Whether the record stays for ever.

@@ -29,6 +29,7 @@ use crate::commit::counts;
 use crate::engine::{Engine, JANITOR, Place};
 use crate::garbage::Garbage;
 use crate::index::Index;
+use crate::lookaside::Table;
 use crate::record::{RecordRef, VersionRef};
 use crate::snapshot::Pinned;
 use crate::word::{QUEUED, Refused, Seen};
@@ -41,6 +42,8 @@ pub struct Janitor {
     sweep: Option<Sweep>,
     /// The generation up to which the index was swept.
     swept: u16,
+    /// The walk that completes the look-aside table: for which table, and from where.
+    listing: Option<(Arc<Table>, Vec<u8>)>,
 }
 
 /// A walk through the index in search of flushed keys.
@@ -81,6 +84,7 @@ impl Engine {
             deadlines: BinaryHeap::new(),
             sweep: None,
             swept: 0,
+            listing: None,
         }
     }
 }
@@ -108,6 +112,7 @@ impl Janitor {
             }
             self.sweep_slice(now, budget);
             self.settle();
+            self.list_slice(budget);
         }
         let garbage = self.empty_bags();
         if garbage || !self.waiting.is_empty() {
@@ -117,7 +122,8 @@ impl Janitor {
             more: garbage
                 || !self.waiting.is_empty()
                 || !engine.queue.is_empty()
-                || self.sweep.is_some(),
+                || self.sweep.is_some()
+                || self.listing.is_some(),
             next_deadline_ms: self
                 .deadlines
                 .peek()
@@ -322,6 +328,33 @@ impl Janitor {
                 self.sweep = Some(sweep);
             }
             None => self.swept = sweep.generation,
+        }
+    }
+
+    /// Goes on with giving every record an entry in a look-aside table that has just grown.
+    fn list_slice(&mut self, budget: usize) {
+        let index = &self.engine.index;
+        let Some(table) = index.hints().incomplete() else {
+            self.listing = None;
+            return;
+        };
+        let from = match self.listing.take() {
+            Some((of, from)) if Arc::ptr_eq(&of, &table) => from,
+            _ => Vec::new(),
+        };
+        let (mut looked, mut next) = (0, None);
+        index.range(&from, None, |record| {
+            if looked == budget {
+                next = Some(record.key().to_vec());
+                return false;
+            }
+            looked += 1;
+            index.list(record);
+            true
+        });
+        match next {
+            Some(from) => self.listing = Some((table, from)),
+            None => index.hints().completed(&table),
         }
     }
 

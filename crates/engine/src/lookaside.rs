@@ -1,12 +1,13 @@
-//! A hash table of hints in front of the ordered index.
+//! A hash table of records in front of the ordered index.
 //!
 //! A point look-up in an ordered map of a million keys misses the cache once a level. This table
 //! answers most look-ups with one miss, and lets them overlap: all keys of a transaction can be
-//! prefetched before the first is needed. It is lossy: it may forget, it never lies.
+//! prefetched before the first is needed. It also answers that a key has no record, unless the
+//! table has just grown or the key's bucket has ever been too full: only then the map is asked.
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 64 | a bucket, one cache line: eight entries |
+//! | 64 | a bucket, one cache line: seven entries, then a word that is not zero once an entry of the bucket was lost |
 //! | 8 | an entry: 16 bits of the hash, then 48 bits of a record's address; zero is empty |
 //!
 //! Invariants:
@@ -14,31 +15,51 @@
 //!    entry is removed after it was marked dead, under the same lock. So no entry of the current
 //!    table ever leads to a freed record.
 //! 2. A table that was outgrown is dropped when every worker that could be reading it has left.
-//! 3. A full bucket forgets one of its entries.
+//! 3. In a complete table every record that a commit may lock has an entry, or its bucket says
+//!    that it has lost one: a record gets its entry after it entered the map and before anybody
+//!    writes it; a table becomes complete when a walk through the map, begun after the table was
+//!    put in place, has given every record in it an entry.
 
 #![allow(unsafe_code)]
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 
 use crate::record::RecordRef;
 
-const ENTRIES: usize = 8;
+const ENTRIES: usize = 7;
 const ADDRESS: u64 = (1 << 48) - 1;
 /// Average entries in a bucket at which the table doubles.
-const CROWDED: usize = 5;
+const CROWDED: usize = 4;
 const FIRST_BUCKETS: usize = 1024;
 
 #[repr(C, align(64))]
-struct Bucket([AtomicU64; ENTRIES]);
+struct Bucket {
+    entries: [AtomicU64; ENTRIES],
+    lost: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// What the table knows of a key.
+pub(crate) enum Found {
+    /// Its record, which may be dead: ask the map then.
+    Record(RecordRef),
+    /// It has none that was ever written.
+    Nothing,
+    /// The map must be asked.
+    Unknown,
+}
 
 /// One generation of the table: a power of two of buckets in zeroed, huge-page-friendly memory.
 pub(crate) struct Table {
     memory: memmap2::MmapMut,
     mask: usize,
+    /// Whether what is not in the table has no record (invariant 3).
+    complete: AtomicBool,
 }
 
 impl Table {
@@ -51,6 +72,7 @@ impl Table {
         Table {
             memory,
             mask: buckets - 1,
+            complete: AtomicBool::new(false),
         }
     }
 
@@ -106,56 +128,71 @@ impl Lookaside {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// The record of `key`, if the table remembers it. It may be dead: look in the index then.
-    pub(crate) fn find(&self, hash: KeyHash, key: &[u8]) -> Option<RecordRef> {
-        self.candidates(hash).find(|record| record.key() == key)
+    /// What the table knows of `key`.
+    pub(crate) fn find(&self, hash: KeyHash, key: &[u8]) -> Found {
+        let table = self.table();
+        let bucket = table.bucket(hash.0);
+        if let Some(record) = candidates(bucket, hash).find(|record| record.key() == key) {
+            return Found::Record(record);
+        }
+        if table.complete.load(Ordering::Acquire) && bucket.lost.load(Ordering::Acquire) == 0 {
+            return Found::Nothing;
+        }
+        Found::Unknown
     }
 
-    /// Records in the bucket whose tag matches; almost always one or none.
     fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = RecordRef> + '_ {
-        let tag = hash.0 & !ADDRESS;
-        self.table()
-            .bucket(hash.0)
-            .0
-            .iter()
-            .filter_map(move |slot| {
-                let entry = slot.load(Ordering::Acquire);
-                let matches = entry & !ADDRESS == tag && entry & ADDRESS != 0;
-                // SAFETY: invariant 1: the record has not been freed while this worker is pinned.
-                matches.then(|| unsafe { RecordRef::from_address(entry & ADDRESS) })
-            })
+        candidates(self.table().bucket(hash.0), hash)
     }
 
-    /// Remembers a record. The caller holds its lock, and it is not dead.
+    /// Gives a record its entry. The caller holds its lock, it is not dead, and it is in the map.
     pub(crate) fn remember(&self, hash: KeyHash, record: RecordRef) {
+        // Either the walk that completes a table sees the record in the map, or this sees the
+        // table that the walk is about: the walk has such a fence, too.
+        fence(Ordering::SeqCst);
         let bucket = self.table().bucket(hash.0);
         let new = entry(hash.0, record);
-        if bucket
-            .0
-            .iter()
-            .any(|slot| slot.load(Ordering::Relaxed) == new)
-        {
+        let mut slots = bucket.entries.iter();
+        if slots.any(|slot| slot.load(Ordering::Relaxed) == new) {
             return;
         }
-        let empty = bucket
-            .0
-            .iter()
-            .position(|slot| slot.load(Ordering::Relaxed) == 0);
-        // Which one a full bucket forgets does not matter, only that it varies.
-        let slot = empty.unwrap_or((record.address() >> 5) as usize % ENTRIES);
-        bucket.0[slot].store(new, Ordering::Release);
+        for slot in &bucket.entries {
+            let empty = slot.compare_exchange(0, new, Ordering::Release, Ordering::Relaxed);
+            if empty.is_ok() {
+                return;
+            }
+        }
+        // Which one a full bucket loses does not matter, only that it varies and is known.
+        bucket.lost.store(1, Ordering::Release);
+        let victim = (record.address() >> 5) as usize % ENTRIES;
+        bucket.entries[victim].store(new, Ordering::Release);
     }
 
     /// Forgets a record. The caller holds its lock and has marked it dead.
     pub(crate) fn forget(&self, hash: KeyHash, record: RecordRef) {
         let old = entry(hash.0, record);
-        for slot in &self.table().bucket(hash.0).0 {
+        for slot in &self.table().bucket(hash.0).entries {
             let _ = slot.compare_exchange(old, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
+    /// The current table, if it is not complete: to be walked for.
+    pub(crate) fn incomplete(&self) -> Option<Arc<Table>> {
+        let owner = self.owner.lock();
+        let table = (!owner.complete.load(Ordering::Acquire)).then(|| Arc::clone(&owner));
+        fence(Ordering::SeqCst);
+        table
+    }
+
+    /// Says that a walk which began after [`Lookaside::incomplete`] gave `table` has given every
+    /// record in the map an entry.
+    pub(crate) fn completed(&self, table: &Table) {
+        table.complete.store(true, Ordering::Release);
+    }
+
     /// Doubles the table when it is crowded with `records`, and returns the old one, which must
-    /// live until all workers of today have left. The new one fills as keys are looked up.
+    /// live until all workers of today have left. The new one fills as keys are looked up, and by the
+    /// janitor's walk.
     pub(crate) fn grow(&self, records: usize) -> Option<Arc<Table>> {
         if records <= self.table().buckets() * CROWDED {
             return None;
@@ -192,6 +229,17 @@ impl Lookaside {
             prefetch(record.word().load().pointer() as *const u8);
         }
     }
+}
+
+/// Records in the bucket whose tag matches; almost always one or none.
+fn candidates(bucket: &Bucket, hash: KeyHash) -> impl Iterator<Item = RecordRef> + '_ {
+    let tag = hash.0 & !ADDRESS;
+    bucket.entries.iter().filter_map(move |slot| {
+        let entry = slot.load(Ordering::Acquire);
+        let matches = entry & !ADDRESS == tag && entry & ADDRESS != 0;
+        // SAFETY: invariant 1: the record has not been freed while this worker is pinned.
+        matches.then(|| unsafe { RecordRef::from_address(entry & ADDRESS) })
+    })
 }
 
 /// Asks the processor for a cache line; any address will do.

@@ -652,8 +652,21 @@ fn a_change_that_changes_nothing_leaves_the_version() {
     let mut w = world.worker();
     run(&mut w, put(b"k", b"v"));
     let before = version(&mut w, b"k");
-    run(&mut w, Op::GetExpire { key: b"k", expiry: Expiry::Never });
+    run(
+        &mut w,
+        Op::GetExpire {
+            key: b"k",
+            expiry: Expiry::Never,
+        },
+    );
     run(&mut w, Op::Persist { key: b"k" });
-    run(&mut w, Op::SetRange { key: b"k", offset: 3, value: b"" });
+    run(
+        &mut w,
+        Op::SetRange {
+            key: b"k",
+            offset: 3,
+            value: b"",
+        },
+    );
     assert_eq!(version(&mut w, b"k"), before);
 }

@@ -223,10 +223,11 @@ impl Logger {
             });
         }
         state.closed = finished;
-        if !blocks.is_empty() || context.loggers > 1 {
+        // A single log that has nothing new and has said of all it holds that it is complete need
+        // not say so again. A block may have been written before its epoch had finished.
+        if !blocks.is_empty() || context.loggers > 1 || state.written > state.noted {
             self.write(context, state, &mut blocks)?;
         }
-        // A single log without anything new is complete as it is: nothing to write down.
         context.horizon.publish(self.index, finished);
         self.handover.put_back(&mut blocks);
         state.blocks = blocks;

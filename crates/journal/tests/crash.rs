@@ -23,7 +23,7 @@ const FAULTS: [FaultKind; 4] = [
     FaultKind::NoSpace,
     FaultKind::ShortWrite,
 ];
-const STEPS: usize = 60;
+const STEPS: usize = 80;
 
 fn shared(disk: &FaultDisk) -> Arc<dyn Disk> {
     Arc::new(disk.clone())

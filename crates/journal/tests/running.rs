@@ -202,7 +202,8 @@ fn what_nobody_waits_for_is_flushed_soon() {
 /// nor its own from doing so afterwards.
 #[test]
 fn a_long_transaction_only_holds_back_its_own_epoch() {
-    let run = start(&FaultDisk::new(), threaded(1));
+    let disk = FaultDisk::new();
+    let run = start(&disk, threaded(1));
     let mut rng = Rng::with_seed(1);
     let before = commit(&run.clock, &run.writers[0], 0, 1, &mut rng).unwrap();
     run.journal.wait(before.tid.epoch()).unwrap();
@@ -216,6 +217,10 @@ fn a_long_transaction_only_holds_back_its_own_epoch() {
     );
     run.clock.leave(1);
     run.journal.wait(during.tid.epoch()).unwrap();
+    // Its block was written before its epoch was over: a later one must have said that it is.
+    let crashed: Arc<dyn Disk> = Arc::new(disk.crash(Crash::DropAll, 1));
+    let found = support::recover(&crashed).unwrap();
+    assert_eq!(found.transactions.get(&2), Some(&during));
 }
 
 #[test]

@@ -33,7 +33,7 @@ use support::process::{Server, peer};
 /// Calls between two looks at the whole state.
 const ROUND: usize = 3000;
 /// Generated calls on the server that keeps nothing; the one that syncs gets a tenth.
-const CALLS: usize = 900_000;
+const CALLS: usize = 600_000;
 
 /// How the subject keeps its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -45,6 +45,8 @@ const ACCEPTS: usize = 128;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often a stopping runtime looks whether its time is over.
 const STOP_TICK: Duration = Duration::from_millis(20);
+/// How often asking for a sync is put off while requests keep coming.
+const DEFERRALS: u32 = 8;
 /// After a sync that took too long for a serving thread, log threads sync for this time.
 const SYNC_PAUSE: Duration = Duration::from_secs(1);
 /// Turns in which a stopping runtime still reads from one connection.
@@ -64,6 +66,10 @@ pub(crate) struct Runtime {
     pool: Vec<Vec<u8>>,
     /// The listener may have more connections.
     accepting: bool,
+    /// The newest epoch that was asked to be made durable.
+    requested: Epoch,
+    /// How often asking for a newer one was put off.
+    deferred: u32,
     /// Syncs on this thread are not tried before this time since the server's start.
     sync_here_from: Duration,
     /// When the server began to stop, and how many turns ago.
@@ -127,6 +133,8 @@ impl Runtime {
             lists: Lists::default(),
             pool: Vec::new(),
             accepting: false,
+            requested: Epoch::ZERO,
+            deferred: 0,
             sync_here_from: Duration::ZERO,
             stopping: None,
         })
@@ -148,6 +156,9 @@ impl Runtime {
                 break;
             }
             self.executor.context.now = self.executor.context.shared.started.elapsed();
+            if events.is_empty() && self.deferred > 0 {
+                self.deferred = DEFERRALS;
+            }
             let mut woken = false;
             for event in &events {
                 match event.token() {
@@ -180,6 +191,8 @@ impl Runtime {
     /// How long to sleep.
     fn timeout(&self) -> Option<Duration> {
         if !self.lists.ready.is_empty() || !self.lists.touched.is_empty() {
+            Some(Duration::ZERO)
+        } else if self.deferred > 0 {
             Some(Duration::ZERO)
         } else if self.stopping.is_some() {
             Some(STOP_TICK)
@@ -378,14 +391,26 @@ impl Runtime {
                 self.executor.context.refresh_all();
                 let context = &self.executor.context;
                 if context.durable == before && context.failed.is_none() {
-                    context.shared.db.request_durable(wanted);
-                    return;
+                    return self.request(wanted);
                 }
             }
             self.touch_waiting();
             self.settle_touched();
         }
         self.signal().wait(false);
+    }
+
+    /// Asks for `epoch` to be made durable; but first looks whether more requests have come, so
+    /// that they share the sync: the fewer clients do not wait, the less there is to look for.
+    fn request(&mut self, epoch: Epoch) {
+        let all_wait = self.lists.waiting.len() == self.connections.len();
+        if !all_wait && self.deferred < DEFERRALS && epoch > self.requested {
+            self.deferred += 1;
+            return;
+        }
+        self.deferred = 0;
+        self.requested = epoch;
+        self.executor.context.shared.db.request_durable(epoch);
     }
 
     /// Makes `epoch` durable on this very thread when all its connections wait for that, so that

@@ -207,7 +207,8 @@ impl Run {
     /// Starts behind what was recovered; `None` if the disk fails.
     pub(crate) fn start(disk: &FaultDisk, options: Options, recovered: &Recovered) -> Option<Run> {
         let workers = options.workers;
-        let clock = TestClock::new(recovered.newest.next(), workers);
+        // One more than log: a reader who stays for long.
+        let clock = TestClock::new(recovered.newest.next(), workers + 1);
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let clock_of = Arc::clone(&clock) as Arc<dyn EpochClock>;
         let journal = Journal::start(disk, Path::new(DIR), options, clock_of, recovered).ok()?;
@@ -222,8 +223,9 @@ impl Run {
 
     /// A scripted load: `steps` of transactions, cycles and marks. Stops when the journal fails.
     pub(crate) fn play(&mut self, loggers: usize, steps: usize, first_id: u64, rng: &mut Rng) {
+        let reader = self.writers.len();
         for step in 0..steps as u64 {
-            let result = match rng.u8(0..10) {
+            let result = match rng.u8(0..12) {
                 0..6 => {
                     let worker = rng.usize(0..self.writers.len());
                     let id = first_id + step;
@@ -235,6 +237,17 @@ impl Run {
                     Ok(())
                 }
                 7 => self.journal.record(rng.usize(0..loggers)),
+                8 => {
+                    // Seldom: whoever waits for its epoch yields the processor many times.
+                    if rng.u8(0..4) == 0 {
+                        self.clock.enter(reader);
+                    }
+                    Ok(())
+                }
+                9 => {
+                    self.clock.leave(reader);
+                    Ok(())
+                }
                 _ => {
                     self.journal.request(self.clock.current());
                     self.journal.cycle(rng.usize(0..loggers))
@@ -245,6 +258,7 @@ impl Run {
                 return;
             }
         }
+        self.clock.leave(reader);
     }
 
     /// What clients were told is durable.
