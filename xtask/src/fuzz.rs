@@ -32,16 +32,19 @@ pub enum Target {
     Requests,
     /// Replies from servers.
     Replies,
+    /// Log files.
+    Log,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: &[Target] = &[Target::Requests, Target::Replies];
+    pub const ALL: &[Target] = &[Target::Requests, Target::Replies, Target::Log];
 
     fn name(self) -> &'static str {
         match self {
             Target::Requests => "requests",
             Target::Replies => "replies",
+            Target::Log => "log",
         }
     }
 
@@ -49,6 +52,7 @@ impl Target {
         match self {
             Target::Requests => resp::fuzz::fuzz_requests,
             Target::Replies => resp::fuzz::fuzz_replies,
+            Target::Log => journal::fuzz::fuzz_log,
         }
     }
 
@@ -56,6 +60,7 @@ impl Target {
         match self {
             Target::Requests => "crates/resp/corpus/requests",
             Target::Replies => "crates/resp/corpus/replies",
+            Target::Log => "crates/journal/corpus/log",
         }
     }
 }

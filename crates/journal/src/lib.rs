@@ -36,6 +36,7 @@
 
 mod entry;
 mod error;
+pub mod fuzz;
 mod format;
 #[cfg(not(loom))]
 mod handover;
