@@ -35,7 +35,14 @@ struct Point {
 }
 
 fn main() {
-    let quick = std::env::args().any(|arg| arg == "--quick" || arg == "--test");
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, flag, records, value] = &args[..]
+        && flag == "--memory"
+    {
+        let number = |text: &String| text.parse().expect("a number");
+        return measure_memory(number(records), number(value) as usize);
+    }
+    let quick = args.iter().any(|arg| arg == "--quick" || arg == "--test");
     let (records, time, repetitions) = if quick {
         (100_000, Duration::from_millis(100), 1)
     } else {
@@ -232,17 +239,27 @@ fn show(point: Point, runs: &[Run]) {
     );
 }
 
+/// Measures in a process of its own, whose memory nobody has used before.
 fn memory(records: u64) {
-    for value in [4, 100] {
-        let before = resident();
-        let engine = load(records, value);
-        let grown = resident().saturating_sub(before);
-        println!(
-            "{records} records of 8 B keys and {value} B values: {:.0} B each resident, {:.0} B counted",
-            grown as f64 / records as f64,
-            engine.stats().memory_bytes as f64 / records as f64
+    for value in ["4", "100"] {
+        let this = std::env::current_exe().expect("a running program");
+        let mut child = std::process::Command::new(this);
+        child.args(["--memory", &records.to_string(), value]);
+        assert!(
+            child.status().is_ok_and(|status| status.success()),
+            "the measurement failed"
         );
     }
+}
+
+fn measure_memory(records: u64, value: usize) {
+    let before = resident();
+    let engine = load(records, value);
+    println!(
+        "{records} records of 8 B keys and {value} B values: {:.0} B each resident, {:.0} B counted",
+        (resident() - before) as f64 / records as f64,
+        engine.stats().memory_bytes as f64 / records as f64
+    );
 }
 
 fn resident() -> u64 {

@@ -110,7 +110,7 @@ impl Comparable<Key> for Probe<'_> {
 }
 
 /// Bytes of a record's place in the ordered map, measured (see `benches/index.rs`).
-pub(crate) const TREE_BYTES_PER_RECORD: usize = 34;
+pub(crate) const TREE_BYTES_PER_RECORD: usize = 48;
 
 pub(crate) struct Index {
     tree: TreeIndex<Key, ()>,

@@ -61,6 +61,8 @@ struct VersionHeader {
     flags: u8,
 }
 
+/// What sizes of small allocations are multiples of.
+const ROUNDING: usize = 16;
 const RECORD_HEADER: usize = size_of::<RecordHeader>();
 /// The fields end before the padding that the alignment asks for.
 const VERSION_HEADER: usize = 24;
@@ -147,8 +149,10 @@ impl RecordRef {
         RecordRef(unsafe { NonNull::new_unchecked(address as *mut RecordHeader) })
     }
 
+    /// Bytes of memory, as allocators round them.
     pub(crate) fn bytes(self) -> usize {
-        Self::layout(self.header().key_len as usize).size()
+        let layout = Self::layout(self.header().key_len as usize);
+        layout.size().next_multiple_of(ROUNDING)
     }
 
     pub(crate) fn retain(self) {
@@ -327,9 +331,11 @@ impl VersionRef {
         self.header().previous.store(at, Ordering::Release);
     }
 
+    /// Bytes of memory, as allocators round them.
     pub(crate) fn bytes(self) -> usize {
         let header = self.header();
-        Self::layout(header.len as usize, header.flags).size()
+        let layout = Self::layout(header.len as usize, header.flags);
+        layout.size().next_multiple_of(ROUNDING)
     }
 
     /// Frees the version, and not those that it links to.
