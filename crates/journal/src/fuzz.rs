@@ -27,7 +27,10 @@ fn payload(bytes: &[u8]) {
     let epoch: Epoch = Tid::from_bits(tid).epoch();
     let mut applied = 0;
     if let Ok(entries) = entry::decode(bytes, epoch, 0, |_| applied += 1) {
-        assert_eq!(entries, applied, "entries that were applied and not counted");
+        assert_eq!(
+            entries, applied,
+            "entries that were applied and not counted"
+        );
     }
 }
 

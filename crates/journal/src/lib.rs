@@ -36,8 +36,8 @@
 
 mod entry;
 mod error;
-pub mod fuzz;
 mod format;
+pub mod fuzz;
 #[cfg(not(loom))]
 mod handover;
 #[cfg(loom)]

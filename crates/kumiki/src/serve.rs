@@ -25,6 +25,7 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     let signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| format!("cannot receive signals: {error}"))?;
     let config = config(&options, threads);
+    config.check().map_err(|error| error.to_string())?;
     let listen = options.listen;
     let db = Db::open(store_options(&options, threads)).map_err(|error| error.to_string())?;
     if !options.ephemeral {

@@ -92,8 +92,11 @@ pub enum StartError {
 }
 
 impl Config {
-    /// Checks that the address does not lie open.
-    pub(crate) fn check(&self) -> Result<(), StartError> {
+    /// Checks that the address does not lie open to strangers.
+    ///
+    /// # Errors
+    /// [`StartError::Open`] if it does.
+    pub fn check(&self) -> Result<(), StartError> {
         let closed = is_loopback(self.listen.ip()) || self.password.is_some() || self.insecure;
         if closed {
             Ok(())

@@ -1,6 +1,6 @@
 //! The RESP front door: any Redis client can use the store through it.
 //!
-//! Way of a command: a [runtime](runtime) is woken by the socket → reads what has come → parses a
+//! Way of a command: a runtime is woken by the socket → reads what has come → parses a
 //! batch and has the store fetch its keys → executes each command as a transaction of its worker →
 //! encodes the replies into the connection's output → at the end of the turn writes what may
 //! leave, and asks the store to make durable what the rest waits for.
@@ -214,20 +214,19 @@ fn share(db: Db, config: Config, address: SocketAddr, signals: Vec<Signal>) -> S
 /// As many listeners on one address: the system spreads connections over them.
 fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<mio::net::TcpListener>> {
     refuse_shared(address)?;
+    if count > 1 && address.port() != 0 {
+        // Sockets that share an address share it with those of another server, too, and would
+        // take turns with it. A socket that does not share finds out.
+        socket(address)?;
+    }
     let mut address = address;
     let mut listeners = Vec::with_capacity(count);
     for _ in 0..count {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        if !listeners.is_empty() || count > 1 {
-            socket.set_reuse_port(true)?;
-        }
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
+        let socket = if count > 1 {
+            shared_socket(address)?
+        } else {
+            socket(address)?
+        };
         socket.listen(BACKLOG)?;
         let listener = mio::net::TcpListener::from_std(socket.into());
         // With port 0 the first listener has chosen; the others share its port.
@@ -245,6 +244,32 @@ fn refuse_shared(address: SocketAddr) -> std::io::Result<()> {
     // Connections of an earlier server that linger are no obstacle.
     probe.set_reuse_address(true)?;
     probe.bind(&address.into())
+}
+
+/// A socket bound to `address`, for itself alone.
+fn socket(address: SocketAddr) -> std::io::Result<Socket> {
+    let socket = unbound_socket(address)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// A socket bound to `address`, which others may be bound to as well.
+fn shared_socket(address: SocketAddr) -> std::io::Result<Socket> {
+    let socket = unbound_socket(address)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn unbound_socket(address: SocketAddr) -> std::io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 impl Shared {

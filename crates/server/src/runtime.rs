@@ -13,44 +13,34 @@
 //! 3. Before sleeping with replies that wait, the thread has said so and looked once more at what
 //!    is durable (see [`Signal`](crate::shared::Signal)): no wake-up is lost.
 
-use std::io::{ErrorKind, Write};
-use std::os::fd::AsRawFd;
+mod accept;
+mod settle;
+mod stop;
+
+use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use base::Epoch;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
-use parking_lot::Mutex;
 use slab::Slab;
 use store::Worker;
 
-use crate::clients::{Client, Names};
 use crate::commands;
 use crate::connection::Connection;
 use crate::executor::Executor;
 use crate::input::{self, Batch};
-use crate::limits::{POOLED_BUFFERS, POOLED_CAPACITY, READ_BUFFER};
-use crate::refusal;
+use crate::limits::READ_BUFFER;
 use crate::shared::{Context, Shared, Signal};
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 /// Events taken at a time.
 const EVENTS: usize = 1024;
-/// Connections accepted in one turn.
-const ACCEPTS: usize = 128;
 /// When the system has no descriptor left, accepting is tried again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often a stopping runtime looks whether its time is over.
-const STOP_TICK: Duration = Duration::from_millis(20);
-/// How often asking for a sync is put off while requests keep coming.
-const DEFERRALS: u32 = 8;
-/// After a sync that took too long for a serving thread, log threads sync for this time.
-const SYNC_PAUSE: Duration = Duration::from_secs(1);
-/// Turns in which a stopping runtime still reads from one connection.
-const STOP_READS: u32 = 1024;
 
 /// See the module's description.
 pub(crate) struct Runtime {
@@ -68,8 +58,8 @@ pub(crate) struct Runtime {
     accepting: bool,
     /// The newest epoch that was asked to be made durable.
     requested: Epoch,
-    /// How often asking for a newer one was put off.
-    deferred: u32,
+    /// Asking for a newer one is put off until this time since the server's start, at the latest.
+    deferred_until: Option<Duration>,
     /// Syncs on this thread are not tried before this time since the server's start.
     sync_here_from: Duration,
     /// When the server began to stop, and how many turns ago.
@@ -134,7 +124,7 @@ impl Runtime {
             pool: Vec::new(),
             accepting: false,
             requested: Epoch::ZERO,
-            deferred: 0,
+            deferred_until: None,
             sync_here_from: Duration::ZERO,
             stopping: None,
         })
@@ -156,8 +146,9 @@ impl Runtime {
                 break;
             }
             self.executor.context.now = self.executor.context.shared.started.elapsed();
-            if events.is_empty() && self.deferred > 0 {
-                self.deferred = DEFERRALS;
+            if events.is_empty() && self.deferred_until.is_some() {
+                // Nothing more has come.
+                self.deferred_until = Some(Duration::ZERO);
             }
             let mut woken = false;
             for event in &events {
@@ -190,12 +181,12 @@ impl Runtime {
 
     /// How long to sleep.
     fn timeout(&self) -> Option<Duration> {
-        if !self.lists.ready.is_empty() || !self.lists.touched.is_empty() {
-            Some(Duration::ZERO)
-        } else if self.deferred > 0 {
+        let lists = &self.lists;
+        let more = !lists.ready.is_empty() || !lists.touched.is_empty();
+        if more || self.deferred_until.is_some() {
             Some(Duration::ZERO)
         } else if self.stopping.is_some() {
-            Some(STOP_TICK)
+            Some(stop::TICK)
         } else if self.accepting {
             Some(ACCEPT_PAUSE)
         } else {
@@ -237,75 +228,6 @@ impl Runtime {
         if self.stopping.is_none() && self.executor.context.shared.is_stopping() {
             self.begin_stop();
         }
-    }
-
-    fn accept(&mut self) {
-        for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else {
-                self.accepting = false;
-                return;
-            };
-            match listener.accept() {
-                Ok((stream, address)) => self.admit(stream, address),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accepting = false;
-                    return;
-                }
-                Err(error) if is_of_the_client(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection; trying again");
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Makes a connection of an accepted socket.
-    fn admit(&mut self, mut stream: TcpStream, address: std::net::SocketAddr) {
-        let shared = Arc::clone(&self.executor.context.shared);
-        shared.counters.connections.fetch_add(1, Ordering::Relaxed);
-        let Ok(local) = stream.local_addr() else {
-            return;
-        };
-        let descriptor = stream.as_raw_fd();
-        let runtime = self.index;
-        let client = shared
-            .clients
-            .add(shared.config.limits.clients, |id| Client {
-                id,
-                address,
-                local,
-                descriptor,
-                runtime,
-                since: Instant::now(),
-                names: Mutex::new(Names {
-                    last_command: "NULL",
-                    ..Names::default()
-                }),
-                last_ms: AtomicU64::new(0),
-                queued: AtomicI64::new(-1),
-                protocol: AtomicU8::new(2),
-                killed: AtomicBool::new(false),
-            });
-        let Some(client) = client else {
-            shared.counters.rejected.fetch_add(1, Ordering::Relaxed);
-            commands::refuse_client(&mut stream);
-            return;
-        };
-        let entry = self.connections.vacant_entry();
-        let key = entry.key();
-        let both = Interest::READABLE | Interest::WRITABLE;
-        let registered = stream
-            .set_nodelay(true)
-            .and_then(|()| self.poll.registry().register(&mut stream, Token(key), both));
-        if let Err(error) = registered {
-            tracing::warn!(%error, "cannot serve a connection");
-            shared.clients.remove(client.id);
-            return;
-        }
-        let authenticated = shared.config.password.is_none();
-        let connection = entry.insert(Connection::new(stream, client, authenticated));
-        self.lists.ready(key, connection);
     }
 
     fn serve_ready(&mut self) {
@@ -379,137 +301,6 @@ impl Runtime {
         self.lists.touched(key, connection);
     }
 
-    /// Ends the turn: writes what may leave, has the rest made durable, and makes sure that it
-    /// will be noticed.
-    fn settle(&mut self) {
-        self.settle_touched();
-        while let Some(wanted) = self.wanted() {
-            self.signal().wait(false);
-            if !self.sync_here(wanted) {
-                self.signal().wait(true);
-                let before = self.executor.context.durable;
-                self.executor.context.refresh_all();
-                let context = &self.executor.context;
-                if context.durable == before && context.failed.is_none() {
-                    return self.request(wanted);
-                }
-            }
-            self.touch_waiting();
-            self.settle_touched();
-        }
-        self.signal().wait(false);
-    }
-
-    /// Asks for `epoch` to be made durable; but first looks whether more requests have come, so
-    /// that they share the sync: the fewer clients do not wait, the less there is to look for.
-    fn request(&mut self, epoch: Epoch) {
-        let all_wait = self.lists.waiting.len() == self.connections.len();
-        if !all_wait && self.deferred < DEFERRALS && epoch > self.requested {
-            self.deferred += 1;
-            return;
-        }
-        self.deferred = 0;
-        self.requested = epoch;
-        self.executor.context.shared.db.request_durable(epoch);
-    }
-
-    /// Makes `epoch` durable on this very thread when all its connections wait for that, so that
-    /// there is nothing better to do. Returns whether it did.
-    fn sync_here(&mut self, epoch: Epoch) -> bool {
-        let context = &mut self.executor.context;
-        let all_wait = self.lists.waiting.len() == self.connections.len();
-        if !all_wait || !self.lists.ready.is_empty() || context.now < self.sync_here_from {
-            return false;
-        }
-        let longest = context.shared.config.inline_sync;
-        let start = Instant::now();
-        let done = !longest.is_zero() && context.shared.db.sync_inline(epoch);
-        if start.elapsed() > longest {
-            // The device is slow; it may be faster some time.
-            self.sync_here_from = context.now + SYNC_PAUSE;
-        }
-        if done {
-            context.refresh_all();
-        }
-        done
-    }
-
-    fn touch_waiting(&mut self) {
-        for at in 0..self.lists.waiting.len() {
-            let key = self.lists.waiting[at];
-            if let Some(connection) = self.connections.get_mut(key) {
-                self.lists.touched(key, connection);
-            }
-        }
-    }
-
-    /// The newest epoch that a reply waits for. Connections that wait no more leave the list.
-    fn wanted(&mut self) -> Option<Epoch> {
-        let connections = &mut self.connections;
-        let mut wanted = None;
-        self.lists.waiting.retain(|&key| {
-            let Some(connection) = connections.get_mut(key) else {
-                return false;
-            };
-            let epoch = connection.output.waits_for();
-            connection.state.in_waiting = epoch.is_some();
-            wanted = wanted.max(epoch);
-            epoch.is_some()
-        });
-        wanted
-    }
-
-    fn settle_touched(&mut self) {
-        let mut touched = std::mem::replace(
-            &mut self.lists.touched,
-            std::mem::take(&mut self.lists.spare),
-        );
-        for &key in &touched {
-            self.settle_one(key);
-        }
-        touched.clear();
-        self.lists.spare = touched;
-    }
-
-    /// Writes what may leave of one connection's output, and decides how it goes on.
-    fn settle_one(&mut self, key: usize) {
-        let Some(connection) = self.connections.get_mut(key) else {
-            return;
-        };
-        connection.state.in_touched = false;
-        let context = &mut self.executor.context;
-        connection.output.release(context.durable);
-        if context.failed.is_some() && connection.output.give_up() {
-            connection.writer().error(refusal::OUTCOME_UNKNOWN);
-            connection.state.closing = true;
-        }
-        context.bytes_out += write(connection) as u64;
-        let limits = &context.shared.config.limits;
-        if connection.output.pending() > limits.output_hard {
-            tracing::warn!(client = %connection.client.address, "closed: it takes no replies");
-            connection.state.dead = true;
-        }
-        if connection.state.dead || connection.state.closing && connection.output.is_empty() {
-            return self.close(key);
-        }
-        if connection.output.waits_for().is_some() {
-            self.lists.waiting(key, connection);
-        }
-        if let Some(buffer) = connection.output.take_buffer()
-            && self.pool.len() < POOLED_BUFFERS
-            && buffer.capacity() <= POOLED_CAPACITY
-        {
-            self.pool.push(buffer);
-        }
-        let state = &connection.state;
-        let more = connection.task.is_some()
-            || (state.stalled || state.readable)
-                && connection.output.pending() <= limits.output_soft;
-        if more && !state.closing {
-            self.lists.ready(key, connection);
-        }
-    }
-
     fn close(&mut self, key: usize) {
         let mut connection = self.connections.remove(key);
         if let Err(error) = self.poll.registry().deregister(&mut connection.stream) {
@@ -521,79 +312,4 @@ impl Runtime {
             .clients
             .remove(connection.client.id);
     }
-
-    /// Accepts nothing more, and has every connection read what has come.
-    fn begin_stop(&mut self) {
-        self.stopping = Some((Instant::now(), 0));
-        self.accepting = false;
-        if let Some(mut listener) = self.listener.take()
-            && let Err(error) = self.poll.registry().deregister(&mut listener)
-        {
-            tracing::debug!(%error, "deregistering the listener");
-        }
-        for (key, connection) in &mut self.connections {
-            connection.state.readable = true;
-            self.lists.ready(key, connection);
-        }
-    }
-
-    /// Whether the runtime has stopped. While it is stopping, connections that have nothing more
-    /// to be read are closed, once their replies are taken.
-    fn is_over(&mut self) -> bool {
-        let Some((since, turns)) = &mut self.stopping else {
-            return false;
-        };
-        *turns += 1;
-        let stop_reading = *turns >= STOP_READS;
-        let out_of_time = since.elapsed() >= self.executor.context.shared.config.drain;
-        for (key, connection) in &mut self.connections {
-            let state = &mut connection.state;
-            let idle = !state.readable && !state.stalled && connection.task.is_none();
-            if idle || stop_reading {
-                state.closing = true;
-                self.lists.touched(key, connection);
-            }
-        }
-        self.settle();
-        if out_of_time && !self.connections.is_empty() {
-            let left = self.connections.len();
-            tracing::warn!(
-                left,
-                "stopped without waiting longer for clients to take replies"
-            );
-        }
-        self.connections.is_empty() || out_of_time
-    }
-}
-
-/// Writes what may leave. Returns how much the socket took.
-fn write(connection: &mut Connection) -> usize {
-    let mut taken = 0;
-    while !connection.state.full && !connection.state.dead {
-        let bytes = connection.output.sendable();
-        if bytes.is_empty() {
-            break;
-        }
-        let whole = bytes.len();
-        match connection.stream.write(bytes) {
-            Ok(count) => {
-                connection.output.sent(count);
-                taken += count;
-                // A socket that took a part is full: it will say when it is not.
-                connection.state.full = count < whole;
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => connection.state.full = true,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => connection.state.dead = true,
-        }
-    }
-    taken
-}
-
-/// Whether accepting failed because of the connection that was to be accepted.
-fn is_of_the_client(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted | ErrorKind::Interrupted | ErrorKind::ConnectionReset
-    )
 }

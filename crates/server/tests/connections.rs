@@ -344,3 +344,30 @@ fn a_client_can_stop_the_server() {
     assert!(client.is_closed());
     served.server.take().unwrap().wait().unwrap();
 }
+
+#[test]
+fn an_address_is_not_shared_with_another_server() {
+    let served = ephemeral(config());
+    let listen = served.server.as_ref().unwrap().address();
+    for threads in [1, 2] {
+        let config = Config {
+            listen,
+            threads,
+            ..config()
+        };
+        let refused = kumiki_server::serve(served.db.clone(), config);
+        assert!(
+            matches!(refused, Err(kumiki_server::StartError::Listen { .. })),
+            "{threads}"
+        );
+    }
+    let open = Config {
+        listen: "0.0.0.0:0".parse().unwrap(),
+        ..config()
+    };
+    let refused = kumiki_server::serve(served.db.clone(), open);
+    assert!(matches!(
+        refused,
+        Err(kumiki_server::StartError::Open { .. })
+    ));
+}

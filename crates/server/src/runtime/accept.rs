@@ -1,0 +1,98 @@
+//! Accepting connections.
+
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::time::Instant;
+
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use parking_lot::Mutex;
+
+use super::Runtime;
+use crate::clients::{Client, Names};
+use crate::commands;
+use crate::connection::Connection;
+
+/// Connections accepted in one turn.
+const ACCEPTS: usize = 128;
+
+impl Runtime {
+    pub(super) fn accept(&mut self) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listener else {
+                self.accepting = false;
+                return;
+            };
+            match listener.accept() {
+                Ok((stream, address)) => self.admit(stream, address),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accepting = false;
+                    return;
+                }
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection; trying again");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Makes a connection of an accepted socket.
+    pub(super) fn admit(&mut self, mut stream: TcpStream, address: std::net::SocketAddr) {
+        let shared = Arc::clone(&self.executor.context.shared);
+        shared.counters.connections.fetch_add(1, Ordering::Relaxed);
+        let Ok(local) = stream.local_addr() else {
+            return;
+        };
+        let descriptor = stream.as_raw_fd();
+        let runtime = self.index;
+        let client = shared
+            .clients
+            .add(shared.config.limits.clients, |id| Client {
+                id,
+                address,
+                local,
+                descriptor,
+                runtime,
+                since: Instant::now(),
+                names: Mutex::new(Names {
+                    last_command: "NULL",
+                    ..Names::default()
+                }),
+                last_ms: AtomicU64::new(0),
+                queued: AtomicI64::new(-1),
+                protocol: AtomicU8::new(2),
+                killed: AtomicBool::new(false),
+            });
+        let Some(client) = client else {
+            shared.counters.rejected.fetch_add(1, Ordering::Relaxed);
+            commands::refuse_client(&mut stream);
+            return;
+        };
+        let entry = self.connections.vacant_entry();
+        let key = entry.key();
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let registered = stream
+            .set_nodelay(true)
+            .and_then(|()| self.poll.registry().register(&mut stream, Token(key), both));
+        if let Err(error) = registered {
+            tracing::warn!(%error, "cannot serve a connection");
+            shared.clients.remove(client.id);
+            return;
+        }
+        let authenticated = shared.config.password.is_none();
+        let connection = entry.insert(Connection::new(stream, client, authenticated));
+        self.lists.ready(key, connection);
+    }
+}
+
+/// Whether accepting failed because of the connection that was to be accepted.
+fn is_of_the_client(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::Interrupted | ErrorKind::ConnectionReset
+    )
+}

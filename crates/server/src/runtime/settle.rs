@@ -1,0 +1,190 @@
+//! The end of a turn: what may leave is written, the rest is made durable.
+//!
+//! Who syncs, and when: a thread all of whose few clients wait syncs by itself, if the device is
+//! quick; otherwise log threads do, and the thread serves meanwhile. It asks them once no more
+//! requests have come for a moment, so that more of them share a sync.
+
+use std::io::{ErrorKind, Write};
+use std::time::{Duration, Instant};
+
+use base::Epoch;
+
+use super::Runtime;
+use crate::connection::Connection;
+use crate::limits::{POOLED_BUFFERS, POOLED_CAPACITY};
+use crate::refusal;
+
+/// For how long asking for a sync is put off while requests keep coming.
+const DEFERRAL: Duration = Duration::from_micros(500);
+/// A thread with more clients than this leaves syncing to the log threads.
+const SYNC_CLIENTS: usize = 4;
+/// After a sync that took too long for a serving thread, log threads sync for this time.
+const SYNC_PAUSE: Duration = Duration::from_secs(1);
+
+impl Runtime {
+    /// Ends the turn: writes what may leave, has the rest made durable, and makes sure that it
+    /// will be noticed.
+    pub(super) fn settle(&mut self) {
+        self.settle_touched();
+        while let Some(wanted) = self.wanted() {
+            self.signal().wait(false);
+            if !self.sync_here(wanted) {
+                self.signal().wait(true);
+                let before = self.executor.context.durable;
+                self.executor.context.refresh_all();
+                let context = &self.executor.context;
+                if context.durable == before && context.failed.is_none() {
+                    return self.request(wanted);
+                }
+            }
+            self.touch_waiting();
+            self.settle_touched();
+        }
+        self.signal().wait(false);
+    }
+
+    /// Asks for `epoch` to be made durable; but first, for a moment, looks whether more requests
+    /// have come, so that they share the sync.
+    pub(super) fn request(&mut self, epoch: Epoch) {
+        if epoch > self.requested && self.requested > self.executor.context.durable {
+            // Its turn comes when the sync that is under way has ended; until then more can join.
+            return;
+        }
+        let now = self.executor.context.now;
+        let all_wait = self.lists.waiting.len() == self.connections.len();
+        if !all_wait && epoch > self.requested {
+            let until = *self.deferred_until.get_or_insert(now + DEFERRAL);
+            if now < until {
+                return;
+            }
+        }
+        self.deferred_until = None;
+        self.requested = epoch;
+        self.executor.context.shared.db.request_durable(epoch);
+    }
+
+    /// Makes `epoch` durable on this very thread when all its few connections wait for that, so
+    /// that there is nothing better to do. Returns whether it did.
+    pub(super) fn sync_here(&mut self, epoch: Epoch) -> bool {
+        let context = &mut self.executor.context;
+        let all_wait = self.lists.waiting.len() == self.connections.len();
+        if !all_wait
+            || self.connections.len() > SYNC_CLIENTS
+            || !self.lists.ready.is_empty()
+            || context.now < self.sync_here_from
+        {
+            return false;
+        }
+        let longest = context.shared.config.inline_sync;
+        let start = Instant::now();
+        let done = !longest.is_zero() && context.shared.db.sync_inline(epoch);
+        if start.elapsed() > longest {
+            // The device is slow; it may be faster some time.
+            self.sync_here_from = context.now + SYNC_PAUSE;
+        }
+        if done {
+            context.refresh_all();
+        }
+        done
+    }
+
+    pub(super) fn touch_waiting(&mut self) {
+        for at in 0..self.lists.waiting.len() {
+            let key = self.lists.waiting[at];
+            if let Some(connection) = self.connections.get_mut(key) {
+                self.lists.touched(key, connection);
+            }
+        }
+    }
+
+    /// The newest epoch that a reply waits for. Connections that wait no more leave the list.
+    pub(super) fn wanted(&mut self) -> Option<Epoch> {
+        let connections = &mut self.connections;
+        let mut wanted = None;
+        self.lists.waiting.retain(|&key| {
+            let Some(connection) = connections.get_mut(key) else {
+                return false;
+            };
+            let epoch = connection.output.waits_for();
+            connection.state.in_waiting = epoch.is_some();
+            wanted = wanted.max(epoch);
+            epoch.is_some()
+        });
+        wanted
+    }
+
+    pub(super) fn settle_touched(&mut self) {
+        let mut touched = std::mem::replace(
+            &mut self.lists.touched,
+            std::mem::take(&mut self.lists.spare),
+        );
+        for &key in &touched {
+            self.settle_one(key);
+        }
+        touched.clear();
+        self.lists.spare = touched;
+    }
+
+    /// Writes what may leave of one connection's output, and decides how it goes on.
+    pub(super) fn settle_one(&mut self, key: usize) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        connection.state.in_touched = false;
+        let context = &mut self.executor.context;
+        connection.output.release(context.durable);
+        if context.failed.is_some() && connection.output.give_up() {
+            connection.writer().error(refusal::OUTCOME_UNKNOWN);
+            connection.state.closing = true;
+        }
+        context.bytes_out += write(connection) as u64;
+        let limits = &context.shared.config.limits;
+        if connection.output.pending() > limits.output_hard {
+            tracing::warn!(client = %connection.client.address, "closed: it takes no replies");
+            connection.state.dead = true;
+        }
+        if connection.state.dead || connection.state.closing && connection.output.is_empty() {
+            return self.close(key);
+        }
+        if connection.output.waits_for().is_some() {
+            self.lists.waiting(key, connection);
+        }
+        if let Some(buffer) = connection.output.take_buffer()
+            && self.pool.len() < POOLED_BUFFERS
+            && buffer.capacity() <= POOLED_CAPACITY
+        {
+            self.pool.push(buffer);
+        }
+        let state = &connection.state;
+        let more = connection.task.is_some()
+            || (state.stalled || state.readable)
+                && connection.output.pending() <= limits.output_soft;
+        if more && !state.closing {
+            self.lists.ready(key, connection);
+        }
+    }
+}
+
+/// Writes what may leave. Returns how much the socket took.
+fn write(connection: &mut Connection) -> usize {
+    let mut taken = 0;
+    while !connection.state.full && !connection.state.dead {
+        let bytes = connection.output.sendable();
+        if bytes.is_empty() {
+            break;
+        }
+        let whole = bytes.len();
+        match connection.stream.write(bytes) {
+            Ok(count) => {
+                connection.output.sent(count);
+                taken += count;
+                // A socket that took a part is full: it will say when it is not.
+                connection.state.full = count < whole;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => connection.state.full = true,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => connection.state.dead = true,
+        }
+    }
+    taken
+}

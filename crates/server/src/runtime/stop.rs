@@ -1,0 +1,55 @@
+//! Stopping: nothing more is accepted, what was received is answered once it is durable.
+
+use std::time::{Duration, Instant};
+
+use super::Runtime;
+
+/// How often a stopping runtime looks whether its time is over.
+pub(super) const TICK: Duration = Duration::from_millis(20);
+/// Turns in which a stopping runtime still reads from one connection.
+const READS: u32 = 1024;
+
+impl Runtime {
+    /// Accepts nothing more, and has every connection read what has come.
+    pub(super) fn begin_stop(&mut self) {
+        self.stopping = Some((Instant::now(), 0));
+        self.accepting = false;
+        if let Some(mut listener) = self.listener.take()
+            && let Err(error) = self.poll.registry().deregister(&mut listener)
+        {
+            tracing::debug!(%error, "deregistering the listener");
+        }
+        for (key, connection) in &mut self.connections {
+            connection.state.readable = true;
+            self.lists.ready(key, connection);
+        }
+    }
+
+    /// Whether the runtime has stopped. While it is stopping, connections that have nothing more
+    /// to be read are closed, once their replies are taken.
+    pub(super) fn is_over(&mut self) -> bool {
+        let Some((since, turns)) = &mut self.stopping else {
+            return false;
+        };
+        *turns += 1;
+        let stop_reading = *turns >= READS;
+        let out_of_time = since.elapsed() >= self.executor.context.shared.config.drain;
+        for (key, connection) in &mut self.connections {
+            let state = &mut connection.state;
+            let idle = !state.readable && !state.stalled && connection.task.is_none();
+            if idle || stop_reading {
+                state.closing = true;
+                self.lists.touched(key, connection);
+            }
+        }
+        self.settle();
+        if out_of_time && !self.connections.is_empty() {
+            let left = self.connections.len();
+            tracing::warn!(
+                left,
+                "stopped without waiting longer for clients to take replies"
+            );
+        }
+        self.connections.is_empty() || out_of_time
+    }
+}
