@@ -1,7 +1,7 @@
 //! Words that every part of Kumiki shares.
 //!
 //! This crate holds no behaviour that another crate could disagree with: ids, the
-//! [`Transaction`](transaction::Transaction) and its replies, the [`Partition`](partition::Partition)
+//! [`Transaction`] and its replies, the [`Partition`](partition::Partition)
 //! that executes it, limits, and the outside world as parameters ([`clock`]). It knows no other
 //! crate of the workspace.
 

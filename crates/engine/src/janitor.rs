@@ -15,7 +15,7 @@
 //!    meets without the mark: no place ever holds a record that is gone.
 //! 2. A record leaves only when what made its key absent is durable and its epoch has finished,
 //!    and when no snapshot can see the key.
-//! 3. A key's TID goes into its floor first ([`crate::floors`]).
+//! 3. A key's TID goes into its floor first (module `floors`).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

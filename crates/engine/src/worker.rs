@@ -1,6 +1,6 @@
 //! A worker: one thread's place in an engine, and the state of its transaction.
 //!
-//! A worker is pinned in an epoch from [`Worker::begin`] to [`Worker::end`]; everything that its
+//! A worker is pinned in an epoch from `begin` to `end`; everything that its
 //! transaction loaded from shared memory is valid in between. Both are called in pairs by
 //! [`crate::one_shot`] and [`crate::interactive`], which also see to it on panics.
 
