@@ -104,9 +104,10 @@ pub(crate) struct Serve {
     /// Bytes in a log buffer.
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = Size::from_str)]
     pub(crate) log_buffer_size: Size,
-    /// Memory beyond which commands that need more are refused; 0: no bound.
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = Size::from_str)]
-    pub(crate) maxmemory: Size,
+    /// Memory beyond which commands that need more are refused; 0: no bound. Without this option
+    /// it is three quarters of the memory that the machine or the container has.
+    #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
+    pub(crate) maxmemory: Option<Size>,
     /// The password that clients must give.
     #[arg(long, value_name = "PASSWORD")]
     pub(crate) requirepass: Option<String>,

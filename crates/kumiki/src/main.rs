@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod memory;
 mod serve;
 
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ use signal_hook::iterator::Signals;
 use store::{Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::cli::{DiskLayer, Durability, Serve};
+use crate::memory;
 
 /// Workers beyond those of the server's threads, for housekeeping.
 const SPARE_WORKERS: usize = 2;
@@ -83,7 +84,9 @@ fn config(options: &Serve, threads: usize) -> Config {
         },
         password: options.requirepass.clone(),
         insecure: options.insecure,
-        maxmemory: options.maxmemory.0,
+        maxmemory: options
+            .maxmemory
+            .map_or_else(memory::default_bound, |size| size.0),
         data: (!options.ephemeral).then(|| options.data.clone()),
         limits,
         ..Config::default()
