@@ -135,23 +135,27 @@ impl Index {
         &self.hints
     }
 
-    /// The live record of `key`.
+    /// The live record of `key`. The caller may have records locked, this one too.
     pub(crate) fn get(&self, hash: KeyHash, key: &[u8]) -> Option<RecordRef> {
         match self.hints.find(hash, key) {
-            Found::Record(record) if !record.word().load().has(DEAD) => Some(record),
-            Found::Nothing => None,
-            Found::Record(_) | Found::Unknown => self.get_slowly(hash, key),
+            Found::Record(record) if !record.word().load().has(DEAD) => return Some(record),
+            Found::Nothing => return None,
+            Found::Record(_) | Found::Unknown => {}
+        }
+        let record = self.get_from_tree(key)?;
+        match self.try_remember(hash, record) {
+            Err(Refused::Dead) => None,
+            // Whoever has it locked found it by its entry, or sees to it that it gets one.
+            Ok(()) | Err(Refused::Busy | Refused::Held) => Some(record),
         }
     }
 
-    fn get_slowly(&self, hash: KeyHash, key: &[u8]) -> Option<RecordRef> {
-        let record = self
-            .tree
-            .peek_with(&Probe::new(key), |key, ()| key.record)?;
-        self.remember(hash, record).then_some(record)
+    fn get_from_tree(&self, key: &[u8]) -> Option<RecordRef> {
+        self.tree.peek_with(&Probe::new(key), |key, ()| key.record)
     }
 
-    /// The live record of `key`, made if there is none; and whether it was made.
+    /// The live record of `key`, made if there is none; and whether it was made. The caller has
+    /// no record locked. The record has its entry (see [`crate::lookaside`], invariant 3).
     pub(crate) fn get_or_insert(&self, hash: KeyHash, key: &[u8]) -> (RecordRef, bool) {
         if let Found::Record(record) = self.hints.find(hash, key)
             && !record.word().load().has(DEAD)
@@ -175,7 +179,9 @@ impl Index {
                     drop(Key::owning(record));
                 }
             }
-            if let Some(record) = self.get_slowly(hash, key) {
+            if let Some(record) = self.get_from_tree(key)
+                && self.remember(hash, record)
+            {
                 return (record, false);
             }
             // A dead record is on its way out.
@@ -183,19 +189,22 @@ impl Index {
         }
     }
 
-    /// Gives a record of the map its entry in the table, waiting for whoever has it locked.
-    /// Returns whether the record is alive.
+    /// Gives a record of the map its entry in the table, unless someone has it locked.
+    fn try_remember(&self, hash: KeyHash, record: RecordRef) -> Result<(), Refused> {
+        let seen = record.word().lock()?;
+        self.hints.remember(hash, record);
+        record.word().unlock(seen, seen.0 & QUEUED);
+        Ok(())
+    }
+
+    /// Gives a record of the map its entry in the table, waiting for whoever has it locked: not
+    /// the caller. Returns whether the record is alive.
     fn remember(&self, hash: KeyHash, record: RecordRef) -> bool {
         loop {
-            match record.word().lock() {
-                Ok(seen) => {
-                    self.hints.remember(hash, record);
-                    record.word().unlock(seen, seen.0 & QUEUED);
-                    return true;
-                }
+            match self.try_remember(hash, record) {
                 Err(Refused::Dead) => return false,
-                // A record that was held had its entry before.
-                Err(Refused::Held) => return true,
+                // A record that is held had its entry before.
+                Ok(()) | Err(Refused::Held) => return true,
                 Err(Refused::Busy) => std::thread::yield_now(),
             }
         }

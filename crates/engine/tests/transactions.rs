@@ -670,3 +670,45 @@ fn a_change_that_changes_nothing_leaves_the_version() {
     );
     assert_eq!(version(&mut w, b"k"), before);
 }
+
+#[test]
+fn a_key_that_was_missing_is_found_again_among_the_own_locks() {
+    let world = world();
+    let mut w = world.worker();
+    // So many that the look-aside table grows meanwhile and must ask the map.
+    for i in 0..20_000u32 {
+        let key = i.to_be_bytes();
+        let ops = [Op::Exists { key: &key }, put(&key, b"v")];
+        drop(w.execute(&ops).unwrap());
+    }
+    assert_eq!(world.engine.stats().keys, 20_000);
+}
+
+#[test]
+fn keys_are_found_while_the_table_of_hints_is_completed() {
+    let world = world();
+    let mut w = world.worker();
+    let mut janitor = world.janitor.borrow_mut();
+    for i in 0..30_000u32 {
+        run(&mut w, put(&i.to_be_bytes(), b"v"));
+        if i % 100 == 0 {
+            janitor.tidy(Epoch(u64::MAX), 50);
+        }
+        if i % 10 == 0 {
+            run(
+                &mut w,
+                Op::Delete {
+                    key: &(i / 2).to_be_bytes(),
+                },
+            );
+        }
+    }
+    for _ in 0..1_000 {
+        janitor.tidy(Epoch(u64::MAX), 1_000);
+    }
+    let deleted = |i: u32| i < 15_000 && i % 5 == 0;
+    for i in 0..31_000u32 {
+        let there = i < 30_000 && !deleted(i);
+        assert_eq!(get(&mut w, &i.to_be_bytes()).is_some(), there, "{i}");
+    }
+}
