@@ -706,7 +706,7 @@ fn keys_are_found_while_the_table_of_hints_is_completed() {
     for _ in 0..1_000 {
         janitor.tidy(Epoch(u64::MAX), 1_000);
     }
-    let deleted = |i: u32| i < 15_000 && i % 5 == 0;
+    let deleted = |i: u32| i < 15_000 && i.is_multiple_of(5);
     for i in 0..31_000u32 {
         let there = i < 30_000 && !deleted(i);
         assert_eq!(get(&mut w, &i.to_be_bytes()).is_some(), there, "{i}");
