@@ -35,9 +35,9 @@ pub struct Config {
     pub data: Option<PathBuf>,
     /// Sizes that clients control.
     pub limits: Limits,
-    /// How long a sync may hold a serving thread. Where the device syncs faster, a thread all of
-    /// whose clients wait syncs by itself, which saves them two thread switches; where it does not
-    /// (and always, with zero) log threads sync, and new clients are served meanwhile.
+    /// How long a sync may hold a serving thread. Where the device syncs faster, a thread that has
+    /// no more requests to serve syncs by itself, which saves two thread switches; where it does
+    /// not (and always, with zero) log threads sync, and the thread serves meanwhile.
     pub inline_sync: Duration,
     /// How long a stopping server waits for clients to take their replies.
     pub drain: Duration,
@@ -54,7 +54,7 @@ impl Default for Config {
             maxmemory: 0,
             data: None,
             limits: Limits::default(),
-            inline_sync: Duration::from_micros(250),
+            inline_sync: Duration::from_millis(1),
             drain: Duration::from_secs(10),
         }
     }

@@ -1,8 +1,8 @@
 //! The end of a turn: what may leave is written, the rest is made durable.
 //!
-//! Who syncs, and when: a thread all of whose few clients wait syncs by itself, if the device is
-//! quick; otherwise log threads do, and the thread serves meanwhile. It asks them once no more
-//! requests have come for a moment, so that more of them share a sync.
+//! Who syncs, and when: once no more requests come, so that as many as possible share a sync, the
+//! thread syncs by itself, if the device is quick: that saves two thread switches. Otherwise log
+//! threads do, and the thread serves meanwhile.
 
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
@@ -16,8 +16,6 @@ use crate::refusal;
 
 /// For how long asking for a sync is put off while requests keep coming.
 const DEFERRAL: Duration = Duration::from_micros(500);
-/// A thread with more clients than this leaves syncing to the log threads.
-const SYNC_CLIENTS: usize = 4;
 /// After a sync that took too long for a serving thread, log threads sync for this time.
 const SYNC_PAUSE: Duration = Duration::from_secs(1);
 
@@ -43,41 +41,45 @@ impl Runtime {
         self.signal().wait(false);
     }
 
-    /// Asks for `epoch` to be made durable; but first, for a moment, looks whether more requests
-    /// have come, so that they share the sync.
+    /// Whether no more requests can be expected to join those that wait for a sync. If they can, a
+    /// moment begins in which they are looked for; see [`Runtime::timeout`].
+    fn has_gathered(&mut self) -> bool {
+        let now = self.executor.context.now;
+        let all_wait = self.lists.waiting.len() == self.connections.len();
+        all_wait || now >= *self.deferred_until.get_or_insert(now + DEFERRAL)
+    }
+
+    /// Asks the log threads to make `epoch` durable.
     pub(super) fn request(&mut self, epoch: Epoch) {
         if epoch > self.requested && self.requested > self.executor.context.durable {
             // Its turn comes when the sync that is under way has ended; until then more can join.
             return;
         }
-        let now = self.executor.context.now;
-        let all_wait = self.lists.waiting.len() == self.connections.len();
-        if !all_wait && epoch > self.requested {
-            let until = *self.deferred_until.get_or_insert(now + DEFERRAL);
-            if now < until {
-                return;
-            }
+        if epoch > self.requested && !self.has_gathered() {
+            return;
         }
         self.deferred_until = None;
         self.requested = epoch;
         self.executor.context.shared.db.request_durable(epoch);
     }
 
-    /// Makes `epoch` durable on this very thread when all its few connections wait for that, so
-    /// that there is nothing better to do. Returns whether it did.
+    /// Makes `epoch` durable on this very thread when there is nothing better to do. Returns
+    /// whether it did.
     pub(super) fn sync_here(&mut self, epoch: Epoch) -> bool {
-        let context = &mut self.executor.context;
-        let all_wait = self.lists.waiting.len() == self.connections.len();
-        if !all_wait
-            || self.connections.len() > SYNC_CLIENTS
-            || !self.lists.ready.is_empty()
+        let context = &self.executor.context;
+        let longest = context.shared.config.inline_sync;
+        if longest.is_zero()
             || context.now < self.sync_here_from
+            || self.requested > context.durable
+            || !self.lists.ready.is_empty()
+            || !self.has_gathered()
         {
             return false;
         }
-        let longest = context.shared.config.inline_sync;
+        self.deferred_until = None;
+        let context = &mut self.executor.context;
         let start = Instant::now();
-        let done = !longest.is_zero() && context.shared.db.sync_inline(epoch);
+        let done = context.shared.db.sync_inline(epoch);
         if start.elapsed() > longest {
             // The device is slow; it may be faster some time.
             self.sync_here_from = context.now + SYNC_PAUSE;
