@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod change;
 pub mod clock;
 pub mod epochs;
 pub mod ids;
@@ -16,5 +17,6 @@ pub mod partition;
 pub mod size;
 pub mod transaction;
 
+pub use change::Change;
 pub use ids::{Epoch, Tid, Version};
 pub use transaction::{Abort, Op, OpError, Reply, Transaction};

@@ -47,7 +47,7 @@ pub mod worker;
 pub use engine::{Engine, Options, Stats};
 pub use interactive::Txn;
 pub use janitor::{Janitor, Tidied};
-pub use log::{Change, Changes, NoLog, RedoLog};
+pub use log::{Changes, NoLog, RedoLog};
 pub use one_shot::Committed;
 pub use restore::Restorer;
 pub use snapshot::{Snapshot, SnapshotEntry};

@@ -1,37 +1,8 @@
 //! Where an engine's commits go: the seam to the journal, or to whatever keeps a redo log.
 
-use base::Tid;
-use base::transaction::Kind;
+use base::{Change, Tid};
 
 use crate::record::{RecordRef, VersionRef};
-
-/// What a transaction did to one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
-    /// The key has this value now.
-    Put {
-        /// The key.
-        key: &'a [u8],
-        /// The value.
-        value: &'a [u8],
-        /// Its type.
-        kind: Kind,
-        /// The generation it belongs to.
-        generation: u16,
-        /// When it expires, in milliseconds since the Unix epoch.
-        deadline: Option<u64>,
-    },
-    /// The key is gone.
-    Delete {
-        /// The key.
-        key: &'a [u8],
-    },
-    /// Every key of other generations is gone.
-    Flush {
-        /// The generation that is visible from now on.
-        generation: u16,
-    },
-}
 
 /// The changes of one transaction.
 #[derive(Clone, Copy)]

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use base::{Epoch, Tid};
+use base::{Change, Epoch, Tid};
 use hashbrown::HashMap;
 
 use crate::commit::counts;
 use crate::engine::{Engine, Place};
 use crate::garbage::Garbage;
-use crate::log::{Change, NoLog};
+use crate::log::NoLog;
 use crate::record::{Content, RecordRef, VersionRef};
 use crate::snapshot::Pinned;
 use crate::word::{QUEUED, Seen};

@@ -17,7 +17,7 @@
 //! | 4 | flush | generation 2 |
 
 use base::transaction::Kind;
-use base::{Epoch, Tid};
+use base::{Change, Epoch, Tid};
 
 const PUT: u8 = 1;
 const PUT_DEADLINE: u8 = 2;
@@ -35,34 +35,6 @@ pub struct Entry<'a> {
     pub stamp_ms: u64,
     /// What it did.
     pub change: Change<'a>,
-}
-
-/// What a transaction did to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
-    /// It set a key.
-    Put {
-        /// The key.
-        key: &'a [u8],
-        /// Its new value.
-        value: &'a [u8],
-        /// The value's type.
-        kind: Kind,
-        /// The flush generation that it belongs to.
-        generation: u16,
-        /// When it expires, milliseconds since the Unix epoch.
-        deadline: Option<u64>,
-    },
-    /// It deleted a key.
-    Delete {
-        /// The key.
-        key: &'a [u8],
-    },
-    /// It deleted every key.
-    Flush {
-        /// The generation that began with it.
-        generation: u16,
-    },
 }
 
 /// Writes the entries of one transaction into a log buffer.

@@ -52,7 +52,8 @@ mod stats;
 mod sync;
 mod threads;
 
-pub use entry::{Change, Entry, EntryWriter};
+pub use base::Change;
+pub use entry::{Entry, EntryWriter};
 pub use error::{Failed, RecoverError, StartError};
 pub use journal::{Journal, LogWriter};
 pub use options::{Drive, EpochTime, Options};

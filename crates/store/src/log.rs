@@ -1,7 +1,7 @@
 //! The engine's redo log is the journal.
 
-use base::Tid;
-use engine::{Change, Changes, RedoLog};
+use base::{Change, Tid};
+use engine::{Changes, RedoLog};
 use journal::{EntryWriter, LogWriter};
 
 /// Where a worker's commits go: the journal, or nowhere.
@@ -45,26 +45,5 @@ fn write(to: &mut EntryWriter<'_>, change: &Change<'_>) {
         }
         Change::Delete { key } => to.delete(key),
         Change::Flush { generation } => to.flush(generation),
-    }
-}
-
-/// A change as the engine takes it back.
-pub(crate) fn restored<'a>(change: &journal::Change<'a>) -> Change<'a> {
-    match *change {
-        journal::Change::Put {
-            key,
-            value,
-            kind,
-            generation,
-            deadline,
-        } => Change::Put {
-            key,
-            value,
-            kind,
-            generation,
-            deadline,
-        },
-        journal::Change::Delete { key } => Change::Delete { key },
-        journal::Change::Flush { generation } => Change::Flush { generation },
     }
 }

@@ -9,7 +9,6 @@ use journal::{Entry, Journal, Recovered};
 use parking_lot::Mutex;
 
 use crate::error::OpenError;
-use crate::log::restored;
 use crate::options::{Options, RecoveryProgress, RecoveryReport};
 
 /// Fills `engine` from the logs in `dir`.
@@ -25,7 +24,7 @@ pub(crate) fn recover(
         .map(Mutex::new)
         .collect();
     let apply = |entry: Entry<'_>| {
-        take(&restorers).apply(entry.tid, &restored(&entry.change));
+        take(&restorers).apply(entry.tid, &entry.change);
     };
     let progress = |p: journal::Progress| {
         (options.progress)(&RecoveryProgress {
