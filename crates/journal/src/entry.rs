@@ -47,6 +47,23 @@ impl EntryWriter<'_> {
     /// Bytes that an entry takes besides its key and value, at most. For size hints.
     pub const OVERHEAD: usize = 20;
 
+    /// The transaction did this.
+    pub fn change(&mut self, change: &Change<'_>) {
+        match *change {
+            Change::Put {
+                key,
+                value,
+                kind,
+                generation,
+                deadline,
+            } => {
+                self.put(key, value, kind, generation, deadline);
+            }
+            Change::Delete { key } => self.delete(key),
+            Change::Flush { generation } => self.flush(generation),
+        }
+    }
+
     /// The transaction set `key`.
     pub fn put(
         &mut self,
@@ -241,19 +258,7 @@ mod tests {
         let mut buf = Vec::new();
         encode(&mut buf, Tid::new(Epoch(3), 1), |to| {
             for change in &changes {
-                match *change {
-                    Change::Put {
-                        key,
-                        value,
-                        kind,
-                        generation,
-                        deadline,
-                    } => {
-                        to.put(key, value, kind, generation, deadline);
-                    }
-                    Change::Delete { key } => to.delete(key),
-                    Change::Flush { generation } => to.flush(generation),
-                }
+                to.change(change);
             }
         });
         (buf, changes)

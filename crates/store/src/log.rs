@@ -16,7 +16,7 @@ impl RedoLog for Log {
     fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
         let Some(writer) = &self.0 else { return Ok(()) };
         let bytes = changes.iter().map(size).sum();
-        let fill = |to: &mut EntryWriter<'_>| changes.iter().for_each(|change| write(to, &change));
+        let fill = |to: &mut EntryWriter<'_>| changes.iter().for_each(|change| to.change(&change));
         writer
             .append(tid, stamp_ms, bytes, fill)
             .map_err(|failed| failed.to_string())
@@ -30,20 +30,4 @@ fn size(change: Change<'_>) -> usize {
             Change::Delete { key } => key.len(),
             Change::Flush { .. } => 0,
         }
-}
-
-fn write(to: &mut EntryWriter<'_>, change: &Change<'_>) {
-    match *change {
-        Change::Put {
-            key,
-            value,
-            kind,
-            generation,
-            deadline,
-        } => {
-            to.put(key, value, kind, generation, deadline);
-        }
-        Change::Delete { key } => to.delete(key),
-        Change::Flush { generation } => to.flush(generation),
-    }
 }
