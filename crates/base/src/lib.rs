@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod affinity;
 pub mod change;
 pub mod clock;
 pub mod epochs;

@@ -99,6 +99,12 @@ pub trait DiskFile: Send + Sync {
     /// As the operating system says.
     fn size(&self) -> io::Result<u64>;
 
+    /// Writes had better begin and end at multiples of this, a power of two: others may write
+    /// synced bytes beside them again, which a power failure can then tear.
+    fn alignment(&self) -> usize {
+        1
+    }
+
     /// Reads at `offset` into `buf` and says how many bytes there were: fewer than `buf` holds
     /// only at the end of the file.
     ///

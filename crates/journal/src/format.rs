@@ -2,14 +2,15 @@
 //!
 //! Logger *n* writes the segments `log<n>/00000000.log`, `log<n>/00000001.log`, … A segment is a
 //! header and blocks; zeros behind the last block are room set aside. All integers are
-//! little-endian; blocks begin at multiples of 8 bytes.
+//! little-endian; blocks begin at multiples of 8 bytes. On a device that writes whole sectors each
+//! write ends with padding, so that no sector is written twice.
 //!
 //! Segment header, 80 bytes:
 //!
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKILG` |
-//! | 8 | 4 | version | of this format: 1 |
+//! | 8 | 4 | version | of this format: 2; version 1 has zeros for `first` and `pad` |
 //! | 12 | 4 | log | number of the log |
 //! | 16 | 4 | segment | number of the segment within the log, from 0 without gaps |
 //! | 20 | 4 | run | number of the run: each start of a journal begins a new one |
@@ -19,10 +20,11 @@
 //! | 40 | 8 | start | all epochs of this run are above this |
 //! | 48 | 8 | salt | random; enters the checksums of this run's blocks |
 //! | 56 | 8 | sequence | of the segment's first block |
-//! | 64 | 12 | – | zero |
+//! | 64 | 4 | first | where the first block begins; 0: at 80 |
+//! | 68 | 8 | – | zero |
 //! | 76 | 4 | checksum | CRC-32C of bytes 0…75 |
 //!
-//! Block header, 64 bytes, followed by the payload and zeros up to a multiple of 8:
+//! Block header, 64 bytes, followed by the payload, zeros up to a multiple of 8, and `pad` more:
 //!
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
@@ -34,7 +36,7 @@
 //! | 32 | 8 | closed | with this block, all epochs up to this are complete in this log |
 //! | 40 | 8 | durable | all epochs up to this were durable, in all logs, before this was written |
 //! | 48 | 4 | length | of the payload |
-//! | 52 | 4 | – | zero |
+//! | 52 | 4 | pad | zeros behind the block, a multiple of 8 |
 //! | 56 | 4 | payload checksum | CRC-32C of salt, log and payload |
 //! | 60 | 4 | header checksum | CRC-32C of salt, log and bytes 0…59 |
 //!
@@ -48,7 +50,9 @@
 
 use base::Epoch;
 
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// The first version, which differs only in what was always zero then.
+const OLDEST_VERSION: u32 = 1;
 pub(crate) const SEGMENT_HEADER: usize = 80;
 pub(crate) const BLOCK_HEADER: usize = 64;
 /// Blocks begin at multiples of this.
@@ -68,6 +72,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) start: Epoch,
     pub(crate) salt: u64,
     pub(crate) sequence: u64,
+    /// Where the first block begins.
+    pub(crate) first: u32,
 }
 
 /// Why bytes are no segment header.
@@ -98,6 +104,7 @@ impl SegmentHeader {
         for (i, long) in longs.iter().enumerate() {
             put(&mut bytes, 32 + 8 * i, &long.to_le_bytes());
         }
+        put(&mut bytes, 64, &self.first.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..76]);
         put(&mut bytes, 76, &checksum.to_le_bytes());
         bytes
@@ -119,8 +126,10 @@ impl SegmentHeader {
                 BadHeader::Damaged
             });
         }
-        if u32_at(bytes, 8) != VERSION {
-            return Err(BadHeader::Newer(u32_at(bytes, 8)));
+        match u32_at(bytes, 8) {
+            0 => return Err(BadHeader::Damaged),
+            OLDEST_VERSION..=VERSION => {}
+            newer => return Err(BadHeader::Newer(newer)),
         }
         Ok(SegmentHeader {
             log: u32_at(bytes, 12),
@@ -132,6 +141,10 @@ impl SegmentHeader {
             start: Epoch(u64_at(bytes, 40)),
             salt: u64_at(bytes, 48),
             sequence: u64_at(bytes, 56),
+            first: match u32_at(bytes, 64) {
+                0 => SEGMENT_HEADER as u32,
+                first => first,
+            },
         })
     }
 
@@ -161,6 +174,7 @@ pub(crate) struct BlockHeader {
     pub(crate) closed: Epoch,
     pub(crate) durable: Epoch,
     pub(crate) length: u32,
+    pub(crate) pad: u32,
     pub(crate) payload_checksum: u32,
 }
 
@@ -180,6 +194,7 @@ impl BlockHeader {
             put(&mut bytes, 8 + 8 * i, &long.to_le_bytes());
         }
         put(&mut bytes, 48, &self.length.to_le_bytes());
+        put(&mut bytes, 52, &self.pad.to_le_bytes());
         put(&mut bytes, 56, &self.payload_checksum.to_le_bytes());
         let checksum = crc32c::crc32c_append(seed, &bytes[..60]);
         put(&mut bytes, 60, &checksum.to_le_bytes());
@@ -206,13 +221,14 @@ impl BlockHeader {
             closed: Epoch(u64_at(bytes, 32)),
             durable: Epoch(u64_at(bytes, 40)),
             length: u32_at(bytes, 48),
+            pad: u32_at(bytes, 52),
             payload_checksum: u32_at(bytes, 56),
         })
     }
 
-    /// Bytes of the whole block.
+    /// Bytes of the whole block, its padding included.
     pub(crate) fn size(&self) -> u64 {
-        aligned(BLOCK_HEADER as u64 + u64::from(self.length))
+        aligned(BLOCK_HEADER as u64 + u64::from(self.length)) + u64::from(self.pad)
     }
 }
 
@@ -261,6 +277,7 @@ mod tests {
         start: Epoch(7),
         salt: 8,
         sequence: 9,
+        first: 80,
     };
     const BLOCK: BlockHeader = BlockHeader {
         kind: BlockKind::Data,
@@ -270,6 +287,7 @@ mod tests {
         closed: Epoch(4),
         durable: Epoch(5),
         length: 6,
+        pad: 8,
         payload_checksum: 7,
     };
 

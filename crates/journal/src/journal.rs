@@ -309,6 +309,7 @@ fn create_segments(
             start: recovered.newest,
             salt: options.salt,
             sequence: 0,
+            first: 0,
         };
         let active = log < options.loggers;
         let preallocate = if active { options.preallocate } else { 0 };

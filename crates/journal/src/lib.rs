@@ -58,4 +58,4 @@ pub use error::{Failed, RecoverError, StartError};
 pub use journal::{Journal, LogWriter};
 pub use options::{Drive, EpochTime, Options};
 pub use recovery::{Cut, Progress, Recovered};
-pub use stats::Stats;
+pub use stats::{Latency, Stats};

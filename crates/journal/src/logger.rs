@@ -250,11 +250,21 @@ impl Logger {
         let durable = context.horizon.durable().min(state.noted);
         let before = context.horizon.closed(self.index);
         let last = blocks.len().saturating_sub(1);
+        let (at, alignment) = state.file.next_write();
         let mut bytes = 0;
         for (i, block) in blocks.iter_mut().enumerate() {
             // Invariant 2.
             let closed = if i == last { state.closed } else { before };
-            seal(block, seed, state.sequence, closed, durable);
+            // The next write begins in a sector of its own.
+            let pad_to = if i == last { alignment } else { ALIGN };
+            seal(
+                block,
+                seed,
+                state.sequence,
+                (closed, durable),
+                at + bytes,
+                pad_to,
+            );
             state.sequence += 1;
             state.written = state.written.max(block.epoch);
             bytes += block.bytes.len() as u64;
@@ -265,9 +275,9 @@ impl Logger {
             .map(|block| IoSlice::new(&block.bytes))
             .collect();
         if parts.is_empty() {
-            mark = mark_block(seed, state.sequence, state.closed, durable);
+            mark = mark_block(seed, state.sequence, (state.closed, durable), alignment);
             state.sequence += 1;
-            bytes = BLOCK_HEADER as u64;
+            bytes = mark.len() as u64;
             parts.push(IoSlice::new(&mark));
             context.counters.marks.fetch_add(1, Ordering::Relaxed);
         }
@@ -310,9 +320,18 @@ impl Logger {
     }
 }
 
-/// Fills in a block's header and pads it.
-fn seal(block: &mut Block, seed: u32, sequence: u64, closed: Epoch, durable: Epoch) {
+/// Fills in the header of a block that will lie at `at`, and pads it to a multiple of `pad_to`.
+fn seal(
+    block: &mut Block,
+    seed: u32,
+    sequence: u64,
+    (closed, durable): (Epoch, Epoch),
+    at: u64,
+    pad_to: usize,
+) {
     let length = block.bytes.len() - BLOCK_HEADER;
+    let end = aligned(at + block.bytes.len() as u64);
+    let padded = end.next_multiple_of(pad_to as u64);
     let header = BlockHeader {
         kind: BlockKind::Data,
         sequence,
@@ -321,15 +340,20 @@ fn seal(block: &mut Block, seed: u32, sequence: u64, closed: Epoch, durable: Epo
         closed,
         durable,
         length: u32::try_from(length).expect("limits keep transactions below 4 GiB"),
+        pad: (padded - end) as u32,
         payload_checksum: payload_checksum(seed, &block.bytes[BLOCK_HEADER..]),
     };
     block.bytes[..BLOCK_HEADER].copy_from_slice(&header.encode(seed));
-    block
-        .bytes
-        .resize(aligned(block.bytes.len() as u64) as usize, 0);
+    block.bytes.resize((padded - at) as usize, 0);
 }
 
-fn mark_block(seed: u32, sequence: u64, closed: Epoch, durable: Epoch) -> [u8; BLOCK_HEADER] {
+fn mark_block(
+    seed: u32,
+    sequence: u64,
+    (closed, durable): (Epoch, Epoch),
+    pad_to: usize,
+) -> Vec<u8> {
+    let size = BLOCK_HEADER.next_multiple_of(pad_to);
     let header = BlockHeader {
         kind: BlockKind::Mark,
         sequence,
@@ -338,9 +362,12 @@ fn mark_block(seed: u32, sequence: u64, closed: Epoch, durable: Epoch) -> [u8; B
         closed,
         durable,
         length: 0,
+        pad: (size - BLOCK_HEADER) as u32,
         payload_checksum: payload_checksum(seed, &[]),
     };
-    header.encode(seed)
+    let mut bytes = header.encode(seed).to_vec();
+    bytes.resize(size, 0);
+    bytes
 }
 
 const _: () = assert!(

@@ -1,14 +1,17 @@
 //! How a journal is set up.
 
 use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU64;
 use std::time::Duration;
+
+use base::affinity::Affinity;
 
 /// Parameters of a journal. The defaults suit a machine of a few cores with one device.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Log threads, each with a log of its own (paper 2: one or more for each device).
     pub loggers: usize,
-    /// Workers. Worker *i* is served by logger *i* mod `loggers`.
+    /// Workers.
     pub workers: usize,
     /// Buffers of each worker (the paper's `N_B`). They are made when first needed.
     pub log_buffers: usize,
@@ -19,8 +22,23 @@ pub struct Options {
     /// Bytes by which a segment grows ahead of what is written, so that most syncs need not
     /// record a new file size; 0: it grows by what is written.
     pub preallocate: u64,
+    /// Whether segments are written once, with zeros, before they are used (paper 2, section 5.2:
+    /// warm-up), so that later syncs have no more than the data to write.
+    pub warm_up: bool,
     /// When epochs advance.
     pub epoch_time: EpochTime,
+    /// With [`EpochTime::Adaptive`]: the mean time from commit to durability that is held while
+    /// there is more to log than fits into less.
+    pub durability_target: Duration,
+    /// How many epochs a worker may be ahead of what its logger has closed before it waits
+    /// (paper 2, section 4: `max_epoch_diff`); `None`: any number.
+    pub max_epoch_diff: Option<NonZeroU64>,
+    /// Which processors loggers and workers run on, and which logger serves whom. `None`: wherever
+    /// the operating system puts them, and worker *i* is served by logger *i* mod `loggers`.
+    pub affinity: Option<Affinity>,
+    /// Whether [`Stats::latency`](crate::Stats::latency) is measured: costs each transaction a
+    /// look at the clock.
+    pub measure_latency: bool,
     /// What nobody waits for is durable after this time.
     pub idle_flush: Duration,
     /// Who runs the loggers.
@@ -39,7 +57,12 @@ impl Default for Options {
             log_buffer_size: 512 * 1024,
             segment_size: 256 * 1024 * 1024,
             preallocate: 4 * 1024 * 1024,
+            warm_up: false,
             epoch_time: EpochTime::Adaptive,
+            durability_target: Duration::from_millis(3),
+            max_epoch_diff: None,
+            affinity: None,
+            measure_latency: false,
             idle_flush: Duration::from_millis(50),
             drive: Drive::Threads,
             salt: RandomState::new().hash_one("kumiki journal"),
@@ -50,7 +73,8 @@ impl Default for Options {
 /// When epochs advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochTime {
-    /// As soon as a logger is idle and someone waits.
+    /// As soon as a logger is idle and someone waits; under more load as often as
+    /// [`Options::durability_target`] asks for.
     Adaptive,
     /// At this interval, as long as there is something to log.
     Fixed(Duration),

@@ -40,13 +40,20 @@ impl LogFile {
         let file = disk
             .create_new(&path)
             .map_err(StartError::io("create", &path))?;
-        let end = SEGMENT_HEADER as u64;
+        // On a device that writes whole sectors the first block gets one of its own.
+        let end = (SEGMENT_HEADER as u64).next_multiple_of(file.alignment() as u64);
+        let header = SegmentHeader {
+            first: end as u32,
+            ..header
+        };
         let size = end.max(preallocate);
         if size > end {
             file.allocate(size)
                 .map_err(StartError::io("set space aside for", &path))?;
         }
-        file.write_all_at(&[IoSlice::new(&header.encode())], 0)
+        let mut bytes = header.encode().to_vec();
+        bytes.resize(end as usize, 0);
+        file.write_all_at(&[IoSlice::new(&bytes)], 0)
             .map_err(StartError::io("write", &path))?;
         file.sync_data().map_err(StartError::io("sync", &path))?;
         disk.sync_dir(&dir).map_err(StartError::io("sync", &dir))?;
@@ -65,6 +72,11 @@ impl LogFile {
     /// What block checksums begin with.
     pub(crate) fn seed(&self) -> u32 {
         self.header.seed()
+    }
+
+    /// Where the next block goes, and the bytes at whose multiples a write begins and ends.
+    pub(crate) fn next_write(&self) -> (u64, usize) {
+        (self.end, self.file.alignment())
     }
 
     /// Bytes used of this segment.

@@ -46,6 +46,7 @@ impl Counters {
                 .sync_histogram
                 .each_ref()
                 .map(|class| class.load(Relaxed)),
+            latency: Latency::default(),
             buffers_waiting,
         }
     }
@@ -70,8 +71,27 @@ pub struct Stats {
     pub sync_time_mean: Duration,
     /// How many syncs took from 2^*i* to 2^(*i*+1) µs, for each *i*; the last class is open.
     pub sync_time_histogram: [u64; CLASSES],
+    /// Where transactions waited for durability; zeros unless
+    /// [`Options::measure_latency`](crate::Options::measure_latency) is set.
+    pub latency: Latency,
     /// Full buffers that wait for their logger at this moment.
     pub buffers_waiting: u64,
+}
+
+/// Parts of the time from a transaction's commit to its durability (paper 2, figure 5): sums over
+/// transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// How many transactions the sums are over.
+    pub transactions: u64,
+    /// In the worker's buffer, until it went to the logger.
+    pub buffer: Duration,
+    /// In the logger's queue, until the logger began to write it.
+    pub queue: Duration,
+    /// Being written and synced.
+    pub write: Duration,
+    /// From there until its epoch was durable in all logs.
+    pub notification: Duration,
 }
 
 #[cfg(test)]

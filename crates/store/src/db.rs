@@ -86,6 +86,8 @@ pub struct Stats {
     pub log_syncs: u64,
     /// Mean time of a sync in microseconds.
     pub log_sync_mean_us: u64,
+    /// Where transactions waited for durability; zeros unless [`Options::measure_latency`] is set.
+    pub log_latency: journal::Latency,
     /// Why nothing can be logged any more.
     pub journal_failure: Option<String>,
 }
@@ -313,6 +315,7 @@ impl Db {
             log_bytes: log.bytes,
             log_syncs: log.syncs,
             log_sync_mean_us: log.sync_time_mean.as_micros() as u64,
+            log_latency: log.latency,
             journal_failure: self.durable().failed,
         }
     }

@@ -42,6 +42,7 @@ pub use base::{Abort, Epoch, Op, Reply};
 pub use db::{Commit, Db, Durable, Stats};
 pub use engine::{Snapshot, SnapshotEntry, Stop, Txn};
 pub use error::{CloseError, OpenError};
+pub use journal::Latency;
 pub use log::Log;
-pub use options::{EpochTime, Options, RecoveryProgress, RecoveryReport};
+pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress, RecoveryReport};
 pub use worker::{Committed, Worker};

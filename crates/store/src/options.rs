@@ -1,9 +1,11 @@
 //! How a store is opened.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::affinity::Affinity;
 use base::clock::{Clock, SystemClock};
 use base::limits::Limits;
 
@@ -24,8 +26,22 @@ pub struct Options {
     pub log_buffer_size: usize,
     /// Bytes after which a log goes on in a new file.
     pub segment_size: u64,
+    /// Whether log files are written once, with zeros, before they are used (paper 2: warm-up).
+    pub log_warm_up: bool,
     /// When epochs advance.
     pub epoch_time: EpochTime,
+    /// With [`EpochTime::Adaptive`]: the mean durability latency that is held under load.
+    pub durability_target: Duration,
+    /// How many epochs a worker may be ahead of its logger (paper 2); `None`: any number.
+    pub max_epoch_diff: Option<NonZeroU64>,
+    /// Which processors loggers and workers run on. It also says how many loggers there are and
+    /// who serves whom.
+    pub affinity: Option<Affinity>,
+    /// Whether the parts of the durability latency are measured; costs a look at the clock for
+    /// each transaction.
+    pub measure_latency: bool,
+    /// When and how checkpoints are made.
+    pub checkpoint: CheckpointOptions,
     /// What nobody waits for is durable after this time.
     pub idle_flush: Duration,
     /// Threads that read the logs when the database is opened; 0: one for each processor.
@@ -50,7 +66,13 @@ impl Default for Options {
             log_buffers: journal.log_buffers,
             log_buffer_size: journal.log_buffer_size,
             segment_size: journal.segment_size,
+            log_warm_up: journal.warm_up,
             epoch_time: journal.epoch_time,
+            durability_target: journal.durability_target,
+            max_epoch_diff: journal.max_epoch_diff,
+            affinity: None,
+            measure_latency: journal.measure_latency,
+            checkpoint: CheckpointOptions::default(),
             idle_flush: journal.idle_flush,
             recovery_threads: 0,
             limits: Limits::default(),
@@ -78,7 +100,12 @@ impl Options {
             log_buffers: self.log_buffers,
             log_buffer_size: self.log_buffer_size,
             segment_size: self.segment_size,
+            warm_up: self.log_warm_up,
             epoch_time: self.epoch_time,
+            durability_target: self.durability_target,
+            max_epoch_diff: self.max_epoch_diff,
+            affinity: self.affinity.clone(),
+            measure_latency: self.measure_latency,
             idle_flush: self.idle_flush,
             ..journal::Options::default()
         }
@@ -92,6 +119,28 @@ impl Options {
             self.recovery_threads
         };
         wanted.min(self.workers).max(1)
+    }
+}
+
+/// When and how checkpoints are made.
+#[derive(Clone, Debug)]
+pub struct CheckpointOptions {
+    /// A checkpoint begins when the logs have grown by this many bytes since the last one; 0:
+    /// only when asked for.
+    pub log_size: u64,
+    /// Threads that write one.
+    pub threads: usize,
+    /// How much of a processor each of them may use while transactions run, from 0 to 1.
+    pub share: f64,
+}
+
+impl Default for CheckpointOptions {
+    fn default() -> CheckpointOptions {
+        CheckpointOptions {
+            log_size: 1 << 30,
+            threads: 1,
+            share: 0.1,
+        }
     }
 }
 

@@ -160,7 +160,7 @@ fn is_complete(
         return Ok(true);
     };
     let mut with_data = run.logs.values().flatten().map(|&index| &pieces[index]);
-    match with_data.find(|piece| piece.summary.data_end > crate::format::SEGMENT_HEADER as u64) {
+    match with_data.find(|piece| piece.summary.data_end > u64::from(piece.segment.header.first)) {
         None => Ok(false),
         Some(piece) => {
             let number = logs[missing as usize].segments.len() as u32;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::Epoch;
 use disk::DiskFile;
 
-use crate::format::{ALIGN, BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{ALIGN, BLOCK_HEADER, BLOCK_MAGIC, BlockHeader, SegmentHeader};
 
 /// How much is read at once.
 const WINDOW: usize = 64 * 1024;
@@ -42,7 +42,7 @@ impl Walker {
             file: Arc::clone(file),
             size,
             seed: header.seed(),
-            at: SEGMENT_HEADER as u64,
+            at: u64::from(header.first),
             sequence: header.sequence,
             window: Vec::new(),
             window_at: 0,
