@@ -2,14 +2,15 @@
 //!
 //! This crate holds no behaviour that another crate could disagree with: ids, the
 //! [`Transaction`] and its replies, the [`Partition`](partition::Partition)
-//! that executes it, limits, and the outside world as parameters ([`clock`]). It knows no other
-//! crate of the workspace.
+//! that executes it, limits, the outside world as parameters ([`clock`]), and places of threads
+//! ([`affinity`], [`cpus`]). It knows no other crate of the workspace.
 
 #![forbid(unsafe_code)]
 
 pub mod affinity;
 pub mod change;
 pub mod clock;
+pub mod cpus;
 pub mod epochs;
 pub mod ids;
 pub mod limits;

@@ -11,10 +11,14 @@ use crate::{Access, Disk, DiskFile, LockError};
 /// # Panics
 /// When `disk` deviates from the contract.
 pub fn check(disk: &dyn Disk, dir: &Path) {
-    let parts: [fn(&dyn Disk, &Path); 9] = [
+    let parts: [fn(&dyn Disk, &Path); 13] = [
         creates_and_lists,
         reads_what_was_written,
         writes_in_parts,
+        writes_at_any_place,
+        writes_and_syncs,
+        writes_from_several_threads,
+        says_its_alignment,
         changes_size,
         sets_space_aside,
         renames,
@@ -145,6 +149,129 @@ fn writes_in_parts(disk: &dyn Disk, dir: &Path) {
         content(&*file)[7..] == bytes,
         "all parts, in order, and no more"
     );
+}
+
+/// Around the sizes at which an implementation may change its ways: sectors, pages, pieces.
+const SIZES: [usize; 9] = [1, 511, 512, 4095, 4096, 8193, 262_144, 300_000, 1_200_000];
+
+/// Applies a write to what the file should hold.
+fn overwrite(expected: &mut Vec<u8>, bytes: &[u8], at: usize) {
+    expected.resize(expected.len().max(at + bytes.len()), 0);
+    expected[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn writes_at_any_place(disk: &dyn Disk, dir: &Path) {
+    let path = dir.join("f");
+    let file = disk.create_new(&path).expect("creates");
+    let other = disk.open(&path, Access::Read).expect("opens");
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut expected = Vec::new();
+    for round in 0..4 {
+        for size in SIZES {
+            let at = match round {
+                0 => 0,
+                1 => expected.len(),
+                2 => rng.usize(0..1000) * 4096,
+                _ => rng.usize(0..4_000_000),
+            };
+            let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(1..)).take(size).collect();
+            let (left, right) = bytes.split_at(rng.usize(0..=size));
+            let parts = [left, right].map(IoSlice::new);
+            file.write_all_at(&parts, at as u64).expect("writes");
+            overwrite(&mut expected, &bytes, at);
+            // Around the write, from an odd place: its edges and their neighbours.
+            let from = at.saturating_sub(4097);
+            let mut around = vec![0xee; size + 9000];
+            let n = other.read_at(&mut around, from as u64).expect("reads");
+            let there = &expected[from..expected.len().min(from + around.len())];
+            assert!(around[..n] == *there, "{size} bytes at {at}, another's");
+            let n = file.read_at(&mut around, from as u64).expect("reads");
+            assert!(around[..n] == *there, "{size} bytes at {at}, its own");
+        }
+        assert!(content(&*file) == expected, "all of it, round {round}");
+        if round == 1 {
+            file.sync_data().expect("syncs");
+            disk.sync_dir(dir).expect("syncs");
+        }
+    }
+    assert!(content(&*other) == expected, "another's eyes");
+}
+
+fn writes_and_syncs(disk: &dyn Disk, dir: &Path) {
+    let path = dir.join("f");
+    let file = disk.create_new(&path).expect("creates");
+    disk.sync_dir(dir).expect("syncs");
+    file.write_and_sync(&[], 77).expect("syncs nothing");
+    assert_eq!(content(&*file), b"", "an empty write leaves no trace");
+    let mut expected = Vec::new();
+    for (i, size) in SIZES.into_iter().enumerate() {
+        if i % 3 == 0 {
+            file.allocate(expected.len() as u64 + 10_000)
+                .expect("sets space aside");
+            expected.resize(expected.len() + 10_000, 0);
+        }
+        let bytes = vec![i as u8 + 1; size];
+        // Twice a multiple of every alignment, else not.
+        let at = match i % 2 {
+            0 => i * 16_384,
+            _ => expected.len() - 1,
+        };
+        file.write_and_sync(&[IoSlice::new(&bytes)], at as u64)
+            .expect("writes and syncs");
+        overwrite(&mut expected, &bytes, at);
+        let other = disk.open(&path, Access::Read).expect("opens");
+        assert!(content(&*other) == expected, "{size} bytes at {at}");
+    }
+    let reader = disk.open(&path, Access::Read).expect("opens");
+    let refused = reader.write_and_sync(&[IoSlice::new(b"x")], 0);
+    assert!(refused.is_err(), "a reader cannot write");
+}
+
+/// Neighbours share sectors: nobody's write takes back another's.
+fn writes_from_several_threads(disk: &dyn Disk, dir: &Path) {
+    const THREADS: usize = 4;
+    let file = disk.create_new(&dir.join("f")).expect("creates");
+    for size in [1000, 4096, 5000] {
+        let write = |thread: usize| {
+            for round in 0..8 {
+                let at = (round * THREADS + thread) * size;
+                let bytes = vec![thread as u8 + 1; size];
+                let parts = [IoSlice::new(&bytes)];
+                if round % 3 == 0 {
+                    file.write_and_sync(&parts, at as u64).expect("writes");
+                } else {
+                    file.write_all_at(&parts, at as u64).expect("writes");
+                }
+                let mut own = vec![0; size];
+                file.read_exact_at(&mut own, at as u64).expect("reads");
+                assert!(own == bytes, "its own write, at {at}");
+            }
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                scope.spawn(move || write(thread));
+            }
+        });
+        for (i, piece) in content(&*file)[..size * 8 * THREADS]
+            .chunks(size)
+            .enumerate()
+        {
+            let whose = (i % THREADS) as u8 + 1;
+            assert!(piece.iter().all(|&byte| byte == whose), "piece {i}");
+        }
+    }
+}
+
+fn says_its_alignment(disk: &dyn Disk, dir: &Path) {
+    let path = dir.join("f");
+    let file = disk.create_new(&path).expect("creates");
+    assert!(file.alignment().is_power_of_two());
+    assert_eq!(file.alignment(), disk.alignment());
+    file.sync_data().expect("syncs");
+    disk.sync_dir(dir).expect("syncs");
+    assert_eq!(file.alignment(), disk.alignment(), "it does not change");
+    let opened = disk.open(&path, Access::ReadWrite).expect("opens");
+    assert!(opened.alignment().is_power_of_two());
 }
 
 fn changes_size(disk: &dyn Disk, dir: &Path) {

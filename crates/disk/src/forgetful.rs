@@ -49,6 +49,8 @@ enum NameChange {
 /// A file, whatever its name.
 struct Node {
     content: Mutex<Content>,
+    /// Of the file below, also while there is none.
+    alignment: usize,
 }
 
 struct Content {
@@ -113,6 +115,10 @@ impl Content {
             }
             return Ok(());
         };
+        // The last write goes as most of them come: with its sync.
+        let last = self
+            .pending
+            .pop_if(|last| matches!(last, Change::Write { .. }));
         for change in self.pending.drain(..) {
             match change {
                 Change::Size(size) => file.set_size(size)?,
@@ -121,7 +127,12 @@ impl Content {
                 }
             }
         }
-        file.sync_data()
+        match last {
+            Some(Change::Write { offset, bytes }) => {
+                file.write_and_sync(&[IoSlice::new(&bytes)], offset)
+            }
+            _ => file.sync_data(),
+        }
     }
 
     /// Gives the file its name below, holding what was synced of it.
@@ -170,6 +181,7 @@ impl<D: Disk> ForgetfulDisk<D> {
             }
             other => other?,
         };
+        let alignment = file.alignment();
         let content = Content {
             size: file.size()?,
             below: Some(file),
@@ -178,6 +190,7 @@ impl<D: Disk> ForgetfulDisk<D> {
         };
         let node = Arc::new(Node {
             content: Mutex::new(content),
+            alignment,
         });
         state.files.insert(path.to_owned(), Arc::clone(&node));
         Ok(node)
@@ -235,6 +248,7 @@ impl<D: Disk> Disk for ForgetfulDisk<D> {
         };
         let node = Arc::new(Node {
             content: Mutex::new(content),
+            alignment: self.below.alignment(),
         });
         state.names.insert(path.to_owned(), Some(Arc::clone(&node)));
         let change = NameChange::Create(path.to_owned(), Arc::clone(&node));
@@ -252,6 +266,10 @@ impl<D: Disk> Disk for ForgetfulDisk<D> {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
         let node = self.node(&mut self.state.lock(), path)?;
         Ok(Box::new(ForgetfulFile { node, access }))
+    }
+
+    fn alignment(&self) -> usize {
+        self.below.alignment()
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -339,6 +357,10 @@ impl ForgetfulFile {
 impl DiskFile for ForgetfulFile {
     fn size(&self) -> io::Result<u64> {
         Ok(self.node.content.lock().size)
+    }
+
+    fn alignment(&self) -> usize {
+        self.node.alignment
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {

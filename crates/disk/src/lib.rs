@@ -1,13 +1,15 @@
 //! Files as a parameter.
 //!
 //! Whatever Kumiki keeps lies behind [`Disk`]: named files in directories, written at offsets and
-//! made durable when asked. Three implementations answer to one conformance suite
+//! made durable when asked. All implementations answer to one conformance suite
 //! ([`conformance`]):
 //!
 //! | disk | bytes lie in | what it is for |
 //! |---|---|---|
 //! | [`RealDisk`] | the file system | production |
+//! | [`DirectDisk`] | the file system, past the page cache | production, on devices with fast syncs |
 //! | [`ForgetfulDisk`] | another disk, once synced | loses all unsynced data when the process is killed |
+//! | [`ThrottledDisk`] | another disk | is slow under one directory: for experiments with a slow device |
 //! | [`FaultDisk`] | memory | fails at a chosen operation, loses power, tears what was not synced |
 //!
 //! The contract, which callers may rely on and no more:
@@ -22,23 +24,32 @@
 //!    succeeds says nothing about it. Whoever gets such an error must not sync that file again
 //!    and believe it.
 //! 5. A failed write may have written any part of its bytes.
+//! 6. Until a write is synced, zeros may survive behind it that nobody wrote, up to the next
+//!    multiple of the file's alignment.
 //!
 //! This crate does not know what the bytes mean.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod buffers;
 pub mod conformance;
+mod direct;
 mod fault;
 mod forgetful;
 mod real;
+mod ring;
+mod throttled;
+mod transfer;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use direct::DirectDisk;
 pub use fault::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 pub use forgetful::ForgetfulDisk;
 pub use real::RealDisk;
+pub use throttled::{Throttle, ThrottledDisk};
 
 /// A place where files lie. See the [module](self) for what survives a crash.
 pub trait Disk: Send + Sync {
@@ -59,6 +70,11 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// `NotFound`, or as the operating system says.
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>>;
+
+    /// The [`DiskFile::alignment`] of files that [`Disk::create_new`] makes.
+    fn alignment(&self) -> usize {
+        1
+    }
 
     /// What lies in `dir`, sorted by name.
     ///
@@ -136,6 +152,16 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// As the operating system says; see rule 4 of the [module](self).
     fn sync_data(&self) -> io::Result<()>;
+
+    /// As [`DiskFile::write_all_at`] and then [`DiskFile::sync_data`], in one go where the file
+    /// has a way to. What was written before becomes durable, too.
+    ///
+    /// # Errors
+    /// As of the two. Whichever failed, rule 4 of the [module](self) holds.
+    fn write_and_sync(&self, parts: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.write_all_at(parts, offset)?;
+        self.sync_data()
+    }
 }
 
 impl dyn DiskFile {

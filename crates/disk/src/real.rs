@@ -121,7 +121,8 @@ struct RealLock {
 
 impl DirLock for RealLock {}
 
-struct RealFile(File);
+/// The file system's, read and written the ordinary way.
+pub(crate) struct RealFile(pub(crate) File);
 
 impl DiskFile for RealFile {
     fn size(&self) -> io::Result<u64> {

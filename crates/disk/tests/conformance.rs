@@ -2,10 +2,11 @@
 
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
+use std::time::Duration;
 
 use kumiki_disk::{
-    Access, Crash, Disk, DiskFile, Fault, FaultDisk, FaultKind, ForgetfulDisk, OpKind, RealDisk,
-    conformance,
+    Access, Crash, DirectDisk, Disk, DiskFile, Fault, FaultDisk, FaultKind, ForgetfulDisk, OpKind,
+    RealDisk, Throttle, ThrottledDisk, conformance,
 };
 
 fn write(file: &dyn DiskFile, bytes: &[u8], at: u64) {
@@ -25,6 +26,39 @@ fn the_real_disk_conforms() {
     conformance::check(&RealDisk, dir.path());
 }
 
+/// Where the build's own files lie: a file system that takes direct I/O more often than the one
+/// for temporary files does.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+#[test]
+fn the_direct_disk_conforms() {
+    conformance::check(&DirectDisk::new().unwrap(), directory().path());
+}
+
+#[test]
+fn the_forgetful_disk_conforms_over_the_direct_one() {
+    let disk = ForgetfulDisk::new(DirectDisk::new().unwrap());
+    assert_eq!(disk.alignment(), 4096);
+    conformance::check(&disk, directory().path());
+}
+
+#[test]
+fn the_throttled_disk_conforms() {
+    let throttle = Throttle {
+        bytes_per_second: 1 << 30,
+        sync_delay: Duration::from_micros(10),
+    };
+    let dir = directory();
+    let slow = dir.path().join("part3");
+    let disk = ThrottledDisk::new(RealDisk, slow, throttle);
+    conformance::check(&disk, dir.path());
+    let dir = directory();
+    let disk = ThrottledDisk::new(DirectDisk::new().unwrap(), dir.path(), throttle);
+    conformance::check(&disk, dir.path());
+}
+
 #[test]
 fn the_forgetful_disk_conforms() {
     let dir = tempfile::tempdir().unwrap();
@@ -36,6 +70,10 @@ fn the_faulty_disk_conforms() {
     let disk = FaultDisk::new();
     let dir = Path::new("/data");
     disk.create_dir_all(dir).unwrap();
+    conformance::check(&disk, dir);
+    let disk = FaultDisk::with_alignment(4096);
+    disk.create_dir_all(dir).unwrap();
+    assert_eq!(disk.alignment(), 4096);
     conformance::check(&disk, dir);
 }
 
@@ -173,6 +211,50 @@ fn a_failed_sync_loses_the_data_for_good() {
         "the page cache has it"
     );
     assert_eq!(content(&disk.crash(Crash::DropAll, 0), path).unwrap(), b"");
+}
+
+#[test]
+fn a_write_within_a_unit_endangers_its_synced_neighbours() {
+    let disk = FaultDisk::with_alignment(4096);
+    let (dir, path) = (Path::new("/d"), Path::new("/d/f"));
+    disk.create_dir_all(dir).unwrap();
+    let file = disk.create_new(path).unwrap();
+    disk.sync_dir(dir).unwrap();
+    file.write_and_sync(&[IoSlice::new(&[1; 8192])], 0).unwrap();
+    let torn = |disk: &FaultDisk| {
+        let kept = |seed| content(&disk.crash(Crash::KeepSectors, seed), path).unwrap();
+        (0..60)
+            .filter(|&seed| kept(seed)[..4096] != [1; 4096])
+            .count()
+    };
+    write(&*file, &[2; 4096], 4096);
+    assert_eq!(torn(&disk), 0, "whole units leave their neighbours alone");
+    file.sync_data().unwrap();
+    write(&*file, &[2; 10], 4000);
+    assert!(torn(&disk) > 30, "those of a part do not");
+}
+
+#[test]
+fn a_write_that_failed_is_not_synced() {
+    for (on, kind) in [
+        (OpKind::Write, FaultKind::Io),
+        (OpKind::Write, FaultKind::ShortWrite),
+        (OpKind::Sync, FaultKind::Io),
+    ] {
+        let (disk, path) = faulty();
+        let file = disk.create_new(path).unwrap();
+        disk.sync_dir(Path::new("/d")).unwrap();
+        file.write_and_sync(&[IoSlice::new(b"first")], 0).unwrap();
+        let counts = [OpKind::Write, OpKind::Sync].map(|kind| disk.count(kind));
+        assert_eq!(counts, [1, 2], "a write, then a sync");
+        let nth = disk.count(on);
+        disk.plan(Fault { on, nth, kind });
+        file.write_and_sync(&[IoSlice::new(b"second")], 5)
+            .unwrap_err();
+        assert_eq!(disk.count(OpKind::Sync), 2 + u64::from(on == OpKind::Sync));
+        let kept = content(&disk.crash(Crash::DropAll, 0), path).unwrap();
+        assert_eq!(kept, b"first", "{on:?} {kind:?}");
+    }
 }
 
 #[test]

@@ -216,12 +216,12 @@ impl<L: RedoLog> Worker<L> {
         old: VersionRef,
         new: VersionRef,
     ) {
-        let kept = self.engine.snapshots.need(old);
+        let kept = self.engine.snapshots.kept(old);
         let generation = record == self.engine.generation;
-        if kept {
-            new.set_previous(Some(old));
+        if kept.is_some() {
+            new.set_previous(kept);
         }
-        let tend = new.is_absent() || new.deadline().is_some() || kept || generation;
+        let tend = new.is_absent() || new.deadline().is_some() || kept.is_some() || generation;
         let queue = tend && !seen.has(QUEUED);
         record
             .word()
@@ -229,12 +229,10 @@ impl<L: RedoLog> Worker<L> {
         if queue {
             self.engine.queue.push(record);
         }
-        if !kept {
-            let mut next = Some(old);
-            while let Some(version) = next.filter(|version| !version.is_never()) {
-                next = version.previous();
-                bag.put(&self.engine.epochs, Garbage::Version(version));
-            }
+        let mut next = Some(old);
+        while let Some(version) = next.filter(|&v| !v.is_never() && Some(v) != kept) {
+            next = version.previous();
+            bag.put(&self.engine.epochs, Garbage::Version(version));
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Epochs {
     used: AtomicU64,
     advancing: Mutex<()>,
     clock: Arc<dyn Clock>,
+    /// How far the current epoch's time may be behind the clock.
+    slack_ms: AtomicU64,
 }
 
 impl Epochs {
@@ -51,6 +53,7 @@ impl Epochs {
             used: AtomicU64::new(0),
             advancing: Mutex::new(()),
             clock,
+            slack_ms: AtomicU64::new(0),
         }
     }
 
@@ -98,12 +101,28 @@ impl Epochs {
         Epoch(self.current.load(Ordering::SeqCst))
     }
 
-    /// Moves on if the clock has passed the current epoch's stamp, so that a transaction that
-    /// begins now has today's time.
+    /// Lets epochs last for `slack_ms` before [`Epochs::refresh`] ends them: someone else sees to
+    /// it that they end at fixed intervals. Time is as coarse as epochs are long then.
+    pub fn set_slack_ms(&self, slack_ms: u64) {
+        self.slack_ms.store(slack_ms, Ordering::Relaxed);
+    }
+
+    /// Moves on if the clock has passed the current epoch's stamp by more than the slack, so that a
+    /// transaction that begins now has today's time.
     pub(crate) fn refresh(&self) {
         let epoch = self.current();
-        if self.clock.now_ms() > self.stamp_ms(epoch) {
+        let slack = self.slack_ms.load(Ordering::Relaxed);
+        if self.clock.now_ms() > self.stamp_ms(epoch) + slack {
             self.advance(epoch);
+        }
+    }
+
+    /// Moves on because memory waits for it, unless epochs have a length of their own.
+    pub(crate) fn hurry(&self) {
+        if self.slack_ms.load(Ordering::Relaxed) == 0 {
+            self.advance(self.current());
+        } else {
+            self.refresh();
         }
     }
 
@@ -178,6 +197,21 @@ mod tests {
         let epochs = epochs(&Arc::default());
         let now = epochs.advance(epochs.current());
         assert_eq!(epochs.advance(now.prev()), now);
+    }
+
+    #[test]
+    fn slack_lets_an_epoch_last() {
+        let clock = Arc::new(ManualClock::new(1000));
+        let epochs = epochs(&clock);
+        epochs.set_slack_ms(40);
+        let first = epochs.current();
+        clock.set(1040);
+        epochs.refresh();
+        epochs.hurry();
+        assert_eq!(epochs.current(), first);
+        clock.set(1041);
+        epochs.refresh();
+        assert_eq!(epochs.current(), first.next());
     }
 
     #[test]

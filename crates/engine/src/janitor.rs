@@ -116,7 +116,7 @@ impl Janitor {
         }
         let garbage = self.empty_bags();
         if garbage || !self.waiting.is_empty() {
-            engine.epochs.advance(engine.epochs.current());
+            engine.epochs.hurry();
         }
         Tidied {
             more: garbage

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use base::Epoch;
+use base::{Epoch, Tid};
 use base::epochs::EpochClock;
 use parking_lot::Mutex;
 
@@ -37,10 +37,17 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Whether a snapshot needs `old` after it was replaced.
-    pub(crate) fn need(&self, old: VersionRef) -> bool {
+    /// What snapshots need of `old` and the versions behind it, after it was replaced: `old`
+    /// itself; only those behind it, when it is newer than every snapshot; or nothing.
+    pub(crate) fn kept(&self, old: VersionRef) -> Option<VersionRef> {
         let newest = self.newest.load(Ordering::SeqCst);
-        newest != 0 && old.epoch().0 <= newest && !(old.is_absent() && old.previous().is_none())
+        if newest == 0 {
+            None
+        } else if old.epoch().0 > newest {
+            old.previous()
+        } else {
+            (!old.is_absent() || old.previous().is_some()).then_some(old)
+        }
     }
 
     fn add(&self, epoch: Epoch, time_ms: u64) {
@@ -142,6 +149,22 @@ impl Snapshot {
         }
         version
     }
+
+    /// What the view has of a record, when `generation` is visible in it.
+    fn entry_of<'p>(&self, record: RecordRef, generation: u16) -> Option<SnapshotEntry<'p>> {
+        let visible = |v: &VersionRef| {
+            crate::commit::counts(*v, generation)
+                && v.deadline().is_none_or(|deadline| deadline > self.time_ms)
+        };
+        let version = self.version_of(record).filter(visible)?;
+        Some(SnapshotEntry {
+            key: record.key(),
+            value: version.value(),
+            kind: version.kind(),
+            deadline: version.deadline(),
+            tid: version.tid(),
+        })
+    }
 }
 
 /// A key in a snapshot.
@@ -171,40 +194,96 @@ impl<L: RedoLog> Worker<L> {
         limit: usize,
         mut visit: impl FnMut(SnapshotEntry<'_>),
     ) -> Option<Vec<u8>> {
-        assert!(
-            Arc::ptr_eq(&self.engine, &snapshot.engine),
-            "a snapshot of another engine"
-        );
-        let engine = Arc::clone(&self.engine);
+        let mut seen = 0;
+        if limit == 0 {
+            return Some(from.to_vec());
+        }
+        self.walk_snapshot(snapshot, from, to, |entry| {
+            if let Some(entry) = entry {
+                visit(entry);
+            }
+            seen += 1;
+            seen < limit
+        })
+    }
+
+    /// Visits the records from `from` to `to` (exclusive) in order: with what the view has of
+    /// each, or `None` if its key is not in the view. Stops after a record for which `visit`
+    /// returns false, and returns the key to go on from, or `None` when the range is done. The
+    /// worker is in an epoch meanwhile: stop it soon.
+    pub fn walk_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        from: &[u8],
+        to: Option<&[u8]>,
+        mut visit: impl FnMut(Option<SnapshotEntry<'_>>) -> bool,
+    ) -> Option<Vec<u8>> {
+        let engine = self.engine_of(snapshot);
         let _pinned = Pinned::new(&engine, self.place);
         let generation = snapshot
             .version_of(engine.generation)
             .map_or(0, VersionRef::generation);
-        let mut seen = 0;
-        let mut next = None;
+        let (mut go_on, mut next) = (true, None);
         engine.index.range(from, to, |record| {
-            if seen == limit {
+            if !go_on {
+                next = Some(record.key().to_vec());
+                return false;
+            }
+            go_on = visit(snapshot.entry_of(record, generation));
+            true
+        });
+        next
+    }
+
+    /// Looks at one key of the view. Returns what `visit` returns, or `None` if the key is not in
+    /// the view.
+    pub fn read_snapshot<T>(
+        &mut self,
+        snapshot: &Snapshot,
+        key: &[u8],
+        visit: impl FnOnce(SnapshotEntry<'_>) -> T,
+    ) -> Option<T> {
+        let engine = self.engine_of(snapshot);
+        let _pinned = Pinned::new(&engine, self.place);
+        let generation = snapshot
+            .version_of(engine.generation)
+            .map_or(0, VersionRef::generation);
+        let record = engine.index.get(engine.index.hash(key), key)?;
+        snapshot.entry_of(record, generation).map(visit)
+    }
+
+    /// The generation that is visible in the view, and the transaction that began it: TID zero
+    /// when nothing was ever flushed.
+    pub fn snapshot_generation(&mut self, snapshot: &Snapshot) -> (u16, Tid) {
+        let engine = self.engine_of(snapshot);
+        let _pinned = Pinned::new(&engine, self.place);
+        let version = snapshot.version_of(engine.generation);
+        version.map_or((0, Tid::ZERO), |v| (v.generation(), v.tid()))
+    }
+
+    /// The key of the record that lies `records` behind that of `from`, or `None` if there is
+    /// none: a boundary for those who share a walk. The worker is in an epoch meanwhile.
+    pub fn skip_records(&mut self, from: &[u8], records: usize) -> Option<Vec<u8>> {
+        let engine = Arc::clone(&self.engine);
+        let _pinned = Pinned::new(&engine, self.place);
+        let (mut seen, mut next) = (0, None);
+        engine.index.range(from, None, |record| {
+            if seen == records {
                 next = Some(record.key().to_vec());
                 return false;
             }
             seen += 1;
-            let version = snapshot.version_of(record).filter(|v| {
-                crate::commit::counts(*v, generation)
-                    && v.deadline()
-                        .is_none_or(|deadline| deadline > snapshot.time_ms)
-            });
-            if let Some(v) = version {
-                visit(SnapshotEntry {
-                    key: record.key(),
-                    value: v.value(),
-                    kind: v.kind(),
-                    deadline: v.deadline(),
-                    tid: v.tid(),
-                });
-            }
             true
         });
         next
+    }
+
+    fn engine_of(&self, snapshot: &Snapshot) -> Arc<Engine> {
+        assert!(
+            Arc::ptr_eq(&self.engine, &snapshot.engine),
+            "a snapshot of another engine"
+        );
+        Arc::clone(&self.engine)
     }
 }
 

@@ -91,16 +91,34 @@ impl Engine {
     /// as many workers as the engine was made for.
     pub fn worker<L: RedoLog>(self: &Arc<Self>, log: impl FnOnce(usize) -> L) -> Option<Worker<L>> {
         let place = self.free_places.lock().pop()?;
+        Some(self.seat(place, log(place - 1)))
+    }
+
+    /// The worker with number `index`, whose log is `log`; `None` when someone else is it, or
+    /// there is no such worker. For threads that have a logger or a processor of their own.
+    pub fn worker_at<L: RedoLog>(
+        self: &Arc<Self>,
+        index: usize,
+        log: impl FnOnce(usize) -> L,
+    ) -> Option<Worker<L>> {
+        let mut free = self.free_places.lock();
+        let at = free.iter().position(|&place| place == index + 1)?;
+        free.remove(at);
+        drop(free);
+        Some(self.seat(index + 1, log(index)))
+    }
+
+    fn seat<L>(self: &Arc<Self>, place: usize, log: L) -> Worker<L> {
         self.epochs.occupy(place);
-        Some(Worker {
+        Worker {
             engine: Arc::clone(self),
             place,
-            log: log(place - 1),
+            log,
             state: State::default(),
             locked: Vec::new(),
             last_tid: Tid::ZERO,
             random: fastrand::Rng::with_seed(place as u64),
-        })
+        }
     }
 }
 

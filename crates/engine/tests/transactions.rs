@@ -494,6 +494,34 @@ fn phantoms_are_seen() {
 }
 
 #[test]
+fn a_worker_is_had_by_its_number() {
+    let world = world();
+    let w = world.engine.worker_at(2, |index| {
+        assert_eq!(index, 2);
+        NoLog
+    });
+    let mut w = w.expect("nobody has it");
+    assert_eq!(run(&mut w, put(b"a", b"1")), "Ok");
+    assert!(world.engine.worker_at(2, |_| NoLog).is_none());
+    // The others are handed out as before, and never this one.
+    let others: Vec<_> = std::iter::from_fn(|| {
+        world.engine.worker(|index| {
+            assert_ne!(index, 2);
+            NoLog
+        })
+    })
+    .collect();
+    assert!(
+        world
+            .engine
+            .worker_at(others.len() + 1, |_| NoLog)
+            .is_none()
+    );
+    drop(w);
+    assert!(world.engine.worker_at(2, |_| NoLog).is_some());
+}
+
+#[test]
 fn limits_are_kept() {
     let clock = Arc::new(ManualClock::new(1));
     let limits = Limits {

@@ -19,6 +19,8 @@
 use base::transaction::Kind;
 use base::{Change, Epoch, Tid};
 
+use crate::checkpoint::{Head, View};
+
 const PUT: u8 = 1;
 const PUT_DEADLINE: u8 = 2;
 const DELETE: u8 = 3;
@@ -31,7 +33,8 @@ pub(crate) const FRAME: usize = 12;
 pub struct Entry<'a> {
     /// The transaction. Of two changes of one key, that with the greater TID is the newer.
     pub tid: Tid,
-    /// The time stamp of the transaction's epoch, milliseconds since the Unix epoch.
+    /// The time stamp of the transaction's epoch, or of the checkpoint in which the entry was found;
+    /// milliseconds since the Unix epoch.
     pub stamp_ms: u64,
     /// What it did.
     pub change: Change<'a>,
@@ -73,19 +76,7 @@ impl EntryWriter<'_> {
         generation: u16,
         deadline: Option<u64>,
     ) {
-        let mut head = [0; EntryWriter::OVERHEAD];
-        head[0] = if deadline.is_some() {
-            PUT_DEADLINE
-        } else {
-            PUT
-        };
-        head[1] = kind as u8;
-        head[2..4].copy_from_slice(&generation.to_le_bytes());
-        head[4..8].copy_from_slice(&(key.len() as u32).to_le_bytes());
-        head[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
-        head[12..20].copy_from_slice(&deadline.unwrap_or(0).to_le_bytes());
-        self.buf
-            .extend_from_slice(&head[..if deadline.is_some() { 20 } else { 12 }]);
+        put_head(self.buf, (key, value.len()), kind, generation, deadline);
         self.buf.extend_from_slice(key);
         self.buf.extend_from_slice(value);
         self.entries += 1;
@@ -106,6 +97,36 @@ impl EntryWriter<'_> {
         self.buf.extend_from_slice(&generation.to_le_bytes());
         self.entries += 1;
     }
+}
+
+/// Appends a key of a checkpoint, up to its value.
+pub(crate) fn encode_head(buf: &mut Vec<u8>, head: &Head<'_>, generation: u16) {
+    buf.extend_from_slice(&head.tid.to_bits().to_le_bytes());
+    let (key, deadline) = (head.key, head.deadline);
+    put_head(buf, (key, head.value_len), head.kind, generation, deadline);
+    buf.extend_from_slice(key);
+}
+
+/// Appends the fields of a put before its key.
+fn put_head(
+    buf: &mut Vec<u8>,
+    (key, value_len): (&[u8], usize),
+    kind: Kind,
+    generation: u16,
+    deadline: Option<u64>,
+) {
+    let mut head = [0; EntryWriter::OVERHEAD];
+    head[0] = if deadline.is_some() {
+        PUT_DEADLINE
+    } else {
+        PUT
+    };
+    head[1] = kind as u8;
+    head[2..4].copy_from_slice(&generation.to_le_bytes());
+    head[4..8].copy_from_slice(&(key.len() as u32).to_le_bytes());
+    head[8..12].copy_from_slice(&(value_len as u32).to_le_bytes());
+    head[12..20].copy_from_slice(&deadline.unwrap_or(0).to_le_bytes());
+    buf.extend_from_slice(&head[..if deadline.is_some() { 20 } else { 12 }]);
 }
 
 /// Appends a transaction to a payload. One without entries leaves no trace.
@@ -156,6 +177,43 @@ pub(crate) fn decode(
             Ok(u64::from(entries))
         };
         total += transaction().map_err(|what| (at, what))?;
+    }
+    Ok(total)
+}
+
+/// Hands every key of a checkpoint's block to `apply`, and says how many there were. All are of
+/// `view`.
+///
+/// # Errors
+/// The offset of the malformed entry within the payload, and what is wrong.
+pub(crate) fn decode_keys(
+    payload: &[u8],
+    view: &View,
+    mut apply: impl FnMut(Entry<'_>),
+) -> Result<u64, (usize, &'static str)> {
+    let mut rest = Rest { bytes: payload };
+    let mut total = 0;
+    while !rest.bytes.is_empty() {
+        let at = payload.len() - rest.bytes.len();
+        let mut key = || -> Result<(), &'static str> {
+            let tid = Tid::from_bits(rest.u64()?);
+            let change = rest.change()?;
+            match change {
+                _ if tid.epoch() > view.epoch => Err("a key of a later epoch than the checkpoint"),
+                Change::Put { generation, .. } if generation == view.generation => {
+                    let stamp_ms = view.stamp_ms;
+                    apply(Entry {
+                        tid,
+                        stamp_ms,
+                        change,
+                    });
+                    Ok(())
+                }
+                _ => Err("an entry that is no visible key"),
+            }
+        };
+        key().map_err(|what| (at, what))?;
+        total += 1;
     }
     Ok(total)
 }
@@ -275,6 +333,46 @@ mod tests {
             seen += 1;
         });
         assert_eq!((n, seen), (Ok(4), 4));
+    }
+
+    #[test]
+    fn keys_of_a_checkpoint_come_back_and_must_belong_to_it() {
+        let view = View {
+            epoch: Epoch(3),
+            stamp_ms: 55,
+            generation: 7,
+            ..View::default()
+        };
+        let head = Head {
+            tid: Tid::new(Epoch(2), 9),
+            key: b"key",
+            value_len: 5,
+            kind: Kind::String,
+            deadline: Some(8),
+        };
+        let mut buf = Vec::new();
+        encode_head(&mut buf, &head, 7);
+        buf.extend(b"value");
+        let found = decode_keys(&buf, &view, |entry| {
+            assert_eq!((entry.tid, entry.stamp_ms), (head.tid, 55));
+            let change = Change::Put {
+                key: b"key",
+                value: b"value",
+                kind: Kind::String,
+                generation: 7,
+                deadline: Some(8),
+            };
+            assert_eq!(entry.change, change);
+        });
+        assert_eq!(found, Ok(1));
+        for n in 1..buf.len() {
+            assert!(decode_keys(&buf[..n], &view, |_| {}).is_err(), "{n} bytes");
+        }
+        let generation = 6;
+        let epoch = Epoch(1);
+        for other in [View { generation, ..view }, View { epoch, ..view }] {
+            assert!(decode_keys(&buf, &other, |_| {}).is_err(), "{other:?}");
+        }
     }
 
     #[test]

@@ -103,6 +103,44 @@ impl RecoverError {
     }
 }
 
+/// Why a checkpoint was not made. The one before it and the logs are as they were.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The operating system reports an error.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A log cannot go on in a new segment.
+    #[error(transparent)]
+    Segment(#[from] StartError),
+    /// The directory of checkpoints cannot be relied on until the store is opened again.
+    #[error("an earlier checkpoint failed: {0}; there can be none until the store is opened again")]
+    Broken(String),
+    /// The journal has failed.
+    #[error(transparent)]
+    Failed(#[from] Failed),
+}
+
+impl CheckpointError {
+    pub(crate) fn io(
+        action: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(io::Error) -> CheckpointError {
+        let path = path.to_owned();
+        move |source| CheckpointError::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
 /// Why a journal could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]

@@ -251,15 +251,21 @@ pub(crate) fn segment_name(segment: u32) -> String {
     format!("{segment:08}.log")
 }
 
-fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
+/// The number of the segment whose file has this name.
+pub(crate) fn segment_number(name: &str) -> Option<u32> {
+    let number = name.strip_suffix(".log")?.parse().ok()?;
+    (segment_name(number) == name).then_some(number)
+}
+
+pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 

@@ -5,9 +5,9 @@
 //! written and returned it.
 //!
 //! ```text
-//!          append            full, or another epoch              write, sync
-//!  worker ───────▶ open ──────────────────────────────▶ queue ──────────────▶ free
-//!                   └──────────── logger steals ──────────────────▶┘
+//!          append              full                 write, sync
+//!  worker ───────▶ open ─────────────────▶ queue ──────────────▶ free
+//!                   └──────── logger steals ────────────▶┘
 //! ```
 //!
 //! Thread-safety contract: any thread may append to any lane (one at a time gets through); one
@@ -20,37 +20,22 @@
 //! 2. Nothing is taken twice. The order in which buffers are taken means nothing.
 //! 3. A worker waits only in [`Handover::wait_ready`], and only while all its buffers are in use;
 //!    all of them are with the logger then, so that it ends.
+//!    It also waits while its lane holds more than the limit that the logger has set for it
+//!    ([`Handover::set_limit`]); it puts its open buffer into the queue then, so that the logger
+//!    has something to do.
 //! 4. [`Handover::append`] never waits for the logger: with all buffers in use it takes one more.
 //!    A worker that calls `wait_ready` before each transaction so overdraws by one transaction.
 
 // Public for loom's model alone.
 #![cfg_attr(not(loom), allow(unreachable_pub))]
 
+use base::Epoch;
 use crossbeam_utils::CachePadded;
 
-use base::Epoch;
-
+use crate::buffer::Buffer;
 use crate::error::Failed;
-use crate::format::{ALIGN, BLOCK_HEADER};
+use crate::format::BLOCK_HEADER;
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering};
-
-/// A filled buffer: transactions of one epoch, behind room for the block's header.
-pub struct Block {
-    /// Where it returns to.
-    lane: usize,
-    /// The epoch of all its transactions.
-    pub epoch: Epoch,
-    /// That epoch's time.
-    pub stamp_ms: u64,
-    /// Header and payload.
-    pub bytes: Vec<u8>,
-}
-
-impl Block {
-    fn is_empty(&self) -> bool {
-        self.bytes.len() == BLOCK_HEADER
-    }
-}
 
 /// Sizes of a hand-over.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +44,8 @@ pub struct Sizes {
     pub buffers: usize,
     /// Bytes of a buffer.
     pub buffer_size: usize,
+    /// Whether the time of each append is measured, rather than that of a block's first alone.
+    pub exact_times: bool,
 }
 
 /// What the caller of [`Handover::append`] does next.
@@ -72,9 +59,11 @@ pub struct Appended {
 pub struct Handover {
     sizes: Sizes,
     lanes: Vec<CachePadded<Lane>>,
-    queue: Mutex<Vec<Block>>,
+    queue: Mutex<Vec<Buffer>>,
     /// The queue's length, to look at without its lock.
     queued: AtomicUsize,
+    /// Bytes that a lane may hold before its worker waits.
+    limit: AtomicUsize,
 }
 
 struct Lane {
@@ -83,9 +72,13 @@ struct Lane {
 }
 
 struct LaneState {
-    open: Option<Block>,
-    free: Vec<Vec<u8>>,
+    open: Option<Buffer>,
+    free: Vec<Buffer>,
     in_use: usize,
+    /// Transactions ever appended.
+    appended: u64,
+    /// Bytes appended since the logger last took the lane's buffers.
+    held: usize,
     waiting: bool,
     refused: Option<Failed>,
 }
@@ -102,6 +95,8 @@ impl Handover {
                 open: None,
                 free: Vec::new(),
                 in_use: 0,
+                appended: 0,
+                held: 0,
                 waiting: false,
                 refused: None,
             }),
@@ -112,6 +107,7 @@ impl Handover {
             lanes: (0..lanes).map(|_| CachePadded::new(lane())).collect(),
             queue: Mutex::new(Vec::new()),
             queued: AtomicUsize::new(0),
+            limit: AtomicUsize::new(usize::MAX),
         }
     }
 
@@ -131,52 +127,38 @@ impl Handover {
         if let Some(failed) = &state.refused {
             return Err(failed.clone());
         }
-        let fits = |block: &Block| {
-            block.is_empty()
-                || block.epoch == epoch && block.bytes.len() + hint <= self.sizes.buffer_size
-        };
+        let size = self.sizes.buffer_size;
         let mut queued = false;
-        if let Some(block) = state.open.take_if(|block| !fits(block)) {
-            self.enqueue(block);
+        if let Some(buffer) = state.open.take_if(|it| it.size_with(epoch, hint) > size) {
+            self.enqueue(buffer);
             queued = true;
         }
-        let mut block = match state.open.take() {
-            Some(block) => block,
+        let mut buffer = match state.open.take() {
+            Some(buffer) => buffer,
             None => {
                 state.in_use += 1;
-                let bytes = state.free.pop().unwrap_or_else(|| self.buffer(hint));
-                Block {
-                    lane,
-                    epoch,
-                    stamp_ms,
-                    bytes,
-                }
+                let made = || Buffer::new(lane, size.max(BLOCK_HEADER + hint));
+                state.free.pop().unwrap_or_else(made)
             }
         };
-        if block.is_empty() {
-            (block.epoch, block.stamp_ms) = (epoch, stamp_ms);
-        }
-        fill(&mut block.bytes);
-        if block.bytes.len() >= self.sizes.buffer_size {
-            self.enqueue(block);
+        let before = buffer.bytes.len();
+        buffer.append(epoch, stamp_ms, self.sizes.exact_times, fill);
+        state.held += buffer.bytes.len() - before;
+        state.appended += 1;
+        if buffer.bytes.len() >= size {
+            self.enqueue(buffer);
             queued = true;
         } else {
-            state.open = Some(block);
+            state.open = Some(buffer);
         }
         Ok(Appended { queued })
     }
 
-    fn buffer(&self, hint: usize) -> Vec<u8> {
-        let size = self.sizes.buffer_size.max(BLOCK_HEADER + hint);
-        let mut bytes = Vec::with_capacity(size + ALIGN);
-        bytes.resize(BLOCK_HEADER, 0);
-        bytes
-    }
-
-    /// Called under the lock of the block's lane (invariant 1).
-    fn enqueue(&self, block: Block) {
+    /// Called under the lock of the buffer's lane (invariant 1).
+    fn enqueue(&self, mut buffer: Buffer) {
+        buffer.hand_over();
         let mut queue = self.queue.lock();
-        queue.push(block);
+        queue.push(buffer);
         self.queued.store(queue.len(), Ordering::Release);
     }
 
@@ -202,11 +184,12 @@ impl Handover {
                 .open
                 .as_ref()
                 .is_some_and(|open| open.bytes.len() < nearly_full);
-            if room || state.in_use < self.sizes.buffers {
+            let room = room || state.in_use < self.sizes.buffers;
+            if room && state.held < self.limit.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            if let Some(block) = state.open.take() {
-                self.enqueue(block);
+            if let Some(buffer) = state.open.take() {
+                self.enqueue(buffer);
                 wake();
             }
             state.waiting = true;
@@ -214,10 +197,30 @@ impl Handover {
         }
     }
 
+    /// From now on a worker waits while its lane holds `limit` bytes or more that the logger has
+    /// not taken.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// How many transactions were ever appended to the first `lanes` lanes.
+    pub fn appended(&self, lanes: usize) -> u64 {
+        let appended = |lane: &CachePadded<Lane>| lane.state.lock().appended;
+        self.lanes[..lanes].iter().map(appended).sum()
+    }
+
     /// Takes everything that the first `lanes` lanes hold.
-    pub fn steal(&self, lanes: usize, into: &mut Vec<Block>) {
+    pub fn steal(&self, lanes: usize, into: &mut Vec<Buffer>) {
         for lane in &self.lanes[..lanes] {
-            into.extend(lane.state.lock().open.take_if(|block| !block.is_empty()));
+            let mut state = lane.state.lock();
+            state.held = 0;
+            if let Some(mut buffer) = state.open.take() {
+                buffer.hand_over();
+                into.push(buffer);
+            }
+            if std::mem::take(&mut state.waiting) {
+                lane.returned.notify_all();
+            }
         }
         let mut queue = self.queue.lock();
         into.append(&mut queue);
@@ -226,28 +229,21 @@ impl Handover {
 
     /// Whether any of the first `lanes` lanes holds something in its open buffer.
     pub fn is_dirty(&self, lanes: usize) -> bool {
-        let dirty = |lane: &CachePadded<Lane>| {
-            lane.state
-                .lock()
-                .open
-                .as_ref()
-                .is_some_and(|block| !block.is_empty())
-        };
+        let dirty = |lane: &CachePadded<Lane>| lane.state.lock().open.is_some();
         self.lanes[..lanes].iter().any(dirty) || self.queued() > 0
     }
 
     /// Gives written buffers back to their lanes.
-    pub fn put_back(&self, blocks: &mut Vec<Block>) {
-        for block in blocks.drain(..) {
-            let lane = &self.lanes[block.lane];
-            let mut bytes = block.bytes;
+    pub fn put_back(&self, buffers: &mut Vec<Buffer>) {
+        for mut buffer in buffers.drain(..) {
+            let lane = &self.lanes[buffer.lane];
             let mut state = lane.state.lock();
             state.in_use -= 1;
             // A buffer that grew for a large transaction is not kept.
-            let ordinary = bytes.capacity() <= 2 * self.sizes.buffer_size;
+            let ordinary = buffer.bytes.capacity() <= 2 * self.sizes.buffer_size;
             if ordinary && state.free.len() < self.sizes.buffers {
-                bytes.truncate(BLOCK_HEADER);
-                state.free.push(bytes);
+                buffer.clear();
+                state.free.push(buffer);
             }
             if std::mem::take(&mut state.waiting) {
                 lane.returned.notify_all();

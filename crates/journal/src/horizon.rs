@@ -5,16 +5,19 @@
 //!
 //! Invariants:
 //! 1. `durable` is at most every logger's `closed`, and grows monotonically.
-//! 2. After a failure it stands still, and every waiter for a later epoch gets the failure.
+//! 2. A transaction's time from commit to durability ends with the advance of `durable` that
+//!    covers its epoch, whichever logger brought it about.
+//! 3. After a failure it stands still, and every waiter for a later epoch gets the failure.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use base::Epoch;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::error::Failed;
+use crate::notify::Notifications;
 
 type Notify = Box<dyn Fn() + Send + Sync>;
 
@@ -25,6 +28,9 @@ pub(crate) struct Horizon {
     /// The newest epoch that someone waits for.
     requested: CachePadded<AtomicU64>,
     failed: OnceLock<Failed>,
+    notifications: Notifications,
+    /// How many workers wait for a logger to close an epoch.
+    throttled: AtomicUsize,
     /// The journal was closed: nothing becomes durable any more, without anything being wrong.
     ended: AtomicBool,
     waiters: Mutex<()>,
@@ -40,6 +46,8 @@ impl Horizon {
             durable: epoch(),
             requested: epoch(),
             failed: OnceLock::new(),
+            notifications: Notifications::default(),
+            throttled: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
             waiters: Mutex::new(()),
             changed: Condvar::new(),
@@ -53,6 +61,13 @@ impl Horizon {
 
     pub(crate) fn closed(&self, logger: usize) -> Epoch {
         Epoch(self.closed[logger].load(Ordering::Acquire))
+    }
+
+    /// The newest epoch that is closed in any log.
+    pub(crate) fn most_closed(&self) -> Epoch {
+        let closed = self.closed.iter();
+        let newest = closed.map(|closed| closed.load(Ordering::Acquire)).max();
+        Epoch(newest.expect("a journal has a logger"))
     }
 
     pub(crate) fn requested(&self) -> Epoch {
@@ -80,9 +95,47 @@ impl Horizon {
             .map(|closed| closed.load(Ordering::SeqCst))
             .min();
         let least = least.expect("a journal has a logger");
-        if self.failed().is_none() && self.durable.fetch_max(least, Ordering::AcqRel) < least {
-            self.notify();
+        if self.failed().is_some() {
+            return;
         }
+        if self.durable.fetch_max(least, Ordering::AcqRel) < least {
+            self.notifications.release(Epoch(least));
+            self.notify();
+        } else if self.throttled.load(Ordering::SeqCst) > 0 {
+            self.wake_waiters();
+        }
+    }
+
+    /// What is synced and waits for its epoch to be durable.
+    pub(crate) fn notifications(&self) -> &Notifications {
+        &self.notifications
+    }
+
+    /// Waits until logger `logger` has closed `epoch`. `ask` is called once before sleeping.
+    pub(crate) fn wait_closed(
+        &self,
+        logger: usize,
+        epoch: Epoch,
+        ask: impl FnOnce(),
+    ) -> Result<(), Failed> {
+        if self.closed(logger) >= epoch {
+            return Ok(());
+        }
+        self.throttled.fetch_add(1, Ordering::SeqCst);
+        ask();
+        let mut guard = self.waiters.lock();
+        let result = loop {
+            if self.closed[logger].load(Ordering::SeqCst) >= epoch.0 {
+                break Ok(());
+            }
+            if let Err(failed) = self.reached(epoch) {
+                break Err(failed);
+            }
+            self.changed.wait(&mut guard);
+        };
+        drop(guard);
+        self.throttled.fetch_sub(1, Ordering::SeqCst);
+        result
     }
 
     /// The first failure is the one that is reported.
@@ -101,10 +154,14 @@ impl Horizon {
         self.subscribers.write().push(notify);
     }
 
-    fn notify(&self) {
+    fn wake_waiters(&self) {
         // With the lock held for a moment, no waiter is between its last look and its sleep.
         drop(self.waiters.lock());
         self.changed.notify_all();
+    }
+
+    fn notify(&self) {
+        self.wake_waiters();
         for notify in self.subscribers.read().iter() {
             notify();
         }

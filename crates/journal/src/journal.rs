@@ -2,15 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use base::affinity::Affinity;
 use base::epochs::EpochClock;
 use base::{Epoch, Tid};
 use disk::Disk;
 use parking_lot::Mutex;
 
+use crate::checkpoint::Origin;
 use crate::entry::{self, Entry, EntryWriter};
 use crate::error::{Failed, RecoverError, StartError};
 use crate::format::{SegmentHeader, log_name};
@@ -25,7 +27,8 @@ use crate::threads::{Shared, spawn};
 
 /// A running journal. See the [crate] for how to use it.
 pub struct Journal {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) origin: Origin,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -81,6 +84,13 @@ impl Journal {
             options.loggers > 0 && options.workers > 0,
             "a journal has loggers and workers"
         );
+        if let Some(affinity) = &options.affinity {
+            assert_eq!(
+                affinity.loggers.len(),
+                options.loggers,
+                "a place for each logger"
+            );
+        }
         assert!(
             clock.current() > recovered.newest,
             "epochs of the past must not come again"
@@ -89,31 +99,37 @@ impl Journal {
         let sizes = Sizes {
             buffers: options.log_buffers,
             buffer_size: options.log_buffer_size,
+            exact_times: options.measure_latency,
         };
-        let lanes = options.workers.div_ceil(options.loggers);
+        let placement = placement(&options);
+        let lanes = |logger| placement.iter().filter(|place| place.0 == logger).count();
         let start = recovered.newest;
         let logger = |(index, file)| {
             Logger::new(
                 index,
-                Handover::new(lanes, sizes),
+                Handover::new(lanes(index), sizes),
                 file,
                 start,
                 options.segment_size,
+                options.durability_target,
             )
         };
+        let loggers = files.into_iter().enumerate().map(logger).collect();
         let shared = Arc::new(Shared {
-            loggers: files.into_iter().enumerate().map(logger).collect(),
+            loggers,
             horizon: Horizon::new(options.loggers, start),
             counters: Counters::default(),
             clock,
             epoch_time: options.epoch_time,
             idle_flush: options.idle_flush,
-            workers: options.workers,
+            max_epoch_diff: options.max_epoch_diff,
+            placement,
             stopping: AtomicBool::new(false),
             next_tick: Mutex::new(Instant::now()),
         });
         let journal = Journal {
             shared,
+            origin: Origin::new(&options, recovered),
             threads: Mutex::default(),
         };
         let threads = if options.drive == Drive::Threads {
@@ -122,7 +138,8 @@ impl Journal {
             0
         };
         for index in 0..threads {
-            let thread = spawn(&journal.shared, index)
+            let cpu = options.affinity.as_ref().map(|a| a.loggers[index].cpu);
+            let thread = spawn(&journal.shared, index, cpu)
                 .map_err(StartError::io("start a log thread for", dir))?;
             journal.threads.lock().push(thread);
         }
@@ -135,13 +152,7 @@ impl Journal {
     /// If there is no such worker.
     #[must_use]
     pub fn writer(&self, worker: usize) -> LogWriter {
-        assert!(
-            worker < self.shared.workers,
-            "worker {worker} of {}",
-            self.shared.workers
-        );
-        let loggers = self.shared.loggers.len();
-        let (logger, lane) = (worker % loggers, worker / loggers);
+        let (logger, lane) = self.shared.placement[worker];
         self.shared.loggers[logger]
             .lanes_used
             .fetch_max(lane + 1, Ordering::AcqRel);
@@ -151,6 +162,7 @@ impl Journal {
             shared: Arc::clone(&self.shared),
             logger,
             lane,
+            last: AtomicU64::new(0),
         }
     }
 
@@ -244,7 +256,8 @@ impl Journal {
             .loggers
             .iter()
             .map(|logger| logger.handover.queued() as u64);
-        self.shared.counters.stats(waiting.sum())
+        let latency = self.shared.horizon.notifications().latency();
+        self.shared.counters.stats(waiting.sum(), latency)
     }
 
     /// Makes everything durable that was appended, and ends the loggers. Writers get errors from
@@ -281,6 +294,24 @@ impl Drop for Journal {
             tracing::debug!(%failed, "the journal was dropped");
         }
     }
+}
+
+/// For each worker its logger, and the number that it has among the logger's workers.
+fn placement(options: &Options) -> Vec<(usize, usize)> {
+    let placed = options.affinity.iter().flat_map(Affinity::workers);
+    let mut used = vec![0; options.loggers];
+    let mut workers = Vec::new();
+    for (logger, _) in placed.take(options.workers) {
+        workers.push((logger, used[logger]));
+        used[logger] += 1;
+    }
+    // Those of whom nothing is said take turns.
+    for turn in 0..options.workers - workers.len() {
+        let logger = turn % options.loggers;
+        workers.push((logger, used[logger]));
+        used[logger] += 1;
+    }
+    workers
 }
 
 /// Creates the first segment of a new run in every log. Logs that earlier runs used and this one
@@ -324,11 +355,14 @@ pub struct LogWriter {
     shared: Arc<Shared>,
     logger: usize,
     lane: usize,
+    /// The epoch of the last transaction.
+    last: AtomicU64,
 }
 
 impl LogWriter {
-    /// Waits while the worker's buffers are all with the logger (backpressure). To be called
-    /// outside any epoch before each transaction that may write.
+    /// Waits while the worker's buffers are all with the logger (backpressure), and while the
+    /// worker is too far ahead of it ([`Options::max_epoch_diff`], paper 2, algorithm 1). To be
+    /// called outside any epoch before each transaction that may write.
     ///
     /// # Errors
     /// When the journal has failed or was closed.
@@ -337,8 +371,20 @@ impl LogWriter {
         if let Some(failed) = self.shared.horizon.failed() {
             return Err(failed.clone());
         }
+        if let Some(most) = self.shared.max_epoch_diff {
+            self.wait_for_logger(most.get())?;
+        }
         let logger = &self.shared.loggers[self.logger];
         logger.handover.wait_ready(self.lane, || logger.wake())
+    }
+
+    /// Waits until the worker's last epoch is less than `most` ahead of its logger's, which is the
+    /// one after the epoch that it closed last. That epoch was over before the worker's began, so
+    /// that the logger needs nothing of this worker to close it.
+    fn wait_for_logger(&self, most: u64) -> Result<(), Failed> {
+        let needed = Epoch(self.last.load(Ordering::Relaxed).saturating_sub(most));
+        let ask = || self.shared.request(needed);
+        self.shared.horizon.wait_closed(self.logger, needed, ask)
     }
 
     /// Appends a committed transaction: `fill` writes its entries, about `bytes_hint` bytes in
@@ -365,6 +411,7 @@ impl LogWriter {
             .append(self.lane, tid.epoch(), stamp_ms, hint, |buf| {
                 entry::encode(buf, tid, fill);
             })?;
+        self.last.store(tid.epoch().0, Ordering::Relaxed);
         if appended.queued {
             logger.wake();
         } else {

@@ -10,12 +10,16 @@
 //! |---|---|
 //! | `format` | the bytes of segments and blocks, as tables |
 //! | `entry` | transactions within a block |
+//! | `buffer` | memory in which a worker's transactions become blocks |
 //! | `handover` | how buffers pass from workers to their logger and back |
 //! | `segment` | the file that a log is written to |
 //! | `logger` | the cycle of a logger: take, write, sync, close |
 //! | `horizon` | the durable epoch and who waits for it; failure |
+//! | `notify` | what waits for its epoch to be durable, and where the time went |
+//! | `pace` | how often a logger works, and how far workers may run ahead |
 //! | `threads` | when loggers work and when they sleep |
 //! | `journal` | the whole |
+//! | `checkpoint` | the whole store in files, so that old segments can go |
 //! | `recovery` | reading it all back |
 //!
 //! What may be relied on:
@@ -34,6 +38,11 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(loom))]
+mod buffer;
+#[cfg(loom)]
+pub mod buffer;
+mod checkpoint;
 mod entry;
 mod error;
 mod format;
@@ -45,7 +54,9 @@ pub mod handover;
 mod horizon;
 mod journal;
 mod logger;
+mod notify;
 mod options;
+mod pace;
 mod recovery;
 mod segment;
 mod stats;
@@ -53,9 +64,10 @@ mod sync;
 mod threads;
 
 pub use base::Change;
+pub use checkpoint::{Draft, Head, Part, PartWriter, Published, View};
 pub use entry::{Entry, EntryWriter};
-pub use error::{Failed, RecoverError, StartError};
+pub use error::{CheckpointError, Failed, RecoverError, StartError};
 pub use journal::{Journal, LogWriter};
 pub use options::{Drive, EpochTime, Options};
-pub use recovery::{Cut, Progress, Recovered};
+pub use recovery::{Cut, Progress, Recovered, Used};
 pub use stats::{Latency, Stats};

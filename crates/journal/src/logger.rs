@@ -20,18 +20,20 @@
 use std::io::IoSlice;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::Thread;
+use std::thread::{Thread, park_timeout};
 use std::time::{Duration, Instant};
 
 use base::Epoch;
 use base::epochs::EpochClock;
 use parking_lot::Mutex;
 
-use crate::error::Failed;
+use crate::buffer::Buffer;
+use crate::error::{CheckpointError, Failed};
 use crate::format::{ALIGN, BLOCK_HEADER, BlockHeader, BlockKind, aligned, payload_checksum};
-use crate::handover::{Block, Handover};
+use crate::handover::Handover;
 use crate::horizon::Horizon;
 use crate::options::EpochTime;
+use crate::pace::{Cycle, Pacer};
 use crate::segment::LogFile;
 use crate::stats::Counters;
 
@@ -65,8 +67,11 @@ struct State {
     /// The durable epoch that the last synced block carries.
     recorded: Epoch,
     last_write: Instant,
+    pacer: Pacer,
+    /// Whether the cycle that runs was put off until it was due.
+    gathered: bool,
     /// Kept for its memory.
-    blocks: Vec<Block>,
+    buffers: Vec<Buffer>,
 }
 
 /// What all loggers of a journal share.
@@ -96,6 +101,7 @@ impl Logger {
         file: LogFile,
         start: Epoch,
         segment_size: u64,
+        durability_target: Duration,
     ) -> Logger {
         let state = State {
             file,
@@ -105,7 +111,9 @@ impl Logger {
             noted: start,
             recorded: start,
             last_write: Instant::now(),
-            blocks: Vec::new(),
+            pacer: Pacer::new(durability_target),
+            gathered: false,
+            buffers: Vec::new(),
         };
         Logger {
             index,
@@ -212,90 +220,159 @@ impl Logger {
             advance(context.clock, requested, state.closed);
         }
         let finished = context.clock.finished().max(state.closed);
-        let mut blocks = std::mem::take(&mut state.blocks);
-        self.handover.steal(self.lanes(), &mut blocks);
-        if blocks.is_empty() && (finished == state.closed || requested <= state.closed) {
-            state.blocks = blocks;
+        let mut buffers = std::mem::take(&mut state.buffers);
+        self.handover.steal(self.lanes(), &mut buffers);
+        if buffers.is_empty() && (finished == state.closed || requested <= state.closed) {
+            state.buffers = buffers;
             return Ok(if requested > state.closed {
                 Outcome::Held
             } else {
                 Outcome::Idle
             });
         }
+        let appended = self.handover.appended(self.lanes());
+        let began = Instant::now();
         state.closed = finished;
         // A single log that has nothing new and has said of all it holds that it is complete need
         // not say so again. A block may have been written before its epoch had finished.
-        if !blocks.is_empty() || context.loggers > 1 || state.written > state.noted {
-            self.write(context, state, &mut blocks)?;
+        if !buffers.is_empty() || context.loggers > 1 || state.written > state.noted {
+            let bytes = self.write(context, state, &mut buffers)?;
+            self.account(context, state, &buffers, (began, bytes, appended));
         }
         context.horizon.publish(self.index, finished);
-        self.handover.put_back(&mut blocks);
-        state.blocks = blocks;
+        self.handover.put_back(&mut buffers);
+        state.buffers = buffers;
         Ok(Outcome::Progress)
     }
 
-    /// Writes and syncs `blocks`, or a mark if there are none.
+    /// Notes where the time of `buffers` went, which were synced just now, and learns from it how to
+    /// go on. `appended`: how many transactions there were when the cycle `began`.
+    fn account(
+        &self,
+        context: &Context<'_>,
+        state: &mut State,
+        buffers: &[Buffer],
+        (began, bytes, appended): (Instant, u64, u64),
+    ) {
+        let synced = state.last_write;
+        let notifications = context.horizon.notifications();
+        let waits = || buffers.iter().flat_map(|buffer| buffer.waits(began));
+        notifications.put(waits(), began, synced);
+        let gathered = std::mem::take(&mut state.gathered);
+        let transactions: u64 = waits().map(|(_, waits)| waits.transactions).sum();
+        if transactions == 0 || context.epoch_time != EpochTime::Adaptive {
+            return;
+        }
+        let took = synced.duration_since(began);
+        let before: Duration = waits().map(|(_, waits)| waits.buffer + waits.queue).sum();
+        let cycle = Cycle {
+            began,
+            took,
+            bytes,
+            latency: before.div_f64(transactions as f64) + took,
+            notification: notifications.mean(),
+            joined: self.handover.appended(self.lanes()) > appended,
+        };
+        state.pacer.observe(&cycle, gathered);
+        self.handover
+            .set_limit(state.pacer.limit() / self.lanes().max(1));
+    }
+
+    /// Lets more transactions join the next cycle, if that is of use. Returns once the cycle should
+    /// begin, or when something else may have happened: then it returns false.
+    pub(crate) fn gather(&self, context: &Context<'_>) -> bool {
+        let now = Instant::now();
+        let (due, lull) = {
+            let mut state = self.state.lock();
+            let due = state.pacer.next();
+            state.gathered = due.is_some_and(|due| due <= now);
+            (due.unwrap_or(now), state.pacer.lull())
+        };
+        // A full buffer must not wait; and where another log has closed an epoch, its transactions
+        // wait for this one.
+        let behind = context.horizon.most_closed() > context.horizon.closed(self.index);
+        if due <= now || behind || self.handover.queued() > 0 {
+            return true;
+        }
+        let before = self.handover.appended(self.lanes());
+        park_timeout((due - now).min(lull));
+        now.elapsed() >= lull && self.handover.appended(self.lanes()) == before
+    }
+
+    /// Writes and syncs `buffers`, or a mark if there are none. Returns how many bytes.
     fn write(
         &self,
         context: &Context<'_>,
         state: &mut State,
-        blocks: &mut [Block],
-    ) -> Result<(), Failed> {
+        buffers: &mut [Buffer],
+    ) -> Result<u64, Failed> {
         if state.file.used() >= self.segment_size {
             state.file.rotate(state.sequence)?;
         }
-        let seed = state.file.seed();
         // Of epochs that no block closes yet nothing may be claimed: if this write is torn, the
         // claim would outlive its proof.
         let durable = context.horizon.durable().min(state.noted);
-        let before = context.horizon.closed(self.index);
-        let last = blocks.len().saturating_sub(1);
         let (at, alignment) = state.file.next_write();
-        let mut bytes = 0;
-        for (i, block) in blocks.iter_mut().enumerate() {
-            // Invariant 2.
-            let closed = if i == last { state.closed } else { before };
-            // The next write begins in a sector of its own.
-            let pad_to = if i == last { alignment } else { ALIGN };
-            seal(
-                block,
-                seed,
-                state.sequence,
-                (closed, durable),
-                at + bytes,
-                pad_to,
-            );
-            state.sequence += 1;
-            state.written = state.written.max(block.epoch);
-            bytes += block.bytes.len() as u64;
+        let mut sealer = Sealer {
+            seed: state.file.seed(),
+            sequence: state.sequence,
+            at,
+            closed: context.horizon.closed(self.index),
+            durable,
+        };
+        if let Some((last, others)) = buffers.split_last_mut() {
+            for buffer in others {
+                sealer.seal(buffer, None);
+            }
+            sealer.seal(last, Some((state.closed, alignment)));
+            let epochs = buffers.iter().flat_map(|buffer| &buffer.blocks);
+            let newest = epochs.map(|block| block.epoch).max();
+            state.written = state.written.max(newest.unwrap_or_default());
         }
         let mark;
-        let mut parts: Vec<IoSlice<'_>> = blocks
+        let mut parts: Vec<IoSlice<'_>> = buffers
             .iter()
-            .map(|block| IoSlice::new(&block.bytes))
+            .map(|buffer| IoSlice::new(&buffer.bytes))
             .collect();
         if parts.is_empty() {
-            mark = mark_block(seed, state.sequence, (state.closed, durable), alignment);
-            state.sequence += 1;
-            bytes = mark.len() as u64;
+            mark = sealer.mark(state.closed, alignment);
             parts.push(IoSlice::new(&mark));
             context.counters.marks.fetch_add(1, Ordering::Relaxed);
         }
-        state.file.write(&parts, bytes)?;
+        let (bytes, blocks) = (sealer.at - at, sealer.sequence - state.sequence);
+        state.sequence = sealer.sequence;
         #[cfg(feature = "planted-early-reply")]
         context.horizon.publish(self.index, state.closed);
         let start = Instant::now();
-        state.file.sync()?;
+        state.file.write_and_sync(&parts, bytes)?;
         state.last_write = Instant::now();
         (state.noted, state.recorded) = (state.closed, durable);
         context.counters.synced(state.last_write - start);
         context.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
-        context
-            .counters
-            .blocks
-            .fetch_add(parts.len() as u64, Ordering::Relaxed);
+        context.counters.blocks.fetch_add(blocks, Ordering::Relaxed);
         context.counters.cycles.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(bytes)
+    }
+
+    /// Goes on in a new segment, if the one that it has holds any block: all that was written
+    /// before lies in earlier segments then. Returns the segment's number and that of its first
+    /// block. When no segment can be made, the log goes on in the one that it has.
+    pub(crate) fn branch(&self, context: &Context<'_>) -> Result<(u32, u64), CheckpointError> {
+        let branched = self.guarded(context, &mut self.state.lock(), |state| {
+            state.file.branch(state.sequence)
+        });
+        Ok(branched??)
+    }
+
+    /// Writes down that all epochs up to `epoch`, which is durable, are closed, unless a block of
+    /// this log says so.
+    pub(crate) fn note(&self, context: &Context<'_>, epoch: Epoch) -> Result<(), Failed> {
+        self.guarded(context, &mut self.state.lock(), |state| {
+            if state.noted < epoch {
+                self.write(context, state, &mut [])?;
+            }
+            Ok(())
+        })
     }
 
     /// Writes down that what this log holds became durable, so that damage to it can be told from
@@ -320,54 +397,73 @@ impl Logger {
     }
 }
 
-/// Fills in the header of a block that will lie at `at`, and pads it to a multiple of `pad_to`.
-fn seal(
-    block: &mut Block,
+/// Numbers the blocks of one write and fills in their headers.
+struct Sealer {
     seed: u32,
+    /// Number of the next block.
     sequence: u64,
-    (closed, durable): (Epoch, Epoch),
+    /// Where the next block goes.
     at: u64,
-    pad_to: usize,
-) {
-    let length = block.bytes.len() - BLOCK_HEADER;
-    let end = aligned(at + block.bytes.len() as u64);
-    let padded = end.next_multiple_of(pad_to as u64);
-    let header = BlockHeader {
-        kind: BlockKind::Data,
-        sequence,
-        epoch: block.epoch,
-        stamp_ms: block.stamp_ms,
-        closed,
-        durable,
-        length: u32::try_from(length).expect("limits keep transactions below 4 GiB"),
-        pad: (padded - end) as u32,
-        payload_checksum: payload_checksum(seed, &block.bytes[BLOCK_HEADER..]),
-    };
-    block.bytes[..BLOCK_HEADER].copy_from_slice(&header.encode(seed));
-    block.bytes.resize((padded - at) as usize, 0);
+    /// What was closed before this write.
+    closed: Epoch,
+    durable: Epoch,
 }
 
-fn mark_block(
-    seed: u32,
-    sequence: u64,
-    (closed, durable): (Epoch, Epoch),
-    pad_to: usize,
-) -> Vec<u8> {
-    let size = BLOCK_HEADER.next_multiple_of(pad_to);
-    let header = BlockHeader {
-        kind: BlockKind::Mark,
-        sequence,
-        epoch: Epoch::ZERO,
-        stamp_ms: 0,
-        closed,
-        durable,
-        length: 0,
-        pad: (size - BLOCK_HEADER) as u32,
-        payload_checksum: payload_checksum(seed, &[]),
-    };
-    let mut bytes = header.encode(seed).to_vec();
-    bytes.resize(size, 0);
-    bytes
+impl Sealer {
+    /// Seals a buffer's blocks. The `last` buffer of a write closes epochs with its last block
+    /// (invariant 2), and ends so that the next write begins in a sector of its own.
+    fn seal(&mut self, buffer: &mut Buffer, last: Option<(Epoch, usize)>) {
+        let size = aligned(buffer.bytes.len() as u64);
+        buffer.bytes.resize(size as usize, 0);
+        let count = buffer.blocks.len();
+        let mut pad = 0;
+        for (i, block) in buffer.blocks.iter().enumerate() {
+            let mut closed = self.closed;
+            if let Some((newly, alignment)) = last.filter(|_| i + 1 == count) {
+                closed = newly;
+                let end = self.at + size;
+                pad = end.next_multiple_of(alignment as u64) - end;
+            }
+            let payload = block.start + BLOCK_HEADER..block.end;
+            let header = BlockHeader {
+                kind: BlockKind::Data,
+                sequence: self.sequence,
+                epoch: block.epoch,
+                stamp_ms: block.stamp_ms,
+                closed,
+                durable: self.durable,
+                length: u32::try_from(payload.len()).expect("transactions are below 4 GiB"),
+                pad: pad as u32,
+                payload_checksum: payload_checksum(self.seed, &buffer.bytes[payload]),
+            };
+            let bytes = header.encode(self.seed);
+            buffer.bytes[block.start..][..BLOCK_HEADER].copy_from_slice(&bytes);
+            self.sequence += 1;
+        }
+        buffer.bytes.resize((size + pad) as usize, 0);
+        self.at += size + pad;
+    }
+
+    /// A block without transactions that closes epochs.
+    fn mark(&mut self, closed: Epoch, alignment: usize) -> Vec<u8> {
+        let size = BLOCK_HEADER.next_multiple_of(alignment);
+        let header = BlockHeader {
+            kind: BlockKind::Mark,
+            sequence: self.sequence,
+            epoch: Epoch::ZERO,
+            stamp_ms: 0,
+            closed,
+            durable: self.durable,
+            length: 0,
+            pad: (size - BLOCK_HEADER) as u32,
+            payload_checksum: payload_checksum(self.seed, &[]),
+        };
+        self.sequence += 1;
+        self.at += size as u64;
+        let mut bytes = header.encode(self.seed).to_vec();
+        bytes.resize(size, 0);
+        bytes
+    }
 }
 
 const _: () = assert!(
@@ -378,7 +474,7 @@ const _: () = assert!(
 /// Moves the epoch past all that happened so far, if `requested` or the log's progress beyond
 /// `closed` need it. A worker that is in the middle of a transaction is waited for if someone
 /// wants its epoch, but not for long: there may be other blocks to write.
-fn advance(clock: &dyn EpochClock, requested: Epoch, closed: Epoch) {
+pub(crate) fn advance(clock: &dyn EpochClock, requested: Epoch, closed: Epoch) {
     let finished = clock.finished();
     // With several loggers another may have moved it already.
     let patience = match finished {

@@ -36,8 +36,8 @@ pub struct Options {
     /// Which processors loggers and workers run on, and which logger serves whom. `None`: wherever
     /// the operating system puts them, and worker *i* is served by logger *i* mod `loggers`.
     pub affinity: Option<Affinity>,
-    /// Whether [`Stats::latency`](crate::Stats::latency) is measured: costs each transaction a
-    /// look at the clock.
+    /// Whether [`Stats::latency`](crate::Stats::latency) is measured exactly: costs each
+    /// transaction a look at the clock.
     pub measure_latency: bool,
     /// What nobody waits for is durable after this time.
     pub idle_flush: Duration,

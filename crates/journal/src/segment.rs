@@ -6,11 +6,13 @@
 //! 3. After an error nothing is written or synced any more; [`LogFile`]'s owner sees to that.
 
 use std::io::IoSlice;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use disk::{Disk, DiskFile};
 
+use crate::checkpoint;
 use crate::error::{Failed, StartError};
 use crate::format::{SEGMENT_HEADER, SegmentHeader, log_name, segment_name};
 
@@ -84,8 +86,12 @@ impl LogFile {
         self.end
     }
 
-    /// Writes `parts`, `bytes` long in all.
-    pub(crate) fn write(&mut self, parts: &[IoSlice<'_>], bytes: u64) -> Result<(), Failed> {
+    /// Writes `parts`, `bytes` long in all, and makes them durable.
+    pub(crate) fn write_and_sync(
+        &mut self,
+        parts: &[IoSlice<'_>],
+        bytes: u64,
+    ) -> Result<(), Failed> {
         let end = self.end + bytes;
         if end > self.size && self.preallocate > 0 {
             let size = end + self.preallocate;
@@ -95,16 +101,10 @@ impl LogFile {
             self.size = size;
         }
         self.file
-            .write_all_at(parts, self.end)
-            .map_err(|error| self.failed("write", &error))?;
+            .write_and_sync(parts, self.end)
+            .map_err(|error| self.failed("write and sync", &error))?;
         self.end = end;
         Ok(())
-    }
-
-    pub(crate) fn sync(&self) -> Result<(), Failed> {
-        self.file
-            .sync_data()
-            .map_err(|error| self.failed("sync", &error))
     }
 
     /// Goes on in a new segment whose first block has number `sequence`. Everything written so
@@ -126,6 +126,49 @@ impl LogFile {
         *self = LogFile::create(&self.disk, dir, header, self.preallocate)
             .map_err(|error| Failed::new(error.to_string()))?;
         Ok(())
+    }
+
+    /// As [`LogFile::rotate`], unless this segment has no block yet; but when the next one cannot
+    /// be made, this one stays in use. Returns the segment's number and that of its first block.
+    ///
+    /// # Errors
+    /// The outer one, when nobody knows whether the next segment's file would be found after a
+    /// crash: blocks that were written to this one would contradict it.
+    pub(crate) fn branch(
+        &mut self,
+        sequence: u64,
+    ) -> Result<Result<(u32, u64), StartError>, Failed> {
+        if self.end == u64::from(self.header.first) {
+            return Ok(Ok((self.header.segment, self.header.sequence)));
+        }
+        let header = SegmentHeader {
+            segment: self.header.segment + 1,
+            sequence,
+            ..self.header
+        };
+        let dir = self
+            .dir
+            .parent()
+            .expect("a log's directory lies in the journal's");
+        match LogFile::create(&self.disk, dir, header, self.preallocate) {
+            Ok(next) => {
+                // The room that is left over reads as the end, whether or not it goes away.
+                let _ = self.file.set_size(self.end);
+                *self = next;
+                Ok(Ok((header.segment, header.sequence)))
+            }
+            // A directory whose sync has failed must not be synced again and believed.
+            Err(error) if error.path == self.dir => Err(Failed::new(error.to_string())),
+            Err(error) => {
+                let path = self.dir.join(segment_name(header.segment));
+                let gone = checkpoint::remove_files(&*self.disk, iter::once(path));
+                gone.map_err(|error| Failed::new(error.to_string()))?;
+                self.disk.sync_dir(&self.dir).map_err(|error| {
+                    Failed::new(format!("cannot sync {}: {error}", self.dir.display()))
+                })?;
+                Ok(Err(error))
+            }
+        }
     }
 
     fn failed(&self, action: &str, error: &std::io::Error) -> Failed {

@@ -27,7 +27,7 @@ impl Counters {
         self.sync_histogram[class].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn stats(&self, buffers_waiting: u64) -> Stats {
+    pub(crate) fn stats(&self, buffers_waiting: u64, latency: Latency) -> Stats {
         let syncs = self.syncs.load(Relaxed);
         Stats {
             bytes: self.bytes.load(Relaxed),
@@ -36,6 +36,7 @@ impl Counters {
             inline_cycles: self.inline_cycles.load(Relaxed),
             marks: self.marks.load(Relaxed),
             syncs,
+            sync_time: Duration::from_nanos(self.sync_nanos.load(Relaxed)),
             sync_time_mean: Duration::from_nanos(
                 self.sync_nanos
                     .load(Relaxed)
@@ -46,7 +47,7 @@ impl Counters {
                 .sync_histogram
                 .each_ref()
                 .map(|class| class.load(Relaxed)),
-            latency: Latency::default(),
+            latency,
             buffers_waiting,
         }
     }
@@ -67,12 +68,15 @@ pub struct Stats {
     pub marks: u64,
     /// Syncs of log files.
     pub syncs: u64,
-    /// Mean time of a sync.
+    /// Time that they took together.
+    pub sync_time: Duration,
+    /// Mean time of a sync, the write before it included.
     pub sync_time_mean: Duration,
-    /// How many syncs took from 2^*i* to 2^(*i*+1) µs, for each *i*; the last class is open.
+    /// How many of them took from 2^*i* to 2^(*i*+1) µs, for each *i*; the last class is open.
     pub sync_time_histogram: [u64; CLASSES],
-    /// Where transactions waited for durability; zeros unless
-    /// [`Options::measure_latency`](crate::Options::measure_latency) is set.
+    /// Where transactions waited for durability. Unless
+    /// [`Options::measure_latency`](crate::Options::measure_latency) is set, the time in the
+    /// worker's buffer is estimated: transactions are taken to come evenly.
     pub latency: Latency,
     /// Full buffers that wait for their logger at this moment.
     pub buffers_waiting: u64,
@@ -94,6 +98,24 @@ pub struct Latency {
     pub notification: Duration,
 }
 
+impl Latency {
+    pub(crate) fn add(&mut self, other: &Latency) {
+        self.transactions += other.transactions;
+        self.buffer += other.buffer;
+        self.queue += other.queue;
+        self.write += other.write;
+        self.notification += other.notification;
+    }
+
+    /// The whole time of the mean transaction, if there was any.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        let sum = self.buffer + self.queue + self.write + self.notification;
+        let nanos = sum.as_nanos().checked_div(self.transactions.into())?;
+        Some(Duration::from_nanos(nanos as u64))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +126,7 @@ mod tests {
         for micros in [0, 1, 3, 1000, 1 << 40] {
             counters.synced(Duration::from_micros(micros));
         }
-        let histogram = counters.stats(0).sync_time_histogram;
+        let histogram = counters.stats(0, Latency::default()).sync_time_histogram;
         let classes = [(0, 2), (1, 1), (9, 1), (CLASSES - 1, 1)];
         for (class, n) in classes {
             assert_eq!(histogram[class], n, "class {class}");

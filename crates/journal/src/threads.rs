@@ -6,6 +6,7 @@
 //! append only from the second, so that a client that asks at once for what it appended wakes the
 //! thread once.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, park_timeout};
@@ -17,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::error::Failed;
 use crate::horizon::Horizon;
-use crate::logger::{Context, Logger, Outcome};
+use crate::logger::{Context, Logger, Outcome, advance};
 use crate::options::EpochTime;
 use crate::stats::Counters;
 
@@ -34,14 +35,20 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn EpochClock>,
     pub(crate) epoch_time: EpochTime,
     pub(crate) idle_flush: Duration,
-    pub(crate) workers: usize,
+    pub(crate) max_epoch_diff: Option<NonZeroU64>,
+    /// For each worker its logger, and which of the logger's lanes is its own.
+    pub(crate) placement: Vec<(usize, usize)>,
     pub(crate) stopping: AtomicBool,
     /// With fixed epochs: when the next one begins.
     pub(crate) next_tick: Mutex<Instant>,
 }
 
-/// Starts the thread of logger `index`.
-pub(crate) fn spawn(shared: &Arc<Shared>, index: usize) -> std::io::Result<JoinHandle<()>> {
+/// Starts the thread of logger `index`, on processor `cpu` if one is given.
+pub(crate) fn spawn(
+    shared: &Arc<Shared>,
+    index: usize,
+    cpu: Option<usize>,
+) -> std::io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     let started = Arc::new(std::sync::Barrier::new(2));
     let ready = Arc::clone(&started);
@@ -49,6 +56,7 @@ pub(crate) fn spawn(shared: &Arc<Shared>, index: usize) -> std::io::Result<JoinH
         .name(format!("log{index}"))
         .spawn(move || {
             shared.loggers[index].adopt();
+            settle_down(index, cpu);
             ready.wait();
             if let Err(failed) = shared.run(&shared.loggers[index]) {
                 tracing::error!(logger = index, "{failed}; writes are refused from now on");
@@ -59,6 +67,16 @@ pub(crate) fn spawn(shared: &Arc<Shared>, index: usize) -> std::io::Result<JoinH
     // From here on the logger can be woken.
     started.wait();
     Ok(thread)
+}
+
+/// Puts the calling thread on its processor, and lets it sleep for times as short as it asks for.
+fn settle_down(logger: usize, cpu: Option<usize>) {
+    let pinned = cpu.map_or(Ok(()), base::cpus::pin_current_thread);
+    if let Err(error) = pinned {
+        tracing::warn!(logger, cpu, "a log thread runs on any processor: {error}");
+    }
+    // Not everywhere; without it short sleeps take some 50 µs longer.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
 }
 
 impl Shared {
@@ -100,7 +118,7 @@ impl Shared {
         while !self.stopping() {
             if !logger.has_work(&self.context()) {
                 self.rest(logger)?;
-            } else if !self.await_tick(logger) {
+            } else if !self.await_turn(logger) {
                 continue;
             } else if self.cycle(logger)? == Outcome::Held {
                 park_timeout(RETRY);
@@ -132,22 +150,30 @@ impl Shared {
         }
     }
 
+    /// Waits for the moment of the next cycle. Returns false when it has waited a while, and the
+    /// caller should look again at what there is to do.
+    fn await_turn(&self, logger: &Logger) -> bool {
+        match self.epoch_time {
+            EpochTime::Adaptive => logger.gather(&self.context()),
+            EpochTime::Fixed(interval) => self.await_tick(logger, interval),
+        }
+    }
+
     /// With fixed epochs: begins the next epoch when it is time. Full buffers are written at
     /// once, and so is an epoch that is over; otherwise this waits and says that it did.
-    fn await_tick(&self, logger: &Logger) -> bool {
-        let EpochTime::Fixed(interval) = self.epoch_time else {
-            return true;
-        };
+    fn await_tick(&self, logger: &Logger, interval: Duration) -> bool {
         let mut next = self.next_tick.lock();
         let now = Instant::now();
         if now >= *next {
-            self.clock.advance(self.clock.current());
             let on_time = *next + interval;
             *next = if on_time > now {
                 on_time
             } else {
                 now + interval
             };
+            drop(next);
+            // The epoch that ends now should be complete in this very cycle.
+            advance(self.clock.as_ref(), self.clock.current(), Epoch::ZERO);
             return true;
         }
         let left = *next - now;

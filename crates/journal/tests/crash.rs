@@ -62,13 +62,13 @@ fn play(
 
 /// One case: a load that meets `fault`, a crash, a recovery; and once more with other options.
 fn case(
-    first: &Options,
-    second: &Options,
+    (first, second): (&Options, &Options),
+    alignment: usize,
     fault: Fault,
     crash: Crash,
     seed: u64,
 ) -> Result<(), String> {
-    let disk = FaultDisk::new();
+    let disk = FaultDisk::with_alignment(alignment);
     disk.plan(fault);
     let (logged, acknowledged) = play(&disk, first, None, seed);
     let disk = disk.crash(crash, seed);
@@ -92,8 +92,8 @@ fn case(
 }
 
 /// Every operation of the load, failing in every way, before every kind of crash. What went wrong.
-fn sweep(first: &Options, second: &Options) -> Vec<String> {
-    let disk = FaultDisk::new();
+fn sweep(first: &Options, second: &Options, alignment: usize) -> Vec<String> {
+    let disk = FaultDisk::with_alignment(alignment);
     play(&disk, first, None, 1);
     let operations = disk.count(OpKind::Change);
     assert!(
@@ -112,7 +112,7 @@ fn sweep(first: &Options, second: &Options) -> Vec<String> {
                     nth,
                     kind,
                 };
-                if let Err(error) = case(first, second, fault, crash, seed) {
+                if let Err(error) = case((first, second), alignment, fault, crash, seed) {
                     wrong.push(format!(
                         "{kind:?} at {nth}, then {crash:?}, seed {seed}: {error}"
                     ));
@@ -124,7 +124,11 @@ fn sweep(first: &Options, second: &Options) -> Vec<String> {
 }
 
 fn assert_sweep(first: &Options, second: &Options) {
-    let wrong = sweep(first, second);
+    assert_sweep_aligned(first, second, 1);
+}
+
+fn assert_sweep_aligned(first: &Options, second: &Options, alignment: usize) {
+    let wrong = sweep(first, second, alignment);
     if cfg!(feature = "planted-early-reply") {
         let lost = wrong
             .iter()
@@ -160,6 +164,21 @@ fn one_logger_with_space_set_aside() {
             ..options(2)
         },
     );
+}
+
+/// On a device that writes whole sectors.
+#[test]
+fn one_logger_then_two_on_a_device_of_sectors() {
+    let first = Options {
+        preallocate: 5000,
+        segment_size: 20_000,
+        ..options(1)
+    };
+    let second = Options {
+        segment_size: 12_000,
+        ..options(2)
+    };
+    assert_sweep_aligned(&first, &second, 4096);
 }
 
 #[test]

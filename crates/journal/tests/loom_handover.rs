@@ -6,7 +6,8 @@
 
 use base::Epoch;
 use kumiki_journal::Failed;
-use kumiki_journal::handover::{Block, Handover, Sizes};
+use kumiki_journal::buffer::Buffer;
+use kumiki_journal::handover::{Handover, Sizes};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -20,6 +21,7 @@ fn handover(lanes: usize, buffers: usize, payload: usize) -> Arc<Handover> {
         Sizes {
             buffers,
             buffer_size: HEADER + payload,
+            exact_times: false,
         },
     ))
 }
@@ -32,11 +34,15 @@ fn append(handover: &Handover, lane: usize, epoch: u64, byte: u8) {
 
 /// Takes everything, checks that each block is of one epoch, and returns the payload bytes.
 fn steal(handover: &Handover, lanes: usize) -> Vec<u8> {
-    let mut blocks: Vec<Block> = Vec::new();
-    handover.steal(lanes, &mut blocks);
+    let mut buffers: Vec<Buffer> = Vec::new();
+    handover.steal(lanes, &mut buffers);
     let mut taken = Vec::new();
-    for block in &blocks {
-        let payload = &block.bytes[HEADER..];
+    let blocks = |buffer: &Buffer| buffer.blocks.clone();
+    for (buffer, block) in buffers
+        .iter()
+        .flat_map(|b| blocks(b).into_iter().map(move |it| (b, it)))
+    {
+        let payload = &buffer.bytes[block.start + HEADER..block.end];
         assert!(!payload.is_empty());
         assert!(
             payload
@@ -45,7 +51,7 @@ fn steal(handover: &Handover, lanes: usize) -> Vec<u8> {
         );
         taken.extend_from_slice(payload);
     }
-    handover.put_back(&mut blocks);
+    handover.put_back(&mut buffers);
     taken
 }
 

@@ -1,12 +1,15 @@
 //! The command line.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use base::affinity::Affinity;
 use base::size::Size;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use store::EpochTime;
 
 /// A distributed transactional key-value store.
@@ -18,6 +21,33 @@ pub(crate) struct Cli {
     /// How much to say on standard error.
     #[arg(long, global = true, value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: LogLevel,
+}
+
+impl Cli {
+    /// What the arguments of this process say. Ends the process if they make no sense.
+    pub(crate) fn of_process() -> Cli {
+        Cli::checked(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn checked<A>(args: impl IntoIterator<Item = A>) -> Result<Cli, clap::Error>
+    where
+        A: Into<std::ffi::OsString> + Clone,
+    {
+        let cli = Cli::try_parse_from(args)?;
+        #[allow(irrefutable_let_patterns)] // There may be one command only.
+        if let Command::Serve(serve) = &cli.command {
+            let usable = base::cpus::usable().unwrap_or_default();
+            serve.check(&usable).map_err(|text| {
+                let mut command = Cli::command();
+                command.build();
+                let serve = command.find_subcommand_mut("serve");
+                serve
+                    .expect("a command of that name")
+                    .error(ErrorKind::ValueValidation, text)
+            })?;
+        }
+        Ok(cli)
+    }
 }
 
 /// What to do.
@@ -92,18 +122,56 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "WHEN", default_value = "group")]
     pub(crate) durability: Durability,
     /// When epochs advance: adaptive (as soon as the log is idle and someone waits), or at an
-    /// interval such as 1ms.
+    /// interval such as 0.5ms, 1ms or 40ms.
     #[arg(long, value_name = "TIME", default_value = "adaptive", value_parser = parse_epoch_time)]
     pub(crate) epoch_time: EpochTime,
-    /// Log threads, each with a log of its own.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) loggers: u16,
+    /// With adaptive epochs and more to log than fits into less: the mean time from a commit to
+    /// its durability that is aimed at; default: 3ms.
+    #[arg(long, value_name = "TIME", value_parser = parse_target, conflicts_with = "ephemeral")]
+    pub(crate) durability_target: Option<Duration>,
+    /// How many epochs a thread may run ahead of its log before it waits, which bounds how long
+    /// replies wait; off: any number.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "off",
+        value_parser = parse_max_epoch_diff,
+        conflicts_with = "ephemeral"
+    )]
+    pub(crate) max_epoch_diff: MaxEpochDiff,
+    /// Log threads, each with a log of its own; default: 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) loggers: Option<u16>,
+    /// Which processor each log thread and each thread that serves clients stays on. 0:1,2+4:5
+    /// puts a log thread on processor 0 for those that serve on 1 and 2, and one on 4 for that
+    /// on 5. It says how many threads of each kind there are.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) affinity: Option<Affinity>,
     /// Log buffers for each thread that executes transactions.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=1024))]
     pub(crate) log_buffers: u16,
     /// Bytes in a log buffer.
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = Size::from_str)]
     pub(crate) log_buffer_size: Size,
+    /// A checkpoint is made when the logs have grown by this much since the last one; 0: only when
+    /// a client asks for it (BGSAVE).
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1GiB",
+        value_parser = Size::from_str,
+        conflicts_with = "ephemeral"
+    )]
+    pub(crate) checkpoint_log_size: Size,
+    /// How much of a processor a checkpoint may use while transactions run, in percent.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u8).range(1..=100),
+        conflicts_with = "ephemeral"
+    )]
+    pub(crate) checkpoint_share: u8,
     /// Memory beyond which commands that need more are refused; 0: no bound. Without this option
     /// it is three quarters of the memory that the machine or the container has.
     #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
@@ -111,7 +179,10 @@ pub(crate) struct Serve {
     /// The password that clients must give.
     #[arg(long, value_name = "PASSWORD")]
     pub(crate) requirepass: Option<String>,
-    /// Serve anyone who can reach the address, without a password.
+    /// Where to serve metrics, health and build information over HTTP, such as 127.0.0.1:9180.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) admin: Option<SocketAddr>,
+    /// Serve anyone who can reach the addresses, without a password.
     #[arg(long)]
     pub(crate) insecure: bool,
     /// Threads that serve clients; default: as many as there are processors for this process.
@@ -128,19 +199,93 @@ pub(crate) struct Serve {
     pub(crate) disk: DiskLayer,
 }
 
+impl Serve {
+    /// Checks what no option can tell by itself. This process may use the processors `usable`.
+    fn check(&self, usable: &[usize]) -> Result<(), String> {
+        if let (EpochTime::Fixed(time), Some(_)) = (self.epoch_time, self.durability_target) {
+            return Err(format!(
+                "--durability-target steers adaptive epochs, and --epoch-time {time:?} makes them \
+                 all alike: leave out one of the two"
+            ));
+        }
+        let Some(affinity) = &self.affinity else {
+            return Ok(());
+        };
+        affinity.check(usable).map_err(|error| {
+            format!("invalid value '{affinity}' for '--affinity <LIST>': {error}")
+        })?;
+        let named = [
+            (
+                "--loggers",
+                "log threads",
+                self.loggers,
+                affinity.loggers.len(),
+            ),
+            (
+                "--threads",
+                "threads for clients",
+                self.threads,
+                affinity.workers().count(),
+            ),
+        ];
+        for (option, what, given, placed) in named {
+            if let Some(given) = given
+                && usize::from(given) != placed
+            {
+                return Err(format!(
+                    "--affinity {affinity} names {placed} {what}, and {option} asks for {given}: \
+                     leave out {option}, or name as many"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many log threads there are.
+    pub(crate) fn loggers(&self) -> usize {
+        match &self.affinity {
+            Some(affinity) => affinity.loggers.len(),
+            None => self.loggers.unwrap_or(1).into(),
+        }
+    }
+
+    /// How many threads serve clients.
+    pub(crate) fn threads(&self) -> usize {
+        let machine = || std::thread::available_parallelism().map_or(1, usize::from);
+        match &self.affinity {
+            Some(affinity) => affinity.workers().count(),
+            None => self.threads.map_or_else(machine, usize::from),
+        }
+    }
+
+    /// The processor of each of these threads; none where they are free to move.
+    pub(crate) fn cpus(&self) -> Vec<usize> {
+        let workers = self.affinity.iter().flat_map(Affinity::workers);
+        workers.map(|(_, cpu)| cpu).collect()
+    }
+}
+
+/// A bound on how far threads run ahead of their log; `None`: there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MaxEpochDiff(pub(crate) Option<NonZeroU64>);
+
+fn parse_max_epoch_diff(text: &str) -> Result<MaxEpochDiff, String> {
+    if text.eq_ignore_ascii_case("off") {
+        return Ok(MaxEpochDiff(None));
+    }
+    let number = text.parse().map_err(
+        |_| "give 'off', or a number of epochs from 1 on; 3 is a good one with --epoch-time 1ms",
+    )?;
+    Ok(MaxEpochDiff(Some(number)))
+}
+
 /// `adaptive`, or a time with its unit.
 fn parse_epoch_time(text: &str) -> Result<EpochTime, String> {
     if text.eq_ignore_ascii_case("adaptive") {
         return Ok(EpochTime::Adaptive);
     }
-    let bad = || format!("'{text}' is neither 'adaptive' nor a time such as 500us, 1ms or 1s");
-    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
-    let number: u64 = text[..digits].parse().map_err(|_| bad())?;
-    let time = match &text[digits..] {
-        "us" => Duration::from_micros(number),
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        _ => return Err(bad()),
+    let Some(time) = parse_time(text) else {
+        return Err("it is neither 'adaptive' nor a time such as 0.5ms, 1ms or 40ms".to_owned());
     };
     let sensible = Duration::from_micros(10)..=Duration::from_secs(10);
     if sensible.contains(&time) {
@@ -148,6 +293,30 @@ fn parse_epoch_time(text: &str) -> Result<EpochTime, String> {
     } else {
         Err("an epoch lasts between 10us and 10s".to_owned())
     }
+}
+
+fn parse_target(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text).ok_or("it is not a time such as 3ms or 0.5ms")?;
+    let sensible = Duration::from_micros(100)..=Duration::from_secs(10);
+    if sensible.contains(&time) {
+        Ok(time)
+    } else {
+        Err("replies wait between 100us and 10s".to_owned())
+    }
+}
+
+/// A number, which may have decimals, and its unit.
+fn parse_time(text: &str) -> Option<Duration> {
+    let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let nanos = match &text[unit..] {
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    // Digits and dots alone: neither a sign nor an exponent nor a word.
+    let number: f64 = text[..unit].parse().ok()?;
+    Some(Duration::from_nanos((number * nanos).round() as u64))
 }
 
 /// A size that a value can have.
@@ -165,14 +334,24 @@ fn parse_max_value(text: &str) -> Result<Size, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn serve(args: &[&str]) -> Result<Serve, String> {
-        let cli = Cli::try_parse_from(["kumiki", "serve"].iter().chain(args));
-        cli.map(|cli| match cli.command {
+        let cli = Cli::checked(["kumiki", "serve"].iter().chain(args));
+        cli.map(options).map_err(|error| error.to_string())
+    }
+
+    fn options(cli: Cli) -> Serve {
+        match cli.command {
             Command::Serve(serve) => serve,
-        })
-        .map_err(|error| error.to_string())
+        }
+    }
+
+    #[track_caller]
+    fn refused(args: &[&str], words: &[&str]) {
+        let said = serve(args).expect_err("refused");
+        for word in words {
+            assert!(said.contains(word), "{args:?}: {word:?} is missing: {said}");
+        }
     }
 
     #[test]
@@ -187,29 +366,115 @@ mod tests {
         assert_eq!(serve.data, PathBuf::from("./kumiki-data"));
         assert_eq!(serve.durability, Durability::Group);
         assert_eq!(serve.epoch_time, EpochTime::Adaptive);
+        assert_eq!(serve.max_epoch_diff, MaxEpochDiff(None));
         assert_eq!(
             (serve.log_buffers, serve.log_buffer_size.0),
             (4, 512 * 1024)
         );
-        assert!(!serve.ephemeral && serve.requirepass.is_none());
+        assert_eq!(
+            (serve.checkpoint_log_size.0, serve.checkpoint_share),
+            (1 << 30, 10)
+        );
+        assert_eq!(serve.loggers(), 1);
+        assert!(serve.affinity.is_none() && serve.cpus().is_empty());
+        assert!(!serve.ephemeral && serve.requirepass.is_none() && serve.admin.is_none());
+    }
+
+    #[test]
+    fn times_may_have_decimals() {
+        for (text, nanos) in [
+            ("0.5ms", 500_000),
+            ("500us", 500_000),
+            ("1ms", 1_000_000),
+            ("1.25ms", 1_250_000),
+            ("40ms", 40_000_000),
+            ("2s", 2_000_000_000),
+            ("12.5us", 12_500),
+        ] {
+            let fixed = EpochTime::Fixed(Duration::from_nanos(nanos));
+            let serve = serve(&["--epoch-time", text]).unwrap();
+            assert_eq!(serve.epoch_time, fixed, "{text}");
+        }
+        for text in [
+            "1", "ms", ".ms", "1.2.3ms", "-1ms", "1e3us", "infs", "nans", "1 ms", "0ms", "9us",
+            "11s", "1h",
+        ] {
+            assert!(serve(&["--epoch-time", text]).is_err(), "{text}");
+        }
+        let target = serve(&["--durability-target", "2.5ms"]).unwrap();
+        let expected = Duration::from_micros(2500);
+        assert_eq!(target.durability_target, Some(expected));
     }
 
     #[test]
     fn options_are_checked() {
-        assert_eq!(
-            serve(&["--epoch-time", "1ms"]).unwrap().epoch_time,
-            EpochTime::Fixed(Duration::from_millis(1))
-        );
         for args in [
-            &["--epoch-time", "1"][..],
-            &["--epoch-time", "0ms"],
-            &["--max-value", "513mb"],
+            &["--max-value", "513mb"][..],
             &["--max-value", "0"],
             &["--threads", "0"],
             &["--ephemeral", "--data", "x"],
             &["--listen", "localhost"],
+            &["--admin", "9180"],
+            &["--max-epoch-diff", "0"],
+            &["--max-epoch-diff", "-1"],
+            &["--checkpoint-share", "0"],
+            &["--checkpoint-share", "101"],
+            &["--checkpoint-log-size", "big"],
         ] {
             assert!(serve(args).is_err(), "{args:?}");
         }
+        let diff = serve(&["--max-epoch-diff", "3"]).unwrap().max_epoch_diff;
+        assert_eq!(diff, MaxEpochDiff(NonZeroU64::new(3)));
+        assert!(serve(&["--max-epoch-diff", "OFF"]).is_ok());
+        assert!(serve(&["--checkpoint-log-size", "0"]).is_ok());
+    }
+
+    #[test]
+    fn options_that_contradict_each_other_are_explained() {
+        refused(
+            &["--epoch-time", "1ms", "--durability-target", "3ms"],
+            &["--epoch-time 1ms", "--durability-target", "adaptive"],
+        );
+        assert!(serve(&["--epoch-time", "adaptive", "--durability-target", "3ms"]).is_ok());
+        for option in [
+            &["--durability-target", "3ms"],
+            &["--max-epoch-diff", "3"],
+            &["--checkpoint-log-size", "1g"],
+            &["--checkpoint-share", "5"],
+        ] {
+            let args = [&["--ephemeral"][..], option].concat();
+            refused(&args, &["--ephemeral", option[0]]);
+        }
+    }
+
+    #[test]
+    fn a_placement_says_how_many_threads_there_are() {
+        let place = |args: &[&str], usable: &[usize]| {
+            let cli = Cli::try_parse_from(["kumiki", "serve"].iter().chain(args)).unwrap();
+            let serve = options(cli);
+            serve.check(usable).map(|()| serve)
+        };
+        let all: Vec<usize> = (0..16).collect();
+        let list = ["--affinity", "0:1,2,3+4:5,6,10"];
+        let serve = place(&list, &all).unwrap();
+        assert_eq!((serve.loggers(), serve.threads()), (2, 6));
+        assert_eq!(serve.cpus(), [1, 2, 3, 5, 6, 10]);
+        let same = [&list[..], &["--loggers", "2", "--threads", "6"]].concat();
+        assert!(place(&same, &all).is_ok());
+        for (more, words) in [
+            (
+                ["--loggers", "1"],
+                ["2 log threads", "--loggers asks for 1"],
+            ),
+            (["--threads", "2"], ["6 threads", "--threads asks for 2"]),
+        ] {
+            let said = place(&[&list[..], &more].concat(), &all).unwrap_err();
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        }
+        let said = place(&list, &all[..8]).unwrap_err();
+        assert!(
+            said.contains("processor 10") && said.contains("0-7"),
+            "{said}"
+        );
     }
 }

@@ -15,13 +15,11 @@ mod serve;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli::Cli { command, log_level } = cli::Cli::parse();
+    let cli::Cli { command, log_level } = cli::Cli::of_process();
     tracing_subscriber::fmt()
         .with_max_level(log_level.filter())
         .with_writer(std::io::stderr)

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use server::{Config, Running};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use store::{Db, Options, RecoveryProgress, RecoveryReport};
+use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::cli::{DiskLayer, Durability, Serve};
 use crate::memory;
@@ -21,7 +21,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves until a signal or a client asks to stop.
 pub(crate) fn serve(options: Serve) -> Result<(), String> {
-    let threads = options.threads.map_or_else(processors, usize::from);
+    let threads = options.threads();
     // Taken before anything is opened, so that no signal finds the process without a handler.
     let signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| format!("cannot receive signals: {error}"))?;
@@ -42,30 +42,36 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     served.and(closed)
 }
 
-/// The processors that this process may use.
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 fn store_options(options: &Serve, threads: usize) -> Options {
     let disk: Arc<dyn disk::Disk> = match options.disk {
         DiskLayer::Real => Arc::new(disk::RealDisk),
         DiskLayer::Forgetful => Arc::new(disk::ForgetfulDisk::new(disk::RealDisk)),
     };
+    let defaults = Options::default();
     Options {
         dir: (!options.ephemeral).then(|| options.data.clone()),
         workers: threads + SPARE_WORKERS,
-        loggers: options.loggers.into(),
+        loggers: options.loggers(),
         log_buffers: options.log_buffers.into(),
         log_buffer_size: options.log_buffer_size.0 as usize,
         epoch_time: options.epoch_time,
+        durability_target: options
+            .durability_target
+            .unwrap_or(defaults.durability_target),
+        max_epoch_diff: options.max_epoch_diff.0,
+        affinity: options.affinity.clone(),
+        checkpoint: CheckpointOptions {
+            log_size: options.checkpoint_log_size.0,
+            share: f64::from(options.checkpoint_share) / 100.0,
+            ..defaults.checkpoint
+        },
         limits: Limits {
             value: options.max_value.0 as usize,
             ..Limits::default()
         },
         disk,
         progress: progress_teller(),
-        ..Options::default()
+        ..defaults
     }
 }
 
@@ -78,6 +84,8 @@ fn config(options: &Serve, threads: usize) -> Config {
     Config {
         listen: options.listen,
         threads,
+        cpus: options.cpus(),
+        admin: options.admin,
         durability: match options.durability {
             Durability::Group => server::Durability::Group,
             Durability::Async => server::Durability::Async,
@@ -104,10 +112,13 @@ fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Resu
             .unwrap_or_else(|_| options.data.clone());
         format!("data in {}", folder.display())
     };
+    let admin = running.admin_address().map_or_else(String::new, |address| {
+        format!(", metrics on http://{address}/metrics")
+    });
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "kumiki: listening on {}, {data}, threads: {threads}",
+        "kumiki: listening on {}, {data}, threads: {threads}{admin}",
         running.address()
     )?;
     out.flush()

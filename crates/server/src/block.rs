@@ -225,7 +225,6 @@ impl Executor {
             let epoch = self.worker.observed().epoch;
             return self.finish(connection, from, epoch);
         }
-        self.context.errors += 1;
         refusal::abort(abort, &mut writer);
     }
 
@@ -265,7 +264,9 @@ impl Executor {
                 Part::Refused(refusal) => refusal.write(command, &mut writer),
                 Part::Local => {
                     if let Run::Local(local) = command.run {
+                        self.context.in_block = true;
                         local(&mut self.context, connection, queued.args());
+                        self.context.in_block = false;
                     } else if let Run::Unwatch = command.run {
                         // The watches have ended with EXEC.
                         writer.ok();

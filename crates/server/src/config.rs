@@ -23,6 +23,12 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Runtimes; each is a thread with a listener and a worker of its own.
     pub threads: usize,
+    /// For each runtime the processor that its thread stays on; empty: wherever the system puts
+    /// them. Runtime *i* takes the store's worker *i* then, whose logger was chosen with it
+    /// ([`store::Options::affinity`]).
+    pub cpus: Vec<usize>,
+    /// Where figures and health are served over HTTP, for monitoring; `None`: nowhere.
+    pub admin: Option<SocketAddr>,
     /// When replies leave.
     pub durability: Durability,
     /// The default user's password.
@@ -48,6 +54,8 @@ impl Default for Config {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 6380)),
             threads: 1,
+            cpus: Vec::new(),
+            admin: None,
             durability: Durability::Group,
             password: None,
             insecure: false,
@@ -80,6 +88,31 @@ pub enum StartError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// Anyone who can reach the address could read the figures.
+    #[error(
+        "the admin endpoint on {address} could be reached from other machines, and it asks for no \
+         password: give --admin an address of 127.0.0.1, or --insecure to show anyone"
+    )]
+    OpenAdmin {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The admin endpoint's address cannot be listened on.
+    #[error("cannot listen on {address}: {error}; choose another address by --admin")]
+    ListenAdmin {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// A thread cannot stay on its processor.
+    #[error("cannot have a thread stay on processor {cpu}: {error}; choose others by --affinity")]
+    Pin {
+        /// The processor.
+        cpu: usize,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// The store has fewer workers than the server has threads.
     #[error("the store has no worker left for thread {thread}; open it with more workers")]
     NoWorker {
@@ -92,18 +125,23 @@ pub enum StartError {
 }
 
 impl Config {
-    /// Checks that the address does not lie open to strangers.
+    /// Checks that no address lies open to strangers.
     ///
     /// # Errors
-    /// [`StartError::Open`] if it does.
+    /// [`StartError::Open`] or [`StartError::OpenAdmin`] if one does.
     pub fn check(&self) -> Result<(), StartError> {
         let closed = is_loopback(self.listen.ip()) || self.password.is_some() || self.insecure;
-        if closed {
-            Ok(())
-        } else {
-            Err(StartError::Open {
+        if !closed {
+            return Err(StartError::Open {
                 listen: self.listen,
-            })
+            });
+        }
+        match self.admin {
+            // The password is for clients; here nobody asks for it.
+            Some(address) if !is_loopback(address.ip()) && !self.insecure => {
+                Err(StartError::OpenAdmin { address })
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -120,6 +158,24 @@ fn is_loopback(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_public_admin_address_needs_more_than_a_password() {
+        let config = |admin: &str, insecure| Config {
+            admin: Some(admin.parse().unwrap()),
+            password: Some("pw".to_owned()),
+            insecure,
+            ..Config::default()
+        };
+        assert!(config("127.0.0.1:1", false).check().is_ok());
+        assert!(config("[::1]:1", false).check().is_ok());
+        let refused = config("0.0.0.0:1", false).check().unwrap_err().to_string();
+        assert!(
+            refused.contains("0.0.0.0:1") && refused.contains("--admin"),
+            "{refused}"
+        );
+        assert!(config("0.0.0.0:1", true).check().is_ok());
+    }
 
     #[test]
     fn a_public_address_needs_a_password() {

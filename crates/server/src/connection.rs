@@ -13,8 +13,8 @@ use resp::{Parser, Protocol, Writer};
 
 use crate::block::Block;
 use crate::clients::Client;
-use crate::keys::KeysTask;
 use crate::output::Output;
+use crate::task::Task;
 
 /// See the module's description.
 pub(crate) struct Connection {
@@ -31,8 +31,8 @@ pub(crate) struct Connection {
     pub(crate) block: Option<Box<Block>>,
     /// Keys under `WATCH`, with the versions seen.
     pub(crate) watches: Vec<(Vec<u8>, Version)>,
-    /// A long command, of which a slice runs in each turn.
-    pub(crate) task: Option<Box<KeysTask>>,
+    /// A long command that is under way.
+    pub(crate) task: Option<Task>,
     pub(crate) state: State,
     pub(crate) last_command: &'static str,
 }

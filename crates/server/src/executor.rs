@@ -6,12 +6,14 @@ use store::Worker;
 
 use crate::block::Block;
 use crate::command::{Command, Flags, Ops, Plan, Run};
+use crate::commands::finish_save;
 use crate::commands::key::plan_scan;
 use crate::connection::Connection;
 use crate::keys::KeysTask;
 use crate::refusal;
 use crate::render::{Render, Surroundings};
 use crate::shared::Context;
+use crate::task::{Step, Task};
 
 /// Runs commands for the connections of one runtime.
 pub(crate) struct Executor {
@@ -29,15 +31,28 @@ impl Executor {
         command: Option<&'static Command>,
         args: Args<'_>,
     ) {
+        let from = connection.output.position();
         self.context.commands += 1;
+        self.answer(connection, command, args);
+        self.context.errors += u64::from(connection.output.is_error_at(from));
+    }
+
+    #[inline]
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        command: Option<&'static Command>,
+        args: Args<'_>,
+    ) {
         let Some(command) = self.admit(connection, command, args) else {
-            self.context.errors += 1;
             if let Some(block) = &mut connection.block {
                 block.broken = true;
             }
             return;
         };
         connection.last_command = command.name;
+        self.context.reads += u64::from(command.flags.has(Flags::READ));
+        self.context.writes += u64::from(command.flags.has(Flags::WRITE));
         if let Some(block) = &mut connection.block
             && !command.flags.has(Flags::IMMEDIATE)
         {
@@ -134,7 +149,7 @@ impl Executor {
             Run::Scan => self.scan(connection, command, args),
             Run::Keys => {
                 let task = KeysTask::new(&self.context.shared.db, args.at(1));
-                connection.task = Some(Box::new(task));
+                connection.task = Some(Task::Keys(Box::new(task)));
                 self.step_task(connection);
             }
             Run::Multi => Self::multi(connection),
@@ -162,7 +177,6 @@ impl Executor {
         match plan(args, &mut ops) {
             Ok(render) => self.transact(connection, command, &ops, &render),
             Err(refusal) => {
-                self.context.errors += 1;
                 refusal.write(command, &mut connection.writer());
             }
         }
@@ -195,7 +209,6 @@ impl Executor {
                 None
             }
             Err(abort) => {
-                self.context.errors += 1;
                 refusal::abort(&abort, &mut writer);
                 Some(Epoch::ZERO)
             }
@@ -228,29 +241,30 @@ impl Executor {
         match planned {
             Ok(render) => self.transact(connection, command, &ops, &render),
             Err(refusal) => {
-                self.context.errors += 1;
                 refusal.write(command, &mut connection.writer());
             }
         }
     }
 
-    /// Runs the next slice of the connection's long command, and answers if it was the last.
+    /// Goes on with the connection's long command, and answers if that was the end of it.
     pub(crate) fn step_task(&mut self, connection: &mut Connection) {
-        let Some(task) = &mut connection.task else {
+        let Some(mut task) = connection.task.take() else {
             return;
         };
-        let done = task.step(&mut self.worker);
-        let too_much = task.size() > self.context.shared.config.limits.output_hard;
-        if too_much {
-            connection.task = None;
-            connection
+        let from = connection.output.position();
+        let limit = self.context.shared.config.limits.output_hard;
+        match (task.step(&mut self.worker, limit), &task) {
+            (Step::Waits, _) => connection.task = Some(task),
+            (Step::TooLong, _) => connection
                 .writer()
-                .error("ERR the reply exceeds the limit on a client's output");
-        } else if done && let Some(task) = connection.task.take() {
-            let from = connection.output.position();
-            task.write(&mut connection.writer());
-            self.finish(connection, from, task.epoch());
+                .error("ERR the reply exceeds the limit on a client's output"),
+            (Step::Done, Task::Keys(keys)) => {
+                keys.write(&mut connection.writer());
+                self.finish(connection, from, keys.epoch());
+            }
+            (Step::Done, Task::Save(save)) => finish_save(&mut self.context, connection, save),
         }
+        self.context.errors += u64::from(connection.output.is_error_at(from));
     }
 
     fn multi(connection: &mut Connection) {

@@ -1,33 +1,35 @@
 //! `INFO`: figures about the server, in Redis's sections and under its names where it has them.
+//!
+//! `docs/metrics.md` tells which field shows the same as which metric of the admin endpoint.
 
-use std::fmt::Write;
-use std::sync::atomic::Ordering;
+use std::fmt::{Result, Write};
 use std::time::UNIX_EPOCH;
 
 use base::size::Size;
 use resp::Args;
 
-use crate::config::Durability;
+use crate::about;
+use crate::figures::{Figures, unix_ms};
 use crate::shared::Shared;
 
-/// The version of Redis whose commands these are: clients choose what to send by it.
-pub(crate) const REDIS_VERSION: &str = "7.0.15";
+type Section = fn(&Figures<'_>, &mut String) -> Result;
 
-type Section = fn(&Shared, &store::Stats, Option<&str>, &mut String) -> std::fmt::Result;
-
-const SECTIONS: [(&str, Section); 7] = [
+const SECTIONS: [(&str, Section); 10] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
     ("Persistence", persistence),
+    ("Log", log),
+    ("Checkpoints", checkpoints),
+    ("Recovery", recovery),
     ("Stats", stats),
     ("CPU", cpu),
     ("Keyspace", keyspace),
 ];
 
 /// The sections asked for; all, when none is.
-pub(crate) fn report(shared: &Shared, failed: Option<&str>, asked: Args<'_>) -> String {
-    let figures = shared.db.stats();
+pub(crate) fn report(shared: &Shared, asked: Args<'_>) -> String {
+    let figures = Figures::now(shared);
     let every = |arg: &[u8]| {
         [&b"all"[..], b"default", b"everything"]
             .iter()
@@ -46,67 +48,58 @@ pub(crate) fn report(shared: &Shared, failed: Option<&str>, asked: Args<'_>) -> 
             text.push_str("\r\n");
         }
         let mut lines = String::new();
-        section(shared, &figures, failed, &mut lines).expect("a String takes any text");
+        section(&figures, &mut lines).expect("a String takes any text");
         text.push_str(&format!("# {name}\r\n"));
         text.push_str(&lines.replace('\n', "\r\n"));
     }
     text
 }
 
-fn server(
-    shared: &Shared,
-    _: &store::Stats,
-    _: Option<&str>,
-    out: &mut String,
-) -> std::fmt::Result {
-    let uptime = shared.started.elapsed().as_secs();
-    let started = shared
-        .started_at
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    writeln!(out, "redis_version:{REDIS_VERSION}")?;
-    writeln!(out, "kumiki_version:{}", env!("CARGO_PKG_VERSION"))?;
+/// A text of several lines as one.
+fn one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
+/// `ok`, or why not.
+fn status(failure: Option<&str>) -> String {
+    match failure {
+        Some(reason) => format!("err:{}", one_line(reason)),
+        None => "ok".to_owned(),
+    }
+}
+
+fn server(figures: &Figures<'_>, out: &mut String) -> Result {
+    let shared = figures.shared;
+    let uptime = figures.uptime.as_secs();
+    let now = shared.started_at.duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default() + figures.uptime;
+    writeln!(out, "redis_version:{}", about::REDIS_VERSION)?;
+    writeln!(out, "kumiki_version:{}", about::VERSION)?;
+    writeln!(out, "kumiki_commit:{}", about::COMMIT)?;
+    writeln!(out, "kumiki_profile:{}", about::PROFILE)?;
     writeln!(out, "redis_mode:standalone")?;
-    writeln!(
-        out,
-        "os:{} {}",
-        std::env::consts::OS,
-        std::env::consts::ARCH
-    )?;
+    writeln!(out, "os:{}", about::PLATFORM.join(" "))?;
     writeln!(out, "arch_bits:{}", usize::BITS)?;
     writeln!(out, "process_id:{}", std::process::id())?;
     writeln!(out, "run_id:{}", shared.run_id)?;
     writeln!(out, "tcp_port:{}", shared.port)?;
-    writeln!(
-        out,
-        "server_time_usec:{}",
-        started.as_micros() + shared.started.elapsed().as_micros()
-    )?;
+    writeln!(out, "server_time_usec:{}", now.as_micros())?;
     writeln!(out, "uptime_in_seconds:{uptime}")?;
     writeln!(out, "uptime_in_days:{}", uptime / 86_400)?;
     writeln!(out, "threads:{}", shared.config.threads)
 }
 
-fn clients(
-    shared: &Shared,
-    _: &store::Stats,
-    _: Option<&str>,
-    out: &mut String,
-) -> std::fmt::Result {
-    writeln!(out, "connected_clients:{}", shared.clients.count())?;
-    writeln!(out, "maxclients:{}", shared.config.limits.clients)
+fn clients(figures: &Figures<'_>, out: &mut String) -> Result {
+    writeln!(out, "connected_clients:{}", figures.clients)?;
+    writeln!(out, "maxclients:{}", figures.shared.config.limits.clients)
 }
 
-fn memory(
-    shared: &Shared,
-    figures: &store::Stats,
-    _: Option<&str>,
-    out: &mut String,
-) -> std::fmt::Result {
-    let most = shared.memory.most.load(Ordering::Relaxed);
-    let resident = resident_bytes().unwrap_or(0);
-    writeln!(out, "used_memory:{}", figures.memory_bytes)?;
-    writeln!(out, "used_memory_human:{}", Size(figures.memory_bytes))?;
+fn memory(figures: &Figures<'_>, out: &mut String) -> Result {
+    let most = figures.memory_limit;
+    let used = figures.store.memory_bytes;
+    let resident = figures.process.resident_bytes;
+    writeln!(out, "used_memory:{used}")?;
+    writeln!(out, "used_memory_human:{}", Size(used))?;
     writeln!(out, "used_memory_rss:{resident}")?;
     writeln!(out, "used_memory_rss_human:{}", Size(resident))?;
     writeln!(out, "maxmemory:{most}")?;
@@ -114,113 +107,153 @@ fn memory(
     writeln!(out, "maxmemory_policy:noeviction")
 }
 
-fn persistence(
-    shared: &Shared,
-    figures: &store::Stats,
-    failed: Option<&str>,
-    out: &mut String,
-) -> std::fmt::Result {
-    let failed = failed.or(figures.journal_failure.as_deref());
-    let durability = match (&shared.config.data, shared.config.durability) {
-        (None, _) => "ephemeral",
-        (_, Durability::Group) => "group",
-        (_, Durability::Async) => "async",
-    };
-    let durable_epoch = match &shared.config.data {
-        Some(_) => figures.durable_epoch.to_string(),
-        None => "none".to_owned(),
-    };
-    let status = match failed {
-        Some(reason) => format!("err:{}", reason.replace(['\r', '\n'], " ")),
-        None => "ok".to_owned(),
+/// Redis's names, for its tools. A checkpoint is what they call `rdb`, and the log `aof`.
+fn persistence(figures: &Figures<'_>, out: &mut String) -> Result {
+    let checkpoints = &figures.checkpoints;
+    let failed = figures.store.journal_failure.as_deref();
+    let word = |failed: bool| if failed { "err" } else { "ok" };
+    let last = checkpoints
+        .last
+        .as_ref()
+        .filter(|_| checkpoints.completed > 0);
+    let last_seconds = last.map_or(-1, |last| last.elapsed.as_secs() as i64);
+    let now_ms = unix_ms(figures.shared.started_at + figures.uptime);
+    let running = match (checkpoints.running, checkpoints.started_ms) {
+        (true, Some(started_ms)) => (now_ms.saturating_sub(started_ms) / 1000) as i64,
+        _ => -1,
     };
     writeln!(out, "loading:0")?;
     writeln!(
         out,
-        "aof_enabled:{}",
-        u8::from(shared.config.data.is_some())
+        "rdb_bgsave_in_progress:{}",
+        u8::from(checkpoints.running)
     )?;
-    writeln!(
-        out,
-        "aof_last_write_status:{}",
-        if failed.is_some() { "err" } else { "ok" }
-    )?;
-    writeln!(out, "durability:{durability}")?;
-    writeln!(out, "epoch:{}", figures.epoch)?;
-    writeln!(out, "durable_epoch:{durable_epoch}")?;
-    writeln!(out, "log_bytes:{}", figures.log_bytes)?;
-    writeln!(out, "log_syncs:{}", figures.log_syncs)?;
-    writeln!(out, "log_status:{status}")
+    writeln!(out, "rdb_last_save_time:{}", figures.last_save_ms() / 1000)?;
+    let save_failed = checkpoints.last_error.is_some();
+    writeln!(out, "rdb_last_bgsave_status:{}", word(save_failed))?;
+    writeln!(out, "rdb_last_bgsave_time_sec:{last_seconds}")?;
+    writeln!(out, "rdb_current_bgsave_time_sec:{running}")?;
+    writeln!(out, "rdb_saves:{}", checkpoints.completed)?;
+    writeln!(out, "aof_enabled:{}", u8::from(figures.is_durable()))?;
+    writeln!(out, "aof_last_write_status:{}", word(failed.is_some()))?;
+    writeln!(out, "durability:{}", figures.durability())?;
+    writeln!(out, "log_failed:{}", u8::from(failed.is_some()))?;
+    writeln!(out, "log_status:{}", status(failed))
 }
 
-fn stats(
-    shared: &Shared,
-    figures: &store::Stats,
-    _: Option<&str>,
-    out: &mut String,
-) -> std::fmt::Result {
-    let counters = &shared.counters;
-    let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+fn log(figures: &Figures<'_>, out: &mut String) -> Result {
+    let store = &figures.store;
+    writeln!(out, "epoch:{}", store.epoch)?;
+    if !figures.is_durable() {
+        // The names are there for who looks for them.
+        return writeln!(out, "durable_epoch:none");
+    }
+    writeln!(out, "durable_epoch:{}", store.durable_epoch)?;
+    writeln!(out, "durable_lag_epochs:{}", figures.lag_epochs())?;
+    writeln!(out, "log_bytes:{}", store.log_bytes)?;
+    writeln!(out, "log_cycles:{}", store.log_cycles)?;
+    writeln!(out, "log_inline_cycles:{}", store.log_inline_cycles)?;
+    writeln!(out, "log_syncs:{}", store.log_syncs)?;
+    let sync_time = store.log_sync_time.as_secs_f64();
+    writeln!(out, "log_sync_seconds:{sync_time:.6}")?;
+    writeln!(out, "log_buffers_waiting:{}", store.log_buffers_waiting)?;
+    let latency = &store.log_latency;
     writeln!(
         out,
-        "total_connections_received:{}",
-        of(&counters.connections)
+        "durability_latency_transactions:{}",
+        latency.transactions
     )?;
-    writeln!(out, "total_commands_processed:{}", of(&counters.commands))?;
-    writeln!(out, "total_net_input_bytes:{}", of(&counters.bytes_in))?;
-    writeln!(out, "total_net_output_bytes:{}", of(&counters.bytes_out))?;
-    writeln!(out, "rejected_connections:{}", of(&counters.rejected))?;
-    writeln!(out, "total_error_replies:{}", of(&counters.errors))?;
-    writeln!(out, "expired_keys:{}", figures.expired)?;
+    for (part, time) in [
+        ("buffer", latency.buffer),
+        ("queue", latency.queue),
+        ("write", latency.write),
+        ("notification", latency.notification),
+    ] {
+        writeln!(
+            out,
+            "durability_latency_{part}_seconds:{:.6}",
+            time.as_secs_f64()
+        )?;
+    }
+    Ok(())
+}
+
+fn checkpoints(figures: &Figures<'_>, out: &mut String) -> Result {
+    let checkpoints = &figures.checkpoints;
+    writeln!(out, "checkpoint_running:{}", u8::from(checkpoints.running))?;
+    writeln!(
+        out,
+        "checkpoint_entries_written:{}",
+        checkpoints.entries_written
+    )?;
+    writeln!(out, "checkpoints_completed:{}", checkpoints.completed)?;
+    writeln!(out, "checkpoints_failed:{}", checkpoints.failed)?;
+    writeln!(
+        out,
+        "checkpoint_last_status:{}",
+        status(checkpoints.last_error.as_deref())
+    )?;
+    writeln!(
+        out,
+        "log_bytes_since_checkpoint:{}",
+        checkpoints.log_bytes_since
+    )?;
+    let Some(last) = &checkpoints.last else {
+        return Ok(());
+    };
+    writeln!(out, "checkpoint_last_epoch:{}", last.epoch)?;
+    writeln!(
+        out,
+        "checkpoint_last_time:{:.3}",
+        last.finished_ms as f64 / 1e3
+    )?;
+    writeln!(
+        out,
+        "checkpoint_last_seconds:{:.6}",
+        last.elapsed.as_secs_f64()
+    )?;
+    writeln!(out, "checkpoint_last_entries:{}", last.entries)?;
+    writeln!(out, "checkpoint_last_bytes:{}", last.bytes)
+}
+
+fn recovery(figures: &Figures<'_>, out: &mut String) -> Result {
+    let recovery = figures.recovery;
+    writeln!(
+        out,
+        "recovery_seconds:{:.6}",
+        recovery.elapsed.as_secs_f64()
+    )?;
+    writeln!(out, "recovery_bytes:{}", recovery.bytes)?;
+    writeln!(out, "recovery_entries:{}", recovery.entries)?;
+    writeln!(out, "recovery_keys:{}", recovery.keys)?;
+    writeln!(out, "recovery_durable_epoch:{}", recovery.durable_epoch)?;
+    writeln!(out, "recovery_torn_tails:{}", recovery.cuts.len())
+}
+
+fn stats(figures: &Figures<'_>, out: &mut String) -> Result {
+    let (traffic, store) = (&figures.traffic, &figures.store);
+    writeln!(out, "total_connections_received:{}", traffic.accepted)?;
+    writeln!(out, "total_commands_processed:{}", traffic.commands)?;
+    writeln!(out, "total_reads_processed:{}", traffic.reads)?;
+    writeln!(out, "total_writes_processed:{}", traffic.writes)?;
+    writeln!(out, "total_net_input_bytes:{}", traffic.bytes_in)?;
+    writeln!(out, "total_net_output_bytes:{}", traffic.bytes_out)?;
+    writeln!(out, "rejected_connections:{}", traffic.rejected)?;
+    writeln!(out, "total_error_replies:{}", traffic.errors)?;
+    writeln!(out, "expired_keys:{}", store.expired)?;
     writeln!(out, "evicted_keys:0")?;
-    writeln!(out, "transactions_committed:{}", figures.commits)?;
-    writeln!(out, "transactions_conflicted:{}", figures.conflicts)
+    writeln!(out, "transactions_committed:{}", store.commits)?;
+    writeln!(out, "transactions_conflicted:{}", store.conflicts)
 }
 
-fn cpu(_: &Shared, _: &store::Stats, _: Option<&str>, out: &mut String) -> std::fmt::Result {
-    let (user, system) = cpu_seconds().unwrap_or((0.0, 0.0));
-    writeln!(out, "used_cpu_sys:{system:.6}")?;
-    writeln!(out, "used_cpu_user:{user:.6}")
+fn cpu(figures: &Figures<'_>, out: &mut String) -> Result {
+    writeln!(out, "used_cpu_sys:{:.6}", figures.process.system_seconds)?;
+    writeln!(out, "used_cpu_user:{:.6}", figures.process.user_seconds)
 }
 
-fn keyspace(
-    _: &Shared,
-    figures: &store::Stats,
-    _: Option<&str>,
-    out: &mut String,
-) -> std::fmt::Result {
-    match figures.keys {
+fn keyspace(figures: &Figures<'_>, out: &mut String) -> Result {
+    match figures.store.keys {
         0 => Ok(()),
         keys => writeln!(out, "db0:keys={keys}"),
-    }
-}
-
-/// The memory that the system has given to this process.
-fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
-}
-
-/// The processor time of this process, its own and the system's for it, in seconds.
-fn cpu_seconds() -> Option<(f64, f64)> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, in parentheses, may hold blanks; fields are counted behind it.
-    let mut fields = text[text.rfind(')')? + 1..]
-        .split_ascii_whitespace()
-        .skip(11);
-    let mut seconds = || -> Option<f64> {
-        let ticks: f64 = fields.next()?.parse().ok()?;
-        Some(ticks / rustix::param::clock_ticks_per_second() as f64)
-    };
-    Some((seconds()?, seconds()?))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_system_tells_of_this_process() {
-        assert!(super::resident_bytes().is_some_and(|bytes| bytes > 100_000));
-        assert!(super::cpu_seconds().is_some());
     }
 }

@@ -12,9 +12,12 @@
 //! | `runtime` `input` | the loop of one thread; reading, parsing and executing what a connection sends |
 //! | `connection` `output` | one client's state; its replies and the epochs they wait for |
 //! | `command` `commands` | the table of commands; the commands |
-//! | `executor` `block` `keys` | running a command alone, in a `MULTI` block, in slices |
+//! | `executor` `block` | running a command alone, in a `MULTI` block |
+//! | `task` `keys` | commands that last: checkpoints on request, `KEYS` in slices |
 //! | `render` `refusal` | replies and errors as RESP |
-//! | `clients` `cursors` `shared` `info` | what runtimes have in common |
+//! | `clients` `cursors` `shared` | what runtimes have in common |
+//! | `figures` `process` `about` | figures of the server, the process and the build |
+//! | `info` `metrics` `admin` | the figures as `INFO`; for Prometheus; the endpoint that serves them |
 //!
 //! Guarantees:
 //! 1. A connection's replies have the order of its commands.
@@ -29,6 +32,8 @@
 
 #![forbid(unsafe_code)]
 
+mod about;
+mod admin;
 mod block;
 mod clients;
 mod command;
@@ -37,16 +42,20 @@ pub mod config;
 mod connection;
 mod cursors;
 mod executor;
+mod figures;
 mod glob;
 mod info;
 mod input;
 mod keys;
 pub mod limits;
+mod metrics;
 mod output;
+mod process;
 mod refusal;
 mod render;
 mod runtime;
 mod shared;
+mod task;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -58,11 +67,12 @@ use std::time::{Instant, SystemTime};
 
 use mio::{Poll, Waker};
 use socket2::{Domain, Protocol, Socket, Type};
-use store::Db;
+use store::{Db, Worker};
 
 pub use config::{Config, Durability, StartError};
 pub use limits::Limits;
 
+use crate::admin::Admin;
 use crate::runtime::{Runtime, WAKER};
 use crate::shared::{Counters, MemoryWatch, Shared, Signal};
 
@@ -74,6 +84,8 @@ pub struct Running {
     address: SocketAddr,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Goes on until everything else has ended, to say that it is stopping.
+    admin: Option<Admin>,
 }
 
 /// Stops a server; clones stop the same one.
@@ -93,6 +105,12 @@ impl Running {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where figures and health are served, if they are.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|admin| admin.address)
     }
 
     /// What stops it.
@@ -160,20 +178,20 @@ pub fn serve(db: Db, config: Config) -> Result<Running, StartError> {
         address,
         shared,
         threads: Vec::new(),
+        admin: None,
     };
     let (started, starts) = mpsc::channel();
     for (index, (poll, listener)) in polls.into_iter().zip(listeners).enumerate() {
         let shared = Arc::clone(&running.shared);
         let started = started.clone();
-        let body = move || match shared.db.worker() {
-            Some(worker) => match Runtime::new(index, poll, listener, worker, shared) {
-                Ok(runtime) => {
-                    drop(started.send(Ok(())));
-                    runtime.run();
-                }
-                Err(error) => drop(started.send(Err(StartError::Thread(error)))),
-            },
-            None => drop(started.send(Err(StartError::NoWorker { thread: index }))),
+        let body = move || match settle_in(&shared, index)
+            .and_then(|worker| Ok(Runtime::new(index, poll, listener, worker, shared)?))
+        {
+            Ok(runtime) => {
+                drop(started.send(Ok(())));
+                runtime.run();
+            }
+            Err(error) => drop(started.send(Err(error))),
         };
         let name = format!("runtime-{index}");
         running
@@ -186,7 +204,29 @@ pub fn serve(db: Db, config: Config) -> Result<Running, StartError> {
             .recv()
             .unwrap_or_else(|_| Err(std::io::Error::other("it panicked").into()))?;
     }
+    if let Some(address) = running.shared.config.admin {
+        let shared = Arc::clone(&running.shared);
+        running.admin = Some(Admin::start(address, shared)?);
+    }
     Ok(running)
+}
+
+/// Has this thread, which is that of runtime `index`, stay on its processor, if it has one, and
+/// gives it its worker. Before anything else: memory belongs to the processor that touches it
+/// first.
+fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
+    let db = &shared.db;
+    let worker = match shared.config.cpus.get(index) {
+        Some(&cpu) => {
+            let pinned = base::cpus::pin_current_thread(cpu);
+            pinned.map_err(|error| StartError::Pin { cpu, error })?;
+            // Another one would be served by a logger that was not meant for this processor.
+            db.worker_at(index)
+        }
+        // A program that embeds the store may have taken some.
+        None => db.worker_at(index).or_else(|| db.worker()),
+    };
+    worker.ok_or(StartError::NoWorker { thread: index })
 }
 
 fn share(db: Db, config: Config, address: SocketAddr, signals: Vec<Signal>) -> Shared {

@@ -51,6 +51,12 @@ impl Output {
         }
     }
 
+    /// Whether the reply that starts at `position` is an error; `false` where there is none.
+    #[inline]
+    pub(crate) fn is_error_at(&self, position: usize) -> bool {
+        self.bytes.get(position) == Some(&b'-')
+    }
+
     /// Takes back everything encoded from `position` on, which was not held yet.
     pub(crate) fn truncate(&mut self, position: usize) {
         self.bytes.truncate(position);

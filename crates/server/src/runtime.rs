@@ -75,6 +75,8 @@ struct Lists {
     touched: Vec<usize>,
     /// Whose replies wait for durability.
     waiting: Vec<usize>,
+    /// Which wait for a checkpoint; some may have gone meanwhile.
+    saving: Vec<usize>,
     /// Lists to be worked off, kept for their memory.
     spare: Vec<usize>,
 }
@@ -212,11 +214,13 @@ impl Runtime {
         }
     }
 
-    /// Someone woke this runtime: durability advanced, or a stop or a kill was asked for.
+    /// Someone woke this runtime: durability advanced, a checkpoint has ended, or a stop or a kill
+    /// was asked for.
     fn on_wake(&mut self) {
         self.signal().awake();
         self.executor.context.refresh_all();
         self.touch_waiting();
+        self.look_at_saving();
         if self.signal().kills.swap(false, Ordering::SeqCst) {
             for (key, connection) in &mut self.connections {
                 if connection.client.killed.load(Ordering::SeqCst) {
@@ -227,6 +231,15 @@ impl Runtime {
         }
         if self.stopping.is_none() && self.executor.context.shared.is_stopping() {
             self.begin_stop();
+        }
+    }
+
+    /// Has connections go on whose checkpoint has ended.
+    fn look_at_saving(&mut self) {
+        for key in std::mem::take(&mut self.lists.saving) {
+            if let Some(connection) = self.connections.get_mut(key) {
+                self.lists.touched(key, connection);
+            }
         }
     }
 
@@ -249,16 +262,22 @@ impl Runtime {
     /// Adds what was counted since the last turn to what all runtimes count.
     fn count(&mut self) {
         let context = &mut self.executor.context;
+        let counters = &context.shared.counters;
+        if context.errors > 0 {
+            counters.errors.fetch_add(context.errors, Ordering::Relaxed);
+            context.errors = 0;
+        }
         if context.commands > 0 {
-            let counters = &context.shared.counters;
             counters
                 .commands
                 .fetch_add(context.commands, Ordering::Relaxed);
             context.commands = 0;
-            if context.errors > 0 {
-                counters.errors.fetch_add(context.errors, Ordering::Relaxed);
-                context.errors = 0;
-            }
+            counters
+                .reads
+                .fetch_add(std::mem::take(&mut context.reads), Ordering::Relaxed);
+            counters
+                .writes
+                .fetch_add(std::mem::take(&mut context.writes), Ordering::Relaxed);
             counters
                 .bytes_in
                 .fetch_add(std::mem::take(&mut context.bytes_in), Ordering::Relaxed);

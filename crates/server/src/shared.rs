@@ -38,6 +38,8 @@ pub(crate) struct Counters {
     pub(crate) connections: AtomicU64,
     pub(crate) rejected: AtomicU64,
     pub(crate) commands: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) writes: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
     pub(crate) errors: AtomicU64,
@@ -177,9 +179,15 @@ pub(crate) struct Context {
     pub(crate) now: Duration,
     /// Commands executed since they were last added to the shared counter.
     pub(crate) commands: u64,
+    /// Those of them that read the store, and those that write to it.
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    /// Replies that are errors.
     pub(crate) errors: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    /// Whether the command that runs is one of a `MULTI` block.
+    pub(crate) in_block: bool,
 }
 
 impl Context {
@@ -197,9 +205,12 @@ impl Context {
             now: shared.started.elapsed(),
             shared,
             commands: 0,
+            reads: 0,
+            writes: 0,
             errors: 0,
             bytes_in: 0,
             bytes_out: 0,
+            in_block: false,
         }
     }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use base::clock::Clock;
 use base::epochs::EpochClock;
@@ -13,10 +14,11 @@ use engine::{Engine, Snapshot, Txn};
 use journal::{Journal, Recovered};
 use parking_lot::{Condvar, Mutex};
 
+use crate::checkpoint::{self, Board};
 use crate::error::{CloseError, OpenError};
 use crate::housekeeping::{self, Stop};
 use crate::log::Log;
-use crate::options::{Options, RecoveryReport};
+use crate::options::{EpochTime, Options, RecoveryReport};
 use crate::partition::Waiters;
 use crate::worker::Worker;
 
@@ -34,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stop: Stop,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) checkpoints: Board,
     closed: AtomicBool,
     report: RecoveryReport,
 }
@@ -42,7 +45,7 @@ pub(crate) struct Shared {
 struct Owner {
     shared: Arc<Shared>,
     pool: Pool,
-    janitor: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// Holds the data directory.
     _lock: Option<Box<dyn disk::DirLock>>,
 }
@@ -86,7 +89,18 @@ pub struct Stats {
     pub log_syncs: u64,
     /// Mean time of a sync in microseconds.
     pub log_sync_mean_us: u64,
-    /// Where transactions waited for durability; zeros unless [`Options::measure_latency`] is set.
+    /// Time that all syncs took together.
+    pub log_sync_time: Duration,
+    /// How many syncs took from 2^*i* to 2^(*i*+1) µs, for each *i*; the last class is open.
+    pub log_sync_histogram: [u64; 24],
+    /// Times that a logger wrote and synced.
+    pub log_cycles: u64,
+    /// Those of them that ran on the thread of a worker.
+    pub log_inline_cycles: u64,
+    /// Full buffers that wait for their logger at this moment.
+    pub log_buffers_waiting: u64,
+    /// Where transactions waited for durability; partly estimated unless
+    /// [`Options::measure_latency`] is set.
     pub log_latency: journal::Latency,
     /// Why nothing can be logged any more.
     pub journal_failure: Option<String>,
@@ -139,6 +153,10 @@ impl Db {
                 (Some(lock), Some(journal), report)
             }
         };
+        if let (Some(_), EpochTime::Fixed(interval)) = (&journal, options.epoch_time) {
+            // The loggers end the epochs.
+            engine.epochs().set_slack_ms(interval.as_millis() as u64 + 1);
+        }
         let janitor = engine.janitor();
         let shared = Arc::new(Shared {
             engine,
@@ -146,16 +164,20 @@ impl Db {
             clock: options.clock,
             stop: Stop::default(),
             waiters: Arc::default(),
+            checkpoints: Board::default(),
             closed: AtomicBool::new(false),
             report,
         });
         shared.wake_waiters();
-        let janitor = housekeeping::start(&shared, janitor)
-            .map_err(|error| OpenError::Option(format!("cannot start a thread: {error}")))?;
+        let no_thread = |error| OpenError::Option(format!("cannot start a thread: {error}"));
+        let mut threads = vec![housekeeping::start(&shared, janitor).map_err(no_thread)?];
+        if shared.journal.is_some() {
+            threads.push(checkpoint::start(&shared).map_err(no_thread)?);
+        }
         let owner = Owner {
             shared,
             pool: Pool::default(),
-            janitor: Mutex::new(Some(janitor)),
+            threads: Mutex::new(threads),
             _lock: lock,
         };
         Ok(Db {
@@ -179,6 +201,20 @@ impl Db {
         let shared = self.shared();
         let log = |i| Log(shared.journal.as_ref().map(|journal| journal.writer(i)));
         let inner = shared.engine.worker(log)?;
+        Some(Worker {
+            inner,
+            shared: Arc::clone(shared),
+        })
+    }
+
+    /// The worker with number `index`, from 0 on, or `None` when someone else has it. With
+    /// [`Options::affinity`] its number says which logger serves it and on which processor its
+    /// thread should run.
+    #[must_use]
+    pub fn worker_at(&self, index: usize) -> Option<Worker> {
+        let shared = self.shared();
+        let log = |i| Log(shared.journal.as_ref().map(|journal| journal.writer(i)));
+        let inner = shared.engine.worker_at(index, log)?;
         Some(Worker {
             inner,
             shared: Arc::clone(shared),
@@ -315,6 +351,11 @@ impl Db {
             log_bytes: log.bytes,
             log_syncs: log.syncs,
             log_sync_mean_us: log.sync_time_mean.as_micros() as u64,
+            log_sync_time: log.sync_time,
+            log_sync_histogram: log.sync_time_histogram,
+            log_cycles: log.cycles,
+            log_inline_cycles: log.inline_cycles,
+            log_buffers_waiting: log.buffers_waiting,
             log_latency: log.latency,
             journal_failure: self.durable().failed,
         }
@@ -335,9 +376,10 @@ impl Owner {
             return Ok(());
         }
         self.shared.stop.stop();
-        if let Some(janitor) = self.janitor.lock().take() {
-            // A panic of the janitor was reported by its thread; the log is closed all the same.
-            let _ = janitor.join();
+        self.shared.checkpoints.close();
+        for thread in self.threads.lock().drain(..) {
+            // A panic was reported by its thread; the log is closed all the same.
+            let _ = thread.join();
         }
         match &self.shared.journal {
             Some(journal) => Ok(journal.close()?),
@@ -371,6 +413,13 @@ impl Shared {
                 .waiters
                 .wake(journal.durable(), journal.failed().is_some());
         }));
+    }
+
+    /// Bytes written to the logs since the database was opened.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.journal
+            .as_ref()
+            .map_or(0, |journal| journal.stats().bytes)
     }
 
     pub(crate) fn durable_epoch(&self) -> Epoch {

@@ -29,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checkpoint;
 mod db;
 mod error;
 mod housekeeping;
@@ -39,6 +40,7 @@ mod recovery;
 mod worker;
 
 pub use base::{Abort, Epoch, Op, Reply};
+pub use checkpoint::{CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus};
 pub use db::{Commit, Db, Durable, Stats};
 pub use engine::{Snapshot, SnapshotEntry, Stop, Txn};
 pub use error::{CloseError, OpenError};

@@ -37,8 +37,8 @@ pub struct Options {
     /// Which processors loggers and workers run on. It also says how many loggers there are and
     /// who serves whom.
     pub affinity: Option<Affinity>,
-    /// Whether the parts of the durability latency are measured; costs a look at the clock for
-    /// each transaction.
+    /// Whether the parts of the durability latency are measured exactly; costs a look at the clock
+    /// for each transaction.
     pub measure_latency: bool,
     /// When and how checkpoints are made.
     pub checkpoint: CheckpointOptions,

@@ -13,14 +13,20 @@ const SECTOR: usize = 512;
 /// A change of a file that is not synced.
 #[derive(Clone)]
 pub(super) enum Change {
-    Write { offset: u64, bytes: Vec<u8> },
+    /// `unit`: the writer's alignment. What lies beside the bytes in their first and last unit is
+    /// written again with them.
+    Write {
+        offset: u64,
+        bytes: Vec<u8>,
+        unit: usize,
+    },
     Size(u64),
 }
 
 impl Change {
     pub(super) fn apply(&self, to: &mut Vec<u8>) {
         match self {
-            Change::Write { offset, bytes } => overwrite(to, *offset as usize, bytes),
+            Change::Write { offset, bytes, .. } => overwrite(to, *offset as usize, bytes),
             Change::Size(size) => to.resize(*size as usize, 0),
         }
     }
@@ -61,7 +67,7 @@ impl Inode {
                 unsynced[..whole]
                     .iter()
                     .for_each(|change| change.apply(&mut kept));
-                if let Some(Change::Write { offset, bytes }) = unsynced.get(whole) {
+                if let Some(Change::Write { offset, bytes, .. }) = unsynced.get(whole) {
                     let cut = rng.usize(0..=bytes.len() / SECTOR) * SECTOR;
                     overwrite(&mut kept, *offset as usize, &bytes[..cut]);
                 }
@@ -86,7 +92,12 @@ impl Inode {
 }
 
 fn keep_sectors(change: &Change, kept: &mut Vec<u8>, rng: &mut Rng) {
-    let Change::Write { offset, bytes } = change else {
+    let Change::Write {
+        offset,
+        bytes,
+        unit,
+    } = change
+    else {
         if rng.bool() {
             change.apply(kept);
         }
@@ -100,6 +111,17 @@ fn keep_sectors(change: &Change, kept: &mut Vec<u8>, rng: &mut Rng) {
             overwrite(kept, place, &bytes[at..end]);
         }
         at = end;
+    }
+    let (begin, end) = (*offset as usize, *offset as usize + bytes.len());
+    tear(kept, begin - begin % unit, begin, rng);
+    tear(kept, end, end.next_multiple_of(*unit), rng);
+}
+
+/// What was to be written again from `from` to `to` was lost on the way, or not.
+fn tear(kept: &mut [u8], from: usize, to: usize, rng: &mut Rng) {
+    let to = to.min(kept.len());
+    if from < to && rng.u8(0..4) == 0 {
+        kept[from..to].fill(0);
     }
 }
 

@@ -91,6 +91,8 @@ struct State {
     faults: Vec<Fault>,
     counts: [u64; 4],
     power_off: bool,
+    /// Of files that are created; 0 stands for 1.
+    alignment: usize,
 }
 
 impl State {
@@ -165,6 +167,20 @@ impl FaultDisk {
         FaultDisk::default()
     }
 
+    /// An empty disk whose files, when created, are written in units of `alignment` bytes. A write
+    /// that begins or ends within a unit writes the rest of it again, synced as it may be, and a
+    /// crash can tear that.
+    ///
+    /// # Panics
+    /// If `alignment` is no power of two.
+    #[must_use]
+    pub fn with_alignment(alignment: usize) -> FaultDisk {
+        assert!(alignment.is_power_of_two(), "an alignment of {alignment}");
+        let disk = FaultDisk::default();
+        disk.state.lock().alignment = alignment;
+        disk
+    }
+
     /// Plans a failure, besides those planned before.
     pub fn plan(&self, fault: Fault) {
         self.state.lock().faults.push(fault);
@@ -184,6 +200,7 @@ impl FaultDisk {
         let state = self.state.lock();
         let mut after = State {
             dirs: state.dirs.clone(),
+            alignment: state.alignment,
             ..State::default()
         };
         if crash == Crash::KillProcess {
@@ -238,11 +255,12 @@ impl FaultDisk {
         self.state.lock().names.keys().cloned().collect()
     }
 
-    fn handle(&self, inode: usize, access: Access) -> Box<dyn DiskFile> {
+    fn handle(&self, inode: usize, access: Access, alignment: usize) -> Box<dyn DiskFile> {
         Box::new(FaultFile {
             state: Arc::clone(&self.state),
             inode,
             access,
+            alignment,
         })
     }
 }
@@ -270,14 +288,18 @@ impl Disk for FaultDisk {
         let inode = state.inodes.len();
         state.inodes.push(Inode::default());
         state.change_name(parent(path), NameChange::Set(path.to_owned(), inode));
-        Ok(self.handle(inode, Access::ReadWrite))
+        Ok(self.handle(inode, Access::ReadWrite, state.alignment.max(1)))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
         let mut state = self.state.lock();
         state.begin(&[OpKind::Read])?;
         let inode = state.find(path)?;
-        Ok(self.handle(inode, access))
+        Ok(self.handle(inode, access, 1))
+    }
+
+    fn alignment(&self) -> usize {
+        self.state.lock().alignment.max(1)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -371,6 +393,7 @@ struct FaultFile {
     state: Arc<Mutex<State>>,
     inode: usize,
     access: Access,
+    alignment: usize,
 }
 
 impl FaultFile {
@@ -388,9 +411,20 @@ impl FaultFile {
             (Some(_), _) if was_off => {}
             // Under way when the power fails: any part of it may be kept.
             (Some(FaultKind::PowerOff), change) => file.change(change),
-            (Some(_), Change::Write { offset, mut bytes }) => {
+            (
+                Some(_),
+                Change::Write {
+                    offset,
+                    mut bytes,
+                    unit,
+                },
+            ) => {
                 bytes.truncate(bytes.len() / 2);
-                file.change(Change::Write { offset, bytes });
+                file.change(Change::Write {
+                    offset,
+                    bytes,
+                    unit,
+                });
             }
             (Some(_), Change::Size(_)) => {}
         }
@@ -405,6 +439,10 @@ impl DiskFile for FaultFile {
         Ok(state.inodes[self.inode].now.len() as u64)
     }
 
+    fn alignment(&self) -> usize {
+        self.alignment
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.state.lock();
         state.begin(&[OpKind::Read])?;
@@ -417,7 +455,12 @@ impl DiskFile for FaultFile {
 
     fn write_all_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        self.change(Change::Write { offset, bytes })
+        let unit = self.alignment;
+        self.change(Change::Write {
+            offset,
+            bytes,
+            unit,
+        })
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {

@@ -113,7 +113,8 @@ impl Options {
     }
 
     /// A transaction that moves a random amount between two random accounts.
-    fn transfer(&self, rng: &mut Rng) -> Plan {
+    #[must_use]
+    pub fn transfer(&self, rng: &mut Rng) -> Plan {
         let from = rng.usize(..self.accounts);
         let to = (from + rng.usize(1..self.accounts)) % self.accounts;
         let amount = rng.i64(1..=self.balance.max(1));

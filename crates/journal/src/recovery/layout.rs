@@ -5,16 +5,29 @@ use std::sync::Arc;
 
 use disk::{Access, Disk, DiskFile};
 
+use super::base::Base;
 use crate::error::RecoverError;
-use crate::format::{BadHeader, SEGMENT_HEADER, SegmentHeader, VERSION, log_name, segment_name};
+use crate::format::{
+    BadHeader, SEGMENT_HEADER, SegmentHeader, VERSION, log_name, segment_name, segment_number,
+};
 
 /// A log's directory.
 pub(super) struct Log {
     pub(super) dir: PathBuf,
-    /// By number, from 0 without gaps.
+    /// By number, without gaps: from 0 on, or from the first that is needed beside a checkpoint.
     pub(super) segments: Vec<Segment>,
     /// A last segment whose creation was not finished.
     pub(super) unborn: Option<Unborn>,
+    /// Segments that are not needed beside the checkpoint.
+    pub(super) outdated: Vec<PathBuf>,
+}
+
+impl Log {
+    /// The number of the segment that comes next.
+    pub(super) fn next_segment(&self) -> u32 {
+        let last = self.segments.last();
+        last.map_or(0, |last| last.header.segment + 1)
+    }
 }
 
 /// A segment whose header is sound.
@@ -32,8 +45,13 @@ pub(super) struct Unborn {
     pub(super) size: u64,
 }
 
-/// Finds the logs in `dir`. What is there besides `log<n>` is none of our business.
-pub(super) fn discover(disk: &dyn Disk, dir: &Path) -> Result<Vec<Log>, RecoverError> {
+/// Finds the logs in `dir`, as far as they are needed beside the checkpoint `base`. What is there
+/// besides `log<n>` is none of our business.
+pub(super) fn discover(
+    disk: &dyn Disk,
+    dir: &Path,
+    base: Option<&Base>,
+) -> Result<Vec<Log>, RecoverError> {
     let entries = match disk.list(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         other => other.map_err(RecoverError::io("list", dir))?,
@@ -57,16 +75,23 @@ pub(super) fn discover(disk: &dyn Disk, dir: &Path) -> Result<Vec<Log>, RecoverE
         numbers.push(number);
     }
     numbers.sort_unstable();
-    no_gap(&numbers, |number| dir.join(log_name(number)))?;
+    no_gap(&numbers, 0, |number| dir.join(log_name(number)))?;
+    if let Some(base) = base.filter(|base| base.manifest.logs.len() > numbers.len()) {
+        return Err(base.needs(dir.join(log_name(numbers.len()))));
+    }
     numbers
         .into_iter()
-        .map(|number| discover_log(disk, dir, number))
+        .map(|number| discover_log(disk, dir, number, base))
         .collect()
 }
 
-/// Holds numbers, which are sorted, against 0, 1, 2, …
-fn no_gap(numbers: &[usize], path: impl Fn(usize) -> PathBuf) -> Result<(), RecoverError> {
-    for (expected, &number) in numbers.iter().enumerate() {
+/// Holds numbers, which are sorted, against `first`, `first` + 1, …
+fn no_gap(
+    numbers: &[usize],
+    first: usize,
+    path: impl Fn(usize) -> PathBuf,
+) -> Result<(), RecoverError> {
+    for (expected, &number) in (first..).zip(numbers) {
         if number != expected {
             let why = format!("there is a {}", path(number).display());
             return Err(RecoverError::Missing {
@@ -78,19 +103,24 @@ fn no_gap(numbers: &[usize], path: impl Fn(usize) -> PathBuf) -> Result<(), Reco
     Ok(())
 }
 
-fn discover_log(disk: &dyn Disk, dir: &Path, log: usize) -> Result<Log, RecoverError> {
+fn discover_log(
+    disk: &dyn Disk,
+    dir: &Path,
+    log: usize,
+    base: Option<&Base>,
+) -> Result<Log, RecoverError> {
+    let start = base.and_then(|base| base.manifest.logs.get(log));
+    let first = start.map_or(0, |start| start.segment);
     let dir = dir.join(log_name(log));
-    let mut numbers = Vec::new();
+    let (mut numbers, mut outdated) = (Vec::new(), Vec::new());
     for entry in disk.list(&dir).map_err(RecoverError::io("list", &dir))? {
         let name = entry.name.to_str().unwrap_or_default();
         // The directory may be the root of a file system of its own.
         if entry.is_dir && name == "lost+found" {
             continue;
         }
-        let number = name
-            .strip_suffix(".log")
-            .and_then(|digits| digits.parse::<u32>().ok());
-        match number.filter(|&number| segment_name(number) == name && !entry.is_dir) {
+        match segment_number(name).filter(|_| !entry.is_dir) {
+            Some(number) if number < first => outdated.push(dir.join(name)),
             Some(number) => numbers.push(number as usize),
             None => {
                 let why = "it is no log segment".to_owned();
@@ -102,15 +132,24 @@ fn discover_log(disk: &dyn Disk, dir: &Path, log: usize) -> Result<Log, RecoverE
         }
     }
     numbers.sort_unstable();
-    no_gap(&numbers, |number| dir.join(segment_name(number as u32)))?;
+    let path = |number| dir.join(segment_name(number as u32));
+    no_gap(&numbers, first as usize, path)?;
+    if let Some(base) = base.filter(|_| start.is_some() && numbers.is_empty()) {
+        return Err(base.needs(path(first as usize)));
+    }
+    let last = numbers.last().copied();
     let mut found = Log {
         dir,
         segments: Vec::new(),
         unborn: None,
+        outdated,
     };
     for &number in &numbers {
-        let is_last = number + 1 == numbers.len();
+        let is_last = Some(number) == last;
         discover_segment(disk, &mut found, log as u32, number as u32, is_last)?;
+    }
+    if let Some((base, start)) = base.zip(start) {
+        base.check_start(&found, *start)?;
     }
     Ok(found)
 }

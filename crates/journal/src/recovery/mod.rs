@@ -1,10 +1,12 @@
 //! Recovery: from the files of all runs to the entries that count.
 //!
+//! 0. [`base`]: the newest checkpoint; a damaged one is passed over if the logs still hold all.
 //! 1. [`layout`]: which files there are; nothing may be missing between them.
 //! 2. [`scan`]: block headers, and the payloads where a write may be unfinished.
 //! 3. [`plan`]: the durable epoch of each run; damage is told from unfinished writes.
 //! 4. [`replay`]: payloads are verified and their entries applied, in parallel.
-//! 5. Only then: torn tails are cut, and what was found is made durable.
+//! 5. [`settle`]: only then torn tails are cut, what was found is made durable, and what is not
+//!    needed beside the checkpoint goes away.
 //!
 //! Invariants:
 //! 1. Entries of a run count up to the epoch that the next run's headers name as their base; of
@@ -16,26 +18,27 @@
 //!    have left it in the page cache alone, perhaps after a sync that failed: so that what no
 //!    block proves to be durable is written again before it is synced.
 
+mod base;
 mod layout;
 mod plan;
 mod replay;
 mod scan;
+mod settle;
 mod walk;
 
-use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
-use base::Epoch;
-use disk::{Access, Disk};
+use ::base::{Change, Epoch, Tid};
+use disk::Disk;
 
+use crate::checkpoint::read::{self, Candidate};
 use crate::entry::Entry;
 use crate::error::RecoverError;
-use layout::{Log, Segment};
+use crate::format::SegmentHeader;
+use base::Base;
+use layout::Log;
 use plan::Piece;
 use scan::Summary;
-
-/// How much of a log is written again at once.
-const PIECE: u64 = 1024 * 1024;
 
 /// What a recovery found. [`Journal::start`](crate::Journal::start) goes on from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,16 +49,53 @@ pub struct Recovered {
     pub newest: Epoch,
     /// The greatest time stamp in the logs, milliseconds since the Unix epoch.
     pub stamp_ms: u64,
-    /// Entries applied.
+    /// Entries applied, those of the checkpoint included.
     pub entries: u64,
     /// Bytes of log read.
     pub bytes: u64,
+    /// Log segments read.
+    pub segments: u64,
+    /// The checkpoint that was used.
+    pub checkpoint: Option<Used>,
     /// Torn tails that were cut off.
     pub cuts: Vec<Cut>,
+    /// What the operator should know, said for people.
+    pub warnings: Vec<String>,
     /// The number of the last run.
     pub(crate) run: u32,
     /// For each log: the number of its next segment.
     pub(crate) next_segments: Vec<u32>,
+}
+
+impl Recovered {
+    /// How many runs of a journal there were.
+    #[must_use]
+    pub fn runs(&self) -> u32 {
+        self.run
+    }
+
+    /// How many logs there are.
+    #[must_use]
+    pub fn logs(&self) -> usize {
+        self.next_segments.len()
+    }
+}
+
+/// A checkpoint from which was recovered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Its manifest.
+    pub file: PathBuf,
+    /// It holds everything up to this epoch.
+    pub epoch: Epoch,
+    /// Entries in it.
+    pub entries: u64,
+    /// Bytes of its parts.
+    pub bytes: u64,
+    /// How many parts it has.
+    pub parts: usize,
+    /// When it was made, milliseconds since the Unix epoch.
+    pub finished_ms: u64,
 }
 
 /// A torn tail: bytes that were being written when the process or the machine stopped.
@@ -87,9 +127,9 @@ impl std::fmt::Display for Cut {
 /// How far a recovery is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of log read.
+    /// Bytes of checkpoint and log read.
     pub bytes_read: u64,
-    /// Bytes of log in all.
+    /// Bytes of checkpoint and log in all.
     pub bytes_total: u64,
     /// Entries applied.
     pub entries: u64,
@@ -103,9 +143,9 @@ pub(crate) fn recover(
     apply: &(dyn Fn(Entry<'_>) + Sync),
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Recovered, RecoverError> {
-    let (recovered, logs, ends) = read(disk, dir, threads, apply, progress)?;
-    settle(disk, &logs, &ends)?;
-    Ok(recovered)
+    let read = read(disk, dir, threads, apply, progress)?;
+    settle::settle(disk, dir, &read)?;
+    Ok(read.recovered)
 }
 
 /// See [`Journal::check`](crate::Journal::check).
@@ -116,42 +156,189 @@ pub(crate) fn check(
     apply: &(dyn Fn(Entry<'_>) + Sync),
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Recovered, RecoverError> {
-    Ok(read(disk, dir, threads, apply, progress)?.0)
+    Ok(read(disk, dir, threads, apply, progress)?.recovered)
 }
 
-/// Steps 1 to 4. The cuts are yet to be made.
+/// What was read and is yet to be settled.
+struct Read {
+    recovered: Recovered,
+    base: Option<Base>,
+    logs: Vec<Log>,
+    /// Of the segments that are the last of their logs.
+    ends: Vec<Summary>,
+}
+
+/// What all attempts at one directory have in common.
+struct Attempt<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    threads: usize,
+    apply: &'a (dyn Fn(Entry<'_>) + Sync),
+    progress: &'a (dyn Fn(Progress) + Sync),
+    /// Epochs that damaged checkpoints say were durable, each with the run in which.
+    known: Vec<(u32, Epoch)>,
+    warnings: Vec<String>,
+}
+
+/// Steps 0 to 4. The cuts are yet to be made. From the newest checkpoint; if it is damaged, from
+/// the next one or from the logs alone, but only if these hold everything.
 fn read(
     disk: &dyn Disk,
     dir: &Path,
     threads: usize,
     apply: &(dyn Fn(Entry<'_>) + Sync),
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<(Recovered, Vec<Log>, Vec<Summary>), RecoverError> {
-    let logs = layout::discover(disk, dir)?;
-    let segments: Vec<_> = logs.iter().flat_map(|log| &log.segments).collect();
-    let summaries = scan::scan(&segments, threads)?;
-    let piece = |(segment, summary)| Piece {
-        segment,
-        summary,
-        limit: Epoch::ZERO,
+) -> Result<Read, RecoverError> {
+    let found = read::find(disk, dir)?;
+    let newest = found.published.first().map(|newest| newest.epoch);
+    let mut attempt = Attempt {
+        disk,
+        dir,
+        threads,
+        apply,
+        progress,
+        known: Vec::new(),
+        warnings: Vec::new(),
     };
-    let mut pieces: Vec<_> = segments.into_iter().zip(summaries).map(piece).collect();
-    let plan = plan::plan(dir, &logs, &mut pieces)?;
-    let replayed = replay::replay(&pieces, threads, apply, progress)?;
-    let recovered = Recovered {
-        durable: plan.durable,
-        newest: plan.newest.max(plan.durable),
-        stamp_ms: plan.stamp_ms,
-        entries: replayed.entries,
-        bytes: replayed.bytes,
-        cuts: cuts(&logs, &pieces),
-        run: plan.run,
-        next_segments: logs.iter().map(|log| log.segments.len() as u32).collect(),
-    };
-    let last = pieces.iter().filter(|piece| piece.segment.is_last);
-    let ends = last.map(|piece| piece.summary).collect();
-    drop(pieces);
-    Ok((recovered, logs, ends))
+    let mut damaged = None;
+    let candidates = found.published.into_iter().map(Some).chain([None]);
+    for candidate in candidates {
+        match attempt.read(candidate) {
+            Ok(mut read) => {
+                // Epochs begin above it, also if it is too damaged to be used.
+                read.recovered.newest = read.recovered.newest.max(newest.unwrap_or_default());
+                return Ok(read);
+            }
+            Err(Refused::Checkpoint(error)) => {
+                attempt.warnings.push(format!("passed over: {error}"));
+                damaged.get_or_insert(error);
+            }
+            Err(Refused::Logs(error)) => return Err(damaged.unwrap_or(error)),
+        }
+    }
+    unreachable!("the logs alone are no checkpoint that could be refused")
+}
+
+/// Why there is nothing to be recovered from a checkpoint.
+enum Refused {
+    /// It is damaged itself: there may be another way.
+    Checkpoint(RecoverError),
+    /// The logs are damaged, or something cannot be read.
+    Logs(RecoverError),
+}
+
+impl Attempt<'_> {
+    /// Reads `candidate`, or no checkpoint, and the logs behind it.
+    fn read(&mut self, candidate: Option<Candidate>) -> Result<Read, Refused> {
+        let base = candidate
+            .map(|candidate| self.open(candidate))
+            .transpose()?;
+        let known = base.as_ref().map(|base| (base.manifest.run, base.epoch()));
+        self.known.extend(known);
+        let is_in_checkpoint = |error: &RecoverError| {
+            let path = match error {
+                RecoverError::Corrupt { path, .. } | RecoverError::Missing { path, .. } => path,
+                _ => return false,
+            };
+            path.starts_with(crate::checkpoint::directory(self.dir))
+        };
+        self.read_from(base).map_err(|error| {
+            if is_in_checkpoint(&error) {
+                Refused::Checkpoint(error)
+            } else {
+                Refused::Logs(error)
+            }
+        })
+    }
+
+    fn open(&mut self, candidate: Candidate) -> Result<Base, Refused> {
+        let manifest = candidate.manifest.map_err(Refused::Checkpoint)?;
+        let parts = read::open_parts(self.disk, self.dir, &manifest);
+        let parts = parts.map_err(|error| {
+            self.known.push((manifest.run, manifest.view.epoch));
+            match error {
+                RecoverError::Io { .. } => Refused::Logs(error),
+                _ => Refused::Checkpoint(error),
+            }
+        })?;
+        Ok(Base {
+            path: candidate.path,
+            manifest,
+            parts,
+        })
+    }
+
+    fn read_from(&self, base: Option<Base>) -> Result<Read, RecoverError> {
+        let logs = layout::discover(self.disk, self.dir, base.as_ref())?;
+        let segments: Vec<_> = logs.iter().flat_map(|log| &log.segments).collect();
+        let summaries = scan::scan(&segments, self.threads)?;
+        let is_start = |header: &SegmentHeader| {
+            let starts = base.iter().flat_map(|base| &base.manifest.logs);
+            let start = starts.zip(0..).find(|(_, log)| *log == header.log);
+            start.is_some_and(|(start, _)| start.segment == header.segment)
+        };
+        let pieces = segments.into_iter().zip(summaries);
+        let mut pieces: Vec<_> = pieces
+            .map(|(segment, summary)| Piece {
+                segment,
+                summary,
+                limit: Epoch::ZERO,
+                is_start: is_start(&segment.header),
+            })
+            .collect();
+        let plan = plan::plan(self.dir, &logs, &self.known, &mut pieces)?;
+        let view = base.as_ref().map(|base| base.manifest.view);
+        if let Some(view) = view.filter(|view| view.generation_tid > Tid::ZERO) {
+            let (generation, stamp_ms) = (view.generation, view.stamp_ms);
+            (self.apply)(Entry {
+                tid: view.generation_tid,
+                stamp_ms,
+                change: Change::Flush { generation },
+            });
+        }
+        let replayed = replay::replay(
+            base.as_ref(),
+            &pieces,
+            self.threads,
+            self.apply,
+            self.progress,
+        )?;
+        let view = view.unwrap_or_default();
+        let durable = plan.durable.max(view.epoch);
+        let recovered = Recovered {
+            durable,
+            newest: plan.newest.max(durable),
+            stamp_ms: plan.stamp_ms.max(view.stamp_ms),
+            entries: replayed.entries,
+            bytes: replayed.bytes,
+            segments: pieces.len() as u64,
+            checkpoint: base.as_ref().map(used),
+            cuts: cuts(&logs, &pieces),
+            warnings: self.warnings.clone(),
+            run: plan.run,
+            next_segments: logs.iter().map(Log::next_segment).collect(),
+        };
+        let last = pieces.iter().filter(|piece| piece.segment.is_last);
+        let ends = last.map(|piece| piece.summary).collect();
+        drop(pieces);
+        Ok(Read {
+            recovered,
+            base,
+            logs,
+            ends,
+        })
+    }
+}
+
+fn used(base: &Base) -> Used {
+    Used {
+        file: base.path.clone(),
+        epoch: base.epoch(),
+        entries: base.manifest.entries(),
+        bytes: base.manifest.part_bytes(),
+        parts: base.parts.len(),
+        finished_ms: base.manifest.finished_ms,
+    }
 }
 
 fn cuts(logs: &[Log], pieces: &[Piece<'_>]) -> Vec<Cut> {
@@ -170,45 +357,4 @@ fn cuts(logs: &[Log], pieces: &[Piece<'_>]) -> Vec<Cut> {
         bytes: file.size,
     });
     tails.chain(files).collect()
-}
-
-/// Cuts the logs where they end, and makes everything that was found durable. `ends` describes
-/// the segments that are the last of their logs.
-fn settle(disk: &dyn Disk, logs: &[Log], ends: &[Summary]) -> Result<(), RecoverError> {
-    let mut ends = ends.iter();
-    for log in logs {
-        if let Some(last) = log.segments.last().filter(|last| last.is_last) {
-            let summary = ends.next().expect("one for each last segment");
-            settle_segment(disk, last, summary)?;
-        }
-        if let Some(unborn) = &log.unborn {
-            let path = &unborn.path;
-            disk.remove(path)
-                .map_err(RecoverError::io("remove", path))?;
-        }
-        disk.sync_dir(&log.dir)
-            .map_err(RecoverError::io("sync", &log.dir))?;
-    }
-    Ok(())
-}
-
-fn settle_segment(disk: &dyn Disk, last: &Segment, summary: &Summary) -> Result<(), RecoverError> {
-    let path = &last.path;
-    let file = disk
-        .open(path, Access::ReadWrite)
-        .map_err(RecoverError::io("open", path))?;
-    // Room set aside goes too: nothing will be written to this file again.
-    file.set_size(summary.end)
-        .map_err(RecoverError::io("cut", path))?;
-    let mut at = summary.proven;
-    let mut piece = Vec::new();
-    while at < summary.end {
-        piece.resize((summary.end - at).min(PIECE) as usize, 0);
-        file.read_exact_at(&mut piece, at)
-            .map_err(RecoverError::io("read", path))?;
-        file.write_all_at(&[IoSlice::new(&piece)], at)
-            .map_err(RecoverError::io("write", path))?;
-        at += piece.len() as u64;
-    }
-    file.sync_data().map_err(RecoverError::io("sync", path))
 }

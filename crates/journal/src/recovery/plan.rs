@@ -17,6 +17,8 @@ pub(super) struct Piece<'a> {
     pub(super) summary: Summary,
     /// Entries up to this epoch are valid.
     pub(super) limit: Epoch,
+    /// It is where its log begins to be needed beside a checkpoint, which was looked at.
+    pub(super) is_start: bool,
 }
 
 /// The verdict over all logs.
@@ -38,10 +40,12 @@ struct Run {
     logs: BTreeMap<u32, Vec<usize>>,
 }
 
-/// Judges `pieces`, which are all segments of `logs`, and sets their limits.
+/// Judges `pieces`, which are all segments of `logs`, and sets their limits. `known` are epochs
+/// that checkpoints say were durable, each with the run in which.
 pub(super) fn plan(
     dir: &Path,
     logs: &[Log],
+    known: &[(u32, Epoch)],
     pieces: &mut [Piece<'_>],
 ) -> Result<Plan, RecoverError> {
     let runs = runs(dir, logs, pieces)?;
@@ -61,7 +65,12 @@ pub(super) fn plan(
             // It died while it was being started, before anything was written in it.
             continue;
         }
-        plan.durable = durable(pieces, &run, next_base)?;
+        let of_run = known.iter().filter(|(of, _)| *of == run.header.run);
+        let known = next_base
+            .into_iter()
+            .chain(of_run.map(|&(_, epoch)| epoch))
+            .max();
+        plan.durable = durable(pieces, &run, known)?;
         let limit = next_base.unwrap_or(plan.durable);
         for &index in run.logs.values().flatten() {
             pieces[index].limit = limit;
@@ -119,7 +128,8 @@ fn follows(before: Option<&Piece<'_>>, piece: &Piece<'_>) -> Result<(), RecoverE
     let header = &piece.segment.header;
     let before = before.filter(|before| before.segment.header.run >= header.run);
     let Some(before) = before else {
-        if header.sequence == 0 {
+        // The first of the log may be the first that is needed beside a checkpoint.
+        if header.sequence == 0 || piece.is_start {
             return Ok(());
         }
         let what = "its run begins in the middle";
@@ -163,7 +173,7 @@ fn is_complete(
     match with_data.find(|piece| piece.summary.data_end > u64::from(piece.segment.header.first)) {
         None => Ok(false),
         Some(piece) => {
-            let number = logs[missing as usize].segments.len() as u32;
+            let number = logs[missing as usize].next_segment();
             let path = dir
                 .join(log_name(missing as usize))
                 .join(segment_name(number));
@@ -180,17 +190,13 @@ fn is_complete(
 
 /// The run's durable epoch: what all its logs have closed. Refuses if more is known to have been
 /// durable.
-fn durable(
-    pieces: &[Piece<'_>],
-    run: &Run,
-    next_base: Option<Epoch>,
-) -> Result<Epoch, RecoverError> {
-    let known = run
+fn durable(pieces: &[Piece<'_>], run: &Run, known: Option<Epoch>) -> Result<Epoch, RecoverError> {
+    let noted = run
         .logs
         .values()
         .flatten()
         .map(|&index| pieces[index].summary.durable);
-    let known = known.chain(next_base).max().unwrap_or_default();
+    let known = noted.chain(known).max().unwrap_or_default();
     let mut least = None;
     for log in 0..run.header.loggers {
         let of_log = &run.logs[&log];

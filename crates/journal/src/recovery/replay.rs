@@ -1,15 +1,19 @@
-//! Second pass: every payload. The threads take turns at walking from block to block and claiming
-//! some; each reads, verifies and applies what it claimed.
+//! Second pass: every payload, first of the checkpoint, then of the logs. The threads take turns
+//! at walking from block to block and claiming some; each reads, verifies and applies what it
+//! claimed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base::Epoch;
 use disk::DiskFile;
 use parking_lot::Mutex;
 
 use super::Progress;
+use super::base::Base;
 use super::plan::Piece;
 use super::walk::{Step, Walker};
+use crate::checkpoint::read::{PartBlock, PartFile, PartWalker};
 use crate::entry::{self, Entry};
 use crate::error::RecoverError;
 use crate::format::{BLOCK_HEADER, BlockHeader, BlockKind, payload_checksum};
@@ -24,21 +28,28 @@ pub(super) struct Replayed {
     pub(super) bytes: u64,
 }
 
-/// Applies all valid entries of `pieces`.
+/// Applies the entries of the checkpoint `base`, and all valid ones of `pieces` that it does not
+/// have.
 pub(super) fn replay(
+    base: Option<&Base>,
     pieces: &[Piece<'_>],
     threads: usize,
     apply: &(dyn Fn(Entry<'_>) + Sync),
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Replayed, RecoverError> {
+    let part_bytes = base.map_or(0, |base| base.manifest.part_bytes());
     let replay = Replay {
+        base,
+        parts: base.map_or(&[], |base| &base.parts),
         pieces,
         cursor: Mutex::new(Cursor {
+            part: 0,
+            part_walker: PartWalker::default(),
             piece: 0,
             walker: None,
             failed: false,
         }),
-        total: pieces.iter().map(|piece| piece.summary.end).sum(),
+        total: part_bytes + pieces.iter().map(|piece| piece.summary.end).sum::<u64>(),
         bytes: AtomicU64::new(0),
         entries: AtomicU64::new(0),
     };
@@ -55,11 +66,13 @@ pub(super) fn replay(
     })?;
     Ok(Replayed {
         entries: replay.entries.into_inner(),
-        bytes: replay.bytes.into_inner(),
+        bytes: replay.bytes.into_inner().saturating_sub(part_bytes),
     })
 }
 
 struct Replay<'a> {
+    base: Option<&'a Base>,
+    parts: &'a [PartFile],
     pieces: &'a [Piece<'a>],
     cursor: Mutex<Cursor>,
     total: u64,
@@ -69,14 +82,22 @@ struct Replay<'a> {
 
 /// Where the next claim begins.
 struct Cursor {
+    part: usize,
+    part_walker: PartWalker,
     piece: usize,
     walker: Option<Walker>,
     /// Someone met an error: there is nothing more to claim.
     failed: bool,
 }
 
-/// Blocks that one thread applies.
-struct Claim<'a> {
+/// What one thread applies.
+enum Claim<'a> {
+    Part(&'a PartFile, PartBlock),
+    Log(LogClaim<'a>),
+}
+
+/// Blocks of a log.
+struct LogClaim<'a> {
     piece: &'a Piece<'a>,
     file: Arc<dyn DiskFile>,
     seed: u32,
@@ -92,14 +113,36 @@ impl<'a> Replay<'a> {
     ) -> Result<(), RecoverError> {
         let mut buf = Vec::new();
         while let Some(claim) = self.claim().inspect_err(|_| self.fail())? {
-            let entries = claim.apply(&mut buf, apply).inspect_err(|_| self.fail())?;
+            let (bytes, entries) = self
+                .apply(&claim, &mut buf, apply)
+                .inspect_err(|_| self.fail())?;
             progress(Progress {
-                bytes_read: self.bytes.fetch_add(claim.bytes, Ordering::Relaxed) + claim.bytes,
+                bytes_read: self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes,
                 bytes_total: self.total,
                 entries: self.entries.fetch_add(entries, Ordering::Relaxed) + entries,
             });
         }
         Ok(())
+    }
+
+    /// Returns how many bytes were read, and how many entries applied.
+    fn apply(
+        &self,
+        claim: &Claim<'_>,
+        buf: &mut Vec<u8>,
+        apply: &(dyn Fn(Entry<'_>) + Sync),
+    ) -> Result<(u64, u64), RecoverError> {
+        match claim {
+            Claim::Part(part, block) => {
+                let base = self.base.expect("parts are a checkpoint's");
+                let entries = part.apply(*block, &base.manifest.view, buf, apply)?;
+                Ok((block.size(), entries))
+            }
+            Claim::Log(claim) => {
+                let above = self.base.map_or(Epoch::ZERO, Base::epoch);
+                Ok((claim.bytes, claim.apply(above, buf, apply)?))
+            }
+        }
     }
 
     fn fail(&self) {
@@ -109,6 +152,13 @@ impl<'a> Replay<'a> {
     /// The next blocks, or `None` when all are claimed.
     fn claim(&self) -> Result<Option<Claim<'a>>, RecoverError> {
         let mut cursor = self.cursor.lock();
+        while let Some(part) = self.parts.get(cursor.part).filter(|_| !cursor.failed) {
+            if let Some(block) = cursor.part_walker.next(part)? {
+                return Ok(Some(Claim::Part(part, block)));
+            }
+            cursor.part_walker = PartWalker::default();
+            cursor.part += 1;
+        }
         while let Some(piece) = self.pieces.get(cursor.piece).filter(|_| !cursor.failed) {
             let (segment, end) = (piece.segment, piece.summary.end);
             let walker = cursor
@@ -130,13 +180,13 @@ impl<'a> Replay<'a> {
             let bytes = walker.at() - at;
             if bytes > 0 {
                 let (file, seed) = (Arc::clone(&walker.file), walker.seed);
-                return Ok(Some(Claim {
+                return Ok(Some(Claim::Log(LogClaim {
                     piece,
                     file,
                     seed,
                     at,
                     bytes,
-                }));
+                })));
             }
             cursor.walker = None;
             cursor.piece += 1;
@@ -145,9 +195,12 @@ impl<'a> Replay<'a> {
     }
 }
 
-impl Claim<'_> {
+impl LogClaim<'_> {
+    /// Applies entries of epochs above `above`; those before are in the checkpoint, or were
+    /// undone by what it does not show.
     fn apply(
         &self,
+        above: Epoch,
         buf: &mut Vec<u8>,
         apply: &(dyn Fn(Entry<'_>) + Sync),
     ) -> Result<u64, RecoverError> {
@@ -167,7 +220,8 @@ impl Claim<'_> {
             if payload_checksum(self.seed, payload) != header.payload_checksum {
                 return Err(corrupt("a block's payload does not match its checksum"));
             }
-            if header.kind == BlockKind::Data && header.epoch <= self.piece.limit {
+            let counts = header.epoch > above && header.epoch <= self.piece.limit;
+            if header.kind == BlockKind::Data && counts {
                 let epoch = header.epoch;
                 entries += entry::decode(payload, epoch, header.stamp_ms, apply)
                     .map_err(|(at, what)| corrupt(&format!("{what}, at byte {at} of a payload")))?;

@@ -73,13 +73,6 @@ pub(super) const COMMANDS: &[Command] = &[
         "The server's clock: seconds and microseconds.",
     ),
     local("info", -1, Flags::NONE, info, "Figures about the server."),
-    local(
-        "shutdown",
-        -1,
-        Flags::ADMIN.and(Flags::NO_MULTI).and(Flags::IMMEDIATE),
-        shutdown,
-        "Stops the server once what it has received is answered and durable.",
-    ),
     Command {
         subcommands: COMMAND,
         ..local("command", -1, Flags::NONE, command_all, "About commands.")
@@ -200,23 +193,8 @@ fn time(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
 }
 
 fn info(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    let text = crate::info::report(&context.shared, context.failed.as_deref(), args.from(1));
+    let text = crate::info::report(&context.shared, args.from(1));
     connection.writer().verbatim(b"txt", text.as_bytes());
-}
-
-fn shutdown(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    let known = ["nosave", "save", "now", "force"];
-    if !args
-        .from(1)
-        .iter()
-        .all(|arg| known.iter().any(|word| is(arg, word)))
-    {
-        return connection.writer().error("ERR syntax error");
-    }
-    tracing::info!(client = %connection.client.address, "a client asked for shutdown");
-    context.shared.stop();
-    // As in Redis, success is seen by the connection's end.
-    connection.state.closing = true;
 }
 
 /// The lines of a `HELP`.
@@ -475,6 +453,8 @@ fn config_resetstat(context: &mut Context, connection: &mut Connection, _: Args<
         &counters.connections,
         &counters.rejected,
         &counters.commands,
+        &counters.reads,
+        &counters.writes,
         &counters.bytes_in,
         &counters.bytes_out,
         &counters.errors,

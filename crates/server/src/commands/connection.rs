@@ -249,7 +249,10 @@ fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let mut writer = connection.writer();
     let protocol = writer.protocol().number();
     writer.map(7);
-    for (name, value) in [("server", "redis"), ("version", crate::info::REDIS_VERSION)] {
+    for (name, value) in [
+        ("server", "redis"),
+        ("version", crate::about::REDIS_VERSION),
+    ] {
         writer.bulk(name.as_bytes());
         writer.bulk(value.as_bytes());
     }

@@ -3,10 +3,12 @@
 mod admin;
 mod connection;
 pub(crate) mod key;
+mod saving;
 mod string;
 mod transaction;
 
 pub(crate) use connection::{note_client, refuse_client};
+pub(crate) use saving::finish_save;
 
 use base::number::parse_int;
 
@@ -21,6 +23,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
         transaction::COMMANDS,
         connection::COMMANDS,
         admin::COMMANDS,
+        saving::COMMANDS,
     ]
     .into_iter()
     .flatten()

@@ -13,6 +13,7 @@ use super::Runtime;
 use crate::connection::Connection;
 use crate::limits::{POOLED_BUFFERS, POOLED_CAPACITY};
 use crate::refusal;
+use crate::task::Task;
 
 /// For how long asking for a sync is put off while requests keep coming.
 const DEFERRAL: Duration = Duration::from_micros(500);
@@ -137,6 +138,7 @@ impl Runtime {
         connection.output.release(context.durable);
         if context.failed.is_some() && connection.output.give_up() {
             connection.writer().error(refusal::OUTCOME_UNKNOWN);
+            context.errors += 1;
             connection.state.closing = true;
         }
         context.bytes_out += write(connection) as u64;
@@ -158,9 +160,19 @@ impl Runtime {
             self.pool.push(buffer);
         }
         let state = &connection.state;
-        let more = connection.task.is_some()
-            || (state.stalled || state.readable)
-                && connection.output.pending() <= limits.output_soft;
+        let more = match connection.task.as_ref().map(Task::can_go_on) {
+            Some(true) => true,
+            Some(false) => {
+                if !self.lists.saving.contains(&key) {
+                    self.lists.saving.push(key);
+                }
+                false
+            }
+            None => {
+                (state.stalled || state.readable)
+                    && connection.output.pending() <= limits.output_soft
+            }
+        };
         if more && !state.closing {
             self.lists.ready(key, connection);
         }

@@ -1,0 +1,130 @@
+//! When tickets became complete.
+//!
+//! Tickets are complete in their order: a *progress* says that all up to one are. Whoever brings
+//! it about says so at that moment; clients learn of it whenever they look, and lose nothing by
+//! looking late.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::driver::DONE;
+use crate::latency::Latencies;
+
+/// All progress of a run.
+#[derive(Debug)]
+pub struct Completions {
+    origin: Instant,
+    newest: AtomicU64,
+    progress: Mutex<Vec<Progress>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    ticket: u64,
+    at: u64,
+}
+
+impl Default for Completions {
+    fn default() -> Completions {
+        Completions {
+            origin: Instant::now(),
+            newest: AtomicU64::new(DONE),
+            progress: Mutex::default(),
+        }
+    }
+}
+
+impl Completions {
+    /// What times are counted from.
+    #[must_use]
+    pub fn origin(&self) -> Instant {
+        self.origin
+    }
+
+    /// Everything up to `ticket` is complete now.
+    pub fn advance(&self, ticket: u64) {
+        let mut progress = self.progress.lock();
+        if progress.last().is_none_or(|last| last.ticket < ticket) {
+            let at = self.origin.elapsed().as_nanos() as u64;
+            progress.push(Progress { ticket, at });
+            self.newest.store(ticket, Ordering::Release);
+        }
+    }
+
+    pub(super) fn reader(&self) -> Reader<'_> {
+        Reader {
+            completions: self,
+            seen: Vec::new(),
+            waiting: VecDeque::new(),
+            memo: Progress { ticket: DONE, at: 0 },
+        }
+    }
+}
+
+/// A transaction that is committed and not known to be complete.
+struct Waiting {
+    ticket: u64,
+    start: u64,
+    done: u64,
+}
+
+/// One client's look at the progress.
+pub(super) struct Reader<'c> {
+    completions: &'c Completions,
+    /// The progress as far as it was read.
+    seen: Vec<Progress>,
+    waiting: VecDeque<Waiting>,
+    /// The answer to the last question: neighbours mostly have the same ticket.
+    memo: Progress,
+}
+
+impl Reader<'_> {
+    /// A transaction that began at `start` was committed at `done`. It, and others before it, are
+    /// recorded once they are complete.
+    pub(super) fn pending(&mut self, ticket: u64, start: u64, done: u64, to: &mut Latencies) {
+        if ticket == DONE {
+            to.record(Duration::from_nanos(done - start));
+            return;
+        }
+        self.waiting.push_back(Waiting {
+            ticket,
+            start,
+            done,
+        });
+        let front = self.waiting.front().map_or(u64::MAX, |first| first.ticket);
+        if self.completions.newest.load(Ordering::Acquire) >= front {
+            self.drain(to);
+        }
+    }
+
+    /// Records what is complete by now; what is not will never be.
+    pub(super) fn finish(&mut self, to: &mut Latencies) {
+        self.drain(to);
+    }
+
+    fn drain(&mut self, to: &mut Latencies) {
+        let known = self.seen.len();
+        let progress = self.completions.progress.lock();
+        self.seen.extend_from_slice(&progress[known..]);
+        drop(progress);
+        while let Some(first) = self.waiting.front()
+            && let Some(at) = self.when(first.ticket)
+        {
+            let Waiting { start, done, .. } = self.waiting.pop_front().expect("it is the front");
+            to.record(Duration::from_nanos(at.max(done) - start));
+        }
+    }
+
+    /// When `ticket` became complete.
+    fn when(&mut self, ticket: u64) -> Option<u64> {
+        if self.memo.ticket != ticket {
+            let place = self.seen.partition_point(|seen| seen.ticket < ticket);
+            let at = self.seen.get(place)?.at;
+            self.memo = Progress { ticket, at };
+        }
+        Some(self.memo.at)
+    }
+}

@@ -1,0 +1,294 @@
+//! Drives clients: as fast as they go, one request at a time, or at a rate.
+//!
+//! A transaction has up to two ends: when its client knows the outcome, and when the outcome is
+//! *complete* (for a store: durable). A client that does not wait for the second gets a *ticket*,
+//! and [`Completions`] learns from elsewhere when which tickets became complete. So a latency does
+//! not depend on when its client next looks, be it blocked or late.
+//!
+//! | pace | a transaction begins | its latency counts from |
+//! |---|---|---|
+//! | [`Pace::Saturated`] | when the one before it is committed | its beginning |
+//! | [`Pace::Closed`] | when the one before it is complete | its beginning |
+//! | [`Pace::Open`] | on a schedule that does not care about the others | when it was to begin |
+//!
+//! Invariants:
+//! 1. A transaction counts if it began, or was to begin, within the window; in an open loop also
+//!    if the client came to it only later. So a stall is felt by all who would have come meanwhile
+//!    (no coordinated omission).
+//! 2. Every counted transaction of a saturated or closed loop is complete when [`drive`] returns.
+//! 3. In an open loop, what could not be begun within another window's time after the end is told
+//!    as unserved.
+
+mod completions;
+mod window;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use completions::Completions;
+pub use window::Window;
+
+use crate::driver::completions::Reader;
+use crate::latency::Latencies;
+use crate::sample::{RunError, Values};
+
+/// A ticket of what is complete at once.
+pub const DONE: u64 = 0;
+/// How long before its time a client of an open loop stops sleeping: sleeps end late.
+const SLEEP_MARGIN: Duration = Duration::from_micros(80);
+
+/// One thread's client of what is measured.
+pub trait Client: Send {
+    /// Runs one transaction, verifying what it sees. Returns a ticket, or [`DONE`].
+    ///
+    /// # Errors
+    /// What went wrong, or what was seen that cannot be.
+    fn run(&mut self) -> Result<u64, String>;
+
+    /// Waits until what has this ticket is complete.
+    ///
+    /// # Errors
+    /// When it never will be.
+    fn settle(&mut self, ticket: u64) -> Result<(), String>;
+}
+
+/// When transactions begin.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pace {
+    /// As soon as the one before is committed.
+    Saturated,
+    /// As soon as the one before is complete.
+    Closed,
+    /// At this many a second, all clients together.
+    Open {
+        /// Transactions a second.
+        rate: f64,
+    },
+}
+
+/// How long to drive.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// When transactions begin.
+    pub pace: Pace,
+    /// Time that does not count.
+    pub warm_up: Duration,
+    /// Time that counts.
+    pub time: Duration,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Driven {
+    /// Transactions that count.
+    pub transactions: u64,
+    /// Transactions of an open loop that were never begun.
+    pub unserved: u64,
+    /// From beginning to completeness.
+    pub latency: Latencies,
+    /// From beginning to commit.
+    pub service: Latencies,
+    /// From when they were to begin to when they did; open loops alone.
+    pub late: Latencies,
+    /// The window's length.
+    pub window: Duration,
+}
+
+impl Driven {
+    /// The figures of this.
+    pub fn tell(&self, values: &mut Values) {
+        let seconds = self.window.as_secs_f64();
+        values.set("throughput", self.transactions as f64 / seconds);
+        self.latency.tell(values);
+        values.set("service", self.service.mean_ms());
+        if self.late.count() > 0 {
+            values.set("late", self.late.mean_ms());
+            values.set("unserved", self.unserved as f64);
+        }
+    }
+
+    fn merge(&mut self, other: &Driven) {
+        self.transactions += other.transactions;
+        self.unserved += other.unserved;
+        self.latency.merge(&other.latency);
+        self.service.merge(&other.service);
+        self.late.merge(&other.late);
+    }
+}
+
+/// A moment that whoever asked for the drive may want to take figures at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The window begins.
+    Begin,
+    /// The window ends.
+    End,
+}
+
+/// Runs the clients, each on a thread of its own, and hands them back.
+///
+/// # Errors
+/// The first error of a client, or the user's wish to stop.
+pub fn drive<C: Client>(
+    clients: Vec<C>,
+    completions: &Completions,
+    plan: Plan,
+    stop: &AtomicBool,
+    mut at: impl FnMut(Moment),
+) -> Result<(Driven, Vec<C>), RunError> {
+    let window = Window::after(plan.warm_up, plan.time, completions.origin());
+    let broken = AtomicBool::new(false);
+    let clients_total = clients.len();
+    let ended = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(clients)
+            .map(|(number, client)| {
+                let run = Run {
+                    client,
+                    reader: completions.reader(),
+                    plan,
+                    window,
+                    lane: (number, clients_total),
+                    driven: Driven::default(),
+                };
+                let (stop, broken) = (stop, &broken);
+                scope.spawn(move || run.all(stop, broken))
+            })
+            .collect();
+        for (moment, when) in [(Moment::Begin, window.begin), (Moment::End, window.end)] {
+            window.sleep_until(when, || {
+                stop.load(Ordering::Relaxed) || broken.load(Ordering::Relaxed)
+            });
+            at(moment);
+        }
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended.collect::<Vec<_>>()
+    });
+    let mut all = Driven {
+        window: plan.time,
+        ..Driven::default()
+    };
+    let mut clients = Vec::new();
+    for end in ended {
+        let end = end.map_err(|_| RunError::Failed("a client panicked".to_owned()))?;
+        let (driven, client) = end.map_err(RunError::Failed)?;
+        all.merge(&driven);
+        clients.push(client);
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(RunError::Interrupted);
+    }
+    Ok((all, clients))
+}
+
+/// One client's run.
+struct Run<'c, C> {
+    client: C,
+    reader: Reader<'c>,
+    plan: Plan,
+    window: Window,
+    /// Which client this is, of how many.
+    lane: (u64, usize),
+    driven: Driven,
+}
+
+impl<C: Client> Run<'_, C> {
+    fn all(mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<(Driven, C), String> {
+        let ended = match self.plan.pace {
+            Pace::Open { rate } => self.scheduled(rate, stop, broken),
+            Pace::Saturated | Pace::Closed => self.back_to_back(stop, broken),
+        };
+        let ended = ended.and_then(|last| self.client.settle(last));
+        if let Err(error) = ended {
+            broken.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
+        self.reader.finish(&mut self.driven.latency);
+        Ok((self.driven, self.client))
+    }
+
+    /// One transaction after the other. Returns the newest ticket.
+    fn back_to_back(&mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<u64, String> {
+        let closed = self.plan.pace == Pace::Closed;
+        let (mut last, mut now) = (DONE, self.window.now());
+        while now < self.window.end {
+            if stop.load(Ordering::Relaxed) || broken.load(Ordering::Relaxed) {
+                break;
+            }
+            let ticket = self.client.run()?;
+            let mut done = self.window.now();
+            self.count(now, now, done);
+            if closed {
+                self.client.settle(ticket)?;
+                done = self.window.now();
+            }
+            let open = if closed { DONE } else { ticket };
+            self.complete(now, done, open);
+            last = last.max(ticket);
+            now = done;
+        }
+        Ok(last)
+    }
+
+    /// Transactions at their times. Returns the newest ticket.
+    fn scheduled(
+        &mut self,
+        rate: f64,
+        stop: &AtomicBool,
+        broken: &AtomicBool,
+    ) -> Result<u64, String> {
+        let step = 1e9 * self.lane.1 as f64 / rate;
+        let offset = step * self.lane.0 as f64 / self.lane.1 as f64;
+        let first = self.window.now();
+        let patience = self.window.end + self.window.length();
+        let mut last = DONE;
+        for i in 0u64.. {
+            let due = first + (offset + step * i as f64) as u64;
+            if due >= self.window.end
+                || stop.load(Ordering::Relaxed)
+                || broken.load(Ordering::Relaxed)
+            {
+                break;
+            }
+            self.window.sleep_precisely(due, SLEEP_MARGIN);
+            let begun = self.window.now();
+            if begun >= patience {
+                self.driven.unserved += ((self.window.end - due) as f64 / step).ceil() as u64;
+                break;
+            }
+            let ticket = self.client.run()?;
+            let done = self.window.now();
+            self.count(due, begun, done);
+            self.complete(due, done, ticket);
+            last = last.max(ticket);
+        }
+        Ok(last)
+    }
+
+    fn count(&mut self, due: u64, begun: u64, done: u64) {
+        if self.window.contains(due) {
+            self.driven.transactions += 1;
+            self.driven
+                .service
+                .record(Duration::from_nanos(done - begun));
+            if matches!(self.plan.pace, Pace::Open { .. }) {
+                self.driven
+                    .late
+                    .record(Duration::from_nanos(begun.saturating_sub(due)));
+            }
+        }
+    }
+
+    fn complete(&mut self, start: u64, done: u64, ticket: u64) {
+        if self.window.contains(start) {
+            self.reader
+                .pending(ticket, start, done, &mut self.driven.latency);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

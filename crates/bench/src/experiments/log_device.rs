@@ -1,0 +1,156 @@
+//! `log-device`: what the log's device can do by itself (paper 2, figure 8).
+
+use crate::experiment::{Experiment, Point, Scale};
+use crate::plot::{Compare, Mark, Measure, Plot, Shape};
+use crate::target::{Device, DeviceJob, Job, Place};
+
+const PIECE: usize = 512 * 1024;
+const KIB: usize = 1024;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "log-device",
+    title: "The log's device by itself",
+    paper: Some("paper 2, figure 8"),
+    about: &[
+        "A log is written sequentially and synced now and then. This shows how fast the device \
+         takes that, without any store on top: each thread writes a file of its own in pieces of \
+         512 KiB and syncs it after every so many bytes.",
+        "Warmed-up files were written once before, so that the file system has nothing to allocate. \
+         'file' is write and fdatasync, 'direct' is direct I/O through io_uring.",
+    ],
+    points,
+    plots,
+    compare,
+    columns: &[
+        "place", "device", "warm-up", "threads", "sync-size", "rate", "sync-time",
+    ],
+};
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let all: Vec<usize> = (0..8).map(|i| 512 << i).collect();
+    let sync_sizes = scale.pick(&[512, 1024], &[512, 4096, 32768], &all);
+    let threads = scale.pick(&[1], &[1, 2], &[1, 2, 3, 4]);
+    let mut points = Vec::new();
+    for place in [Place::Disk, Place::Memory] {
+        for device in [Device::File, Device::Direct] {
+            for warm_up in [false, true] {
+                for &threads in threads {
+                    for &kib in sync_sizes {
+                        let job = DeviceJob {
+                            place,
+                            device,
+                            piece: PIECE,
+                            sync_size: kib * KIB,
+                            threads,
+                            warm_up,
+                        };
+                        let params = [
+                            ("place", place.name().into()),
+                            ("device", device.name().into()),
+                            ("warm-up", if warm_up { "yes" } else { "no" }.into()),
+                            ("threads", threads.into()),
+                            ("sync-size", kib.into()),
+                        ];
+                        points.push(Point::new(params, Job::Device(job)));
+                    }
+                }
+            }
+        }
+    }
+    points
+}
+
+fn plots() -> Vec<Plot> {
+    let lines = Shape::Lines {
+        x: "sync-size",
+        y: "rate",
+        series: &["device", "warm-up"],
+        doubling: true,
+    };
+    let plot = |title, caption, place: &str, paper| Plot {
+        title,
+        caption,
+        shape: lines.clone(),
+        only: vec![
+            ("place", vec![place.into()]),
+            ("threads", vec![1usize.into()]),
+        ],
+        paper,
+    };
+    let threads = Shape::Lines {
+        x: "threads",
+        y: "rate",
+        series: &["device", "warm-up"],
+        doubling: false,
+    };
+    let mark = |value, label| vec![Mark { value, label }];
+    vec![
+        plot(
+            "Disk: rate by bytes from sync to sync (KiB)",
+            "One thread. Figure 8(a) is a SATA SSD, which levels out at 300 to 400 MB/s from 4 MiB on.",
+            "disk",
+            mark(350.0, "paper's SSD"),
+        ),
+        plot(
+            "Memory: rate by bytes from sync to sync (KiB)",
+            "One thread, /dev/shm. Figures 8(b) and (c) are persistent memory: about 1 GB/s a module, twice that when warmed up.",
+            "memory",
+            mark(1000.0, "paper's module"),
+        ),
+        Plot {
+            title: "Disk: rate by threads",
+            caption: "Synced every 4 MiB. In the paper more threads help the SSD a little; on persistent memory two or three are best.",
+            shape: threads,
+            only: vec![
+                ("place", vec!["disk".into()]),
+                ("sync-size", vec![4096usize.into()]),
+            ],
+            paper: Vec::new(),
+        },
+    ]
+}
+
+fn compare() -> Vec<Compare> {
+    let at = |place: &str, warm_up: &str| {
+        vec![
+            ("place", place.into()),
+            ("device", "file".into()),
+            ("warm-up", warm_up.into()),
+            ("threads", 1usize.into()),
+            ("sync-size", 32768usize.into()),
+        ]
+    };
+    let value = |place: &str| Measure::Value {
+        metric: "rate",
+        at: at(place, "no"),
+    };
+    let ratio = |place: &str| Measure::Ratio {
+        metric: "rate",
+        of: at(place, "yes"),
+        to: at(place, "no"),
+    };
+    let row = |what, paper, ours| Compare {
+        what,
+        paper: Some(paper),
+        ours,
+        aim: None,
+    };
+    vec![
+        row(
+            "disk, one thread, synced every 32 MiB, MB/s",
+            "300–400 (SATA SSD; text of section 5.2)",
+            value("disk"),
+        ),
+        row(
+            "memory, one thread, synced every 32 MiB, MB/s",
+            "about 1000 (one module of persistent memory; text of section 6.1)",
+            value("memory"),
+        ),
+        row(
+            "memory: warmed up, by not",
+            "about 2 (text of section 5.2)",
+            ratio("memory"),
+        ),
+        row("disk: warmed up, by not", "not said", ratio("disk")),
+    ]
+}

@@ -1,0 +1,68 @@
+//! `transfers`: money moved between accounts, whose sum stays.
+
+use crate::driver::Pace;
+use crate::experiment::{Experiment, Point, Scale};
+use crate::plot::{Compare, Plot, Shape};
+use crate::target::{Job, LogKnobs, Place, StoreJob};
+use crate::workload::{Transfers, Workload};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "transfers",
+    title: "Transfers between accounts",
+    paper: None,
+    about: &[
+        "Transactions move amounts between two random accounts; now and then one reads all of \
+         them, and their sum must be what it was in the beginning. The fewer accounts, the more \
+         transactions get in each other's way.",
+    ],
+    points,
+    plots,
+    compare: Vec::<Compare>::new,
+    columns: &[
+        "accounts", "log", "workers", "throughput", "latency", "latency-p99",
+    ],
+};
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &accounts in scale.pick(&[10], &[10, 1000], &[10, 100, 1000]) {
+        let point = |log: &str, knobs| {
+            let workers = scale.workers(1).max(2);
+            let audit_every = 100;
+            let job = StoreJob {
+                workload: Workload::Transfers(Transfers {
+                    accounts,
+                    audit_every,
+                }),
+                pace: Pace::Saturated,
+                workers,
+                log: knobs,
+            };
+            let params = [
+                ("accounts", accounts.into()),
+                ("log", log.into()),
+                ("workers", workers.into()),
+            ];
+            Point::new(params, Job::Store(job))
+        };
+        let baseline = point("none", None);
+        let logged = point("disk", Some(LogKnobs::new(Place::Disk))).against(&baseline);
+        points.extend([baseline, logged]);
+    }
+    points
+}
+
+fn plots() -> Vec<Plot> {
+    vec![Plot {
+        title: "Throughput by accounts",
+        caption: "With and without a log on the disk.",
+        shape: Shape::Bars {
+            x: "accounts",
+            y: "throughput",
+            series: "log",
+            relative: false,
+        },
+        only: Vec::new(),
+        paper: Vec::new(),
+    }]
+}

@@ -1,0 +1,96 @@
+//! `ycsb`: YCSB's workloads at the store's interface, in closed and open loops.
+
+use crate::driver::Pace;
+use crate::experiment::{Experiment, Point, Scale};
+use crate::plot::{Compare, Plot, Shape};
+use crate::target::{Job, LogKnobs, Place, StoreJob};
+use crate::workload::{Workload, Ycsb};
+
+/// Rates of the open loops, transactions a second: well below what a worker can do, so that the
+/// latency is the store's and not that of a queue.
+const RATES: [f64; 3] = [1_000.0, 5_000.0, 20_000.0];
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "ycsb",
+    title: "YCSB A to F, embedded",
+    paper: None,
+    about: &[
+        "The six standard workloads on values of 100 bytes, ten operations in a transaction, keys \
+         zipfian (in D the latest). 'saturated' runs transactions back to back and does not wait; \
+         'closed' waits until each is durable before it begins the next; 'open' begins transactions \
+         on a schedule, and counts the latency from when each was to begin.",
+    ],
+    points,
+    plots,
+    compare: Vec::<Compare>::new,
+    columns: &[
+        "workload", "log", "pace", "throughput", "latency", "latency-p50", "latency-p99",
+        "latency-p999", "cpu",
+    ],
+};
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let mut points = Vec::new();
+    for letter in "ABCDEF".chars() {
+        let ycsb = Ycsb::standard(letter, scale.records).expect("it is one of the six");
+        let point = |log: &str, pace_name: &str, pace, knobs| {
+            let job = StoreJob {
+                workload: Workload::Ycsb(ycsb.clone()),
+                pace,
+                workers: scale.workers(1),
+                log: knobs,
+            };
+            let params = [
+                ("workload", letter.to_string().as_str().into()),
+                ("log", log.into()),
+                ("pace", pace_name.into()),
+            ];
+            Point::new(params, Job::Store(job))
+        };
+        let disk = Some(LogKnobs::new(Place::Disk));
+        let baseline = point("none", "saturated", Pace::Saturated, None);
+        points.push(baseline.clone());
+        points.push(point("disk", "saturated", Pace::Saturated, disk).against(&baseline));
+        points.push(point("disk", "closed", Pace::Closed, disk));
+        if letter == 'A' {
+            for rate in RATES {
+                let name = format!("open {rate}");
+                points.push(point("disk", &name, Pace::Open { rate }, disk));
+            }
+        }
+    }
+    points
+}
+
+fn plots() -> Vec<Plot> {
+    let bars = |y| Shape::Bars {
+        x: "workload",
+        y,
+        series: "log",
+        relative: false,
+    };
+    vec![
+        Plot {
+            title: "Throughput, saturated",
+            caption: "With and without a log on the disk.",
+            shape: bars("throughput"),
+            only: vec![("pace", vec!["saturated".into()])],
+            paper: Vec::new(),
+        },
+        Plot {
+            title: "Workload A: p99 latency",
+            caption: "From the intended beginning of a transaction to its durability.",
+            shape: Shape::Bars {
+                x: "pace",
+                y: "latency-p99",
+                series: "log",
+                relative: false,
+            },
+            only: vec![
+                ("workload", vec!["A".into()]),
+                ("log", vec!["disk".into()]),
+            ],
+            paper: Vec::new(),
+        },
+    ]
+}

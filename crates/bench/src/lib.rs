@@ -1,0 +1,2 @@
+//! Benchmarks.
+#![forbid(unsafe_code)]

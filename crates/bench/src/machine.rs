@@ -1,0 +1,217 @@
+//! The machine below a measurement: what it is, and who else used it meanwhile.
+//!
+//! *Foreign* load is everything that ran besides this process, in cores: 1.0 is one core busy.
+//! Time that a hypervisor gave to others counts as foreign too, because it is as harmful. A run
+//! during which it was above [`NOISY`] is marked.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+/// Foreign load from which a run is noisy.
+pub const NOISY: f64 = 0.15;
+
+/// What else happened during a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Load average of the last minute, at the end of the run.
+    pub load_average: f64,
+    /// What others used of the processors, in cores.
+    pub foreign: f64,
+    /// Whether that was too much.
+    pub noisy: bool,
+}
+
+/// Measures noise from its making on.
+pub struct Meter {
+    at: Instant,
+    busy: f64,
+    own: f64,
+}
+
+impl Default for Meter {
+    fn default() -> Meter {
+        Meter {
+            at: Instant::now(),
+            busy: busy(),
+            own: own_cpu(),
+        }
+    }
+}
+
+impl Meter {
+    /// The noise since then. Where the system tells nothing, there is none.
+    #[must_use]
+    pub fn noise(&self) -> Noise {
+        let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
+        let others = (busy() - self.busy) - (own_cpu() - self.own);
+        // The system counts in ticks of ten milliseconds: a short run says little by itself.
+        let slack = 0.02 / seconds;
+        let foreign = (others / seconds).max(0.0);
+        Noise {
+            load_average: load_average(),
+            foreign,
+            noisy: foreign > NOISY + slack,
+        }
+    }
+}
+
+fn ticks_per_second() -> f64 {
+    rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Processor time of this process, in seconds.
+#[must_use]
+pub fn own_cpu() -> f64 {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field, the name in parentheses, may hold blanks; the fields wanted are 14 and 15.
+    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields = rest.split_whitespace().skip(11).take(2);
+    fields.filter_map(|f| f.parse::<f64>().ok()).sum::<f64>() / ticks_per_second()
+}
+
+/// Busy time of all processors: everything but idling and waiting for disks.
+fn busy() -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let fields: Vec<f64> = line
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    // user nice system idle iowait irq softirq steal
+    let sum: f64 = [0, 1, 2, 5, 6, 7]
+        .iter()
+        .filter_map(|&place| fields.get(place))
+        .sum();
+    sum / ticks_per_second()
+}
+
+fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text.split_whitespace().next();
+    first.and_then(|text| text.parse().ok()).unwrap_or(0.0)
+}
+
+/// Where a result comes from. What cannot be found out is `unknown`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// The processor's name.
+    pub processor: String,
+    /// Processors that this process may use.
+    pub cores: usize,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Kernel and architecture.
+    pub system: String,
+    /// The file system of the directory on the disk.
+    pub disk: String,
+    /// The file system of the directory in memory.
+    pub in_memory: String,
+}
+
+impl Host {
+    /// This machine.
+    #[must_use]
+    pub fn here(disk: &Path, memory: &Path) -> Host {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let after = |text: &str, name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.map(|rest| rest.trim_start_matches([' ', '\t', ':']).trim().to_owned())
+        };
+        let kib = after(&read("/proc/meminfo"), "MemTotal")
+            .and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+        let release = read("/proc/sys/kernel/osrelease");
+        Host {
+            processor: after(&read("/proc/cpuinfo"), "model name").unwrap_or_else(unknown),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory: kib.unwrap_or(0) * 1024,
+            system: format!(
+                "{} {} {}",
+                std::env::consts::OS,
+                release.trim(),
+                std::env::consts::ARCH
+            ),
+            disk: file_system(disk),
+            in_memory: file_system(memory),
+        }
+    }
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// The file system that a path lies in: that of the longest mount point above it.
+fn file_system(path: &Path) -> String {
+    let Ok(path) = path.canonicalize() else {
+        return unknown();
+    };
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mut best = (0, unknown());
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let &[device, point, kind, ..] = &fields[..] else {
+            continue;
+        };
+        if path.starts_with(point) && point.len() >= best.0 {
+            best = (point.len(), format!("{kind} on {device}"));
+        }
+    }
+    best.1
+}
+
+/// The commit of the working directory's repository, with `+` when the tree has changes.
+#[must_use]
+pub fn commit() -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    match git(&["rev-parse", "--short=12", "HEAD"]) {
+        Some(commit) if !commit.is_empty() => {
+            let changed = git(&["status", "--porcelain", "-uno"]).is_some_and(|c| !c.is_empty());
+            commit + if changed { "+" } else { "" }
+        }
+        _ => unknown(),
+    }
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn unix_time() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO).as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_work_is_not_noise() {
+        let meter = Meter::default();
+        let before = own_cpu();
+        let begun = Instant::now();
+        let mut x = 1u64;
+        while begun.elapsed() < Duration::from_millis(200) {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        let own = own_cpu() - before;
+        assert!(own > 0.03, "this took processor time: {own}");
+        let all = busy() - meter.busy;
+        assert!(meter.noise().foreign * 0.2 <= all, "own work was subtracted");
+    }
+
+    #[test]
+    fn the_host_is_known() {
+        let host = Host::here(Path::new("/"), Path::new("/nonexistent"));
+        assert!(host.cores > 0 && host.memory > 1 << 20, "{host:?}");
+        assert!(host.disk.contains(" on "), "{host:?}");
+        assert_eq!(host.in_memory, "unknown");
+    }
+}

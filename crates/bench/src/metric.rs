@@ -1,0 +1,94 @@
+//! What the figures are called, and in which units they are told.
+
+/// A kind of figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name in results.
+    pub name: &'static str,
+    /// What it is, for a column or an axis.
+    pub title: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+}
+
+const fn metric(name: &'static str, title: &'static str, unit: &'static str) -> Metric {
+    Metric { name, title, unit }
+}
+
+/// All of them.
+pub const METRICS: &[Metric] = &[
+    metric("throughput", "throughput", "txn/s"),
+    metric("latency", "mean latency", "ms"),
+    metric("latency-p50", "p50", "ms"),
+    metric("latency-p99", "p99", "ms"),
+    metric("latency-p999", "p99.9", "ms"),
+    metric("latency-max", "max", "ms"),
+    metric("service", "to commit", "ms"),
+    metric("late", "begun late", "ms"),
+    metric("unserved", "unserved", "txn"),
+    metric("cpu", "processor time", "µs/txn"),
+    metric("log-rate", "log", "MB/s"),
+    metric("sync-rate", "syncs", "1/s"),
+    metric("sync-time", "mean sync", "ms"),
+    metric("rate", "written", "MB/s"),
+    metric("in-buffer", "in the worker's buffer", "ms"),
+    metric("in-queue", "in the logger's queue", "ms"),
+    metric("in-write", "written and synced", "ms"),
+    metric("in-notification", "waiting for other logs", "ms"),
+];
+
+/// The metric of a name. Names of other programs' results are their own titles.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name)
+}
+
+/// A figure for people: three significant digits, and thousands as k, M, G.
+#[must_use]
+pub fn show(value: f64) -> String {
+    let magnitude = value.abs();
+    let (scaled, suffix) = match magnitude {
+        m if m >= 1e9 => (value / 1e9, "G"),
+        m if m >= 1e6 => (value / 1e6, "M"),
+        m if m >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let digits = match scaled.abs() {
+        m if m >= 99.95 || m == 0.0 => 0,
+        m if m >= 9.995 => 1,
+        m if m >= 0.0995 => 2,
+        _ => 3,
+    };
+    format!("{scaled:.digits$}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.0123, "0.012"),
+            (0.5, "0.50"),
+            (3.3, "3.30"),
+            (33.0, "33.0"),
+            (99.99, "100"),
+            (2345.0, "2345"),
+            (234_567.0, "235k"),
+            (5_600_000_000.0, "5.60G"),
+            (-0.17, "-0.17"),
+        ] {
+            assert_eq!(show(value), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (i, metric) in METRICS.iter().enumerate() {
+            assert!(METRICS[..i].iter().all(|other| other.name != metric.name));
+            assert_eq!(named(metric.name), Some(metric));
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The result file: `DIR/NAME.json`.
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `schema` | [`SCHEMA`]; a file with another one is refused |
+//! | `experiment`, `title` | what was run |
+//! | `commit`, `version` | of the program; the commit is that of the working directory, or `unknown` |
+//! | `started` | seconds since 1970 |
+//! | `complete` | false while it runs, and when it was stopped |
+//! | `recorded` | transactions were recorded: checks count, figures do not |
+//! | `host` | the machine: see [`Host`] |
+//! | `scale` | how much was measured: see [`Scale`] |
+//! | `points` | a list of points, below |
+//!
+//! | field of a point | meaning |
+//! |---|---|
+//! | `id`, `params`, `baseline`, `job` | as in the experiment |
+//! | `skipped` | why it could not be measured here, if so |
+//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise` |
+//! | `summary` | by metric: `median`, `min`, `max`, `share` (median of the runs' shares of their baseline's neighbouring runs) |
+//! | `noisy` | all of its runs were noisy, so that the summary is over noisy ones |
+//!
+//! Invariants:
+//! 1. A run with a failed check has no values.
+//! 2. A summary is over the runs that are not noisy, if there are any.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Params, Point, Scale};
+use crate::machine::{Host, Noise};
+use crate::sample::{Check, Values};
+use crate::target::Job;
+
+/// The version of the format.
+pub const SCHEMA: u32 = 1;
+
+/// All that a run of an experiment told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The fields are those of the module's table.
+pub struct Results {
+    pub schema: u32,
+    pub experiment: String,
+    pub title: String,
+    pub commit: String,
+    pub version: String,
+    pub started: u64,
+    pub complete: bool,
+    pub recorded: bool,
+    pub host: Host,
+    pub scale: Scale,
+    pub points: Vec<PointResult>,
+}
+
+/// All that the runs of a point told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The fields are those of the module's table.
+pub struct PointResult {
+    pub id: String,
+    pub params: Params,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    pub job: Job,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+    pub repetitions: Vec<Repetition>,
+    pub summary: BTreeMap<String, Summary>,
+    pub noisy: bool,
+}
+
+/// One run of a point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The fields are those of the module's table.
+pub struct Repetition {
+    pub round: usize,
+    pub order: usize,
+    pub values: Values,
+    pub checks: Vec<Check>,
+    pub noise: Noise,
+}
+
+/// What the runs of a point told of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The fields are those of the module's table.
+pub struct Summary {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+}
+
+/// Why a result file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The file is not a result, or of another version.
+    #[error("{} is no result of schema {SCHEMA}: {what}; run the experiment again", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl PointResult {
+    /// A point that was not run yet.
+    #[must_use]
+    pub fn new(point: &Point) -> PointResult {
+        PointResult {
+            id: point.id.clone(),
+            params: point.params.clone(),
+            baseline: point.baseline.clone(),
+            job: point.job.clone(),
+            skipped: None,
+            repetitions: Vec::new(),
+            summary: BTreeMap::new(),
+            noisy: false,
+        }
+    }
+
+    /// The first check that failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Check> {
+        let checks = self.repetitions.iter().flat_map(|run| &run.checks);
+        checks.into_iter().find(|check| check.failure.is_some())
+    }
+
+    /// The runs that count: those in a quiet time, if there are any.
+    fn counted(&self) -> Vec<&Repetition> {
+        let runs = || self.repetitions.iter().filter(|run| run.passed());
+        let quiet: Vec<_> = runs().filter(|run| !run.noise.noisy).collect();
+        if quiet.is_empty() {
+            runs().collect()
+        } else {
+            quiet
+        }
+    }
+}
+
+impl Repetition {
+    fn passed(&self) -> bool {
+        self.checks.iter().all(|check| check.failure.is_none())
+    }
+}
+
+impl Results {
+    /// Sums up every point.
+    pub fn summarise(&mut self) {
+        let all: Vec<PointResult> = self.points.clone();
+        for point in &mut self.points {
+            let baseline = point.baseline.as_ref();
+            let baseline = baseline.and_then(|id| all.iter().find(|other| other.id == *id));
+            point.summary = if point.failure().is_some() {
+                BTreeMap::new()
+            } else {
+                summary(point, baseline)
+            };
+            point.noisy = !point.repetitions.is_empty()
+                && point.repetitions.iter().all(|run| run.noise.noisy);
+        }
+    }
+
+    /// Points whose check failed, with the check.
+    pub fn failures(&self) -> impl Iterator<Item = (&PointResult, &Check)> {
+        self.points
+            .iter()
+            .filter_map(|point| Some((point, point.failure()?)))
+    }
+
+    /// Writes the file, replacing an older one at once.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn write(&self, dir: &Path) -> std::io::Result<PathBuf> {
+        fs::create_dir_all(dir)?;
+        let path = dir.join(format!("{}.json", self.experiment));
+        let draft = dir.join(format!(".{}.json.new", self.experiment));
+        fs::write(&draft, serde_json::to_string_pretty(self)? + "\n")?;
+        fs::rename(&draft, &path)?;
+        Ok(path)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it is no result.
+    pub fn read(path: &Path) -> Result<Results, ReadError> {
+        let format = |what: String| ReadError::Format {
+            path: path.to_owned(),
+            what,
+        };
+        let text = fs::read_to_string(path).map_err(|source| ReadError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        // The schema first: what an unknown one means is not ours to guess.
+        #[derive(Deserialize)]
+        struct Schema {
+            schema: u32,
+        }
+        let Schema { schema } =
+            serde_json::from_str(&text).map_err(|error| format(error.to_string()))?;
+        if schema != SCHEMA {
+            return Err(format(format!("it is of schema {schema}")));
+        }
+        serde_json::from_str(&text).map_err(|error| format(error.to_string()))
+    }
+}
+
+fn summary(point: &PointResult, baseline: Option<&PointResult>) -> BTreeMap<String, Summary> {
+    let runs = point.counted();
+    let mut metrics: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for run in &runs {
+        for (metric, &value) in &run.values.0 {
+            metrics.entry(metric).or_default().push(value);
+        }
+    }
+    let summary = |(metric, values): (&str, Vec<f64>)| {
+        let shares = runs.iter().filter_map(|run| {
+            let value = run.values.get(metric)?;
+            let beside = beside(baseline?, run, metric)?;
+            (beside != 0.0).then(|| value / beside)
+        });
+        let shares: Vec<f64> = shares.collect();
+        let summary = Summary {
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            median: median(values).unwrap_or_default(),
+            share: median(shares),
+        };
+        (metric.to_owned(), summary)
+    };
+    metrics.into_iter().map(summary).collect()
+}
+
+/// What the baseline did beside a run: the mean of its last run before and its first after, within
+/// the same repetition.
+fn beside(baseline: &PointResult, run: &Repetition, metric: &str) -> Option<f64> {
+    let around = baseline.repetitions.iter().filter(|other| other.round == run.round);
+    let before = around.clone().filter(|other| other.order < run.order);
+    let after = around.filter(|other| other.order > run.order);
+    let value = |run: &Repetition| run.values.get(metric);
+    let before = before.max_by_key(|other| other.order).and_then(value);
+    let after = after.min_by_key(|other| other.order).and_then(value);
+    match (before, after) {
+        (Some(a), Some(b)) => Some(f64::midpoint(a, b)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The middle of some values; `None` of none.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[n / 2]),
+        n => Some(f64::midpoint(values[n / 2 - 1], values[n / 2])),
+    }
+}
+
+#[cfg(test)]
+mod tests;

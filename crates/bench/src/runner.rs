@@ -1,0 +1,324 @@
+//! Runs an experiment: all its points, round by round, and keeps what they tell.
+//!
+//! A round measures every point once. A baseline is measured before, after, and in between the
+//! points that are compared with it, so that each of these has a run of the baseline close by; and
+//! every other round goes backwards. So a machine whose speed drifts falsifies shares little.
+//!
+//! What was measured is on disk after each round.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use history::Recorder;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::experiment::{Experiment, Point, Scale};
+use crate::machine::{self, Host, Meter};
+use crate::result::{PointResult, Repetition, Results, SCHEMA};
+use crate::sample::{Check, RunError, Sample};
+use crate::target::Context;
+
+/// So many points are compared with one pair of baseline runs.
+const BETWEEN: usize = 3;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much.
+    pub scale: Scale,
+    /// Where results go.
+    pub out: PathBuf,
+    /// Where logs and files on the disk lie.
+    pub disk: PathBuf,
+    /// Where those in memory lie.
+    pub memory: PathBuf,
+    /// Where the transactions that were seen go, if they are recorded.
+    pub history: Option<PathBuf>,
+    /// Only points whose id contains this.
+    pub only: Option<String>,
+    /// Of the random choices.
+    pub seed: u64,
+    /// Writes a wrong value on purpose: a test of the checks.
+    pub plant: bool,
+}
+
+/// Why there are no results.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Nothing is measured that way.
+    #[error("{0}")]
+    Options(String),
+    /// The results cannot be kept.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+/// What came of an experiment.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was measured.
+    pub results: Results,
+    /// The result file.
+    pub path: PathBuf,
+    /// What the judge of the recorded history said, if it found something.
+    pub verdict: Option<String>,
+}
+
+impl Outcome {
+    /// What is wrong, if anything is: a failed check, an anomaly.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let failed = self.results.failures().next().map(|(point, check)| {
+            let what = check.failure.as_deref().unwrap_or_default();
+            format!("{}: the check '{}' failed: {what}", point.id, check.name)
+        });
+        failed.or_else(|| self.verdict.clone())
+    }
+}
+
+/// Runs an experiment until its end, or until `stop` is set.
+///
+/// # Errors
+/// When nothing could be measured or kept. A failed check is no error: see [`Outcome::failure`].
+pub fn run(
+    experiment: &Experiment,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Outcome, BenchError> {
+    let points = points(experiment, options)?;
+    let recorder = options.history.as_ref().map(|_| Recorder::new());
+    let mut run = Run {
+        options,
+        stop,
+        recorder: recorder.as_ref(),
+        results: empty(experiment, options, &points),
+        points,
+        order: 0,
+        bar: ProgressBar::new(0),
+    };
+    let path = run.all()?;
+    let results = run.results;
+    let verdict = match (recorder, &options.history) {
+        (Some(recorder), Some(file)) => judge(recorder, file)?,
+        _ => None,
+    };
+    Ok(Outcome {
+        results,
+        path,
+        verdict,
+    })
+}
+
+fn points(experiment: &Experiment, options: &Options) -> Result<Vec<Point>, BenchError> {
+    let all = (experiment.points)(&options.scale);
+    let Some(only) = &options.only else {
+        return Ok(all);
+    };
+    let wanted: Vec<&Point> = all.iter().filter(|point| point.id.contains(only)).collect();
+    let needed = |point: &&Point| {
+        let baseline_of = |other: &&Point| other.baseline.as_deref() == Some(&point.id);
+        point.id.contains(only) || wanted.iter().any(baseline_of)
+    };
+    let some: Vec<Point> = all.iter().filter(needed).cloned().collect();
+    if some.is_empty() {
+        let ids: Vec<&str> = all.iter().map(|point| point.id.as_str()).collect();
+        let what = format!("no point of {} contains '{only}'; ", experiment.name);
+        return Err(BenchError::Options(what + "there are: " + &ids.join(", ")));
+    }
+    Ok(some)
+}
+
+fn empty(experiment: &Experiment, options: &Options, points: &[Point]) -> Results {
+    Results {
+        schema: SCHEMA,
+        experiment: experiment.name.to_owned(),
+        title: experiment.title.to_owned(),
+        commit: machine::commit(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: machine::unix_time(),
+        complete: false,
+        recorded: options.history.is_some(),
+        host: Host::here(&options.disk, &options.memory),
+        scale: options.scale.clone(),
+        points: points.iter().map(PointResult::new).collect(),
+    }
+}
+
+/// The order of a round: indices of points, baselines among those that are compared with them.
+#[must_use]
+pub fn schedule(points: &[Point], round: usize) -> Vec<usize> {
+    let is_baseline = |point: &Point| {
+        let id = Some(&point.id);
+        points.iter().any(|other| other.baseline.as_ref() == id)
+    };
+    let mut order = Vec::new();
+    for (i, point) in points.iter().enumerate() {
+        if point.baseline.is_some() {
+            continue;
+        }
+        order.push(i);
+        if !is_baseline(point) {
+            continue;
+        }
+        let against = |other: &&usize| points[**other].baseline.as_ref() == Some(&point.id);
+        let all: Vec<usize> = (0..points.len()).collect();
+        let variants: Vec<usize> = all.iter().filter(against).copied().collect();
+        for some in variants.chunks(BETWEEN) {
+            order.extend_from_slice(some);
+            order.push(i);
+        }
+    }
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+/// An experiment that runs.
+struct Run<'r> {
+    options: &'r Options,
+    stop: &'r AtomicBool,
+    recorder: Option<&'r Recorder>,
+    points: Vec<Point>,
+    results: Results,
+    order: usize,
+    bar: ProgressBar,
+}
+
+impl Run<'_> {
+    fn all(&mut self) -> Result<PathBuf, BenchError> {
+        // A history says as much after one round as after many.
+        let rounds = if self.recorder.is_some() {
+            1
+        } else {
+            self.options.scale.repetitions.max(1)
+        };
+        let total: usize = (0..rounds).map(|r| schedule(&self.points, r).len()).sum();
+        self.bar = ProgressBar::new(total as u64);
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {eta:>5}  {wide_msg}");
+        self.bar.set_style(style.expect("the template makes sense"));
+        let mut path = self.write()?;
+        for round in 0..rounds {
+            if !self.round(round, round + 1 == rounds) {
+                break;
+            }
+            self.results.complete = round + 1 == rounds;
+            path = self.write()?;
+        }
+        self.bar.finish_and_clear();
+        Ok(path)
+    }
+
+    /// Runs all points; false when the user asked to stop.
+    fn round(&mut self, round: usize, last: bool) -> bool {
+        let schedule = schedule(&self.points, round);
+        for (place, &i) in schedule.iter().enumerate() {
+            self.bar.set_message(self.points[i].id.clone());
+            // A store is opened again once for each point: it takes longer than the run.
+            let reopen = last && !schedule[place + 1..].contains(&i);
+            let given_up = self.results.points[i].skipped.is_some()
+                || self.results.points[i].failure().is_some();
+            if !given_up && !self.point(i, round, reopen) {
+                return false;
+            }
+            self.bar.inc(1);
+        }
+        true
+    }
+
+    fn point(&mut self, i: usize, round: usize, reopen: bool) -> bool {
+        self.order += 1;
+        let context = Context {
+            scale: &self.options.scale,
+            disk: self.options.disk.clone(),
+            memory: self.options.memory.clone(),
+            stop: self.stop,
+            recorder: self.recorder,
+            number: self.order,
+            seed: self.options.seed,
+            reopen,
+            plant: self.options.plant,
+        };
+        let meter = Meter::default();
+        let sample = self.points[i].job.run(&context);
+        let noise = meter.noise();
+        let result = &mut self.results.points[i];
+        let sample = match sample {
+            Ok(sample) => sample,
+            Err(RunError::Interrupted) => return false,
+            Err(RunError::Skipped(why)) => {
+                result.skipped = Some(why);
+                return true;
+            }
+            Err(RunError::Failed(what)) => Sample {
+                checks: vec![Check::new("the run comes to its end", Err(what))],
+                ..Sample::default()
+            },
+        };
+        let failed = sample.failure().is_some();
+        result.repetitions.push(Repetition {
+            round,
+            order: self.order,
+            values: if failed { Default::default() } else { sample.values },
+            checks: sample.checks,
+            noise,
+        });
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn write(&mut self) -> Result<PathBuf, BenchError> {
+        self.results.summarise();
+        let out = &self.options.out;
+        self.results.write(out).map_err(|source| BenchError::Write {
+            path: out.clone(),
+            source,
+        })
+    }
+}
+
+/// Writes the history and says what is wrong with it.
+fn judge(recorder: Recorder, file: &Path) -> Result<Option<String>, BenchError> {
+    let history = recorder.finish();
+    let write = || {
+        let target = std::fs::File::create(file)?;
+        history::json::write(&history, std::io::BufWriter::new(target))
+    };
+    write().map_err(|source| BenchError::Write {
+        path: file.to_owned(),
+        source,
+    })?;
+    let verdict = history::check::strictly_serializable(&history);
+    Ok((!verdict.is_accepted()).then(|| format!("the recorded history is wrong: {verdict}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::{Device, DeviceJob, Job, Place};
+
+    fn point(name: &str) -> Point {
+        let job = DeviceJob {
+            place: Place::Disk,
+            device: Device::File,
+            piece: 4096,
+            sync_size: 4096,
+            threads: 1,
+            warm_up: false,
+        };
+        Point::new([("name", name.into())], Job::Device(job))
+    }
+
+    #[test]
+    fn baselines_stand_around_what_is_compared_with_them() {
+        let (a, b) = (point("a"), point("b"));
+        let variants = ["1", "2", "3", "4"].map(|name| point(name).against(&a));
+        let points: Vec<Point> = [a.clone()].into_iter().chain(variants).chain([b]).collect();
+        assert_eq!(schedule(&points, 0), [0, 1, 2, 3, 0, 4, 0, 5]);
+        assert_eq!(schedule(&points, 1), [5, 0, 4, 0, 3, 2, 1, 0]);
+    }
+}

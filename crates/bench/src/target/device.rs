@@ -1,0 +1,205 @@
+//! Sequential writes to files: what a log's device can do (paper 2, section 5.2).
+//!
+//! Each thread writes a file of its own from begin to end in pieces, and syncs it after so many
+//! bytes. Each piece is stamped with its file and place; afterwards all are read and checked.
+
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use disk::{Access, Disk, DiskFile};
+use serde::{Deserialize, Serialize};
+
+use crate::latency::Latencies;
+use crate::sample::{Check, RunError, Sample};
+use crate::stamp::Stamp;
+use crate::target::{Context, Device, Place};
+
+/// Writes to files.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceJob {
+    /// Where the files lie.
+    pub place: Place,
+    /// How they are written.
+    pub device: Device,
+    /// Bytes of one write.
+    pub piece: usize,
+    /// Bytes from sync to sync.
+    pub sync_size: usize,
+    /// Threads, each with a file.
+    pub threads: usize,
+    /// Whether each file is written once before it counts.
+    pub warm_up: bool,
+}
+
+/// What one thread did.
+struct Written {
+    pieces: u64,
+    took: Duration,
+    syncs: Latencies,
+}
+
+pub(super) fn run(job: &DeviceJob, context: &Context<'_>) -> Result<Sample, RunError> {
+    let dir = context.directory(job.place)?;
+    let disk = job.device.open()?;
+    let barrier = Barrier::new(job.threads);
+    let threads = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..job.threads)
+            .map(|number| {
+                let (disk, dir, barrier) = (&*disk, dir.path(), &barrier);
+                scope.spawn(move || thread(job, context, disk, dir, number, barrier))
+            })
+            .collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended.collect::<Vec<_>>()
+    });
+    let mut written = Vec::new();
+    for thread in threads {
+        let thread = thread.map_err(|_| RunError::Failed("a writer panicked".to_owned()))?;
+        written.push(thread.map_err(|error| refusal(job, &error))?);
+    }
+    if context.stop.load(Ordering::Relaxed) {
+        return Err(RunError::Interrupted);
+    }
+    let mut sample = Sample::default();
+    tell(job, &written, &mut sample);
+    let outcome = written
+        .iter()
+        .enumerate()
+        .try_for_each(|(number, written)| read_back(job, &*disk, dir.path(), number, written));
+    sample.checks.push(Check::new("what was written is read back", outcome));
+    Ok(sample)
+}
+
+/// Some file systems in memory cannot be written directly; that is no failure.
+fn refusal(job: &DeviceJob, error: &std::io::Error) -> RunError {
+    let cannot = [
+        std::io::ErrorKind::InvalidInput,
+        std::io::ErrorKind::Unsupported,
+    ];
+    if job.device == Device::Direct && cannot.contains(&error.kind()) {
+        return RunError::Skipped(format!("no direct I/O in this place: {error}"));
+    }
+    RunError::failed("writing")(error)
+}
+
+fn tell(job: &DeviceJob, written: &[Written], sample: &mut Sample) {
+    let rate = |one: &Written| {
+        one.pieces as f64 * job.piece as f64 / one.took.as_secs_f64().max(1e-9) / 1e6
+    };
+    sample.values.set("rate", written.iter().map(rate).sum());
+    let mut syncs = Latencies::default();
+    for one in written {
+        syncs.merge(&one.syncs);
+    }
+    if syncs.count() > 0 {
+        sample.values.set("sync-time", syncs.mean_ms());
+        sample.values.set("latency-p99", syncs.quantile_ms(0.99));
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("file{number}")
+}
+
+fn thread(
+    job: &DeviceJob,
+    context: &Context<'_>,
+    disk: &dyn Disk,
+    dir: &Path,
+    number: usize,
+    barrier: &Barrier,
+) -> std::io::Result<Written> {
+    let pieces = (context.scale.file_size as usize / job.piece).max(1) as u64;
+    let prepare = || {
+        let file = disk.create_new(&dir.join(name(number)))?;
+        disk.sync_dir(dir)?;
+        if job.warm_up {
+            let piece = vec![1; job.piece];
+            for n in 0..pieces {
+                file.write_all_at(&[IoSlice::new(&piece)], n * job.piece as u64)?;
+            }
+            file.sync_data()?;
+        }
+        Ok(file)
+    };
+    let file = prepare();
+    // All or none get past this, so that nobody waits for one that failed.
+    barrier.wait();
+    write(job, context, &*file?, number, pieces)
+}
+
+fn write(
+    job: &DeviceJob,
+    context: &Context<'_>,
+    file: &dyn DiskFile,
+    number: usize,
+    pieces: u64,
+) -> std::io::Result<Written> {
+    let mut buffer = vec![0; job.piece];
+    let each = (job.sync_size / job.piece).max(1) as u64;
+    let mut written = Written {
+        pieces: 0,
+        took: Duration::ZERO,
+        syncs: Latencies::default(),
+    };
+    let begun = Instant::now();
+    while written.pieces < pieces {
+        let late = begun.elapsed() > context.scale.time || context.stop.load(Ordering::Relaxed);
+        if late && written.pieces > 0 {
+            break;
+        }
+        for _ in 0..each.min(pieces - written.pieces) {
+            stamp(number, written.pieces, &mut buffer);
+            let offset = written.pieces * job.piece as u64;
+            file.write_all_at(&[IoSlice::new(&buffer)], offset)?;
+            written.pieces += 1;
+        }
+        let sync = Instant::now();
+        file.sync_data()?;
+        written.syncs.record(sync.elapsed());
+    }
+    written.took = begun.elapsed();
+    Ok(written)
+}
+
+/// Marks a piece: the first and the last bytes of it, which is cheap.
+fn stamp(number: usize, piece: u64, buffer: &mut [u8]) {
+    let mark = Stamp {
+        writer: number as u32,
+        sequence: piece,
+    };
+    let end = buffer.len() - 16;
+    mark.write(piece, &mut buffer[..16]);
+    mark.write(piece, &mut buffer[end..]);
+}
+
+fn read_back(
+    job: &DeviceJob,
+    disk: &dyn Disk,
+    dir: &Path,
+    number: usize,
+    written: &Written,
+) -> Result<(), String> {
+    let file = disk
+        .open(&dir.join(name(number)), Access::Read)
+        .map_err(|error| error.to_string())?;
+    let mut mark = [0; 16];
+    for piece in 0..written.pieces {
+        let right = Some(Stamp {
+            writer: number as u32,
+            sequence: piece,
+        });
+        for end in [0, job.piece - 16] {
+            let offset = piece * job.piece as u64 + end as u64;
+            file.read_exact_at(&mut mark, offset)
+                .map_err(|error| error.to_string())?;
+            if Stamp::read(piece, &mark) != right {
+                return Err(format!("file {number} holds other bytes at {offset}"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! What is measured: each kind of target knows how to set itself up, run, and check itself.
+//!
+//! | target | measured | checked |
+//! |---|---|---|
+//! | [`StoreJob`] | transactions of a store within this process | every value read; every key after the run, and again after the store was opened anew |
+//! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
+
+mod device;
+mod layer;
+mod store;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+pub use device::DeviceJob;
+pub use layer::{Device, Slow};
+pub use store::{LogKnobs, StoreJob};
+
+use crate::experiment::Scale;
+use crate::sample::{RunError, Sample};
+
+/// What measures a point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Job {
+    /// Transactions on a store.
+    Store(StoreJob),
+    /// Writes to files.
+    Device(DeviceJob),
+}
+
+impl Job {
+    /// Sets up, measures, checks, tidies up.
+    ///
+    /// # Errors
+    /// When there is nothing to tell. A check that fails is no error: the sample tells it.
+    pub fn run(&self, context: &Context<'_>) -> Result<Sample, RunError> {
+        match self {
+            Job::Store(job) => store::run(job, context),
+            Job::Device(job) => device::run(job, context),
+        }
+    }
+}
+
+/// Where files lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// On the disk.
+    Disk,
+    /// In a file system in memory, whose syncs cost nothing.
+    Memory,
+}
+
+impl Place {
+    /// Its name among the parameters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Disk => "disk",
+            Place::Memory => "memory",
+        }
+    }
+}
+
+/// What a run needs to know besides its job.
+pub struct Context<'c> {
+    /// How much.
+    pub scale: &'c Scale,
+    /// The directory on the disk.
+    pub disk: PathBuf,
+    /// The directory in memory.
+    pub memory: PathBuf,
+    /// Set when the user wants to stop.
+    pub stop: &'c AtomicBool,
+    /// Where transactions are recorded, if they are.
+    pub recorder: Option<&'c history::Recorder>,
+    /// Tells runs of one history apart.
+    pub number: usize,
+    /// Of the random choices.
+    pub seed: u64,
+    /// Whether a store is opened again after the run, to see that everything is there.
+    pub reopen: bool,
+    /// Writes one wrong value on purpose: a test of the checks.
+    pub plant: bool,
+}
+
+impl Context<'_> {
+    /// A new directory in a place; removed when it is dropped.
+    fn directory(&self, place: Place) -> Result<tempfile::TempDir, RunError> {
+        let above = match place {
+            Place::Disk => &self.disk,
+            Place::Memory => &self.memory,
+        };
+        if place == Place::Memory && !above.is_dir() {
+            let reason = format!("{} is no directory", above.display());
+            return Err(RunError::Skipped(reason));
+        }
+        let what = format!("cannot make a directory in {}", above.display());
+        let failed = |error: std::io::Error| RunError::failed(&what)(&error);
+        std::fs::create_dir_all(above).map_err(failed)?;
+        let made = tempfile::Builder::new()
+            .prefix(".kumiki-bench-")
+            .tempdir_in(above);
+        made.map_err(failed)
+    }
+}

@@ -1,0 +1,440 @@
+//! YCSB on a store: loads it, runs its transactions, verifies every value that is read.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::transaction::{Expiry, Observed, When};
+use base::{Abort, Reply};
+use history::{Outcome, recorder};
+use smallvec::SmallVec;
+use store::{Db, Op, Stop, Txn, Worker};
+
+use super::{Bench, Ticket, check};
+use crate::driver;
+use crate::keys::{self, Chooser, Population};
+use crate::stamp::{self, Stamp};
+use crate::target::{Context, StoreJob};
+use crate::workload::{Book, Generator, Ledger, Todo, Ycsb};
+
+/// What the loader writes.
+const LOADED: Stamp = Stamp {
+    writer: 0,
+    sequence: 0,
+};
+/// Keys loaded by one transaction.
+const BATCH: u64 = 16;
+/// One key in so many has its last write in the book; all of them where there are few.
+const SAMPLE: u64 = 64;
+const FEW: u64 = 10_000;
+/// What a recorded client does at most: whoever judges a history wants to come to an end.
+const RECORDED_TRANSACTIONS: u64 = 2_000;
+/// The greatest key space of a recorded run.
+const RECORDED_RECORDS: u64 = 1_000;
+
+/// The workload and what is known of it.
+pub(super) struct Load {
+    ycsb: Ycsb,
+    population: Arc<Population>,
+    chooser: Chooser,
+    sample: u64,
+    book: Book,
+}
+
+impl Load {
+    pub(super) fn new(ycsb: &Ycsb, job: &StoreJob, context: &Context<'_>) -> Load {
+        let mut ycsb = ycsb.clone();
+        if context.recorder.is_some() {
+            ycsb.records = ycsb.records.min(RECORDED_RECORDS);
+            // A history tells values apart, so that a stamp must be whole.
+            ycsb.value_size = ycsb.value_size.max(stamp::WHOLE);
+        }
+        let population = Arc::new(Population::new(ycsb.records, job.workers));
+        Load {
+            chooser: Chooser::new(ycsb.distribution, Arc::clone(&population)),
+            sample: if ycsb.records <= FEW { 1 } else { SAMPLE },
+            population,
+            ycsb,
+            book: Book::default(),
+        }
+    }
+
+    /// Puts these keys in, in transactions of a few.
+    fn load_range(&self, worker: &mut Worker, range: Range<u64>) -> Result<(), String> {
+        let mut value = vec![0; self.ycsb.value_size];
+        for first in range.clone().step_by(BATCH as usize) {
+            let batch = first..range.end.min(first + BATCH);
+            let keys: Vec<[u8; 8]> = batch.clone().map(keys::encode).collect();
+            let mut values = Vec::with_capacity(keys.len() * value.len());
+            for key in batch {
+                LOADED.write(key, &mut value);
+                values.extend_from_slice(&value);
+            }
+            let pairs = keys.iter().zip(values.chunks(value.len()));
+            let ops: Vec<Op<'_>> = pairs.map(|(key, value)| put(key, value)).collect();
+            worker.refresh();
+            worker.execute(&ops).map_err(|abort| abort.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
+    Op::Put {
+        key,
+        value,
+        when: When::Always,
+        expiry: Expiry::Never,
+        get: false,
+    }
+}
+
+impl super::Load for Load {
+    type Client<'r> = Client<'r>;
+
+    fn load(&self, bench: &Bench<'_>) -> Result<(), String> {
+        let mut log = bench.recorder.map(history::Recorder::process);
+        let mut entry = log.as_mut().map(recorder::Log::begin);
+        let mut worker = bench.worker()?;
+        self.load_range(&mut worker, 0..self.ycsb.records)?;
+        let epoch = worker.observed().epoch;
+        worker.wait_durable(epoch).map_err(|abort| abort.to_string())?;
+        if let Some(entry) = &mut entry {
+            for key in 0..self.ycsb.records {
+                entry.write(&name(bench.number, key), number(LOADED), None);
+            }
+        }
+        if let Some(entry) = entry {
+            entry.end(Outcome::Committed);
+        }
+        Ok(())
+    }
+
+    fn clients<'r>(&self, bench: &Bench<'r>) -> Result<Vec<Client<'r>>, String> {
+        (0..bench.workers)
+            .map(|lane| {
+                let recorded = bench.recorder.is_some();
+                let chooser = self.chooser.clone();
+                Ok(Client {
+                    worker: bench.worker()?,
+                    ticket: bench.ticket(),
+                    generator: Generator::new(
+                        &self.ycsb,
+                        chooser,
+                        &self.population,
+                        lane,
+                        bench.seed,
+                        recorded,
+                    ),
+                    writer: Writer {
+                        number: lane as u32 + 1,
+                        sequence: 0,
+                        size: self.ycsb.value_size,
+                        plant: bench.plant && lane == 0,
+                    },
+                    ledger: Ledger::new(self.sample, lane as u32 + 1),
+                    todo: Vec::new(),
+                    keys: Vec::new(),
+                    values: Vec::new(),
+                    seen: Vec::new(),
+                    log: bench.recorder.map(history::Recorder::process),
+                    number: bench.number,
+                    left: if recorded { RECORDED_TRANSACTIONS } else { u64::MAX },
+                })
+            })
+            .collect()
+    }
+
+    fn ended(&mut self, clients: Vec<Client<'_>>) {
+        self.book = Book::of(clients.into_iter().map(|client| client.ledger).collect());
+    }
+
+    fn check(&self, db: &Db) -> Result<u64, String> {
+        let mut sum = 0u64;
+        let visited = check::each(db, self.population.all(), |key, value| {
+            let value = value.ok_or_else(|| format!("key {key} is missing"))?;
+            let stamp = stamped(key, value, self.ycsb.value_size)?;
+            if let Some(right) = self.book.expected(key, LOADED) {
+                let mut expected = vec![0; value.len()];
+                right.write(key, &mut expected);
+                if expected != value {
+                    return Err(format!(
+                        "key {key} has {stamp:?} instead of the last acknowledged {right:?}"
+                    ));
+                }
+            }
+            sum = sum.wrapping_add(check::digest(key, value));
+            Ok(())
+        })?;
+        let keys = db.stats().keys;
+        if keys != visited {
+            return Err(format!("the store has {keys} keys instead of {visited}"));
+        }
+        Ok(sum)
+    }
+}
+
+/// The stamp of a value that may be there.
+fn stamped(key: u64, value: &[u8], size: usize) -> Result<Stamp, String> {
+    let stamp = Stamp::read(key, value).filter(|_| value.len() == size);
+    stamp.ok_or_else(|| format!("key {key} has a value that nobody wrote there: {value:02x?}"))
+}
+
+/// A key's name in a history. Names are in the order of the store's keys, for the sake of scans.
+fn name(run: usize, key: u64) -> String {
+    format!("r{run}:{:016x}", u64::from_be_bytes(keys::encode(key)))
+}
+
+/// A value's number in a history.
+fn number(stamp: Stamp) -> i64 {
+    i64::from(stamp.writer) << 40 | stamp.sequence as i64
+}
+
+/// Makes the values that a client writes.
+struct Writer {
+    number: u32,
+    sequence: u64,
+    size: usize,
+    /// The first value is to be a wrong one.
+    plant: bool,
+}
+
+impl Writer {
+    fn value(&mut self, key: u64, to: &mut Vec<u8>) {
+        self.sequence += 1;
+        let stamp = Stamp {
+            writer: self.number,
+            sequence: self.sequence,
+        };
+        let from = to.len();
+        to.resize(from + self.size, 0);
+        stamp.write(key, &mut to[from..]);
+        if std::mem::take(&mut self.plant) {
+            to[from] ^= 1;
+        }
+    }
+}
+
+pub(super) struct Client<'r> {
+    worker: Worker,
+    ticket: Ticket,
+    generator: Generator,
+    writer: Writer,
+    ledger: Ledger,
+    todo: Vec<Todo>,
+    keys: Vec<[u8; 8]>,
+    /// The values to write, one behind the other.
+    values: Vec<u8>,
+    /// What was read, for the history alone.
+    seen: Vec<Seen>,
+    log: Option<recorder::Log<'r>>,
+    number: usize,
+    /// Transactions that are still to run.
+    left: u64,
+}
+
+/// What an operation saw or wrote.
+enum Seen {
+    Read(u64, Stamp),
+    Wrote(u64, Stamp),
+    Scanned(u64, usize, Vec<(u64, Stamp)>),
+}
+
+impl driver::Client for Client<'_> {
+    fn run(&mut self) -> Result<u64, String> {
+        if self.left == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            return Ok(driver::DONE);
+        }
+        self.left -= 1;
+        self.generator.next(&mut self.todo);
+        let first = self.writer.sequence;
+        self.values.clear();
+        for todo in &self.todo {
+            if let Todo::Update(key) | Todo::Insert(key) | Todo::Modify(key) = *todo {
+                self.writer.value(key, &mut self.values);
+            }
+        }
+        self.seen.clear();
+        let mut log = self.log.take();
+        let entry = log.as_mut().map(recorder::Log::begin);
+        let recorded = entry.is_some();
+        let modifies = self.todo.iter().any(|todo| matches!(todo, Todo::Modify(_)));
+        let observed = if modifies {
+            self.closure(first, recorded)?
+        } else {
+            self.one_shot(first, recorded)?
+        };
+        self.generator.committed();
+        self.keep(first, observed);
+        if let Some(entry) = entry {
+            record(entry, self.number, &self.seen, observed);
+        }
+        self.log = log;
+        Ok(self.ticket.of(observed.epoch))
+    }
+
+    fn settle(&mut self, ticket: u64) -> Result<(), String> {
+        self.ticket.settle(ticket)
+    }
+}
+
+impl Client<'_> {
+    /// Runs the transaction as a list of operations.
+    fn one_shot(&mut self, first: u64, recorded: bool) -> Result<Observed, String> {
+        self.keys.clear();
+        let key = |todo: &Todo| match *todo {
+            Todo::Read(key) | Todo::Update(key) | Todo::Insert(key) => keys::encode(key),
+            Todo::Scan(key, _) | Todo::Modify(key) => keys::encode(key),
+        };
+        self.keys.extend(self.todo.iter().map(key));
+        let mut values = self.values.chunks(self.writer.size);
+        let mut ops: SmallVec<[Op<'_>; 16]> = SmallVec::new();
+        for (todo, key) in self.todo.iter().zip(&self.keys) {
+            ops.push(match todo {
+                Todo::Read(_) | Todo::Modify(_) => Op::Get { key },
+                Todo::Update(_) | Todo::Insert(_) => {
+                    put(key, values.next().expect("a value for each write"))
+                }
+                Todo::Scan(_, limit) => Op::Scan {
+                    from: key,
+                    to: None,
+                    limit: *limit,
+                    values: true,
+                },
+            });
+        }
+        self.worker.refresh();
+        let done = self.worker.execute(&ops).map_err(|abort| abort.to_string())?;
+        let mut sequence = first;
+        for (todo, reply) in self.todo.iter().zip(done.replies()) {
+            let seen = verify(todo, reply, self.writer.size, recorded)?;
+            if recorded {
+                self.seen.push(match (*todo, seen) {
+                    (Todo::Scan(key, limit), pairs) => Seen::Scanned(key, limit, pairs),
+                    (Todo::Read(key), pairs) => Seen::Read(key, pairs[0].1),
+                    (Todo::Update(key) | Todo::Insert(key) | Todo::Modify(key), _) => {
+                        sequence += 1;
+                        Seen::Wrote(key, self.writer.stamp(sequence))
+                    }
+                });
+            }
+        }
+        Ok(done.observed())
+    }
+
+    /// Runs the transaction as a closure: what it writes comes after what it read.
+    fn closure(&mut self, first: u64, recorded: bool) -> Result<Observed, String> {
+        let (todo, size) = (&self.todo, self.writer.size);
+        let (values, writer) = (&self.values, &self.writer);
+        let mut wrong = None;
+        let body = |txn: &mut Txn<'_>| -> Result<Vec<Seen>, Stop> {
+            let mut seen = Vec::new();
+            let mut values = values.chunks(size);
+            let mut sequence = first;
+            for one in todo {
+                let (Todo::Read(key) | Todo::Modify(key)) = *one else {
+                    continue;
+                };
+                let bytes = keys::encode(key);
+                let found = txn.get(&bytes)?.ok_or_else(|| format!("key {key} is missing"));
+                match found.and_then(|value| stamped(key, value, size)) {
+                    Ok(stamp) if recorded => seen.push(Seen::Read(key, stamp)),
+                    Ok(_) => {}
+                    Err(what) => {
+                        wrong = Some(what);
+                        return Err(txn.cancel());
+                    }
+                }
+                if matches!(one, Todo::Modify(_)) {
+                    txn.put(&bytes, values.next().expect("a value for each write"))?;
+                    sequence += 1;
+                    if recorded {
+                        seen.push(Seen::Wrote(key, writer.stamp(sequence)));
+                    }
+                }
+            }
+            Ok(seen)
+        };
+        match self.worker.transact(body) {
+            Ok((seen, observed)) => {
+                self.seen = seen;
+                Ok(observed)
+            }
+            Err(Abort::Cancelled) => Err(wrong.unwrap_or_default()),
+            Err(abort) => Err(abort.to_string()),
+        }
+    }
+
+    /// Notes in the ledger what was written.
+    fn keep(&mut self, first: u64, observed: Observed) {
+        let writes = self.todo.iter().filter_map(|todo| match *todo {
+            Todo::Update(key) | Todo::Insert(key) | Todo::Modify(key) => Some(key),
+            Todo::Read(_) | Todo::Scan(..) => None,
+        });
+        for (sequence, key) in (first + 1..).zip(writes) {
+            self.ledger.wrote(key, observed.tid.to_bits(), sequence);
+        }
+    }
+}
+
+impl Writer {
+    fn stamp(&self, sequence: u64) -> Stamp {
+        Stamp {
+            writer: self.number,
+            sequence,
+        }
+    }
+}
+
+type Found = Vec<(u64, Stamp)>;
+
+/// Whether this is an answer to that operation. What was read is returned if it is to be kept:
+/// an empty list costs nothing.
+fn verify(todo: &Todo, reply: &Reply<'_>, size: usize, keep: bool) -> Result<Found, String> {
+    let mut found = Found::new();
+    let mut take = |key, value| {
+        let stamp = stamped(key, value, size)?;
+        if keep {
+            found.push((key, stamp));
+        }
+        Ok::<(), String>(())
+    };
+    match (todo, reply) {
+        (Todo::Read(key), Reply::Bytes(value)) => take(*key, value)?,
+        (Todo::Update(_) | Todo::Insert(_), Reply::Ok) => {}
+        (Todo::Scan(from, limit), Reply::Pairs(pairs)) => {
+            for (bytes, value) in pairs {
+                let key = keys::decode(bytes).ok_or("a scan answered a key that is not ours")?;
+                take(key, value)?;
+            }
+            let ordered = pairs.windows(2).all(|two| two[0].0 < two[1].0);
+            let from = keys::encode(*from);
+            let first = pairs.first().is_some_and(|pair| pair.0 == from);
+            if !ordered || !first || pairs.len() > *limit {
+                return Err(format!("a scan of {limit} keys answered {} wrongly", pairs.len()));
+            }
+        }
+        (todo, reply) => return Err(format!("{todo:?} was answered with {reply:?}")),
+    }
+    Ok(found)
+}
+
+fn record(mut entry: recorder::Entry<'_>, run: usize, seen: &[Seen], observed: Observed) {
+    for one in seen {
+        match one {
+            Seen::Read(key, stamp) => entry.read(&name(run, *key), Some(number(*stamp)), None),
+            Seen::Wrote(key, stamp) => {
+                let version = Some(observed.tid.to_bits());
+                entry.write(&name(run, *key), number(*stamp), version);
+            }
+            Seen::Scanned(from, limit, found) => {
+                let names: Vec<String> = found.iter().map(|(key, _)| name(run, *key)).collect();
+                let values = found.iter().map(|(_, stamp)| number(*stamp));
+                let pairs = names.iter().map(String::as_str).zip(values);
+                let end = format!("r{run}:~");
+                entry.scan(&name(run, *from), Some(&end), *limit, pairs);
+            }
+        }
+    }
+    entry.end(Outcome::Committed);
+}

@@ -1,0 +1,123 @@
+//! What a lone write and its sync cost: through the page cache and past it, on fresh room, on room
+//! set aside, and on room written before.
+//!
+//! `cargo bench --package kumiki-disk --bench sync -- [DIR] [ROUNDS]`: the devices take turns,
+//! write by write, so that whatever else the machine does meets all of them alike. Told are
+//! medians and 99th percentiles.
+
+use std::io::IoSlice;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kumiki_disk::{DirectDisk, Disk, DiskFile, RealDisk};
+
+const SIZES: [usize; 6] = [512, 4096, 16_384, 65_536, 262_144, 524_288];
+
+#[derive(Clone, Copy)]
+enum Room {
+    Fresh,
+    Aside,
+    Warm,
+}
+
+const ROOMS: [(Room, &str); 3] = [
+    (Room::Fresh, "fresh"),
+    (Room::Aside, "set aside"),
+    (Room::Warm, "warm"),
+];
+
+fn main() {
+    let args: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| arg != "--bench")
+        .collect();
+    let dir = args
+        .first()
+        .map_or(env!("CARGO_TARGET_TMPDIR"), String::as_str);
+    let rounds = args.get(1).map_or(100, |n| n.parse().expect("a number"));
+    let dir = tempfile::tempdir_in(dir).expect("makes a directory");
+    let direct = DirectDisk::new().expect("io_uring");
+    let devices: [(&str, &dyn Disk); 2] = [("write", &RealDisk), ("direct", &direct)];
+    println!(
+        "{rounds} writes with sync each, in {}",
+        dir.path().display()
+    );
+    print!("{:>9} {:>9}", "bytes", "room");
+    for (name, _) in devices {
+        print!(" | {:>10} {:>10} {:>10}", name, "p99", "MB/s");
+    }
+    println!();
+    for (room, room_name) in ROOMS {
+        for size in SIZES {
+            let times = measure(
+                dir.path(),
+                &devices.map(|(_, disk)| disk),
+                room,
+                size,
+                rounds,
+            );
+            print!("{size:>9} {room_name:>9}");
+            for mut times in times {
+                times.sort_unstable();
+                let at = |share: usize| times[(times.len() * share / 100).min(times.len() - 1)];
+                let rate = size as f64 / at(50).as_secs_f64() / 1e6;
+                let micros = |time: Duration| format!("{:.0} µs", time.as_secs_f64() * 1e6);
+                print!(
+                    " | {:>10} {:>10} {rate:>10.1}",
+                    micros(at(50)),
+                    micros(at(99))
+                );
+            }
+            println!();
+        }
+    }
+}
+
+/// The times of `rounds` writes on each device.
+fn measure(
+    dir: &Path,
+    disks: &[&dyn Disk],
+    room: Room,
+    size: usize,
+    rounds: usize,
+) -> Vec<Vec<Duration>> {
+    let mut files = Vec::new();
+    for (i, disk) in disks.iter().enumerate() {
+        let path = dir.join(format!("f{i}"));
+        let file = disk.create_new(&path).expect("creates");
+        // As the log does: on a device of sectors a write fills its last one.
+        let padded = size.next_multiple_of(file.alignment());
+        prepare(&*file, room, padded * rounds);
+        disk.sync_dir(dir).expect("syncs");
+        files.push((path, file, vec![0x5a; padded], Vec::new()));
+    }
+    for round in 0..rounds {
+        for (_, file, bytes, times) in &mut files {
+            let start = Instant::now();
+            let at = (round * bytes.len()) as u64;
+            file.write_and_sync(&[IoSlice::new(bytes)], at)
+                .expect("writes");
+            times.push(start.elapsed());
+        }
+    }
+    for (disk, (path, ..)) in disks.iter().zip(&files) {
+        disk.remove(path).expect("removes");
+    }
+    files.into_iter().map(|(.., times)| times).collect()
+}
+
+fn prepare(file: &dyn DiskFile, room: Room, size: usize) {
+    let Room::Fresh = room else {
+        file.allocate(size as u64).expect("sets aside");
+        if let Room::Warm = room {
+            let zeros = vec![0; 1 << 20];
+            for at in (0..size).step_by(zeros.len()) {
+                let piece = &zeros[..zeros.len().min(size - at)];
+                file.write_all_at(&[IoSlice::new(piece)], at as u64)
+                    .expect("writes");
+            }
+        }
+        file.sync_data().expect("syncs");
+        return;
+    };
+}

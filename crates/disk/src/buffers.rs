@@ -1,0 +1,86 @@
+//! Memory for direct I/O: aligned, and of an address that does not change.
+//!
+//! Safety contract: a [`Buffer`] owns one allocation of exactly `layout`, made by `alloc_zeroed`
+//! and given back by `dealloc` when it is dropped. All of its bytes are initialised from the start.
+//! It is handed out as a slice alone, so that the borrow checker keeps readers and writers apart.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use crate::direct::ALIGNMENT;
+
+/// Bytes that begin at a multiple of [`ALIGNMENT`]. The thread that makes it touches it first, so
+/// that its pages lie near the processor which that thread runs on.
+pub(crate) struct Buffer {
+    bytes: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the allocation belongs to this value alone, and is reached only through its borrows.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; a shared borrow gives no more than a shared slice.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// `len` zeros.
+    ///
+    /// # Panics
+    /// If `len` is zero or no multiple of the alignment.
+    pub(crate) fn new(len: usize) -> Buffer {
+        assert!(
+            len > 0 && len.is_multiple_of(ALIGNMENT),
+            "a buffer of {len} bytes"
+        );
+        let layout = Layout::from_size_align(len, ALIGNMENT).expect("a sensible length");
+        // SAFETY: the layout's size is not zero.
+        let bytes = unsafe { alloc_zeroed(layout) };
+        let Some(bytes) = NonNull::new(bytes) else {
+            handle_alloc_error(layout)
+        };
+        Buffer { bytes, layout }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the allocation holds as many initialised bytes, and lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self` is borrowed for this slice alone.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout, and nobody has borrowed it any more.
+        unsafe { dealloc(self.bytes.as_ptr(), self.layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_separate() {
+        let mut buffers: Vec<Buffer> = (1..5).map(|n| Buffer::new(n * ALIGNMENT)).collect();
+        for (i, buffer) in buffers.iter_mut().enumerate() {
+            assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+            assert!(buffer.len() == (i + 1) * ALIGNMENT && buffer.iter().all(|&b| b == 0));
+            buffer.fill(i as u8 + 1);
+        }
+        for (i, buffer) in buffers.iter().enumerate() {
+            assert!(buffer.iter().all(|&byte| byte == i as u8 + 1));
+        }
+    }
+}

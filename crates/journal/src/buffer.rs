@@ -1,0 +1,218 @@
+//! Log buffers (paper 2, section 3.2): memory in which a worker's transactions become blocks.
+//!
+//! ```text
+//!  ┌────────┬─────────────────────┬─┬────────┬───────────────┐
+//!  │ header │ transactions of e   │0│ header │ of e + 1      │ …
+//!  └────────┴─────────────────────┴─┴────────┴───────────────┘
+//!   block                          ▲ up to a multiple of 8
+//! ```
+//!
+//! A buffer goes on over any number of epochs, with a block for each: how often epochs change says
+//! nothing about how often buffers go to the logger. Headers are filled in when the buffer is
+//! written. Its memory is first touched by the worker that fills it, so that it lies on that
+//! worker's NUMA node.
+
+// Public for loom's model alone.
+#![cfg_attr(not(loom), allow(unreachable_pub))]
+
+use std::time::{Duration, Instant};
+
+use base::Epoch;
+
+use crate::format::{ALIGN, BLOCK_HEADER, aligned};
+
+/// A worker's buffer.
+pub struct Buffer {
+    /// Where it returns to.
+    pub lane: usize,
+    /// Headers, payloads, and zeros between blocks.
+    pub bytes: Vec<u8>,
+    /// What lies in it, in order.
+    pub blocks: Vec<Block>,
+    /// When the logger got it.
+    handed: Instant,
+}
+
+/// Transactions of one epoch.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// The epoch of all of them.
+    pub epoch: Epoch,
+    /// That epoch's time.
+    pub stamp_ms: u64,
+    /// Where its header begins in the buffer.
+    pub start: usize,
+    /// Where its payload ends.
+    pub end: usize,
+    times: Arrivals,
+}
+
+/// When a block's transactions came.
+#[derive(Clone, Copy, Debug)]
+struct Arrivals {
+    transactions: u64,
+    /// When the first of them was appended.
+    opened: Instant,
+    /// Sum over the transactions of the time from `opened` on, if it is measured.
+    offsets: Option<Duration>,
+}
+
+impl Buffer {
+    /// An empty one with room for `size` bytes.
+    pub(crate) fn new(lane: usize, size: usize) -> Buffer {
+        Buffer {
+            lane,
+            bytes: Vec::with_capacity(size + ALIGN),
+            blocks: Vec::new(),
+            handed: Instant::now(),
+        }
+    }
+
+    /// Empties it, for the next transactions.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.blocks.clear();
+    }
+
+    /// Bytes that would be in it with `hint` more of a transaction of `epoch`.
+    pub(crate) fn size_with(&self, epoch: Epoch, hint: usize) -> usize {
+        let header = match self.blocks.last() {
+            Some(block) if block.epoch == epoch => 0,
+            _ => BLOCK_HEADER,
+        };
+        aligned(self.bytes.len() as u64) as usize + header + hint
+    }
+
+    /// Adds a transaction that `fill` writes. `exact`: the moment matters.
+    pub(crate) fn append(
+        &mut self,
+        epoch: Epoch,
+        stamp_ms: u64,
+        exact: bool,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if self.blocks.last().is_none_or(|block| block.epoch != epoch) {
+            self.open(epoch, stamp_ms, exact);
+        }
+        fill(&mut self.bytes);
+        let block = self.blocks.last_mut().expect("one is open");
+        block.end = self.bytes.len();
+        block.times.count();
+    }
+
+    fn open(&mut self, epoch: Epoch, stamp_ms: u64, exact: bool) {
+        let start = aligned(self.bytes.len() as u64) as usize;
+        let end = start + BLOCK_HEADER;
+        self.bytes.resize(end, 0);
+        let times = Arrivals {
+            transactions: 0,
+            opened: Instant::now(),
+            offsets: exact.then_some(Duration::ZERO),
+        };
+        self.blocks.push(Block {
+            epoch,
+            stamp_ms,
+            start,
+            end,
+            times,
+        });
+    }
+
+    /// It goes to the logger now.
+    pub(crate) fn hand_over(&mut self) {
+        self.handed = Instant::now();
+    }
+
+    /// For each block its epoch and how long its transactions waited before `began`, when the
+    /// logger began to write them.
+    pub(crate) fn waits(&self, began: Instant) -> impl Iterator<Item = (Epoch, Waits)> + '_ {
+        self.blocks.iter().map(move |block| {
+            let n = block.times.transactions;
+            let queue = began.saturating_duration_since(self.handed);
+            let waits = Waits {
+                transactions: n,
+                buffer: block.times.until(self.handed),
+                queue: queue * n as u32,
+            };
+            (block.epoch, waits)
+        })
+    }
+}
+
+/// How long transactions waited before they were written: sums over them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How many they are.
+    pub transactions: u64,
+    /// In the worker's buffer.
+    pub buffer: Duration,
+    /// In the logger's queue.
+    pub queue: Duration,
+}
+
+impl Arrivals {
+    fn count(&mut self) {
+        self.transactions += 1;
+        if let Some(offsets) = &mut self.offsets
+            && self.transactions > 1
+        {
+            *offsets += self.opened.elapsed();
+        }
+    }
+
+    /// Sum over the transactions of the time until `handed`. Where it was not measured they are
+    /// taken to have come evenly, the last just before.
+    fn until(&self, handed: Instant) -> Duration {
+        let n = self.transactions as u32;
+        let open = handed.saturating_duration_since(self.opened);
+        match self.offsets {
+            Some(offsets) => (open * n).saturating_sub(offsets),
+            None => open * (n + 1) / 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_share_a_buffer_and_have_blocks_of_their_own() {
+        let mut buffer = Buffer::new(3, 1000);
+        assert_eq!(buffer.size_with(Epoch(1), 5), BLOCK_HEADER + 5);
+        for (epoch, bytes) in [(1, &b"abc"[..]), (1, b"de"), (2, b"f"), (4, b"")] {
+            buffer.append(Epoch(epoch), epoch * 10, false, |to| to.extend(bytes));
+        }
+        let found: Vec<_> = buffer
+            .blocks
+            .iter()
+            .map(|b| {
+                (
+                    b.epoch.0,
+                    b.stamp_ms,
+                    &buffer.bytes[b.start + BLOCK_HEADER..b.end],
+                )
+            })
+            .collect();
+        assert_eq!(found, [(1, 10, &b"abcde"[..]), (2, 20, b"f"), (4, 40, b"")]);
+        for block in &buffer.blocks {
+            assert_eq!(block.start % ALIGN, 0);
+        }
+        assert_eq!(buffer.size_with(Epoch(4), 7), buffer.bytes.len() + 7);
+        buffer.clear();
+        assert!(buffer.bytes.is_empty() && buffer.blocks.is_empty());
+    }
+
+    #[test]
+    fn waits_are_estimated_from_the_first_arrival_alone() {
+        let handed = Instant::now();
+        let arrivals = |transactions| Arrivals {
+            transactions,
+            opened: handed - Duration::from_millis(2),
+            offsets: None,
+        };
+        // A lone transaction waits all the time; of four the waits are 2, 1.5, 1 and 0.5 ms.
+        assert_eq!(arrivals(1).until(handed), Duration::from_millis(2));
+        assert_eq!(arrivals(4).until(handed), Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,177 @@
+//! A checkpoint that is being made.
+
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use disk::Disk;
+
+use super::manifest::{LogStart, Manifest};
+use super::part::{Part, PartWriter};
+use super::{Name, Origin, View, directory, remove};
+use crate::error::CheckpointError;
+
+/// A checkpoint that is being made; see the [module](super) for the steps. If it is dropped before
+/// it was published, its files go away.
+pub struct Draft {
+    disk: Arc<dyn Disk>,
+    /// The journal's directory, and that of its checkpoints.
+    dir: PathBuf,
+    directory: PathBuf,
+    run: u32,
+    salt: u64,
+    broken: Arc<OnceLock<String>>,
+    logs: Vec<LogStart>,
+    view: View,
+    parts: u32,
+    published: bool,
+}
+
+/// A checkpoint that was published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Entries in it.
+    pub entries: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Log segments that went away.
+    pub segments_removed: u64,
+    /// Why not all went away that could have; the next checkpoint tries again.
+    pub left_over: Option<String>,
+}
+
+impl Draft {
+    /// Of the journal in `dir`, whose logs are needed from `logs` on.
+    pub(crate) fn new(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        origin: &Origin,
+        logs: Vec<LogStart>,
+    ) -> Result<Draft, CheckpointError> {
+        let draft = Draft {
+            disk: Arc::clone(disk),
+            dir: dir.to_owned(),
+            directory: directory(dir),
+            run: origin.run,
+            salt: origin.salt,
+            broken: Arc::clone(&origin.broken),
+            logs,
+            view: View::default(),
+            parts: 0,
+            published: false,
+        };
+        let made = disk.create_dir_all(&draft.directory);
+        draft.believe(made, "create")?;
+        Ok(draft)
+    }
+
+    /// Notes when an operation on the directory has failed: no later sync of it can be believed.
+    fn believe(
+        &self,
+        result: std::io::Result<()>,
+        action: &'static str,
+    ) -> Result<(), CheckpointError> {
+        result.map_err(|source| {
+            let error = CheckpointError::io(action, &self.directory)(source);
+            // The first failure is the one that is told.
+            let _ = self.broken.set(error.to_string());
+            error
+        })
+    }
+
+    /// Says which moment the checkpoint holds: one after it was begun. Comes before the parts.
+    pub fn set_view(&mut self, view: View) {
+        assert_eq!(self.parts, 0, "the view comes before the parts");
+        self.view = view;
+    }
+
+    /// The moment that it holds.
+    #[must_use]
+    pub fn view(&self) -> View {
+        self.view
+    }
+
+    /// A further part. Each key goes into one of them.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn part(&mut self) -> Result<PartWriter, CheckpointError> {
+        let number = self.parts;
+        let path = self.path(Name::Part(self.view.epoch, number));
+        // Counted first: a creation that fails may leave a file.
+        self.parts += 1;
+        let file = self
+            .disk
+            .create_new(&path)
+            .map_err(CheckpointError::io("create", &path))?;
+        let id = (self.salt, self.view.epoch, number);
+        PartWriter::new(file, path, id, self.view.generation)
+    }
+
+    /// Publishes it; its epoch is durable, and every log has closed it. `parts` are all that were
+    /// begun, in their order.
+    pub(crate) fn publish(
+        mut self,
+        parts: Vec<Part>,
+        finished_ms: u64,
+    ) -> Result<Published, CheckpointError> {
+        assert_eq!(parts.len(), self.parts as usize, "all parts are finished");
+        let manifest = Manifest {
+            view: self.view,
+            finished_ms,
+            run: self.run,
+            salt: self.salt,
+            logs: std::mem::take(&mut self.logs),
+            parts,
+        };
+        let bytes = manifest.encode();
+        self.write_manifest(&bytes)?;
+        self.published = true;
+        let (segments_removed, failed) = remove::outdated(&*self.disk, &self.dir, &manifest);
+        Ok(Published {
+            entries: manifest.entries(),
+            bytes: manifest.part_bytes() + bytes.len() as u64,
+            segments_removed,
+            left_over: failed.map(|error| error.to_string()),
+        })
+    }
+
+    fn write_manifest(&self, bytes: &[u8]) -> Result<(), CheckpointError> {
+        let disk = &*self.disk;
+        let epoch = self.view.epoch;
+        // The parts' names first: the manifest's must never be durable without them.
+        self.believe(disk.sync_dir(&self.directory), "sync")?;
+        let draft = self.path(Name::Draft(epoch));
+        let file = disk
+            .create_new(&draft)
+            .map_err(CheckpointError::io("create", &draft))?;
+        file.write_all_at(&[IoSlice::new(bytes)], 0)
+            .map_err(CheckpointError::io("write", &draft))?;
+        file.sync_data()
+            .map_err(CheckpointError::io("sync", &draft))?;
+        disk.rename(&draft, &self.path(Name::Manifest(epoch)))
+            .map_err(CheckpointError::io("rename", &draft))?;
+        self.believe(disk.sync_dir(&self.directory), "sync")
+    }
+
+    fn path(&self, name: Name) -> PathBuf {
+        self.directory.join(name.to_string())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.published {
+            return;
+        }
+        let epoch = self.view.epoch;
+        // The manifest first: wherever this stops, none is left without its parts.
+        let names = [Name::Manifest(epoch), Name::Draft(epoch)]
+            .into_iter()
+            .chain((0..self.parts).map(|part| Name::Part(epoch, part)));
+        let paths = names.map(|name| self.path(name));
+        if let Err(error) = super::remove_files(&*self.disk, paths) {
+            tracing::warn!("files of an unfinished checkpoint stay behind: {error}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Removing what is not needed any more.
+//!
+//! Nothing is synced here: it makes no difference what of this survives a crash. A failed sync
+//! would matter, since no later one of that directory could be believed.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use disk::Disk;
+
+use super::manifest::Manifest;
+use super::{Name, directory};
+use crate::error::CheckpointError;
+use crate::format::{log_name, segment_number};
+
+/// Removes the segments before those that `manifest` names, and the checkpoints before it, which
+/// is durable. Goes on after an error. Returns how many segments went, and the first error.
+pub(super) fn outdated(
+    disk: &dyn Disk,
+    dir: &Path,
+    manifest: &Manifest,
+) -> (u64, Option<CheckpointError>) {
+    let (mut removed, mut failed) = (0, None);
+    for (log, start) in manifest.logs.iter().enumerate() {
+        let log_dir = dir.join(log_name(log));
+        match remove_segments(disk, &log_dir, start.segment) {
+            Ok(n) => removed += n,
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if let Err(error) = remove_checkpoints(disk, dir, manifest) {
+        failed = failed.or(Some(error));
+    }
+    (removed, failed)
+}
+
+fn remove_segments(disk: &dyn Disk, log_dir: &Path, before: u32) -> Result<u64, CheckpointError> {
+    let entries = disk
+        .list(log_dir)
+        .map_err(CheckpointError::io("list", log_dir))?;
+    let old = entries.iter().filter(|entry| {
+        let number = entry.name.to_str().and_then(segment_number);
+        !entry.is_dir && number.is_some_and(|number| number < before)
+    });
+    remove_files(disk, old.map(|entry| log_dir.join(&entry.name)))
+}
+
+fn remove_checkpoints(
+    disk: &dyn Disk,
+    dir: &Path,
+    manifest: &Manifest,
+) -> Result<(), CheckpointError> {
+    let directory = directory(dir);
+    let entries = disk
+        .list(&directory)
+        .map_err(CheckpointError::io("list", &directory))?;
+    let names = entries.iter().filter(|entry| !entry.is_dir);
+    let names = names.filter_map(|entry| Name::parse(entry.name.to_str()?));
+    let mut old: Vec<Name> = names
+        .filter(|name| name.epoch() < manifest.view.epoch)
+        .collect();
+    // Manifests first: wherever this stops, none is left without its parts.
+    old.sort_by_key(|name| !matches!(name, Name::Manifest(_)));
+    let paths = old.iter().map(|name| directory.join(name.to_string()));
+    remove_files(disk, paths).map(|_| ())
+}
+
+/// Removes files, as far as they are there. Returns how many there were.
+pub(crate) fn remove_files(
+    disk: &dyn Disk,
+    paths: impl Iterator<Item = PathBuf>,
+) -> Result<u64, CheckpointError> {
+    let mut removed = 0;
+    for path in paths {
+        match disk.remove(&path) {
+            Ok(()) => removed += 1,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(CheckpointError::io("remove", &path)(error)),
+        }
+    }
+    Ok(removed)
+}

@@ -1,0 +1,277 @@
+//! How often a logger works, and how far its workers may run ahead of it: the controller behind
+//! [`EpochTime::Adaptive`](crate::EpochTime::Adaptive).
+//!
+//! A cycle costs processor time whatever it carries, so that under load few large cycles leave more
+//! to the transactions than many small ones; a latency target says how few. Two quantities are
+//! steered, each by what the last cycles brought:
+//!
+//! | quantity | meaning | steered |
+//! |---|---|---|
+//! | period | time from the beginning of a cycle to that of the next | so that the mean latency is the target |
+//! | limit | bytes that the workers may have in their buffers | when the device is the bottleneck: so that the mean latency is the target |
+//!
+//! With transactions that come evenly the mean latency is half the period and one cycle. Each
+//! cycle moves the period by a part of the difference to the target ([`GAIN`]); half of such a
+//! step shows in the latency, so that the loop settles within some cycles and does not swing.
+//!
+//! When the period has shrunk to nothing and latency is still above the target, the device is
+//! slower than the workers. The logger is never idle then; what is in the buffers is only waiting.
+//! Letting the workers wait instead costs no throughput as long as a cycle carries enough to use
+//! the device well. Where it would not (a sync alone takes longer than the target allows), the
+//! limit goes no lower than what the device writes in the time that a sync costs it ([`Device`]):
+//! the target is missed rather than the device wasted.
+//!
+//! Nothing is gained by waiting when nobody would join: a logger whose last cycle saw no
+//! transaction arrive works at once, and so does one that sees none arrive for a moment. When
+//! transactions kept coming before the last cycle, the system may have taken the processor from
+//! them: the logger waits again then, and the moment is longer.
+
+use std::time::{Duration, Instant};
+
+/// Part of the difference between target and latency by which a cycle moves the period.
+const GAIN: f64 = 0.5;
+/// Factor by which a cycle moves the limit.
+const STEP: f64 = 1.1;
+/// The period is at most this many targets: mean latency is half of it.
+const LONGEST: f64 = 2.0;
+/// Weight of the newest cycle in what is known of the device.
+const NEWEST: f64 = 0.05;
+/// Cycles must differ in size by this part, so that cost and rate can be told apart.
+const DIFFERENT: f64 = 0.02;
+/// When no transaction comes for this time, none is expected.
+const LULL: Duration = Duration::from_micros(50);
+/// The same, as a part of the period, when they kept coming through the last one.
+const STEADY_LULL: f64 = 0.25;
+/// The limit is lifted beyond this many bytes.
+const UNLIMITED: f64 = 1e9;
+
+/// What a logger did in one cycle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cycle {
+    pub(crate) began: Instant,
+    /// From `began` until the log was synced.
+    pub(crate) took: Duration,
+    pub(crate) bytes: u64,
+    /// Mean time of its transactions from commit to the end of the cycle.
+    pub(crate) latency: Duration,
+    /// Mean time after that until an epoch is durable in all logs.
+    pub(crate) notification: Duration,
+    /// Whether transactions came while it ran.
+    pub(crate) joined: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    /// Seconds, as everything here.
+    target: f64,
+    period: f64,
+    /// Bytes; infinite when the workers are not held.
+    limit: f64,
+    device: Device,
+    last_began: Instant,
+    joined: bool,
+    /// Transactions kept coming until the last cycle was due.
+    steady: bool,
+}
+
+impl Pacer {
+    pub(crate) fn new(target: Duration) -> Pacer {
+        let target = target.as_secs_f64();
+        Pacer {
+            target,
+            period: target,
+            limit: f64::INFINITY,
+            device: Device::default(),
+            last_began: Instant::now(),
+            joined: false,
+            steady: false,
+        }
+    }
+
+    /// How long no transaction must come before the next cycle begins early.
+    pub(crate) fn lull(&self) -> Duration {
+        let longer = Duration::from_secs_f64(STEADY_LULL * self.period);
+        if self.steady { LULL.max(longer) } else { LULL }
+    }
+
+    /// When the next cycle should begin if transactions keep coming; `None`: at once.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        let period = Duration::from_secs_f64(self.period);
+        (self.joined || self.steady).then(|| self.last_began + period)
+    }
+
+    /// Bytes that all workers of the logger together may hold back.
+    pub(crate) fn limit(&self) -> usize {
+        // Saturates.
+        self.limit as usize
+    }
+
+    /// Learns from a cycle that carried something. `gathered`: it began when it should, and not
+    /// before.
+    pub(crate) fn observe(&mut self, cycle: &Cycle, gathered: bool) {
+        self.last_began = cycle.began;
+        self.joined = cycle.joined;
+        self.steady = gathered;
+        // Other loggers' slowness is for them to mend, but leaves less time to this one.
+        let rest = self.target - cycle.notification.as_secs_f64().min(self.target / 2.0);
+        let excess = cycle.latency.as_secs_f64() - rest;
+        if !cycle.joined {
+            return;
+        }
+        // A cycle that began early says nothing about longer periods.
+        if gathered || excess > 0.0 {
+            self.period = (self.period - GAIN * excess).clamp(0.0, LONGEST * self.target);
+        }
+        let bytes = cycle.bytes as f64;
+        self.device.observe(bytes, cycle.took.as_secs_f64());
+        self.hold(excess, bytes);
+    }
+
+    fn hold(&mut self, excess: f64, bytes: f64) {
+        let least = self.device.worthwhile();
+        if self.period == 0.0 && excess > 0.0 {
+            // What is being written and what gathers meanwhile are of one size.
+            self.limit = (self.limit.min(bytes * STEP) / STEP).max(least);
+        } else if self.limit.is_finite() && excess < 0.0 {
+            self.limit *= STEP;
+        }
+        if self.limit > UNLIMITED {
+            self.limit = f64::INFINITY;
+        }
+    }
+}
+
+/// The log's device as the cycles show it: each costs a certain time, and each byte some more.
+/// The line through size and time of the cycles is fitted by least squares, in which older cycles
+/// count less and less.
+#[derive(Debug, Default)]
+struct Device {
+    bytes: f64,
+    time: f64,
+    variance: f64,
+    covariance: f64,
+    seconds_per_byte: f64,
+}
+
+impl Device {
+    fn observe(&mut self, bytes: f64, time: f64) {
+        if self.time == 0.0 {
+            (self.bytes, self.time) = (bytes, time);
+            self.seconds_per_byte = time / bytes;
+        }
+        let (x, y) = (bytes - self.bytes, time - self.time);
+        self.bytes += NEWEST * x;
+        self.time += NEWEST * y;
+        self.variance = (1.0 - NEWEST) * (self.variance + NEWEST * x * x);
+        self.covariance = (1.0 - NEWEST) * (self.covariance + NEWEST * x * y);
+        if self.variance > (DIFFERENT * self.bytes).powi(2) {
+            let most = self.time / self.bytes;
+            self.seconds_per_byte = (self.covariance / self.variance).clamp(0.0, most);
+        }
+    }
+
+    /// Bytes in a cycle with which the device is writing half of the time.
+    fn worthwhile(&self) -> f64 {
+        let sync = self.time - self.bytes * self.seconds_per_byte;
+        // The rate may be beyond measuring.
+        sync / self.seconds_per_byte.max(1e-12)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device with a cost for each sync and a rate, and workers that log at a constant rate, or
+    /// as much as they are let. Returns the latency and the bytes per second that it settles at.
+    fn settle(target: f64, sync: f64, rate: f64, demand: f64) -> (f64, f64) {
+        let mut pacer = Pacer::new(Duration::from_secs_f64(target));
+        let start = Instant::now();
+        let (mut now, mut last_took, mut last_began) = (0.0, sync, 0.0);
+        let (mut written, mut latencies, mut cycles, mut elapsed) = (0.0, 0.0, 0, 0.0);
+        for i in 0..4000 {
+            let due = last_began + pacer.period;
+            let began = f64::max(now, due);
+            let open = began - last_began;
+            // The workers stop when they hold the limit.
+            let bytes = (demand * open).min(pacer.limit);
+            let filling = bytes / demand;
+            let took = sync + bytes / rate;
+            // They came evenly in `filling` from the beginning of the last cycle on.
+            let latency = open - filling / 2.0 + took;
+            now = began + took;
+            pacer.observe(
+                &Cycle {
+                    began: start + Duration::from_secs_f64(began),
+                    took: Duration::from_secs_f64(took),
+                    bytes: bytes as u64,
+                    latency: Duration::from_secs_f64(latency),
+                    notification: Duration::ZERO,
+                    joined: true,
+                },
+                began == due,
+            );
+            if i >= 2000 {
+                written += bytes;
+                latencies += latency;
+                cycles += 1;
+                elapsed += began - last_began;
+            }
+            (last_took, last_began) = (took, began);
+        }
+        assert!(last_took > 0.0);
+        (latencies / f64::from(cycles), written / elapsed)
+    }
+
+    #[test]
+    fn under_load_the_mean_latency_is_the_target() {
+        for sync in [20e-6, 200e-6, 1e-3] {
+            let (latency, written) = settle(3e-3, sync, 1e9, 50e6);
+            assert!((latency / 3e-3 - 1.0).abs() < 0.1, "{sync}: {latency}");
+            assert!((written / 50e6 - 1.0).abs() < 0.01, "{sync}: {written}");
+        }
+    }
+
+    #[test]
+    fn a_slow_device_is_used_to_the_full_and_its_queue_kept_short() {
+        // The device takes a fifth of what the workers could write.
+        let (latency, written) = settle(3e-3, 100e-6, 20e6, 100e6);
+        assert!(latency < 1.25 * 3e-3, "{latency}");
+        assert!(written > 0.85 * 20e6, "{written}");
+    }
+
+    #[test]
+    fn a_target_below_the_sync_time_does_not_starve_the_device() {
+        let (latency, written) = settle(1e-3, 4e-3, 100e6, 500e6);
+        assert!(written > 0.35 * 100e6, "{written}");
+        assert!(latency < 30e-3, "{latency}");
+    }
+
+    #[test]
+    fn who_is_alone_does_not_wait() {
+        let mut pacer = Pacer::new(Duration::from_millis(3));
+        let alone = Cycle {
+            began: Instant::now(),
+            took: Duration::from_micros(100),
+            bytes: 200,
+            latency: Duration::from_micros(100),
+            notification: Duration::ZERO,
+            joined: false,
+        };
+        assert_eq!(pacer.next(), None);
+        pacer.observe(&alone, false);
+        assert_eq!(pacer.next(), None);
+        let joined = Cycle {
+            joined: true,
+            ..alone
+        };
+        pacer.observe(&joined, false);
+        assert!(pacer.next().is_some_and(|next| next > alone.began));
+        // Whoever kept coming is given another chance, and no more than one.
+        pacer.observe(&alone, true);
+        assert!(pacer.next().is_some());
+        pacer.observe(&alone, false);
+        assert_eq!(pacer.next(), None);
+        assert_eq!(pacer.limit(), usize::MAX);
+    }
+}

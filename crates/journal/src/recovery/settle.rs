@@ -1,0 +1,94 @@
+//! The end of a recovery: the files become what was found in them.
+//!
+//! Invariants:
+//! 1. What the recovered data rests on is durable before anything is removed.
+//! 2. Dying between any two steps leaves what the next recovery finds the same in.
+
+use std::io::IoSlice;
+use std::path::Path;
+
+use disk::{Access, Disk};
+
+use super::Read;
+use super::layout::Segment;
+use super::scan::Summary;
+use crate::checkpoint::read::find;
+use crate::checkpoint::{Name, directory};
+use crate::error::RecoverError;
+
+/// How much of a log is written again at once.
+const PIECE: u64 = 1024 * 1024;
+
+/// Cuts the logs where they end, makes everything that was found durable, and removes what is not
+/// needed beside the checkpoint.
+pub(super) fn settle(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), RecoverError> {
+    let directory = directory(dir);
+    if read.base.is_some() {
+        // Who published it may have died before its name was durable.
+        disk.sync_dir(&directory)
+            .map_err(RecoverError::io("sync", &directory))?;
+    }
+    let mut ends = read.ends.iter();
+    for log in &read.logs {
+        if let Some(last) = log.segments.last().filter(|last| last.is_last) {
+            let summary = ends.next().expect("one for each last segment");
+            settle_segment(disk, last, summary)?;
+        }
+        let unborn = log.unborn.iter().map(|unborn| &unborn.path);
+        for path in unborn.chain(&log.outdated) {
+            disk.remove(path)
+                .map_err(RecoverError::io("remove", path))?;
+        }
+        disk.sync_dir(&log.dir)
+            .map_err(RecoverError::io("sync", &log.dir))?;
+    }
+    remove_checkpoints(disk, dir, read)
+}
+
+/// Removes the checkpoints before the one that was used, and the files of unfinished ones. One
+/// that was passed over because it is damaged stays until the next one is made.
+fn remove_checkpoints(disk: &dyn Disk, dir: &Path, read: &Read) -> Result<(), RecoverError> {
+    let found = find(disk, dir)?;
+    let used = read.base.as_ref().map(super::Base::epoch);
+    let published: Vec<_> = found.published.iter().map(|one| one.epoch).collect();
+    let is_needed = |name: &Name| {
+        used.is_none_or(|used| name.epoch() >= used)
+            && published.contains(&name.epoch())
+            && !matches!(name, Name::Draft(_))
+    };
+    let mut old: Vec<_> = found.names.iter().filter(|name| !is_needed(name)).collect();
+    if old.is_empty() {
+        return Ok(());
+    }
+    // Manifests first: wherever this stops, none is left without its parts.
+    old.sort_by_key(|name| !matches!(name, Name::Manifest(_)));
+    let directory = directory(dir);
+    for name in old {
+        let path = directory.join(name.to_string());
+        disk.remove(&path)
+            .map_err(RecoverError::io("remove", &path))?;
+    }
+    disk.sync_dir(&directory)
+        .map_err(RecoverError::io("sync", &directory))
+}
+
+fn settle_segment(disk: &dyn Disk, last: &Segment, summary: &Summary) -> Result<(), RecoverError> {
+    let path = &last.path;
+    let file = disk
+        .open(path, Access::ReadWrite)
+        .map_err(RecoverError::io("open", path))?;
+    // Room set aside goes too: nothing will be written to this file again.
+    file.set_size(summary.end)
+        .map_err(RecoverError::io("cut", path))?;
+    let mut at = summary.proven;
+    let mut piece = Vec::new();
+    while at < summary.end {
+        piece.resize((summary.end - at).min(PIECE) as usize, 0);
+        file.read_exact_at(&mut piece, at)
+            .map_err(RecoverError::io("read", path))?;
+        file.write_all_at(&[IoSlice::new(&piece)], at)
+            .map_err(RecoverError::io("write", path))?;
+        at += piece.len() as u64;
+    }
+    file.sync_data().map_err(RecoverError::io("sync", path))
+}

@@ -1,0 +1,256 @@
+//! The file in which a log will go on: made, and written once with zeros, before it is needed
+//! (paper 2, section 5.2: warm-up). Syncs of a file that was written before need not record where
+//! its data lies.
+//!
+//! A spare lies in its log's directory under the name [`SPARE_NAME`]. When its time comes the
+//! logger renames it to the next segment and writes the header.
+//!
+//! | state | who acts | becomes |
+//! |---|---|---|
+//! | nothing | the logger, half-way through a segment | wanted |
+//! | wanted | the maker (a thread of the journal) writes and syncs the file | ready, or nothing |
+//! | ready | the logger, at the end of a segment | nothing |
+//!
+//! Invariants:
+//! 1. A spare that is ready holds zeros alone, and its content is durable. Its name is not.
+//! 2. The logger never waits for the maker: where no spare is ready, the log goes on in a new file.
+//! 3. A failure to make one is no failure of the journal: the file is given up, nothing of it was
+//!    ever relied on.
+//! 4. The name means nothing to a recovery, which removes it.
+
+use std::io::{self, IoSlice};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, Thread, park, park_timeout};
+use std::time::Instant;
+
+use disk::{Disk, DiskFile};
+use parking_lot::Mutex;
+
+use crate::format::SPARE_NAME;
+
+/// How much is written at once. What else is to be synced meanwhile waits for no more than this.
+const PIECE: usize = 1024 * 1024;
+
+/// A log's place for a spare.
+pub(crate) struct Spare {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    /// Bytes of zeros in it.
+    size: u64,
+    /// How much of a segment is used when the next one is wanted.
+    half: u64,
+    state: Mutex<State>,
+    /// Whom to wake.
+    maker: Mutex<Option<Thread>>,
+}
+
+enum State {
+    Nothing,
+    Wanted,
+    Ready(Box<dyn DiskFile>),
+}
+
+impl Spare {
+    /// For the log in `dir`, whose segments end at `segment_size`, give or take what a cycle
+    /// writes.
+    pub(crate) fn new(
+        disk: &Arc<dyn Disk>,
+        dir: PathBuf,
+        segment_size: u64,
+        preallocate: u64,
+    ) -> Spare {
+        Spare {
+            disk: Arc::clone(disk),
+            path: dir.join(SPARE_NAME),
+            // The last write of a segment may lead behind its end.
+            size: segment_size.saturating_add(preallocate),
+            half: segment_size / 2,
+            state: Mutex::new(State::Nothing),
+            maker: Mutex::new(None),
+        }
+    }
+
+    /// Where it lies until it is taken.
+    pub(crate) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// Bytes of zeros in it.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Said by the logger when a segment has grown to `used`; returns whether that was enough to
+    /// want the next one.
+    pub(crate) fn want_at(&self, used: u64) -> bool {
+        if used < self.half {
+            return false;
+        }
+        let mut state = self.state.lock();
+        if matches!(*state, State::Nothing) {
+            *state = State::Wanted;
+            if let Some(maker) = &*self.maker.lock() {
+                maker.unpark();
+            }
+        }
+        true
+    }
+
+    /// The spare, if it is ready. The caller gives it another name.
+    pub(crate) fn take(&self) -> Option<Box<dyn DiskFile>> {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, State::Nothing) {
+            State::Ready(file) => Some(file),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// Writes zeros all over `file` and syncs them, calling `pause` with the time that each piece
+    /// took. `pause` says whether to go on.
+    pub(crate) fn fill(
+        &self,
+        file: &dyn DiskFile,
+        pause: &dyn Fn(Instant) -> bool,
+    ) -> io::Result<()> {
+        let zeros = vec![0; PIECE.min(self.size as usize)];
+        file.allocate(self.size)?;
+        let mut at = 0;
+        while at < self.size {
+            let piece = &zeros[..zeros.len().min((self.size - at) as usize)];
+            let start = Instant::now();
+            file.write_and_sync(&[IoSlice::new(piece)], at)?;
+            at += piece.len() as u64;
+            if !pause(start) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the spare if it is wanted.
+    pub(crate) fn make(&self, pause: &dyn Fn(Instant) -> bool) {
+        if !matches!(*self.state.lock(), State::Wanted) {
+            return;
+        }
+        let made = self.create().and_then(|file| {
+            self.fill(&*file, pause)?;
+            Ok(file)
+        });
+        // The logger waits for this lock: nothing but the state is changed under it.
+        match made {
+            Ok(file) => *self.state.lock() = State::Ready(file),
+            Err(error) => {
+                let path = self.path.display();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    tracing::warn!("cannot warm up {path}: {error}; the log will do without");
+                }
+                self.remove();
+                *self.state.lock() = State::Nothing;
+            }
+        }
+    }
+
+    /// Of an attempt that failed something may be left.
+    fn create(&self) -> io::Result<Box<dyn DiskFile>> {
+        match self.disk.create_new(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.disk.remove(&self.path)?;
+                self.disk.create_new(&self.path)
+            }
+            other => other,
+        }
+    }
+
+    /// Takes the file away; if that fails, a recovery will.
+    fn remove(&self) {
+        if let Err(error) = self.disk.remove(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// The spares of all logs, and the thread that makes them.
+pub(crate) struct Spares {
+    spares: Vec<Arc<Spare>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Spares {
+    pub(crate) fn new(spares: Vec<Arc<Spare>>) -> Spares {
+        Spares {
+            spares,
+            thread: Mutex::new(None),
+            stopping: Arc::default(),
+        }
+    }
+
+    /// Starts the thread, if there is anything for it to do.
+    pub(crate) fn start(&self) -> io::Result<()> {
+        if self.spares.is_empty() {
+            return Ok(());
+        }
+        let (spares, stopping) = (self.spares.clone(), Arc::clone(&self.stopping));
+        let thread = std::thread::Builder::new()
+            .name("warm-up".to_owned())
+            .spawn(move || run(&spares, &stopping))?;
+        for spare in &self.spares {
+            *spare.maker.lock() = Some(thread.thread().clone());
+        }
+        // Something may have been wanted before anyone could be woken.
+        thread.thread().unpark();
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Makes what is wanted, on this thread.
+    pub(crate) fn make_now(&self) {
+        self.spares.iter().for_each(|spare| spare.make(&|_| true));
+    }
+
+    /// Ends the thread and takes away what was not used.
+    pub(crate) fn close(&self) {
+        self.stopping.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.lock().take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                tracing::error!("the thread that warms up log files panicked");
+            }
+        }
+        for spare in &self.spares {
+            if spare.take().is_some() {
+                spare.remove();
+            }
+        }
+    }
+}
+
+/// Makes spares as they are wanted. Rests after each piece for as long as it took, so that the
+/// logs have the device for half of the time at least.
+fn run(spares: &[Arc<Spare>], stopping: &AtomicBool) {
+    let stop = || stopping.load(Ordering::Acquire);
+    let pause = |start: Instant| {
+        let until = Instant::now() + start.elapsed();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || stop() {
+                return !stop();
+            }
+            park_timeout(left);
+        }
+    };
+    while !stop() {
+        spares.iter().for_each(|spare| spare.make(&pause));
+        let wanted = |spare: &Arc<Spare>| matches!(*spare.state.lock(), State::Wanted);
+        if !stop() && !spares.iter().any(wanted) {
+            park();
+        }
+    }
+}

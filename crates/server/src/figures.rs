@@ -1,0 +1,125 @@
+//! The figures of a server at one moment: what `INFO` and the admin endpoint both show.
+//!
+//! Each figure is exact by itself; they are read one after another, so that sums of several may be
+//! off by what happens meanwhile.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use store::{CheckpointStatus, RecoveryReport, Stats};
+
+use crate::config::Durability;
+use crate::process::Process;
+use crate::shared::Shared;
+
+/// See the module's description.
+pub(crate) struct Figures<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) uptime: Duration,
+    pub(crate) clients: usize,
+    pub(crate) traffic: Traffic,
+    /// Bytes of memory beyond which commands that need more are refused; 0: no bound.
+    pub(crate) memory_limit: u64,
+    pub(crate) store: Stats,
+    pub(crate) checkpoints: CheckpointStatus,
+    pub(crate) recovery: &'a RecoveryReport,
+    pub(crate) process: Process,
+}
+
+/// What clients have sent and got.
+#[derive(Clone, Copy)]
+pub(crate) struct Traffic {
+    pub(crate) accepted: u64,
+    pub(crate) rejected: u64,
+    /// Commands of all kinds, refused ones among them.
+    pub(crate) commands: u64,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    /// Replies that are errors.
+    pub(crate) errors: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+}
+
+impl Figures<'_> {
+    /// The figures now.
+    pub(crate) fn now(shared: &Shared) -> Figures<'_> {
+        let counters = &shared.counters;
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // Kinds before their sum, so that the rest is never negative.
+        let (reads, writes) = (of(&counters.reads), of(&counters.writes));
+        Figures {
+            shared,
+            uptime: shared.started.elapsed(),
+            clients: shared.clients.count(),
+            traffic: Traffic {
+                accepted: of(&counters.connections),
+                rejected: of(&counters.rejected),
+                commands: of(&counters.commands),
+                reads,
+                writes,
+                errors: of(&counters.errors),
+                bytes_in: of(&counters.bytes_in),
+                bytes_out: of(&counters.bytes_out),
+            },
+            memory_limit: of(&shared.memory.most),
+            store: shared.db.stats(),
+            checkpoints: shared.db.checkpoint_status(),
+            recovery: shared.db.recovery(),
+            process: Process::now(),
+        }
+    }
+
+    /// Whether there is a log; if not, nothing survives the process.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.shared.config.data.is_some()
+    }
+
+    /// What replies promise, in the words of the command line.
+    pub(crate) fn durability(&self) -> &'static str {
+        match (self.is_durable(), self.shared.config.durability) {
+            (false, _) => "ephemeral",
+            (true, Durability::Group) => "group",
+            (true, Durability::Async) => "async",
+        }
+    }
+
+    /// How many epochs the newest is ahead of what is durable.
+    pub(crate) fn lag_epochs(&self) -> u64 {
+        let Stats {
+            epoch,
+            durable_epoch,
+            ..
+        } = self.store;
+        epoch.0.saturating_sub(durable_epoch.0)
+    }
+
+    /// Commands that neither read nor write the store, or were refused before they could.
+    pub(crate) fn other_commands(&self) -> u64 {
+        let traffic = &self.traffic;
+        traffic
+            .commands
+            .saturating_sub(traffic.reads)
+            .saturating_sub(traffic.writes)
+    }
+
+    /// When the last checkpoint was finished, in milliseconds since the Unix epoch; without one,
+    /// when the server started, with all that it had recovered.
+    pub(crate) fn last_save_ms(&self) -> u64 {
+        last_save_ms(self.shared, &self.checkpoints)
+    }
+}
+
+/// As [`Figures::last_save_ms`], for those who ask for nothing else.
+pub(crate) fn last_save_ms(shared: &Shared, checkpoints: &CheckpointStatus) -> u64 {
+    match &checkpoints.last {
+        Some(last) => last.finished_ms,
+        None => unix_ms(shared.started_at),
+    }
+}
+
+/// A time as milliseconds since the Unix epoch.
+pub(crate) fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

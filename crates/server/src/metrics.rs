@@ -1,0 +1,470 @@
+//! The figures in Prometheus's text format (version 0.0.4), for the admin endpoint.
+//!
+//! ```text
+//! # HELP kumiki_commands_total Commands from clients, by what they do.
+//! # TYPE kumiki_commands_total counter
+//! kumiki_commands_total{kind="read"} 12
+//! kumiki_commands_total{kind="write"} 3
+//! ```
+//!
+//! `docs/metrics.md` lists every family; a test holds the two against each other. Families without
+//! a sample, such as those of the log where there is none, are left out.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::about;
+use crate::figures::{Figures, unix_ms};
+
+/// The media type of the format.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What kind of figure it is.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Only grows, or begins anew.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// How many of something lay below which bounds.
+    Histogram,
+}
+
+/// Figures of one name.
+struct Family {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    fill: fn(&Figures<'_>, &mut Samples<'_>),
+}
+
+/// Samples of one family.
+struct Samples<'a> {
+    name: &'static str,
+    lines: &'a mut String,
+}
+
+/// Labels of a sample: names and values.
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Samples<'_> {
+    fn add(&mut self, value: u64) {
+        self.line("", &[], &value.to_string());
+    }
+
+    fn seconds(&mut self, value: f64) {
+        self.line("", &[], &value.to_string());
+    }
+
+    fn labelled(&mut self, labels: Labels<'_>, value: u64) {
+        self.line("", labels, &value.to_string());
+    }
+
+    /// A histogram of times; class *i* counts those from 2^*i* to 2^(*i*+1) µs, and the last one
+    /// all that are longer.
+    fn histogram(&mut self, classes: &[u64], sum: Duration) {
+        let mut below = 0;
+        for (index, count) in classes.iter().enumerate() {
+            below += count;
+            let bound = if index + 1 == classes.len() {
+                "+Inf".to_owned()
+            } else {
+                Duration::from_micros(2 << index).as_secs_f64().to_string()
+            };
+            self.line("_bucket", &[("le", &bound)], &below.to_string());
+        }
+        self.line("_sum", &[], &sum.as_secs_f64().to_string());
+        self.line("_count", &[], &below.to_string());
+    }
+
+    fn line(&mut self, suffix: &str, labels: Labels<'_>, value: &str) {
+        self.lines.push_str(self.name);
+        self.lines.push_str(suffix);
+        for (index, (name, value)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+            let value = value.replace('\n', "\\n");
+            write!(self.lines, "{before}{name}=\"{value}\"").expect("a String takes any text");
+        }
+        self.lines
+            .push_str(if labels.is_empty() { " " } else { "} " });
+        self.lines.push_str(value);
+        self.lines.push('\n');
+    }
+}
+
+/// All families, as the admin endpoint serves them.
+pub(crate) fn report(figures: &Figures<'_>) -> String {
+    let mut text = String::with_capacity(16 * 1024);
+    let mut lines = String::new();
+    for family in FAMILIES {
+        lines.clear();
+        let mut samples = Samples {
+            name: family.name,
+            lines: &mut lines,
+        };
+        (family.fill)(figures, &mut samples);
+        if lines.is_empty() {
+            continue;
+        }
+        let (name, help) = (family.name, family.help);
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n").expect("as above");
+        text.push_str(&lines);
+    }
+    text
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    fill: fn(&Figures<'_>, &mut Samples<'_>),
+) -> Family {
+    let kind = Kind::Counter;
+    Family {
+        name,
+        kind,
+        help,
+        fill,
+    }
+}
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    fill: fn(&Figures<'_>, &mut Samples<'_>),
+) -> Family {
+    let kind = Kind::Gauge;
+    Family {
+        name,
+        kind,
+        help,
+        fill,
+    }
+}
+
+/// Adds what `value` says if there is a log.
+fn if_durable(figures: &Figures<'_>, samples: &mut Samples<'_>, value: u64) {
+    if figures.is_durable() {
+        samples.add(value);
+    }
+}
+
+const FAMILIES: &[Family] = &[
+    gauge(
+        "kumiki_build_info",
+        "What runs, in labels; the value is always 1.",
+        |_, out| {
+            let labels = [
+                ("version", about::VERSION),
+                ("commit", about::COMMIT),
+                ("profile", about::PROFILE),
+                ("redis_version", about::REDIS_VERSION),
+            ];
+            out.labelled(&labels, 1);
+        },
+    ),
+    gauge(
+        "kumiki_uptime_seconds",
+        "Time since the server began to serve.",
+        |f, out| out.seconds(f.uptime.as_secs_f64()),
+    ),
+    gauge(
+        "kumiki_durability_info",
+        "When replies leave, as a label: group, async or ephemeral; the value is always 1.",
+        |f, out| out.labelled(&[("durability", f.durability())], 1),
+    ),
+    // Clients.
+    gauge("kumiki_connections", "Connections of clients.", |f, out| {
+        out.add(f.clients as u64)
+    }),
+    gauge(
+        "kumiki_connections_limit",
+        "Connections of clients that there may be at once.",
+        |f, out| out.add(f.shared.config.limits.clients as u64),
+    ),
+    counter(
+        "kumiki_connections_accepted_total",
+        "Connections that clients made, those rejected among them.",
+        |f, out| out.add(f.traffic.accepted),
+    ),
+    counter(
+        "kumiki_connections_rejected_total",
+        "Connections closed at once because there were too many.",
+        |f, out| out.add(f.traffic.rejected),
+    ),
+    counter(
+        "kumiki_commands_total",
+        "Commands from clients, by what they do; other: neither read nor write, or refused.",
+        |f, out| {
+            out.labelled(&[("kind", "read")], f.traffic.reads);
+            out.labelled(&[("kind", "write")], f.traffic.writes);
+            out.labelled(&[("kind", "other")], f.other_commands());
+        },
+    ),
+    counter(
+        "kumiki_command_errors_total",
+        "Replies to commands that are errors.",
+        |f, out| out.add(f.traffic.errors),
+    ),
+    counter(
+        "kumiki_received_bytes_total",
+        "Bytes received from clients.",
+        |f, out| out.add(f.traffic.bytes_in),
+    ),
+    counter(
+        "kumiki_sent_bytes_total",
+        "Bytes sent to clients.",
+        |f, out| out.add(f.traffic.bytes_out),
+    ),
+    // The store.
+    counter(
+        "kumiki_transactions_committed_total",
+        "Transactions that committed.",
+        |f, out| out.add(f.store.commits),
+    ),
+    counter(
+        "kumiki_transaction_conflicts_total",
+        "Attempts of transactions that met a conflict and were repeated or given up.",
+        |f, out| out.add(f.store.conflicts),
+    ),
+    gauge(
+        "kumiki_keys",
+        "Keys; expired ones that were not yet reclaimed count.",
+        |f, out| out.add(f.store.keys),
+    ),
+    counter(
+        "kumiki_keys_expired_total",
+        "Keys removed because they had expired.",
+        |f, out| out.add(f.store.expired),
+    ),
+    gauge(
+        "kumiki_memory_bytes",
+        "Memory of keys, values and what finds them.",
+        |f, out| out.add(f.store.memory_bytes),
+    ),
+    gauge(
+        "kumiki_memory_limit_bytes",
+        "Memory beyond which commands that need more are refused; 0: no bound.",
+        |f, out| out.add(f.memory_limit),
+    ),
+    // Epochs and the log.
+    gauge("kumiki_epoch", "The current epoch.", |f, out| {
+        out.add(f.store.epoch.0)
+    }),
+    gauge(
+        "kumiki_durable_epoch",
+        "Everything up to this epoch is durable.",
+        |f, out| if_durable(f, out, f.store.durable_epoch.0),
+    ),
+    gauge(
+        "kumiki_durable_lag_epochs",
+        "Epochs from the durable one to the current one; an idle server stays one behind or more.",
+        |f, out| if_durable(f, out, f.lag_epochs()),
+    ),
+    gauge(
+        "kumiki_log_failed",
+        "1 when the log has failed and writes are refused, else 0.",
+        |f, out| if_durable(f, out, f.store.journal_failure.is_some().into()),
+    ),
+    counter(
+        "kumiki_log_bytes_total",
+        "Bytes written to the logs.",
+        |f, out| if_durable(f, out, f.store.log_bytes),
+    ),
+    counter(
+        "kumiki_log_cycles_total",
+        "Times that a log was written and synced, by whose thread did it.",
+        |f, out| {
+            if f.is_durable() {
+                let inline = f.store.log_inline_cycles;
+                let logger = f.store.log_cycles.saturating_sub(inline);
+                out.labelled(&[("thread", "logger")], logger);
+                out.labelled(&[("thread", "runtime")], inline);
+            }
+        },
+    ),
+    Family {
+        name: "kumiki_log_sync_seconds",
+        kind: Kind::Histogram,
+        help: "How long syncs of the logs took, the writes before them included.",
+        fill: |f, out| {
+            if f.is_durable() {
+                out.histogram(&f.store.log_sync_histogram, f.store.log_sync_time);
+            }
+        },
+    },
+    gauge(
+        "kumiki_log_buffers_waiting",
+        "Full log buffers that wait for their logger.",
+        |f, out| if_durable(f, out, f.store.log_buffers_waiting),
+    ),
+    counter(
+        "kumiki_durability_latency_seconds_total",
+        "Time from commit to durability, summed over transactions, by where it was spent.",
+        |f, out| {
+            let latency = &f.store.log_latency;
+            for (part, time) in [
+                ("buffer", latency.buffer),
+                ("queue", latency.queue),
+                ("write", latency.write),
+                ("notification", latency.notification),
+            ] {
+                if f.is_durable() {
+                    out.line("", &[("part", part)], &time.as_secs_f64().to_string());
+                }
+            }
+        },
+    ),
+    counter(
+        "kumiki_durability_latency_transactions_total",
+        "Transactions that the sums of kumiki_durability_latency_seconds_total are over.",
+        |f, out| if_durable(f, out, f.store.log_latency.transactions),
+    ),
+    // Checkpoints.
+    gauge(
+        "kumiki_checkpoint_running",
+        "1 while a checkpoint is made, else 0.",
+        |f, out| if_durable(f, out, f.checkpoints.running.into()),
+    ),
+    gauge(
+        "kumiki_checkpoint_entries_written",
+        "Keys written of the checkpoint that is being made.",
+        |f, out| if_durable(f, out, f.checkpoints.entries_written),
+    ),
+    counter(
+        "kumiki_checkpoints_completed_total",
+        "Checkpoints made.",
+        |f, out| if_durable(f, out, f.checkpoints.completed),
+    ),
+    counter(
+        "kumiki_checkpoints_failed_total",
+        "Checkpoints that could not be made.",
+        |f, out| if_durable(f, out, f.checkpoints.failed),
+    ),
+    gauge(
+        "kumiki_checkpoint_last_failed",
+        "1 when the last attempt to make a checkpoint failed, else 0.",
+        |f, out| if_durable(f, out, f.checkpoints.last_error.is_some().into()),
+    ),
+    gauge(
+        "kumiki_log_bytes_since_checkpoint",
+        "Bytes of log that a recovery would read, about.",
+        |f, out| if_durable(f, out, f.checkpoints.log_bytes_since),
+    ),
+    gauge(
+        "kumiki_checkpoint_last_epoch",
+        "The epoch of the last checkpoint.",
+        |f, out| {
+            f.checkpoints
+                .last
+                .iter()
+                .for_each(|last| out.add(last.epoch.0))
+        },
+    ),
+    gauge(
+        "kumiki_checkpoint_last_time_seconds",
+        "When the last checkpoint was finished, in seconds since the Unix epoch.",
+        |f, out| {
+            let ms = f.checkpoints.last.as_ref().map(|last| last.finished_ms);
+            ms.into_iter().for_each(|ms| out.seconds(ms as f64 / 1e3));
+        },
+    ),
+    gauge(
+        "kumiki_checkpoint_last_duration_seconds",
+        "How long the last checkpoint took.",
+        |f, out| {
+            let last = f.checkpoints.last.iter();
+            last.for_each(|last| out.seconds(last.elapsed.as_secs_f64()));
+        },
+    ),
+    gauge(
+        "kumiki_checkpoint_last_entries",
+        "Keys in the last checkpoint.",
+        |f, out| {
+            f.checkpoints
+                .last
+                .iter()
+                .for_each(|last| out.add(last.entries))
+        },
+    ),
+    gauge(
+        "kumiki_checkpoint_last_bytes",
+        "Bytes of the last checkpoint.",
+        |f, out| {
+            f.checkpoints
+                .last
+                .iter()
+                .for_each(|last| out.add(last.bytes))
+        },
+    ),
+    // The recovery at the start.
+    gauge(
+        "kumiki_recovery_duration_seconds",
+        "How long the recovery at the start took.",
+        |f, out| {
+            if f.is_durable() {
+                out.seconds(f.recovery.elapsed.as_secs_f64());
+            }
+        },
+    ),
+    gauge(
+        "kumiki_recovery_bytes",
+        "Bytes that the recovery at the start read.",
+        |f, out| if_durable(f, out, f.recovery.bytes),
+    ),
+    gauge(
+        "kumiki_recovery_entries",
+        "Changes that the recovery at the start applied.",
+        |f, out| if_durable(f, out, f.recovery.entries),
+    ),
+    gauge(
+        "kumiki_recovery_keys",
+        "Keys that the recovery at the start found.",
+        |f, out| if_durable(f, out, f.recovery.keys),
+    ),
+    gauge(
+        "kumiki_recovery_durable_epoch",
+        "The epoch up to which the recovery at the start found everything.",
+        |f, out| if_durable(f, out, f.recovery.durable_epoch.0),
+    ),
+    gauge(
+        "kumiki_recovery_torn_tails",
+        "Logs whose unfinished end the recovery at the start cut off.",
+        |f, out| if_durable(f, out, f.recovery.cuts.len() as u64),
+    ),
+    // The process, under the names that Prometheus's own libraries use.
+    counter(
+        "process_cpu_seconds_total",
+        "Processor time of the process, the system's for it included.",
+        |f, out| out.seconds(f.process.user_seconds + f.process.system_seconds),
+    ),
+    gauge(
+        "process_resident_memory_bytes",
+        "Memory that the system has given to the process.",
+        |f, out| out.add(f.process.resident_bytes),
+    ),
+    gauge(
+        "process_open_fds",
+        "Descriptors that are open.",
+        |f, out| out.add(f.process.open_descriptors),
+    ),
+    gauge(
+        "process_max_fds",
+        "Descriptors that may be open.",
+        |f, out| {
+            if f.process.max_descriptors < u64::MAX {
+                out.add(f.process.max_descriptors);
+            }
+        },
+    ),
+    gauge(
+        "process_start_time_seconds",
+        "When the server began to serve, in seconds since the Unix epoch.",
+        |f, out| out.seconds(unix_ms(f.shared.started_at) as f64 / 1e3),
+    ),
+];

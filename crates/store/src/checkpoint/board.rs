@@ -1,0 +1,192 @@
+//! What is asked for, what is being made, and what has become of it: shared by those who ask and
+//! the thread that makes checkpoints.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{CheckpointRefused, CheckpointReport, CheckpointStatus};
+
+/// How long automatic checkpoints rest after a failure; longer after each further one.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Board {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Looked at between two slices of work.
+    closing: AtomicBool,
+    /// Keys written of the checkpoint that is being made.
+    pub(crate) written: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Number of the newest checkpoint that someone wants.
+    wanted: u64,
+    /// Numbers of the checkpoint that began last, and of the one that ended last.
+    begun: u64,
+    ended: u64,
+    started_ms: u64,
+    completed: u64,
+    failed: u64,
+    last: Option<CheckpointReport>,
+    last_error: Option<String>,
+    /// Bytes of log there were when the last checkpoint began, counted from the opening of the
+    /// database; what recovery found counts as below that.
+    log_bytes: i64,
+    failures_in_a_row: u32,
+    rest_until: Option<Instant>,
+    /// Nobody makes checkpoints any more.
+    closed: bool,
+}
+
+impl Board {
+    /// What a recovery found: the checkpoint that it used, and how many bytes of log.
+    pub(crate) fn recovered(&self, last: Option<CheckpointReport>, log_bytes: u64) {
+        let mut state = self.state.lock();
+        state.last = last;
+        state.log_bytes = -(log_bytes as i64);
+    }
+
+    /// Asks for a checkpoint, unless one is asked for or being made.
+    pub(crate) fn request(&self) -> Result<(), CheckpointRefused> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(CheckpointRefused::Failed("the database is closed".into()));
+        }
+        if state.wanted > state.ended || state.begun > state.ended {
+            return Err(CheckpointRefused::AlreadyRunning);
+        }
+        state.wanted = state.begun + 1;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Asks for one if the logs have grown by `limit` since the last one, and it is time to try.
+    pub(crate) fn notice(&self, log_bytes: u64, limit: u64) {
+        if limit == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        let grown = log_bytes as i64 - state.log_bytes >= limit as i64;
+        let rests = state
+            .rest_until
+            .is_some_and(|until| until > Instant::now());
+        if grown && !rests && !state.closed && state.wanted <= state.ended {
+            state.wanted = state.begun + 1;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Asks for a checkpoint that begins from now on, and waits until it has ended.
+    pub(crate) fn make(&self) -> Result<CheckpointReport, String> {
+        let mut state = self.state.lock();
+        let number = state.begun + 1;
+        state.wanted = state.wanted.max(number);
+        self.changed.notify_all();
+        while state.ended < number && !state.closed {
+            self.changed.wait(&mut state);
+        }
+        if state.ended < number {
+            return Err("the database is closed".to_owned());
+        }
+        match (&state.last_error, &state.last) {
+            (Some(error), _) => Err(error.clone()),
+            (None, Some(report)) => Ok(report.clone()),
+            (None, None) => unreachable!("a checkpoint ends in a report or an error"),
+        }
+    }
+
+    pub(crate) fn status(&self, log_bytes: u64) -> CheckpointStatus {
+        let state = self.state.lock();
+        let running = state.begun > state.ended;
+        CheckpointStatus {
+            running,
+            started_ms: running.then_some(state.started_ms),
+            entries_written: if running {
+                self.written.load(Ordering::Relaxed)
+            } else {
+                0
+            },
+            completed: state.completed,
+            failed: state.failed,
+            last: state.last.clone(),
+            last_error: state.last_error.clone(),
+            log_bytes_since: (log_bytes as i64 - state.log_bytes).max(0) as u64,
+        }
+    }
+
+    /// Waits until one is wanted. Returns whether it is; else the database is closing.
+    pub(super) fn wait_for_work(&self) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if self.is_closing() {
+                state.closed = true;
+                self.changed.notify_all();
+                return false;
+            }
+            if state.wanted > state.begun {
+                return true;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// One begins; the logs have `log_bytes` now.
+    pub(super) fn begin(&self, now_ms: u64) {
+        self.written.store(0, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.begun += 1;
+        state.started_ms = now_ms;
+    }
+
+    /// It has ended. The logs had `log_bytes` when it began.
+    pub(super) fn end(&self, outcome: Result<CheckpointReport, String>, log_bytes: u64) {
+        let mut state = self.state.lock();
+        state.ended = state.begun;
+        match outcome {
+            Ok(report) => {
+                state.completed += 1;
+                state.last = Some(report);
+                state.last_error = None;
+                state.log_bytes = log_bytes as i64;
+                state.failures_in_a_row = 0;
+                state.rest_until = None;
+            }
+            Err(error) => {
+                state.failed += 1;
+                state.last_error = Some(error);
+                let rest = FIRST_REST * 2_u32.saturating_pow(state.failures_in_a_row.min(16));
+                state.failures_in_a_row += 1;
+                state.rest_until = Some(Instant::now() + rest.min(LONGEST_REST));
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Makes the thread give up what it is at, and end.
+    pub(crate) fn close(&self) {
+        let _state = self.state.lock();
+        self.closing.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Sleeps, at most until the database closes.
+    pub(super) fn sleep(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut state = self.state.lock();
+        while !self.is_closing() {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                return;
+            }
+        }
+    }
+}
