@@ -6,7 +6,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::arch;
 use crate::build::{self, Build, cargo};
@@ -22,6 +22,9 @@ use crate::trace;
 const FUZZ: Duration = Duration::from_secs(5);
 /// Crash rounds on each disk.
 const ROUNDS: u64 = 100;
+/// Crash rounds with checkpoints; the next number is their longest time.
+const CHECKPOINT_ROUNDS: u64 = 200;
+const CHECKPOINT_TIME: Duration = Duration::from_secs(180);
 /// Crash rounds in which the planted bug must show; the first loss ends them.
 const PLANTED_ROUNDS: u64 = 100;
 
@@ -58,17 +61,19 @@ const STEPS: &[Step] = &[
     ("loom: engine", || loom("kumiki-engine", "loom_word")),
     ("smoke", smoke::run),
     ("crash on the real disk", || {
-        crash::require_clean(&crash(Disk::Real, Build::Honest, ROUNDS)?)
+        crash::require_clean(&crash(Disk::Real, Build::Honest, ROUNDS, true)?)
     }),
     ("crash on the forgetful disk", || {
-        crash::require_clean(&crash(Disk::Forgetful, Build::Honest, ROUNDS)?)
+        crash::require_clean(&crash(Disk::Forgetful, Build::Honest, ROUNDS, false)?)
     }),
+    ("crash during checkpoints", crash_during_checkpoints),
     ("trace", || trace::require_clean(&trace(Build::Honest)?)),
     ("crash with the planted bug", || {
         crash::require_loss(&crash(
             Disk::Forgetful,
             Build::PlantedEarlyReply,
             PLANTED_ROUNDS,
+            false,
         )?)
     }),
     ("trace with the planted bug", || {
@@ -133,12 +138,24 @@ fn loom(package: &str, test: &str) -> Result<()> {
     run(command.env("RUSTFLAGS", "--cfg loom"))
 }
 
-fn crash(disk: Disk, build: Build, rounds: u64) -> Result<Verdict> {
+fn crash_during_checkpoints() -> Result<()> {
+    let begun = Instant::now();
+    let verdict = crash(Disk::Forgetful, Build::Honest, CHECKPOINT_ROUNDS, true)?;
+    crash::require_clean(&verdict)?;
+    let took = begun.elapsed();
+    if took > CHECKPOINT_TIME {
+        bail!("{CHECKPOINT_ROUNDS} rounds took {took:?}, longer than {CHECKPOINT_TIME:?}");
+    }
+    Ok(())
+}
+
+fn crash(disk: Disk, build: Build, rounds: u64, checkpoints: bool) -> Result<Verdict> {
     let keep = build == Build::Honest;
     let options = crash::Options {
         rounds,
         seed: fastrand::u64(..),
         connections: 4,
+        checkpoints,
         keep,
         server: vec![],
     };

@@ -45,6 +45,9 @@ enum Task {
         /// Connections that drive load.
         #[arg(long, default_value_t = 4)]
         connections: usize,
+        /// Let the server make checkpoints all the time, and segments small.
+        #[arg(long)]
+        checkpoints: bool,
         #[command(flatten)]
         subject: Subject,
         /// Further arguments of the server, in place of settings of the log that change with
@@ -149,6 +152,7 @@ fn run(task: Task) -> Result<()> {
             disk,
             seed,
             connections,
+            checkpoints,
             subject,
             server,
         } => {
@@ -158,6 +162,7 @@ fn run(task: Task) -> Result<()> {
                 seed,
                 connections,
                 keep: !subject.planted,
+                checkpoints,
                 server,
             };
             let verdict = crash::run(&subject.program()?.with(disk.arguments()), &options)?;

@@ -37,6 +37,7 @@ fn rounds(rounds: u64) -> Options {
         rounds,
         seed: 7,
         connections: 4,
+        checkpoints: false,
         keep: false,
         server: vec![],
     }

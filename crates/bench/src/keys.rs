@@ -107,7 +107,7 @@ impl Population {
 
     /// All keys that are there.
     pub fn all(&self) -> impl Iterator<Item = u64> + '_ {
-        let inserted = self.committed.iter().enumerate().flat_map(|(lane, n)| {
+        let inserted = self.committed.iter().enumerate().flat_map(move |(lane, n)| {
             (0..n.load(Ordering::Acquire)).map(move |n| self.inserted(lane, n))
         });
         (0..self.records).chain(inserted)

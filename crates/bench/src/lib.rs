@@ -1,2 +1,30 @@
-//! Benchmarks.
+//! Workloads that verify themselves, experiments as data, figures.
+//!
+//! | part | what | knows |
+//! |---|---|---|
+//! | [`keys`], [`stamp`], [`workload`] | what transactions do, and how it is known that they did it right | nothing of what runs them |
+//! | [`driver`], [`latency`] | closed and open loops, and the time that things take | clients, by a trait |
+//! | [`target`] | what is measured: a store, a device | the crates that it measures, by their public interfaces |
+//! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper | that all of it is data |
+//! | [`runner`], [`machine`], [`sample`], [`result`] | rounds, noise, checks, medians, the result file | nothing of any experiment |
+//! | [`table`], [`report`] | results for people | results alone |
+//!
+//! An experiment that measures something new adds a target; one that sweeps something known is a
+//! file of data in [`experiments`].
+
 #![forbid(unsafe_code)]
+
+pub mod driver;
+pub mod experiment;
+pub mod experiments;
+pub mod keys;
+pub mod latency;
+pub mod machine;
+pub mod metric;
+pub mod plot;
+pub mod result;
+pub mod runner;
+pub mod sample;
+pub mod stamp;
+pub mod target;
+pub mod workload;

@@ -126,6 +126,11 @@ impl Epochs {
         }
     }
 
+    /// Whether the worker of `place` is in an epoch at this moment.
+    pub(crate) fn is_pinned(&self, place: usize) -> bool {
+        self.places[place].load(Ordering::Relaxed) != IDLE
+    }
+
     /// The smallest epoch in which a worker is active, or the current one.
     fn oldest_active(&self, current: u64) -> u64 {
         let used = self.used.load(Ordering::SeqCst) as usize;

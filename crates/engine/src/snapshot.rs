@@ -120,6 +120,13 @@ impl Engine {
         }
         snapshot
     }
+
+    /// Whether one of the first `workers` workers is in the middle of something at this moment: a
+    /// sample, for those who want to be out of the way.
+    #[must_use]
+    pub fn is_busy(&self, workers: usize) -> bool {
+        (1..=workers).any(|place| self.epochs.is_pinned(place))
+    }
 }
 
 impl Drop for Snapshot {

@@ -3,7 +3,8 @@
 //! Logger *n* writes the segments `log<n>/00000000.log`, `log<n>/00000001.log`, … A segment is a
 //! header and blocks; zeros behind the last block are room set aside. All integers are
 //! little-endian; blocks begin at multiples of 8 bytes. On a device that writes whole sectors each
-//! write ends with padding, so that no sector is written twice.
+//! write ends with padding, so that no sector is written twice. Beside the segments there may be a
+//! file `spare`, which holds nothing: the next segment, before it is one.
 //!
 //! Segment header, 80 bytes:
 //!
@@ -46,7 +47,7 @@
 //! 2. A run's durable epoch is the least `closed` with which its logs end (`start` for a log
 //!    without blocks). It is never below a `durable` that any of its blocks carries, nor
 //!    below the next run's `base`; if it is, something durable was damaged.
-//! 3. A segment was synced before the next one of its log was created.
+//! 3. A segment was synced before the next one of its log got its name.
 
 use base::Epoch;
 
@@ -250,6 +251,9 @@ pub(crate) fn log_name(log: usize) -> String {
 pub(crate) fn segment_name(segment: u32) -> String {
     format!("{segment:08}.log")
 }
+
+/// The name of a file in which a log will go on.
+pub(crate) const SPARE_NAME: &str = "spare";
 
 /// The number of the segment whose file has this name.
 pub(crate) fn segment_number(name: &str) -> Option<u32> {

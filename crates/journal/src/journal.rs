@@ -21,7 +21,8 @@ use crate::horizon::Horizon;
 use crate::logger::{Logger, Outcome};
 use crate::options::{Drive, EpochTime, Options};
 use crate::recovery::{self, Progress, Recovered};
-use crate::segment::LogFile;
+use crate::segment::{LogFile, Room};
+use crate::spare::{Spare, Spares};
 use crate::stats::{Counters, Stats};
 use crate::threads::{Shared, spawn};
 
@@ -30,6 +31,7 @@ pub struct Journal {
     pub(crate) shared: Arc<Shared>,
     pub(crate) origin: Origin,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    spares: Spares,
 }
 
 impl Journal {
@@ -95,7 +97,10 @@ impl Journal {
             clock.current() > recovered.newest,
             "epochs of the past must not come again"
         );
-        let files = create_segments(&disk, dir, &options, recovered)?;
+        let rooms = rooms(&disk, dir, &options);
+        let spares = rooms.iter().filter_map(|room| room.spare.clone());
+        let spares = Spares::new(spares.collect());
+        let files = create_segments(&disk, dir, &options, recovered, rooms)?;
         let sizes = Sizes {
             buffers: options.log_buffers,
             buffer_size: options.log_buffer_size,
@@ -131,6 +136,7 @@ impl Journal {
             shared,
             origin: Origin::new(&options, recovered),
             threads: Mutex::default(),
+            spares,
         };
         let threads = if options.drive == Drive::Threads {
             options.loggers
@@ -142,6 +148,10 @@ impl Journal {
             let thread = spawn(&journal.shared, index, cpu)
                 .map_err(StartError::io("start a log thread for", dir))?;
             journal.threads.lock().push(thread);
+        }
+        if options.drive == Drive::Threads {
+            let started = journal.spares.start();
+            started.map_err(StartError::io("start a thread for", dir))?;
         }
         Ok(journal)
     }
@@ -232,7 +242,9 @@ impl Journal {
         if let EpochTime::Fixed(_) = self.shared.epoch_time {
             self.shared.clock.advance(self.shared.clock.current());
         }
-        self.shared.cycle(&self.shared.loggers[logger]).map(|_| ())
+        self.shared.cycle(&self.shared.loggers[logger])?;
+        self.spares.make_now();
+        Ok(())
     }
 
     /// Writes down in the log of `logger` what is durable, as a logger's thread does after some
@@ -281,6 +293,7 @@ impl Journal {
         }
         let result = if first { self.shared.finish() } else { Ok(()) };
         self.shared.horizon.end();
+        self.spares.close();
         match self.failed() {
             Some(failed) => Err(failed),
             None => result,
@@ -314,6 +327,21 @@ fn placement(options: &Options) -> Vec<(usize, usize)> {
     workers
 }
 
+/// For each logger: the room that its segments have.
+fn rooms(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Vec<Room> {
+    let room = |log| {
+        let spare = || {
+            let (dir, preallocate) = (dir.join(log_name(log)), options.preallocate);
+            Arc::new(Spare::new(disk, dir, options.segment_size, preallocate))
+        };
+        Room {
+            preallocate: options.preallocate,
+            spare: options.warm_up.then(spare),
+        }
+    };
+    (0..options.loggers).map(room).collect()
+}
+
 /// Creates the first segment of a new run in every log. Logs that earlier runs used and this one
 /// does not get one, too: it proves that they are all there.
 fn create_segments(
@@ -321,7 +349,9 @@ fn create_segments(
     dir: &Path,
     options: &Options,
     recovered: &Recovered,
+    rooms: Vec<Room>,
 ) -> Result<Vec<LogFile>, StartError> {
+    let mut rooms = rooms.into_iter();
     let logs = options.loggers.max(recovered.next_segments.len());
     for log in 0..logs {
         let path = dir.join(log_name(log));
@@ -343,8 +373,8 @@ fn create_segments(
             first: 0,
         };
         let active = log < options.loggers;
-        let preallocate = if active { options.preallocate } else { 0 };
-        let file = LogFile::create(disk, dir, header, preallocate)?;
+        let room = rooms.next().unwrap_or_default();
+        let file = LogFile::first(disk, dir, header, room)?;
         files.extend(active.then_some(file));
     }
     Ok(files)

@@ -13,6 +13,7 @@
 //! | `buffer` | memory in which a worker's transactions become blocks |
 //! | `handover` | how buffers pass from workers to their logger and back |
 //! | `segment` | the file that a log is written to |
+//! | `spare` | the next one, written once before it is used |
 //! | `logger` | the cycle of a logger: take, write, sync, close |
 //! | `horizon` | the durable epoch and who waits for it; failure |
 //! | `notify` | what waits for its epoch to be durable, and where the time went |
@@ -59,6 +60,7 @@ mod options;
 mod pace;
 mod recovery;
 mod segment;
+mod spare;
 mod stats;
 mod sync;
 mod threads;

@@ -23,7 +23,8 @@ pub struct Options {
     /// record a new file size; 0: it grows by what is written.
     pub preallocate: u64,
     /// Whether segments are written once, with zeros, before they are used (paper 2, section 5.2:
-    /// warm-up), so that later syncs have no more than the data to write.
+    /// warm-up), so that later syncs have no more than the data to write. A start then takes as
+    /// long as writing a segment for each logger; later ones are written beside the work.
     pub warm_up: bool,
     /// When epochs advance.
     pub epoch_time: EpochTime,

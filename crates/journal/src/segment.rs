@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. A segment's header and name are durable before a block is written to it.
-//! 2. A segment is synced before the next one is created.
+//! 2. A segment is synced before the next one gets its name.
 //! 3. After an error nothing is written or synced any more; [`LogFile`]'s owner sees to that.
 
 use std::io::IoSlice;
@@ -15,6 +15,7 @@ use disk::{Disk, DiskFile};
 use crate::checkpoint;
 use crate::error::{Failed, StartError};
 use crate::format::{SEGMENT_HEADER, SegmentHeader, log_name, segment_name};
+use crate::spare::Spare;
 
 pub(crate) struct LogFile {
     disk: Arc<dyn Disk>,
@@ -26,38 +27,81 @@ pub(crate) struct LogFile {
     end: u64,
     /// The file's size.
     size: u64,
-    preallocate: u64,
+    room: Room,
+    /// Whether the next segment's file was asked for.
+    asked: bool,
+}
+
+/// The room that segments have before they need it.
+#[derive(Clone, Default)]
+pub(crate) struct Room {
+    /// Bytes by which a segment grows ahead of what is written.
+    pub(crate) preallocate: u64,
+    /// With warm-up: where files come from that were written before.
+    pub(crate) spare: Option<Arc<Spare>>,
 }
 
 impl LogFile {
-    /// Makes the segment that `header` describes, in its log's directory, which exists.
-    pub(crate) fn create(
+    /// Makes the first segment of a run, which `header` describes, in its log's directory, which
+    /// exists. With warm-up this takes as long as writing all of it does.
+    pub(crate) fn first(
         disk: &Arc<dyn Disk>,
         dir: &Path,
         header: SegmentHeader,
-        preallocate: u64,
+        room: Room,
     ) -> Result<LogFile, StartError> {
         let dir = dir.join(log_name(header.log as usize));
         let path = dir.join(segment_name(header.segment));
+        let Some(spare) = &room.spare else {
+            return LogFile::create(disk, dir, path, header, room);
+        };
         let file = disk
             .create_new(&path)
             .map_err(StartError::io("create", &path))?;
+        spare
+            .fill(&*file, &|_| true)
+            .map_err(StartError::io("warm up", &path))?;
+        let size = spare.size();
+        LogFile::begin(disk, dir, path, file, size, header, room)
+    }
+
+    /// Makes a segment in a new file.
+    fn create(
+        disk: &Arc<dyn Disk>,
+        dir: PathBuf,
+        path: PathBuf,
+        header: SegmentHeader,
+        room: Room,
+    ) -> Result<LogFile, StartError> {
+        let file = disk
+            .create_new(&path)
+            .map_err(StartError::io("create", &path))?;
+        let size = room.preallocate;
+        file.allocate(size)
+            .map_err(StartError::io("set space aside for", &path))?;
+        LogFile::begin(disk, dir, path, file, size, header, room)
+    }
+
+    /// Makes `file`, which is called `path` and holds `size` zeros, the segment.
+    fn begin(
+        disk: &Arc<dyn Disk>,
+        dir: PathBuf,
+        path: PathBuf,
+        file: Box<dyn DiskFile>,
+        size: u64,
+        header: SegmentHeader,
+        room: Room,
+    ) -> Result<LogFile, StartError> {
         // On a device that writes whole sectors the first block gets one of its own.
         let end = (SEGMENT_HEADER as u64).next_multiple_of(file.alignment() as u64);
         let header = SegmentHeader {
             first: end as u32,
             ..header
         };
-        let size = end.max(preallocate);
-        if size > end {
-            file.allocate(size)
-                .map_err(StartError::io("set space aside for", &path))?;
-        }
         let mut bytes = header.encode().to_vec();
         bytes.resize(end as usize, 0);
-        file.write_all_at(&[IoSlice::new(&bytes)], 0)
-            .map_err(StartError::io("write", &path))?;
-        file.sync_data().map_err(StartError::io("sync", &path))?;
+        file.write_and_sync(&[IoSlice::new(&bytes)], 0)
+            .map_err(StartError::io("write and sync", &path))?;
         disk.sync_dir(&dir).map_err(StartError::io("sync", &dir))?;
         Ok(LogFile {
             disk: Arc::clone(disk),
@@ -66,9 +110,29 @@ impl LogFile {
             file,
             header,
             end,
-            size,
-            preallocate,
+            size: size.max(end),
+            room,
+            asked: false,
         })
+    }
+
+    /// The segment behind this one, whose first block has number `sequence`: in a file that was
+    /// warmed up if there is one, else in a new one.
+    fn next(&self, sequence: u64) -> Result<LogFile, StartError> {
+        let header = SegmentHeader {
+            segment: self.header.segment + 1,
+            sequence,
+            ..self.header
+        };
+        let (disk, dir, room) = (&self.disk, self.dir.clone(), self.room.clone());
+        let path = dir.join(segment_name(header.segment));
+        let Some((spare, file)) = room.spare.as_ref().and_then(|s| Some((s, s.take()?))) else {
+            return LogFile::create(disk, dir, path, header, room);
+        };
+        disk.rename(spare.path(), &path)
+            .map_err(StartError::io("rename", spare.path()))?;
+        let size = spare.size();
+        LogFile::begin(disk, dir, path, file, size, header, room)
     }
 
     /// What block checksums begin with.
@@ -93,8 +157,8 @@ impl LogFile {
         bytes: u64,
     ) -> Result<(), Failed> {
         let end = self.end + bytes;
-        if end > self.size && self.preallocate > 0 {
-            let size = end + self.preallocate;
+        if end > self.size && self.room.preallocate > 0 {
+            let size = end + self.room.preallocate;
             self.file
                 .allocate(size)
                 .map_err(|error| self.failed("set space aside for", &error))?;
@@ -104,6 +168,9 @@ impl LogFile {
             .write_and_sync(parts, self.end)
             .map_err(|error| self.failed("write and sync", &error))?;
         self.end = end;
+        if let Some(spare) = self.room.spare.as_ref().filter(|_| !self.asked) {
+            self.asked = spare.want_at(end);
+        }
         Ok(())
     }
 
@@ -114,16 +181,8 @@ impl LogFile {
         self.file
             .set_size(self.end)
             .map_err(|error| self.failed("cut", &error))?;
-        let header = SegmentHeader {
-            segment: self.header.segment + 1,
-            sequence,
-            ..self.header
-        };
-        let dir = self
-            .dir
-            .parent()
-            .expect("a log's directory lies in the journal's");
-        *self = LogFile::create(&self.disk, dir, header, self.preallocate)
+        *self = self
+            .next(sequence)
             .map_err(|error| Failed::new(error.to_string()))?;
         Ok(())
     }
@@ -141,26 +200,17 @@ impl LogFile {
         if self.end == u64::from(self.header.first) {
             return Ok(Ok((self.header.segment, self.header.sequence)));
         }
-        let header = SegmentHeader {
-            segment: self.header.segment + 1,
-            sequence,
-            ..self.header
-        };
-        let dir = self
-            .dir
-            .parent()
-            .expect("a log's directory lies in the journal's");
-        match LogFile::create(&self.disk, dir, header, self.preallocate) {
+        match self.next(sequence) {
             Ok(next) => {
                 // The room that is left over reads as the end, whether or not it goes away.
                 let _ = self.file.set_size(self.end);
                 *self = next;
-                Ok(Ok((header.segment, header.sequence)))
+                Ok(Ok((self.header.segment, self.header.sequence)))
             }
             // A directory whose sync has failed must not be synced again and believed.
             Err(error) if error.path == self.dir => Err(Failed::new(error.to_string())),
             Err(error) => {
-                let path = self.dir.join(segment_name(header.segment));
+                let path = self.dir.join(segment_name(self.header.segment + 1));
                 let gone = checkpoint::remove_files(&*self.disk, iter::once(path));
                 gone.map_err(|error| Failed::new(error.to_string()))?;
                 self.disk.sync_dir(&self.dir).map_err(|error| {

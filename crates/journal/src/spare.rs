@@ -254,3 +254,96 @@ fn run(spares: &[Arc<Spare>], stopping: &AtomicBool) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind};
+
+    use super::*;
+
+    fn spare(disk: &FaultDisk) -> Spare {
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        shared.create_dir_all(Path::new("/log0")).unwrap();
+        Spare::new(&shared, PathBuf::from("/log0"), 1000, 500)
+    }
+
+    #[test]
+    fn one_is_made_when_half_a_segment_is_used() {
+        let disk = FaultDisk::new();
+        let spare = spare(&disk);
+        let go_on = |_: Instant| true;
+        spare.make(&go_on);
+        assert!(!spare.want_at(499) && spare.take().is_none() && disk.files().is_empty());
+        assert!(spare.want_at(500));
+        assert!(spare.take().is_none(), "it is not waited for");
+        spare.make(&go_on);
+        assert!(spare.want_at(900), "wanting it again changes nothing");
+        let file = spare.take().unwrap();
+        assert_eq!(file.size().unwrap(), 1500);
+        assert!(spare.take().is_none());
+        disk.sync_dir(Path::new("/log0")).unwrap();
+        let after = disk.crash(Crash::DropAll, 0);
+        let kept = after.open(spare.path(), disk::Access::Read).unwrap();
+        assert_eq!(kept.size().unwrap(), 1500, "its content is durable");
+    }
+
+    #[test]
+    fn a_failed_one_is_given_up_and_the_next_one_made() {
+        for (nth, kind) in [
+            (0, FaultKind::NoSpace),
+            (1, FaultKind::Io),
+            (2, FaultKind::ShortWrite),
+            (3, FaultKind::Io),
+        ] {
+            let disk = FaultDisk::new();
+            let spare = spare(&disk);
+            let on = OpKind::Change;
+            let nth = disk.count(on) + nth;
+            disk.plan(Fault { on, nth, kind });
+            spare.want_at(1000);
+            spare.make(&|_| true);
+            assert!(disk.count(on) > nth, "the fault was met");
+            assert!(spare.take().is_none() && disk.files().is_empty());
+            spare.want_at(1000);
+            spare.make(&|_| true);
+            assert!(spare.take().is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_another_run_is_replaced() {
+        let disk = FaultDisk::new();
+        let spare = spare(&disk);
+        let left = disk.create_new(spare.path()).unwrap();
+        left.write_and_sync(&[IoSlice::new(&[9; 5000])], 0).unwrap();
+        spare.want_at(1000);
+        spare.make(&|_| true);
+        let file = spare.take().unwrap();
+        let mut bytes = vec![1; 5000];
+        assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 1500);
+        assert!(bytes[..1500].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn the_thread_makes_what_is_wanted_and_ends_when_told() {
+        let disk = FaultDisk::new();
+        let spare = Arc::new(spare(&disk));
+        let spares = Spares::new(vec![Arc::clone(&spare)]);
+        spares.start().unwrap();
+        let deadline = Instant::now() + std::time::Duration::from_secs(10);
+        for _ in 0..3 {
+            spare.want_at(1000);
+            while spare.take().is_none() {
+                assert!(Instant::now() < deadline, "no spare is made");
+                std::thread::yield_now();
+            }
+            disk.remove(spare.path()).unwrap();
+        }
+        spare.want_at(1000);
+        spares.close();
+        assert!(disk.files().is_empty(), "nothing is left behind");
+        spares.close();
+    }
+}

@@ -181,6 +181,33 @@ fn one_logger_then_two_on_a_device_of_sectors() {
     assert_sweep_aligned(&first, &second, 4096);
 }
 
+/// Segments that were written before they are used.
+#[test]
+fn one_logger_then_two_with_warm_up() {
+    let first = Options {
+        warm_up: true,
+        segment_size: 1500,
+        preallocate: 500,
+        ..options(1)
+    };
+    let second = Options {
+        loggers: 2,
+        ..first.clone()
+    };
+    assert_sweep(&first, &second);
+}
+
+#[test]
+fn two_loggers_with_warm_up_on_a_device_of_sectors() {
+    let first = Options {
+        warm_up: true,
+        segment_size: 10_000,
+        preallocate: 5000,
+        ..options(2)
+    };
+    assert_sweep_aligned(&first, &options(1), 512);
+}
+
 #[test]
 fn two_loggers_then_one() {
     assert_sweep(&options(2), &options(1));

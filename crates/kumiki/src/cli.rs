@@ -153,6 +153,9 @@ pub(crate) struct Serve {
     /// Bytes in a log buffer.
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = Size::from_str)]
     pub(crate) log_buffer_size: Size,
+    /// Bytes after which a log goes on in a new file; a checkpoint takes whole files away.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_segment_size)]
+    pub(crate) log_segment_size: Size,
     /// A checkpoint is made when the logs have grown by this much since the last one; 0: only when
     /// a client asks for it (BGSAVE).
     #[arg(
@@ -317,6 +320,18 @@ fn parse_time(text: &str) -> Option<Duration> {
     // Digits and dots alone: neither a sign nor an exponent nor a word.
     let number: f64 = text[..unit].parse().ok()?;
     Some(Duration::from_nanos((number * nanos).round() as u64))
+}
+
+/// A size that a log's files can have.
+fn parse_segment_size(text: &str) -> Result<Size, String> {
+    let size: Size = text
+        .parse()
+        .map_err(|error: base::size::BadSize| error.to_string())?;
+    if (4096..=1 << 40).contains(&size.0) {
+        Ok(size)
+    } else {
+        Err("a log's files have between 4KiB and 1TiB".to_owned())
+    }
 }
 
 /// A size that a value can have.

@@ -54,6 +54,7 @@ fn store_options(options: &Serve, threads: usize) -> Options {
         loggers: options.loggers(),
         log_buffers: options.log_buffers.into(),
         log_buffer_size: options.log_buffer_size.0 as usize,
+        segment_size: options.log_segment_size.0,
         epoch_time: options.epoch_time,
         durability_target: options
             .durability_target

@@ -180,24 +180,14 @@ fn log(figures: &Figures<'_>, out: &mut String) -> Result {
 
 fn checkpoints(figures: &Figures<'_>, out: &mut String) -> Result {
     let checkpoints = &figures.checkpoints;
-    writeln!(out, "checkpoint_running:{}", u8::from(checkpoints.running))?;
-    writeln!(
-        out,
-        "checkpoint_entries_written:{}",
-        checkpoints.entries_written
-    )?;
-    writeln!(out, "checkpoints_completed:{}", checkpoints.completed)?;
+    let written = checkpoints.entries_written;
+    let failed = checkpoints.last_error.as_deref();
+    writeln!(out, "checkpoint_entries_written:{written}")?;
     writeln!(out, "checkpoints_failed:{}", checkpoints.failed)?;
-    writeln!(
-        out,
-        "checkpoint_last_status:{}",
-        status(checkpoints.last_error.as_deref())
-    )?;
-    writeln!(
-        out,
-        "log_bytes_since_checkpoint:{}",
-        checkpoints.log_bytes_since
-    )?;
+    writeln!(out, "checkpoint_last_failed:{}", u8::from(failed.is_some()))?;
+    writeln!(out, "checkpoint_last_status:{}", status(failed))?;
+    let log_bytes = checkpoints.log_bytes_since;
+    writeln!(out, "log_bytes_since_checkpoint:{log_bytes}")?;
     let Some(last) = &checkpoints.last else {
         return Ok(());
     };

@@ -224,7 +224,7 @@ const FAMILIES: &[Family] = &[
     // The store.
     counter(
         "kumiki_transactions_committed_total",
-        "Transactions that committed.",
+        "Transactions that wrote and committed.",
         |f, out| out.add(f.store.commits),
     ),
     counter(

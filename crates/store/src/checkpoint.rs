@@ -11,6 +11,8 @@
 
 mod board;
 mod maker;
+mod pace;
+mod walk;
 
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use base::Epoch;
 use crate::db::Db;
 
 pub(crate) use board::Board;
-pub(crate) use maker::start;
+pub(crate) use maker::{Maker, start};
 
 /// A checkpoint that was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -140,10 +140,11 @@ impl Db {
     pub fn open(options: Options) -> Result<Db, OpenError> {
         check(&options)?;
         let engine = Engine::new(&engine::Options {
-            workers: options.workers,
+            workers: options.workers + checkpoint::Maker::workers(&options),
             clock: Arc::clone(&options.clock),
             limits: options.limits,
         });
+        let maker = checkpoint::Maker::new(&options, &engine);
         let (lock, journal, report) = match &options.dir {
             None => (None, None, RecoveryReport::default()),
             Some(dir) => {
@@ -158,6 +159,7 @@ impl Db {
             engine.epochs().set_slack_ms(interval.as_millis() as u64 + 1);
         }
         let janitor = engine.janitor();
+        let log_size = options.checkpoint.log_size;
         let shared = Arc::new(Shared {
             engine,
             journal,
@@ -170,9 +172,11 @@ impl Db {
         });
         shared.wake_waiters();
         let no_thread = |error| OpenError::Option(format!("cannot start a thread: {error}"));
-        let mut threads = vec![housekeeping::start(&shared, janitor).map_err(no_thread)?];
-        if shared.journal.is_some() {
-            threads.push(checkpoint::start(&shared).map_err(no_thread)?);
+        let mut threads = vec![housekeeping::start(&shared, janitor, log_size).map_err(no_thread)?];
+        if let Some(maker) = maker {
+            let last = shared.report.checkpoint.clone();
+            shared.checkpoints.recovered(last, shared.report.bytes);
+            threads.push(checkpoint::start(&shared, maker).map_err(no_thread)?);
         }
         let owner = Owner {
             shared,

@@ -39,14 +39,20 @@ impl Stop {
     }
 }
 
-/// Starts the thread. It ends when told to.
-pub(crate) fn start(shared: &Arc<Shared>, mut janitor: Janitor) -> std::io::Result<JoinHandle<()>> {
+/// Starts the thread. It ends when told to. It also asks for a checkpoint when the logs have grown
+/// by `log_size`.
+pub(crate) fn start(
+    shared: &Arc<Shared>,
+    mut janitor: Janitor,
+    log_size: u64,
+) -> std::io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new()
         .name("kumiki-janitor".to_owned())
         .spawn(move || {
             loop {
                 let tidied = janitor.tidy(shared.durable_epoch(), BUDGET);
+                shared.checkpoints.notice(shared.log_bytes(), log_size);
                 let now = shared.clock.now_ms();
                 let until = tidied
                     .next_deadline_ms

@@ -11,6 +11,8 @@ use base::limits::Limits;
 
 pub use journal::EpochTime;
 
+use crate::checkpoint::CheckpointReport;
+
 /// Options of a [`crate::Db`]. `Options::default()` is an ephemeral database; give it a `dir`.
 #[derive(Clone)]
 pub struct Options {
@@ -147,9 +149,9 @@ impl Default for CheckpointOptions {
 /// How far a recovery is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecoveryProgress {
-    /// Bytes of log read so far.
+    /// Bytes of checkpoint and log read so far.
     pub bytes_read: u64,
-    /// Bytes of log in all.
+    /// Bytes of checkpoint and log in all.
     pub bytes_total: u64,
     /// Changes applied so far.
     pub entries: u64,
@@ -160,10 +162,12 @@ pub struct RecoveryProgress {
 /// What a recovery found.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
-    /// Changes applied.
+    /// Changes applied, those of the checkpoint included.
     pub entries: u64,
     /// Bytes of log read.
     pub bytes: u64,
+    /// The checkpoint that was used, if there was one; how long it took is not known any more.
+    pub checkpoint: Option<CheckpointReport>,
     /// Keys that are there now; expired ones may be among them.
     pub keys: u64,
     /// Everything up to this epoch was recovered, nothing later.
@@ -172,4 +176,6 @@ pub struct RecoveryReport {
     pub elapsed: Duration,
     /// Torn tails that were cut off, said for people.
     pub cuts: Vec<String>,
+    /// What the operator should know, such as a damaged checkpoint that was not needed.
+    pub warnings: Vec<String>,
 }

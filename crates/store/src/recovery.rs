@@ -8,6 +8,7 @@ use engine::{Engine, Restorer};
 use journal::{Entry, Journal, Recovered};
 use parking_lot::Mutex;
 
+use crate::checkpoint::CheckpointReport;
 use crate::error::OpenError;
 use crate::options::{Options, RecoveryProgress, RecoveryReport};
 
@@ -49,6 +50,8 @@ pub(crate) fn recover(
         keys: engine.stats().keys,
         durable_epoch: recovered.durable,
         elapsed: start.elapsed(),
+        checkpoint: recovered.checkpoint.as_ref().map(report_of),
+        warnings: recovered.warnings.clone(),
         cuts: recovered.cuts.iter().map(ToString::to_string).collect(),
     };
     Ok((recovered, report))
@@ -58,4 +61,14 @@ pub(crate) fn recover(
 fn take(restorers: &[Mutex<Restorer>]) -> parking_lot::MutexGuard<'_, Restorer> {
     let free = restorers.iter().find_map(Mutex::try_lock);
     free.unwrap_or_else(|| restorers[0].lock())
+}
+
+fn report_of(used: &journal::Used) -> CheckpointReport {
+    CheckpointReport {
+        epoch: used.epoch,
+        entries: used.entries,
+        bytes: used.bytes,
+        finished_ms: used.finished_ms,
+        ..CheckpointReport::default()
+    }
 }

@@ -8,7 +8,11 @@
 //!
 //! A kill alone loses nothing that reached the page cache. On the disk `forgetful`, which keeps
 //! unsynced data in the process's own memory, a kill loses all of it, as a power failure does.
+//!
+//! With checkpoints, segments and the log between two checkpoints are so small that kills meet
+//! checkpoints, rotations and removals in every state; [`coverage`] says how often they did.
 
+pub mod coverage;
 pub mod ledger;
 pub mod load;
 pub mod op;
@@ -26,6 +30,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
+use crate::crash::coverage::Coverage;
 use crate::crash::ledger::Ledger;
 use crate::crash::load::{Log, Round, SOON_MS, Ticks, drive};
 use crate::crash::verdict::{Found, Verdict};
@@ -47,7 +52,40 @@ const SETTINGS: &[&[&str]] = &[
     &["--loggers", "2", "--log-buffer-size", "64KiB"],
     &["--loggers", "3", "--log-buffers", "2"],
     &["--epoch-time", "1ms"],
+    &[
+        "--epoch-time",
+        "0.5ms",
+        "--max-epoch-diff",
+        "2",
+        "--loggers",
+        "2",
+    ],
 ];
+
+/// Settings with which checkpoints follow each other.
+const CHECKPOINTS: &[&[&str]] = &[
+    &[
+        "--checkpoint-log-size",
+        "24KiB",
+        "--log-segment-size",
+        "8KiB",
+    ],
+    &[
+        "--checkpoint-log-size",
+        "48KiB",
+        "--log-segment-size",
+        "16KiB",
+        "--log-warm-up",
+    ],
+    &[
+        "--checkpoint-log-size",
+        "200KiB",
+        "--log-segment-size",
+        "64KiB",
+    ],
+];
+/// The log's devices; the first is the default.
+const DEVICES: &[&[&str]] = &[&[], &["--log-device", "direct"]];
 
 /// The file layer below the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -69,6 +107,8 @@ pub struct Options {
     pub connections: usize,
     /// Whether the data of a failed round stays for whoever looks into it.
     pub keep: bool,
+    /// Whether the server makes checkpoints all the time.
+    pub checkpoints: bool,
     /// Further arguments of the server; none: settings that change with each start.
     pub server: Vec<String>,
 }
@@ -111,6 +151,12 @@ pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
         "crash: {done} rounds in {seconds:.1} s (seed {}), {sum}",
         options.seed
     );
+    if options.checkpoints {
+        println!("crash: {}", crash.coverage);
+        if sum.is_clean() && options.rounds >= WIPE {
+            crash.coverage.require()?;
+        }
+    }
     if !sum.is_clean() {
         print!("{}", sum.complaints());
         println!(
@@ -135,6 +181,7 @@ struct Crash<'a> {
     dir: TempDir,
     ledger: Ledger,
     server: Server,
+    coverage: Coverage,
     /// What was done to the server since the directory was begun.
     events: Vec<String>,
 }
@@ -154,6 +201,7 @@ impl<'a> Crash<'a> {
             dir,
             ledger: Ledger::new(options.connections),
             server,
+            coverage: Coverage::default(),
             events,
         })
     }
@@ -166,6 +214,7 @@ impl<'a> Crash<'a> {
     fn round(&mut self) -> Result<Verdict> {
         let logs = self.load_and_kill()?;
         let ended = Instant::now();
+        self.coverage.look(&self.dir.path().join("data"))?;
         if let Err(refusal) = self.restart()? {
             return Ok(refusal);
         }
@@ -270,6 +319,7 @@ impl<'a> Crash<'a> {
         self.server.kill()?;
         self.dir = TempDir::with_prefix("kumiki-crash-")?;
         self.events.clear();
+        self.coverage.forget_files();
         self.ledger = Ledger::new(self.options.connections);
         self.server = self.start()?;
         self.server.wait_ready()
@@ -327,15 +377,18 @@ fn start(
     rng: &mut fastrand::Rng,
     events: &mut Vec<String>,
 ) -> Result<Server> {
-    let fixed: Vec<&str> = options.server.iter().map(String::as_str).collect();
-    let settings = if fixed.is_empty() {
-        SETTINGS[rng.usize(..SETTINGS.len())]
-    } else {
-        &fixed
-    };
+    let mut settings: Vec<&str> = options.server.iter().map(String::as_str).collect();
+    if settings.is_empty() {
+        let mut draw = |from: &[&[&'static str]]| from[rng.usize(..from.len())].to_vec();
+        settings = draw(SETTINGS);
+        settings.extend(draw(DEVICES));
+        if options.checkpoints {
+            settings.extend(draw(CHECKPOINTS));
+        }
+    }
     events.push(format!("started with {settings:?}"));
     program
-        .with(settings)
+        .with(&settings)
         .start(&dir.path().join("data"), &vec![])
 }
 

@@ -38,7 +38,10 @@ pub struct DeviceJob {
 struct Written {
     pieces: u64,
     took: Duration,
+    /// Of each sync.
     syncs: Latencies,
+    /// From the first write after a sync to the end of the next one.
+    cycles: Latencies,
 }
 
 pub(super) fn run(job: &DeviceJob, context: &Context<'_>) -> Result<Sample, RunError> {
@@ -90,14 +93,13 @@ fn tell(job: &DeviceJob, written: &[Written], sample: &mut Sample) {
         one.pieces as f64 * job.piece as f64 / one.took.as_secs_f64().max(1e-9) / 1e6
     };
     sample.values.set("rate", written.iter().map(rate).sum());
-    let mut syncs = Latencies::default();
+    let (mut syncs, mut cycles) = (Latencies::default(), Latencies::default());
     for one in written {
         syncs.merge(&one.syncs);
+        cycles.merge(&one.cycles);
     }
-    if syncs.count() > 0 {
-        sample.values.set("sync-time", syncs.mean_ms());
-        sample.values.set("latency-p99", syncs.quantile_ms(0.99));
-    }
+    sample.values.set("sync-time", syncs.mean_ms());
+    cycles.tell(&mut sample.values);
 }
 
 fn name(number: usize) -> String {
@@ -113,7 +115,7 @@ fn thread(
     barrier: &Barrier,
 ) -> std::io::Result<Written> {
     let pieces = (context.scale.file_size as usize / job.piece).max(1) as u64;
-    let prepare = || {
+    let prepare = || -> std::io::Result<Box<dyn DiskFile>> {
         let file = disk.create_new(&dir.join(name(number)))?;
         disk.sync_dir(dir)?;
         if job.warm_up {
@@ -144,6 +146,7 @@ fn write(
         pieces: 0,
         took: Duration::ZERO,
         syncs: Latencies::default(),
+        cycles: Latencies::default(),
     };
     let begun = Instant::now();
     while written.pieces < pieces {
@@ -151,6 +154,7 @@ fn write(
         if late && written.pieces > 0 {
             break;
         }
+        let cycle = Instant::now();
         for _ in 0..each.min(pieces - written.pieces) {
             stamp(number, written.pieces, &mut buffer);
             let offset = written.pieces * job.piece as u64;
@@ -160,6 +164,7 @@ fn write(
         let sync = Instant::now();
         file.sync_data()?;
         written.syncs.record(sync.elapsed());
+        written.cycles.record(cycle.elapsed());
     }
     written.took = begun.elapsed();
     Ok(written)

@@ -8,7 +8,8 @@ use disk::{Access, Disk, DiskFile};
 use super::base::Base;
 use crate::error::RecoverError;
 use crate::format::{
-    BadHeader, SEGMENT_HEADER, SegmentHeader, VERSION, log_name, segment_name, segment_number,
+    BadHeader, SEGMENT_HEADER, SPARE_NAME, SegmentHeader, VERSION, log_name, segment_name,
+    segment_number,
 };
 
 /// A log's directory.
@@ -18,7 +19,7 @@ pub(super) struct Log {
     pub(super) segments: Vec<Segment>,
     /// A last segment whose creation was not finished.
     pub(super) unborn: Option<Unborn>,
-    /// Segments that are not needed beside the checkpoint.
+    /// Files that are not needed: segments before the checkpoint, a spare.
     pub(super) outdated: Vec<PathBuf>,
 }
 
@@ -117,6 +118,10 @@ fn discover_log(
         let name = entry.name.to_str().unwrap_or_default();
         // The directory may be the root of a file system of its own.
         if entry.is_dir && name == "lost+found" {
+            continue;
+        }
+        if name == SPARE_NAME && !entry.is_dir {
+            outdated.push(dir.join(name));
             continue;
         }
         match segment_number(name).filter(|_| !entry.is_dir) {

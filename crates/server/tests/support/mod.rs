@@ -1,9 +1,11 @@
 //! A server in this process, and clients of it.
 
-#![allow(dead_code)] // Each test file uses a part.
+#![allow(dead_code, unused_imports)] // Each test file uses a part.
 
 pub(crate) mod client;
+pub(crate) mod exposition;
 pub(crate) mod gate;
+pub(crate) mod http;
 
 use std::sync::Arc;
 
@@ -52,6 +54,14 @@ pub(crate) fn ephemeral(config: Config) -> Served {
 
 /// A server whose syncs pass a gate.
 pub(crate) fn durable(durability: Durability) -> Served {
+    durable_with(Config {
+        durability,
+        ..config()
+    })
+}
+
+/// As [`durable`], configured otherwise.
+pub(crate) fn durable_with(config: Config) -> Served {
     let dir = tempfile::tempdir().unwrap();
     let gate = Gate::new();
     let options = Options {
@@ -62,11 +72,10 @@ pub(crate) fn durable(durability: Durability) -> Served {
     let db = Db::open(options).unwrap();
     let data = Some(dir.path().to_path_buf());
     let config = Config {
-        durability,
         data,
         // A thread that waits at the gate serves nobody.
         inline_sync: std::time::Duration::ZERO,
-        ..config()
+        ..config
     };
     let server = Some(serve(db.clone(), config).unwrap());
     Served {
@@ -78,6 +87,12 @@ pub(crate) fn durable(durability: Durability) -> Served {
 }
 
 impl Served {
+    /// The admin endpoint's address.
+    pub(crate) fn admin(&self) -> std::net::SocketAddr {
+        let server = self.server.as_ref().expect("not stopped");
+        server.admin_address().expect("an admin endpoint")
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.server.as_ref().expect("not stopped").address())
     }

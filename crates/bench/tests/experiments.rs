@@ -1,0 +1,184 @@
+//! Every experiment at the smallest scale: it runs, its checks hold, its results are complete.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bench::experiment::{Effort, Experiment, Scale};
+use bench::result::Results;
+use bench::runner::{self, Options, Outcome};
+use bench::{experiments, report, table};
+
+fn options(dir: &Path) -> Options {
+    Options {
+        scale: Scale {
+            cores: 2,
+            ..Scale::of(Effort::Tiny)
+        },
+        out: dir.join("out"),
+        disk: dir.join("disk"),
+        // Speed is of no interest here, and /dev/shm may be small.
+        memory: {
+            std::fs::create_dir_all(dir.join("memory")).unwrap();
+            dir.join("memory")
+        },
+        history: None,
+        only: None,
+        seed: 7,
+        plant: false,
+    }
+}
+
+fn run(name: &str, options: &Options) -> Outcome {
+    let stop = AtomicBool::new(false);
+    runner::run(experiment(name), options, &stop).unwrap()
+}
+
+fn experiment(name: &str) -> &'static Experiment {
+    experiments::named(name).unwrap()
+}
+
+fn left(dir: &Path) -> usize {
+    std::fs::read_dir(dir).map_or(0, Iterator::count)
+}
+
+/// Runs it, and checks what is the same for all.
+fn whole(name: &str) -> Results {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path());
+    let outcome = run(name, &options);
+    assert_eq!(outcome.failure(), None);
+    let results = Results::read(&outcome.path).unwrap();
+    assert_eq!(results, outcome.results);
+    assert!(results.complete && !results.points.is_empty());
+    for point in &results.points {
+        if point.skipped.is_some() {
+            continue;
+        }
+        assert!(!point.repetitions.is_empty(), "{}", point.id);
+        assert!(point.repetitions.iter().all(|run| !run.checks.is_empty()));
+        assert!(!point.summary.is_empty(), "{}", point.id);
+        if point.baseline.is_some() {
+            let share = point.summary.values().find_map(|summary| summary.share);
+            assert!(share.is_some_and(|share| share > 0.0), "{}", point.id);
+        }
+    }
+    assert_eq!((left(&options.disk), left(&options.memory)), (0, 0));
+    let text = table::show(experiment(name), &results);
+    assert!(text.contains(&results.title), "{text}");
+    let page = report::page(std::slice::from_ref(&results));
+    assert!(page.contains(&results.title) && page.ends_with("</html>\n"));
+    results
+}
+
+#[test]
+fn log_device() {
+    let results = whole("log-device");
+    assert!(results.points.iter().any(|point| point.skipped.is_none()));
+}
+
+#[test]
+fn silo_threads() {
+    let results = whole("silo-threads");
+    let logged = |point: &&bench::result::PointResult| point.baseline.is_some();
+    for point in results.points.iter().filter(logged) {
+        for metric in ["throughput", "latency", "log-rate"] {
+            assert!(point.summary[metric].median > 0.0, "{}: {metric}", point.id);
+        }
+    }
+}
+
+#[test]
+fn silo_buffers() {
+    whole("silo-buffers");
+}
+
+#[test]
+fn silo_latency() {
+    let results = whole("silo-latency");
+    let text = table::show(experiment("silo-latency"), &results);
+    assert!(text.contains("9.1") && text.contains("3.3") && text.contains("2.8"), "{text}");
+}
+
+#[test]
+fn ycsb() {
+    whole("ycsb");
+}
+
+#[test]
+fn transfers() {
+    whole("transfers");
+}
+
+#[test]
+fn a_wrong_value_is_a_failure_and_has_no_speed() {
+    for (name, only) in [("silo-threads", "log=disk"), ("transfers", "log=disk")] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            plant: true,
+            only: Some(only.to_owned()),
+            ..options(dir.path())
+        };
+        let outcome = run(name, &options);
+        let failure = outcome.failure().expect("the wrong value is found");
+        assert!(failure.contains("failed"), "{failure}");
+        for point in &outcome.results.points {
+            assert!(point.failure().is_some() && point.summary.is_empty(), "{}", point.id);
+            assert!(point.repetitions.iter().all(|run| run.values.0.is_empty()));
+        }
+        let text = table::show(experiment(name), &outcome.results);
+        assert!(text.contains("FAILED"), "{text}");
+    }
+}
+
+#[test]
+fn a_history_is_recorded_judged_and_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("history.jsonl");
+    for (name, only) in [("ycsb", "log=disk pace=saturated"), ("silo-latency", "load=slow log")] {
+        let options = Options {
+            history: Some(file.clone()),
+            only: Some(only.to_owned()),
+            ..options(dir.path())
+        };
+        let outcome = run(name, &options);
+        assert_eq!(outcome.failure(), None);
+        assert!(outcome.results.recorded);
+        let text = std::fs::File::open(&file).unwrap();
+        let history = history::json::read(std::io::BufReader::new(text)).unwrap();
+        assert!(history.transactions.len() > 100, "{}", history.transactions.len());
+    }
+}
+
+#[test]
+fn stopping_keeps_what_was_measured_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(dir.path());
+    options.scale.time = Duration::from_secs(60);
+    let stop = AtomicBool::new(false);
+    let begun = std::time::Instant::now();
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            stop.store(true, Ordering::Relaxed);
+        });
+        runner::run(experiment("silo-threads"), &options, &stop).unwrap()
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(!outcome.results.complete);
+    assert!(!Results::read(&outcome.path).unwrap().complete);
+    assert_eq!(left(&options.disk), 0);
+    let text = table::show(experiment("silo-threads"), &outcome.results);
+    assert!(text.contains("stopped"), "{text}");
+}
+
+#[test]
+fn a_filter_that_fits_nothing_names_the_points() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        only: Some("nonsense".to_owned()),
+        ..options(dir.path())
+    };
+    let error = runner::run(experiment("ycsb"), &options, &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().contains("workload=A"), "{error}");
+}

@@ -1,0 +1,152 @@
+//! From the view to the parts: threads take shares of the keys, and write each key that the view
+//! has.
+//!
+//! Invariants:
+//! 1. A thread is in an epoch for a slice of [`SLICE`], in which it copies to memory; it writes to
+//!    files outside.
+//! 2. Memory is bounded: each thread has one block, or its largest value.
+
+use std::time::{Duration, Instant};
+
+use engine::{NoLog, Snapshot, SnapshotEntry, Worker};
+use journal::{Head, Part, PartWriter};
+use parking_lot::Mutex;
+
+use super::pace::Pace;
+
+/// How long a thread stays in an epoch.
+const SLICE: Duration = Duration::from_micros(100);
+/// Records between two looks at the clock.
+const LOOK: usize = 16;
+/// How much of a value is copied in one slice.
+const PIECE: usize = 256 << 10;
+/// Records in a share.
+const SHARE: usize = 64 << 10;
+/// Records that are skipped in one slice.
+const SKIP: usize = 2048;
+
+/// The keys that no thread has taken yet.
+pub(super) struct Shares {
+    /// Where they begin; `None`: there are none.
+    next: Mutex<Option<Vec<u8>>>,
+    threads: usize,
+}
+
+/// The keys from `from` to `to`.
+struct Share {
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl Shares {
+    /// All keys, for as many threads.
+    pub(super) fn new(threads: usize) -> Shares {
+        Shares {
+            next: Mutex::new(Some(Vec::new())),
+            threads,
+        }
+    }
+
+    /// A share for the calling thread. To find where it ends takes a walk over its keys, but not
+    /// to their values; a thread that is alone takes everything.
+    fn take(&self, worker: &mut Worker<NoLog>) -> Option<Share> {
+        let mut next = self.next.lock();
+        let from = next.take()?;
+        let mut at = from.clone();
+        let mut end = None;
+        for _ in 0..if self.threads > 1 { SHARE / SKIP } else { 0 } {
+            end = worker.skip_records(&at, SKIP);
+            match &end {
+                Some(key) => at.clone_from(key),
+                None => break,
+            }
+        }
+        next.clone_from(&end);
+        Some(Share { from, to: end })
+    }
+}
+
+/// Writes one part.
+pub(super) fn walk(
+    worker: &mut Worker<NoLog>,
+    snapshot: &Snapshot,
+    shares: &Shares,
+    mut writer: PartWriter,
+    mut pace: Pace<'_>,
+) -> Result<Part, String> {
+    while let Some(Share { from, to }) = shares.take(worker) {
+        let mut next = Some(from);
+        while let Some(from) = next {
+            let large;
+            (next, large) = slice(worker, snapshot, &from, to.as_deref(), &mut writer);
+            if let Some(key) = large {
+                copy_large(worker, snapshot, &key, &mut writer, &mut pace)?;
+            }
+            if writer.is_full() {
+                writer.flush().map_err(|error| error.to_string())?;
+            }
+            pace.rest(writer.entries())?;
+        }
+    }
+    writer.finish().map_err(|error| error.to_string())
+}
+
+/// Copies keys for a while. Returns where to go on, and the key of an entry that was begun and
+/// whose value is too large for a slice.
+fn slice(
+    worker: &mut Worker<NoLog>,
+    snapshot: &Snapshot,
+    from: &[u8],
+    to: Option<&[u8]>,
+    writer: &mut PartWriter,
+) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let start = Instant::now();
+    let (mut seen, mut copied, mut large) = (0, 0, None);
+    let next = worker.walk_snapshot(snapshot, from, to, |entry| {
+        if let Some(entry) = entry {
+            writer.entry(&head(&entry));
+            if entry.value.len() > PIECE {
+                large = Some(entry.key.to_vec());
+                return false;
+            }
+            writer.value(entry.value);
+            copied += entry.value.len();
+        }
+        seen += 1;
+        let over = seen % LOOK == 0 && start.elapsed() > SLICE;
+        !over && copied < PIECE && !writer.is_full()
+    });
+    (next, large)
+}
+
+fn head<'a>(entry: &SnapshotEntry<'a>) -> Head<'a> {
+    Head {
+        tid: entry.tid,
+        key: entry.key,
+        value_len: entry.value.len(),
+        kind: entry.kind,
+        deadline: entry.deadline,
+    }
+}
+
+/// Copies a value in pieces. It stays the same as long as the view lives.
+fn copy_large(
+    worker: &mut Worker<NoLog>,
+    snapshot: &Snapshot,
+    key: &[u8],
+    writer: &mut PartWriter,
+    pace: &mut Pace<'_>,
+) -> Result<(), String> {
+    let (mut at, mut length) = (0, usize::MAX);
+    while at < length {
+        let copied = worker.read_snapshot(snapshot, key, |entry| {
+            length = entry.value.len();
+            let piece = &entry.value[at..length.min(at + PIECE)];
+            writer.value(piece);
+            piece.len()
+        });
+        at += copied.expect("what a view has stays in it");
+        pace.rest(writer.entries())?;
+    }
+    Ok(())
+}

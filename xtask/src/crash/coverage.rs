@@ -1,0 +1,144 @@
+//! What the rounds came upon, read from the files that killed servers left: rounds that never met
+//! a checkpoint say nothing about checkpoints.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+/// Counts over many rounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Checkpoints that were published.
+    pub published: u64,
+    /// Kills in the middle of a checkpoint.
+    pub interrupted: u64,
+    /// Times that segments of a log had gone since the last look.
+    pub removed: u64,
+    /// The newest published checkpoint and the first segment of each log at the last look.
+    last: Look,
+}
+
+/// What a data directory shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Look {
+    newest: Option<String>,
+    unfinished: bool,
+    /// For each log its first segment.
+    first: Vec<(String, String)>,
+}
+
+impl Coverage {
+    /// Looks at the data of a server that was killed.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn look(&mut self, data: &Path) -> Result<()> {
+        let now = Look::at(data)?;
+        self.published += u64::from(now.newest.is_some() && now.newest != self.last.newest);
+        self.interrupted += u64::from(now.unfinished);
+        let gone =
+            |log: &(String, String)| log.1 != "00000000.log" && !self.last.first.contains(log);
+        self.removed += now.first.iter().filter(|log| gone(log)).count() as u64;
+        self.last = now;
+        Ok(())
+    }
+
+    /// A new directory was begun.
+    pub fn forget_files(&mut self) {
+        self.last = Look::default();
+    }
+
+    /// Whether the rounds said anything about checkpoints.
+    ///
+    /// # Errors
+    /// If they did not.
+    pub fn require(&self) -> Result<()> {
+        if self.published == 0 || self.interrupted == 0 || self.removed == 0 {
+            bail!("the rounds say nothing about checkpoints: {self}; run more of them");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "checkpoints published: {}, interrupted: {}, removals of segments: {}",
+            self.published, self.interrupted, self.removed
+        )
+    }
+}
+
+impl Look {
+    fn at(data: &Path) -> Result<Look> {
+        let mut look = Look::default();
+        let checkpoints = names(&data.join("checkpoint"))?;
+        let manifests = checkpoints
+            .iter()
+            .filter_map(|name| name.strip_suffix(".manifest"));
+        let manifests: BTreeSet<&str> = manifests.collect();
+        look.newest = manifests.last().map(|epoch| (*epoch).to_owned());
+        look.unfinished = checkpoints.iter().any(|name| {
+            let epoch = name.split(['-', '.']).next().unwrap_or_default();
+            !manifests.contains(epoch)
+        });
+        for log in names(data)? {
+            if log.starts_with("log") {
+                let segments = names(&data.join(&log))?;
+                let first = segments.into_iter().find(|name| name.ends_with(".log"));
+                look.first.extend(first.map(|first| (log, first)));
+            }
+        }
+        Ok(look)
+    }
+}
+
+/// The names in a directory, sorted; none if it is not there.
+fn names(dir: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    if dir.is_dir() {
+        for entry in fs::read_dir(dir)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_tell_what_the_rounds_met() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path();
+        let make = |name: &str| {
+            let path = data.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"").unwrap();
+        };
+        let mut coverage = Coverage::default();
+        make("log0/00000000.log");
+        make("kumiki.lock");
+        coverage.look(data).unwrap();
+        assert_eq!(coverage.to_string(), Coverage::default().to_string());
+        assert!(coverage.require().is_err());
+        make("checkpoint/00000000000000000009-000.part");
+        coverage.look(data).unwrap();
+        assert_eq!((coverage.published, coverage.interrupted), (0, 1));
+        make("checkpoint/00000000000000000009.manifest");
+        make("log0/00000001.log");
+        fs::remove_file(data.join("log0/00000000.log")).unwrap();
+        for _ in 0..2 {
+            coverage.look(data).unwrap();
+            assert_eq!((coverage.published, coverage.interrupted), (1, 1));
+            assert_eq!(coverage.removed, 1);
+        }
+        coverage.require().unwrap();
+    }
+}
