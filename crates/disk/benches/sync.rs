@@ -3,7 +3,8 @@
 //!
 //! `cargo bench --package kumiki-disk --bench sync -- [DIR] [ROUNDS]`: the devices take turns,
 //! write by write, so that whatever else the machine does meets all of them alike. Told are
-//! medians and 99th percentiles.
+//! medians and 99th percentiles, and how many processors were busy in the half second before
+//! (this program sleeps then). A line waits some time for a quiet half second.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -42,13 +43,14 @@ fn main() {
         "{rounds} writes with sync each, in {}",
         dir.path().display()
     );
-    print!("{:>9} {:>9}", "bytes", "room");
+    print!("{:>9} {:>9} {:>5}", "bytes", "room", "load");
     for (name, _) in devices {
         print!(" | {:>10} {:>10} {:>10}", name, "p99", "MB/s");
     }
     println!();
     for (room, room_name) in ROOMS {
         for size in SIZES {
+            let load = quiet();
             let times = measure(
                 dir.path(),
                 &devices.map(|(_, disk)| disk),
@@ -56,7 +58,7 @@ fn main() {
                 size,
                 rounds,
             );
-            print!("{size:>9} {room_name:>9}");
+            print!("{size:>9} {room_name:>9} {load:>5.2}");
             for mut times in times {
                 times.sort_unstable();
                 let at = |share: usize| times[(times.len() * share / 100).min(times.len() - 1)];
@@ -71,6 +73,34 @@ fn main() {
             println!();
         }
     }
+}
+
+/// Waits for a moment in which the machine is quiet, but not for ever. Returns how many processors
+/// are busy.
+fn quiet() -> f64 {
+    let mut load = f64::MAX;
+    for _ in 0..40 {
+        let (before, start) = (busy(), Instant::now());
+        std::thread::sleep(Duration::from_millis(500));
+        load = (busy() - before) / start.elapsed().as_secs_f64();
+        if load < 0.1 {
+            break;
+        }
+    }
+    load
+}
+
+/// Seconds that all processors have been busy for.
+fn busy() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").expect("reads the machine's figures");
+    let line = text.lines().next().expect("the sum over all processors");
+    let ticks: Vec<f64> = line
+        .split_whitespace()
+        .skip(1)
+        .map(|field| field.parse().expect("a number"))
+        .collect();
+    // Without idling and waiting for devices, which are the fourth and fifth; a tick is 10 ms.
+    (ticks[..7].iter().sum::<f64>() - ticks[3] - ticks[4]) / 100.0
 }
 
 /// The times of `rounds` writes on each device.

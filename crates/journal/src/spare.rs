@@ -65,7 +65,7 @@ impl Spare {
             disk: Arc::clone(disk),
             path: dir.join(SPARE_NAME),
             // The last write of a segment may lead behind its end.
-            size: segment_size.saturating_add(preallocate),
+            size: segment_size.saturating_add(preallocate.min(segment_size)),
             half: segment_size / 2,
             state: Mutex::new(State::Nothing),
             maker: Mutex::new(None),

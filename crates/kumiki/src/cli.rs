@@ -34,7 +34,6 @@ impl Cli {
         A: Into<std::ffi::OsString> + Clone,
     {
         let cli = Cli::try_parse_from(args)?;
-        #[allow(irrefutable_let_patterns)] // There may be one command only.
         if let Command::Serve(serve) = &cli.command {
             let usable = base::cpus::usable().unwrap_or_default();
             serve.check(&usable).map_err(|text| {
@@ -55,6 +54,8 @@ impl Cli {
 pub(crate) enum Command {
     /// Serve Redis clients.
     Serve(Serve),
+    /// Run experiments and report them.
+    Bench(crate::bench::Bench),
 }
 
 /// How much to say.
@@ -99,6 +100,15 @@ pub(crate) enum DiskLayer {
     Real,
     /// One that loses what was not synced when the process is killed.
     Forgetful,
+}
+
+/// How files that grow are written.
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+pub(crate) enum LogDevice {
+    /// Through the operating system's page cache, then synced.
+    Write,
+    /// Past the page cache: direct I/O in sectors of 4 KiB, with io_uring.
+    Direct,
 }
 
 /// Options of `kumiki serve`.
@@ -156,6 +166,15 @@ pub(crate) struct Serve {
     /// Bytes after which a log goes on in a new file; a checkpoint takes whole files away.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_segment_size)]
     pub(crate) log_segment_size: Size,
+    /// How logs and checkpoints are written. Data written one way is read by the other. Needs a
+    /// file system with direct I/O for 'direct'; docs/devices.md says when that is faster.
+    #[arg(long, value_name = "HOW", default_value = "write")]
+    pub(crate) log_device: LogDevice,
+    /// Write log files once, with zeros, before they are used: later syncs are faster then. The
+    /// start takes as long as writing a file (--log-segment-size) for each log thread; the files
+    /// after it are written in the background.
+    #[arg(long, conflicts_with = "ephemeral")]
+    pub(crate) log_warm_up: bool,
     /// A checkpoint is made when the logs have grown by this much since the last one; 0: only when
     /// a client asks for it (BGSAVE).
     #[arg(
@@ -358,6 +377,7 @@ mod tests {
     fn options(cli: Cli) -> Serve {
         match cli.command {
             Command::Serve(serve) => serve,
+            other => panic!("{other:?} is another command"),
         }
     }
 

@@ -35,11 +35,14 @@
 
 #![forbid(unsafe_code)]
 
+pub use base::affinity::{Affinity, BadAffinity, LoggerPlace};
 pub use base::limits::Limits;
 pub use base::transaction::{ExpireWhen, Expiry, Kind, Observed, OpError, Transaction, When};
 pub use store::{
-    Abort, CloseError, Commit, Committed, Db, Durable, Epoch, EpochTime, Op, OpenError, Options,
-    RecoveryProgress, RecoveryReport, Reply, Snapshot, SnapshotEntry, Stats, Stop, Txn, Worker,
+    Abort, CheckpointError, CheckpointOptions, CheckpointRefused, CheckpointReport,
+    CheckpointStatus, CloseError, Commit, Committed, Db, Durable, Epoch, EpochTime, Op, OpenError,
+    Options, RecoveryProgress, RecoveryReport, Reply, Snapshot, SnapshotEntry, Stats, Stop, Txn,
+    Worker,
 };
 
 /// Serving a database over the network.

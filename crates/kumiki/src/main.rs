@@ -9,7 +9,9 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
+mod device;
 mod memory;
 mod serve;
 
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         .init();
     let done = match command {
         cli::Command::Serve(options) => serve::serve(options),
+        cli::Command::Bench(options) => bench::bench(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

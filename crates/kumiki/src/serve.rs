@@ -11,8 +11,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
-use crate::cli::{DiskLayer, Durability, Serve};
-use crate::memory;
+use crate::cli::{Durability, Serve};
+use crate::{device, memory};
 
 /// Workers beyond those of the server's threads, for housekeeping.
 const SPARE_WORKERS: usize = 2;
@@ -28,7 +28,7 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     let config = config(&options, threads);
     config.check().map_err(|error| error.to_string())?;
     let listen = options.listen;
-    let db = Db::open(store_options(&options, threads)).map_err(|error| error.to_string())?;
+    let db = Db::open(store_options(&options, threads)?).map_err(|error| error.to_string())?;
     if !options.ephemeral {
         tell_recovery(db.recovery());
     }
@@ -42,19 +42,16 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     served.and(closed)
 }
 
-fn store_options(options: &Serve, threads: usize) -> Options {
-    let disk: Arc<dyn disk::Disk> = match options.disk {
-        DiskLayer::Real => Arc::new(disk::RealDisk),
-        DiskLayer::Forgetful => Arc::new(disk::ForgetfulDisk::new(disk::RealDisk)),
-    };
+fn store_options(options: &Serve, threads: usize) -> Result<Options, String> {
     let defaults = Options::default();
-    Options {
+    Ok(Options {
         dir: (!options.ephemeral).then(|| options.data.clone()),
         workers: threads + SPARE_WORKERS,
         loggers: options.loggers(),
         log_buffers: options.log_buffers.into(),
         log_buffer_size: options.log_buffer_size.0 as usize,
         segment_size: options.log_segment_size.0,
+        log_warm_up: options.log_warm_up,
         epoch_time: options.epoch_time,
         durability_target: options
             .durability_target
@@ -70,10 +67,10 @@ fn store_options(options: &Serve, threads: usize) -> Options {
             value: options.max_value.0 as usize,
             ..Limits::default()
         },
-        disk,
+        disk: device::open(options.disk, options.log_device)?,
         progress: progress_teller(),
         ..defaults
-    }
+    })
 }
 
 fn config(options: &Serve, threads: usize) -> Config {

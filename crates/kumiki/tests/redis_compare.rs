@@ -114,7 +114,12 @@ fn play_scripts(redis: &Path, keeping: Keeping) {
     let mut lines = 0;
     let plain = Servers::start(redis, keeping, &[]);
     for (name, text) in scripts() {
-        let options = parsed(&name, &text).options;
+        let Script {
+            options, durable, ..
+        } = parsed(&name, &text);
+        if durable.is_some_and(|durable| durable != (keeping == Keeping::Durable)) {
+            continue;
+        }
         let own = (!options.is_empty()).then(|| Servers::start(redis, keeping, &options));
         let pair = &own.as_ref().unwrap_or(&plain).pair;
         for protocol in [Protocol::Resp2, Protocol::Resp3] {

@@ -319,6 +319,13 @@ fn help_shows_every_option() {
         "--durability",
         "--maxmemory",
         "--requirepass",
+        "--affinity",
+        "--epoch-time",
+        "--durability-target",
+        "--max-epoch-diff",
+        "--checkpoint-log-size",
+        "--checkpoint-share",
+        "--admin",
     ];
     assert_says(&said, &options);
 }

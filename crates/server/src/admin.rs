@@ -66,11 +66,19 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Serves the figures of `shared` on `address`.
-    pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Admin, StartError> {
+    /// Listens on `address`.
+    pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
         let refused = |error| StartError::ListenAdmin { address, error };
         let listener = std::net::TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true)?;
+        Ok(listener)
+    }
+
+    /// Serves the figures of `shared`.
+    pub(crate) fn start(
+        listener: std::net::TcpListener,
+        shared: Arc<Shared>,
+    ) -> std::io::Result<Admin> {
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()

@@ -162,6 +162,7 @@ pub fn serve(db: Db, config: Config) -> Result<Running, StartError> {
         error,
     })?;
     let address = listeners[0].local_addr()?;
+    let admin = config.admin.map(Admin::listen).transpose()?;
     let polls: Vec<Poll> = (0..threads)
         .map(|_| Poll::new())
         .collect::<Result<_, _>>()?;
@@ -180,35 +181,46 @@ pub fn serve(db: Db, config: Config) -> Result<Running, StartError> {
         threads: Vec::new(),
         admin: None,
     };
-    let (started, starts) = mpsc::channel();
-    for (index, (poll, listener)) in polls.into_iter().zip(listeners).enumerate() {
-        let shared = Arc::clone(&running.shared);
-        let started = started.clone();
-        let body = move || match settle_in(&shared, index)
-            .and_then(|worker| Ok(Runtime::new(index, poll, listener, worker, shared)?))
-        {
-            Ok(runtime) => {
-                drop(started.send(Ok(())));
-                runtime.run();
-            }
-            Err(error) => drop(started.send(Err(error))),
-        };
-        let name = format!("runtime-{index}");
-        running
-            .threads
-            .push(std::thread::Builder::new().name(name).spawn(body)?);
-    }
-    for _ in 0..threads {
-        // A thread that ends without a word has panicked, which it reports itself.
-        starts
-            .recv()
-            .unwrap_or_else(|_| Err(std::io::Error::other("it panicked").into()))?;
-    }
-    if let Some(address) = running.shared.config.admin {
-        let shared = Arc::clone(&running.shared);
-        running.admin = Some(Admin::start(address, shared)?);
+    running.start(polls.into_iter().zip(listeners))?;
+    if let Some(listener) = admin {
+        running.admin = Some(Admin::start(listener, Arc::clone(&running.shared))?);
     }
     Ok(running)
+}
+
+impl Running {
+    /// Starts a runtime for each of these, and waits until all of them serve.
+    fn start(
+        &mut self,
+        parts: impl Iterator<Item = (Poll, mio::net::TcpListener)>,
+    ) -> Result<(), StartError> {
+        let (started, starts) = mpsc::channel();
+        for (index, (poll, listener)) in parts.enumerate() {
+            let shared = Arc::clone(&self.shared);
+            let started = started.clone();
+            let body = move || {
+                let runtime = settle_in(&shared, index)
+                    .and_then(|worker| Ok(Runtime::new(index, poll, listener, worker, shared)?));
+                match runtime {
+                    Ok(runtime) => {
+                        drop(started.send(Ok(())));
+                        runtime.run();
+                    }
+                    Err(error) => drop(started.send(Err(error))),
+                }
+            };
+            let name = format!("runtime-{index}");
+            self.threads
+                .push(std::thread::Builder::new().name(name).spawn(body)?);
+        }
+        for _ in 0..self.threads.len() {
+            // A thread that ends without a word has panicked, which it reports itself.
+            starts
+                .recv()
+                .unwrap_or_else(|_| Err(std::io::Error::other("it panicked").into()))?;
+        }
+        Ok(())
+    }
 }
 
 /// Has this thread, which is that of runtime `index`, stay on its processor, if it has one, and

@@ -468,3 +468,48 @@ const FAMILIES: &[Family] = &[
         |f, out| out.seconds(unix_ms(f.shared.started_at) as f64 / 1e3),
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(fill: impl FnOnce(&mut Samples<'_>)) -> String {
+        let mut lines = String::new();
+        fill(&mut Samples {
+            name: "a",
+            lines: &mut lines,
+        });
+        lines
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        let text = lines(|out| out.labelled(&[("x", "1"), ("y", "a\"b\\c\nd")], 7));
+        assert_eq!(text, "a{x=\"1\",y=\"a\\\"b\\\\c\\nd\"} 7\n");
+    }
+
+    #[test]
+    fn a_histogram_adds_up() {
+        let text = lines(|out| out.histogram(&[2, 0, 1], Duration::from_micros(1_500)));
+        let expected = "a_bucket{le=\"0.000002\"} 2\na_bucket{le=\"0.000004\"} 2\n\
+                        a_bucket{le=\"+Inf\"} 3\na_sum 0.0015\na_count 3\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn every_name_is_there_once_and_says_its_kind() {
+        for (at, family) in FAMILIES.iter().enumerate() {
+            let name = family.name;
+            assert!(
+                FAMILIES[..at].iter().all(|other| other.name != name),
+                "{name}"
+            );
+            let counts = matches!(family.kind, Kind::Counter);
+            assert_eq!(name.ends_with("_total"), counts, "{name}");
+            assert!(
+                family.help.ends_with('.') && !family.help.contains('\n'),
+                "{name}"
+            );
+        }
+    }
+}

@@ -83,7 +83,8 @@ impl SaveTask {
     ) -> std::io::Result<SaveTask> {
         let outcome = Arc::new(Mutex::new(None));
         let (slot, shared) = (Arc::clone(&outcome), Arc::clone(shared));
-        // The store's own thread makes the checkpoint; this one waits in the runtime's stead.
+        // The store's own thread makes the checkpoint; this one waits in the runtime's stead. It
+        // does nothing but sleep, so that it may share the runtime's processor.
         let wait = move || {
             let made = shared.db.checkpoint();
             *slot.lock() = Some(made.map(|_| ()).map_err(|error| error.to_string()));

@@ -43,7 +43,7 @@ pub struct CheckpointReport {
 /// What is known about checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointStatus {
-    /// Whether one is being made.
+    /// Whether one is being made, or about to begin.
     pub running: bool,
     /// When that one began, milliseconds since the Unix epoch.
     pub started_ms: Option<u64>,

@@ -242,11 +242,10 @@ impl<C: Client> Run<'_, C> {
     ) -> Result<u64, String> {
         let step = 1e9 * self.lane.1 as f64 / rate;
         let offset = step * self.lane.0 as f64 / self.lane.1 as f64;
-        let first = self.window.now();
         let patience = self.window.end + self.window.length();
         let mut last = DONE;
         for i in 0u64.. {
-            let due = first + (offset + step * i as f64) as u64;
+            let due = self.window.start + (offset + step * i as f64) as u64;
             if due >= self.window.end
                 || stop.load(Ordering::Relaxed)
                 || broken.load(Ordering::Relaxed)

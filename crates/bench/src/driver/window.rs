@@ -9,6 +9,8 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     origin: Instant,
+    /// When the warm-up began.
+    pub start: u64,
     /// The first moment that counts.
     pub begin: u64,
     /// The first moment that does not count any more.
@@ -19,9 +21,11 @@ impl Window {
     /// A window of `time` that begins after `warm_up` from now.
     #[must_use]
     pub fn after(warm_up: Duration, time: Duration, origin: Instant) -> Window {
-        let begin = (origin.elapsed() + warm_up).as_nanos() as u64;
+        let start = origin.elapsed().as_nanos() as u64;
+        let begin = start + warm_up.as_nanos() as u64;
         Window {
             origin,
+            start,
             begin,
             end: begin + time.as_nanos() as u64,
         }

@@ -159,7 +159,7 @@ mod tests {
             others: at("fixed"),
         };
         let factor = measure(&ours, &all).unwrap();
-        assert!((factor - 0.667).abs() < 0.01 || factor <= 1.0, "{factor}");
+        assert!((factor - 0.6).abs() < 1e-9, "{factor}");
         let worse = results(&[("adaptive", 100.0, 3.0), ("fixed", 150.0, 1.0)]);
         let factor = measure(&ours, &worse).unwrap();
         assert!((factor - 1.5).abs() < 1e-9, "{factor}");

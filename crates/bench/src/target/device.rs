@@ -46,7 +46,7 @@ struct Written {
 
 pub(super) fn run(job: &DeviceJob, context: &Context<'_>) -> Result<Sample, RunError> {
     let dir = context.directory(job.place)?;
-    let disk = job.device.open()?;
+    let disk = job.device.open(None)?;
     let barrier = Barrier::new(job.threads);
     let threads = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..job.threads)

@@ -1,10 +1,10 @@
 //! The file layer under a target.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::{DirectDisk, Disk, RealDisk};
+use disk::{DirectDisk, Disk, RealDisk, Throttle, ThrottledDisk};
 use serde::{Deserialize, Serialize};
 
 use crate::sample::RunError;
@@ -26,7 +26,7 @@ pub struct Slow {
     pub log: usize,
     /// Bytes a second.
     pub bytes_per_second: u64,
-    /// What a sync takes at least.
+    /// What a sync takes longer.
     pub sync: Duration,
 }
 
@@ -40,22 +40,25 @@ impl Device {
         }
     }
 
-    /// The layer.
-    pub(super) fn open(self) -> Result<Arc<dyn Disk>, RunError> {
+    /// The layer; slow for the files below a directory, if asked for.
+    pub(super) fn open(self, slow: Option<(Slow, PathBuf)>) -> Result<Arc<dyn Disk>, RunError> {
         match self {
-            Device::File => Ok(Arc::new(RealDisk)),
+            Device::File => Ok(wrap(RealDisk, slow)),
             Device::Direct => match DirectDisk::new() {
-                Ok(disk) => Ok(Arc::new(disk)),
+                Ok(disk) => Ok(wrap(disk, slow)),
                 Err(error) => Err(RunError::Skipped(format!("no direct I/O here: {error}"))),
             },
         }
     }
 }
 
-impl Slow {
-    /// `disk`, with the slow one below `dir`.
-    pub(super) fn on(self, disk: Arc<dyn Disk>, dir: &Path) -> Result<Arc<dyn Disk>, RunError> {
-        let _ = (disk, dir);
-        Err(RunError::Skipped("no throttled device yet".to_owned()))
-    }
+fn wrap(disk: impl Disk + 'static, slow: Option<(Slow, PathBuf)>) -> Arc<dyn Disk> {
+    let Some((slow, dir)) = slow else {
+        return Arc::new(disk);
+    };
+    let throttle = Throttle {
+        bytes_per_second: slow.bytes_per_second,
+        sync_delay: slow.sync,
+    };
+    Arc::new(ThrottledDisk::new(disk, dir, throttle))
 }

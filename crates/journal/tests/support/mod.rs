@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // Each test uses a part.
 
+pub(crate) mod small;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `# text` | a remark |
 //! | `% flag value …` | an option of both servers; before the first case |
+//! | `% durable` | the script is for servers that keep their data; before the first case |
+//! | `% ephemeral` | the script is for servers that do not |
 //! | `== name` | a case: both databases are emptied, connections are new |
 //! | `SET key "a value"` | a command on connection 1 and its reply |
 //! | `@2 GET key` | the same on connection 2 |
@@ -53,6 +55,8 @@ pub(crate) enum Action {
 pub(crate) struct Script {
     /// Flags for both servers.
     pub(crate) options: Vec<String>,
+    /// For which servers alone it is: those that keep their data, or those that do not.
+    pub(crate) durable: Option<bool>,
     /// The cases in their order.
     pub(crate) cases: Vec<Case>,
 }
@@ -64,6 +68,7 @@ pub(crate) struct Script {
 pub(crate) fn parse(text: &str, now_ms: u64) -> Result<Script, String> {
     let mut script = Script {
         options: Vec::new(),
+        durable: None,
         cases: Vec::new(),
     };
     for (index, line) in text.lines().enumerate() {
@@ -76,6 +81,10 @@ pub(crate) fn parse(text: &str, now_ms: u64) -> Result<Script, String> {
 
 fn parse_line(script: &mut Script, line: usize, text: &str, now_ms: u64) -> Result<(), String> {
     if text.is_empty() || text.starts_with('#') {
+        return Ok(());
+    }
+    if text == "% durable" || text == "% ephemeral" {
+        script.durable = Some(text == "% durable");
         return Ok(());
     }
     if let Some(flags) = text.strip_prefix("% ") {

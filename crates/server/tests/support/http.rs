@@ -18,11 +18,10 @@ pub(crate) struct Answer {
 impl Answer {
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let line = self.head.lines().find_map(|line| {
+        self.head.lines().find_map(|line| {
             let (own, value) = line.split_once(": ")?;
             own.eq_ignore_ascii_case(name).then_some(value)
-        });
-        line
+        })
     }
 }
 

@@ -105,7 +105,8 @@ impl Board {
         let state = self.state.lock();
         let running = state.begun > state.ended;
         CheckpointStatus {
-            running,
+            // Whoever has just asked for one, and then asks whether it is over, is told no.
+            running: running || state.wanted > state.ended,
             started_ms: running.then_some(state.started_ms),
             entries_written: if running {
                 self.written.load(Ordering::Relaxed)

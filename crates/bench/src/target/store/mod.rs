@@ -93,10 +93,8 @@ impl StoreJob {
         let (Some(log), Some(dir)) = (&self.log, dir) else {
             return Ok(options);
         };
-        let mut disk = log.device.open()?;
-        if let Some(slow) = log.slow {
-            disk = slow.on(disk, &dir.join(format!("log{}", slow.log)))?;
-        }
+        let slow = log.slow.map(|slow| (slow, dir.join(format!("log{}", slow.log))));
+        let disk = log.device.open(slow)?;
         Ok(Options {
             loggers: log.loggers,
             log_buffers: log.log_buffers,

@@ -1,0 +1,115 @@
+//! From values to places: scales with round ticks.
+
+use crate::metric;
+
+/// A scale from values to a stretch of the figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Axis {
+    min: f64,
+    max: f64,
+    log: bool,
+    /// Where there are ticks, and what they say.
+    pub(super) ticks: Vec<(f64, String)>,
+}
+
+/// A range beyond which a scale is logarithmic, as a quotient.
+const WIDE: f64 = 40.0;
+
+impl Axis {
+    /// From zero to a round number above all values.
+    pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Axis {
+        let most = values.fold(0.0, f64::max);
+        let most = if most > 0.0 { most } else { 1.0 };
+        let step = round_step(most / 5.0);
+        let count = (most / step - 1e-9).ceil() as usize;
+        let at = |i: usize| i as f64 * step;
+        Axis {
+            min: 0.0,
+            max: at(count),
+            log: false,
+            ticks: (0..=count).map(|i| (at(i), metric::show(at(i)))).collect(),
+        }
+    }
+
+    /// Logarithmic if the values differ much, else from zero.
+    pub(super) fn fitting(values: impl Iterator<Item = f64> + Clone) -> Axis {
+        let most = values.clone().fold(0.0, f64::max);
+        let least = values.clone().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+        if most / least < WIDE || !least.is_finite() {
+            return Axis::from_zero(values);
+        }
+        let (low, high) = (least.log10().floor() as i32, most.log10().ceil() as i32);
+        let steps = (low..=high).flat_map(|power| [1.0, 2.0, 5.0].map(|d| d * 10f64.powi(power)));
+        let ticks: Vec<f64> = steps.collect();
+        let below = ticks.iter().copied().filter(|t| *t <= least).fold(f64::NAN, f64::max);
+        let above = ticks.iter().copied().filter(|t| *t >= most).fold(f64::NAN, f64::min);
+        let within = ticks.into_iter().filter(|t| (below..=above).contains(t));
+        Axis {
+            min: below,
+            max: above,
+            log: true,
+            ticks: within.map(|t| (t, metric::show(t))).collect(),
+        }
+    }
+
+    /// These values alone, at equal distances if each is about twice the one before.
+    pub(super) fn at(values: &[f64], doubling: bool) -> Axis {
+        let (min, max) = (values.first(), values.last());
+        let (min, max) = (min.copied().unwrap_or(0.0), max.copied().unwrap_or(1.0));
+        Axis {
+            min,
+            max: if max > min { max } else { min + 1.0 },
+            log: doubling && min > 0.0,
+            ticks: values.iter().map(|&v| (v, metric::show(v))).collect(),
+        }
+    }
+
+    /// Where a value lies, from 0 to 1.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        if self.log {
+            let value = value.max(self.min);
+            (value / self.min).ln() / (self.max / self.min).ln()
+        } else {
+            (value - self.min) / (self.max - self.min)
+        }
+    }
+}
+
+/// The next of 1, 2, 2.5, 5 times a power of ten.
+fn round_step(least: f64) -> f64 {
+    let power = 10f64.powf(least.log10().floor());
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|digit| digit * power);
+    let fits = steps.into_iter().find(|step| *step >= least * (1.0 - 1e-9));
+    fits.unwrap_or(10.0 * power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_scale_ends_at_a_round_number() {
+        let axis = Axis::from_zero([3.0, 9.1].into_iter());
+        let ticks: Vec<&str> = axis.ticks.iter().map(|tick| tick.1.as_str()).collect();
+        assert_eq!(ticks, ["0", "2.00", "4.00", "6.00", "8.00", "10.0"]);
+        assert_eq!((axis.place(0.0), axis.place(10.0)), (0.0, 1.0));
+        assert_eq!(Axis::from_zero(std::iter::empty()).max, 1.0);
+    }
+
+    #[test]
+    fn a_wide_range_is_logarithmic() {
+        let axis = Axis::fitting([0.9, 60.0].into_iter());
+        assert!(axis.log);
+        assert_eq!((axis.min, axis.max), (0.5, 100.0));
+        assert!((axis.place(5.0) - 0.4346).abs() < 0.001);
+        assert!(!Axis::fitting([0.0, 0.0].into_iter()).log);
+        assert!(!Axis::fitting([1.0, 30.0].into_iter()).log);
+    }
+
+    #[test]
+    fn doubling_values_stand_at_equal_distances() {
+        let axis = Axis::at(&[1.0, 2.0, 4.0], true);
+        assert!((axis.place(2.0) - 0.5).abs() < 1e-9);
+        assert_eq!(Axis::at(&[3.0], false).place(3.0), 0.0);
+    }
+}

@@ -1,0 +1,345 @@
+//! From results and a plot's data to a chart and its legend.
+
+use std::collections::BTreeMap;
+
+use super::axis::Axis;
+use super::chart::{Bar, Bars, Dot, Series, Value, Xy};
+use crate::experiment::Param;
+use crate::metric;
+use crate::plot::{Plot, Shape};
+use crate::result::{PointResult, Results};
+
+/// Colours that there are; the last is that of what has no log, or nothing to tell apart.
+const COLOURS: usize = 8;
+const GREY: usize = COLOURS - 1;
+/// A paper's value is drawn if it is at most so many times the greatest of ours.
+const NEAR: f64 = 4.0;
+
+/// A figure for the page.
+pub(super) struct Figure {
+    pub(super) svg: String,
+    /// Colour and name.
+    pub(super) legend: Vec<(usize, String)>,
+}
+
+/// Draws a plot; `None` when nothing of it was measured.
+pub(super) fn draw(plot: &Plot, results: &Results) -> Option<Figure> {
+    let inside = |point: &&PointResult| {
+        let fits = |(name, values): &(&str, Vec<Param>)| {
+            point.params.get(*name).is_some_and(|param| values.contains(param))
+        };
+        plot.only.iter().all(fits)
+    };
+    let points: Vec<&PointResult> = results.points.iter().filter(inside).collect();
+    match &plot.shape {
+        Shape::Lines {
+            x,
+            y,
+            series,
+            doubling,
+        } => lines(plot, &points, x, y, series, *doubling),
+        Shape::Bars {
+            x,
+            y,
+            series,
+            relative,
+        } => bars(plot, &points, x, y, series, *relative),
+        Shape::Stack { x, parts } => stack(plot, &points, x, parts),
+        Shape::Scatter {
+            x,
+            y,
+            series,
+            label,
+        } => scatter(plot, &points, [x, y], series, label),
+    }
+}
+
+fn value(point: &PointResult, name: &str) -> Option<Value> {
+    let summary = point.summary.get(name)?;
+    Some(Value {
+        median: summary.median,
+        min: summary.min,
+        max: summary.max,
+    })
+}
+
+fn title(name: &str) -> String {
+    match metric::named(name) {
+        Some(metric) => format!("{}, {}", metric.title, metric.unit),
+        None => name.to_owned(),
+    }
+}
+
+/// The values of parameters, as a name.
+fn name(point: &PointResult, params: &[&str]) -> String {
+    let shown = |param: &&str| {
+        let value = point.params.get(*param)?;
+        Some(match value {
+            Param::Number(number) => format!("{number} {param}"),
+            Param::Text(text) if text == "yes" => (*param).to_owned(),
+            Param::Text(text) if text == "no" => format!("not {param}"),
+            Param::Text(text) => text.clone(),
+        })
+    };
+    let parts: Vec<String> = params.iter().filter_map(shown).filter(|part| part != "–").collect();
+    parts.join(", ")
+}
+
+fn tip(point: &PointResult, names: &[&str]) -> String {
+    let figure = |metric: &&str| {
+        let value = value(point, metric)?;
+        let [median, min, max] = [value.median, value.min, value.max].map(metric::show);
+        Some(format!("{}: {median} ({min}–{max})", title(metric)))
+    };
+    let figures: Vec<String> = names.iter().filter_map(figure).collect();
+    format!("{}\n{}", point.id, figures.join("\n"))
+}
+
+/// Names in the order of their first appearance, each with its colour.
+#[derive(Default)]
+struct Legend(Vec<(usize, String)>);
+
+impl Legend {
+    fn colour(&mut self, name: &str, neutral: bool) -> usize {
+        if let Some((colour, _)) = self.0.iter().find(|(_, other)| other == name) {
+            return *colour;
+        }
+        let used = self.0.iter().filter(|(colour, _)| *colour != GREY).count();
+        let colour = if neutral { GREY } else { used % GREY };
+        self.0.push((colour, name.to_owned()));
+        colour
+    }
+}
+
+/// A point that others are compared with is drawn in grey.
+fn is_neutral(point: &PointResult, points: &[&PointResult]) -> bool {
+    let id = Some(&point.id);
+    points.iter().any(|other| other.baseline.as_ref() == id)
+}
+
+/// The paper's values that are near enough to ours.
+fn marks(plot: &Plot, most: f64) -> Vec<(f64, String)> {
+    let near = plot.paper.iter().filter(|mark| mark.value <= most * NEAR);
+    near.map(|mark| (mark.value, format!("{}: {}", mark.label, metric::show(mark.value))))
+        .collect()
+}
+
+fn greatest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, f64::max)
+}
+
+fn lines(
+    plot: &Plot,
+    points: &[&PointResult],
+    x: &str,
+    y: &str,
+    series: &[&str],
+    doubling: bool,
+) -> Option<Figure> {
+    let mut legend = Legend::default();
+    let mut all: BTreeMap<usize, Series> = BTreeMap::new();
+    let mut places = Vec::new();
+    for point in points {
+        let (Some(Param::Number(place)), Some(value)) = (point.params.get(x), value(point, y))
+        else {
+            continue;
+        };
+        let name = name(point, series);
+        let name = if is_neutral(point, points) {
+            "no log".to_owned()
+        } else {
+            name
+        };
+        let colour = legend.colour(&name, is_neutral(point, points));
+        places.push(*place);
+        let at = Value {
+            median: *place,
+            min: *place,
+            max: *place,
+        };
+        let line = all.entry(colour).or_insert_with(|| Series {
+            colour,
+            dots: Vec::new(),
+        });
+        line.dots.push(Dot {
+            x: at,
+            y: value,
+            label: String::new(),
+            tip: tip(point, &[y]),
+        });
+    }
+    if places.is_empty() {
+        return None;
+    }
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let tops = || all.values().flat_map(|line| line.dots.iter().map(|dot| dot.y.max));
+    let marks = marks(plot, greatest(tops()));
+    let values: Vec<f64> = tops().chain(marks.iter().map(|mark| mark.0)).collect();
+    for line in all.values_mut() {
+        line.dots.sort_by(|a, b| a.x.median.total_cmp(&b.x.median));
+    }
+    let chart = Xy {
+        x: Axis::at(&places, doubling),
+        y: Axis::from_zero(values.into_iter()),
+        x_title: title(x),
+        y_title: title(y),
+        joined: true,
+        series: all.into_values().collect(),
+        marks,
+    };
+    Some(Figure {
+        svg: chart.draw(plot.title),
+        legend: legend.0,
+    })
+}
+
+fn bars(
+    plot: &Plot,
+    points: &[&PointResult],
+    x: &str,
+    y: &str,
+    series: &str,
+    relative: bool,
+) -> Option<Figure> {
+    let mut legend = Legend::default();
+    let mut groups: Vec<(String, Vec<Bar>)> = Vec::new();
+    for point in points {
+        let Some(value) = value(point, y) else { continue };
+        let share = point.summary.get(y).and_then(|summary| summary.share);
+        let height = if relative { share } else { Some(value.median) };
+        let Some(height) = height else { continue };
+        let label = name(point, &[series]);
+        let label = match label.as_str() {
+            "" => "–",
+            label => label,
+        };
+        let colour = legend.colour(&bar_name(series, label), is_neutral(point, points));
+        let group = point.params.get(x).map(Param::to_string).unwrap_or_default();
+        let bar = Bar {
+            pieces: vec![(colour, height)],
+            spread: (!relative).then_some((value.min, value.max)),
+            tip: tip(point, &[y]),
+        };
+        match groups.iter_mut().find(|(name, _)| *name == group) {
+            Some((_, bars)) => bars.push(bar),
+            None => groups.push((group, vec![bar])),
+        }
+    }
+    if groups.is_empty() {
+        return None;
+    }
+    let bars = || groups.iter().flat_map(|(_, bars)| bars);
+    let top = |bar: &Bar| bar.spread.map_or(bar.pieces[0].1, |spread| spread.1.max(bar.pieces[0].1));
+    let marks = marks(plot, greatest(bars().map(top)));
+    let values: Vec<f64> = bars().map(top).chain(marks.iter().map(|mark| mark.0)).collect();
+    let y_title = if relative {
+        format!("{}, of baseline", metric::named(y).map_or(y, |metric| metric.title))
+    } else {
+        title(y)
+    };
+    let chart = Bars {
+        y: Axis::from_zero(values.into_iter()),
+        y_title,
+        groups,
+        marks,
+    };
+    Some(Figure {
+        svg: chart.draw(plot.title),
+        legend: legend.0,
+    })
+}
+
+/// What a bar is called: its parameter's name goes with values that say little by themselves.
+fn bar_name(series: &str, value: &str) -> String {
+    match series {
+        "diff" => format!("max-epoch-diff {value}"),
+        "log" if value == "none" => "no log".to_owned(),
+        "log" => format!("log on {value}"),
+        _ => value.to_owned(),
+    }
+}
+
+fn stack(plot: &Plot, points: &[&PointResult], x: &[&str], parts: &[&str]) -> Option<Figure> {
+    let mut groups = Vec::new();
+    for point in points {
+        let piece = |(i, part): (usize, &&str)| Some((i, value(point, part)?.median));
+        let pieces: Vec<(usize, f64)> = parts.iter().enumerate().filter_map(piece).collect();
+        if pieces.is_empty() {
+            continue;
+        }
+        let bar = Bar {
+            pieces,
+            spread: None,
+            tip: tip(point, parts),
+        };
+        groups.push((name(point, x), vec![bar]));
+    }
+    if groups.is_empty() {
+        return None;
+    }
+    let sum = |bar: &Bar| bar.pieces.iter().map(|piece| piece.1).sum::<f64>();
+    let tops: Vec<f64> = groups.iter().flat_map(|(_, bars)| bars).map(sum).collect();
+    let chart = Bars {
+        y: Axis::from_zero(tops.into_iter()),
+        y_title: "mean time, ms".to_owned(),
+        groups,
+        marks: Vec::new(),
+    };
+    let named = |(i, part): (usize, &&str)| {
+        let title = metric::named(part).map_or(*part, |metric| metric.title);
+        (i, title.to_owned())
+    };
+    Some(Figure {
+        svg: chart.draw(plot.title),
+        legend: parts.iter().enumerate().map(named).collect(),
+    })
+}
+
+fn scatter(
+    plot: &Plot,
+    points: &[&PointResult],
+    [x, y]: [&str; 2],
+    series: &str,
+    label: &[&str],
+) -> Option<Figure> {
+    let mut legend = Legend::default();
+    let mut all: BTreeMap<usize, Series> = BTreeMap::new();
+    for point in points {
+        let (Some(across), Some(upwards)) = (value(point, x), value(point, y)) else {
+            continue;
+        };
+        let group = name(point, &[series]);
+        let colour = legend.colour(&group, is_neutral(point, points));
+        let text = name(point, label).replace(" ms", "").replace(&group, "");
+        let line = all.entry(colour).or_insert_with(|| Series {
+            colour,
+            dots: Vec::new(),
+        });
+        line.dots.push(Dot {
+            x: across,
+            y: upwards,
+            label: text.trim().to_owned(),
+            tip: tip(point, &[x, y]),
+        });
+    }
+    if all.is_empty() {
+        return None;
+    }
+    let dots = || all.values().flat_map(|series| &series.dots);
+    let xs: Vec<f64> = dots().map(|dot| dot.x.median).collect();
+    let ys: Vec<f64> = dots().flat_map(|dot| [dot.y.min, dot.y.max]).collect();
+    let chart = Xy {
+        x: Axis::from_zero(xs.into_iter()),
+        y: Axis::fitting(ys.into_iter()),
+        x_title: title(x),
+        y_title: title(y),
+        joined: false,
+        series: all.into_values().collect(),
+        marks: Vec::new(),
+    };
+    Some(Figure {
+        svg: chart.draw(plot.title),
+        legend: legend.0,
+    })
+}

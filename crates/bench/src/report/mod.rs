@@ -1,0 +1,283 @@
+//! Results as a page: one file, without scripts and without a network, dark or light as the reader
+//! has it.
+
+mod axis;
+mod chart;
+mod figure;
+pub mod findings;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::experiment::{Experiment, Scale};
+use crate::experiments;
+use crate::metric;
+use crate::plot::Plot;
+use crate::result::{PointResult, ReadError, Results, Summary};
+use crate::table;
+use chart::escape;
+use findings::Finding;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A result cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// There is nothing to report.
+    #[error("{} holds no results; `kumiki bench run NAME --out {}` makes some", dir.display(), dir.display())]
+    Empty {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A file cannot be listed or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+/// Writes `DIR/report.html` from all results in `DIR`.
+///
+/// # Errors
+/// When there are none, or one of them cannot be read.
+pub fn write(dir: &Path) -> Result<PathBuf, ReportError> {
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ReportError::Io { path, source }
+    };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(dir).map_err(io(dir))? {
+        let path = entry.map_err(io(dir))?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        if is_json && experiments::named(name).is_some() {
+            paths.push(path);
+        }
+    }
+    let mut all = Vec::new();
+    for path in paths {
+        all.push(Results::read(&path)?);
+    }
+    if all.is_empty() {
+        return Err(ReportError::Empty {
+            dir: dir.to_owned(),
+        });
+    }
+    let place = |results: &Results| {
+        let names = experiments::ALL.iter();
+        names.map(|one| one.name).position(|name| name == results.experiment)
+    };
+    all.sort_by_key(place);
+    let path = dir.join("report.html");
+    fs::write(&path, page(&all)).map_err(io(&path))?;
+    Ok(path)
+}
+
+/// The page of these results.
+#[must_use]
+pub fn page(all: &[Results]) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>Kumiki: measured</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
+    );
+    page += "<h1>Kumiki, measured</h1>\n<p>Each figure repeats one of a paper on this machine. \
+             Error bars are the least and the greatest of all runs, bars and dots their median. \
+             The paper's values are from its text, since its plots are not available as numbers; \
+             where they are drawn they are dashed. Absolute figures depend on the machine; ratios \
+             within one run say more.</p>\n<nav><ul>\n";
+    for results in all {
+        let (name, title) = (&results.experiment, escape(&results.title));
+        let _ = writeln!(page, "<li><a href=\"#{name}\">{title}</a></li>");
+    }
+    page += "</ul></nav>\n";
+    for results in all {
+        section(&mut page, results);
+    }
+    page += "</body>\n</html>\n";
+    page
+}
+
+fn section(page: &mut String, results: &Results) {
+    let name = &results.experiment;
+    let experiment = experiments::named(name);
+    let paper = experiment.and_then(|one| one.paper);
+    let _ = writeln!(page, "<section id=\"{name}\">\n<h2>{}</h2>", escape(&results.title));
+    let source = paper.map_or(String::new(), |paper| format!(", repeats {paper}"));
+    let _ = writeln!(page, "<p class=\"soft\"><code>{name}</code>{source}</p>");
+    for paragraph in experiment.map_or(&[][..], |one| one.about) {
+        let _ = writeln!(page, "<p>{}</p>", escape(paragraph));
+    }
+    notices(page, results);
+    if let Some(experiment) = experiment {
+        compared(page, experiment, results);
+        figures(page, &(experiment.plots)(), results);
+        points(page, experiment, results);
+    }
+    conditions(page, results);
+    *page += "</section>\n";
+}
+
+fn notices(page: &mut String, results: &Results) {
+    let mut notice = |text: &str| {
+        let _ = writeln!(page, "<p class=\"notice\">{}</p>", escape(text));
+    };
+    if !results.complete {
+        notice("This run was stopped before its end: some points have fewer runs, or none.");
+    }
+    if results.recorded {
+        notice("Transactions were recorded: the checks count, the figures do not.");
+    }
+    for (point, check) in results.failures() {
+        let what = check.failure.as_deref().unwrap_or_default();
+        notice(&format!("Failed, and therefore without figures: {}. {}: {what}", point.id, check.name));
+    }
+    let noisy = results.points.iter().filter(|point| point.noisy).count();
+    if noisy > 0 {
+        notice(&format!(
+            "{noisy} of {} points are noisy: others used the machine during all of their runs.",
+            results.points.len()
+        ));
+    }
+}
+
+fn compared(page: &mut String, experiment: &Experiment, results: &Results) {
+    let found = findings::of(&(experiment.compare)(), results);
+    if found.is_empty() {
+        return;
+    }
+    *page += "<h3>Beside the paper</h3>\n<div class=\"scroll\"><table class=\"compare\">\n\
+              <tr><th></th><th>paper</th><th>here</th><th>aim</th><th></th></tr>\n";
+    for finding in found {
+        let Finding { what, paper, .. } = finding;
+        let value = finding.value.map_or("not measured".to_owned(), metric::show);
+        let aim = finding.aim.map_or(String::new(), table::show_aim);
+        let met = match finding.met() {
+            Some(true) => "<span class=\"met\">met</span>",
+            Some(false) => "<span class=\"missed\">missed</span>",
+            None => "",
+        };
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{value}</td><td>{}</td><td>{met}</td></tr>",
+            escape(what),
+            escape(paper.unwrap_or("–")),
+            escape(&aim)
+        );
+    }
+    *page += "</table></div>\n";
+}
+
+fn figures(page: &mut String, plots: &[Plot], results: &Results) {
+    *page += "<div class=\"figures\">\n";
+    for plot in plots {
+        let Some(figure) = figure::draw(plot, results) else {
+            continue;
+        };
+        let title = escape(plot.title);
+        let _ = write!(page, "<figure>\n<h4>{title}</h4>\n{}<ul class=\"legend\">", figure.svg);
+        for (colour, name) in figure.legend {
+            let name = escape(&name);
+            let _ = write!(page, "<li class=\"c{colour}\"><i></i><span>{name}</span></li>");
+        }
+        let caption = escape(plot.caption);
+        let _ = writeln!(page, "</ul>\n<figcaption>{caption}</figcaption>\n</figure>");
+    }
+    *page += "</div>\n";
+}
+
+fn points(page: &mut String, experiment: &Experiment, results: &Results) {
+    let count = results.points.len();
+    let _ = writeln!(
+        page,
+        "<details><summary>All {count} points</summary>\n<div class=\"scroll\"><table>\n<tr>"
+    );
+    for name in experiment.columns {
+        match metric::named(name) {
+            Some(m) => {
+                let _ = write!(page, "<th class=\"number\">{}, {}</th>", m.title, m.unit);
+            }
+            None => {
+                let _ = write!(page, "<th>{name}</th>");
+            }
+        }
+    }
+    *page += "<th class=\"number\">of baseline</th><th></th></tr>\n";
+    for point in &results.points {
+        row(page, experiment, point);
+    }
+    *page += "</table></div></details>\n";
+}
+
+fn row(page: &mut String, experiment: &Experiment, point: &PointResult) {
+    *page += "<tr>";
+    for name in experiment.columns {
+        let cell = match (point.params.get(*name), point.summary.get(*name)) {
+            (Some(param), _) => format!("<td>{}</td>", escape(&param.to_string())),
+            (None, Some(summary)) => format!("<td class=\"number\">{}</td>", spread(summary)),
+            (None, None) => "<td></td>".to_owned(),
+        };
+        *page += &cell;
+    }
+    let mut metrics = experiment.columns.iter().filter_map(|name| point.summary.get(*name));
+    let share = metrics.next().and_then(|summary| summary.share);
+    let share = share.map_or(String::new(), |share| format!("{share:.2}"));
+    let remark = match (point.failure(), &point.skipped) {
+        (Some(check), _) => format!("<span class=\"missed\">failed: {}</span>", escape(&check.name)),
+        (None, Some(why)) => format!("<span class=\"soft\">skipped: {}</span>", escape(why)),
+        (None, None) if point.noisy => "<span class=\"soft\">noisy</span>".to_owned(),
+        (None, None) => String::new(),
+    };
+    let _ = writeln!(page, "<td class=\"number\">{share}</td><td>{remark}</td></tr>");
+}
+
+fn spread(summary: &Summary) -> String {
+    let [median, min, max] = [summary.median, summary.min, summary.max].map(metric::show);
+    if min == max {
+        return median;
+    }
+    format!("{median}<br><small>{min}–{max}</small>")
+}
+
+fn conditions(page: &mut String, results: &Results) {
+    let Results { host, scale, .. } = results;
+    let Scale {
+        effort,
+        records,
+        time,
+        warm_up,
+        repetitions,
+        ..
+    } = scale;
+    let foreign: Vec<f64> = results
+        .points
+        .iter()
+        .flat_map(|point| &point.repetitions)
+        .map(|run| run.noise.foreign)
+        .collect();
+    let foreign = crate::result::median(foreign).unwrap_or_default();
+    let effort = format!("{effort:?}").to_lowercase();
+    let _ = writeln!(
+        page,
+        "<p class=\"conditions\">{}, {} cores, {:.0} GiB; {}; disk: {}; memory: {}. Version {} \
+         ({}). Effort {effort}: {records} records, {repetitions} repetitions of {} s after {} s. \
+         Others used {foreign:.2} cores in the median of all runs.</p>",
+        escape(&host.processor),
+        host.cores,
+        host.memory as f64 / f64::from(1 << 30),
+        escape(&host.system),
+        escape(&host.disk),
+        escape(&host.in_memory),
+        escape(&results.version),
+        escape(&results.commit),
+        time.as_secs_f64(),
+        warm_up.as_secs_f64(),
+    );
+}

@@ -1,0 +1,166 @@
+//! `kumiki bench`: experiments, their results, the report.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use ::bench::experiment::{Effort, Scale};
+use ::bench::runner::{self, Options};
+use ::bench::{experiments, report, table};
+use clap::{Args, Subcommand};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// Options of `kumiki bench`.
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// List the experiments.
+    List,
+    /// Run an experiment.
+    Run(Run),
+    /// Draw all results in a directory into one page.
+    Report {
+        /// Where the results are, and where `report.html` goes.
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    /// Which one; `kumiki bench list` names them.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Fewer points and shorter runs: a minute, to see that the figures make sense.
+    #[arg(long)]
+    quick: bool,
+    /// Where `NAME.json` goes.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+    /// Record all transactions, judge them, and write them to this file as JSON lines. Runs are
+    /// short then, and their figures say nothing.
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Seconds that a run counts.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+    /// Seconds that a run warms up before.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    warm_up: Option<Duration>,
+    /// How often each point is measured.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    repetitions: Option<u16>,
+    /// Keys in a store.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    records: Option<u64>,
+    /// Worker threads, where an experiment does not sweep them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
+    workers: Option<u16>,
+    /// Only points whose name contains this, and what they are compared with.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// A directory on the disk to measure; default: that of the results. What is made there is
+    /// removed again.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// A directory in memory.
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    memory: PathBuf,
+    /// Of the random choices.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write a wrong value, to see that it is found.
+    #[arg(long, hide = true)]
+    plant_failure: bool,
+}
+
+/// A time in seconds, with a fraction if need be.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let sensible = Duration::from_millis(1)..=Duration::from_secs(3600);
+    time.filter(|time| sensible.contains(time))
+        .ok_or_else(|| format!("'{text}' is not a number of seconds between 0.001 and 3600"))
+}
+
+/// Does it. What was measured is told even where a check failed.
+pub(crate) fn bench(options: Bench) -> Result<(), String> {
+    match options.what {
+        What::List => list(),
+        What::Run(options) => run(options),
+        What::Report { dir } => {
+            let path = report::write(&dir).map_err(|error| error.to_string())?;
+            say(&format!("kumiki: the report is {}", path.display()))
+        }
+    }
+}
+
+/// To standard output; a reader that has gone is an error like any other.
+fn say(text: &str) -> Result<(), String> {
+    use std::io::Write;
+    writeln!(std::io::stdout().lock(), "{text}").map_err(|error| error.to_string())
+}
+
+fn list() -> Result<(), String> {
+    for one in experiments::ALL {
+        let paper = one.paper.map_or(String::new(), |paper| format!(" ({paper})"));
+        say(&format!("{:<14} {}{paper}", one.name, one.title))?;
+    }
+    Ok(())
+}
+
+impl Run {
+    fn options(&self) -> Options {
+        let effort = if self.quick { Effort::Quick } else { Effort::Full };
+        let usual = Scale::of(effort);
+        Options {
+            scale: Scale {
+                records: self.records.unwrap_or(usual.records),
+                time: self.seconds.unwrap_or(usual.time),
+                warm_up: self.warm_up.unwrap_or(usual.warm_up),
+                repetitions: self.repetitions.map_or(usual.repetitions, usize::from),
+                workers: self.workers.map(usize::from),
+                ..usual
+            },
+            out: self.out.clone(),
+            disk: self.data.clone().unwrap_or_else(|| self.out.clone()),
+            memory: self.memory.clone(),
+            history: self.history.clone(),
+            only: self.only.clone(),
+            seed: self.seed,
+            plant: self.plant_failure,
+        }
+    }
+}
+
+fn run(options: Run) -> Result<(), String> {
+    let experiment = experiments::named(&options.name).ok_or_else(|| {
+        let names: Vec<&str> = experiments::ALL.iter().map(|one| one.name).collect();
+        let all = names.join(", ");
+        format!("there is no experiment '{}'; there are: {all}", options.name)
+    })?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the flag is still unset when the first signal asks it.
+        flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| format!("cannot receive signals: {error}"))?;
+    }
+    let outcome = runner::run(experiment, &options.options(), &stop);
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    say(&table::show(experiment, &outcome.results))?;
+    let path = outcome.path.display();
+    say(&format!("kumiki: the results are in {path}"))?;
+    match outcome.failure() {
+        Some(what) => Err(what),
+        None if !outcome.results.complete => Err("stopped before the end".to_owned()),
+        None => Ok(()),
+    }
+}

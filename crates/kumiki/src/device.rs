@@ -1,0 +1,39 @@
+//! The file layer that the command line asks for.
+
+use std::sync::Arc;
+
+use disk::{DirectDisk, Disk, ForgetfulDisk, RealDisk};
+
+use crate::cli::{DiskLayer, LogDevice};
+
+/// Files as `layer` keeps and `device` writes them.
+pub(crate) fn open(layer: DiskLayer, device: LogDevice) -> Result<Arc<dyn Disk>, String> {
+    match device {
+        LogDevice::Write => Ok(keep(layer, RealDisk)),
+        LogDevice::Direct => {
+            let disk = DirectDisk::new().map_err(|error| error.to_string())?;
+            Ok(keep(layer, disk))
+        }
+    }
+}
+
+fn keep(layer: DiskLayer, disk: impl Disk + 'static) -> Arc<dyn Disk> {
+    match layer {
+        DiskLayer::Real => Arc::new(disk),
+        DiskLayer::Forgetful => Arc::new(ForgetfulDisk::new(disk)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_device_has_its_alignment_on_each_layer() {
+        for layer in [DiskLayer::Real, DiskLayer::Forgetful] {
+            for (device, alignment) in [(LogDevice::Write, 1), (LogDevice::Direct, 4096)] {
+                assert_eq!(open(layer, device).unwrap().alignment(), alignment);
+            }
+        }
+    }
+}
