@@ -107,9 +107,13 @@ impl Population {
 
     /// All keys that are there.
     pub fn all(&self) -> impl Iterator<Item = u64> + '_ {
-        let inserted = self.committed.iter().enumerate().flat_map(move |(lane, n)| {
-            (0..n.load(Ordering::Acquire)).map(move |n| self.inserted(lane, n))
-        });
+        let inserted = self
+            .committed
+            .iter()
+            .enumerate()
+            .flat_map(move |(lane, n)| {
+                (0..n.load(Ordering::Acquire)).map(move |n| self.inserted(lane, n))
+            });
         (0..self.records).chain(inserted)
     }
 
@@ -248,7 +252,10 @@ mod tests {
             let share = f64::from(counts[rank]) / f64::from(draws);
             let right = (rank as f64 + 1.0).powf(-0.99) / zipf.zeta;
             let off = share / right;
-            assert!((0.75..1.33).contains(&off), "rank {rank}: {share} is not {right}");
+            assert!(
+                (0.75..1.33).contains(&off),
+                "rank {rank}: {share} is not {right}"
+            );
         }
     }
 

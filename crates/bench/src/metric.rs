@@ -62,6 +62,21 @@ pub fn show(value: f64) -> String {
     format!("{scaled:.digits$}{suffix}")
 }
 
+/// A number as a tick of a scale: as short as it can be.
+#[must_use]
+pub fn tick(value: f64) -> String {
+    let text = show(value);
+    let (number, suffix) = match text.char_indices().last() {
+        Some((at, letter)) if letter.is_alphabetic() => text.split_at(at),
+        _ => (text.as_str(), ""),
+    };
+    let number = match number.split_once('.') {
+        Some(_) => number.trim_end_matches('0').trim_end_matches('.'),
+        None => number,
+    };
+    format!("{number}{suffix}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +96,20 @@ mod tests {
             (-0.17, "-0.17"),
         ] {
             assert_eq!(show(value), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        for (value, text) in [
+            (0.0, "0"),
+            (2.0, "2"),
+            (0.5, "0.5"),
+            (100.0, "100"),
+            (50_000.0, "50k"),
+            (2_500_000.0, "2.5M"),
+        ] {
+            assert_eq!(tick(value), text);
         }
     }
 

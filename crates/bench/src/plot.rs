@@ -13,7 +13,7 @@ pub struct Plot {
     pub shape: Shape,
     /// The points that are in it: those whose parameters have one of these values.
     pub only: Vec<(&'static str, Vec<Param>)>,
-    /// Values that a paper gives, drawn as lines across.
+    /// Values that a paper gives.
     pub paper: Vec<Mark>,
 }
 
@@ -64,11 +64,21 @@ pub enum Shape {
 
 /// A value of a paper in a figure.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    /// The value, in the metric's unit.
-    pub value: f64,
-    /// What it is.
-    pub label: &'static str,
+pub enum Mark {
+    /// A line across.
+    Line {
+        /// The value, in the metric's unit.
+        value: f64,
+        /// What it is.
+        label: &'static str,
+    },
+    /// A bar, in a group of the paper's own.
+    Bar {
+        /// The value, in the metric's unit.
+        value: f64,
+        /// The value of the bars' parameter.
+        series: &'static str,
+    },
 }
 
 /// A statement of a paper beside what was measured here.

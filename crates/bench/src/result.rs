@@ -248,7 +248,10 @@ fn summary(point: &PointResult, baseline: Option<&PointResult>) -> BTreeMap<Stri
 /// What the baseline did beside a run: the mean of its last run before and its first after, within
 /// the same repetition.
 fn beside(baseline: &PointResult, run: &Repetition, metric: &str) -> Option<f64> {
-    let around = baseline.repetitions.iter().filter(|other| other.round == run.round);
+    let around = baseline
+        .repetitions
+        .iter()
+        .filter(|other| other.round == run.round);
     let before = around.clone().filter(|other| other.order < run.order);
     let after = around.filter(|other| other.order > run.order);
     let value = |run: &Repetition| run.values.get(metric);

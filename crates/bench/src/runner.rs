@@ -38,7 +38,7 @@ pub struct Options {
     pub only: Option<String>,
     /// Of the random choices.
     pub seed: u64,
-    /// Writes a wrong value on purpose: a test of the checks.
+    /// Writes wrong values on purpose: a test of the checks.
     pub plant: bool,
 }
 
@@ -264,7 +264,11 @@ impl Run<'_> {
         result.repetitions.push(Repetition {
             round,
             order: self.order,
-            values: if failed { Default::default() } else { sample.values },
+            values: if failed {
+                Default::default()
+            } else {
+                sample.values
+            },
             checks: sample.checks,
             noise,
         });

@@ -109,7 +109,11 @@ mod tests {
             for at in 0..length {
                 let mut changed = value.clone();
                 changed[at] ^= 0x40;
-                assert_ne!(Stamp::read(77, &changed), Some(STAMP), "byte {at} of {length}");
+                assert_ne!(
+                    Stamp::read(77, &changed),
+                    Some(STAMP),
+                    "byte {at} of {length}"
+                );
             }
             assert_eq!(Stamp::read(77, &value[..3]), None);
         }

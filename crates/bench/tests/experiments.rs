@@ -49,7 +49,7 @@ fn whole(name: &str) -> Results {
     let outcome = run(name, &options);
     assert_eq!(outcome.failure(), None);
     let results = Results::read(&outcome.path).unwrap();
-    assert_eq!(results, outcome.results);
+    assert!(results == outcome.results, "read as they were written");
     assert!(results.complete && !results.points.is_empty());
     for point in &results.points {
         if point.skipped.is_some() {
@@ -97,7 +97,10 @@ fn silo_buffers() {
 fn silo_latency() {
     let results = whole("silo-latency");
     let text = table::show(experiment("silo-latency"), &results);
-    assert!(text.contains("9.1") && text.contains("3.3") && text.contains("2.8"), "{text}");
+    assert!(
+        text.contains("9.1") && text.contains("3.3") && text.contains("2.8"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -123,7 +126,11 @@ fn a_wrong_value_is_a_failure_and_has_no_speed() {
         let failure = outcome.failure().expect("the wrong value is found");
         assert!(failure.contains("failed"), "{failure}");
         for point in &outcome.results.points {
-            assert!(point.failure().is_some() && point.summary.is_empty(), "{}", point.id);
+            assert!(
+                point.failure().is_some() && point.summary.is_empty(),
+                "{}",
+                point.id
+            );
             assert!(point.repetitions.iter().all(|run| run.values.0.is_empty()));
         }
         let text = table::show(experiment(name), &outcome.results);
@@ -135,7 +142,10 @@ fn a_wrong_value_is_a_failure_and_has_no_speed() {
 fn a_history_is_recorded_judged_and_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("history.jsonl");
-    for (name, only) in [("ycsb", "log=disk pace=saturated"), ("silo-latency", "load=slow log")] {
+    for (name, only) in [
+        ("ycsb", "log=disk pace=saturated"),
+        ("silo-latency", "load=slow log"),
+    ] {
         let options = Options {
             history: Some(file.clone()),
             only: Some(only.to_owned()),
@@ -146,7 +156,11 @@ fn a_history_is_recorded_judged_and_read_back() {
         assert!(outcome.results.recorded);
         let text = std::fs::File::open(&file).unwrap();
         let history = history::json::read(std::io::BufReader::new(text)).unwrap();
-        assert!(history.transactions.len() > 100, "{}", history.transactions.len());
+        assert!(
+            history.transactions.len() > 100,
+            "{}",
+            history.transactions.len()
+        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a lone write and its sync cost: through the page cache and past it, on fresh room, on room
-//! set aside, and on room written before.
+//! set aside, and on room written before. And what it costs a log to go on in a next file: in a new
+//! one, and in one that was written before and gets another name.
 //!
 //! `cargo bench --package kumiki-disk --bench sync -- [DIR] [ROUNDS]`: the devices take turns,
 //! write by write, so that whatever else the machine does meets all of them alike. Told are
@@ -73,6 +74,49 @@ fn main() {
             println!();
         }
     }
+    go_on(dir.path(), &devices, rounds);
+}
+
+/// Tells how long it takes until the first sector of a next file, its name included, is durable.
+fn go_on(dir: &Path, devices: &[(&str, &dyn Disk)], rounds: usize) {
+    let load = quiet();
+    println!("the next file, load {load:.2}");
+    for (name, disk) in devices {
+        for warm in [false, true] {
+            let mut times: Vec<Duration> = (0..rounds)
+                .map(|round| next_file(dir, *disk, round, warm))
+                .collect();
+            times.sort_unstable();
+            let (median, worst) = (times[rounds / 2], times[rounds - 1]);
+            let kind = if warm { "warm" } else { "new" };
+            println!("{name:>9} {kind:>9} | median {median:>10.0?}, at most {worst:>10.0?}");
+        }
+    }
+}
+
+fn next_file(dir: &Path, disk: &dyn Disk, round: usize, warm: bool) -> Duration {
+    const ROOM: usize = 4 << 20;
+    let (spare, path) = (dir.join("spare"), dir.join(format!("next{round}")));
+    let ready = warm.then(|| {
+        let file = disk.create_new(&spare).expect("creates");
+        prepare(&*file, Room::Warm, ROOM);
+        file
+    });
+    let start = Instant::now();
+    let file = if let Some(file) = ready {
+        disk.rename(&spare, &path).expect("renames");
+        file
+    } else {
+        let file = disk.create_new(&path).expect("creates");
+        file.allocate(ROOM as u64).expect("sets aside");
+        file
+    };
+    file.write_and_sync(&[IoSlice::new(&[1; 4096])], 0)
+        .expect("writes");
+    disk.sync_dir(dir).expect("syncs");
+    let took = start.elapsed();
+    disk.remove(&path).expect("removes");
+    took
 }
 
 /// Waits for a moment in which the machine is quiet, but not for ever. Returns how many processors

@@ -3,7 +3,7 @@
 //! [`DirectDisk::create_new`] gives a file opened with `O_DIRECT`. A write is copied into a
 //! buffer that the kernel has mapped, and goes to the device from there; a sync behind it is
 //! chained to it, so that both take one system call. Everything else is as with
-//! [`RealDisk`](crate::RealDisk): files that existed are opened the ordinary way.
+//! [`RealDisk`]: files that existed are opened the ordinary way.
 //!
 //! The device takes whole sectors alone. Where a write begins or ends elsewhere, what lies beside
 //! it in its first and last [`ALIGNMENT`] bytes is read and written again; and where the file ends

@@ -294,6 +294,9 @@ impl Journal {
         let result = if first { self.shared.finish() } else { Ok(()) };
         self.shared.horizon.end();
         self.spares.close();
+        if first && result.is_ok() {
+            self.shared.loggers.iter().for_each(Logger::trim);
+        }
         match self.failed() {
             Some(failed) => Err(failed),
             None => result,

@@ -364,6 +364,11 @@ impl Logger {
         Ok(branched??)
     }
 
+    /// Gives back the room that the log has set aside. Nothing is written to it any more.
+    pub(crate) fn trim(&self) {
+        self.state.lock().file.trim();
+    }
+
     /// Writes down that all epochs up to `epoch`, which is durable, are closed, unless a block of
     /// this log says so.
     pub(crate) fn note(&self, context: &Context<'_>, epoch: Epoch) -> Result<(), Failed> {

@@ -202,8 +202,7 @@ impl LogFile {
         }
         match self.next(sequence) {
             Ok(next) => {
-                // The room that is left over reads as the end, whether or not it goes away.
-                let _ = self.file.set_size(self.end);
+                self.trim();
                 *self = next;
                 Ok(Ok((self.header.segment, self.header.sequence)))
             }
@@ -219,6 +218,12 @@ impl LogFile {
                 Ok(Err(error))
             }
         }
+    }
+
+    /// Gives the room back that is left over, if the disk lets it: it reads as the end, whether or
+    /// not it goes away. Nothing is written to this segment any more.
+    pub(crate) fn trim(&self) {
+        let _ = self.file.set_size(self.end);
     }
 
     fn failed(&self, action: &str, error: &std::io::Error) -> Failed {

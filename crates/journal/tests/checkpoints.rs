@@ -52,7 +52,10 @@ fn assert_sweep(first: &Options, second: &Options) {
     let disk = FaultDisk::new();
     let whole = play(&disk, first, &Recovered::default(), Vec::new(), 1);
     let operations = disk.count(OpKind::Change);
-    assert!(operations > 80 && whole.made == 4, "{operations} operations");
+    assert!(
+        operations > 80 && whole.made == 4,
+        "{operations} operations"
+    );
     let (mut wrong, mut survived) = (Vec::new(), 0);
     for nth in 0..=operations {
         for kind in FAULTS {
@@ -74,7 +77,10 @@ fn assert_sweep(first: &Options, second: &Options) {
         wrong.len(),
         &wrong[..wrong.len().min(5)]
     );
-    assert!(survived > 100, "{survived} failures were the checkpoint's alone");
+    assert!(
+        survived > 100,
+        "{survived} failures were the checkpoint's alone"
+    );
 }
 
 #[cfg(not(feature = "planted-early-reply"))]
@@ -119,4 +125,3 @@ fn a_deletion_in_a_removed_segment_stays_done() {
     assert_eq!(state.keys.keys().collect::<Vec<_>>(), [&2]);
     assert_eq!(recovered.checkpoint.unwrap().entries, 1);
 }
-

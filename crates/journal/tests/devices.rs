@@ -74,6 +74,9 @@ fn a_log_goes_on_in_a_file_that_was_written_before() {
 
     run.journal.close().unwrap();
     assert!(!has(&disk, "spare"), "what was not used goes away");
+    assert!(size(&disk, "00000003.log") < 9000, "and so does the room");
+    let found = recover(&(Arc::new(disk.clone()) as Arc<dyn Disk>)).unwrap();
+    judge(&found, &run.logged, run.journal.durable()).unwrap();
 }
 
 /// Threads, several segments, both ways to write, with and without warm-up; then all is read back.

@@ -294,7 +294,8 @@ fn a_torn_tail_is_cut_and_said() {
     let path = disk.files().pop().unwrap();
     disk.damage(&path, |bytes| {
         let end = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
-        bytes[end + 8..end + 20].fill(7);
+        bytes.resize(end + 20, 0);
+        bytes[end + 8..].fill(7);
     })
     .unwrap();
     let first = recover(&shared(&disk)).unwrap();

@@ -110,7 +110,9 @@ fn say(text: &str) -> Result<(), String> {
 
 fn list() -> Result<(), String> {
     for one in experiments::ALL {
-        let paper = one.paper.map_or(String::new(), |paper| format!(" ({paper})"));
+        let paper = one
+            .paper
+            .map_or(String::new(), |paper| format!(" ({paper})"));
         say(&format!("{:<14} {}{paper}", one.name, one.title))?;
     }
     Ok(())
@@ -118,7 +120,11 @@ fn list() -> Result<(), String> {
 
 impl Run {
     fn options(&self) -> Options {
-        let effort = if self.quick { Effort::Quick } else { Effort::Full };
+        let effort = if self.quick {
+            Effort::Quick
+        } else {
+            Effort::Full
+        };
         let usual = Scale::of(effort);
         Options {
             scale: Scale {
@@ -144,7 +150,10 @@ fn run(options: Run) -> Result<(), String> {
     let experiment = experiments::named(&options.name).ok_or_else(|| {
         let names: Vec<&str> = experiments::ALL.iter().map(|one| one.name).collect();
         let all = names.join(", ");
-        format!("there is no experiment '{}'; there are: {all}", options.name)
+        format!(
+            "there is no experiment '{}'; there are: {all}",
+            options.name
+        )
     })?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

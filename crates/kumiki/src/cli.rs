@@ -56,6 +56,16 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Run experiments and report them.
     Bench(crate::bench::Bench),
+    /// Verify a data directory without starting, and say what a recovery would give.
+    Check(Check),
+}
+
+/// Options of `kumiki check`.
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// The data directory; nothing in it is changed. The server that uses it must be stopped.
+    #[arg(value_name = "DIR", default_value = "./kumiki-data")]
+    pub(crate) dir: PathBuf,
 }
 
 /// How much to say.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod check;
 mod cli;
 mod device;
 mod memory;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let done = match command {
         cli::Command::Serve(options) => serve::serve(options),
         cli::Command::Bench(options) => bench::bench(options),
+        cli::Command::Check(options) => check::check(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

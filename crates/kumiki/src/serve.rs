@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::limits::Limits;
 use parking_lot::Mutex;
-use server::{Config, Running};
+use server::{Admin, Config, Running, Starting};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
@@ -28,11 +28,15 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     let config = config(&options, threads);
     config.check().map_err(|error| error.to_string())?;
     let listen = options.listen;
-    let db = Db::open(store_options(&options, threads)?).map_err(|error| error.to_string())?;
+    let admin = options.admin.map(Admin::start).transpose();
+    let admin = admin.map_err(|error| error.to_string())?;
+    let opening = store_options(&options, threads, admin.as_ref().map(Admin::starting))?;
+    let db = Db::open(opening).map_err(|error| error.to_string())?;
     if !options.ephemeral {
         tell_recovery(db.recovery());
     }
-    let running = server::serve(db.clone(), config).map_err(|error| error.to_string())?;
+    let running =
+        server::serve_with(db.clone(), config, admin).map_err(|error| error.to_string())?;
     stop_on(signals, &running);
     announce(&running, &options, threads)
         .map_err(|error| format!("cannot announce {listen}: {error}"))?;
@@ -42,7 +46,11 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     served.and(closed)
 }
 
-fn store_options(options: &Serve, threads: usize) -> Result<Options, String> {
+fn store_options(
+    options: &Serve,
+    threads: usize,
+    starting: Option<Starting>,
+) -> Result<Options, String> {
     let defaults = Options::default();
     Ok(Options {
         dir: (!options.ephemeral).then(|| options.data.clone()),
@@ -68,7 +76,7 @@ fn store_options(options: &Serve, threads: usize) -> Result<Options, String> {
             ..Limits::default()
         },
         disk: device::open(options.disk, options.log_device)?,
-        progress: progress_teller(),
+        progress: progress_teller(starting),
         ..defaults
     })
 }
@@ -145,21 +153,25 @@ fn stop_on(mut signals: Signals, running: &Running) {
     );
 }
 
-/// Tells how far recovery is: rewriting one line on a terminal, else a line a second.
-fn progress_teller() -> Arc<dyn Fn(&RecoveryProgress) + Send + Sync> {
+/// Tells how far recovery is: rewriting one line on a terminal, else a line a second; and whoever
+/// asks the admin endpoint.
+fn progress_teller(starting: Option<Starting>) -> Arc<dyn Fn(&RecoveryProgress) + Send + Sync> {
     let terminal = std::io::stderr().is_terminal();
     let last = Mutex::new(Duration::ZERO);
     Arc::new(move |progress| {
         let line = describe(progress);
+        if let Some(starting) = &starting {
+            starting.tell(line.as_str());
+        }
         let mut last = last.lock();
         if terminal {
-            eprint!("\r{line}");
+            eprint!("\rkumiki: {line}");
             if progress.bytes_read == progress.bytes_total {
                 eprintln!();
             }
         } else if progress.elapsed >= *last + PROGRESS_EVERY {
             *last = progress.elapsed;
-            eprintln!("{line}");
+            eprintln!("kumiki: {line}");
         }
     })
 }
@@ -168,7 +180,7 @@ fn describe(progress: &RecoveryProgress) -> String {
     let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
     let percent = 100.0 * progress.bytes_read as f64 / progress.bytes_total.max(1) as f64;
     format!(
-        "kumiki: recovering: {:.0} of {:.0} MiB ({percent:.0} %), {} entries, {:.1} s",
+        "recovering: {:.0} of {:.0} MiB ({percent:.0} %), {} entries, {:.1} s",
         mib(progress.bytes_read),
         mib(progress.bytes_total),
         progress.entries,
@@ -183,12 +195,13 @@ fn tell_recovery(report: &RecoveryReport) {
             entries = report.entries,
             bytes = report.bytes,
             durable_epoch = report.durable_epoch.0,
+            checkpoint_epoch = report.checkpoint.as_ref().map(|used| used.epoch.0),
             seconds = report.elapsed.as_secs_f64(),
             "recovered"
         );
     }
-    for cut in &report.cuts {
-        tracing::warn!("{cut}");
+    for warning in report.cuts.iter().chain(&report.warnings) {
+        tracing::warn!("{warning}");
     }
 }
 
@@ -205,9 +218,6 @@ mod tests {
             elapsed: Duration::from_millis(1500),
         };
         let line = describe(&progress);
-        assert_eq!(
-            line,
-            "kumiki: recovering: 50 of 100 MiB (50 %), 7 entries, 1.5 s"
-        );
+        assert_eq!(line, "recovering: 50 of 100 MiB (50 %), 7 entries, 1.5 s");
     }
 }

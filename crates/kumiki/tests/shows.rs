@@ -211,15 +211,20 @@ fn data_of_a_newer_release_is_refused_and_left_alone() {
     // The version stands behind the eight bytes of the magic.
     let log = data.path().join("log0/00000000.log");
     let mut bytes = fs::read(&log).expect("the first segment");
-    bytes[8..12].copy_from_slice(&2u32.to_le_bytes());
+    let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+    let newer = version + 1;
+    bytes[8..12].copy_from_slice(&newer.to_le_bytes());
     fs::write(&log, &bytes).expect("a newer segment");
     let address = free_address().to_string();
     let (code, said) = refused(&["--listen", &address, "--data", path]);
     assert_eq!(code, Some(1), "{said}");
-    assert_says(&said, &[log.to_str().expect("a path"), "version 2"]);
+    assert_says(
+        &said,
+        &[log.to_str().expect("a path"), &format!("version {newer}")],
+    );
     assert_eq!(fs::read(&log).expect("the segment"), bytes);
     // The release that wrote it finds its data.
-    bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     fs::write(&log, &bytes).expect("the segment as it was");
     let server = serve_in(&data, &[]);
     assert_eq!(

@@ -2,7 +2,7 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/metrics` | all figures in Prometheus's text format |
+//! | `/metrics` | all figures in Prometheus's text format; 503 while the server is starting |
 //! | `/health`, `/health/ready` | 200 while requests are served as they should be; else 503 and why |
 //! | `/health/live` | 200 as long as the process answers |
 //! | `/build` | version, commit, profile and platform, as JSON |
@@ -23,7 +23,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -58,39 +59,62 @@ const CONNECTIONS: usize = 32;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running endpoint. It stops when this is dropped.
-pub(crate) struct Admin {
-    pub(crate) address: SocketAddr,
-    /// Dropped or used, it ends the thread.
+///
+/// It can be started before there is anything to serve, so that whoever watches a long recovery
+/// does not take it for a server that is dead.
+pub struct Admin {
+    address: SocketAddr,
+    state: Arc<State>,
+    /// Dropped, it ends the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What an endpoint tells of.
+#[derive(Default)]
+struct State {
+    /// The server, once there is one.
+    server: OnceLock<Arc<Shared>>,
+    /// What is done before that.
+    starting: Mutex<String>,
+}
+
+/// Says what a server that is starting is at. Clones speak for the same one.
+#[derive(Clone)]
+pub struct Starting(Arc<State>);
+
+impl Starting {
+    /// What takes time now, in one line; `/health` shows it until the server serves.
+    pub fn tell(&self, what: impl Into<String>) {
+        *self.0.starting.lock() = what.into();
+    }
+}
+
 impl Admin {
-    /// Listens on `address`.
-    pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
+    /// Listens on `address`, and says that the server is starting until it is given one by
+    /// [`serve_with`](crate::serve_with). Whether the address lies open to strangers is told by
+    /// [`Config::check`](crate::Config::check).
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or the system refuses a thread.
+    pub fn start(address: SocketAddr) -> Result<Admin, StartError> {
         let refused = |error| StartError::ListenAdmin { address, error };
         let listener = std::net::TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true)?;
-        Ok(listener)
-    }
-
-    /// Serves the figures of `shared`.
-    pub(crate) fn start(
-        listener: std::net::TcpListener,
-        shared: Arc<Shared>,
-    ) -> std::io::Result<Admin> {
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()?;
+        let state = Arc::<State>::default();
         let (stop, stopped) = oneshot::channel();
+        let own = Arc::clone(&state);
         let serve = move || {
             runtime.block_on(async {
                 match TcpListener::from_std(listener) {
                     Ok(listener) => {
-                        let accepting = tokio::spawn(accept(listener, shared));
-                        // An error says that the sender is gone, which means the same.
+                        let accepting = tokio::spawn(accept(listener, own));
+                        // An error says that the sender is gone, as it should be.
                         let _ = stopped.await;
                         accepting.abort();
                     }
@@ -103,9 +127,28 @@ impl Admin {
             .spawn(serve)?;
         Ok(Admin {
             address,
+            state,
             stop: Some(stop),
             thread: Some(thread),
         })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What tells how the start goes.
+    #[must_use]
+    pub fn starting(&self) -> Starting {
+        Starting(Arc::clone(&self.state))
+    }
+
+    /// From now on it tells of `server`.
+    pub(crate) fn attach(&self, server: &Arc<Shared>) {
+        let first = self.state.server.set(Arc::clone(server));
+        debug_assert!(first.is_ok(), "an endpoint tells of one server");
     }
 }
 
@@ -119,7 +162,7 @@ impl Drop for Admin {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, state: Arc<State>) {
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
@@ -136,14 +179,14 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         {
             oldest.abort();
         }
-        let connection = tokio::spawn(serve(stream, Arc::clone(&shared)));
+        let connection = tokio::spawn(serve(stream, Arc::clone(&state)));
         open.push_back(connection.abort_handle());
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, state: Arc<State>) {
     let answer = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(&shared, request.method(), request.uri().path());
+        let answer = answer(&state, request.method(), request.uri().path());
         std::future::ready(Ok::<_, Infallible>(answer))
     });
     let connection = http1::Builder::new()
@@ -160,7 +203,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-fn answer(shared: &Shared, method: &Method, path: &str) -> Response<Full<Bytes>> {
+fn answer(state: &State, method: &Method, path: &str) -> Response<Full<Bytes>> {
     const TEXT: &str = "text/plain; charset=utf-8";
     if method != Method::GET && method != Method::HEAD {
         let status = StatusCode::METHOD_NOT_ALLOWED;
@@ -170,13 +213,16 @@ fn answer(shared: &Shared, method: &Method, path: &str) -> Response<Full<Bytes>>
         return refusal;
     }
     match path {
-        "/metrics" => {
-            let text = metrics::report(&Figures::now(shared));
-            response(StatusCode::OK, metrics::CONTENT_TYPE, text)
-        }
-        "/health" | "/health/ready" => match trouble(shared) {
+        "/metrics" => match state.server.get() {
+            Some(server) => {
+                let text = metrics::report(&Figures::now(server));
+                response(StatusCode::OK, metrics::CONTENT_TYPE, text)
+            }
+            None => response(StatusCode::SERVICE_UNAVAILABLE, TEXT, starting(state)),
+        },
+        "/health" | "/health/ready" => match trouble(state) {
             None => response(StatusCode::OK, TEXT, "ok\n".into()),
-            Some(why) => response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+            Some(why) => response(StatusCode::SERVICE_UNAVAILABLE, TEXT, why),
         },
         "/health/live" => response(StatusCode::OK, TEXT, "ok\n".into()),
         "/build" => response(StatusCode::OK, "application/json", build()),
@@ -199,12 +245,25 @@ fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Fu
     response
 }
 
-/// Why requests are not served as they should be.
-fn trouble(shared: &Shared) -> Option<String> {
-    if let Some(reason) = shared.db.durable().failed {
-        return Some(format!("the log has failed, writes are refused: {reason}"));
+/// Why requests are not served as they should be, in one line.
+fn trouble(state: &State) -> Option<String> {
+    let Some(server) = state.server.get() else {
+        return Some(starting(state));
+    };
+    if let Some(reason) = server.db.durable().failed {
+        let reason = reason.replace(['\r', '\n'], " ");
+        return Some(format!(
+            "the log has failed, writes are refused: {reason}\n"
+        ));
     }
-    shared.is_stopping().then(|| "stopping".to_owned())
+    server.is_stopping().then(|| "stopping\n".to_owned())
+}
+
+fn starting(state: &State) -> String {
+    match state.starting.lock().as_str() {
+        "" => "starting\n".to_owned(),
+        what => format!("starting: {what}\n"),
+    }
 }
 
 /// No value of these needs escaping: versions, hexadecimal digits and names of platforms.

@@ -203,7 +203,9 @@ fn checkpoints(figures: &Figures<'_>, out: &mut String) -> Result {
         last.elapsed.as_secs_f64()
     )?;
     writeln!(out, "checkpoint_last_entries:{}", last.entries)?;
-    writeln!(out, "checkpoint_last_bytes:{}", last.bytes)
+    writeln!(out, "checkpoint_last_bytes:{}", last.bytes)?;
+    let removed = last.segments_removed;
+    writeln!(out, "checkpoint_last_segments_removed:{removed}")
 }
 
 fn recovery(figures: &Figures<'_>, out: &mut String) -> Result {
@@ -213,11 +215,17 @@ fn recovery(figures: &Figures<'_>, out: &mut String) -> Result {
         "recovery_seconds:{:.6}",
         recovery.elapsed.as_secs_f64()
     )?;
+    let checkpoint = recovery.checkpoint.as_ref();
+    let bytes = checkpoint.map_or(0, |checkpoint| checkpoint.bytes);
+    let entries = checkpoint.map_or(0, |checkpoint| checkpoint.entries);
     writeln!(out, "recovery_bytes:{}", recovery.bytes)?;
+    writeln!(out, "recovery_checkpoint_bytes:{bytes}")?;
+    writeln!(out, "recovery_checkpoint_entries:{entries}")?;
     writeln!(out, "recovery_entries:{}", recovery.entries)?;
     writeln!(out, "recovery_keys:{}", recovery.keys)?;
     writeln!(out, "recovery_durable_epoch:{}", recovery.durable_epoch)?;
-    writeln!(out, "recovery_torn_tails:{}", recovery.cuts.len())
+    writeln!(out, "recovery_torn_tails:{}", recovery.cuts.len())?;
+    writeln!(out, "recovery_warnings:{}", recovery.warnings.len())
 }
 
 fn stats(figures: &Figures<'_>, out: &mut String) -> Result {

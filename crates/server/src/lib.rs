@@ -69,10 +69,10 @@ use mio::{Poll, Waker};
 use socket2::{Domain, Protocol, Socket, Type};
 use store::{Db, Worker};
 
+pub use admin::{Admin, Starting};
 pub use config::{Config, Durability, StartError};
 pub use limits::Limits;
 
-use crate::admin::Admin;
 use crate::runtime::{Runtime, WAKER};
 use crate::shared::{Counters, MemoryWatch, Shared, Signal};
 
@@ -110,7 +110,7 @@ impl Running {
     /// Where figures and health are served, if they are.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|admin| admin.address)
+        self.admin.as_ref().map(Admin::address)
     }
 
     /// What stops it.
@@ -156,13 +156,23 @@ impl Drop for Running {
 /// The [`StartError`] says what to do.
 pub fn serve(db: Db, config: Config) -> Result<Running, StartError> {
     config.check()?;
+    let admin = config.admin.map(Admin::start).transpose()?;
+    serve_with(db, config, admin)
+}
+
+/// As [`serve`], with an admin endpoint that was started before, or none; [`Config::admin`] is not
+/// looked at.
+///
+/// # Errors
+/// The [`StartError`] says what to do.
+pub fn serve_with(db: Db, config: Config, admin: Option<Admin>) -> Result<Running, StartError> {
+    config.check()?;
     let threads = config.threads.max(1);
     let listeners = listen(config.listen, threads).map_err(|error| StartError::Listen {
         listen: config.listen,
         error,
     })?;
     let address = listeners[0].local_addr()?;
-    let admin = config.admin.map(Admin::listen).transpose()?;
     let polls: Vec<Poll> = (0..threads)
         .map(|_| Poll::new())
         .collect::<Result<_, _>>()?;
@@ -179,11 +189,11 @@ pub fn serve(db: Db, config: Config) -> Result<Running, StartError> {
         address,
         shared,
         threads: Vec::new(),
-        admin: None,
+        admin,
     };
     running.start(polls.into_iter().zip(listeners))?;
-    if let Some(listener) = admin {
-        running.admin = Some(Admin::start(listener, Arc::clone(&running.shared))?);
+    if let Some(admin) = &running.admin {
+        admin.attach(&running.shared);
     }
     Ok(running)
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::about;
 use crate::figures::{Figures, unix_ms};
+use crate::process;
 
 /// The media type of the format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -402,6 +403,14 @@ const FAMILIES: &[Family] = &[
                 .for_each(|last| out.add(last.bytes))
         },
     ),
+    gauge(
+        "kumiki_checkpoint_last_segments_removed",
+        "Log files that went away with the last checkpoint.",
+        |f, out| {
+            let last = f.checkpoints.last.iter();
+            last.for_each(|last| out.add(last.segments_removed));
+        },
+    ),
     // The recovery at the start.
     gauge(
         "kumiki_recovery_duration_seconds",
@@ -414,12 +423,32 @@ const FAMILIES: &[Family] = &[
     ),
     gauge(
         "kumiki_recovery_bytes",
-        "Bytes that the recovery at the start read.",
+        "Bytes of log that the recovery at the start read.",
         |f, out| if_durable(f, out, f.recovery.bytes),
     ),
     gauge(
+        "kumiki_recovery_checkpoint_bytes",
+        "Bytes of the checkpoint that the recovery at the start used; 0 without one.",
+        |f, out| {
+            let checkpoint = f.recovery.checkpoint.as_ref();
+            if_durable(f, out, checkpoint.map_or(0, |checkpoint| checkpoint.bytes));
+        },
+    ),
+    gauge(
+        "kumiki_recovery_checkpoint_entries",
+        "Keys in the checkpoint that the recovery at the start used; 0 without one.",
+        |f, out| {
+            let checkpoint = f.recovery.checkpoint.as_ref();
+            if_durable(
+                f,
+                out,
+                checkpoint.map_or(0, |checkpoint| checkpoint.entries),
+            );
+        },
+    ),
+    gauge(
         "kumiki_recovery_entries",
-        "Changes that the recovery at the start applied.",
+        "Changes that the recovery at the start applied, those of the checkpoint included.",
         |f, out| if_durable(f, out, f.recovery.entries),
     ),
     gauge(
@@ -437,6 +466,11 @@ const FAMILIES: &[Family] = &[
         "Logs whose unfinished end the recovery at the start cut off.",
         |f, out| if_durable(f, out, f.recovery.cuts.len() as u64),
     ),
+    gauge(
+        "kumiki_recovery_warnings",
+        "Warnings of the recovery at the start, which are in the server's log.",
+        |f, out| if_durable(f, out, f.recovery.warnings.len() as u64),
+    ),
     // The process, under the names that Prometheus's own libraries use.
     counter(
         "process_cpu_seconds_total",
@@ -451,7 +485,11 @@ const FAMILIES: &[Family] = &[
     gauge(
         "process_open_fds",
         "Descriptors that are open.",
-        |f, out| out.add(f.process.open_descriptors),
+        |_, out| {
+            process::open_descriptors()
+                .into_iter()
+                .for_each(|open| out.add(open))
+        },
     ),
     gauge(
         "process_max_fds",

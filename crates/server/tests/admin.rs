@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kumiki_server::Config;
+use kumiki_server::{Admin, Config};
 use resp::Value;
 use support::exposition::{Families, parse};
 use support::http::{connect, get, request, send};
@@ -325,6 +325,33 @@ fn health_tells_of_a_failed_log() {
     assert_eq!(get(served.admin(), "/health/live").status, 200);
     let families = metrics(served.admin());
     assert_eq!(sample(&families, "kumiki_log_failed"), 1.0);
+}
+
+#[test]
+fn health_tells_how_the_start_goes() {
+    let admin = Admin::start("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = admin.address();
+    let starting = admin.starting();
+    let health = |path: &str| {
+        let answer = get(address, path);
+        (answer.status, answer.body)
+    };
+    assert_eq!(health("/health"), (503, "starting\n".to_owned()));
+    starting.tell("recovering: 3 of 5");
+    let told = "starting: recovering: 3 of 5\n".to_owned();
+    assert_eq!(health("/health/ready"), (503, told.clone()));
+    assert_eq!(health("/metrics"), (503, told));
+    assert_eq!(health("/health/live").0, 200);
+    assert_eq!(health("/build").0, 200);
+    let options = store::Options {
+        workers: support::THREADS,
+        ..store::Options::default()
+    };
+    let db = store::Db::open(options).unwrap();
+    let server = kumiki_server::serve_with(db, config(), Some(admin)).unwrap();
+    assert_eq!(server.admin_address(), Some(address));
+    assert_eq!(health("/health"), (200, "ok\n".to_owned()));
+    assert_eq!(sample(&metrics(address), "kumiki_keys"), 0.0);
 }
 
 #[test]

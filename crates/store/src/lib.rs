@@ -29,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod checkpoint;
 mod db;
 mod error;
@@ -40,6 +41,7 @@ mod recovery;
 mod worker;
 
 pub use base::{Abort, Epoch, Op, Reply};
+pub use check::{CheckReport, check};
 pub use checkpoint::{CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus};
 pub use db::{Commit, Db, Durable, Stats};
 pub use engine::{Snapshot, SnapshotEntry, Stop, Txn};

@@ -63,7 +63,8 @@ fn take(restorers: &[Mutex<Restorer>]) -> parking_lot::MutexGuard<'_, Restorer> 
     free.unwrap_or_else(|| restorers[0].lock())
 }
 
-fn report_of(used: &journal::Used) -> CheckpointReport {
+/// What is known of a checkpoint from which was recovered.
+pub(crate) fn report_of(used: &journal::Used) -> CheckpointReport {
     CheckpointReport {
         epoch: used.epoch,
         entries: used.entries,

@@ -59,7 +59,10 @@ impl Completions {
             completions: self,
             seen: Vec::new(),
             waiting: VecDeque::new(),
-            memo: Progress { ticket: DONE, at: 0 },
+            memo: Progress {
+                ticket: DONE,
+                at: 0,
+            },
         }
     }
 }

@@ -58,10 +58,17 @@ fn a_stall_is_felt_by_all_who_would_have_come_meanwhile() {
     let (open, _) = run(vec![client()], plan(Pace::Open { rate: 500.0 }, 400)).unwrap();
     let (closed, _) = run(vec![client()], plan(Pace::Closed, 400)).unwrap();
     // Fifty were due during the stall; the last of them waited little.
-    assert!(longer(&open.latency, 20.0) >= 35, "{}", longer(&open.latency, 20.0));
+    assert!(
+        longer(&open.latency, 20.0) >= 35,
+        "{}",
+        longer(&open.latency, 20.0)
+    );
     assert!(longer(&closed.latency, 90.0) >= 1);
     assert!(longer(&closed.latency, 20.0) <= 10);
-    assert_eq!(open.transactions, 200, "all that were due within the window");
+    assert_eq!(
+        open.transactions, 200,
+        "all that were due within the window"
+    );
     assert_eq!(open.latency.count(), 200);
 }
 
@@ -114,7 +121,10 @@ fn a_latency_ends_when_the_ticket_is_complete_whoever_looks() {
     .unwrap();
     assert_eq!(driven.latency.count(), driven.transactions);
     assert_eq!(clients[0].next, driven.transactions);
-    assert!(driven.latency.quantile_ms(1.0) > 150.0, "the first waited longest");
+    assert!(
+        driven.latency.quantile_ms(1.0) > 150.0,
+        "the first waited longest"
+    );
     assert!(driven.service.quantile_ms(0.5) < 50.0);
 }
 
@@ -133,7 +143,10 @@ fn completions_are_found_by_ticket_also_out_of_order() {
     reader.finish(&mut latencies);
     assert_eq!(latencies.count(), 3);
     let (least, most) = (latencies.quantile_ms(0.5), latencies.quantile_ms(1.0));
-    assert!(most - least >= 15.0, "each has its own end: {least}, {most}");
+    assert!(
+        most - least >= 15.0,
+        "each has its own end: {least}, {most}"
+    );
 }
 
 struct Failing(u32);
@@ -155,7 +168,10 @@ impl Client for Failing {
 #[test]
 fn an_error_ends_all_clients_at_once() {
     let begun = std::time::Instant::now();
-    let error = run(vec![Failing(3), Failing(u32::MAX)], plan(Pace::Saturated, 60_000));
+    let error = run(
+        vec![Failing(3), Failing(u32::MAX)],
+        plan(Pace::Saturated, 60_000),
+    );
     assert_eq!(
         error.err(),
         Some(RunError::Failed("key 7 holds garbage".to_owned()))

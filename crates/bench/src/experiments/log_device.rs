@@ -22,7 +22,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     plots,
     compare,
     columns: &[
-        "place", "device", "warm-up", "threads", "sync-size", "rate", "sync-time",
+        "place",
+        "device",
+        "warm-up",
+        "threads",
+        "sync-size",
+        "rate",
+        "sync-time",
     ],
 };
 
@@ -83,7 +89,7 @@ fn plots() -> Vec<Plot> {
         series: &["device", "warm-up"],
         doubling: false,
     };
-    let mark = |value, label| vec![Mark { value, label }];
+    let mark = |value, label| vec![Mark::Line { value, label }];
     vec![
         plot(
             "Disk: rate by bytes from sync to sync (KiB)",

@@ -46,7 +46,9 @@ mod tests {
             let ids: BTreeSet<&str> = points.iter().map(|point| point.id.as_str()).collect();
             assert_eq!(ids.len(), points.len(), "{} {effort:?}", experiment.name);
             for point in &points {
-                let Some(baseline) = &point.baseline else { continue };
+                let Some(baseline) = &point.baseline else {
+                    continue;
+                };
                 let baseline = points.iter().find(|other| other.id == *baseline);
                 let baseline = baseline.expect("the baseline is a point");
                 assert_eq!(baseline.baseline, None, "{}", point.id);

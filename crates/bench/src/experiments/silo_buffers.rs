@@ -18,7 +18,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     plots,
     compare,
     columns: &[
-        "log", "workers", "buffers", "throughput", "latency", "latency-p99", "log-rate",
+        "log",
+        "workers",
+        "buffers",
+        "throughput",
+        "latency",
+        "latency-p99",
+        "log-rate",
     ],
 };
 

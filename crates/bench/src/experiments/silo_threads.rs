@@ -151,7 +151,9 @@ fn compare() -> Vec<Compare> {
         ),
         row(
             "all writes, memory: best throughput, txn/s",
-            Some("30 M, 37.5 M, 36.5 M with 8, 16, 24 loggers (208 workers; text of section 6.2.1)"),
+            Some(
+                "30 M, 37.5 M, 36.5 M with 8, 16, 24 loggers (208 workers; text of section 6.2.1)",
+            ),
             value("throughput", 0, "memory"),
             None,
         ),

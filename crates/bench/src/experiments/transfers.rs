@@ -19,7 +19,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     plots,
     compare: Vec::<Compare>::new,
     columns: &[
-        "accounts", "log", "workers", "throughput", "latency", "latency-p99",
+        "accounts",
+        "log",
+        "workers",
+        "throughput",
+        "latency",
+        "latency-p99",
     ],
 };
 

@@ -24,8 +24,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     plots,
     compare: Vec::<Compare>::new,
     columns: &[
-        "workload", "log", "pace", "throughput", "latency", "latency-p50", "latency-p99",
-        "latency-p999", "cpu",
+        "workload",
+        "log",
+        "pace",
+        "throughput",
+        "latency",
+        "latency-p50",
+        "latency-p99",
+        "latency-p999",
+        "cpu",
     ],
 };
 
@@ -86,10 +93,7 @@ fn plots() -> Vec<Plot> {
                 series: "log",
                 relative: false,
             },
-            only: vec![
-                ("workload", vec!["A".into()]),
-                ("log", vec!["disk".into()]),
-            ],
+            only: vec![("workload", vec!["A".into()]), ("log", vec!["disk".into()])],
             paper: Vec::new(),
         },
     ]

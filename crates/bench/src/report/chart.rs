@@ -69,6 +69,8 @@ pub(super) struct Bars {
 pub(super) struct Bar {
     /// Pieces from below: colour and height.
     pub(super) pieces: Vec<(usize, f64)>,
+    /// Whether it is somebody else's.
+    pub(super) quoted: bool,
     /// The spread of the whole, if known.
     pub(super) spread: Option<(f64, f64)>,
     pub(super) tip: String,
@@ -310,14 +312,14 @@ impl Bars {
 
     fn bar(&self, canvas: &mut Canvas, bar: &Bar, left: f64, width: f64, labelled: bool) {
         let gap = (width * 0.1).min(2.0);
-        let mut sum = 0.0;
+        let (mut sum, quoted) = (0.0, if bar.quoted { " quoted" } else { "" });
         for (colour, height) in &bar.pieces {
             let low = up(self.y.place(sum));
             sum += height;
             let high = up(self.y.place(sum));
             let _ = writeln!(
                 canvas.0,
-                "<rect class=\"bar c{colour}\" x=\"{:.1}\" y=\"{high:.1}\" width=\"{:.1}\" \
+                "<rect class=\"bar c{colour}{quoted}\" x=\"{:.1}\" y=\"{high:.1}\" width=\"{:.1}\" \
                  height=\"{:.1}\"><title>{}</title></rect>",
                 left + gap,
                 width - 2.0 * gap,
@@ -359,7 +361,7 @@ mod tests {
             tip: "a < b".to_owned(),
         });
         let chart = Xy {
-            x: Axis::at(&[1.0, 2.0], true),
+            x: Axis::at(&[1.0, 2.0], true, metric::tick),
             y: Axis::from_zero([22.0].into_iter()),
             x_title: "workers".to_owned(),
             y_title: "latency, ms".to_owned(),
@@ -388,6 +390,7 @@ mod tests {
     fn pieces_of_a_bar_stand_on_top_of_each_other() {
         let bar = Bar {
             pieces: vec![(0, 2.0), (1, 3.0)],
+            quoted: false,
             spread: Some((4.0, 6.0)),
             tip: String::new(),
         };
@@ -401,7 +404,14 @@ mod tests {
         let heights: Vec<f64> = svg
             .lines()
             .filter(|line| line.starts_with("<rect"))
-            .filter_map(|line| line.split("height=\"").nth(1)?.split('"').next()?.parse().ok())
+            .filter_map(|line| {
+                line.split("height=\"")
+                    .nth(1)?
+                    .split('"')
+                    .next()?
+                    .parse()
+                    .ok()
+            })
             .collect();
         let unit = (HEIGHT - TOP - BOTTOM) / 10.0;
         assert_eq!(heights.len(), 2);

@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::chart::{Bar, Bars, Dot, Series, Value, Xy};
 use crate::experiment::Param;
 use crate::metric;
-use crate::plot::{Plot, Shape};
+use crate::plot::{Mark, Plot, Shape};
 use crate::result::{PointResult, Results};
 
 /// Colours that there are; the last is that of what has no log, or nothing to tell apart.
@@ -26,7 +26,10 @@ pub(super) struct Figure {
 pub(super) fn draw(plot: &Plot, results: &Results) -> Option<Figure> {
     let inside = |point: &&PointResult| {
         let fits = |(name, values): &(&str, Vec<Param>)| {
-            point.params.get(*name).is_some_and(|param| values.contains(param))
+            point
+                .params
+                .get(*name)
+                .is_some_and(|param| values.contains(param))
         };
         plot.only.iter().all(fits)
     };
@@ -70,18 +73,32 @@ fn title(name: &str) -> String {
     }
 }
 
+/// A parameter's number below the figure.
+fn tick(param: &str, number: f64) -> String {
+    match param {
+        "sync-size" => base::size::Size((number * 1024.0) as u64)
+            .to_string()
+            .replace(".0", " "),
+        _ => metric::tick(number),
+    }
+}
+
 /// The values of parameters, as a name.
 fn name(point: &PointResult, params: &[&str]) -> String {
     let shown = |param: &&str| {
         let value = point.params.get(*param)?;
         Some(match value {
-            Param::Number(number) => format!("{number} {param}"),
+            Param::Number(number) => format!("{param} {number}"),
             Param::Text(text) if text == "yes" => (*param).to_owned(),
-            Param::Text(text) if text == "no" => format!("not {param}"),
+            Param::Text(text) if text == "no" => return None,
             Param::Text(text) => text.clone(),
         })
     };
-    let parts: Vec<String> = params.iter().filter_map(shown).filter(|part| part != "–").collect();
+    let parts: Vec<String> = params
+        .iter()
+        .filter_map(shown)
+        .filter(|part| part != "–")
+        .collect();
     parts.join(", ")
 }
 
@@ -117,11 +134,14 @@ fn is_neutral(point: &PointResult, points: &[&PointResult]) -> bool {
     points.iter().any(|other| other.baseline.as_ref() == id)
 }
 
-/// The paper's values that are near enough to ours.
+/// The paper's values that are drawn as lines and are near enough to ours.
 fn marks(plot: &Plot, most: f64) -> Vec<(f64, String)> {
-    let near = plot.paper.iter().filter(|mark| mark.value <= most * NEAR);
-    near.map(|mark| (mark.value, format!("{}: {}", mark.label, metric::show(mark.value))))
-        .collect()
+    let line = |mark: &Mark| match *mark {
+        Mark::Line { value, label } => Some((value, format!("{label}: {}", metric::tick(value)))),
+        Mark::Bar { .. } => None,
+    };
+    let lines = plot.paper.iter().filter_map(line);
+    lines.filter(|(value, _)| *value <= most * NEAR).collect()
 }
 
 fn greatest(values: impl Iterator<Item = f64>) -> f64 {
@@ -173,14 +193,17 @@ fn lines(
     }
     places.sort_by(f64::total_cmp);
     places.dedup();
-    let tops = || all.values().flat_map(|line| line.dots.iter().map(|dot| dot.y.max));
+    let tops = || {
+        all.values()
+            .flat_map(|line| line.dots.iter().map(|dot| dot.y.max))
+    };
     let marks = marks(plot, greatest(tops()));
     let values: Vec<f64> = tops().chain(marks.iter().map(|mark| mark.0)).collect();
     for line in all.values_mut() {
         line.dots.sort_by(|a, b| a.x.median.total_cmp(&b.x.median));
     }
     let chart = Xy {
-        x: Axis::at(&places, doubling),
+        x: Axis::at(&places, doubling, |number| tick(x, number)),
         y: Axis::from_zero(values.into_iter()),
         x_title: title(x),
         y_title: title(y),
@@ -204,21 +227,23 @@ fn bars(
 ) -> Option<Figure> {
     let mut legend = Legend::default();
     let mut groups: Vec<(String, Vec<Bar>)> = Vec::new();
-    for point in points {
-        let Some(value) = value(point, y) else { continue };
-        let share = point.summary.get(y).and_then(|summary| summary.share);
-        let height = if relative { share } else { Some(value.median) };
-        let Some(height) = height else { continue };
-        let label = name(point, &[series]);
-        let label = match label.as_str() {
-            "" => "–",
-            label => label,
+    for point in in_order(points, series) {
+        let Some(bar) = bar(point, y, relative) else {
+            continue;
         };
-        let colour = legend.colour(&bar_name(series, label), is_neutral(point, points));
-        let group = point.params.get(x).map(Param::to_string).unwrap_or_default();
+        let label = point
+            .params
+            .get(series)
+            .map_or_else(String::new, Param::to_string);
+        let colour = legend.colour(&bar_name(series, &label), is_neutral(point, points));
+        let group = point
+            .params
+            .get(x)
+            .map_or_else(String::new, Param::to_string);
         let bar = Bar {
-            pieces: vec![(colour, height)],
-            spread: (!relative).then_some((value.min, value.max)),
+            pieces: vec![(colour, bar.0)],
+            quoted: false,
+            spread: bar.1,
             tip: tip(point, &[y]),
         };
         match groups.iter_mut().find(|(name, _)| *name == group) {
@@ -229,12 +254,31 @@ fn bars(
     if groups.is_empty() {
         return None;
     }
+    let first = |(name, _): &(String, Vec<Bar>)| {
+        points.iter().position(|point| {
+            point
+                .params
+                .get(x)
+                .is_some_and(|param| param.to_string() == *name)
+        })
+    };
+    groups.sort_by_key(first);
+    groups.extend(quoted(plot, series, &mut legend));
     let bars = || groups.iter().flat_map(|(_, bars)| bars);
-    let top = |bar: &Bar| bar.spread.map_or(bar.pieces[0].1, |spread| spread.1.max(bar.pieces[0].1));
+    let top = |bar: &Bar| {
+        let spread = bar.spread.map_or(0.0, |spread| spread.1);
+        spread.max(bar.pieces[0].1)
+    };
     let marks = marks(plot, greatest(bars().map(top)));
-    let values: Vec<f64> = bars().map(top).chain(marks.iter().map(|mark| mark.0)).collect();
+    let values: Vec<f64> = bars()
+        .map(top)
+        .chain(marks.iter().map(|mark| mark.0))
+        .collect();
     let y_title = if relative {
-        format!("{}, of baseline", metric::named(y).map_or(y, |metric| metric.title))
+        format!(
+            "{}, of baseline",
+            metric::named(y).map_or(y, |metric| metric.title)
+        )
     } else {
         title(y)
     };
@@ -248,6 +292,43 @@ fn bars(
         svg: chart.draw(plot.title),
         legend: legend.0,
     })
+}
+
+/// The height of a point's bar and its spread: its figure, or its share of the baseline's.
+fn bar(point: &PointResult, y: &str, relative: bool) -> Option<(f64, Option<(f64, f64)>)> {
+    if relative {
+        return Some((point.summary.get(y)?.share?, None));
+    }
+    let value = value(point, y)?;
+    Some((value.median, Some((value.min, value.max))))
+}
+
+/// Points by the value of a parameter: words as they come, then numbers by size.
+fn in_order<'p>(points: &[&'p PointResult], param: &str) -> Vec<&'p PointResult> {
+    let number = |point: &PointResult| match point.params.get(param) {
+        Some(Param::Number(number)) => *number,
+        Some(Param::Text(text)) => text.parse().unwrap_or(f64::NEG_INFINITY),
+        None => f64::NEG_INFINITY,
+    };
+    let mut points = points.to_vec();
+    points.sort_by(|a, b| number(a).total_cmp(&number(b)));
+    points
+}
+
+/// A group of the paper's bars, if it has any.
+fn quoted(plot: &Plot, series: &str, legend: &mut Legend) -> Option<(String, Vec<Bar>)> {
+    let mut bars = Vec::new();
+    for mark in &plot.paper {
+        if let Mark::Bar { value, series: of } = *mark {
+            bars.push(Bar {
+                pieces: vec![(legend.colour(&bar_name(series, of), false), value)],
+                quoted: true,
+                spread: None,
+                tip: format!("the paper's value: {}", metric::tick(value)),
+            });
+        }
+    }
+    (!bars.is_empty()).then(|| ("paper".to_owned(), bars))
 }
 
 /// What a bar is called: its parameter's name goes with values that say little by themselves.
@@ -270,6 +351,7 @@ fn stack(plot: &Plot, points: &[&PointResult], x: &[&str], parts: &[&str]) -> Op
         }
         let bar = Bar {
             pieces,
+            quoted: false,
             spread: None,
             tip: tip(point, parts),
         };

@@ -83,9 +83,8 @@ fn beaten(results: &Results, ours: &At, others: &At) -> Option<f64> {
     };
     let ours: Vec<(f64, f64)> = matching(results, ours).filter_map(axes).collect();
     let by = |(throughput, latency): (f64, f64)| {
-        let factor = |&(own, own_latency): &(f64, f64)| {
-            (throughput / own).min(own_latency / latency)
-        };
+        let factor =
+            |&(own, own_latency): &(f64, f64)| (throughput / own).min(own_latency / latency);
         ours.iter().map(factor).min_by(f64::total_cmp)
     };
     greatest(matching(results, others).filter_map(axes).filter_map(by))
@@ -187,6 +186,13 @@ mod tests {
             ..found.clone()
         };
         assert_eq!(missed.met(), Some(false));
-        assert_eq!(Finding { value: None, ..missed }.met(), None);
+        assert_eq!(
+            Finding {
+                value: None,
+                ..missed
+            }
+            .met(),
+            None
+        );
     }
 }

@@ -55,8 +55,13 @@ pub fn write(dir: &Path) -> Result<PathBuf, ReportError> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir).map_err(io(dir))? {
         let path = entry.map_err(io(dir))?.path();
-        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        let name = path
+            .file_stem()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        let is_json = path
+            .extension()
+            .is_some_and(|extension| extension == "json");
         if is_json && experiments::named(name).is_some() {
             paths.push(path);
         }
@@ -72,7 +77,9 @@ pub fn write(dir: &Path) -> Result<PathBuf, ReportError> {
     }
     let place = |results: &Results| {
         let names = experiments::ALL.iter();
-        names.map(|one| one.name).position(|name| name == results.experiment)
+        names
+            .map(|one| one.name)
+            .position(|name| name == results.experiment)
     };
     all.sort_by_key(place);
     let path = dir.join("report.html");
@@ -109,7 +116,11 @@ fn section(page: &mut String, results: &Results) {
     let name = &results.experiment;
     let experiment = experiments::named(name);
     let paper = experiment.and_then(|one| one.paper);
-    let _ = writeln!(page, "<section id=\"{name}\">\n<h2>{}</h2>", escape(&results.title));
+    let _ = writeln!(
+        page,
+        "<section id=\"{name}\">\n<h2>{}</h2>",
+        escape(&results.title)
+    );
     let source = paper.map_or(String::new(), |paper| format!(", repeats {paper}"));
     let _ = writeln!(page, "<p class=\"soft\"><code>{name}</code>{source}</p>");
     for paragraph in experiment.map_or(&[][..], |one| one.about) {
@@ -137,7 +148,10 @@ fn notices(page: &mut String, results: &Results) {
     }
     for (point, check) in results.failures() {
         let what = check.failure.as_deref().unwrap_or_default();
-        notice(&format!("Failed, and therefore without figures: {}. {}: {what}", point.id, check.name));
+        notice(&format!(
+            "Failed, and therefore without figures: {}. {}: {what}",
+            point.id, check.name
+        ));
     }
     let noisy = results.points.iter().filter(|point| point.noisy).count();
     if noisy > 0 {
@@ -157,7 +171,9 @@ fn compared(page: &mut String, experiment: &Experiment, results: &Results) {
               <tr><th></th><th>paper</th><th>here</th><th>aim</th><th></th></tr>\n";
     for finding in found {
         let Finding { what, paper, .. } = finding;
-        let value = finding.value.map_or("not measured".to_owned(), metric::show);
+        let value = finding
+            .value
+            .map_or("not measured".to_owned(), metric::show);
         let aim = finding.aim.map_or(String::new(), table::show_aim);
         let met = match finding.met() {
             Some(true) => "<span class=\"met\">met</span>",
@@ -182,10 +198,17 @@ fn figures(page: &mut String, plots: &[Plot], results: &Results) {
             continue;
         };
         let title = escape(plot.title);
-        let _ = write!(page, "<figure>\n<h4>{title}</h4>\n{}<ul class=\"legend\">", figure.svg);
+        let _ = write!(
+            page,
+            "<figure>\n<h4>{title}</h4>\n{}<ul class=\"legend\">",
+            figure.svg
+        );
         for (colour, name) in figure.legend {
             let name = escape(&name);
-            let _ = write!(page, "<li class=\"c{colour}\"><i></i><span>{name}</span></li>");
+            let _ = write!(
+                page,
+                "<li class=\"c{colour}\"><i></i><span>{name}</span></li>"
+            );
         }
         let caption = escape(plot.caption);
         let _ = writeln!(page, "</ul>\n<figcaption>{caption}</figcaption>\n</figure>");
@@ -226,16 +249,25 @@ fn row(page: &mut String, experiment: &Experiment, point: &PointResult) {
         };
         *page += &cell;
     }
-    let mut metrics = experiment.columns.iter().filter_map(|name| point.summary.get(*name));
+    let mut metrics = experiment
+        .columns
+        .iter()
+        .filter_map(|name| point.summary.get(*name));
     let share = metrics.next().and_then(|summary| summary.share);
     let share = share.map_or(String::new(), |share| format!("{share:.2}"));
     let remark = match (point.failure(), &point.skipped) {
-        (Some(check), _) => format!("<span class=\"missed\">failed: {}</span>", escape(&check.name)),
+        (Some(check), _) => format!(
+            "<span class=\"missed\">failed: {}</span>",
+            escape(&check.name)
+        ),
         (None, Some(why)) => format!("<span class=\"soft\">skipped: {}</span>", escape(why)),
         (None, None) if point.noisy => "<span class=\"soft\">noisy</span>".to_owned(),
         (None, None) => String::new(),
     };
-    let _ = writeln!(page, "<td class=\"number\">{share}</td><td>{remark}</td></tr>");
+    let _ = writeln!(
+        page,
+        "<td class=\"number\">{share}</td><td>{remark}</td></tr>"
+    );
 }
 
 fn spread(summary: &Summary) -> String {

@@ -75,23 +75,43 @@ fn a_share_is_of_the_neighbouring_runs_of_the_baseline() {
     let results = results(vec![baseline, variant]);
     assert_eq!(rate(&results, 1).share, Some(0.5));
     assert_eq!(rate(&results, 1).median, 35.0);
-    assert_eq!((rate(&results, 0).min, rate(&results, 0).max), (50.0, 100.0));
+    assert_eq!(
+        (rate(&results, 0).min, rate(&results, 0).max),
+        (50.0, 100.0)
+    );
     assert_eq!(rate(&results, 0).share, None);
 }
 
 #[test]
 fn noisy_runs_count_only_when_there_are_no_others() {
-    let mixed = point("a", None, vec![run(0, 1, 10.0, true), run(1, 2, 30.0, false)]);
-    let noisy = point("b", None, vec![run(0, 1, 10.0, true), run(1, 2, 30.0, true)]);
+    let mixed = point(
+        "a",
+        None,
+        vec![run(0, 1, 10.0, true), run(1, 2, 30.0, false)],
+    );
+    let noisy = point(
+        "b",
+        None,
+        vec![run(0, 1, 10.0, true), run(1, 2, 30.0, true)],
+    );
     let results = results(vec![mixed, noisy]);
-    assert_eq!((rate(&results, 0).median, results.points[0].noisy), (30.0, false));
-    assert_eq!((rate(&results, 1).median, results.points[1].noisy), (20.0, true));
+    assert_eq!(
+        (rate(&results, 0).median, results.points[0].noisy),
+        (30.0, false)
+    );
+    assert_eq!(
+        (rate(&results, 1).median, results.points[1].noisy),
+        (20.0, true)
+    );
 }
 
 #[test]
 fn a_point_with_a_failed_check_has_no_figures() {
     let mut broken = run(1, 2, 30.0, false);
-    broken.checks.push(Check::new("every key is right", Err("key 7 is missing".to_owned())));
+    broken.checks.push(Check::new(
+        "every key is right",
+        Err("key 7 is missing".to_owned()),
+    ));
     let results = results(vec![point("a", None, vec![run(0, 1, 10.0, false), broken])]);
     assert!(results.points[0].summary.is_empty());
     let (_, check) = results.failures().next().unwrap();

@@ -72,7 +72,9 @@ pub(super) fn run(job: &DeviceJob, context: &Context<'_>) -> Result<Sample, RunE
         .iter()
         .enumerate()
         .try_for_each(|(number, written)| read_back(job, &*disk, dir.path(), number, written));
-    sample.checks.push(Check::new("what was written is read back", outcome));
+    sample
+        .checks
+        .push(Check::new("what was written is read back", outcome));
     Ok(sample)
 }
 

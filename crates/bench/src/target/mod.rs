@@ -83,7 +83,7 @@ pub struct Context<'c> {
     pub seed: u64,
     /// Whether a store is opened again after the run, to see that everything is there.
     pub reopen: bool,
-    /// Writes one wrong value on purpose: a test of the checks.
+    /// Writes wrong values on purpose: a test of the checks.
     pub plant: bool,
 }
 

@@ -11,8 +11,8 @@ use base::{Epoch, Tid};
 use disk::{Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
 use kumiki_journal::{
-    Change, CheckpointError, Draft, Entry, Head, Journal, LogWriter, Options, PartWriter,
-    RecoverError, Recovered, View,
+    Change, CheckpointError, Entry, Head, Journal, LogWriter, Options,
+    PartWriter, RecoverError, Recovered, View,
 };
 
 use super::{DIR, TestClock};
@@ -26,7 +26,7 @@ fn shared(disk: &FaultDisk) -> Arc<dyn Disk> {
 pub(crate) fn options(loggers: usize) -> Options {
     Options {
         segment_size: 700,
-        ..support::options(loggers)
+        ..super::options(loggers)
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct State {
 }
 
 /// The state after all of `history` up to `epoch`.
-pub(crate) fn state_at(history: &History, epoch: Epoch) -> State {
+fn state_at(history: &History, epoch: Epoch) -> State {
     let mut state = State::default();
     for (tid, did) in history.iter().filter(|(tid, _)| tid.epoch() <= epoch) {
         match did {
@@ -215,17 +215,7 @@ impl Store {
         for share in 0..2 {
             let mut part = draft.part()?;
             for (key, (tid, value)) in state.keys.iter().filter(|(key, _)| *key % 2 == share) {
-                let bytes = long(*value);
-                part.entry(&Head {
-                    tid: *tid,
-                    key: &[*key],
-                    value_len: bytes.len(),
-                    kind: Kind::Hash,
-                    deadline: (value % 2 == 1).then_some(9),
-                });
-                let (one, other) = bytes.split_at(rng.usize(0..bytes.len()));
-                part.value(one);
-                part.value(other);
+                write(&mut part, *key, (*tid, *value), rng.usize(0..2));
                 if rng.bool() {
                     part.flush()?;
                 }
@@ -261,6 +251,21 @@ impl Store {
         }
         self.some(rng, 5);
     }
+}
+
+/// Writes a key, its value in two pieces.
+fn write(part: &mut PartWriter, key: u8, (tid, value): (Tid, u16), split: usize) {
+    let bytes = long(value);
+    part.entry(&Head {
+        tid,
+        key: &[key],
+        value_len: bytes.len(),
+        kind: Kind::Hash,
+        deadline: (value % 2 == 1).then_some(9),
+    });
+    let (one, other) = bytes.split_at(split);
+    part.value(one);
+    part.value(other);
 }
 
 /// Some values are long, so that segments and parts end in different places.
@@ -357,10 +362,12 @@ impl Store {
         let log = Path::new(DIR).join(format!("log{log}"));
         let files = self.disk.files();
         let names = files.iter().filter(|path| path.starts_with(&log));
-        names.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+        names
+            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect()
     }
 
-    pub(crate) fn checkpoints(&self) -> Vec<std::path::PathBuf> {
+    pub(crate) fn checkpoints(&self) -> Vec<PathBuf> {
         let directory = Path::new(DIR).join("checkpoint");
         let mut files = self.disk.files();
         files.retain(|path| path.starts_with(&directory));
@@ -372,7 +379,10 @@ impl Store {
     /// A checkpoint without transactions in between, on a disk without faults.
     pub(crate) fn quiet_checkpoint(&mut self, rng: &mut Rng) {
         let disk = shared(&self.disk);
-        let mut draft = self.journal.begin_checkpoint(&disk, Path::new(DIR)).unwrap();
+        let mut draft = self
+            .journal
+            .begin_checkpoint(&disk, Path::new(DIR))
+            .unwrap();
         let epoch = self.clock.current();
         self.clock.advance(epoch);
         let state = state_at(&self.history, epoch);
@@ -384,15 +394,7 @@ impl Store {
         });
         let mut part = draft.part().unwrap();
         for (key, (tid, value)) in &state.keys {
-            let bytes = long(*value);
-            part.entry(&Head {
-                tid: *tid,
-                key: &[*key],
-                value_len: bytes.len(),
-                kind: Kind::Hash,
-                deadline: (value % 2 == 1).then_some(9),
-            });
-            part.value(&bytes);
+            write(&mut part, *key, (*tid, *value), 0);
         }
         let parts = vec![part.finish().unwrap()];
         while self.journal.durable() < epoch {
@@ -400,5 +402,50 @@ impl Store {
         }
         let published = self.journal.publish_checkpoint(draft, parts, 5).unwrap();
         assert_eq!(published.left_over, None);
+    }
+}
+
+impl Store {
+    /// Makes everything durable.
+    pub(crate) fn settle(&mut self, rng: &mut Rng) {
+        let epoch = self.clock.current();
+        while self.journal.durable() < epoch {
+            self.cycle(rng);
+        }
+    }
+
+    /// Some transactions, and perhaps a checkpoint.
+    pub(crate) fn play_some(&mut self, rng: &mut Rng) {
+        for _ in 0..3 {
+            self.some(rng, 5);
+        }
+        self.settle(rng);
+        if rng.u8(0..3) == 0 {
+            self.quiet_checkpoint(rng);
+        }
+    }
+
+    /// A checkpoint that dies before anything is removed.
+    pub(crate) fn keep_segments(&mut self, rng: &mut Rng) {
+        let mut files = Vec::new();
+        for log in 0..self.loggers {
+            let dir = Path::new(DIR).join(format!("log{log}"));
+            for name in self.segments(log) {
+                let path = dir.join(name);
+                let mut content = Vec::new();
+                self.disk
+                    .damage(&path, |bytes| content.clone_from(bytes))
+                    .unwrap();
+                files.push((path, content));
+            }
+        }
+        self.quiet_checkpoint(rng);
+        // As they were before, cut where the log went on elsewhere.
+        for (path, content) in files {
+            if !self.disk.files().contains(&path) {
+                drop(self.disk.create_new(&path).unwrap());
+                self.disk.damage(&path, |bytes| *bytes = content).unwrap();
+            }
+        }
     }
 }

@@ -44,6 +44,13 @@ struct State {
     closed: bool,
 }
 
+impl State {
+    /// Bytes of log since the last checkpoint, when there are `log_bytes`.
+    fn grown(&self, log_bytes: u64) -> u64 {
+        (log_bytes as i64 - self.log_bytes).max(0) as u64
+    }
+}
+
 impl Board {
     /// What a recovery found: the checkpoint that it used, and how many bytes of log.
     pub(crate) fn recovered(&self, last: Option<CheckpointReport>, log_bytes: u64) {
@@ -72,7 +79,7 @@ impl Board {
             return;
         }
         let mut state = self.state.lock();
-        let grown = log_bytes as i64 - state.log_bytes >= limit as i64;
+        let grown = state.grown(log_bytes) >= limit;
         let rests = state
             .rest_until
             .is_some_and(|until| until > Instant::now());
@@ -117,8 +124,13 @@ impl Board {
             failed: state.failed,
             last: state.last.clone(),
             last_error: state.last_error.clone(),
-            log_bytes_since: (log_bytes as i64 - state.log_bytes).max(0) as u64,
+            log_bytes_since: state.grown(log_bytes),
         }
+    }
+
+    /// Bytes of log since the last checkpoint.
+    pub(crate) fn log_bytes_since(&self, log_bytes: u64) -> u64 {
+        self.state.lock().grown(log_bytes)
     }
 
     /// Waits until one is wanted. Returns whether it is; else the database is closing.

@@ -131,12 +131,12 @@ impl Maker {
         let writers: Result<Vec<_>, _> = self.workers.iter().map(|_| draft.part()).collect();
         let writers = writers.map_err(|error| error.to_string())?;
         let shares = Shares::new(self.workers.len());
-        let (share, others) = (self.options.share, self.others);
+        let (options, others) = (&self.options, self.others);
         std::thread::scope(|scope| {
             let work = |(worker, writer)| {
                 let shares = &shares;
                 scope.spawn(move || {
-                    let pace = Pace::new(shared, share, others);
+                    let pace = Pace::new(shared, options, others);
                     walk(worker, snapshot, shares, writer, pace)
                 })
             };

@@ -1,22 +1,29 @@
 //! How fast a checkpoint is made: it works for a share of the time while transactions run, and all
-//! of it while none do.
+//! of it while none do. When the logs grow much faster than the checkpoint gets done, the share
+//! grows with them, so that they cannot become as long as they like.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::db::Shared;
+use crate::options::CheckpointOptions;
 
 /// Work that is done in one go, before the rest that it takes. Shorter ones would not be slept for
 /// exactly; longer ones keep a processor from transactions.
 const STINT: Duration = Duration::from_micros(100);
 /// How often it is judged whether transactions run.
 const LOOK: Duration = Duration::from_millis(5);
+/// How often the logs may have grown by the size that asks for a checkpoint before it hurries.
+const PATIENCE: f64 = 4.0;
 /// The longest rest: a stint may have been long because the disk was slow.
 const LONGEST: Duration = Duration::from_millis(20);
 
 /// The pace of one thread.
 pub(super) struct Pace<'a> {
     shared: &'a Shared,
+    share: f64,
+    /// Bytes of log after which a checkpoint begins by itself, or 0.
+    log_size: u64,
     /// Rest for each unit of work.
     rest: f64,
     /// When the stint began.
@@ -33,11 +40,18 @@ pub(super) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(shared: &'a Shared, share: f64, workers: usize) -> Pace<'a> {
+    /// For a database in which others have `workers` workers.
+    pub(super) fn new(
+        shared: &'a Shared,
+        options: &CheckpointOptions,
+        workers: usize,
+    ) -> Pace<'a> {
         let now = Instant::now();
         Pace {
             shared,
-            rest: 1.0 / share.clamp(0.01, 1.0) - 1.0,
+            share: options.share,
+            log_size: options.log_size,
+            rest: rest(options.share, 0.0),
             begun: now,
             looked: now,
             commits: commits(shared),
@@ -71,6 +85,7 @@ impl<'a> Pace<'a> {
             let commits = commits(self.shared);
             self.busy = self.met || commits != self.commits;
             (self.looked, self.commits, self.met) = (now, commits, false);
+            self.rest = rest(self.share, self.growth());
         }
         if self.busy && self.rest > 0.0 {
             board.sleep(worked.mul_f64(self.rest).min(LONGEST));
@@ -78,8 +93,38 @@ impl<'a> Pace<'a> {
         self.begun = Instant::now();
         Ok(())
     }
+
+    fn growth(&self) -> f64 {
+        if self.log_size == 0 {
+            return 0.0;
+        }
+        let log_bytes = self.shared.log_bytes();
+        self.shared.checkpoints.log_bytes_since(log_bytes) as f64 / self.log_size as f64
+    }
+}
+
+/// The rest that each unit of work takes, when the logs have grown `growth` times as much as asks
+/// for a checkpoint.
+fn rest(share: f64, growth: f64) -> f64 {
+    let hurry = (growth / PATIENCE).max(1.0);
+    1.0 / (share * hurry).clamp(0.01, 1.0) - 1.0
 }
 
 fn commits(shared: &Shared) -> u64 {
     shared.engine.stats().commits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_rests_for_what_the_share_leaves_and_hurries_when_the_logs_grow() {
+        assert_eq!(rest(1.0, 0.0), 0.0);
+        assert_eq!(rest(0.5, 0.0), 1.0);
+        assert_eq!(rest(0.1, PATIENCE), 9.0);
+        assert!((rest(0.1, 2.0 * PATIENCE) - 4.0).abs() < 1e-9);
+        assert_eq!(rest(0.1, 100.0 * PATIENCE), 0.0);
+        assert_eq!(rest(0.0, 0.0), 99.0, "it makes some progress");
+    }
 }

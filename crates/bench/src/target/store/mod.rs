@@ -93,7 +93,9 @@ impl StoreJob {
         let (Some(log), Some(dir)) = (&self.log, dir) else {
             return Ok(options);
         };
-        let slow = log.slow.map(|slow| (slow, dir.join(format!("log{}", slow.log))));
+        let slow = log
+            .slow
+            .map(|slow| (slow, dir.join(format!("log{}", slow.log))));
         let disk = log.device.open(slow)?;
         Ok(Options {
             loggers: log.loggers,
@@ -232,25 +234,35 @@ fn run_load<L: Load>(
             driven
         }
         Err(RunError::Failed(what)) => {
-            sample.checks.push(Check::new("every answer is right", Err(what)));
+            sample
+                .checks
+                .push(Check::new("every answer is right", Err(what)));
             return Ok(sample);
         }
         Err(other) => return Err(other),
     };
     driven.tell(&mut sample.values);
-    sample.checks.push(Check::new("every answer is right", Ok(())));
+    sample
+        .checks
+        .push(Check::new("every answer is right", Ok(())));
     let held = load.check(&bench.db);
-    sample.checks.push(Check::new("every key is right", held.clone().map(drop)));
+    sample
+        .checks
+        .push(Check::new("every key is right", held.clone().map(drop)));
     let closed = bench.db.close().map_err(|error| error.to_string());
     sample.checks.push(Check::new("the store closes", closed));
     drop(bench);
     if let (Ok(held), true, true) = (held, job.log.is_some(), context.reopen) {
         let again = open().and_then(|db| {
             let found = load.check(&db).map_err(RunError::Failed)?;
-            db.close().map_err(|error| RunError::failed("closing")(&error))?;
+            db.close()
+                .map_err(|error| RunError::failed("closing")(&error))?;
             Ok(found)
         });
-        sample.checks.push(Check::new("what was acknowledged is recovered", same(held, again)));
+        sample.checks.push(Check::new(
+            "what was acknowledged is recovered",
+            same(held, again),
+        ));
     }
     Ok(sample)
 }

@@ -40,7 +40,9 @@ impl super::Load for Load {
             run(&mut worker, &Plan { steps: vec![step] })?;
         }
         let epoch = worker.observed().epoch;
-        worker.wait_durable(epoch).map_err(|abort| abort.to_string())
+        worker
+            .wait_durable(epoch)
+            .map_err(|abort| abort.to_string())
     }
 
     fn clients<'r>(&self, bench: &Bench<'r>) -> Result<Vec<Client>, String> {
@@ -108,7 +110,12 @@ fn run(worker: &mut Worker, plan: &Plan) -> Result<Vec<Seen>, String> {
             _ => String::new(),
         })
         .collect();
-    let ops: Vec<Op<'_>> = plan.steps.iter().zip(&texts).map(|(step, text)| op(step, text)).collect();
+    let ops: Vec<Op<'_>> = plan
+        .steps
+        .iter()
+        .zip(&texts)
+        .map(|(step, text)| op(step, text))
+        .collect();
     worker.refresh();
     let done = worker.execute(&ops).map_err(|abort| abort.to_string())?;
     done.replies().iter().map(seen).collect()
@@ -145,7 +152,8 @@ fn op<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
 fn seen(reply: &Reply<'_>) -> Result<Seen, String> {
     let balance = |text: &[u8]| {
         let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
-        text.parse::<i64>().map_err(|_| format!("'{text}' is no balance"))
+        text.parse::<i64>()
+            .map_err(|_| format!("'{text}' is no balance"))
     };
     Ok(match reply {
         Reply::Ok => Seen::Done,

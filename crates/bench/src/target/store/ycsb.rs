@@ -26,8 +26,11 @@ const BATCH: u64 = 16;
 /// One key in so many has its last write in the book; all of them where there are few.
 const SAMPLE: u64 = 64;
 const FEW: u64 = 10_000;
+/// With a planted failure one value in so many is wrong: often enough that some are not
+/// overwritten before anybody looks.
+const PLANT_EVERY: u64 = 50;
 /// What a recorded client does at most: whoever judges a history wants to come to an end.
-const RECORDED_TRANSACTIONS: u64 = 2_000;
+const RECORDED_TRANSACTIONS: u64 = 500;
 /// The greatest key space of a recorded run.
 const RECORDED_RECORDS: u64 = 1_000;
 
@@ -97,7 +100,9 @@ impl super::Load for Load {
         let mut worker = bench.worker()?;
         self.load_range(&mut worker, 0..self.ycsb.records)?;
         let epoch = worker.observed().epoch;
-        worker.wait_durable(epoch).map_err(|abort| abort.to_string())?;
+        worker
+            .wait_durable(epoch)
+            .map_err(|abort| abort.to_string())?;
         if let Some(entry) = &mut entry {
             for key in 0..self.ycsb.records {
                 entry.write(&name(bench.number, key), number(LOADED), None);
@@ -138,7 +143,11 @@ impl super::Load for Load {
                     seen: Vec::new(),
                     log: bench.recorder.map(history::Recorder::process),
                     number: bench.number,
-                    left: if recorded { RECORDED_TRANSACTIONS } else { u64::MAX },
+                    left: if recorded {
+                        RECORDED_TRANSACTIONS
+                    } else {
+                        u64::MAX
+                    },
                 })
             })
             .collect()
@@ -194,7 +203,7 @@ struct Writer {
     number: u32,
     sequence: u64,
     size: usize,
-    /// The first value is to be a wrong one.
+    /// Some values are to be wrong ones.
     plant: bool,
 }
 
@@ -208,7 +217,7 @@ impl Writer {
         let from = to.len();
         to.resize(from + self.size, 0);
         stamp.write(key, &mut to[from..]);
-        if std::mem::take(&mut self.plant) {
+        if self.plant && self.sequence.is_multiple_of(PLANT_EVERY) {
             to[from] ^= 1;
         }
     }
@@ -304,7 +313,10 @@ impl Client<'_> {
             });
         }
         self.worker.refresh();
-        let done = self.worker.execute(&ops).map_err(|abort| abort.to_string())?;
+        let done = self
+            .worker
+            .execute(&ops)
+            .map_err(|abort| abort.to_string())?;
         let mut sequence = first;
         for (todo, reply) in self.todo.iter().zip(done.replies()) {
             let seen = verify(todo, reply, self.writer.size, recorded)?;
@@ -336,7 +348,9 @@ impl Client<'_> {
                     continue;
                 };
                 let bytes = keys::encode(key);
-                let found = txn.get(&bytes)?.ok_or_else(|| format!("key {key} is missing"));
+                let found = txn
+                    .get(&bytes)?
+                    .ok_or_else(|| format!("key {key} is missing"));
                 match found.and_then(|value| stamped(key, value, size)) {
                     Ok(stamp) if recorded => seen.push(Seen::Read(key, stamp)),
                     Ok(_) => {}
@@ -411,7 +425,10 @@ fn verify(todo: &Todo, reply: &Reply<'_>, size: usize, keep: bool) -> Result<Fou
             let from = keys::encode(*from);
             let first = pairs.first().is_some_and(|pair| pair.0 == from);
             if !ordered || !first || pairs.len() > *limit {
-                return Err(format!("a scan of {limit} keys answered {} wrongly", pairs.len()));
+                return Err(format!(
+                    "a scan of {limit} keys answered {} wrongly",
+                    pairs.len()
+                ));
             }
         }
         (todo, reply) => return Err(format!("{todo:?} was answered with {reply:?}")),

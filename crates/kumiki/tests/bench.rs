@@ -1,0 +1,98 @@
+//! `kumiki bench` as people call it: exit codes, files, and what is said.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn bench(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+    command.arg("bench").args(args).current_dir(dir);
+    command.output().expect("the binary runs")
+}
+
+/// As little as can be measured of `transfers`.
+fn transfers(dir: &Path, more: &[&str]) -> Output {
+    let small = [
+        "run",
+        "transfers",
+        "--quick",
+        "--out",
+        "results",
+        "--memory",
+        ".",
+        "--repetitions",
+        "1",
+        "--seconds",
+        "0.03",
+        "--warm-up",
+        "0.01",
+        "--only",
+        "accounts=10 log=disk",
+    ];
+    bench(dir, &[&small[..], more].concat())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_run_and_its_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = transfers(dir.path(), &[]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    assert!(
+        text(&run.stdout).contains("throughput"),
+        "{}",
+        text(&run.stdout)
+    );
+    let json = std::fs::read_to_string(dir.path().join("results/transfers.json")).unwrap();
+    assert!(json.contains("\"schema\": 1") && json.contains("\"complete\": true"));
+    let report = bench(dir.path(), &["report", "results"]);
+    assert!(report.status.success(), "{}", text(&report.stderr));
+    let page = std::fs::read_to_string(dir.path().join("results/report.html")).unwrap();
+    assert!(page.contains("<svg") && !page.contains("<script") && !page.contains("http"));
+    let left = std::fs::read_dir(dir.path().join("results"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 2, "data directories are removed");
+}
+
+#[test]
+fn a_wrong_value_fails_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = transfers(dir.path(), &["--plant-failure"]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(
+        text(&run.stdout).contains("FAILED"),
+        "{}",
+        text(&run.stdout)
+    );
+    assert!(
+        text(&run.stderr).contains("failed"),
+        "{}",
+        text(&run.stderr)
+    );
+}
+
+#[test]
+fn mistakes_explain_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, code, says) in [
+        (&["run", "nonsense"][..], 1, "log-device, silo-threads"),
+        (&["report", "nowhere"], 1, "nowhere"),
+        (&["report", "."], 1, "holds no results"),
+        (&["run", "ycsb", "--seconds", "0"], 2, "number of seconds"),
+        (
+            &["run", "ycsb", "--quick", "--only", "x=y"],
+            1,
+            "no point of ycsb",
+        ),
+    ] {
+        let said = bench(dir.path(), args);
+        let stderr = text(&said.stderr);
+        assert_eq!(said.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+    let list = bench(dir.path(), &["list"]);
+    assert!(list.status.success() && text(&list.stdout).contains("silo-latency"));
+}
