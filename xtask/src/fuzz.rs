@@ -34,17 +34,25 @@ pub enum Target {
     Replies,
     /// Log files.
     Log,
+    /// Files of checkpoints.
+    Checkpoint,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: &[Target] = &[Target::Requests, Target::Replies, Target::Log];
+    pub const ALL: &[Target] = &[
+        Target::Requests,
+        Target::Replies,
+        Target::Log,
+        Target::Checkpoint,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Target::Requests => "requests",
             Target::Replies => "replies",
             Target::Log => "log",
+            Target::Checkpoint => "checkpoint",
         }
     }
 
@@ -53,6 +61,7 @@ impl Target {
             Target::Requests => resp::fuzz::fuzz_requests,
             Target::Replies => resp::fuzz::fuzz_replies,
             Target::Log => journal::fuzz::fuzz_log,
+            Target::Checkpoint => journal::fuzz::fuzz_checkpoint,
         }
     }
 
@@ -61,6 +70,7 @@ impl Target {
             Target::Requests => "crates/resp/corpus/requests",
             Target::Replies => "crates/resp/corpus/replies",
             Target::Log => "crates/journal/corpus/log",
+            Target::Checkpoint => "crates/journal/corpus/checkpoint",
         }
     }
 }

@@ -146,7 +146,10 @@ fn unknown() -> String {
 fn file_system(path: &Path) -> String {
     // What does not exist yet will be made where its nearest ancestor is.
     let absolute = std::path::absolute(path).unwrap_or_default();
-    let Some(path) = absolute.ancestors().find_map(|path| path.canonicalize().ok()) else {
+    let Some(path) = absolute
+        .ancestors()
+        .find_map(|path| path.canonicalize().ok())
+    else {
         return unknown();
     };
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -215,6 +218,9 @@ mod tests {
         assert!(host.cores > 0 && host.memory > 1 << 20, "{host:?}");
         assert!(host.disk.contains(" on "), "{host:?}");
         assert_eq!(host.in_memory, "proc on proc");
-        assert_eq!(file_system(Path::new("/proc/nonexistent/at/all")), "proc on proc");
+        assert_eq!(
+            file_system(Path::new("/proc/nonexistent/at/all")),
+            "proc on proc"
+        );
     }
 }

@@ -101,7 +101,7 @@ impl Epochs {
         Epoch(self.current.load(Ordering::SeqCst))
     }
 
-    /// Lets epochs last for `slack_ms` before [`Epochs::refresh`] ends them: someone else sees to
+    /// Lets epochs last for `slack_ms` before `refresh` ends them: someone else sees to
     /// it that they end at fixed intervals. Time is as coarse as epochs are long then.
     pub fn set_slack_ms(&self, slack_ms: u64) {
         self.slack_ms.store(slack_ms, Ordering::Relaxed);

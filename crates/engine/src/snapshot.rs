@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use base::{Epoch, Tid};
 use base::epochs::EpochClock;
+use base::{Epoch, Tid};
 use parking_lot::Mutex;
 
 use crate::engine::Engine;

@@ -73,7 +73,10 @@ fn views_survive_many_overwrites() {
     for _ in 0..10 {
         janitor.tidy(Epoch(u64::MAX), 100);
     }
-    assert!(engine.stats().memory_bytes < before, "histories are cut off");
+    assert!(
+        engine.stats().memory_bytes < before,
+        "histories are cut off"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing what reads logs. They panic when a promise is broken.
+//! Entry points for fuzzing what reads logs and checkpoints. They panic when a promise is broken.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -8,7 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::{Epoch, Tid};
 use disk::{Disk, FaultDisk};
 
+use crate::checkpoint::manifest::{LogStart, Manifest};
+use crate::checkpoint::part::{self, PartWriter};
+use crate::checkpoint::{Name, View, directory};
 use crate::entry;
+use crate::format::{SegmentHeader, put};
 use crate::journal::Journal;
 
 /// Reads `bytes` in two ways: as a block's payload, which a checksum keeps from being reached in a
@@ -52,4 +56,168 @@ fn segment(bytes: &[u8]) -> std::io::Result<()> {
         assert!(recovered.durable <= recovered.newest);
     }
     Ok(())
+}
+
+/// Reads `bytes` in four ways: as a manifest, with its checksum set right; as the keys of a block,
+/// which a checksum keeps from being reached in a whole part; as the only part of a checkpoint; and
+/// as a block of such a part, with all checksums right.
+///
+/// # Panics
+/// If the reader panics, applies other entries than it counts, or changes what it reads.
+pub fn fuzz_checkpoint(bytes: &[u8]) {
+    manifest(bytes);
+    let counts = keys(bytes);
+    let raw = recover_part(bytes, None).expect("a disk in memory takes what it is given");
+    assert!(raw.is_none() || bytes.len() == part::HEADER);
+    let block = recover_part(&[], Some(bytes)).expect("a disk in memory takes what it is given");
+    assert_eq!(
+        block,
+        counts.filter(|&entries| entries > 0 || bytes.is_empty())
+    );
+}
+
+fn manifest(bytes: &[u8]) {
+    let mut bytes = bytes.to_vec();
+    if let Some(end) = bytes.len().checked_sub(4) {
+        let checksum = crc32c::crc32c(&bytes[..end]);
+        put(&mut bytes, end, &checksum.to_le_bytes());
+    }
+    if let Ok(manifest) = Manifest::decode(&bytes) {
+        assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
+    }
+}
+
+/// The moment of the checkpoint in which fuzzed keys lie.
+const VIEW: View = View {
+    epoch: Epoch(1 << 40),
+    stamp_ms: 7,
+    generation: 1,
+    generation_tid: Tid::ZERO,
+};
+
+/// How many keys `bytes` are, if they are well formed.
+fn keys(bytes: &[u8]) -> Option<u64> {
+    let mut applied = 0;
+    let entries = entry::decode_keys(bytes, &VIEW, |_| applied += 1).ok()?;
+    assert_eq!(entries, applied, "keys that were applied and not counted");
+    Some(entries)
+}
+
+/// Recovers a store with a checkpoint of one part: `file` as it is, or one with `payload` as its
+/// only block. Returns how many keys there were, if it is not refused.
+fn recover_part(file: &[u8], payload: Option<&[u8]>) -> std::io::Result<Option<u64>> {
+    let disk: Arc<dyn Disk> = Arc::new(FaultDisk::new());
+    let (dir, log) = (Path::new("/data"), Path::new("/data/log0"));
+    let directory = directory(dir);
+    disk.create_dir_all(log)?;
+    disk.create_dir_all(&directory)?;
+    let (salt, run) = (3, 1);
+    let path = directory.join(Name::Part(VIEW.epoch, 0).to_string());
+    let part = disk.create_new(&path)?;
+    let described = match payload {
+        None => {
+            part.write_all_at(&[IoSlice::new(file)], 0)?;
+            part::Part {
+                bytes: file.len() as u64,
+                ..part::Part::default()
+            }
+        }
+        Some(payload) => {
+            let id = (salt, VIEW.epoch, 0);
+            let mut writer =
+                PartWriter::new(part, path, id, VIEW.generation).map_err(std::io::Error::other)?;
+            writer.raw(payload, keys(payload).unwrap_or(1) as u32);
+            writer.finish().map_err(std::io::Error::other)?
+        }
+    };
+    let manifest = Manifest {
+        view: VIEW,
+        finished_ms: 0,
+        run,
+        salt,
+        logs: vec![LogStart {
+            segment: 5,
+            sequence: 0,
+        }],
+        parts: vec![described],
+    };
+    let name = Name::Manifest(VIEW.epoch).to_string();
+    let file = disk.create_new(&directory.join(name))?;
+    file.write_all_at(&[IoSlice::new(&manifest.encode())], 0)?;
+    let header = SegmentHeader {
+        log: 0,
+        segment: 5,
+        run,
+        loggers: 1,
+        logs: 1,
+        base: Epoch::ZERO,
+        // An empty log that has closed the checkpoint's epoch.
+        start: VIEW.epoch,
+        salt,
+        sequence: 0,
+        first: 0,
+    };
+    let segment = disk.create_new(&log.join("00000005.log"))?;
+    segment.write_all_at(&[IoSlice::new(&header.encode())], 0)?;
+    let applied = AtomicU64::new(0);
+    let apply = |_: entry::Entry<'_>| {
+        applied.fetch_add(1, Ordering::Relaxed);
+    };
+    let recovered = Journal::recover(&disk, dir, 1, &apply, &|_| {}).ok();
+    Ok(recovered.map(|recovered| {
+        assert_eq!(recovered.entries, applied.into_inner());
+        assert!(recovered.checkpoint.is_some());
+        recovered.entries
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Head;
+    use base::transaction::Kind;
+
+    /// The corpus is what the writer writes; it is written again when a format changes.
+    #[test]
+    fn the_corpus_of_checkpoints_is_of_this_format() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/checkpoint");
+        let mut payload = Vec::new();
+        for (number, deadline) in [(0_u8, None), (1, Some(77))] {
+            let head = Head {
+                tid: Tid::new(Epoch(5), number.into()),
+                key: &[number, 9],
+                value_len: 4,
+                kind: Kind::String,
+                deadline,
+            };
+            entry::encode_head(&mut payload, &head, VIEW.generation);
+            payload.extend([number; 4]);
+        }
+        assert_eq!(keys(&payload), Some(2));
+        assert_eq!(recover_part(&[], Some(&payload)).unwrap(), Some(2));
+        let manifest = Manifest {
+            view: VIEW,
+            finished_ms: 1,
+            run: 2,
+            salt: 3,
+            logs: vec![LogStart {
+                segment: 4,
+                sequence: 5,
+            }],
+            parts: vec![part::Part::default(); 2],
+        };
+        let header = part::encode_header(VIEW.epoch, 0, part::HEADER as u32);
+        let inputs = [
+            ("payload", payload),
+            ("manifest", manifest.encode()),
+            ("part", header.to_vec()),
+            ("empty", Vec::new()),
+        ];
+        for (name, bytes) in inputs {
+            fuzz_checkpoint(&bytes);
+            let path = corpus.join(name);
+            let there = std::fs::read(&path).unwrap_or_default();
+            assert!(there == bytes, "{} is out of date", path.display());
+        }
+    }
 }

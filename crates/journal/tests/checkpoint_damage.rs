@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use disk::{Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
-use kumiki_journal::{Recovered, RecoverError};
+use kumiki_journal::{RecoverError, Recovered};
 use support::DIR;
 use support::small::{Did, Left, Store, judge, options, play, recover};
 
@@ -41,7 +41,10 @@ fn checkpoint_files(disk: &FaultDisk) -> Vec<PathBuf> {
 
 fn manifest(disk: &FaultDisk) -> PathBuf {
     let mut files = checkpoint_files(disk);
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "manifest"));
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "manifest")
+    });
     files.pop().expect("a checkpoint was published")
 }
 
@@ -55,7 +58,12 @@ fn refusal(disk: &FaultDisk) -> String {
 fn a_flipped_bit_in_the_only_checkpoint_is_refused() {
     let (disk, left) = filled(2, 3);
     let (_, state) = recover(&disk.crash(Crash::KillProcess, 0)).unwrap();
-    judge(&recover(&disk.crash(Crash::KillProcess, 0)), &left.history, left.acknowledged).unwrap();
+    judge(
+        &recover(&disk.crash(Crash::KillProcess, 0)),
+        &left.history,
+        left.acknowledged,
+    )
+    .unwrap();
     let (mut refused, mut harmless) = (0, 0);
     for path in checkpoint_files(&disk) {
         let mut size = 0;
@@ -76,7 +84,10 @@ fn a_flipped_bit_in_the_only_checkpoint_is_refused() {
             }
         }
     }
-    assert!(refused > 9 * harmless, "{refused} refused, {harmless} harmless");
+    assert!(
+        refused > 9 * harmless,
+        "{refused} refused, {harmless} harmless"
+    );
 }
 
 #[test]
@@ -107,7 +118,9 @@ fn refusals_name_the_file_and_the_remedy() {
 fn a_checkpoint_and_its_logs_belong_together() {
     let (disk, _) = filled(2, 5);
     let copy = disk.crash(Crash::KillProcess, 0);
-    checkpoint_files(&copy).iter().for_each(|path| copy.remove(path).unwrap());
+    checkpoint_files(&copy)
+        .iter()
+        .for_each(|path| copy.remove(path).unwrap());
     let text = refusal(&copy);
     assert!(text.contains("00000000.log is missing"), "{text}");
 
@@ -121,12 +134,20 @@ fn a_checkpoint_and_its_logs_belong_together() {
     let copy = disk.crash(Crash::KillProcess, 0);
     copy.remove(first).unwrap();
     let text = refusal(&copy);
-    assert!(text.contains(&format!("{} is missing", first.display())), "{text}");
+    assert!(
+        text.contains(&format!("{} is missing", first.display())),
+        "{text}"
+    );
 
     let copy = disk.crash(Crash::KillProcess, 0);
-    in_log("log1").iter().for_each(|path| copy.remove(path).unwrap());
+    in_log("log1")
+        .iter()
+        .for_each(|path| copy.remove(path).unwrap());
     let text = refusal(&copy);
-    assert!(text.contains("is missing") && text.contains(".manifest needs it"), "{text}");
+    assert!(
+        text.contains("is missing") && text.contains(".manifest needs it"),
+        "{text}"
+    );
 
     // The segment is there in name, as if it came from another store.
     let copy = damaged(&disk, first, |bytes| bytes.fill(0));
@@ -187,11 +208,20 @@ fn refused_as_newer(disk: &FaultDisk) -> bool {
 fn a_recovery_from_a_checkpoint_may_die() {
     for (loggers, crash, seed) in [(1, Crash::KeepSectors, 3), (2, Crash::KeepPrefix, 4)] {
         let disk = FaultDisk::new();
-        let left = play(&disk, &options(loggers), &Recovered::default(), Vec::new(), seed);
+        let left = play(
+            &disk,
+            &options(loggers),
+            &Recovered::default(),
+            Vec::new(),
+            seed,
+        );
         let disk = disk.crash(crash, seed);
         // Files of an unfinished checkpoint, and a segment that is not needed.
         let litter = Path::new(DIR).join("checkpoint");
-        for name in ["00000000000000009999-000.part", "00000000000000009999.manifest.new"] {
+        for name in [
+            "00000000000000009999-000.part",
+            "00000000000000009999.manifest.new",
+        ] {
             drop(disk.create_new(&litter.join(name)).unwrap());
         }
         let probe = disk.crash(Crash::KillProcess, 0);
@@ -199,7 +229,9 @@ fn a_recovery_from_a_checkpoint_may_die() {
         judge(&found, &left.history, left.acknowledged).unwrap();
         let litter = |disk: &FaultDisk| {
             let files = checkpoint_files(disk);
-            files.iter().any(|path| path.to_string_lossy().contains("9999"))
+            files
+                .iter()
+                .any(|path| path.to_string_lossy().contains("9999"))
         };
         assert!(!litter(&probe), "unfinished checkpoints go away");
         let counts = [

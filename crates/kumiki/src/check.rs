@@ -70,9 +70,7 @@ fn take_part(dir: &Path) -> Result<Option<File>, String> {
                 dir.display()
             ))
         }
-        Err(TryLockError::Error(error)) => {
-            Err(format!("cannot lock {}: {error}", path.display()))
-        }
+        Err(TryLockError::Error(error)) => Err(format!("cannot lock {}: {error}", path.display())),
     }
 }
 

@@ -43,10 +43,7 @@ fn check(dir: &Path) -> (Option<i32>, String) {
         .output()
         .expect("it runs");
     let said = [output.stdout, output.stderr].concat();
-    (
-        output.status.code(),
-        String::from_utf8(said).expect("text"),
-    )
+    (output.status.code(), String::from_utf8(said).expect("text"))
 }
 
 #[track_caller]
@@ -120,7 +117,10 @@ fn a_torn_end_would_be_cut_off() {
     bytes.extend([9; 30]);
     fs::write(&log, &bytes).expect("written");
     let said = check(dir.path());
-    let place = format!("{}: an unfinished write of 30 bytes at byte {end}", log.display());
+    let place = format!(
+        "{}: an unfinished write of 30 bytes at byte {end}",
+        log.display()
+    );
     assert_says(&said, 0, &[&place, "would be cut off", "sound"]);
     assert_eq!(fs::read(&log).expect("its content"), bytes, "not cut yet");
 }

@@ -69,7 +69,9 @@ fn options(dir: &Path) -> Options {
 fn load(worker: &mut Worker, range: std::ops::Range<u64>) {
     let mut value = [7; VALUE];
     for first in range.clone().step_by(OPS) {
-        let batch: Vec<_> = (first..range.end.min(first + OPS as u64)).map(key).collect();
+        let batch: Vec<_> = (first..range.end.min(first + OPS as u64))
+            .map(key)
+            .collect();
         let values: Vec<[u8; VALUE]> = batch
             .iter()
             .map(|key| {

@@ -62,11 +62,10 @@ pub fn check(
             elapsed: start.elapsed(),
         });
     };
-    let found =
-        Journal::check(disk, dir, threads, &tell).map_err(|source| OpenError::Recover {
-            dir: dir.to_owned(),
-            source,
-        })?;
+    let found = Journal::check(disk, dir, threads, &tell).map_err(|source| OpenError::Recover {
+        dir: dir.to_owned(),
+        source,
+    })?;
     Ok(report(&found, start.elapsed()))
 }
 

@@ -156,7 +156,9 @@ impl Db {
         };
         if let (Some(_), EpochTime::Fixed(interval)) = (&journal, options.epoch_time) {
             // The loggers end the epochs.
-            engine.epochs().set_slack_ms(interval.as_millis() as u64 + 1);
+            engine
+                .epochs()
+                .set_slack_ms(interval.as_millis() as u64 + 1);
         }
         let janitor = engine.janitor();
         let log_size = options.checkpoint.log_size;

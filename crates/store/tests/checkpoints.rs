@@ -93,7 +93,10 @@ fn a_recovery_is_a_checkpoint_and_the_log_behind_it() {
         durably(&db, &[put(b"large", &vec![threads as u8; 3 << 20])]).unwrap();
         durably(&db, &[Op::Delete { key: &key(7) }]).unwrap();
         let report = db.checkpoint().unwrap();
-        assert_eq!(report.entries, 3000, "all but the deleted one, and the large one");
+        assert_eq!(
+            report.entries, 3000,
+            "all but the deleted one, and the large one"
+        );
         assert!(report.segments_removed > 0 && report.bytes > 3 << 20);
         durably(&db, &[Op::Delete { key: &key(8) }, put(&key(7), b"again")]).unwrap();
         durably(&db, &[put(&key(3001), b"behind")]).unwrap();
@@ -138,7 +141,9 @@ fn on(disk: &FaultDisk) -> Options {
 
 fn checkpoint_files(disk: &FaultDisk) -> usize {
     let files = disk.files();
-    let of_checkpoints = files.iter().filter(|path| path.starts_with("/data/checkpoint"));
+    let of_checkpoints = files
+        .iter()
+        .filter(|path| path.starts_with("/data/checkpoint"));
     of_checkpoints.count()
 }
 
@@ -217,14 +222,21 @@ fn what_cannot_be_is_refused() {
         // Closing does not wait for it, and nothing of it stays.
         let start = Instant::now();
         db.close().unwrap();
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            start.elapsed()
+        );
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(checkpoint_files(&disk), 0);
     assert_eq!(db.checkpoint_status().completed, 0);
     let closed = db.checkpoint().unwrap_err().to_string();
     assert!(closed.contains("closed"), "{closed}");
-    assert!(matches!(db.request_checkpoint(), Err(CheckpointRefused::Failed(_))));
+    assert!(matches!(
+        db.request_checkpoint(),
+        Err(CheckpointRefused::Failed(_))
+    ));
 }
 
 /// A disk on which there is no room for a checkpoint: the database goes on, nothing stays behind,
@@ -281,7 +293,10 @@ fn a_full_disk_fails_the_checkpoint_alone() {
         assert_eq!(found.remove(&b"after"[..]), Some(b"1".to_vec()));
         assert_eq!(found, held, "operation {nth}");
     }
-    assert!(failed > 10 && broken <= 4, "{failed} failed, {broken} broke the log");
+    assert!(
+        failed > 10 && broken <= 4,
+        "{failed} failed, {broken} broke the log"
+    );
 }
 
 /// Failures are counted and told, and automatic attempts rest after them.
@@ -304,7 +319,11 @@ fn automatic_attempts_rest_after_a_failure() {
         durably(&db, &[put(b"key", &[3; 600])]).unwrap();
     }
     let status = db.checkpoint_status();
-    assert_eq!((status.failed, status.completed), (1, 0), "it rests for a second");
+    assert_eq!(
+        (status.failed, status.completed),
+        (1, 0),
+        "it rests for a second"
+    );
     let error = status.last_error.expect("it is told");
     assert!(error.contains("/data/checkpoint"), "{error}");
     assert!(status.log_bytes_since > 1000 && db.durable().failed.is_none());
@@ -430,7 +449,8 @@ fn transfer(db: &Db, stop: &AtomicBool, seed: u64, accounts: u32) {
         count += 1;
         worker.refresh();
         let done = worker.transact(|txn| {
-            let read = |value: Option<&[u8]>| i64::from_be_bytes(value.unwrap().try_into().unwrap());
+            let read =
+                |value: Option<&[u8]>| i64::from_be_bytes(value.unwrap().try_into().unwrap());
             let less = read(txn.get(&from)?) - amount;
             txn.put(&from, &less.to_be_bytes())?;
             let more = read(txn.get(&to)?) + amount;
@@ -457,7 +477,9 @@ fn acknowledged(db: &Db) -> Vec<(Vec<u8>, i64)> {
     let read = worker.transact(|txn| {
         let mut counts = Vec::new();
         for key in &keys {
-            let value = txn.get(key)?.map(|value| i64::from_be_bytes(value.try_into().unwrap()));
+            let value = txn
+                .get(key)?
+                .map(|value| i64::from_be_bytes(value.try_into().unwrap()));
             counts.push((key.clone(), value.unwrap_or(0)));
         }
         Ok(counts)
@@ -471,9 +493,16 @@ fn verify(db: &Db, counters: &[(Vec<u8>, i64)], accounts: u32) {
     let found = content(db);
     let number = |value: &Vec<u8>| i64::from_be_bytes(value[..].try_into().unwrap());
     let sum: i64 = (0..accounts).map(|n| number(&found[&key(n)])).sum();
-    assert_eq!(sum, 1000 * i64::from(accounts), "a transfer is there in part");
+    assert_eq!(
+        sum,
+        1000 * i64::from(accounts),
+        "a transfer is there in part"
+    );
     for (key, acknowledged) in counters {
         let there = found.get(key).map_or(0, number);
-        assert!(there >= *acknowledged, "{there} of {acknowledged} transfers");
+        assert!(
+            there >= *acknowledged,
+            "{there} of {acknowledged} transfers"
+        );
     }
 }

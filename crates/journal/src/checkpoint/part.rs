@@ -217,6 +217,12 @@ impl PartWriter {
         self.missing -= piece.len();
     }
 
+    /// Takes `payload` for a block of as many entries, whatever it is. For fuzzing.
+    pub(crate) fn raw(&mut self, payload: &[u8], entries: u32) {
+        self.block.extend_from_slice(payload);
+        self.entries += entries;
+    }
+
     /// Whether enough has gathered to be written.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -11,8 +11,8 @@ use base::{Epoch, Tid};
 use disk::{Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
 use kumiki_journal::{
-    Change, CheckpointError, Entry, Head, Journal, LogWriter, Options,
-    PartWriter, RecoverError, Recovered, View,
+    Change, CheckpointError, Entry, Head, Journal, LogWriter, Options, PartWriter, RecoverError,
+    Recovered, View,
 };
 
 use super::{DIR, TestClock};

@@ -80,9 +80,7 @@ impl Board {
         }
         let mut state = self.state.lock();
         let grown = state.grown(log_bytes) >= limit;
-        let rests = state
-            .rest_until
-            .is_some_and(|until| until > Instant::now());
+        let rests = state.rest_until.is_some_and(|until| until > Instant::now());
         if grown && !rests && !state.closed && state.wanted <= state.ended {
             state.wanted = state.begun + 1;
             self.changed.notify_all();

@@ -47,7 +47,11 @@ impl Maker {
             options: options.checkpoint.clone(),
             others: first,
             workers: workers
-                .map(|index| engine.worker_at(index, |_| NoLog).expect("nobody else has it"))
+                .map(|index| {
+                    engine
+                        .worker_at(index, |_| NoLog)
+                        .expect("nobody else has it")
+                })
                 .collect(),
         })
     }
@@ -90,9 +94,14 @@ fn tell(board: &Board, outcome: &Result<CheckpointReport, String>) {
 impl Maker {
     fn make(&mut self, shared: &Shared) -> Result<CheckpointReport, String> {
         let start = Instant::now();
-        let journal = shared.journal.as_ref().expect("only a journal is cut short");
+        let journal = shared
+            .journal
+            .as_ref()
+            .expect("only a journal is cut short");
         let said = |error: journal::CheckpointError| error.to_string();
-        let mut draft = journal.begin_checkpoint(&self.disk, &self.dir).map_err(said)?;
+        let mut draft = journal
+            .begin_checkpoint(&self.disk, &self.dir)
+            .map_err(said)?;
         let snapshot = shared.engine.snapshot();
         draft.set_view(self.view(&snapshot));
         let parts = self.write_parts(shared, &snapshot, &mut draft)?;

@@ -41,11 +41,7 @@ pub(super) struct Pace<'a> {
 
 impl<'a> Pace<'a> {
     /// For a database in which others have `workers` workers.
-    pub(super) fn new(
-        shared: &'a Shared,
-        options: &CheckpointOptions,
-        workers: usize,
-    ) -> Pace<'a> {
+    pub(super) fn new(shared: &'a Shared, options: &CheckpointOptions, workers: usize) -> Pace<'a> {
         let now = Instant::now();
         Pace {
             shared,
