@@ -160,7 +160,7 @@ impl Scale {
         let (records, time, warm_up, repetitions, file_size) = match effort {
             Effort::Tiny => (2_000, ms(40), ms(10), 1, 2 << 20),
             Effort::Quick => (100_000, ms(200), ms(80), 3, 32 << 20),
-            Effort::Full => (1_000_000, ms(3000), ms(1000), 5, 256 << 20),
+            Effort::Full => (1_000_000, ms(2000), ms(500), 5, 128 << 20),
         };
         Scale {
             effort,

@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base::affinity::Affinity;
 use history::Recorder;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -38,6 +39,9 @@ pub struct Options {
     pub only: Option<String>,
     /// Of the random choices.
     pub seed: u64,
+    /// Which processors loggers and workers run on; points that have other numbers of them are
+    /// skipped.
+    pub affinity: Option<Affinity>,
     /// Writes wrong values on purpose: a test of the checks.
     pub plant: bool,
 }
@@ -242,6 +246,7 @@ impl Run<'_> {
             number: self.order,
             seed: self.options.seed,
             reopen,
+            affinity: self.options.affinity.as_ref(),
             plant: self.options.plant,
         };
         let meter = Meter::default();

@@ -25,6 +25,7 @@ fn options(dir: &Path) -> Options {
         history: None,
         only: None,
         seed: 7,
+        affinity: None,
         plant: false,
     }
 }
@@ -68,6 +69,10 @@ fn whole(name: &str) -> Results {
     assert!(text.contains(&results.title), "{text}");
     let page = report::page(std::slice::from_ref(&results));
     assert!(page.contains(&results.title) && page.ends_with("</html>\n"));
+    assert!(page.contains("<svg") && page.contains("<figcaption>"));
+    for foreign in ["NaN", "inf\"", "<script", "http:", "https:", "url("] {
+        assert!(!page.contains(foreign), "{name}: {foreign}");
+    }
     results
 }
 
@@ -101,6 +106,16 @@ fn silo_latency() {
         text.contains("9.1") && text.contains("3.3") && text.contains("2.8"),
         "{text}"
     );
+    // The paper's bars stand beside ours, of the same colours.
+    let page = report::page(std::slice::from_ref(&results));
+    for piece in [
+        "bar c0 quoted",
+        "9.1 (52 workers",
+        "shortened by a factor of",
+        "≥ 2.8",
+    ] {
+        assert!(page.contains(piece), "{piece}");
+    }
 }
 
 #[test]
@@ -135,6 +150,8 @@ fn a_wrong_value_is_a_failure_and_has_no_speed() {
         }
         let text = table::show(experiment(name), &outcome.results);
         assert!(text.contains("FAILED"), "{text}");
+        let page = report::page(std::slice::from_ref(&outcome.results));
+        assert!(page.contains("Failed, and therefore without figures") && !page.contains("<svg"));
     }
 }
 
@@ -184,6 +201,28 @@ fn stopping_keeps_what_was_measured_and_says_so() {
     assert_eq!(left(&options.disk), 0);
     let text = table::show(experiment("silo-threads"), &outcome.results);
     assert!(text.contains("stopped"), "{text}");
+}
+
+#[test]
+fn a_placement_skips_what_it_does_not_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let cpus = base::cpus::usable().unwrap();
+    let [logger, worker, ..] = cpus[..] else {
+        // One processor cannot hold two threads of a placement.
+        return;
+    };
+    let options = Options {
+        affinity: Some(format!("{logger}:{worker}").parse().unwrap()),
+        ..options(dir.path())
+    };
+    let outcome = run("silo-latency", &options);
+    assert_eq!(outcome.failure(), None);
+    for point in &outcome.results.points {
+        // Two loggers are one too many.
+        let skipped = point.id.contains("slow log");
+        assert_eq!(point.skipped.is_some(), skipped, "{}", point.id);
+        assert_eq!(point.summary.is_empty(), skipped, "{}", point.id);
+    }
 }
 
 #[test]

@@ -70,6 +70,8 @@ struct Now {
     generation: u16,
     /// The epoch of the flush that made the generation.
     flushed: Epoch,
+    /// No snapshot is of an earlier epoch, nor will be one that is announced later.
+    viewed: Epoch,
     oldest_snapshot: Option<Epoch>,
     oldest_snapshot_time: Option<u64>,
 }
@@ -134,13 +136,17 @@ impl Janitor {
     fn now(&self, durable: Epoch) -> Now {
         let engine = &self.engine;
         let flush = RecordRef::version(engine.generation.word().load());
+        // In this order: a snapshot that is announced too late to be seen here is of this epoch or
+        // a later one.
         let epoch = engine.epochs.current();
+        let oldest_snapshot = engine.snapshots.oldest();
         Now {
             reclaimable: engine.reclaimable(durable),
             time_ms: engine.epochs.stamp_ms(epoch),
             generation: flush.generation(),
             flushed: flush.epoch(),
-            oldest_snapshot: engine.snapshots.oldest(),
+            viewed: oldest_snapshot.map_or(epoch, |oldest| oldest.min(epoch)),
+            oldest_snapshot,
             oldest_snapshot_time: engine.snapshots.oldest_time(),
         }
     }
@@ -172,16 +178,15 @@ impl Janitor {
         }
     }
 
-    /// Cuts off the versions that no snapshot needs. The record is locked.
+    /// Cuts off the versions that no snapshot needs, not even one that was announced after `now`
+    /// was. The record is locked.
     fn cut_history(&self, newest: VersionRef, now: Now) {
         let mut needed = newest;
-        if let Some(oldest) = now.oldest_snapshot {
-            while needed.epoch() > oldest {
-                let Some(previous) = needed.previous() else {
-                    return;
-                };
-                needed = previous;
-            }
+        while needed.epoch() > now.viewed {
+            let Some(previous) = needed.previous() else {
+                return;
+            };
+            needed = previous;
         }
         let mut cut = needed.previous();
         if cut.is_some() {
@@ -392,5 +397,45 @@ impl Janitor {
             Place::count(&engine.places[JANITOR].bytes, -(freed as i64));
         }
         left
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use base::Op;
+    use base::limits::Limits;
+    use base::transaction::{Expiry, When};
+
+    use super::*;
+    use crate::log::NoLog;
+
+    /// The janitor looks around once for many records; a snapshot may be announced meanwhile.
+    #[test]
+    fn a_snapshot_that_comes_while_the_janitor_works_keeps_its_versions() {
+        let engine = Engine::new(&crate::Options {
+            workers: 1,
+            clock: Arc::new(base::clock::ManualClock::new(1000)),
+            limits: Limits::default(),
+        });
+        let mut janitor = engine.janitor();
+        let mut worker = engine.worker(|_| NoLog).unwrap();
+        let put = |value| Op::Put {
+            key: b"k",
+            value,
+            when: When::Always,
+            expiry: Expiry::Never,
+            get: false,
+        };
+        drop(worker.execute(&[put(b"old")]).unwrap());
+        let now = janitor.now(Epoch::ZERO);
+        let snapshot = engine.snapshot();
+        drop(worker.execute(&[put(b"new")]).unwrap());
+        let record = engine.queue.pop().expect("it has a history");
+        janitor.attend(record, now);
+        let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.to_vec());
+        assert_eq!(seen.as_deref(), Some(&b"old"[..]));
+        drop(snapshot);
+        janitor.tidy(Epoch::ZERO, 10);
+        assert!(RecordRef::version(record.word().load()).previous().is_none());
     }
 }

@@ -185,6 +185,11 @@ impl Handover {
                 .as_ref()
                 .is_some_and(|open| open.bytes.len() < nearly_full);
             let room = room || state.in_use < self.sizes.buffers;
+            if state.open.is_none() && self.queued() == 0 {
+                // A steal took the queue after this lane had added to it again: nothing is left
+                // of which the logger would know.
+                state.held = 0;
+            }
             if room && state.held < self.limit.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -198,9 +203,9 @@ impl Handover {
     }
 
     /// From now on a worker waits while its lane holds `limit` bytes or more that the logger has
-    /// not taken.
+    /// not taken. A lane that holds nothing never waits for it: there would be nothing to take.
     pub fn set_limit(&self, limit: usize) {
-        self.limit.store(limit, Ordering::Relaxed);
+        self.limit.store(limit.max(1), Ordering::Relaxed);
     }
 
     /// How many transactions were ever appended to the first `lanes` lanes.
@@ -258,5 +263,65 @@ impl Handover {
             state.refused.get_or_insert_with(|| failed.clone());
             lane.returned.notify_all();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    const ROOM: usize = 100;
+
+    /// A hand-over of one lane that was told `limit`.
+    fn limited(limit: usize) -> Arc<Handover> {
+        let sizes = Sizes {
+            buffers: 2,
+            buffer_size: BLOCK_HEADER + ROOM,
+            exact_times: false,
+        };
+        let handover = Arc::new(Handover::new(1, sizes));
+        handover.set_limit(limit);
+        handover
+    }
+
+    fn append(handover: &Handover, bytes: usize) {
+        let fill = |to: &mut Vec<u8>| to.resize(to.len() + bytes, 7);
+        handover.append(0, Epoch(1), 0, bytes, fill).unwrap();
+    }
+
+    fn must_not_wait(handover: &Arc<Handover>) {
+        let (done, is_done) = channel();
+        let waiting = Arc::clone(handover);
+        std::thread::spawn(move || done.send(waiting.wait_ready(0, || {})));
+        let outcome = is_done.recv_timeout(Duration::from_secs(10));
+        outcome.expect("it waits for ever").unwrap();
+    }
+
+    /// Nobody would take anything from it, and so nobody would wake it.
+    #[test]
+    fn whoever_holds_nothing_is_not_held_by_any_limit() {
+        let handover = limited(0);
+        must_not_wait(&handover);
+        append(&handover, ROOM);
+        let mut taken = Vec::new();
+        handover.steal(1, &mut taken);
+        assert_eq!(taken.len(), 1);
+        must_not_wait(&handover);
+    }
+
+    /// A buffer that was full after the logger had passed the lane, and before it took the queue.
+    #[test]
+    fn what_was_taken_with_the_queue_alone_is_not_held_any_more() {
+        let handover = limited(10);
+        append(&handover, ROOM);
+        assert_eq!(handover.queued(), 1);
+        let mut taken = Vec::new();
+        handover.steal(0, &mut taken);
+        assert_eq!(taken.len(), 1);
+        must_not_wait(&handover);
     }
 }

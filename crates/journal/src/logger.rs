@@ -159,20 +159,21 @@ impl Logger {
             || context.horizon.requested() > context.horizon.closed(self.index)
     }
 
-    /// Whether anything that was appended is not closed yet.
-    pub(crate) fn is_dirty(&self) -> bool {
+    /// Whether anything that was appended is not durable yet: what is closed here may be waiting
+    /// for a log that has nothing to do.
+    pub(crate) fn is_dirty(&self, context: &Context<'_>) -> bool {
         // In this order: a cycle on another thread that has just emptied the lanes is over when
         // its state can be locked.
         self.handover.is_dirty(self.lanes()) || {
             let state = self.state.lock();
-            state.written > state.closed
+            state.written > context.horizon.durable()
         }
     }
 
     /// Sleeps until woken, unless there is something to do.
     pub(crate) fn sleep(&self, context: &Context<'_>, stopping: &AtomicBool) {
         self.sleeping.store(true, Ordering::Release);
-        if !self.is_dirty() && !self.has_work(context) && !stopping.load(Ordering::Acquire) {
+        if !self.is_dirty(context) && !self.has_work(context) && !stopping.load(Ordering::Acquire) {
             std::thread::park();
         }
         self.sleeping.store(false, Ordering::Release);

@@ -10,6 +10,9 @@
 //! | period | time from the beginning of a cycle to that of the next | so that the mean latency is the target |
 //! | limit | bytes that the workers may have in their buffers | when the device is the bottleneck: so that the mean latency is the target |
 //!
+//! Longer periods than the device is worth are of no use: when its sync takes a small part of the
+//! period ([`AFFORDABLE`]), fewer of them would spare nothing, and latency stays below the target.
+//!
 //! With transactions that come evenly the mean latency is half the period and one cycle. Each
 //! cycle moves the period by a part of the difference to the target ([`GAIN`]); half of such a
 //! step shows in the latency, so that the loop settles within some cycles and does not swing.
@@ -34,6 +37,8 @@ const GAIN: f64 = 0.5;
 const STEP: f64 = 1.1;
 /// The period is at most this many targets: mean latency is half of it.
 const LONGEST: f64 = 2.0;
+/// The period is at most this many times what a cycle costs without its bytes.
+const AFFORDABLE: f64 = 40.0;
 /// Weight of the newest cycle in what is known of the device.
 const NEWEST: f64 = 0.05;
 /// Cycles must differ in size by this part, so that cost and rate can be told apart.
@@ -118,12 +123,13 @@ impl Pacer {
         if !cycle.joined {
             return;
         }
-        // A cycle that began early says nothing about longer periods.
-        if gathered || excess > 0.0 {
-            self.period = (self.period - GAIN * excess).clamp(0.0, LONGEST * self.target);
-        }
         let bytes = cycle.bytes as f64;
         self.device.observe(bytes, cycle.took.as_secs_f64());
+        // A cycle that began early says nothing about longer periods.
+        if gathered || excess > 0.0 {
+            let longest = (LONGEST * self.target).min(AFFORDABLE * self.device.sync());
+            self.period = (self.period - GAIN * excess).clamp(0.0, longest);
+        }
         self.hold(excess, bytes);
     }
 
@@ -170,11 +176,17 @@ impl Device {
         }
     }
 
+    /// What a cycle costs without its bytes. A part of the whole at least: the line is drawn
+    /// through a cloud.
+    fn sync(&self) -> f64 {
+        let sync = self.time - self.bytes * self.seconds_per_byte;
+        sync.max(self.time / 20.0)
+    }
+
     /// Bytes in a cycle with which the device is writing half of the time.
     fn worthwhile(&self) -> f64 {
-        let sync = self.time - self.bytes * self.seconds_per_byte;
         // The rate may be beyond measuring.
-        sync / self.seconds_per_byte.max(1e-12)
+        self.sync() / self.seconds_per_byte.max(1e-12)
     }
 }
 
@@ -225,11 +237,18 @@ mod tests {
 
     #[test]
     fn under_load_the_mean_latency_is_the_target() {
-        for sync in [20e-6, 200e-6, 1e-3] {
+        for sync in [200e-6, 1e-3] {
             let (latency, written) = settle(3e-3, sync, 1e9, 50e6);
             assert!((latency / 3e-3 - 1.0).abs() < 0.1, "{sync}: {latency}");
             assert!((written / 50e6 - 1.0).abs() < 0.01, "{sync}: {written}");
         }
+    }
+
+    #[test]
+    fn a_fast_device_is_used_as_often_as_it_is_worth() {
+        let (latency, written) = settle(3e-3, 10e-6, 2e9, 50e6);
+        assert!(latency < 0.5e-3, "{latency}");
+        assert!((written / 50e6 - 1.0).abs() < 0.01, "{written}");
     }
 
     #[test]

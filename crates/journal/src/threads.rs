@@ -138,7 +138,7 @@ impl Shared {
             let left = until.saturating_duration_since(Instant::now());
             if !left.is_zero() {
                 park_timeout(left);
-            } else if logger.is_dirty() {
+            } else if logger.is_dirty(&self.context()) {
                 self.request(self.clock.current());
                 return Ok(());
             } else if let Some(left) = logger.record(&self.context(), self.idle_flush)? {
@@ -171,8 +171,8 @@ impl Shared {
             } else {
                 now + interval
             };
-            drop(next);
-            // The epoch that ends now should be complete in this very cycle.
+            // The epoch that ends now should be complete in this very cycle. Under the lock: the
+            // other loggers wake at the same moment, and must find that it is over.
             advance(self.clock.as_ref(), self.clock.current(), Epoch::ZERO);
             return true;
         }

@@ -24,12 +24,13 @@ const FAULTS: [FaultKind; 4] = [
 /// One case: a load that meets `fault`, a crash, a recovery; and once more with other options.
 fn case(
     (first, second): (&Options, &Options),
+    alignment: usize,
     fault: Fault,
     crash: Crash,
     seed: u64,
 ) -> Result<Left, String> {
     let at = |when: &'static str| move |error: String| format!("{when}: {error}");
-    let disk = FaultDisk::new();
+    let disk = FaultDisk::with_alignment(alignment);
     disk.plan(fault);
     let one = play(&disk, first, &Recovered::default(), Vec::new(), seed);
     let disk = disk.crash(crash, seed);
@@ -48,8 +49,8 @@ fn case(
     Ok(one)
 }
 
-fn assert_sweep(first: &Options, second: &Options) {
-    let disk = FaultDisk::new();
+fn assert_sweep(first: &Options, second: &Options, alignment: usize) {
+    let disk = FaultDisk::with_alignment(alignment);
     let whole = play(&disk, first, &Recovered::default(), Vec::new(), 1);
     let operations = disk.count(OpKind::Change);
     assert!(
@@ -59,10 +60,12 @@ fn assert_sweep(first: &Options, second: &Options) {
     let (mut wrong, mut survived) = (Vec::new(), 0);
     for nth in 0..=operations {
         for kind in FAULTS {
-            for crash in CRASHES {
-                let seed = if nth % 2 == 0 { 1 } else { nth };
+            // Half of the crashes for each fault; the next operation has the other half.
+            for crash in CRASHES.into_iter().skip(nth as usize % 2).step_by(2) {
+                let seed = if nth % 4 < 2 { 1 } else { nth };
                 let on = OpKind::Change;
-                match case((first, second), Fault { on, nth, kind }, crash, seed) {
+                let fault = Fault { on, nth, kind };
+                match case((first, second), alignment, fault, crash, seed) {
                     Ok(left) => survived += left.failed,
                     Err(error) => wrong.push(format!(
                         "{kind:?} at {nth}, then {crash:?}, seed {seed}: {error}"
@@ -86,13 +89,24 @@ fn assert_sweep(first: &Options, second: &Options) {
 #[cfg(not(feature = "planted-early-reply"))]
 #[test]
 fn one_logger() {
-    assert_sweep(&options(1), &options(1));
+    assert_sweep(&options(1), &options(1), 1);
 }
 
 #[cfg(not(feature = "planted-early-reply"))]
 #[test]
 fn two_loggers_then_one() {
-    assert_sweep(&options(2), &options(1));
+    assert_sweep(&options(2), &options(1), 1);
+}
+
+#[cfg(not(feature = "planted-early-reply"))]
+#[test]
+fn whole_sectors_and_files_written_before() {
+    let first = Options {
+        warm_up: true,
+        preallocate: 2048,
+        ..options(1)
+    };
+    assert_sweep(&first, &options(2), 512);
 }
 
 #[cfg(not(feature = "planted-early-reply"))]
@@ -102,7 +116,7 @@ fn one_logger_then_three_with_more_space() {
         preallocate: 4096,
         ..options(3)
     };
-    assert_sweep(&options(1), &second);
+    assert_sweep(&options(1), &second, 1);
 }
 
 /// A put waits in a buffer while its deletion is written by another logger. Then that segment goes

@@ -90,6 +90,67 @@ fn waiting_workers_do_not_stop_their_logger() {
     }
 }
 
+/// With fixed epochs all logs close an epoch when it ends, not one of them and the others an epoch
+/// later: whoever waits does so for about one interval.
+#[test]
+fn loggers_that_wake_at_once_close_the_same_epoch() {
+    const INTERVAL: Duration = Duration::from_millis(30);
+    let disk = FaultDisk::new();
+    let run = start(
+        &disk,
+        Options {
+            drive: Drive::Threads,
+            epoch_time: EpochTime::Fixed(INTERVAL),
+            ..options(3)
+        },
+    );
+    let mut rng = Rng::with_seed(8);
+    let mut waits: Vec<_> = (0..21)
+        .map(|id| {
+            let began = Instant::now();
+            let one = commit(&run.clock, &run.writers[0], 0, id, &mut rng).unwrap();
+            run.journal.wait(one.tid.epoch()).unwrap();
+            began.elapsed()
+        })
+        .collect();
+    waits.sort_unstable();
+    assert!(waits[10] < INTERVAL * 3 / 2, "{waits:?}");
+    run.journal.close().unwrap();
+}
+
+/// What nobody waits for becomes durable, also when its own log has closed it at once and another
+/// one has nothing to do.
+#[test]
+fn what_one_log_has_closed_is_flushed_in_all() {
+    let disk = FaultDisk::new();
+    let run = start(
+        &disk,
+        Options {
+            drive: Drive::Threads,
+            idle_flush: Duration::from_millis(5),
+            ..options(2)
+        },
+    );
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for round in 0..20 {
+        run.clock.enter(0);
+        let epoch = run.clock.current();
+        // Larger than a buffer: the logger writes it at once.
+        let value = vec![1; 2000];
+        let tid = base::Tid::new(epoch, 1);
+        let appended = run.writers[0].append(tid, 1, 2000, |to| {
+            to.put(b"key", &value, base::transaction::Kind::String, 1, None);
+        });
+        run.clock.leave(0);
+        appended.unwrap();
+        while run.journal.durable() < epoch {
+            assert!(Instant::now() < deadline, "round {round} is never durable");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    run.journal.close().unwrap();
+}
+
 /// A failure reaches those who wait for their logger.
 #[test]
 fn who_waits_for_a_logger_hears_of_its_end() {

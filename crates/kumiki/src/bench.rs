@@ -8,6 +8,7 @@ use std::time::Duration;
 use ::bench::experiment::{Effort, Scale};
 use ::bench::runner::{self, Options};
 use ::bench::{experiments, report, table};
+use base::affinity::Affinity;
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -24,7 +25,7 @@ enum What {
     /// List the experiments.
     List,
     /// Run an experiment.
-    Run(Run),
+    Run(Box<Run>),
     /// Draw all results in a directory into one page.
     Report {
         /// Where the results are, and where `report.html` goes.
@@ -63,6 +64,10 @@ struct Run {
     /// Worker threads, where an experiment does not sweep them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     workers: Option<u16>,
+    /// Which processors loggers and workers run on, as in 0:1,2,3+4:5,6,10. Points with other
+    /// numbers of them are skipped.
+    #[arg(long, value_name = "PLACEMENT")]
+    affinity: Option<Affinity>,
     /// Only points whose name contains this, and what they are compared with.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -94,7 +99,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 pub(crate) fn bench(options: Bench) -> Result<(), String> {
     match options.what {
         What::List => list(),
-        What::Run(options) => run(options),
+        What::Run(options) => run(&options),
         What::Report { dir } => {
             let path = report::write(&dir).map_err(|error| error.to_string())?;
             say(&format!("kumiki: the report is {}", path.display()))
@@ -126,13 +131,14 @@ impl Run {
             Effort::Full
         };
         let usual = Scale::of(effort);
+        let placed = self.affinity.as_ref().map(|all| all.workers().count());
         Options {
             scale: Scale {
                 records: self.records.unwrap_or(usual.records),
                 time: self.seconds.unwrap_or(usual.time),
                 warm_up: self.warm_up.unwrap_or(usual.warm_up),
                 repetitions: self.repetitions.map_or(usual.repetitions, usize::from),
-                workers: self.workers.map(usize::from),
+                workers: self.workers.map(usize::from).or(placed),
                 ..usual
             },
             out: self.out.clone(),
@@ -141,12 +147,17 @@ impl Run {
             history: self.history.clone(),
             only: self.only.clone(),
             seed: self.seed,
+            affinity: self.affinity.clone(),
             plant: self.plant_failure,
         }
     }
 }
 
-fn run(options: Run) -> Result<(), String> {
+fn run(options: &Run) -> Result<(), String> {
+    if let Some(affinity) = &options.affinity {
+        let usable = base::cpus::usable().map_err(|error| error.to_string())?;
+        affinity.check(&usable).map_err(|error| error.to_string())?;
+    }
     let experiment = experiments::named(&options.name).ok_or_else(|| {
         let names: Vec<&str> = experiments::ALL.iter().map(|one| one.name).collect();
         let all = names.join(", ");

@@ -53,7 +53,7 @@ impl Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Serve Redis clients.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Run experiments and report them.
     Bench(crate::bench::Bench),
     /// Verify a data directory without starting, and say what a recovery would give.
@@ -386,7 +386,7 @@ mod tests {
 
     fn options(cli: Cli) -> Serve {
         match cli.command {
-            Command::Serve(serve) => serve,
+            Command::Serve(serve) => *serve,
             other => panic!("{other:?} is another command"),
         }
     }

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .init();
     let done = match command {
-        cli::Command::Serve(options) => serve::serve(options),
+        cli::Command::Serve(options) => serve::serve(*options),
         cli::Command::Bench(options) => bench::bench(options),
         cli::Command::Check(options) => check::check(&options),
     };

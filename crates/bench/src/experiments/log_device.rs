@@ -92,13 +92,13 @@ fn plots() -> Vec<Plot> {
     let mark = |value, label| vec![Mark::Line { value, label }];
     vec![
         plot(
-            "Disk: rate by bytes from sync to sync (KiB)",
+            "Disk: rate by bytes from sync to sync",
             "One thread. Figure 8(a) is a SATA SSD, which levels out at 300 to 400 MB/s from 4 MiB on.",
             "disk",
             mark(350.0, "paper's SSD"),
         ),
         plot(
-            "Memory: rate by bytes from sync to sync (KiB)",
+            "Memory: rate by bytes from sync to sync",
             "One thread, /dev/shm. Figures 8(b) and (c) are persistent memory: about 1 GB/s a module, twice that when warmed up.",
             "memory",
             mark(1000.0, "paper's module"),

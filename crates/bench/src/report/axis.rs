@@ -12,9 +12,6 @@ pub(super) struct Axis {
     pub(super) ticks: Vec<(f64, String)>,
 }
 
-/// A range beyond which a scale is logarithmic, as a quotient.
-const WIDE: f64 = 40.0;
-
 impl Axis {
     /// From zero to a round number above all values.
     pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Axis {
@@ -31,14 +28,14 @@ impl Axis {
         }
     }
 
-    /// Logarithmic if the values differ much, else from zero.
-    pub(super) fn fitting(values: impl Iterator<Item = f64> + Clone) -> Axis {
+    /// Logarithmic if the greatest value is more than `wide` times the least, else from zero.
+    pub(super) fn fitting(values: impl Iterator<Item = f64> + Clone, wide: f64) -> Axis {
         let most = values.clone().fold(0.0, f64::max);
         let least = values
             .clone()
             .filter(|v| *v > 0.0)
             .fold(f64::INFINITY, f64::min);
-        if most / least < WIDE || !least.is_finite() {
+        if most / least < wide || !least.is_finite() {
             return Axis::from_zero(values);
         }
         let (low, high) = (least.log10().floor() as i32, most.log10().ceil() as i32);
@@ -60,6 +57,25 @@ impl Axis {
             max: above,
             log: true,
             ticks: within.map(|t| (t, metric::tick(t))).collect(),
+        }
+    }
+
+    /// From a round number below all values to one above, zero or not.
+    pub(super) fn spanning(values: impl Iterator<Item = f64> + Clone) -> Axis {
+        let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
+        let least = values.clone().fold(f64::INFINITY, f64::min);
+        if !(most > least && least > 0.0) {
+            return Axis::from_zero(values);
+        }
+        let step = round_step((most - least) / 4.0);
+        let (first, last) = ((least / step).floor(), (most / step).ceil());
+        let at = |i: usize| (first + i as f64) * step;
+        let count = (last - first) as usize;
+        Axis {
+            min: at(0),
+            max: at(count),
+            log: false,
+            ticks: (0..=count).map(|i| (at(i), metric::tick(at(i)))).collect(),
         }
     }
 
@@ -109,12 +125,19 @@ mod tests {
 
     #[test]
     fn a_wide_range_is_logarithmic() {
-        let axis = Axis::fitting([0.9, 60.0].into_iter());
+        let axis = Axis::fitting([0.9, 60.0].into_iter(), 40.0);
         assert!(axis.log);
         assert_eq!((axis.min, axis.max), (0.5, 100.0));
         assert!((axis.place(5.0) - 0.4346).abs() < 0.001);
-        assert!(!Axis::fitting([0.0, 0.0].into_iter()).log);
-        assert!(!Axis::fitting([1.0, 30.0].into_iter()).log);
+        assert!(!Axis::fitting([0.0, 0.0].into_iter(), 40.0).log);
+        assert!(!Axis::fitting([1.0, 30.0].into_iter(), 40.0).log);
+    }
+
+    #[test]
+    fn a_spanning_scale_need_not_begin_at_zero() {
+        let axis = Axis::spanning([137.0, 244.0].into_iter());
+        assert_eq!((axis.min, axis.max), (100.0, 250.0));
+        assert_eq!(Axis::spanning([7.0].into_iter()).min, 0.0);
     }
 
     #[test]

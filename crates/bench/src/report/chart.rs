@@ -13,7 +13,7 @@ const HEIGHT: f64 = 280.0;
 const LEFT: f64 = 50.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 30.0;
-const BOTTOM: f64 = 48.0;
+const BOTTOM: f64 = 42.0;
 /// The width of a letter, about.
 const LETTER: f64 = 6.3;
 /// Above so many bars their values are not written.

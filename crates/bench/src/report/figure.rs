@@ -15,6 +15,9 @@ const GREY: usize = COLOURS - 1;
 /// A paper's value is drawn if it is at most so many times the greatest of ours.
 const NEAR: f64 = 4.0;
 
+/// Dots whose values differ by more than this factor get a logarithmic scale.
+const WIDE: f64 = 6.0;
+
 /// A figure for the page.
 pub(super) struct Figure {
     pub(super) svg: String,
@@ -134,14 +137,19 @@ fn is_neutral(point: &PointResult, points: &[&PointResult]) -> bool {
     points.iter().any(|other| other.baseline.as_ref() == id)
 }
 
-/// The paper's values that are drawn as lines and are near enough to ours.
+/// The paper's values that are drawn as lines: all of them if they are near enough to ours, else
+/// none, because some alone would mislead.
 fn marks(plot: &Plot, most: f64) -> Vec<(f64, String)> {
     let line = |mark: &Mark| match *mark {
         Mark::Line { value, label } => Some((value, format!("{label}: {}", metric::tick(value)))),
         Mark::Bar { .. } => None,
     };
-    let lines = plot.paper.iter().filter_map(line);
-    lines.filter(|(value, _)| *value <= most * NEAR).collect()
+    let lines: Vec<(f64, String)> = plot.paper.iter().filter_map(line).collect();
+    if lines.iter().all(|(value, _)| *value <= most * NEAR) {
+        lines
+    } else {
+        Vec::new()
+    }
 }
 
 fn greatest(values: impl Iterator<Item = f64>) -> f64 {
@@ -412,8 +420,8 @@ fn scatter(
     let xs: Vec<f64> = dots().map(|dot| dot.x.median).collect();
     let ys: Vec<f64> = dots().flat_map(|dot| [dot.y.min, dot.y.max]).collect();
     let chart = Xy {
-        x: Axis::from_zero(xs.into_iter()),
-        y: Axis::fitting(ys.into_iter()),
+        x: Axis::spanning(xs.into_iter()),
+        y: Axis::fitting(ys.into_iter(), WIDE),
         x_title: title(x),
         y_title: title(y),
         joined: false,

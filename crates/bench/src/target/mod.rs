@@ -12,6 +12,7 @@ mod store;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
+use base::affinity::Affinity;
 use serde::{Deserialize, Serialize};
 
 pub use device::DeviceJob;
@@ -83,6 +84,8 @@ pub struct Context<'c> {
     pub seed: u64,
     /// Whether a store is opened again after the run, to see that everything is there.
     pub reopen: bool,
+    /// Which processors loggers and workers run on, if that is given.
+    pub affinity: Option<&'c Affinity>,
     /// Writes wrong values on purpose: a test of the checks.
     pub plant: bool,
 }

@@ -131,7 +131,7 @@ impl Store {
         let clock = TestClock::new(recovered.newest.next(), workers);
         let of = Arc::clone(&clock) as Arc<dyn EpochClock>;
         let journal = Journal::start(shared(disk), Path::new(DIR), options, of, recovered).ok()?;
-        let flushes = history.iter().filter_map(|(_, did)| match did {
+        let mut flushes = history.iter().filter_map(|(_, did)| match did {
             Did::Flush(generation) => Some(*generation),
             _ => None,
         });
@@ -141,7 +141,7 @@ impl Store {
             journal,
             clock,
             loggers,
-            generation: flushes.last().unwrap_or(0),
+            generation: flushes.next_back().unwrap_or(0),
             history,
             sequence: 0,
             made: 0,

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::affinity::Affinity;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use store::{CheckpointOptions, Db, EpochTime, Options, Stats};
@@ -79,7 +80,18 @@ impl LogKnobs {
 }
 
 impl StoreJob {
-    fn options(&self, dir: Option<&Path>) -> Result<Options, RunError> {
+    /// Whether there is a processor for each worker and logger, and none too many.
+    fn fits(&self, affinity: &Affinity) -> Result<(), RunError> {
+        let (workers, loggers) = (affinity.workers().count(), affinity.loggers.len());
+        let same = self.log.is_none_or(|log| log.loggers == loggers);
+        if workers == self.workers && same {
+            return Ok(());
+        }
+        let what = format!("the placement is one of {workers} workers and {loggers} loggers");
+        Err(RunError::Skipped(what))
+    }
+
+    fn options(&self, dir: Option<&Path>, context: &Context<'_>) -> Result<Options, RunError> {
         let checkpoint = CheckpointOptions {
             log_size: 0,
             ..CheckpointOptions::default()
@@ -106,6 +118,7 @@ impl StoreJob {
             max_epoch_diff: log.max_epoch_diff,
             log_warm_up: log.log_warm_up,
             measure_latency: log.measure_latency,
+            affinity: context.affinity.cloned(),
             disk,
             ..options
         })
@@ -139,12 +152,24 @@ struct Bench<'r> {
     number: usize,
     seed: u64,
     plant: bool,
+    affinity: Option<&'r Affinity>,
 }
 
 impl Bench<'_> {
     fn worker(&self) -> Result<store::Worker, String> {
         let worker = self.db.worker();
         worker.ok_or_else(|| "the store has no worker left".to_owned())
+    }
+
+    /// The worker of a lane, whose number says which logger serves it.
+    fn seat(&self, lane: usize) -> Result<Seat, String> {
+        let worker = self.db.worker_at(lane);
+        let places = self.affinity.iter().flat_map(|all| all.workers());
+        let cpu = places.map(|(_, cpu)| cpu).nth(lane);
+        Ok(Seat {
+            worker: worker.ok_or_else(|| format!("the store has no worker {lane}"))?,
+            cpu,
+        })
     }
 
     /// The ticket of what became visible in this epoch.
@@ -154,6 +179,22 @@ impl Bench<'_> {
             asks: self.logged && self.pace != Pace::Closed,
             requested: 0,
         }
+    }
+}
+
+/// A client's worker, and the processor on which its thread is to run.
+struct Seat {
+    worker: store::Worker,
+    cpu: Option<usize>,
+}
+
+impl Seat {
+    /// Has the calling thread run where it is to, from the first call on.
+    fn take(&mut self) -> Result<&mut store::Worker, String> {
+        if let Some(cpu) = self.cpu.take() {
+            base::cpus::pin_current_thread(cpu).map_err(|error| error.to_string())?;
+        }
+        Ok(&mut self.worker)
     }
 }
 
@@ -193,6 +234,9 @@ impl Ticket {
 }
 
 pub(super) fn run(job: &StoreJob, context: &Context<'_>) -> Result<Sample, RunError> {
+    if let Some(affinity) = context.affinity {
+        job.fits(affinity)?;
+    }
     match &job.workload {
         Workload::Ycsb(ycsb) => run_load(job, context, ycsb::Load::new(ycsb, job, context)),
         Workload::Transfers(transfers) => {
@@ -213,7 +257,7 @@ fn run_load<L: Load>(
     let dir = dir.as_ref().map(tempfile::TempDir::path);
     let mut sample = Sample::default();
     let open = || {
-        let opened = Db::open(job.options(dir)?);
+        let opened = Db::open(job.options(dir, context)?);
         opened.map_err(|error| RunError::failed("opening the store")(&error))
     };
     let bench = Bench {
@@ -225,6 +269,7 @@ fn run_load<L: Load>(
         number: context.number,
         seed: context.seed,
         plant: context.plant,
+        affinity: context.affinity,
     };
     let clients = load.load(&bench).and_then(|()| load.clients(&bench));
     let clients = clients.map_err(|error| RunError::failed("loading")(&error))?;

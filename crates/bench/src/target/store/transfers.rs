@@ -7,7 +7,7 @@ use history::workload::conservation::Options;
 use history::workload::{Plan, Seen, Step};
 use store::{Db, Op, Worker};
 
-use super::{Bench, Ticket};
+use super::{Bench, Seat, Ticket};
 use crate::driver;
 use crate::target::StoreJob;
 use crate::workload::Transfers;
@@ -48,7 +48,7 @@ impl super::Load for Load {
     fn clients<'r>(&self, bench: &Bench<'r>) -> Result<Vec<Client>, String> {
         let client = |number: usize| {
             Ok(Client {
-                worker: bench.worker()?,
+                seat: bench.seat(number)?,
                 ticket: bench.ticket(),
                 options: self.options.clone(),
                 rng: Rng::with_seed(bench.seed ^ (number as u64) << 32),
@@ -76,7 +76,7 @@ impl super::Load for Load {
 }
 
 pub(super) struct Client {
-    worker: Worker,
+    seat: Seat,
     ticket: Ticket,
     options: Options,
     rng: Rng,
@@ -86,13 +86,14 @@ pub(super) struct Client {
 impl driver::Client for Client {
     fn run(&mut self) -> Result<u64, String> {
         self.runs += 1;
+        let worker = self.seat.take()?;
         if self.runs.is_multiple_of(self.options.audit_every.max(1)) {
-            let seen = run(&mut self.worker, &self.options.audit(self.rng.bool()))?;
+            let seen = run(worker, &self.options.audit(self.rng.bool()))?;
             self.options.judge(&seen).map_err(|lost| lost.to_string())?;
         } else {
-            run(&mut self.worker, &self.options.transfer(&mut self.rng))?;
+            run(worker, &self.options.transfer(&mut self.rng))?;
         }
-        Ok(self.ticket.of(self.worker.observed().epoch))
+        Ok(self.ticket.of(worker.observed().epoch))
     }
 
     fn settle(&mut self, ticket: u64) -> Result<(), String> {

@@ -9,7 +9,7 @@ use history::{Outcome, recorder};
 use smallvec::SmallVec;
 use store::{Db, Op, Stop, Txn, Worker};
 
-use super::{Bench, Ticket, check};
+use super::{Bench, Seat, Ticket, check};
 use crate::driver;
 use crate::keys::{self, Chooser, Population};
 use crate::stamp::{self, Stamp};
@@ -120,7 +120,7 @@ impl super::Load for Load {
                 let recorded = bench.recorder.is_some();
                 let chooser = self.chooser.clone();
                 Ok(Client {
-                    worker: bench.worker()?,
+                    seat: bench.seat(lane)?,
                     ticket: bench.ticket(),
                     generator: Generator::new(
                         &self.ycsb,
@@ -224,7 +224,7 @@ impl Writer {
 }
 
 pub(super) struct Client<'r> {
-    worker: Worker,
+    seat: Seat,
     ticket: Ticket,
     generator: Generator,
     writer: Writer,
@@ -312,11 +312,9 @@ impl Client<'_> {
                 },
             });
         }
-        self.worker.refresh();
-        let done = self
-            .worker
-            .execute(&ops)
-            .map_err(|abort| abort.to_string())?;
+        let worker = self.seat.take()?;
+        worker.refresh();
+        let done = worker.execute(&ops).map_err(|abort| abort.to_string())?;
         let mut sequence = first;
         for (todo, reply) in self.todo.iter().zip(done.replies()) {
             let seen = verify(todo, reply, self.writer.size, recorded)?;
@@ -369,7 +367,7 @@ impl Client<'_> {
             }
             Ok(seen)
         };
-        match self.worker.transact(body) {
+        match self.seat.take()?.transact(body) {
             Ok((seen, observed)) => {
                 self.seen = seen;
                 Ok(observed)
