@@ -67,6 +67,7 @@ const STEPS: &[Step] = &[
         crash::require_clean(&crash(Disk::Forgetful, Build::Honest, ROUNDS, false)?)
     }),
     ("crash during checkpoints", crash_during_checkpoints),
+    ("benchmarks", benchmarks),
     ("trace", || trace::require_clean(&trace(Build::Honest)?)),
     ("crash with the planted bug", || {
         crash::require_loss(&crash(
@@ -136,6 +137,19 @@ fn loom(package: &str, test: &str) -> Result<()> {
         .arg("--target-dir")
         .arg(build::target_dir()?.join("loom"));
     run(command.env("RUSTFLAGS", "--cfg loom"))
+}
+
+/// One experiment, with its checks, and its report. What it measures is not judged: the machine
+/// may be busy.
+fn benchmarks() -> Result<()> {
+    let binary = build::kumiki(Build::Honest)?;
+    let results = build::target_dir()?.join("bench-results");
+    let mut experiment = Command::new(&binary);
+    experiment.args(["bench", "run", "silo-latency", "--quick", "--out"]);
+    run(experiment.arg(&results))?;
+    run(Command::new(&binary)
+        .args(["bench", "report"])
+        .arg(&results))
 }
 
 fn crash_during_checkpoints() -> Result<()> {

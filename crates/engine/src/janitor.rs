@@ -1,12 +1,13 @@
 //! Taking away what nobody needs any more: tombstones, expired and flushed keys, versions that
 //! snapshots have left behind, memory that idle workers hold.
 //!
-//! A record that needs attention carries the mark `QUEUED` and is in exactly one of four places:
+//! A record that needs attention carries the mark `QUEUED` and is in exactly one of five places:
 //!
 //! | place | which records |
 //! |---|---|
 //! | the engine's queue | commits put them there |
 //! | `waiting` | what the janitor could not finish yet |
+//! | `held` | those with versions that the oldest snapshot needs: nothing can be done until it goes |
 //! | `deadlines` | live keys that will expire, by the time they will |
 //! | the janitor's hands | while it looks at one |
 //!
@@ -34,10 +35,16 @@ use crate::record::{RecordRef, VersionRef};
 use crate::snapshot::Pinned;
 use crate::word::{QUEUED, Refused, Seen};
 
+/// Room that is kept for records which snapshots hold.
+const ROOM: usize = 1024;
+
 /// The one janitor of an engine. Call [`Janitor::tidy`] again and again from one thread.
 pub struct Janitor {
     engine: Arc<Engine>,
     waiting: VecDeque<RecordRef>,
+    held: Vec<RecordRef>,
+    /// The snapshot because of which they are held.
+    held_for: Option<Epoch>,
     deadlines: BinaryHeap<Reverse<(u64, RecordRef)>>,
     sweep: Option<Sweep>,
     /// The generation up to which the index was swept.
@@ -83,6 +90,8 @@ impl Engine {
         Janitor {
             engine: Arc::clone(self),
             waiting: VecDeque::new(),
+            held: Vec::new(),
+            held_for: None,
             deadlines: BinaryHeap::new(),
             sweep: None,
             swept: 0,
@@ -100,6 +109,7 @@ impl Janitor {
             let _pinned = Pinned::new(&engine, JANITOR);
             let now = self.now(durable);
             self.notice_flush(now);
+            self.notice_snapshots(now);
             self.expire(now, budget);
             let waiting = self.waiting.len().min(budget);
             for _ in 0..waiting {
@@ -165,11 +175,11 @@ impl Janitor {
                 self.remove(record, seen);
             } else {
                 record.word().unlock(seen, QUEUED);
-                self.waiting.push_back(record);
+                self.put_off(record, version, now);
             }
         } else if version.previous().is_some() {
             record.word().unlock(seen, QUEUED);
-            self.waiting.push_back(record);
+            self.put_off(record, version, now);
         } else if let Some(deadline) = version.deadline() {
             record.word().unlock(seen, QUEUED);
             self.deadlines.push(Reverse((deadline, record)));
@@ -178,8 +188,27 @@ impl Janitor {
         }
     }
 
-    /// Cuts off the versions that no snapshot needs, not even one that was announced after `now`
-    /// was. The record is locked.
+    /// Keeps a record for later. What a snapshot holds is not looked at again while it lives: with
+    /// a long one that would be a lot of work for nothing.
+    fn put_off(&mut self, record: RecordRef, version: VersionRef, now: Now) {
+        if now.oldest_snapshot.is_some() && version.previous().is_some() {
+            self.held.push(record);
+        } else {
+            self.waiting.push_back(record);
+        }
+    }
+
+    /// When the oldest snapshot has gone, looks at what it held.
+    fn notice_snapshots(&mut self, now: Now) {
+        if self.held_for != now.oldest_snapshot {
+            self.held_for = now.oldest_snapshot;
+            self.waiting.extend(self.held.drain(..));
+            self.held.shrink_to(ROOM);
+        }
+    }
+
+    /// Cuts off the versions that no snapshot needs, not even one that was announced since the
+    /// janitor looked around. The record is locked.
     fn cut_history(&self, newest: VersionRef, now: Now) {
         let mut needed = newest;
         while needed.epoch() > now.viewed {
@@ -375,7 +404,7 @@ impl Janitor {
             let version = RecordRef::version(record.word().load());
             version.is_absent() || version.generation() == self.swept
         };
-        if self.waiting.iter().all(passed) {
+        if self.waiting.iter().chain(&self.held).all(passed) {
             engine.oldest_generation.store(known, Ordering::Release);
         }
     }
@@ -436,6 +465,10 @@ mod tests {
         assert_eq!(seen.as_deref(), Some(&b"old"[..]));
         drop(snapshot);
         janitor.tidy(Epoch::ZERO, 10);
-        assert!(RecordRef::version(record.word().load()).previous().is_none());
+        assert!(
+            RecordRef::version(record.word().load())
+                .previous()
+                .is_none()
+        );
     }
 }

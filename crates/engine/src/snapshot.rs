@@ -230,15 +230,19 @@ impl<L: RedoLog> Worker<L> {
         let generation = snapshot
             .version_of(engine.generation)
             .map_or(0, VersionRef::generation);
-        let (mut go_on, mut next) = (true, None);
+        let mut batch = Batch::new();
+        let mut next = None;
+        let mut look = |batch: &mut Batch| {
+            next = batch.visit(snapshot, generation, &mut visit);
+            next.is_none()
+        };
         engine.index.range(from, to, |record| {
-            if !go_on {
-                next = Some(record.key().to_vec());
-                return false;
-            }
-            go_on = visit(snapshot.entry_of(record, generation));
-            true
+            // A full one is looked at when it is known whether anything follows.
+            (!batch.is_full() || look(&mut batch)) && batch.push(record)
         });
+        if !batch.is_empty() {
+            look(&mut batch);
+        }
         next
     }
 
@@ -291,6 +295,71 @@ impl<L: RedoLog> Worker<L> {
             "a snapshot of another engine"
         );
         Arc::clone(&self.engine)
+    }
+}
+
+/// Records that a walk looks at together: what of them is not in the processor's caches is fetched
+/// at the same time.
+struct Batch {
+    records: [Option<RecordRef>; Batch::SIZE],
+    used: usize,
+    /// The visitor has seen enough: the next record is where to go on.
+    stopped: bool,
+}
+
+impl Batch {
+    const SIZE: usize = 16;
+
+    fn new() -> Batch {
+        Batch {
+            records: [None; Batch::SIZE],
+            used: 0,
+            stopped: false,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    fn is_full(&self) -> bool {
+        self.used == Batch::SIZE
+    }
+
+    /// Takes a further record; always true.
+    fn push(&mut self, record: RecordRef) -> bool {
+        self.records[self.used] = Some(record);
+        self.used += 1;
+        true
+    }
+
+    /// Hands over the records, and empties the batch. Returns the key of the first one that was
+    /// not visited, if the visitor has stopped before it.
+    fn visit(
+        &mut self,
+        snapshot: &Snapshot,
+        generation: u16,
+        visit: &mut impl FnMut(Option<SnapshotEntry<'_>>) -> bool,
+    ) -> Option<Vec<u8>> {
+        // First the records' words, then the versions: within each step nothing waits for
+        // anything else.
+        let records = self
+            .records
+            .map(|record| record.map(|record| (record, RecordRef::version(record.word().load()))));
+        let newest = records
+            .iter()
+            .flatten()
+            .map(|(_, version)| version.epoch().0);
+        std::hint::black_box(newest.fold(0, u64::max));
+        self.records = [None; Batch::SIZE];
+        self.used = 0;
+        for (record, _) in records.into_iter().flatten() {
+            if self.stopped {
+                return Some(record.key().to_vec());
+            }
+            self.stopped = !visit(snapshot.entry_of(record, generation));
+        }
+        None
     }
 }
 

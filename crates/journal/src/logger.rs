@@ -18,6 +18,7 @@
 //! 4. The first failed write or sync is the last: the journal is failed from then on.
 
 use std::io::IoSlice;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Thread, park_timeout};
@@ -198,7 +199,8 @@ impl Logger {
         }))
     }
 
-    /// Does something with the log, if it has not failed yet (invariant 4).
+    /// Does something with the log, if it has not failed yet (invariant 4). A panic is a failure:
+    /// what was taken from the workers is lost with it, and no epoch may be closed without that.
     fn guarded<T>(
         &self,
         context: &Context<'_>,
@@ -208,7 +210,9 @@ impl Logger {
         if let Some(failed) = context.horizon.failed() {
             return Err(failed.clone());
         }
-        action(state).inspect_err(|failed| context.horizon.fail(failed.clone()))
+        catch_unwind(AssertUnwindSafe(|| action(state)))
+            .unwrap_or_else(|_| Err(Failed::new(format!("logger {} panicked", self.index))))
+            .inspect_err(|failed| context.horizon.fail(failed.clone()))
     }
 
     fn cycle_in(

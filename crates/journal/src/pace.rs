@@ -33,8 +33,10 @@ use std::time::{Duration, Instant};
 
 /// Part of the difference between target and latency by which a cycle moves the period.
 const GAIN: f64 = 0.5;
-/// Factor by which a cycle moves the limit.
-const STEP: f64 = 1.1;
+/// Factor by which a cycle raises the limit.
+const RAISE: f64 = 1.1;
+/// Factors by which a cycle lowers it: as far as latency is above the target, within these.
+const LOWER: (f64, f64) = (0.5, 0.98);
 /// The period is at most this many targets: mean latency is half of it.
 const LONGEST: f64 = 2.0;
 /// The period is at most this many times what a cycle costs without its bytes.
@@ -47,6 +49,9 @@ const DIFFERENT: f64 = 0.02;
 const LULL: Duration = Duration::from_micros(50);
 /// The same, as a part of the period, when they kept coming through the last one.
 const STEADY_LULL: f64 = 0.25;
+/// The limit is at least this many bytes: with less in a cycle its sync is what takes the time. Cycles
+/// that are all of one size say nothing about the device, which must not leave the workers nothing.
+const LEAST: f64 = 16.0 * 1024.0;
 /// The limit is lifted beyond this many bytes.
 const UNLIMITED: f64 = 1e9;
 
@@ -130,16 +135,17 @@ impl Pacer {
             let longest = (LONGEST * self.target).min(AFFORDABLE * self.device.sync());
             self.period = (self.period - GAIN * excess).clamp(0.0, longest);
         }
-        self.hold(excess, bytes);
+        self.hold(rest, cycle.latency.as_secs_f64(), bytes);
     }
 
-    fn hold(&mut self, excess: f64, bytes: f64) {
-        let least = self.device.worthwhile();
-        if self.period == 0.0 && excess > 0.0 {
+    fn hold(&mut self, target: f64, latency: f64, bytes: f64) {
+        if self.period == 0.0 && latency > target {
+            let factor = (target / latency).clamp(LOWER.0, LOWER.1);
             // What is being written and what gathers meanwhile are of one size.
-            self.limit = (self.limit.min(bytes * STEP) / STEP).max(least);
-        } else if self.limit.is_finite() && excess < 0.0 {
-            self.limit *= STEP;
+            let lower = self.limit.min(bytes) * factor;
+            self.limit = lower.max(self.device.worthwhile()).max(LEAST);
+        } else if self.limit.is_finite() && latency < target {
+            self.limit *= RAISE;
         }
         if self.limit > UNLIMITED {
             self.limit = f64::INFINITY;
@@ -264,6 +270,26 @@ mod tests {
         let (latency, written) = settle(1e-3, 4e-3, 100e6, 500e6);
         assert!(written > 0.35 * 100e6, "{written}");
         assert!(latency < 30e-3, "{latency}");
+    }
+
+    /// Two clients that wait for each other's cycles, on a device that is slower than the target:
+    /// all cycles are of one size, and none is fast enough.
+    #[test]
+    fn small_cycles_of_one_size_do_not_take_the_workers_room_away() {
+        let mut pacer = Pacer::new(Duration::from_millis(3));
+        for i in 0..1000 {
+            let took = Duration::from_millis(if i == 0 { 12 } else { 10 });
+            let cycle = Cycle {
+                began: Instant::now(),
+                took,
+                bytes: 200,
+                latency: took * 2,
+                notification: Duration::ZERO,
+                joined: true,
+            };
+            pacer.observe(&cycle, true);
+        }
+        assert!(pacer.limit() >= LEAST as usize, "{}", pacer.limit());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. A segment's header and name are durable before a block is written to it.
 //! 2. A segment is synced before the next one gets its name.
-//! 3. After an error nothing is written or synced any more; [`LogFile`]'s owner sees to that.
+//! 3. After an error nothing is written or synced any more; [`LogFile`]'s owner sees to that. Only
+//!    [`LogFile::branch`] may fail and leave the segment as it was.
 
 use std::io::IoSlice;
 use std::iter;

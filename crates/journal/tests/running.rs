@@ -544,3 +544,21 @@ fn it_works_on_a_real_disk() {
         assert_eq!(transactions.into_inner().unwrap().len() as u64, round * 100);
     }
 }
+
+/// Whatever panics within a cycle: nothing is acknowledged without it, and everyone is told.
+#[test]
+fn a_panic_in_a_cycle_is_a_failure() {
+    let disk = FaultDisk::new();
+    let mut rng = Rng::with_seed(4);
+    let run = Run::start(&disk, options(1), &Recovered::default()).unwrap();
+    let panics = AtomicBool::new(true);
+    run.journal.subscribe(Box::new(move || {
+        assert!(!panics.swap(false, SeqCst), "on purpose");
+    }));
+    let one = commit(&run.clock, &run.writers[0], 0, 1, &mut rng).unwrap();
+    run.journal.request(one.tid.epoch());
+    let failed = run.journal.cycle(0).unwrap_err();
+    assert_eq!(run.journal.failed(), Some(failed.clone()));
+    assert_eq!(run.writers[0].wait_ready(), Err(failed.clone()));
+    assert_eq!(run.journal.wait(run.clock.current()), Err(failed));
+}

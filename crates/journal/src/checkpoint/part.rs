@@ -52,7 +52,7 @@ const BLOCK_MAGIC: [u8; 4] = *b"KPRT";
 pub(crate) const HEADER: usize = 40;
 pub(crate) const BLOCK_HEADER: usize = 32;
 /// Bytes of a block from which on it is written.
-const BLOCK: usize = 1 << 20;
+const BLOCK: usize = 256 << 10;
 /// A part is synced each time so much was written, so that no sync has much to do: the logs are
 /// synced beside it.
 const SYNC_EVERY: u64 = 8 << 20;

@@ -10,7 +10,7 @@ use crate::options::CheckpointOptions;
 
 /// Work that is done in one go, before the rest that it takes. Shorter ones would not be slept for
 /// exactly; longer ones keep a processor from transactions.
-const STINT: Duration = Duration::from_micros(100);
+const STINT: Duration = Duration::from_micros(50);
 /// How often it is judged whether transactions run.
 const LOOK: Duration = Duration::from_millis(5);
 /// How often the logs may have grown by the size that asks for a checkpoint before it hurries.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::pace::Pace;
 
 /// How long a thread stays in an epoch.
-const SLICE: Duration = Duration::from_micros(100);
+const SLICE: Duration = Duration::from_micros(50);
 /// Records between two looks at the clock.
 const LOOK: usize = 16;
 /// How much of a value is copied in one slice.
