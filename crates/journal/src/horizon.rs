@@ -85,6 +85,13 @@ impl Horizon {
         self.failed.get()
     }
 
+    /// Why no later epoch will become durable: the failure, or that the journal was closed.
+    pub(crate) fn over(&self) -> Option<Failed> {
+        let ended = self.ended.load(Ordering::Acquire);
+        let closed = ended.then(|| Failed::new("it is closed"));
+        self.failed().cloned().or(closed)
+    }
+
     /// Logger `logger` has completed and synced everything up to `epoch`.
     pub(crate) fn publish(&self, logger: usize, epoch: Epoch) {
         // Sequentially consistent, so that of two loggers that publish at once one sees both.
@@ -185,13 +192,7 @@ impl Horizon {
         if self.durable() >= epoch {
             return Ok(true);
         }
-        if let Some(failed) = self.failed() {
-            return Err(failed.clone());
-        }
-        if self.ended.load(Ordering::Acquire) {
-            return Err(Failed::new("it is closed"));
-        }
-        Ok(false)
+        self.over().map_or(Ok(false), Err)
     }
 }
 

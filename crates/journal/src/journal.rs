@@ -188,6 +188,12 @@ impl Journal {
         self.shared.horizon.failed().cloned()
     }
 
+    /// Why no later epoch will become durable: the failure, or that the journal was closed.
+    #[must_use]
+    pub fn over(&self) -> Option<Failed> {
+        self.shared.horizon.over()
+    }
+
     /// Says that someone waits for `epoch`, and returns at once.
     pub fn request(&self, epoch: Epoch) {
         self.shared.request(epoch);

@@ -417,7 +417,7 @@ impl Shared {
             };
             shared
                 .waiters
-                .wake(journal.durable(), journal.failed().is_some());
+                .wake(journal.durable(), journal.over().is_some());
         }));
     }
 
@@ -451,6 +451,9 @@ fn check(options: &Options) -> Result<(), OpenError> {
     }
     if options.loggers == 0 || options.log_buffers == 0 {
         return refuse("a database needs at least one logger and one log buffer for each worker");
+    }
+    if !(4096..=1 << 30).contains(&options.log_buffer_size) {
+        return refuse("a log buffer has between 4 KiB and 1 GiB");
     }
     let limits = &options.limits;
     if limits.key > base::limits::Limits::MAX_KEY || limits.value > base::limits::Limits::MAX_VALUE

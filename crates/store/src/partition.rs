@@ -15,11 +15,11 @@ pub(crate) struct Waiters(Mutex<Vec<(Epoch, Waker)>>);
 
 impl Waiters {
     /// Wakes those whose epoch is durable; all of them when no other epoch will ever be.
-    pub(crate) fn wake(&self, durable: Epoch, failed: bool) {
+    pub(crate) fn wake(&self, durable: Epoch, over: bool) {
         let ready: Vec<_> = {
             let mut waiting = self.0.lock();
             waiting
-                .extract_if(.., |(epoch, _)| failed || *epoch <= durable)
+                .extract_if(.., |(epoch, _)| over || *epoch <= durable)
                 .collect()
         };
         ready.into_iter().for_each(|(_, waker)| waker.wake());
@@ -55,7 +55,7 @@ async fn until_durable(shared: &Shared, epoch: Epoch) -> Result<(), Abort> {
         if journal.durable() >= epoch {
             return Some(Ok(()));
         }
-        journal.failed().map(|failed| {
+        journal.over().map(|failed| {
             Err(Abort::ReadOnly {
                 reason: failed.to_string(),
             })

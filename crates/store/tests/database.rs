@@ -326,3 +326,45 @@ fn options_that_cannot_be_are_explained() {
     let error = Db::open(Options::in_dir(path)).err().unwrap().to_string();
     assert!(error.contains(&path.display().to_string()), "{error}");
 }
+
+/// A transaction that runs while the database is closed commits in memory and will never be
+/// durable: whoever waits for it is told, instead of waiting for ever.
+#[test]
+fn who_waits_for_what_a_closed_database_holds_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(Options::in_dir(dir.path())).unwrap();
+    let mut closed = false;
+    let outcome = db.transact(|txn| {
+        txn.put(b"late", b"1")?;
+        if !closed {
+            closed = true;
+            db.close().expect_err("a transaction is still running");
+        }
+        Ok(())
+    });
+    if let Ok(commit) = outcome {
+        commit.wait_durable().expect_err("the log has ended");
+    }
+    let (told, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(durably(&db, vec![Op::Get { key: b"late" }])));
+    let answer = answer
+        .recv_timeout(Duration::from_secs(20))
+        .expect("it does not wait for ever");
+    assert!(
+        matches!(answer, Err(Abort::ReadOnly { .. })) || answer == Ok(vec![OwnedReply::Nil]),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn buffers_without_room_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for log_buffer_size in [0, 64, 4095, 5 << 30] {
+        let options = Options {
+            log_buffer_size,
+            ..Options::in_dir(dir.path())
+        };
+        let refused = Db::open(options).err().expect("it cannot work");
+        assert!(refused.to_string().contains("log buffer"), "{refused}");
+    }
+}
