@@ -11,7 +11,7 @@ use super::part::{Part, PartWriter};
 use super::{Name, Origin, View, directory, remove};
 use crate::error::CheckpointError;
 
-/// A checkpoint that is being made; see the [module](super) for the steps. If it is dropped before
+/// A checkpoint that is being made (the module says in which steps). If it is dropped before
 /// it was published, its files go away.
 pub struct Draft {
     disk: Arc<dyn Disk>,
