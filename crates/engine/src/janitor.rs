@@ -94,7 +94,8 @@ impl Engine {
             held_for: None,
             deadlines: BinaryHeap::new(),
             sweep: None,
-            swept: 0,
+            // What was restored may be of any generation.
+            swept: self.current_generation().wrapping_sub(1),
             listing: None,
         }
     }

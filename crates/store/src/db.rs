@@ -37,6 +37,9 @@ pub(crate) struct Shared {
     pub(crate) stop: Stop,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) checkpoints: Board,
+    /// The workers of checkpoints, once nobody makes any. The journal knows nothing of their
+    /// places, which nobody else may get.
+    pub(crate) retired: Mutex<Vec<engine::Worker<engine::NoLog>>>,
     closed: AtomicBool,
     report: RecoveryReport,
 }
@@ -169,23 +172,27 @@ impl Db {
             stop: Stop::default(),
             waiters: Arc::default(),
             checkpoints: Board::default(),
+            retired: Mutex::default(),
             closed: AtomicBool::new(false),
             report,
         });
         shared.wake_waiters();
+        // From here on an error closes what was opened.
+        let owner = Owner {
+            shared: Arc::clone(&shared),
+            pool: Pool::default(),
+            threads: Mutex::default(),
+            _lock: lock,
+        };
         let no_thread = |error| OpenError::Option(format!("cannot start a thread: {error}"));
-        let mut threads = vec![housekeeping::start(&shared, janitor, log_size).map_err(no_thread)?];
+        let thread = housekeeping::start(&shared, janitor, log_size).map_err(no_thread)?;
+        owner.threads.lock().push(thread);
         if let Some(maker) = maker {
             let last = shared.report.checkpoint.clone();
             shared.checkpoints.recovered(last, shared.report.bytes);
-            threads.push(checkpoint::start(&shared, maker).map_err(no_thread)?);
+            let thread = checkpoint::start(&shared, maker).map_err(no_thread)?;
+            owner.threads.lock().push(thread);
         }
-        let owner = Owner {
-            shared,
-            pool: Pool::default(),
-            threads: Mutex::new(threads),
-            _lock: lock,
-        };
         Ok(Db {
             owner: Arc::new(owner),
         })

@@ -368,3 +368,22 @@ fn buffers_without_room_are_refused() {
         assert!(refused.to_string().contains("log buffer"), "{refused}");
     }
 }
+
+/// Workers of checkpoints give nobody their places when the database closes.
+#[test]
+fn a_closed_database_refuses_to_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        workers: 1,
+        ..Options::in_dir(dir.path())
+    };
+    let db = Db::open(options).unwrap();
+    db.close().unwrap();
+    for _ in 0..3 {
+        let refused = db.transact(|txn| txn.put(b"k", b"v")).err();
+        assert!(
+            matches!(refused, Some(Abort::ReadOnly { .. })),
+            "{refused:?}"
+        );
+    }
+}

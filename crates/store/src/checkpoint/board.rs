@@ -147,7 +147,7 @@ impl Board {
         }
     }
 
-    /// One begins; the logs have `log_bytes` now.
+    /// One begins.
     pub(super) fn begin(&self, now_ms: u64) {
         self.written.store(0, Ordering::Relaxed);
         let mut state = self.state.lock();

@@ -70,6 +70,7 @@ pub(crate) fn start(shared: &Arc<Shared>, mut maker: Maker) -> std::io::Result<J
             tell(&shared.checkpoints, &outcome);
             shared.checkpoints.end(outcome, log_bytes);
         }
+        shared.retired.lock().append(&mut maker.workers);
     };
     std::thread::Builder::new()
         .name("checkpoint".to_owned())
