@@ -34,10 +34,11 @@ use std::time::{Duration, Instant};
 
 /// Part of the difference between target and latency by which a cycle moves the period.
 const GAIN: f64 = 0.5;
-/// Factor by which a cycle raises the limit.
-const RAISE: f64 = 1.1;
-/// Factors by which a cycle lowers it: as far as latency is above the target, within these.
+/// Factors by which a cycle moves the limit: as far as latency is from the target, within these.
 const LOWER: (f64, f64) = (0.5, 0.98);
+const RAISE: (f64, f64) = (1.02, 1.5);
+/// Workers that have logged this part of the limit are held by it.
+const HELD: f64 = 0.9;
 /// The period is at most this many targets: mean latency is half of it.
 const LONGEST: f64 = 2.0;
 /// The period is at most this many times what a cycle costs without its bytes.
@@ -51,6 +52,10 @@ const ALONE: u32 = 3;
 const NEWEST: f64 = 0.05;
 /// Cycles must differ in size by this part, so that cost and rate can be told apart.
 const DIFFERENT: f64 = 0.02;
+/// A cycle that takes so many times what was expected, or that part of it, is strange; so many of
+/// them are believed.
+const STRANGE: f64 = 2.0;
+const CONVINCED: i32 = 3;
 /// When no transaction comes for this time, none is expected.
 const LULL: Duration = Duration::from_micros(50);
 /// The same, as a part of the period, when they kept coming through the last one.
@@ -140,8 +145,10 @@ impl Pacer {
         }
         let bytes = cycle.bytes as f64;
         self.device.observe(bytes, cycle.took.as_secs_f64());
-        // A cycle that began early says nothing about longer periods.
-        if gathered || excess > 0.0 {
+        // A cycle that began early says nothing about longer periods, and while the workers are held
+        // these would only make them wait.
+        let held = bytes >= HELD * self.limit;
+        if excess > 0.0 || gathered && !held {
             let longest = (AFFORDABLE * self.device.sync()).max(FREQUENT);
             let longest = longest.min(LONGEST * self.target);
             self.period = (self.period - GAIN * excess).clamp(0.0, longest);
@@ -156,7 +163,7 @@ impl Pacer {
             let lower = self.limit.min(bytes) * factor;
             self.limit = lower.max(self.device.worthwhile()).max(LEAST);
         } else if self.limit.is_finite() && latency < target {
-            self.limit *= RAISE;
+            self.limit *= (target / latency).clamp(RAISE.0, RAISE.1);
         }
         if self.limit > UNLIMITED {
             self.limit = f64::INFINITY;
@@ -166,7 +173,8 @@ impl Pacer {
 
 /// The log's device as the cycles show it: each costs a certain time, and each byte some more.
 /// The line through size and time of the cycles is fitted by least squares, in which older cycles
-/// count less and less.
+/// count less and less. When several in a row lie far from the line, the device is not the one that
+/// it was, and all is learned anew.
 #[derive(Debug, Default)]
 struct Device {
     bytes: f64,
@@ -174,13 +182,25 @@ struct Device {
     variance: f64,
     covariance: f64,
     seconds_per_byte: f64,
+    /// How many of the last cycles in a row lay far above the line; below zero: below it.
+    strange: i32,
 }
 
 impl Device {
     fn observe(&mut self, bytes: f64, time: f64) {
-        if self.time == 0.0 {
-            (self.bytes, self.time) = (bytes, time);
-            self.seconds_per_byte = time / bytes;
+        let expected = self.sync() + bytes * self.seconds_per_byte;
+        self.strange = match time / expected {
+            far if far > STRANGE => self.strange.max(0) + 1,
+            far if far < 1.0 / STRANGE => self.strange.min(0) - 1,
+            _ => 0,
+        };
+        if self.time == 0.0 || self.strange.abs() >= CONVINCED {
+            *self = Device {
+                bytes,
+                time,
+                seconds_per_byte: time / bytes,
+                ..Device::default()
+            };
         }
         let (x, y) = (bytes - self.bytes, time - self.time);
         self.bytes += NEWEST * x;
@@ -208,128 +228,6 @@ impl Device {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A device with a cost for each sync and a rate, and workers that log at a constant rate, or
-    /// as much as they are let. Returns the latency and the bytes per second that it settles at.
-    fn settle(target: f64, sync: f64, rate: f64, demand: f64) -> (f64, f64) {
-        let mut pacer = Pacer::new(Duration::from_secs_f64(target));
-        let start = Instant::now();
-        let (mut now, mut last_took, mut last_began) = (0.0, sync, 0.0);
-        let (mut written, mut latencies, mut cycles, mut elapsed) = (0.0, 0.0, 0, 0.0);
-        for i in 0..4000 {
-            let due = last_began + pacer.period;
-            let began = f64::max(now, due);
-            let open = began - last_began;
-            // The workers stop when they hold the limit.
-            let bytes = (demand * open).min(pacer.limit);
-            let filling = bytes / demand;
-            let took = sync + bytes / rate;
-            // They came evenly in `filling` from the beginning of the last cycle on.
-            let latency = open - filling / 2.0 + took;
-            now = began + took;
-            pacer.observe(
-                &Cycle {
-                    began: start + Duration::from_secs_f64(began),
-                    took: Duration::from_secs_f64(took),
-                    bytes: bytes as u64,
-                    latency: Duration::from_secs_f64(latency),
-                    notification: Duration::ZERO,
-                    joined: true,
-                },
-                began == due,
-            );
-            if i >= 2000 {
-                written += bytes;
-                latencies += latency;
-                cycles += 1;
-                elapsed += began - last_began;
-            }
-            (last_took, last_began) = (took, began);
-        }
-        assert!(last_took > 0.0);
-        (latencies / f64::from(cycles), written / elapsed)
-    }
-
-    #[test]
-    fn under_load_the_mean_latency_is_the_target() {
-        for sync in [200e-6, 1e-3] {
-            let (latency, written) = settle(3e-3, sync, 1e9, 50e6);
-            assert!((latency / 3e-3 - 1.0).abs() < 0.1, "{sync}: {latency}");
-            assert!((written / 50e6 - 1.0).abs() < 0.01, "{sync}: {written}");
-        }
-    }
-
-    #[test]
-    fn a_fast_device_is_used_as_often_as_it_is_worth() {
-        let (latency, written) = settle(3e-3, 10e-6, 2e9, 50e6);
-        assert!(latency < 0.7e-3, "{latency}");
-        assert!((written / 50e6 - 1.0).abs() < 0.01, "{written}");
-    }
-
-    #[test]
-    fn a_slow_device_is_used_to_the_full_and_its_queue_kept_short() {
-        // The device takes a fifth of what the workers could write.
-        let (latency, written) = settle(3e-3, 100e-6, 20e6, 100e6);
-        assert!(latency < 1.25 * 3e-3, "{latency}");
-        assert!(written > 0.85 * 20e6, "{written}");
-    }
-
-    #[test]
-    fn a_target_below_the_sync_time_does_not_starve_the_device() {
-        let (latency, written) = settle(1e-3, 4e-3, 100e6, 500e6);
-        assert!(written > 0.35 * 100e6, "{written}");
-        assert!(latency < 30e-3, "{latency}");
-    }
-
-    /// Two clients that wait for each other's cycles, on a device that is slower than the target:
-    /// all cycles are of one size, and none is fast enough.
-    #[test]
-    fn small_cycles_of_one_size_do_not_take_the_workers_room_away() {
-        let mut pacer = Pacer::new(Duration::from_millis(3));
-        for i in 0..1000 {
-            let took = Duration::from_millis(if i == 0 { 12 } else { 10 });
-            let cycle = Cycle {
-                began: Instant::now(),
-                took,
-                bytes: 200,
-                latency: took * 2,
-                notification: Duration::ZERO,
-                joined: true,
-            };
-            pacer.observe(&cycle, true);
-        }
-        assert!(pacer.limit() >= LEAST as usize, "{}", pacer.limit());
-    }
-
-    #[test]
-    fn who_is_alone_does_not_wait() {
-        let mut pacer = Pacer::new(Duration::from_millis(3));
-        let alone = Cycle {
-            began: Instant::now(),
-            took: Duration::from_micros(100),
-            bytes: 200,
-            latency: Duration::from_micros(100),
-            notification: Duration::ZERO,
-            joined: false,
-        };
-        assert_eq!(pacer.next(), None);
-        pacer.observe(&alone, false);
-        assert_eq!(pacer.next(), None);
-        let joined = Cycle {
-            joined: true,
-            ..alone
-        };
-        pacer.observe(&joined, false);
-        assert!(pacer.next().is_some_and(|next| next > alone.began));
-        // Whoever kept coming is given another chance, but not for ever.
-        for _ in 1..ALONE {
-            pacer.observe(&alone, false);
-            assert!(pacer.next().is_some());
-        }
-        pacer.observe(&alone, false);
-        assert_eq!(pacer.next(), None);
-        assert_eq!(pacer.limit(), usize::MAX);
-    }
-}
+mod figure;
+#[cfg(test)]
+mod tests;
