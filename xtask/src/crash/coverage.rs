@@ -1,7 +1,6 @@
-//! What the rounds came upon, read from the files that killed servers left: rounds that never met
-//! a checkpoint say nothing about checkpoints.
+//! What the rounds came upon, read from the files and the logs that killed servers left: rounds
+//! that never met a checkpoint say nothing about checkpoints.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -25,20 +24,23 @@ pub struct Coverage {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Look {
     newest: Option<String>,
-    unfinished: bool,
     /// For each log its first segment.
     first: Vec<(String, String)>,
 }
 
 impl Coverage {
-    /// Looks at the data of a server that was killed.
+    /// Looks at the data of a server that was killed, and at what it said (at the level debug).
     ///
     /// # Errors
     /// If it cannot be read.
     pub fn look(&mut self, data: &Path) -> Result<()> {
         let now = Look::at(data)?;
+        let said = fs::read_to_string(data.with_extension("log")).unwrap_or_default();
+        let count = |what: &str| said.matches(what).count();
+        let unfinished =
+            count("checkpoint begun") > count("checkpoint made") + count("no checkpoint");
         self.published += u64::from(now.newest.is_some() && now.newest != self.last.newest);
-        self.interrupted += u64::from(now.unfinished);
+        self.interrupted += u64::from(unfinished);
         let gone =
             |log: &(String, String)| log.1 != "00000000.log" && !self.last.first.contains(log);
         self.removed += now.first.iter().filter(|log| gone(log)).count() as u64;
@@ -77,15 +79,8 @@ impl Look {
     fn at(data: &Path) -> Result<Look> {
         let mut look = Look::default();
         let checkpoints = names(&data.join("checkpoint"))?;
-        let manifests = checkpoints
-            .iter()
-            .filter_map(|name| name.strip_suffix(".manifest"));
-        let manifests: BTreeSet<&str> = manifests.collect();
-        look.newest = manifests.last().map(|epoch| (*epoch).to_owned());
-        look.unfinished = checkpoints.iter().any(|name| {
-            let epoch = name.split(['-', '.']).next().unwrap_or_default();
-            !manifests.contains(epoch)
-        });
+        let mut newest_first = checkpoints.into_iter().rev();
+        look.newest = newest_first.find(|name| name.ends_with(".manifest"));
         for log in names(data)? {
             if log.starts_with("log") {
                 let segments = names(&data.join(&log))?;
@@ -116,26 +111,29 @@ mod tests {
     #[test]
     fn files_tell_what_the_rounds_met() {
         let dir = tempfile::tempdir().unwrap();
-        let data = dir.path();
+        let data = dir.path().join("data");
         let make = |name: &str| {
             let path = data.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, b"").unwrap();
         };
+        let say = |text: &str| fs::write(data.with_extension("log"), text).unwrap();
         let mut coverage = Coverage::default();
         make("log0/00000000.log");
-        make("kumiki.lock");
-        coverage.look(data).unwrap();
+        make("LOCK");
+        coverage.look(&data).unwrap();
         assert_eq!(coverage.to_string(), Coverage::default().to_string());
         assert!(coverage.require().is_err());
-        make("checkpoint/00000000000000000009-000.part");
-        coverage.look(data).unwrap();
+        say("DEBUG checkpoint begun\nINFO checkpoint made\nDEBUG checkpoint begun\n");
+        coverage.look(&data).unwrap();
         assert_eq!((coverage.published, coverage.interrupted), (0, 1));
+        say("DEBUG checkpoint begun\nINFO checkpoint made\n");
+        make("checkpoint/00000000000000000009-000.part");
         make("checkpoint/00000000000000000009.manifest");
         make("log0/00000001.log");
         fs::remove_file(data.join("log0/00000000.log")).unwrap();
         for _ in 0..2 {
-            coverage.look(data).unwrap();
+            coverage.look(&data).unwrap();
             assert_eq!((coverage.published, coverage.interrupted), (1, 1));
             assert_eq!(coverage.removed, 1);
         }

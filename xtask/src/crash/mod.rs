@@ -384,6 +384,7 @@ fn start(
         settings.extend(draw(DEVICES));
         if options.checkpoints {
             settings.extend(draw(CHECKPOINTS));
+            settings.extend(["--log-level", "debug"]);
         }
     }
     events.push(format!("started with {settings:?}"));

@@ -64,6 +64,7 @@ pub(crate) fn start(shared: &Arc<Shared>, mut maker: Maker) -> std::io::Result<J
         while shared.checkpoints.wait_for_work() {
             let log_bytes = shared.log_bytes();
             shared.checkpoints.begin(shared.clock.now_ms());
+            tracing::debug!("checkpoint begun");
             // Whoever waits for the outcome must not wait for ever.
             let made = catch_unwind(AssertUnwindSafe(|| maker.make(&shared)));
             let outcome = made.unwrap_or_else(|_| Err("it panicked".to_owned()));
