@@ -12,6 +12,7 @@
 //! | `entry` | transactions within a block |
 //! | `buffer` | memory in which a worker's transactions become blocks |
 //! | `handover` | how buffers pass from workers to their logger and back |
+//! | `seal` | headers: what turns buffers into blocks of a log |
 //! | `segment` | the file that a log is written to |
 //! | `spare` | the next one, written once before it is used |
 //! | `logger` | the cycle of a logger: take, write, sync, close |
@@ -59,6 +60,7 @@ mod notify;
 mod options;
 mod pace;
 mod recovery;
+mod seal;
 mod segment;
 mod spare;
 mod stats;
