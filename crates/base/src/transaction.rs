@@ -191,6 +191,18 @@ pub enum Op<'a> {
 }
 
 impl<'a> Op<'a> {
+    /// Sets the key, whatever was there, for good.
+    #[must_use]
+    pub fn put(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
+        Op::Put {
+            key,
+            value,
+            when: When::Always,
+            expiry: Expiry::Never,
+            get: false,
+        }
+    }
+
     /// The key, for operations that have one.
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {

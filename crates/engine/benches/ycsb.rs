@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use base::Op;
 use base::clock::SystemClock;
 use base::limits::Limits;
-use base::transaction::{Expiry, When};
 use kumiki_engine::{Engine, NoLog, Options, Worker};
 
 #[global_allocator]
@@ -95,16 +94,6 @@ fn key(i: u64) -> [u8; 8] {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put {
-        key,
-        value,
-        when: When::Always,
-        expiry: Expiry::Never,
-        get: false,
-    }
-}
-
 fn load(records: u64, value: usize) -> Arc<Engine> {
     let options = Options {
         workers: 4,
@@ -119,7 +108,7 @@ fn load(records: u64, value: usize) -> Arc<Engine> {
             worker.refresh();
         }
         worker
-            .execute(&[put(&key(i), &value)])
+            .execute(&[Op::put(&key(i), &value)])
             .expect("nobody is in the way");
     }
     drop(worker);
@@ -190,7 +179,7 @@ fn transaction(worker: &mut Worker<NoLog>, random: &mut fastrand::Rng, records: 
                 if reads[i] {
                     Op::Get { key: &keys[i] }
                 } else {
-                    put(&keys[i], value)
+                    Op::put(&keys[i], value)
                 }
             });
             worker.refresh();

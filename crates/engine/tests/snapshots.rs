@@ -5,7 +5,6 @@ use std::sync::Arc;
 use base::clock::ManualClock;
 use base::epochs::EpochClock;
 use base::limits::Limits;
-use base::transaction::{Expiry, When};
 use base::{Epoch, Op};
 use kumiki_engine::{Engine, NoLog, Options, Snapshot, Worker};
 
@@ -15,16 +14,6 @@ fn engine() -> Arc<Engine> {
         clock: Arc::new(ManualClock::new(1_000)),
         limits: Limits::default(),
     })
-}
-
-fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put {
-        key,
-        value,
-        when: When::Always,
-        expiry: Expiry::Never,
-        get: false,
-    }
 }
 
 fn run(worker: &mut Worker<NoLog>, op: Op<'_>) {
@@ -47,21 +36,21 @@ fn views_survive_many_overwrites() {
     let engine = engine();
     let mut janitor = engine.janitor();
     let mut w = engine.worker(|_| NoLog).unwrap();
-    run(&mut w, put(b"a", b"0"));
-    run(&mut w, put(b"b", b"0"));
+    run(&mut w, Op::put(b"a", b"0"));
+    run(&mut w, Op::put(b"b", b"0"));
     let mut views = Vec::new();
     for round in 1..6_u8 {
         views.push((round - 1, engine.snapshot()));
         for _ in 0..4 {
             for _ in 0..3 {
-                run(&mut w, put(b"a", b"between"));
+                run(&mut w, Op::put(b"a", b"between"));
                 engine.epochs().advance(engine.epochs().current());
             }
             run(&mut w, Op::Delete { key: b"b" });
             janitor.tidy(Epoch(u64::MAX), 100);
         }
-        run(&mut w, put(b"a", &[b'0' + round]));
-        run(&mut w, put(b"b", &[b'0' + round]));
+        run(&mut w, Op::put(b"a", &[b'0' + round]));
+        run(&mut w, Op::put(b"b", &[b'0' + round]));
         for (round, view) in &views {
             let value = vec![b'0' + round];
             let expected = [(b"a".to_vec(), value.clone()), (b"b".to_vec(), value)];
@@ -84,11 +73,11 @@ fn a_walk_stops_where_it_is_told_to_and_goes_on_there() {
     let engine = engine();
     let mut w = engine.worker(|_| NoLog).unwrap();
     for key in 0..100_u8 {
-        run(&mut w, put(&[key], &[key; 3]));
+        run(&mut w, Op::put(&[key], &[key; 3]));
     }
     run(&mut w, Op::Delete { key: &[7] });
     let view = engine.snapshot();
-    run(&mut w, put(&[8], b"later"));
+    run(&mut w, Op::put(&[8], b"later"));
     let (mut from, mut found, mut slices) = (Some(Vec::new()), Vec::new(), 0);
     while let Some(key) = from {
         let mut left = 9;
@@ -115,7 +104,7 @@ fn a_walk_stops_where_it_is_told_to_and_goes_on_there() {
 fn a_view_knows_its_generation() {
     let engine = engine();
     let mut w = engine.worker(|_| NoLog).unwrap();
-    run(&mut w, put(b"a", b"1"));
+    run(&mut w, Op::put(b"a", b"1"));
     let before = engine.snapshot();
     run(&mut w, Op::Flush);
     let flushed = w.observed().tid;

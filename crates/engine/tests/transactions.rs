@@ -44,16 +44,6 @@ impl World {
     }
 }
 
-fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put {
-        key,
-        value,
-        when: When::Always,
-        expiry: Expiry::Never,
-        get: false,
-    }
-}
-
 fn put_until<'a>(key: &'a [u8], value: &'a [u8], at: i64) -> Op<'a> {
     Op::Put {
         key,
@@ -92,7 +82,7 @@ fn operations_see_those_before_them() {
     let world = world();
     let mut w = world.worker();
     let ops = [
-        put(b"a", b"1"),
+        Op::put(b"a", b"1"),
         Op::Add {
             key: b"a",
             delta: 41,
@@ -128,12 +118,12 @@ fn a_failed_operation_does_not_stop_the_others() {
     let world = world();
     let mut w = world.worker();
     let ops = [
-        put(b"a", b"x"),
+        Op::put(b"a", b"x"),
         Op::Add {
             key: b"a",
             delta: 1,
         },
-        put(b"b", b"y"),
+        Op::put(b"b", b"y"),
     ];
     let done = w.execute(&ops).unwrap();
     assert_eq!(done.replies()[1], Reply::Error(OpError::NotInteger));
@@ -146,7 +136,7 @@ fn a_precondition_undoes_everything() {
     let world = world();
     let mut w = world.worker();
     let ops = [
-        put(b"a", b"1"),
+        Op::put(b"a", b"1"),
         Op::Require {
             key: b"b",
             present: true,
@@ -162,7 +152,7 @@ fn many_writes_in_one_transaction_are_found_again() {
     let world = world();
     let mut w = world.worker();
     let keys: Vec<_> = (0..100u32).map(|i| i.to_be_bytes()).collect();
-    let mut ops: Vec<Op<'_>> = keys.iter().map(|key| put(key, b"1")).collect();
+    let mut ops: Vec<Op<'_>> = keys.iter().map(|key| Op::put(key, b"1")).collect();
     ops.extend(keys.iter().map(|key| Op::Add { key, delta: 1 }));
     let done = w.execute(&ops).unwrap();
     assert!(
@@ -186,9 +176,9 @@ fn a_version_changes_with_every_write_and_never_returns() {
         seen.push(now);
     };
     for round in 0..3 {
-        run(&mut w, put(b"k", b"same"));
+        run(&mut w, Op::put(b"k", b"same"));
         note(&mut w);
-        run(&mut w, put(b"k", b"same"));
+        run(&mut w, Op::put(b"k", b"same"));
         note(&mut w);
         run(&mut w, Op::Delete { key: b"k" });
         note(&mut w);
@@ -197,7 +187,7 @@ fn a_version_changes_with_every_write_and_never_returns() {
             assert_eq!(world.engine.stats().records, 0, "the tombstone is gone");
         }
     }
-    run(&mut w, put(b"k", b"same"));
+    run(&mut w, Op::put(b"k", b"same"));
     run(&mut w, Op::Flush);
     note(&mut w);
     run(&mut w, put_until(b"k", b"same", 2_000));
@@ -205,7 +195,7 @@ fn a_version_changes_with_every_write_and_never_returns() {
     world.clock.set(2_000);
     note(&mut w);
     world.tidy();
-    run(&mut w, put(b"k", b"same"));
+    run(&mut w, Op::put(b"k", b"same"));
     note(&mut w);
 }
 
@@ -215,7 +205,7 @@ fn a_check_holds_until_the_key_changes() {
     let mut w = world.worker();
     for (set, what) in [(false, "absent"), (true, "present")] {
         if set {
-            run(&mut w, put(b"k", b"1"));
+            run(&mut w, Op::put(b"k", b"1"));
         }
         let seen = version(&mut w, b"k");
         let check = Op::Check {
@@ -223,10 +213,10 @@ fn a_check_holds_until_the_key_changes() {
             version: seen,
         };
         assert!(
-            w.execute(&[check.clone(), put(b"other", b"1")]).is_ok(),
+            w.execute(&[check.clone(), Op::put(b"other", b"1")]).is_ok(),
             "{what}"
         );
-        run(&mut w, put(b"k", b"2"));
+        run(&mut w, Op::put(b"k", b"2"));
         assert_eq!(
             w.execute(&[check]).err(),
             Some(Abort::Precondition { op: 0 }),
@@ -300,14 +290,14 @@ fn a_flush_hides_everything_at_once_and_memory_comes_back() {
     let world = world();
     let mut w = world.worker();
     for i in 0..1000u32 {
-        run(&mut w, put(&i.to_be_bytes(), &[7; 100]));
+        run(&mut w, Op::put(&i.to_be_bytes(), &[7; 100]));
     }
     run(&mut w, put_until(b"expiring", b"v", 99_999));
     let full = world.engine.stats().memory_bytes;
     let ops = [
-        put(b"before", b"1"),
+        Op::put(b"before", b"1"),
         Op::Flush,
-        put(b"after", b"2"),
+        Op::put(b"after", b"2"),
         Op::Count,
     ];
     let done = w.execute(&ops).unwrap();
@@ -332,17 +322,17 @@ fn a_snapshot_stays_as_it_was() {
     let world = world();
     let mut w = world.worker();
     for key in [b"a", b"b", b"c"] {
-        run(&mut w, put(key, b"old"));
+        run(&mut w, Op::put(key, b"old"));
     }
     run(&mut w, put_until(b"d", b"old", 5_000));
     let snapshot = world.engine.snapshot();
-    run(&mut w, put(b"a", b"new"));
+    run(&mut w, Op::put(b"a", b"new"));
     run(&mut w, Op::Delete { key: b"b" });
-    run(&mut w, put(b"e", b"new"));
+    run(&mut w, Op::put(b"e", b"new"));
     world.clock.set(6_000);
     world.tidy();
     run(&mut w, Op::Flush);
-    run(&mut w, put(b"c", b"newest"));
+    run(&mut w, Op::put(b"c", b"newest"));
     world.tidy();
     let later = world.engine.snapshot();
     let all = |w: &mut Worker<NoLog>, snapshot: &kumiki_engine::Snapshot| {
@@ -377,10 +367,10 @@ fn a_scan_is_in_order_and_sees_own_writes() {
     let world = world();
     let mut w = world.worker();
     for key in ["b", "d", "f"] {
-        run(&mut w, put(key.as_bytes(), b"1"));
+        run(&mut w, Op::put(key.as_bytes(), b"1"));
     }
     let ops = [
-        put(b"c", b"2"),
+        Op::put(b"c", b"2"),
         Op::Delete { key: b"d" },
         Op::Scan {
             from: b"b",
@@ -431,12 +421,12 @@ fn interleave(
 fn conflicts_are_seen() {
     let world = world();
     let mut w = world.worker();
-    run(&mut w, put(b"k", b"1"));
+    run(&mut w, Op::put(b"k", b"1"));
     let add = [Op::Add {
         key: b"k",
         delta: 1,
     }];
-    let other = [put(b"m", b"1")];
+    let other = [Op::put(b"m", b"1")];
 
     let lost_update = |txn: &mut kumiki_engine::Txn<'_>| {
         let n: u32 = std::str::from_utf8(txn.get(b"k")?.unwrap())
@@ -454,14 +444,18 @@ fn conflicts_are_seen() {
         txn.get(b"l").map(drop)
     };
     assert_eq!(
-        interleave(&world, read_skew, &[put(b"k", b"2"), put(b"l", b"2")]),
+        interleave(
+            &world,
+            read_skew,
+            &[Op::put(b"k", b"2"), Op::put(b"l", b"2")]
+        ),
         2
     );
     let absent = |txn: &mut kumiki_engine::Txn<'_>| {
         txn.get(b"none")?;
         txn.put(b"x", b"1")
     };
-    assert_eq!(interleave(&world, absent, &[put(b"none", b"1")]), 2);
+    assert_eq!(interleave(&world, absent, &[Op::put(b"none", b"1")]), 2);
     let flushed = |txn: &mut kumiki_engine::Txn<'_>| txn.put(b"y", b"1");
     assert_eq!(interleave(&world, flushed, &[Op::Flush]), 2);
 }
@@ -471,7 +465,7 @@ fn phantoms_are_seen() {
     let world = world();
     let mut w = world.worker();
     for key in ["b", "d", "f", "h"] {
-        run(&mut w, put(key.as_bytes(), b"1"));
+        run(&mut w, Op::put(key.as_bytes(), b"1"));
     }
     let scan = |limit| {
         move |txn: &mut kumiki_engine::Txn<'_>| {
@@ -480,13 +474,13 @@ fn phantoms_are_seen() {
         }
     };
     let cases: [(&[Op<'_>], usize, u32); 7] = [
-        (&[put(b"c", b"1")], 10, 2),
+        (&[Op::put(b"c", b"1")], 10, 2),
         (&[Op::Delete { key: b"c" }], 10, 2),
-        (&[put(b"d", b"2")], 10, 2),
-        (&[put(b"h", b"2")], 10, 1),
-        (&[put(b"a", b"1")], 10, 1),
-        (&[put(b"e", b"1")], 2, 1),
-        (&[put(b"c", b"1")], 2, 2),
+        (&[Op::put(b"d", b"2")], 10, 2),
+        (&[Op::put(b"h", b"2")], 10, 1),
+        (&[Op::put(b"a", b"1")], 10, 1),
+        (&[Op::put(b"e", b"1")], 2, 1),
+        (&[Op::put(b"c", b"1")], 2, 2),
     ];
     for (i, (second, limit, runs)) in cases.into_iter().enumerate() {
         assert_eq!(interleave(&world, scan(limit), second), runs, "case {i}");
@@ -501,7 +495,7 @@ fn a_worker_is_had_by_its_number() {
         NoLog
     });
     let mut w = w.expect("nobody has it");
-    assert_eq!(run(&mut w, put(b"a", b"1")), "Ok");
+    assert_eq!(run(&mut w, Op::put(b"a", b"1")), "Ok");
     assert!(world.engine.worker_at(2, |_| NoLog).is_none());
     // The others are handed out as before, and never this one.
     let others: Vec<_> = std::iter::from_fn(|| {
@@ -541,9 +535,9 @@ fn limits_are_kept() {
         "as many workers as it was made for"
     );
     let error = "Error(TooLong)";
-    assert_eq!(run(&mut w, put(b"12345", b"")), error);
-    assert_eq!(run(&mut w, put(b"k", b"123456789")), error);
-    assert_eq!(run(&mut w, put(b"k", b"12345678")), "Ok");
+    assert_eq!(run(&mut w, Op::put(b"12345", b"")), error);
+    assert_eq!(run(&mut w, Op::put(b"k", b"123456789")), error);
+    assert_eq!(run(&mut w, Op::put(b"k", b"12345678")), "Ok");
     assert_eq!(
         run(
             &mut w,
@@ -576,7 +570,7 @@ fn limits_are_kept() {
         ),
         error
     );
-    let three = [put(b"a", b""), put(b"b", b""), put(b"c", b"")];
+    let three = [Op::put(b"a", b""), Op::put(b"b", b""), Op::put(b"c", b"")];
     assert!(matches!(
         w.execute(&three).err(),
         Some(Abort::TooLarge { .. })
@@ -595,7 +589,7 @@ fn a_panic_in_a_closure_leaves_the_worker_usable() {
     }));
     assert!(panicked.is_err());
     assert_eq!(get(&mut w, b"k"), None);
-    run(&mut w, put(b"k", b"2"));
+    run(&mut w, Op::put(b"k", b"2"));
     let epochs = world.engine.epochs();
     let before = epochs.advance(epochs.current());
     assert!(epochs.advance(before) > before, "no epoch is held");
@@ -617,7 +611,7 @@ fn a_cancelled_closure_has_no_effect() {
 fn two_engines_do_not_know_each_other() {
     let (one, two) = (world(), world());
     let (mut a, mut b) = (one.worker(), two.worker());
-    run(&mut a, put(b"k", b"1"));
+    run(&mut a, Op::put(b"k", b"1"));
     assert_eq!(get(&mut b, b"k"), None);
     assert_eq!(get(&mut a, b"k"), Some(b"1".to_vec()));
 }
@@ -629,10 +623,10 @@ fn the_empty_key_is_a_key_like_any_other() {
     assert_eq!(get(&mut w, b""), None);
     let mut versions = vec![version(&mut w, b"")];
     for op in [
-        put(b"", b"1"),
+        Op::put(b"", b"1"),
         Op::Delete { key: b"" },
         put_until(b"", b"2", 1_500),
-        put(b"a", b"1"),
+        Op::put(b"a", b"1"),
     ] {
         run(&mut w, op);
         world.tidy();
@@ -664,7 +658,7 @@ fn flushes_may_follow_each_other_without_end() {
     let mut w = world.worker();
     for i in 0..70_000u32 {
         run(&mut w, Op::Flush);
-        run(&mut w, put(&(i % 100).to_be_bytes(), b"v"));
+        run(&mut w, Op::put(&(i % 100).to_be_bytes(), b"v"));
         if i % 1_000 == 0 {
             world.tidy();
         }
@@ -678,7 +672,7 @@ fn flushes_may_follow_each_other_without_end() {
 fn a_change_that_changes_nothing_leaves_the_version() {
     let world = world();
     let mut w = world.worker();
-    run(&mut w, put(b"k", b"v"));
+    run(&mut w, Op::put(b"k", b"v"));
     let before = version(&mut w, b"k");
     run(
         &mut w,
@@ -706,7 +700,7 @@ fn a_key_that_was_missing_is_found_again_among_the_own_locks() {
     // So many that the look-aside table grows meanwhile and must ask the map.
     for i in 0..20_000u32 {
         let key = i.to_be_bytes();
-        let ops = [Op::Exists { key: &key }, put(&key, b"v")];
+        let ops = [Op::Exists { key: &key }, Op::put(&key, b"v")];
         drop(w.execute(&ops).unwrap());
     }
     assert_eq!(world.engine.stats().keys, 20_000);
@@ -718,7 +712,7 @@ fn keys_are_found_while_the_table_of_hints_is_completed() {
     let mut w = world.worker();
     let mut janitor = world.janitor.borrow_mut();
     for i in 0..30_000u32 {
-        run(&mut w, put(&i.to_be_bytes(), b"v"));
+        run(&mut w, Op::put(&i.to_be_bytes(), b"v"));
         if i % 100 == 0 {
             janitor.tidy(Epoch(u64::MAX), 50);
         }

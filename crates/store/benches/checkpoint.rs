@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use base::Op;
-use base::transaction::{Expiry, When};
 use kumiki_store::{CheckpointOptions, Db, Options, Worker};
 
 #[global_allocator]
@@ -44,16 +43,6 @@ fn key(i: u64) -> [u8; 8] {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put {
-        key,
-        value,
-        when: When::Always,
-        expiry: Expiry::Never,
-        get: false,
-    }
-}
-
 fn options(dir: &Path) -> Options {
     Options {
         workers: 4,
@@ -79,7 +68,11 @@ fn load(worker: &mut Worker, range: std::ops::Range<u64>) {
                 value
             })
             .collect();
-        let ops: Vec<Op<'_>> = batch.iter().zip(&values).map(|(k, v)| put(k, v)).collect();
+        let ops: Vec<Op<'_>> = batch
+            .iter()
+            .zip(&values)
+            .map(|(k, v)| Op::put(k, v))
+            .collect();
         worker.refresh();
         worker.execute(&ops).expect("nothing is in the way");
     }
@@ -153,7 +146,9 @@ fn observe(db: &Db, worker: &mut Worker, records: u64, checkpoint: Option<Instan
             while !stop.load(Relaxed) {
                 let start = Instant::now();
                 worker.refresh();
-                worker.execute(&[put(b"probe", b"1")]).expect("executed");
+                worker
+                    .execute(&[Op::put(b"probe", b"1")])
+                    .expect("executed");
                 let epoch = worker.observed().epoch;
                 worker.wait_durable(epoch).expect("durable");
                 times.push(start.elapsed());

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base::Op;
-use base::transaction::{Expiry, When};
 use kumiki_store::{Db, Options, Worker};
 
 #[global_allocator]
@@ -41,23 +40,17 @@ fn key(i: u64) -> [u8; 8] {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put {
-        key,
-        value,
-        when: When::Always,
-        expiry: Expiry::Never,
-        get: false,
-    }
-}
-
 /// Puts keys `range` in transactions of [`OPS`]; each value tells its key.
 fn load(worker: &mut Worker, range: std::ops::Range<u64>, filler: &[u8]) {
     let mut next = range.start;
     while next < range.end {
         let batch: Vec<_> = (next..range.end.min(next + OPS as u64)).map(key).collect();
         let values: Vec<Vec<u8>> = batch.iter().map(|key| [key, filler].concat()).collect();
-        let ops: Vec<Op<'_>> = batch.iter().zip(&values).map(|(k, v)| put(k, v)).collect();
+        let ops: Vec<Op<'_>> = batch
+            .iter()
+            .zip(&values)
+            .map(|(k, v)| Op::put(k, v))
+            .collect();
         worker.refresh();
         worker.execute(&ops).expect("the log is fine");
         next += batch.len() as u64;
@@ -112,7 +105,7 @@ fn rate(db: &Db, records: u64, time: Duration) -> f64 {
     while start.elapsed() < time {
         for _ in 0..16 {
             let keys: [[u8; 8]; OPS] = std::array::from_fn(|_| key(random.u64(0..records)));
-            let ops: [Op<'_>; OPS] = std::array::from_fn(|i| put(&keys[i], b"4byt"));
+            let ops: [Op<'_>; OPS] = std::array::from_fn(|i| Op::put(&keys[i], b"4byt"));
             worker.refresh();
             worker.execute(&ops).expect("the log is fine");
         }

@@ -15,16 +15,6 @@ use kumiki_store::{
     CheckpointError, CheckpointOptions, CheckpointRefused, Db, EpochTime, Options, Worker,
 };
 
-fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put {
-        key,
-        value,
-        when: When::Always,
-        expiry: Expiry::Never,
-        get: false,
-    }
-}
-
 /// Executes, and waits until it is durable.
 fn durably(db: &Db, ops: &[Op<'_>]) -> Result<(), Abort> {
     let mut worker = db.worker().expect("few workers");
@@ -88,9 +78,9 @@ fn a_recovery_is_a_checkpoint_and_the_log_behind_it() {
         let db = Db::open(options()).unwrap();
         for n in 0..3000 {
             let mut worker = db.worker().unwrap();
-            worker.execute(&[put(&key(n), &[1; 20])]).unwrap();
+            worker.execute(&[Op::put(&key(n), &[1; 20])]).unwrap();
         }
-        durably(&db, &[put(b"large", &vec![threads as u8; 3 << 20])]).unwrap();
+        durably(&db, &[Op::put(b"large", &vec![threads as u8; 3 << 20])]).unwrap();
         durably(&db, &[Op::Delete { key: &key(7) }]).unwrap();
         let report = db.checkpoint().unwrap();
         assert_eq!(
@@ -98,8 +88,12 @@ fn a_recovery_is_a_checkpoint_and_the_log_behind_it() {
             "all but the deleted one, and the large one"
         );
         assert!(report.segments_removed > 0 && report.bytes > 3 << 20);
-        durably(&db, &[Op::Delete { key: &key(8) }, put(&key(7), b"again")]).unwrap();
-        durably(&db, &[put(&key(3001), b"behind")]).unwrap();
+        durably(
+            &db,
+            &[Op::Delete { key: &key(8) }, Op::put(&key(7), b"again")],
+        )
+        .unwrap();
+        durably(&db, &[Op::put(&key(3001), b"behind")]).unwrap();
         let status = db.checkpoint_status();
         assert_eq!((status.completed, status.failed), (1, 0));
         assert_eq!(status.last.as_ref(), Some(&report));
@@ -167,7 +161,7 @@ fn one_begins_by_itself_when_the_logs_have_grown() {
     };
     let db = Db::open(options()).unwrap();
     for n in 0..20 {
-        durably(&db, &[put(&key(n), &[1; 900])]).unwrap();
+        durably(&db, &[Op::put(&key(n), &[1; 900])]).unwrap();
     }
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(db.checkpoint_status().completed, 0, "not grown enough");
@@ -175,7 +169,7 @@ fn one_begins_by_itself_when_the_logs_have_grown() {
     // What recovery found counts, too.
     let db = Db::open(options()).unwrap();
     assert!(db.checkpoint_status().log_bytes_since > 18_000);
-    durably(&db, &[put(&key(21), &[1; 3000])]).unwrap();
+    durably(&db, &[Op::put(&key(21), &[1; 3000])]).unwrap();
     until("a checkpoint", || db.checkpoint_status().completed == 1);
     assert!(db.checkpoint_status().log_bytes_since < 10_000);
     assert_eq!(db.checkpoint_status().last.unwrap().entries, 21);
@@ -200,7 +194,7 @@ fn what_cannot_be_is_refused() {
     let filler = vec![1; 100 << 10];
     for n in 0..400 {
         let mut worker = db.worker().unwrap();
-        worker.execute(&[put(&key(n), &filler)]).unwrap();
+        worker.execute(&[Op::put(&key(n), &filler)]).unwrap();
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -209,7 +203,7 @@ fn what_cannot_be_is_refused() {
             let mut worker = db.worker().unwrap();
             while !stop.load(Ordering::Relaxed) {
                 // Refused once it is closed.
-                let _ = worker.execute(&[put(b"busy", b"1")]);
+                let _ = worker.execute(&[Op::put(b"busy", b"1")]);
                 std::thread::sleep(Duration::from_micros(500));
             }
         });
@@ -246,7 +240,7 @@ fn a_full_disk_fails_the_checkpoint_alone() {
     let plain = FaultDisk::new();
     let fill = |db: &Db| {
         for n in 0..30 {
-            durably(db, &[put(&key(n), &[2; 500])]).unwrap();
+            durably(db, &[Op::put(&key(n), &[2; 500])]).unwrap();
         }
     };
     let db = Db::open(on(&plain)).unwrap();
@@ -286,7 +280,7 @@ fn a_full_disk_fails_the_checkpoint_alone() {
             let left = if again.is_ok() { 2 } else { 0 };
             assert_eq!(checkpoint_files(&disk), left, "operation {nth}");
         }
-        durably(&db, &[put(b"after", b"1")]).unwrap();
+        durably(&db, &[Op::put(b"after", b"1")]).unwrap();
         let disk = disk.crash(Crash::DropAll, nth);
         let db = Db::open(on(&disk)).unwrap();
         let mut found = content(&db);
@@ -316,7 +310,7 @@ fn automatic_attempts_rest_after_a_failure() {
     let db = Db::open(options).unwrap();
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(600) {
-        durably(&db, &[put(b"key", &[3; 600])]).unwrap();
+        durably(&db, &[Op::put(b"key", &[3; 600])]).unwrap();
     }
     let status = db.checkpoint_status();
     assert_eq!(
@@ -345,12 +339,12 @@ fn expiry_flushes_and_a_clock_that_steps_back() {
         get: false,
     };
     let db = Db::open(options()).unwrap();
-    durably(&db, &[put(b"flushed", b"1")]).unwrap();
+    durably(&db, &[Op::put(b"flushed", b"1")]).unwrap();
     durably(&db, &[Op::Flush]).unwrap();
     durably(&db, &[until(b"soon", 11_000), until(b"gone", 10_500)]).unwrap();
-    durably(&db, &[until(b"later", 20_000), put(b"stays", b"1")]).unwrap();
+    durably(&db, &[until(b"later", 20_000), Op::put(b"stays", b"1")]).unwrap();
     clock.set(10_600);
-    durably(&db, &[put(b"tick", b"1")]).unwrap();
+    durably(&db, &[Op::put(b"tick", b"1")]).unwrap();
     let report = db.checkpoint().unwrap();
     assert_eq!(report.entries, 4, "without what was flushed or has expired");
     db.close().unwrap();
@@ -365,16 +359,16 @@ fn expiry_flushes_and_a_clock_that_steps_back() {
     };
     assert_eq!(keys(&db), named(&["later", "soon", "stays", "tick"]));
     clock.set(12_000);
-    durably(&db, &[put(b"tick", b"2")]).unwrap();
+    durably(&db, &[Op::put(b"tick", b"2")]).unwrap();
     assert_eq!(keys(&db), named(&["later", "stays", "tick"]));
     // A flush behind the checkpoint, and another checkpoint behind that.
-    durably(&db, &[Op::Flush, put(b"new", b"1")]).unwrap();
+    durably(&db, &[Op::Flush, Op::put(b"new", b"1")]).unwrap();
     db.close().unwrap();
     drop(db);
     let db = Db::open(options()).unwrap();
     assert_eq!(keys(&db), named(&["new"]));
     db.checkpoint().unwrap();
-    durably(&db, &[put(b"newer", b"1")]).unwrap();
+    durably(&db, &[Op::put(b"newer", b"1")]).unwrap();
     db.close().unwrap();
     drop(db);
     let db = Db::open(options()).unwrap();
@@ -399,7 +393,7 @@ fn sums_are_conserved_whenever_the_power_fails() {
     let db = Db::open(options(&disk)).unwrap();
     let zero = 1000_i64.to_be_bytes();
     for n in 0..ACCOUNTS {
-        durably(&db, &[put(&key(n), &zero)]).unwrap();
+        durably(&db, &[Op::put(&key(n), &zero)]).unwrap();
     }
     let stop = AtomicBool::new(false);
     let checked = std::thread::scope(|scope| {

@@ -10,16 +10,6 @@ use base::{Abort, Epoch, Op, Transaction};
 use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 use kumiki_store::{Db, EpochTime, OpenError, Options};
 
-fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put {
-        key,
-        value,
-        when: When::Always,
-        expiry: Expiry::Never,
-        get: false,
-    }
-}
-
 fn durably(db: &Db, ops: Vec<Op<'_>>) -> Result<Vec<OwnedReply>, Abort> {
     block_on(db.execute(&Transaction::new(ops)))
 }
@@ -56,7 +46,15 @@ fn what_was_acknowledged_is_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     {
         let db = Db::open(Options::in_dir(dir.path())).unwrap();
-        durably(&db, vec![put(b"a", b"1"), put(b"b", b"2"), put(b"c", b"3")]).unwrap();
+        durably(
+            &db,
+            vec![
+                Op::put(b"a", b"1"),
+                Op::put(b"b", b"2"),
+                Op::put(b"c", b"3"),
+            ],
+        )
+        .unwrap();
         durably(&db, vec![Op::Delete { key: b"b" }]).unwrap();
         durably(
             &db,
@@ -67,9 +65,9 @@ fn what_was_acknowledged_is_there_after_a_restart() {
         )
         .unwrap();
         let large = vec![7; 3 << 20];
-        durably(&db, vec![put(b"large", &large)]).unwrap();
+        durably(&db, vec![Op::put(b"large", &large)]).unwrap();
         db.close().unwrap();
-        let refused = durably(&db, vec![put(b"a", b"2")]);
+        let refused = durably(&db, vec![Op::put(b"a", b"2")]);
         assert!(
             matches!(refused, Err(Abort::ReadOnly { .. })),
             "{refused:?}"
@@ -89,8 +87,8 @@ fn a_flush_and_an_expiry_survive_a_restart() {
     let far = i64::MAX / 2;
     {
         let db = Db::open(Options::in_dir(dir.path())).unwrap();
-        durably(&db, vec![put(b"old", b"1")]).unwrap();
-        durably(&db, vec![Op::Flush, put(b"new", b"2")]).unwrap();
+        durably(&db, vec![Op::put(b"old", b"1")]).unwrap();
+        durably(&db, vec![Op::Flush, Op::put(b"new", b"2")]).unwrap();
         let expiry = Expiry::AtMs(far);
         let later = Op::Put {
             key: b"later",
@@ -104,7 +102,7 @@ fn a_flush_and_an_expiry_survive_a_restart() {
             expiry: Expiry::InMs(30),
             when: Default::default(),
         };
-        durably(&db, vec![later, put(b"soon", b"4"), soon]).unwrap();
+        durably(&db, vec![later, Op::put(b"soon", b"4"), soon]).unwrap();
     }
     std::thread::sleep(Duration::from_millis(40));
     for _ in 0..2 {
@@ -139,7 +137,7 @@ fn closures_wait_for_durability_on_request() {
 #[test]
 fn an_ephemeral_database_has_nothing_to_wait_for() {
     let db = Db::open(Options::default()).unwrap();
-    durably(&db, vec![put(b"k", b"v")]).unwrap();
+    durably(&db, vec![Op::put(b"k", b"v")]).unwrap();
     assert_eq!(db.durable_epoch(), Epoch(u64::MAX));
     assert_eq!(get(&db, b"k"), Some(b"v".to_vec()));
     assert!(db.sync_inline(Epoch(5)));
@@ -161,7 +159,7 @@ fn nobody_waits_long_with_any_epoch_time() {
             let db = Db::open(options).unwrap();
             let start = std::time::Instant::now();
             for i in 0..20u32 {
-                durably(&db, vec![put(&i.to_be_bytes(), b"v")]).unwrap();
+                durably(&db, vec![Op::put(&i.to_be_bytes(), b"v")]).unwrap();
             }
             let took = start.elapsed();
             assert!(
@@ -206,7 +204,7 @@ fn reclaimed_memory_comes_back_in_the_background() {
     let db = Db::open(Options::in_dir(dir.path())).unwrap();
     let value = vec![1; 1000];
     let keys: Vec<_> = (0..1000u32).map(u32::to_be_bytes).collect();
-    durably(&db, keys.iter().map(|key| put(key, &value)).collect()).unwrap();
+    durably(&db, keys.iter().map(|key| Op::put(key, &value)).collect()).unwrap();
     let full = db.memory_bytes();
     durably(&db, keys.iter().map(|key| Op::Delete { key }).collect()).unwrap();
     let end = std::time::Instant::now() + Duration::from_secs(10);
@@ -234,18 +232,18 @@ fn on(disk: &FaultDisk) -> Options {
 fn a_failed_sync_refuses_writes_and_goes_on_reading() {
     let disk = FaultDisk::new();
     let db = Db::open(on(&disk)).unwrap();
-    durably(&db, vec![put(b"k", b"durable")]).unwrap();
+    durably(&db, vec![Op::put(b"k", b"durable")]).unwrap();
     disk.plan(Fault {
         on: OpKind::Sync,
         nth: disk.count(OpKind::Sync),
         kind: FaultKind::Io,
     });
-    let failed = durably(&db, vec![put(b"lost", b"v")]);
+    let failed = durably(&db, vec![Op::put(b"lost", b"v")]);
     assert!(
         matches!(&failed, Err(Abort::ReadOnly { reason }) if !reason.is_empty()),
         "{failed:?}"
     );
-    let refused = durably(&db, vec![put(b"k", b"later")]);
+    let refused = durably(&db, vec![Op::put(b"k", b"later")]);
     assert!(
         matches!(refused, Err(Abort::ReadOnly { .. })),
         "{refused:?}"
@@ -289,7 +287,7 @@ fn no_crash_loses_or_splits_what_was_acknowledged() {
                     let value = n.to_be_bytes();
                     let key = [n as u8 % 4, 0];
                     let twin = [n as u8 % 4, 1];
-                    let done = durably(&db, vec![put(&key, &value), put(&twin, &value)]);
+                    let done = durably(&db, vec![Op::put(&key, &value), Op::put(&twin, &value)]);
                     if done.is_ok() {
                         acknowledged[n as usize % 4] = Some(n);
                     } else {

@@ -3,7 +3,6 @@
 //! With the feature `planted-no-validation` the engine commits without validating what was read,
 //! and these tests demand that it is found out.
 
-use base::transaction::{Expiry, When};
 use base::{Abort, Op, Reply, Tid};
 use history::recorder::Entry;
 use history::workload::{Ended, Plan, Seen, Step, Subject, conservation, mixed};
@@ -74,13 +73,7 @@ fn one_shot<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
         Step::Get { key } => Op::Get {
             key: key.as_bytes(),
         },
-        Step::Put { key, .. } => Op::Put {
-            key: key.as_bytes(),
-            value: text.as_bytes(),
-            when: When::Always,
-            expiry: Expiry::Never,
-            get: false,
-        },
+        Step::Put { key, .. } => Op::put(key.as_bytes(), text.as_bytes()),
         Step::Add { key, delta } => Op::Add {
             key: key.as_bytes(),
             delta: *delta,

@@ -1,7 +1,6 @@
 //! Transfers between accounts: their sum stays, whatever happens.
 
 use base::Reply;
-use base::transaction::{Expiry, When};
 use fastrand::Rng;
 use history::workload::conservation::Options;
 use history::workload::{Plan, Seen, Step};
@@ -127,13 +126,7 @@ fn op<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
         Step::Get { key } => Op::Get {
             key: key.as_bytes(),
         },
-        Step::Put { key, .. } => Op::Put {
-            key: key.as_bytes(),
-            value: text.as_bytes(),
-            when: When::Always,
-            expiry: Expiry::Never,
-            get: false,
-        },
+        Step::Put { key, .. } => Op::put(key.as_bytes(), text.as_bytes()),
         Step::Add { key, delta } => Op::Add {
             key: key.as_bytes(),
             delta: *delta,

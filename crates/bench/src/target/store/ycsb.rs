@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::transaction::{Expiry, Observed, When};
+use base::transaction::Observed;
 use base::{Abort, Reply};
 use history::{Outcome, recorder};
 use smallvec::SmallVec;
@@ -73,21 +73,11 @@ impl Load {
                 values.extend_from_slice(&value);
             }
             let pairs = keys.iter().zip(values.chunks(value.len()));
-            let ops: Vec<Op<'_>> = pairs.map(|(key, value)| put(key, value)).collect();
+            let ops: Vec<Op<'_>> = pairs.map(|(key, value)| Op::put(key, value)).collect();
             worker.refresh();
             worker.execute(&ops).map_err(|abort| abort.to_string())?;
         }
         Ok(())
-    }
-}
-
-fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Op<'a> {
-    Op::Put {
-        key,
-        value,
-        when: When::Always,
-        expiry: Expiry::Never,
-        get: false,
     }
 }
 
@@ -302,7 +292,7 @@ impl Client<'_> {
             ops.push(match todo {
                 Todo::Read(_) | Todo::Modify(_) => Op::Get { key },
                 Todo::Update(_) | Todo::Insert(_) => {
-                    put(key, values.next().expect("a value for each write"))
+                    Op::put(key, values.next().expect("a value for each write"))
                 }
                 Todo::Scan(_, limit) => Op::Scan {
                     from: key,
