@@ -15,7 +15,8 @@ use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::shared::{Context, Shared};
 
-const fn local(
+/// A command about the server, which touches no keys.
+pub(super) const fn local(
     name: &'static str,
     arity: i32,
     flags: Flags,

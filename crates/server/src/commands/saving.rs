@@ -6,56 +6,37 @@
 use resp::Args;
 use store::CheckpointRefused;
 
+use super::admin::local;
 use super::is;
-use crate::command::{Command, Flags, Keys, Local, Run};
+use crate::command::{Command, Flags};
 use crate::connection::Connection;
 use crate::figures;
 use crate::shared::Context;
 use crate::task::{SaveTask, Task, Then};
 
-const fn command(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    run: Local,
-    summary: &'static str,
-) -> Command {
-    let (run, keys) = (Run::Local(run), Keys::NONE);
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run,
-        group: "server",
-        summary,
-        subcommands: &[],
-    }
-}
-
 pub(super) const COMMANDS: &[Command] = &[
-    command(
+    local(
         "bgsave",
         -1,
         Flags::ADMIN,
         bgsave,
         "Begins a checkpoint in the background.",
     ),
-    command(
+    local(
         "save",
         1,
         Flags::ADMIN.and(Flags::NO_MULTI),
         save,
         "Makes a checkpoint, and answers when it is there.",
     ),
-    command(
+    local(
         "lastsave",
         1,
         Flags::FAST,
         lastsave,
         "When the last checkpoint was finished.",
     ),
-    command(
+    local(
         "shutdown",
         -1,
         Flags::ADMIN.and(Flags::NO_MULTI).and(Flags::IMMEDIATE),
