@@ -1,6 +1,63 @@
 //! What a transaction did, as redo logs keep it.
 
+use crate::ids::Timestamp;
 use crate::transaction::Kind;
+
+/// What a transaction over several partitions leaves with each version that it writes (paper 1,
+/// RAMP: timestamp and siblings).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// The commit timestamp, the same in all partitions.
+    pub timestamp: Timestamp,
+    /// The keys that the transaction wrote, this one among them; see [`siblings`].
+    pub siblings: &'a [u8],
+}
+
+/// Keys as bytes: each its length (4 bytes, little-endian) and itself, one behind the other.
+pub mod siblings {
+    /// Appends a key.
+    pub fn push(to: &mut Vec<u8>, key: &[u8]) {
+        to.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        to.extend_from_slice(key);
+    }
+
+    /// The keys. `None` in place of a key: the bytes are malformed from there on.
+    pub fn iter(mut bytes: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+        std::iter::from_fn(move || {
+            if bytes.is_empty() {
+                return None;
+            }
+            let parts = bytes
+                .split_first_chunk::<4>()
+                .and_then(|(len, rest)| rest.split_at_checked(u32::from_le_bytes(*len) as usize));
+            match parts {
+                Some((key, rest)) => {
+                    bytes = rest;
+                    Some(Some(key))
+                }
+                None => {
+                    bytes = &[];
+                    Some(None)
+                }
+            }
+        })
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn keys_come_back_and_cut_bytes_are_noticed() {
+            let mut bytes = Vec::new();
+            let keys: [&[u8]; 3] = [b"a", b"", b"long key"];
+            keys.iter().for_each(|key| super::push(&mut bytes, key));
+            let back: Vec<_> = super::iter(&bytes).collect();
+            assert_eq!(back, keys.map(Some));
+            for n in [1, 4, 6, bytes.len() - 1] {
+                assert_eq!(super::iter(&bytes[..n]).last(), Some(None), "{n} bytes");
+            }
+        }
+    }
+}
 
 /// What a transaction did to one key, or to all of them. Applying the change of the greatest TID
 /// for each key, in any order, gives the state after all of them.
@@ -18,11 +75,15 @@ pub enum Change<'a> {
         generation: u16,
         /// When it expires, in milliseconds since the Unix epoch.
         deadline: Option<u64>,
+        /// Of a transaction over several partitions.
+        origin: Option<Origin<'a>>,
     },
     /// The key is gone.
     Delete {
         /// The key.
         key: &'a [u8],
+        /// Of a transaction over several partitions.
+        origin: Option<Origin<'a>>,
     },
     /// Every key of another generation is gone.
     Flush {
@@ -30,3 +91,8 @@ pub enum Change<'a> {
         generation: u16,
     },
 }
+
+/// The generation of system records: what a partition keeps about itself, such as transactions
+/// that are prepared. Flushes leave them alone, and clients do not see them. No flush gets this
+/// number.
+pub const SYSTEM_GENERATION: u16 = u16::MAX;

@@ -1,4 +1,4 @@
-//! Ids: epochs, transaction ids and versions.
+//! Ids: epochs, transaction ids and versions; nodes, partitions and what happens between them.
 //!
 //! A [`Tid`] is a 64-bit word:
 //!
@@ -137,6 +137,94 @@ impl Version {
     }
 }
 
+/// A node of a cluster: its number in the cluster's file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u16);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A partition of a cluster: its number in the cluster's file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PartitionId(pub u16);
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A point of a hybrid clock: milliseconds since the Unix epoch in bits 63…16, a counter in bits
+/// 15…0 that orders what happens within one of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Before everything.
+    pub const ZERO: Timestamp = Timestamp(0);
+    /// Bits of the counter.
+    pub const COUNTER_BITS: u32 = 16;
+
+    /// The first point of a millisecond.
+    #[must_use]
+    pub fn at_ms(ms: u64) -> Timestamp {
+        Timestamp(ms << Self::COUNTER_BITS)
+    }
+
+    /// Its milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn ms(self) -> u64 {
+        self.0 >> Self::COUNTER_BITS
+    }
+
+    /// The point after this one.
+    #[must_use]
+    pub fn next(self) -> Timestamp {
+        Timestamp(self.0 + 1)
+    }
+}
+
+/// Names one attempt of a transaction over several partitions. Never used twice: `unique` is of
+/// the coordinator's node, of its life, and of the attempt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TransactionId {
+    /// The commit timestamp, which the coordinator draws beforehand.
+    pub timestamp: Timestamp,
+    /// Tells attempts of one timestamp from each other.
+    pub unique: u64,
+}
+
+impl TransactionId {
+    /// Bytes of an id in logs and messages.
+    pub const BYTES: usize = 16;
+
+    /// As bytes, whose order is that of ids.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let both = u128::from(self.timestamp.0) << 64 | u128::from(self.unique);
+        both.to_be_bytes()
+    }
+
+    /// From [`TransactionId::to_bytes`].
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> TransactionId {
+        let both = u128::from_be_bytes(bytes);
+        TransactionId {
+            timestamp: Timestamp((both >> 64) as u64),
+            unique: both as u64,
+        }
+    }
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:x}", self.timestamp.0, self.unique)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,6 +244,20 @@ mod tests {
         let last = Tid::new(Epoch(4), (1 << Tid::SEQUENCE_BITS) - 1);
         assert_eq!(last.next_in(Epoch(4)), None);
         assert!(last < Tid::new(Epoch(5), 0));
+    }
+
+    #[test]
+    fn ids_of_attempts_are_ordered_as_their_bytes() {
+        let id = |ms, unique| TransactionId {
+            timestamp: Timestamp::at_ms(ms).next(),
+            unique,
+        };
+        let ids = [id(1, 9), id(2, 3), id(2, u64::MAX), id(1 << 47, 0)];
+        assert!(ids.is_sorted_by_key(|id| id.to_bytes()) && ids.is_sorted());
+        for id in ids {
+            assert_eq!(TransactionId::from_bytes(id.to_bytes()), id);
+        }
+        assert_eq!(ids[3].timestamp.ms(), 1 << 47);
     }
 
     #[test]

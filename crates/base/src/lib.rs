@@ -2,7 +2,7 @@
 //!
 //! This crate holds no behaviour that another crate could disagree with: ids, the
 //! [`Transaction`] and its replies, the [`Partition`](partition::Partition)
-//! that executes it, limits, the outside world as parameters ([`clock`]), and places of threads
+//! that executes it, the [`Participant`](participant::Participant) of transactions over several, limits, the outside world as parameters ([`clock`]), and places of threads
 //! ([`affinity`], [`cpus`]). It knows no other crate of the workspace.
 
 #![forbid(unsafe_code)]
@@ -15,10 +15,11 @@ pub mod epochs;
 pub mod ids;
 pub mod limits;
 pub mod number;
+pub mod participant;
 pub mod partition;
 pub mod size;
 pub mod transaction;
 
-pub use change::Change;
-pub use ids::{Epoch, Tid, Version};
+pub use change::{Change, Origin};
+pub use ids::{Epoch, NodeId, PartitionId, Tid, Timestamp, TransactionId, Version};
 pub use transaction::{Abort, Op, OpError, Reply, Transaction};

@@ -41,6 +41,26 @@ impl From<&Reply<'_>> for OwnedReply {
     }
 }
 
+impl OwnedReply {
+    /// The same, borrowed.
+    #[must_use]
+    pub fn as_reply(&self) -> Reply<'_> {
+        match self {
+            OwnedReply::Ok => Reply::Ok,
+            OwnedReply::Nil => Reply::Nil,
+            OwnedReply::Int(n) => Reply::Int(*n),
+            OwnedReply::Bytes(bytes) => Reply::Bytes(bytes),
+            OwnedReply::Kind(kind) => Reply::Kind(*kind),
+            OwnedReply::Deadline(at) => Reply::Deadline(*at),
+            OwnedReply::Version(version) => Reply::Version(*version),
+            OwnedReply::Pairs(pairs) => {
+                Reply::Pairs(pairs.iter().map(|(k, v)| (&k[..], &v[..])).collect())
+            }
+            OwnedReply::Error(error) => Reply::Error(*error),
+        }
+    }
+}
+
 /// Executes one-shot transactions.
 pub trait Partition: Send + Sync {
     /// Executes `transaction` atomically. The future is ready when the outcome may be seen from

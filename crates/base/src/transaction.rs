@@ -7,7 +7,7 @@
 //! effect, as in a Redis `MULTI` block; [`Op::Check`] and [`Op::Require`] are the operations that
 //! abort.
 
-use crate::ids::{Epoch, Tid, Version};
+use crate::ids::{Epoch, Tid, Timestamp, TransactionId, Version};
 
 /// The type of a value. A record knows it from the first day, so that a later type cannot be
 /// mistaken for a string.
@@ -327,6 +327,36 @@ pub enum Abort {
         /// How often it was tried.
         attempts: u32,
     },
+    /// A transaction over several partitions holds what this one needs. Nothing has happened;
+    /// whoever can wait tries again once the holder has ended.
+    #[error("the transaction waited too long for {}, which is not decided yet; retry it", by.id)]
+    Held {
+        /// Who holds it.
+        by: Holder,
+    },
+    /// The commit timestamp of a transaction over several partitions is not above one that a key
+    /// carries already. Safe to retry with a greater one than this.
+    #[error("the transaction's timestamp was overtaken; retry it")]
+    Overtaken {
+        /// The greatest that was met.
+        newest: Timestamp,
+    },
+    /// The attempt was given up, or must not be begun any more. Safe to retry as another attempt.
+    #[error("the transaction was given up while it was being prepared; retry it")]
+    Refused,
+    /// A partition cannot be reached; nothing has happened. Safe to retry.
+    #[error("{what}; nothing has happened, retry it")]
+    Unavailable {
+        /// Which, and why.
+        what: String,
+    },
+    /// A partition stopped answering when the transaction may have taken effect already. Whether it
+    /// did can be told only by reading what it wrote.
+    #[error("{what}: whether the transaction took effect is not known")]
+    Unknown {
+        /// Which, and why.
+        what: String,
+    },
     /// The transaction is larger than the limits allow. Split it.
     #[error("the transaction exceeds the limit on {what}")]
     TooLarge {
@@ -345,6 +375,15 @@ pub enum Abort {
     /// The closure of an interactive transaction gave up.
     #[error("the transaction was cancelled by its caller")]
     Cancelled,
+}
+
+/// Who holds a key under two-phase locking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The attempt.
+    pub id: TransactionId,
+    /// When the transaction began, over all its attempts: the older goes first.
+    pub age: Timestamp,
 }
 
 /// What a reply depends on: it may leave for the outside once `epoch` is durable.

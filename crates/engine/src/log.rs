@@ -37,6 +37,7 @@ impl<'a> Changes<'a> {
             } else if version.is_absent() {
                 Change::Delete {
                     key: write.record.key(),
+                    origin: None,
                 }
             } else {
                 Change::Put {
@@ -45,6 +46,7 @@ impl<'a> Changes<'a> {
                     kind: version.kind(),
                     generation: version.generation(),
                     deadline: version.deadline(),
+                    origin: None,
                 }
             }
         })

@@ -67,6 +67,7 @@ impl Restorer {
                 kind,
                 generation,
                 deadline,
+                origin: _,
             } => {
                 let content = Content {
                     parts: &[value],
@@ -79,7 +80,7 @@ impl Restorer {
                     VersionRef::new(generation, Some(content)),
                 );
             }
-            Change::Delete { key } => {
+            Change::Delete { key, origin: _ } => {
                 self.install(tid, self.record(key), VersionRef::new(0, None));
             }
             Change::Flush { generation } => {

@@ -59,10 +59,11 @@ impl EntryWriter<'_> {
                 kind,
                 generation,
                 deadline,
+                origin: _,
             } => {
                 self.put(key, value, kind, generation, deadline);
             }
-            Change::Delete { key } => self.delete(key),
+            Change::Delete { key, origin: _ } => self.delete(key),
             Change::Flush { generation } => self.flush(generation),
         }
     }
@@ -274,12 +275,14 @@ impl<'a> Rest<'a> {
                     kind,
                     generation,
                     deadline,
+                    origin: None,
                 })
             }
             DELETE => {
                 let key = self.u32()? as usize;
                 Ok(Change::Delete {
                     key: self.take(key)?,
+                    origin: None,
                 })
             }
             FLUSH => Ok(Change::Flush {
@@ -302,6 +305,7 @@ mod tests {
                 kind: Kind::String,
                 generation: 7,
                 deadline: None,
+                origin: None,
             },
             Change::Put {
                 key: b"",
@@ -309,8 +313,12 @@ mod tests {
                 kind: Kind::Hash,
                 generation: 0,
                 deadline: Some(9),
+                origin: None,
             },
-            Change::Delete { key: b"gone" },
+            Change::Delete {
+                key: b"gone",
+                origin: None,
+            },
             Change::Flush { generation: 8 },
         ];
         let mut buf = Vec::new();
@@ -361,6 +369,7 @@ mod tests {
                 kind: Kind::String,
                 generation: 7,
                 deadline: Some(8),
+                origin: None,
             };
             assert_eq!(entry.change, change);
         });

@@ -27,7 +27,7 @@ fn size(change: Change<'_>) -> usize {
     EntryWriter::OVERHEAD
         + match change {
             Change::Put { key, value, .. } => key.len() + value.len(),
-            Change::Delete { key } => key.len(),
+            Change::Delete { key, .. } => key.len(),
             Change::Flush { .. } => 0,
         }
 }

@@ -139,7 +139,7 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>) -> Result<Found, RecoverError> {
     type Seen = BTreeMap<u64, (Tid, Vec<u8>, u8)>;
     let seen: Mutex<Seen> = Mutex::default();
     let apply = |entry: Entry<'_>| {
-        let (Change::Put { key, .. } | Change::Delete { key }) = entry.change else {
+        let (Change::Put { key, .. } | Change::Delete { key, .. }) = entry.change else {
             panic!("no flush was logged")
         };
         let id = u64::from_le_bytes(key[..8].try_into().unwrap());

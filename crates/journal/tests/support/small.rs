@@ -79,12 +79,13 @@ pub(crate) fn recover(disk: &FaultDisk) -> Result<(Recovered, State), RecoverErr
                 generation,
                 kind,
                 deadline,
+                ..
             } => {
                 let value = u16::from_le_bytes(value[..2].try_into().unwrap());
                 assert_eq!((kind, deadline.is_some()), (Kind::Hash, value % 2 == 1));
                 (key[0], Some((value, generation)))
             }
-            Change::Delete { key } => (key[0], None),
+            Change::Delete { key, .. } => (key[0], None),
             Change::Flush { generation } => {
                 newest.1 = newest.1.max((entry.tid, generation));
                 return;

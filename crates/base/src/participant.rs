@@ -1,0 +1,117 @@
+//! The participant's side of two-phase commit: what a partition does for transactions over
+//! several of them.
+//!
+//! States of an attempt in a partition, all of them durable but the first:
+//!
+//! | state | means | ends by |
+//! |---|---|---|
+//! | unknown | the partition has never heard of it, or has forgotten it | `prepare`, `refuse` |
+//! | prepared | its operations are executed, their keys held, their effects kept but not seen | `commit`, `abort` |
+//! | committed | its effects are there; remembered for those who still ask | `forget` |
+//! | refused | it will never be prepared here | its deadline |
+//!
+//! `abort` leads back to unknown.
+//!
+//! Invariants:
+//! 1. Nothing here blocks. What an answer depends on is an epoch; it must be durable before
+//!    anybody else learns of the answer.
+//! 2. Between `prepare` and `commit` or `abort` nobody reads what the attempt will write, and
+//!    nobody writes what it has read: absences and ranges included.
+//! 3. A prepared attempt is prepared again after a restart, with what it holds.
+
+use crate::ids::{Epoch, TransactionId};
+use crate::partition::OwnedReply;
+use crate::transaction::{Abort, Holder, Observed, Op, Reply};
+
+/// What is to be prepared.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepare<'a> {
+    /// The attempt, and when the transaction began.
+    pub holder: Holder,
+    /// This partition's operations.
+    pub ops: &'a [Op<'a>],
+    /// The keys that the transaction writes, in all partitions; see [`crate::change::siblings`].
+    pub siblings: &'a [u8],
+    /// Whatever the coordinator wants back with [`State`].
+    pub note: &'a [u8],
+}
+
+/// What a partition knows of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing.
+    Unknown,
+    /// It is prepared; the coordinator's note.
+    Prepared(Vec<u8>),
+    /// It has committed and is not forgotten; the coordinator's note.
+    Committed(Vec<u8>),
+    /// It must not be prepared.
+    Refused,
+}
+
+/// See the module's description.
+pub trait Participant {
+    /// Executes operations as a transaction of this partition alone. `see` gets the replies.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing has happened; [`Participant::observed`] what that depends on.
+    fn execute(
+        &mut self,
+        ops: &[Op<'_>],
+        see: &mut dyn FnMut(&[Reply<'_>], Observed),
+    ) -> Result<(), Abort>;
+
+    /// What the last call wrote or observed: its answer may be told once this is durable.
+    fn observed(&self) -> Observed;
+
+    /// Executes the operations, holds their keys, and keeps what they write. The attempt counts as
+    /// prepared once [`Participant::observed`] is durable.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why it is not prepared: [`Abort::Refused`] if its state is not unknown,
+    /// [`Abort::Held`], [`Abort::Overtaken`], or what the operations met.
+    fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort>;
+
+    /// Makes a prepared attempt's effects current and gives its holds back; it is committed then.
+    /// Of an attempt that is not prepared nothing happens. Returns the state before, and the epoch
+    /// that must be durable before anyone is told.
+    ///
+    /// # Errors
+    /// [`Abort::ReadOnly`] when the log has failed.
+    fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort>;
+
+    /// Undoes a prepared attempt and gives its holds back; as [`Participant::commit`] otherwise.
+    ///
+    /// # Errors
+    /// As above.
+    fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort>;
+
+    /// Makes sure that an unknown attempt will not be prepared before this partition's time is
+    /// `until_ms`; as [`Participant::commit`] otherwise.
+    ///
+    /// # Errors
+    /// As above.
+    fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort>;
+
+    /// Forgets a committed attempt: nobody will ask for it any more.
+    ///
+    /// # Errors
+    /// As above.
+    fn forget(&mut self, id: TransactionId) -> Result<(), Abort>;
+
+    /// What is known of an attempt, and the epoch on which that depends.
+    fn state(&mut self, id: TransactionId) -> (State, Epoch);
+
+    /// The attempts that are prepared or committed, in no particular order.
+    fn undecided(&mut self) -> Vec<(TransactionId, State)>;
+
+    /// This partition's time, milliseconds since the Unix epoch: never decreases, also not over a
+    /// restart.
+    fn time_ms(&self) -> u64;
+
+    /// How often holds have been given back: who waits for one looks again when this changes.
+    fn releases(&self) -> u64;
+
+    /// Everything up to this epoch is durable.
+    fn durable(&self) -> Epoch;
+}

@@ -1,0 +1,3 @@
+//! The Rust client of a cluster.
+
+#![forbid(unsafe_code)]

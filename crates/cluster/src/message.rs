@@ -1,0 +1,137 @@
+//! What nodes and clients say to each other.
+
+use base::participant::State;
+use base::partition::OwnedReply;
+use base::{Abort, Op, PartitionId, Timestamp, TransactionId};
+
+/// A message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message<'a> {
+    /// Asks for something; the answer carries the same number.
+    Request {
+        /// Chosen by who asks; not used twice on a link.
+        number: u64,
+        /// What is asked.
+        request: Request<'a>,
+    },
+    /// Answers a request.
+    Reply {
+        /// The request's.
+        number: u64,
+        /// The answer.
+        reply: Answer,
+    },
+    /// Needs no answer.
+    Notice(Notice),
+}
+
+/// What can be asked. Any of them may be asked again after a link broke, except
+/// [`Request::Execute`] with writes and [`Request::Coordinate`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request<'a> {
+    /// Executes a transaction of the node's own partition. Answered by `Replies` or `Aborted`.
+    Execute {
+        /// The operations.
+        ops: Vec<Op<'a>>,
+    },
+    /// Executes a transaction of any partitions; the node coordinates. Answered as `Execute`.
+    Coordinate {
+        /// The operations.
+        ops: Vec<Op<'a>>,
+    },
+    /// Prepares. Answered by `Replies` (a vote for yes) or `Aborted`.
+    Prepare {
+        /// The attempt.
+        id: TransactionId,
+        /// When the transaction began.
+        age: Timestamp,
+        /// Who decides; see [`Roll`].
+        roll: Roll,
+        /// The keys that the transaction writes; see [`base::change::siblings`].
+        siblings: &'a [u8],
+        /// This partition's operations.
+        ops: Vec<Op<'a>>,
+    },
+    /// Commits what is prepared. Answered by `Done`, also if it is committed or forgotten.
+    Commit {
+        /// The attempt.
+        id: TransactionId,
+    },
+    /// Asks for the state; an attempt that is unknown is refused first. Answered by `State`.
+    Vote {
+        /// The attempt.
+        id: TransactionId,
+    },
+    /// Asks the attempt's home what became of it; an attempt that is unknown there is refused first.
+    /// Answered by `Fate`.
+    Outcome {
+        /// The attempt.
+        id: TransactionId,
+    },
+    /// Asks the attempt's home to abort it if it has not committed. Answered by `Fate`.
+    Abandon {
+        /// The attempt.
+        id: TransactionId,
+    },
+    /// Asks whether the attempt's home has forgotten it. Answered by `State`; refuses nothing.
+    Inquire {
+        /// The attempt.
+        id: TransactionId,
+    },
+    /// Asks for the cluster's file. Answered by `Topology`.
+    Topology,
+}
+
+/// What answers can be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The transaction took effect, or is prepared; the replies in the order of the operations.
+    Replies(Vec<OwnedReply>),
+    /// Nothing has happened, because of this.
+    Aborted(Abort),
+    /// It is done.
+    Done,
+    /// An attempt's state.
+    State(State),
+    /// What became of an attempt.
+    Fate(Fate),
+    /// The cluster's file, as it is.
+    Topology(String),
+    /// The request could not be served; said for people.
+    Failed(String),
+}
+
+/// What becomes of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It has committed, or will.
+    Committed,
+    /// It has not, and will not.
+    Aborted,
+    /// It is not decided; ask again.
+    Open,
+}
+
+/// What needs no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The attempt has aborted.
+    Abort {
+        /// The attempt.
+        id: TransactionId,
+    },
+    /// Everybody has committed the attempt; nobody will ask for it.
+    Forget {
+        /// The attempt.
+        id: TransactionId,
+    },
+}
+
+/// Who takes part in an attempt. Kept with each prepared part, as the participant's note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roll {
+    /// The participant whose state decides; one of `participants`.
+    pub home: PartitionId,
+    /// All participants.
+    pub participants: Vec<PartitionId>,
+}
