@@ -2,10 +2,32 @@
 //!
 //! | module | concept |
 //! |---|---|
+//! | [`slot`], [`topology`] | which partition holds a key, and which node a partition |
 //! | [`message`] | what nodes and clients say to each other |
+//! | [`codec`] | messages as bytes |
+//! | [`clock`] | timestamps |
+//! | [`node`] | a node: the protocol, its invariants, events in and messages out |
+//! | `coordination`, `reading` | transactions of its callers, over any partitions |
+//! | `participation` | what it does for coordinators |
+//! | `resolution` | what becomes of attempts that nobody decides |
+//! | `wires` | its links to other nodes |
 //!
 //! It knows neither RESP nor how a partition keeps its data.
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
+pub mod codec;
+mod coordination;
+pub mod fuzz;
 pub mod message;
+pub mod node;
+mod participation;
+mod reading;
+mod resolution;
+pub mod slot;
+pub mod topology;
+mod wires;
+
+pub use node::{Counters, Finished, Node, NodeOptions, Timeouts, Wants};
+pub use topology::Topology;

@@ -18,31 +18,40 @@
 //! | 16 | 4 | value length |
 //! | 20 | 2 | generation (see `FLUSHALL`: versions of other generations are invisible) |
 //! | 22 | 1 | [`Kind`] |
-//! | 23 | 1 | flags: 1 absent, 2 has a deadline |
+//! | 23 | 1 | flags: 1 absent, 2 has a deadline, 4 has an origin |
 //! | 24 | 8 | the deadline in milliseconds since the Unix epoch, if it has one |
 //! | … | … | value |
+//! | … | 8 | if it has an origin: a counted reference to it, at any address |
 //!
 //! Contract of this module (everything unsafe about records is here):
 //! 1. A [`RecordRef`] or [`VersionRef`] that was loaded from shared memory is used only while the
 //!    worker that loaded it stays pinned in its epoch; what is taken out of shared memory is freed
-//!    by [`crate::garbage`] only after every such worker has left.
-//! 2. A version is written only between [`VersionRef::new`] and its publication, by one thread.
+//!    by [`crate::garbage`] only after every such worker has left. A record that is held under
+//!    two-phase locking (module `holds`) cannot be locked by the janitor and stays in the index:
+//!    its [`RecordRef`] is good until the hold is given back, in an epoch or not.
+//! 2. A version is written only between [`VersionRef::new`] and its publication, by one thread at
+//!    a time: those of a prepared transaction pass from thread to thread under a mutex.
 //! 3. `previous` is changed only under the record's lock.
 //! 4. [`VersionRef::never`] is the one version that is shared and never freed.
+//! 5. A version with an origin owns one reference to it, which it gives back when it is freed.
 
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use base::change::Origin;
 use base::transaction::Kind;
 use base::{Epoch, Tid};
 
+use crate::origin::OwnedOrigin;
 use crate::word::{Seen, Word};
 
 const ABSENT: u8 = 1;
 const HAS_DEADLINE: u8 = 2;
+const HAS_ORIGIN: u8 = 4;
 
 #[repr(C)]
 struct RecordHeader {
@@ -159,7 +168,7 @@ impl RecordRef {
         self.header().references.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives one reference back; the last one frees the record and its current version.
+    /// Gives one reference back; the last one frees the record and its versions.
     ///
     /// # Safety
     /// The caller owns a reference and uses the record no more.
@@ -203,7 +212,8 @@ pub(crate) struct Content<'a> {
 impl VersionRef {
     fn layout(len: usize, flags: u8) -> Layout {
         let deadline = if flags & HAS_DEADLINE != 0 { 8 } else { 0 };
-        let size = (VERSION_HEADER + deadline + len).max(size_of::<VersionHeader>());
+        let origin = if flags & HAS_ORIGIN != 0 { 8 } else { 0 };
+        let size = (VERSION_HEADER + deadline + len + origin).max(size_of::<VersionHeader>());
         Layout::from_size_align(size, 16).expect("a value's length is limited")
     }
 
@@ -212,9 +222,13 @@ impl VersionRef {
         VersionRef(NonNull::from(&NEVER))
     }
 
-    /// A version that nobody else knows yet.
-    pub(crate) fn new(generation: u16, content: Option<Content<'_>>) -> VersionRef {
-        let (len, flags, kind) = match &content {
+    /// A version that nobody else knows yet: a tombstone if it has no content.
+    pub(crate) fn new(
+        generation: u16,
+        content: Option<Content<'_>>,
+        origin: Option<&Arc<OwnedOrigin>>,
+    ) -> VersionRef {
+        let (len, mut flags, kind) = match &content {
             None => (0, ABSENT, Kind::String),
             Some(c) => {
                 let len = c.parts.iter().map(|part| part.len()).sum::<usize>();
@@ -229,9 +243,12 @@ impl VersionRef {
                 )
             }
         };
+        if origin.is_some() {
+            flags |= HAS_ORIGIN;
+        }
         let layout = Self::layout(len, flags);
-        // SAFETY: the layout is not empty and at least as large as the header; deadline and value
-        // lie within it.
+        // SAFETY: the layout is not empty and at least as large as the header; deadline, value and
+        // reference to the origin lie within it, one behind the other.
         unsafe {
             let Some(at) = NonNull::new(alloc(layout).cast::<VersionHeader>()) else {
                 handle_alloc_error(layout)
@@ -244,8 +261,8 @@ impl VersionRef {
                 kind: kind as u8,
                 flags,
             });
+            let mut to = at.cast::<u8>().add(VERSION_HEADER);
             if let Some(content) = content {
-                let mut to = at.cast::<u8>().add(VERSION_HEADER);
                 if let Some(deadline) = content.deadline {
                     to.cast::<u64>().write(deadline);
                     to = to.add(8);
@@ -254,6 +271,10 @@ impl VersionRef {
                     std::ptr::copy_nonoverlapping(part.as_ptr(), to.as_ptr(), part.len());
                     to = to.add(part.len());
                 }
+            }
+            if let Some(origin) = origin {
+                to.cast::<*const OwnedOrigin>()
+                    .write_unaligned(Arc::into_raw(Arc::clone(origin)));
             }
             VersionRef(at)
         }
@@ -321,6 +342,26 @@ impl VersionRef {
         }
     }
 
+    /// Where the reference to the origin lies, if there is one: behind the value, so that values
+    /// lie where they would without it.
+    fn origin_at(&self) -> Option<NonNull<*const OwnedOrigin>> {
+        let header = self.header();
+        if header.flags & HAS_ORIGIN == 0 {
+            return None;
+        }
+        let deadline = usize::from(header.flags & HAS_DEADLINE != 0) * 8;
+        let offset = VERSION_HEADER + deadline + header.len as usize;
+        // SAFETY: the flag says that the allocation has eight more bytes there.
+        Some(unsafe { self.0.cast::<u8>().add(offset).cast() })
+    }
+
+    /// What the version has of a transaction over several partitions.
+    pub(crate) fn origin<'p>(self) -> Option<Origin<'p>> {
+        let at = self.origin_at()?;
+        // SAFETY: contract 5: the version keeps its origin alive. The lifetime is the caller's pin.
+        Some(unsafe { (*at.read_unaligned()).get() })
+    }
+
     pub(crate) fn previous(self) -> Option<VersionRef> {
         NonNull::new(self.header().previous.load(Ordering::Acquire)).map(VersionRef)
     }
@@ -346,6 +387,10 @@ impl VersionRef {
         if self.is_never() {
             return;
         }
+        if let Some(at) = self.origin_at() {
+            // SAFETY: contract 5: this is the version's own reference, given back once.
+            drop(unsafe { Arc::from_raw(at.read_unaligned()) });
+        }
         let header = self.header();
         let layout = Self::layout(header.len as usize, header.flags);
         // SAFETY: by the caller; it was allocated with this layout.
@@ -363,7 +408,10 @@ impl VersionRef {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use base::Timestamp;
+
     use super::*;
+    use crate::origin::Origins;
 
     #[test]
     fn a_version_keeps_what_it_was_given() {
@@ -372,7 +420,12 @@ mod tests {
             kind: Kind::String,
             deadline: Some(17),
         };
-        let v = VersionRef::new(3, Some(content));
+        let origins = Origins::default();
+        let origin = origins.share(Origin {
+            timestamp: Timestamp(77),
+            siblings: b"siblings",
+        });
+        let v = VersionRef::new(3, Some(content), Some(&origin));
         v.set_tid(Tid::new(Epoch(9), 1));
         assert_eq!(v.value(), b"abcde");
         assert_eq!(
@@ -380,8 +433,11 @@ mod tests {
             (Some(17), 3, false)
         );
         assert_eq!(v.epoch(), Epoch(9));
-        // SAFETY: never published.
-        unsafe { v.free() }
+        assert_eq!(v.origin(), Some(origin.get()));
+        drop(origin);
+        assert!(origins.bytes() > 0);
+        v.free_unpublished();
+        assert_eq!(origins.bytes(), 0, "the version had the last reference");
     }
 
     #[test]
@@ -389,7 +445,7 @@ mod tests {
         let record = RecordRef::new(b"key");
         assert_eq!(record.key(), b"key");
         let seen = record.word().lock().unwrap();
-        let v = VersionRef::new(0, None);
+        let v = VersionRef::new(0, None, None);
         v.set_previous(Some(RecordRef::version(seen)));
         record.word().publish(seen, v.address(), 0);
         record.retain();

@@ -6,7 +6,8 @@
 //!
 //! | bits | field | meaning |
 //! |---|---|---|
-//! | 63…4 | pointer | the current version, 16-byte aligned |
+//! | 63 | `SHARED` | held by readers under two-phase locking; addresses of programs never have this bit |
+//! | 62…4 | pointer | the current version, 16-byte aligned |
 //! | 3 | `QUEUED` | the record is known to the janitor |
 //! | 2 | `DEAD` | the record has left the index; look its key up again |
 //! | 1 | `HELD` | held exclusively by a transaction under two-phase locking |
@@ -18,6 +19,10 @@
 //! 3. [`Word::publish`] releases: who loads the pointer sees the version's bytes.
 //! 4. A version that was current stays in memory until every worker that could have loaded it has
 //!    left its epoch, so that an unchanged pointer means an unchanged record.
+//! 5. `HELD` and `SHARED` summarise the table of holds (module `holds`): they change together with
+//!    it, under its mutex, and never while another one has `LOCK`. A word with either of them is
+//!    not locked, so that nothing else of it changes: who has `HELD` may publish as if it had
+//!    `LOCK`.
 
 use crate::sync::{AtomicU64, Ordering, spin_hint};
 
@@ -25,7 +30,10 @@ pub(crate) const LOCK: u64 = 1;
 pub(crate) const HELD: u64 = 1 << 1;
 pub(crate) const DEAD: u64 = 1 << 2;
 pub(crate) const QUEUED: u64 = 1 << 3;
-const MARKS: u64 = LOCK | HELD | DEAD | QUEUED;
+pub(crate) const SHARED: u64 = 1 << 63;
+const MARKS: u64 = LOCK | HELD | DEAD | QUEUED | SHARED;
+/// What keeps a commit from locking; the planted bug is one that does not see readers.
+const HOLDS: u64 = HELD | SHARED;
 
 /// How often a lock is tried before the transaction gives way.
 const SPINS: u32 = 256;
@@ -68,16 +76,29 @@ impl Word {
         Seen(self.0.load(Ordering::Acquire))
     }
 
-    /// Locks, or says why not. On success the word is as returned until [`Word::publish`] or
+    /// Locks, or says why not: at once when the record is held, after some patience when another
+    /// commit has it. On success the word is as returned until [`Word::publish`] or
     /// [`Word::unlock`].
     pub(crate) fn lock(&self) -> Result<Seen, Refused> {
-        let mut refused = Refused::Busy;
+        self.lock_unless(HOLDS)
+    }
+
+    /// Locks for a transaction that validates when it commits.
+    pub(crate) fn lock_to_commit(&self) -> Result<Seen, Refused> {
+        self.lock_unless(if cfg!(feature = "planted-ignored-holds") {
+            HELD
+        } else {
+            HOLDS
+        })
+    }
+
+    fn lock_unless(&self, held: u64) -> Result<Seen, Refused> {
         for _ in 0..SPINS {
             let seen = self.0.load(Ordering::Relaxed);
             if seen & DEAD != 0 {
                 return Err(Refused::Dead);
             }
-            if seen & (LOCK | HELD) == 0 {
+            if seen & (LOCK | held) == 0 {
                 let taken = self.0.compare_exchange_weak(
                     seen,
                     seen | LOCK,
@@ -87,39 +108,78 @@ impl Word {
                 if taken.is_ok() {
                     return Ok(Seen(seen | LOCK));
                 }
+            } else if seen & held != 0 {
+                return Err(Refused::Held);
             }
-            refused = if seen & HELD != 0 {
-                Refused::Held
-            } else {
-                Refused::Busy
-            };
             spin_hint();
             #[cfg(loom)]
-            return Err(refused);
+            return Err(Refused::Busy);
         }
-        Err(refused)
+        Err(Refused::Busy)
     }
 
-    /// Makes `pointer` current and unlocks, adding `marks` (`QUEUED` or `DEAD`).
+    /// Makes `pointer` current and unlocks, adding `marks` (`QUEUED` or `DEAD`). The caller has
+    /// the lock, or holds the record exclusively and gives the hold back by this.
     pub(crate) fn publish(&self, locked: Seen, pointer: u64, marks: u64) {
-        debug_assert!(locked.has(LOCK), "publishing without the lock");
-        let kept = locked.0 & QUEUED;
+        debug_assert!(locked.has(LOCK | HELD), "publishing without the lock");
+        let kept = locked.0 & (QUEUED | SHARED);
         self.0.store(pointer | kept | marks, Ordering::Release);
     }
 
-    /// Unlocks without a new version; `marks` replace those that were there.
+    /// Unlocks without a new version; `marks` replace those that were there, but for `SHARED`.
     pub(crate) fn unlock(&self, locked: Seen, marks: u64) {
         debug_assert!(locked.has(LOCK), "unlocking without the lock");
-        self.0.store(locked.pointer() | marks, Ordering::Release);
+        let kept = locked.0 & SHARED;
+        self.0
+            .store(locked.pointer() | kept | marks, Ordering::Release);
+    }
+
+    /// Marks the record as shared if it still is what `seen` says and nobody writes it: validates
+    /// a read and holds it in one step. Under the mutex of the table of holds.
+    pub(crate) fn share(&self, seen: Seen) -> Result<(), Refused> {
+        loop {
+            let now = self.load();
+            if now.has(HELD) {
+                return Err(Refused::Held);
+            }
+            if now.pointer() != seen.pointer() || now.has(DEAD) {
+                return Err(Refused::Dead);
+            }
+            if now.has(LOCK) {
+                return Err(Refused::Busy);
+            }
+            if now.has(SHARED) || self.change(now, now.0 | SHARED) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes the marks of holds away and adds `marks`. Under the mutex of the table of holds. It
+    /// waits only for a commit that has locked the word in spite of them: a planted one.
+    pub(crate) fn give_back(&self, marks: u64) {
+        loop {
+            let now = self.load();
+            if !now.has(LOCK) && self.change(now, now.0 & !HOLDS | marks) {
+                return;
+            }
+            spin_hint();
+        }
+    }
+
+    fn change(&self, from: Seen, to: u64) -> bool {
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        self.0
+            .compare_exchange(from.0, to, order.0, order.1)
+            .is_ok()
     }
 
     /// Whether a read of `seen` still holds for a transaction that has locked this record itself
-    /// or (`own` false) has not.
+    /// or (`own` false) has not. That others hold it as readers does no harm.
     pub(crate) fn validates(&self, seen: Seen, own: bool) -> bool {
         let now = self.load();
         now.pointer() == seen.pointer()
             && !now.has(DEAD)
-            && !now.has(HELD)
+            && (cfg!(feature = "planted-ignored-holds") || !now.has(HELD))
             && (own || !now.has(LOCK))
     }
 }

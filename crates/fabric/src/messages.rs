@@ -11,8 +11,12 @@
 //! 4. No call blocks. A link takes messages up to a bound and then says [`SendError::Full`]; it
 //!    has [`Event::Drained`] when it takes some again.
 //! 5. Numbers of links are never used again.
+//! 6. A link that was made here takes messages at once; they wait until it is up.
+//! 7. On a link that was closed here nothing arrives any more but its `Down`.
 
 use base::NodeId;
+
+use crate::inbox::Inbox;
 
 /// One side of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -52,73 +56,6 @@ pub enum SendError {
     /// The message is longer than messages may be.
     #[error("the message is longer than messages may be")]
     TooLong,
-}
-
-/// What has happened, in order; filled by [`Messages::receive`]. Keeps its memory.
-#[derive(Default, Debug)]
-pub struct Inbox {
-    bytes: Vec<u8>,
-    entries: Vec<(Link, Entry)>,
-}
-
-#[derive(Debug)]
-enum Entry {
-    Up(Peer),
-    Message(std::ops::Range<usize>),
-    Drained,
-    Down(std::ops::Range<usize>),
-}
-
-impl Inbox {
-    /// Appends an event. For implementations.
-    pub fn push(&mut self, link: Link, event: Event<'_>) {
-        let mut keep = |bytes: &[u8]| {
-            let from = self.bytes.len();
-            self.bytes.extend_from_slice(bytes);
-            from..self.bytes.len()
-        };
-        let entry = match event {
-            Event::Up(peer) => Entry::Up(peer),
-            Event::Message(bytes) => Entry::Message(keep(bytes)),
-            Event::Drained => Entry::Drained,
-            Event::Down(why) => Entry::Down(keep(why.as_bytes())),
-        };
-        self.entries.push((link, entry));
-    }
-
-    /// The events, in their order.
-    pub fn iter(&self) -> impl Iterator<Item = (Link, Event<'_>)> {
-        self.entries.iter().map(|(link, entry)| {
-            let event = match entry {
-                Entry::Up(peer) => Event::Up(*peer),
-                Entry::Message(range) => Event::Message(&self.bytes[range.clone()]),
-                Entry::Drained => Event::Drained,
-                Entry::Down(range) => Event::Down(
-                    std::str::from_utf8(&self.bytes[range.clone()])
-                        .expect("it was pushed as a text"),
-                ),
-            };
-            (*link, event)
-        })
-    }
-
-    /// Whether nothing has happened.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Bytes of messages.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Forgets the events.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.entries.clear();
-    }
 }
 
 /// Sends and receives messages; see the module's invariants. One thread's own.

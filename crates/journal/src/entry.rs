@@ -5,7 +5,7 @@
 //! | bytes | field | |
 //! |---|---|---|
 //! | 8 | tid | its epoch is the block's |
-//! | 4 | entries | how many follow, at least 1 |
+//! | 4 | entries | how many changes follow, at least 1; origins are not counted |
 //!
 //! Each entry:
 //!
@@ -15,16 +15,32 @@
 //! | 2 | put with a deadline | kind 1, generation 2, key length 4, value length 4, deadline 8, key, value |
 //! | 3 | delete | key length 4, key |
 //! | 4 | flush | generation 2 |
+//! | 5 | origin | timestamp 8, length 4, siblings |
+//!
+//! An *origin* is that of the puts and deletes behind it in its transaction, up to the next origin;
+//! one whose timestamp is 0 has no siblings, and says that those behind it have none. So a
+//! transaction over several partitions writes its siblings once, whatever else it writes. Its last
+//! entry is a change. Siblings are keys, each its length (4 bytes) and itself, one behind the other.
 
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use base::change::Origin;
 use base::transaction::Kind;
-use base::{Change, Epoch, Tid};
+use base::{Change, Tid, Timestamp};
 
-use crate::checkpoint::{Head, View};
+use crate::checkpoint::Head;
+
+pub(crate) use read::{decode, decode_keys};
 
 const PUT: u8 = 1;
 const PUT_DEADLINE: u8 = 2;
 const DELETE: u8 = 3;
 const FLUSH: u8 = 4;
+const ORIGIN: u8 = 5;
 /// Bytes of a transaction before its entries.
 pub(crate) const FRAME: usize = 12;
 
@@ -44,13 +60,18 @@ pub struct Entry<'a> {
 pub struct EntryWriter<'b> {
     buf: &'b mut Vec<u8>,
     entries: u32,
+    /// The origin that the next entry would have: its timestamp, and where its siblings lie.
+    origin: Option<(Timestamp, Range<usize>)>,
 }
 
 impl EntryWriter<'_> {
     /// Bytes that an entry takes besides its key and value, at most. For size hints.
     pub const OVERHEAD: usize = 20;
+    /// Bytes that an origin takes besides its siblings.
+    pub const ORIGIN_OVERHEAD: usize = 13;
 
-    /// The transaction did this.
+    /// The transaction did this. An origin is written once if the changes that have it come one
+    /// after another.
     pub fn change(&mut self, change: &Change<'_>) {
         match *change {
             Change::Put {
@@ -59,11 +80,15 @@ impl EntryWriter<'_> {
                 kind,
                 generation,
                 deadline,
-                origin: _,
+                origin,
             } => {
-                self.put(key, value, kind, generation, deadline);
+                self.origin(origin);
+                self.put_raw((key, value), kind, generation, deadline);
             }
-            Change::Delete { key, origin: _ } => self.delete(key),
+            Change::Delete { key, origin } => {
+                self.origin(origin);
+                self.delete_raw(key);
+            }
             Change::Flush { generation } => self.flush(generation),
         }
     }
@@ -77,14 +102,30 @@ impl EntryWriter<'_> {
         generation: u16,
         deadline: Option<u64>,
     ) {
+        self.origin(None);
+        self.put_raw((key, value), kind, generation, deadline);
+    }
+
+    /// The transaction deleted `key`.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.origin(None);
+        self.delete_raw(key);
+    }
+
+    fn put_raw(
+        &mut self,
+        (key, value): (&[u8], &[u8]),
+        kind: Kind,
+        generation: u16,
+        deadline: Option<u64>,
+    ) {
         put_head(self.buf, (key, value.len()), kind, generation, deadline);
         self.buf.extend_from_slice(key);
         self.buf.extend_from_slice(value);
         self.entries += 1;
     }
 
-    /// The transaction deleted `key`.
-    pub fn delete(&mut self, key: &[u8]) {
+    fn delete_raw(&mut self, key: &[u8]) {
         self.buf.push(DELETE);
         self.buf
             .extend_from_slice(&(key.len() as u32).to_le_bytes());
@@ -98,14 +139,52 @@ impl EntryWriter<'_> {
         self.buf.extend_from_slice(&generation.to_le_bytes());
         self.entries += 1;
     }
+
+    /// The entry that follows has this origin.
+    fn origin(&mut self, origin: Option<Origin<'_>>) {
+        if origin.is_none() && self.origin.is_none() {
+            return;
+        }
+        let same = match (&self.origin, &origin) {
+            (Some((timestamp, at)), Some(new)) => {
+                *timestamp == new.timestamp && self.buf[at.clone()] == *new.siblings
+            }
+            _ => false,
+        };
+        if !same {
+            let none = Origin {
+                timestamp: Timestamp::ZERO,
+                siblings: &[],
+            };
+            put_origin(self.buf, &origin.unwrap_or(none));
+            let end = self.buf.len();
+            self.origin = origin.map(|new| (new.timestamp, end - new.siblings.len()..end));
+        }
+    }
 }
 
 /// Appends a key of a checkpoint, up to its value.
-pub(crate) fn encode_head(buf: &mut Vec<u8>, head: &Head<'_>, generation: u16) {
+pub(crate) fn encode_head(buf: &mut Vec<u8>, head: &Head<'_>) {
     buf.extend_from_slice(&head.tid.to_bits().to_le_bytes());
+    if let Some(origin) = &head.origin {
+        put_origin(buf, origin);
+    }
     let (key, deadline) = (head.key, head.deadline);
-    put_head(buf, (key, head.value_len), head.kind, generation, deadline);
+    put_head(
+        buf,
+        (key, head.value_len),
+        head.kind,
+        head.generation,
+        deadline,
+    );
     buf.extend_from_slice(key);
+}
+
+fn put_origin(buf: &mut Vec<u8>, origin: &Origin<'_>) {
+    buf.push(ORIGIN);
+    buf.extend_from_slice(&origin.timestamp.0.to_le_bytes());
+    buf.extend_from_slice(&(origin.siblings.len() as u32).to_le_bytes());
+    buf.extend_from_slice(origin.siblings);
 }
 
 /// Appends the fields of a put before its key.
@@ -135,268 +214,16 @@ pub(crate) fn encode(buf: &mut Vec<u8>, tid: Tid, fill: impl FnOnce(&mut EntryWr
     let start = buf.len();
     buf.extend_from_slice(&tid.to_bits().to_le_bytes());
     buf.extend_from_slice(&[0; 4]);
-    let mut writer = EntryWriter { buf, entries: 0 };
+    let mut writer = EntryWriter {
+        buf,
+        entries: 0,
+        origin: None,
+    };
     fill(&mut writer);
     let entries = writer.entries;
     if entries == 0 {
         buf.truncate(start);
     } else {
         buf[start + 8..start + FRAME].copy_from_slice(&entries.to_le_bytes());
-    }
-}
-
-/// Hands every entry of a payload to `apply`, and says how many there were.
-///
-/// # Errors
-/// The offset of the malformed entry within the payload, and what is wrong.
-pub(crate) fn decode(
-    payload: &[u8],
-    epoch: Epoch,
-    stamp_ms: u64,
-    mut apply: impl FnMut(Entry<'_>),
-) -> Result<u64, (usize, &'static str)> {
-    let mut rest = Rest { bytes: payload };
-    let mut total = 0;
-    while !rest.bytes.is_empty() {
-        let at = payload.len() - rest.bytes.len();
-        let mut transaction = || -> Result<u64, &'static str> {
-            let tid = Tid::from_bits(rest.u64()?);
-            if tid.epoch() != epoch {
-                return Err("a transaction of another epoch than its block's");
-            }
-            let entries = rest.u32()?;
-            if entries == 0 {
-                return Err("a transaction without entries");
-            }
-            for _ in 0..entries {
-                apply(Entry {
-                    tid,
-                    stamp_ms,
-                    change: rest.change()?,
-                });
-            }
-            Ok(u64::from(entries))
-        };
-        total += transaction().map_err(|what| (at, what))?;
-    }
-    Ok(total)
-}
-
-/// Hands every key of a checkpoint's block to `apply`, and says how many there were. All are of
-/// `view`.
-///
-/// # Errors
-/// The offset of the malformed entry within the payload, and what is wrong.
-pub(crate) fn decode_keys(
-    payload: &[u8],
-    view: &View,
-    mut apply: impl FnMut(Entry<'_>),
-) -> Result<u64, (usize, &'static str)> {
-    let mut rest = Rest { bytes: payload };
-    let mut total = 0;
-    while !rest.bytes.is_empty() {
-        let at = payload.len() - rest.bytes.len();
-        let mut key = || -> Result<(), &'static str> {
-            let tid = Tid::from_bits(rest.u64()?);
-            let change = rest.change()?;
-            match change {
-                _ if tid.epoch() > view.epoch => Err("a key of a later epoch than the checkpoint"),
-                Change::Put { generation, .. } if generation == view.generation => {
-                    let stamp_ms = view.stamp_ms;
-                    apply(Entry {
-                        tid,
-                        stamp_ms,
-                        change,
-                    });
-                    Ok(())
-                }
-                _ => Err("an entry that is no visible key"),
-            }
-        };
-        key().map_err(|what| (at, what))?;
-        total += 1;
-    }
-    Ok(total)
-}
-
-/// What is left of a payload.
-struct Rest<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Rest<'a> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8], &'static str> {
-        let (taken, rest) = self
-            .bytes
-            .split_at_checked(n)
-            .ok_or("an entry ends too early")?;
-        self.bytes = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], &'static str> {
-        let (taken, rest) = self
-            .bytes
-            .split_first_chunk()
-            .ok_or("an entry ends too early")?;
-        self.bytes = rest;
-        Ok(*taken)
-    }
-
-    fn u16(&mut self) -> Result<u16, &'static str> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, &'static str> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, &'static str> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn change(&mut self) -> Result<Change<'a>, &'static str> {
-        let [tag] = self.array()?;
-        match tag {
-            PUT | PUT_DEADLINE => {
-                let [kind] = self.array()?;
-                let kind = Kind::from_u8(kind).ok_or("a value of unknown type")?;
-                let generation = self.u16()?;
-                let (key, value) = (self.u32()? as usize, self.u32()? as usize);
-                let deadline = if tag == PUT_DEADLINE {
-                    Some(self.u64()?)
-                } else {
-                    None
-                };
-                let (key, value) = (self.take(key)?, self.take(value)?);
-                Ok(Change::Put {
-                    key,
-                    value,
-                    kind,
-                    generation,
-                    deadline,
-                    origin: None,
-                })
-            }
-            DELETE => {
-                let key = self.u32()? as usize;
-                Ok(Change::Delete {
-                    key: self.take(key)?,
-                    origin: None,
-                })
-            }
-            FLUSH => Ok(Change::Flush {
-                generation: self.u16()?,
-            }),
-            _ => Err("an entry of unknown kind"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sample() -> (Vec<u8>, Vec<Change<'static>>) {
-        let changes = vec![
-            Change::Put {
-                key: b"k",
-                value: b"value",
-                kind: Kind::String,
-                generation: 7,
-                deadline: None,
-                origin: None,
-            },
-            Change::Put {
-                key: b"",
-                value: b"",
-                kind: Kind::Hash,
-                generation: 0,
-                deadline: Some(9),
-                origin: None,
-            },
-            Change::Delete {
-                key: b"gone",
-                origin: None,
-            },
-            Change::Flush { generation: 8 },
-        ];
-        let mut buf = Vec::new();
-        encode(&mut buf, Tid::new(Epoch(3), 1), |to| {
-            for change in &changes {
-                to.change(change);
-            }
-        });
-        (buf, changes)
-    }
-
-    #[test]
-    fn entries_come_back_as_they_went() {
-        let (buf, changes) = sample();
-        let mut seen = 0;
-        let n = decode(&buf, Epoch(3), 55, |entry| {
-            assert_eq!(entry.tid, Tid::new(Epoch(3), 1));
-            assert_eq!(entry.stamp_ms, 55);
-            assert_eq!(entry.change, changes[seen]);
-            seen += 1;
-        });
-        assert_eq!((n, seen), (Ok(4), 4));
-    }
-
-    #[test]
-    fn keys_of_a_checkpoint_come_back_and_must_belong_to_it() {
-        let view = View {
-            epoch: Epoch(3),
-            stamp_ms: 55,
-            generation: 7,
-            ..View::default()
-        };
-        let head = Head {
-            tid: Tid::new(Epoch(2), 9),
-            key: b"key",
-            value_len: 5,
-            kind: Kind::String,
-            deadline: Some(8),
-        };
-        let mut buf = Vec::new();
-        encode_head(&mut buf, &head, 7);
-        buf.extend(b"value");
-        let found = decode_keys(&buf, &view, |entry| {
-            assert_eq!((entry.tid, entry.stamp_ms), (head.tid, 55));
-            let change = Change::Put {
-                key: b"key",
-                value: b"value",
-                kind: Kind::String,
-                generation: 7,
-                deadline: Some(8),
-                origin: None,
-            };
-            assert_eq!(entry.change, change);
-        });
-        assert_eq!(found, Ok(1));
-        for n in 1..buf.len() {
-            assert!(decode_keys(&buf[..n], &view, |_| {}).is_err(), "{n} bytes");
-        }
-        let generation = 6;
-        let epoch = Epoch(1);
-        for other in [View { generation, ..view }, View { epoch, ..view }] {
-            assert!(decode_keys(&buf, &other, |_| {}).is_err(), "{other:?}");
-        }
-    }
-
-    #[test]
-    fn an_empty_transaction_leaves_no_trace() {
-        let mut buf = Vec::new();
-        encode(&mut buf, Tid::new(Epoch(3), 1), |_| {});
-        assert!(buf.is_empty());
-    }
-
-    #[test]
-    fn a_cut_payload_is_an_error_at_every_length() {
-        let (buf, _) = sample();
-        for n in 1..buf.len() {
-            assert!(decode(&buf[..n], Epoch(3), 0, |_| {}).is_err(), "{n} bytes");
-        }
-        assert!(decode(&buf, Epoch(4), 0, |_| {}).is_err(), "another epoch");
     }
 }

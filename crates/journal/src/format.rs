@@ -11,7 +11,7 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKILG` |
-//! | 8 | 4 | version | of this format: 2; version 1 has zeros for `first` and `pad` |
+//! | 8 | 4 | version | of this format: 3; version 1 has zeros for `first` and `pad`, and neither 1 nor 2 has origins |
 //! | 12 | 4 | log | number of the log |
 //! | 16 | 4 | segment | number of the segment within the log, from 0 without gaps |
 //! | 20 | 4 | run | number of the run: each start of a journal begins a new one |
@@ -51,8 +51,8 @@
 
 use base::Epoch;
 
-pub(crate) const VERSION: u32 = 2;
-/// The first version, which differs only in what was always zero then.
+pub(crate) const VERSION: u32 = 3;
+/// The first version. Those since then differ only in what was always zero, or never there, before.
 const OLDEST_VERSION: u32 = 1;
 pub(crate) const SEGMENT_HEADER: usize = 80;
 pub(crate) const BLOCK_HEADER: usize = 64;
@@ -328,6 +328,17 @@ mod tests {
             SegmentHeader { log: 2, ..SEGMENT },
         ] {
             assert_eq!(BlockHeader::decode(&bytes, other.seed()), None);
+        }
+    }
+
+    #[test]
+    fn older_versions_are_read() {
+        for version in OLDEST_VERSION..VERSION {
+            let mut bytes = SEGMENT.encode();
+            put(&mut bytes, 8, &version.to_le_bytes());
+            let checksum = crc32c::crc32c(&bytes[..76]);
+            put(&mut bytes, 76, &checksum.to_le_bytes());
+            assert_eq!(SegmentHeader::decode(&bytes), Ok(SEGMENT));
         }
     }
 

@@ -124,8 +124,7 @@ fn recover_part(file: &[u8], payload: Option<&[u8]>) -> std::io::Result<Option<u
         }
         Some(payload) => {
             let id = (salt, VIEW.epoch, 0);
-            let mut writer =
-                PartWriter::new(part, path, id, VIEW.generation).map_err(std::io::Error::other)?;
+            let mut writer = PartWriter::new(part, path, id).map_err(std::io::Error::other)?;
             writer.raw(payload, keys(payload).unwrap_or(1) as u32);
             writer.finish().map_err(std::io::Error::other)?
         }
@@ -175,6 +174,7 @@ fn recover_part(file: &[u8], payload: Option<&[u8]>) -> std::io::Result<Option<u
 mod tests {
     use super::*;
     use crate::checkpoint::Head;
+    use base::Change;
     use base::transaction::Kind;
 
     /// The corpus is what the writer writes; it is written again when a format changes.
@@ -182,19 +182,31 @@ mod tests {
     fn the_corpus_of_checkpoints_is_of_this_format() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/checkpoint");
         let mut payload = Vec::new();
-        for (number, deadline) in [(0_u8, None), (1, Some(77))] {
+        let mut siblings = Vec::new();
+        base::change::siblings::push(&mut siblings, &[1, 9]);
+        let origin = base::change::Origin {
+            timestamp: base::Timestamp::at_ms(8),
+            siblings: &siblings,
+        };
+        for (number, deadline, generation) in [
+            (0_u8, None, VIEW.generation),
+            (1, Some(77), VIEW.generation),
+            (2, None, base::change::SYSTEM_GENERATION),
+        ] {
             let head = Head {
                 tid: Tid::new(Epoch(5), number.into()),
                 key: &[number, 9],
                 value_len: 4,
                 kind: Kind::String,
+                generation,
                 deadline,
+                origin: (number == 1).then_some(origin),
             };
-            entry::encode_head(&mut payload, &head, VIEW.generation);
+            entry::encode_head(&mut payload, &head);
             payload.extend([number; 4]);
         }
-        assert_eq!(keys(&payload), Some(2));
-        assert_eq!(recover_part(&[], Some(&payload)).unwrap(), Some(2));
+        assert_eq!(keys(&payload), Some(3));
+        assert_eq!(recover_part(&[], Some(&payload)).unwrap(), Some(3));
         let manifest = Manifest {
             view: VIEW,
             finished_ms: 1,
@@ -215,9 +227,40 @@ mod tests {
         ];
         for (name, bytes) in inputs {
             fuzz_checkpoint(&bytes);
-            let path = corpus.join(name);
-            let there = std::fs::read(&path).unwrap_or_default();
-            assert!(there == bytes, "{} is out of date", path.display());
+            assert_up_to_date(&corpus.join(name), &bytes);
         }
+    }
+
+    fn assert_up_to_date(path: &Path, bytes: &[u8]) {
+        let there = std::fs::read(path).unwrap_or_default();
+        assert!(there == bytes, "{} is out of date", path.display());
+    }
+
+    /// A transaction over several partitions: its siblings, what it wrote here, and a system record.
+    #[test]
+    fn the_corpus_of_logs_has_origins() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/log/origins");
+        let put = |key, generation, origin| Change::Put {
+            key,
+            value: b"v",
+            kind: Kind::String,
+            generation,
+            deadline: None,
+            origin,
+        };
+        let origin = Some(base::change::Origin {
+            timestamp: base::Timestamp::at_ms(5),
+            siblings: b"\x01\0\0\0a\x01\0\0\0b",
+        });
+        let mut payload = Vec::new();
+        entry::encode(&mut payload, Tid::new(Epoch(5), 1), |to| {
+            to.change(&put(b"system", base::change::SYSTEM_GENERATION, None));
+            to.change(&put(b"a", 1, origin));
+            to.change(&Change::Delete { key: b"b", origin });
+            to.delete(b"c");
+        });
+        assert_eq!(entry::decode(&payload, Epoch(5), 0, |_| {}), Ok(4));
+        fuzz_log(&payload);
+        assert_up_to_date(&path, &payload);
     }
 }

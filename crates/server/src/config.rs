@@ -2,7 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use base::NodeId;
+use cluster::Topology;
+use cluster::node::Timeouts;
 
 use crate::limits::Limits;
 
@@ -14,6 +19,24 @@ pub enum Durability {
     Group,
     /// At once; a crash may take back what clients were told.
     Async,
+}
+
+/// A server's place in a cluster.
+#[derive(Clone)]
+pub struct Membership {
+    /// The cluster.
+    pub topology: Arc<Topology>,
+    /// Which node of it the server is.
+    pub node: NodeId,
+    /// How long what is waited for.
+    pub timeouts: Timeouts,
+}
+
+impl std::fmt::Debug for Membership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The topology has the secret.
+        write!(f, "node {}", self.node)
+    }
 }
 
 /// How a server is set up.
@@ -45,6 +68,10 @@ pub struct Config {
     /// no more requests to serve syncs by itself, which saves two thread switches; where it does
     /// not (and always, with zero) log threads sync, and the thread serves meanwhile.
     pub inline_sync: Duration,
+    /// How long a command waits for keys that a transaction over several nodes holds.
+    pub hold_timeout: Duration,
+    /// Which node of which cluster it is, if it is of one.
+    pub cluster: Option<Membership>,
     /// How long a stopping server waits for clients to take their replies.
     pub drain: Duration,
 }
@@ -63,6 +90,8 @@ impl Default for Config {
             data: None,
             limits: Limits::default(),
             inline_sync: Duration::from_millis(1),
+            hold_timeout: Duration::from_secs(10),
+            cluster: None,
             drain: Duration::from_secs(10),
         }
     }
@@ -105,6 +134,27 @@ pub enum StartError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// The address for other nodes cannot be listened on.
+    #[error(
+        "cannot listen for other nodes on {fabric}: {error}; the address is that of node {node} in \
+         the cluster's file"
+    )]
+    ListenFabric {
+        /// The address.
+        fabric: SocketAddr,
+        /// The node.
+        node: NodeId,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The cluster has no such node.
+    #[error("the cluster's file has no node {node}; it has: {}", list(known))]
+    NoSuchNode {
+        /// What was asked for.
+        node: NodeId,
+        /// What there is.
+        known: Vec<NodeId>,
+    },
     /// A thread cannot stay on its processor.
     #[error("cannot have a thread stay on processor {cpu}: {error}; choose others by --affinity")]
     Pin {
@@ -144,6 +194,11 @@ impl Config {
             _ => Ok(()),
         }
     }
+}
+
+fn list(nodes: &[NodeId]) -> String {
+    let texts: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    texts.join(", ")
 }
 
 fn is_loopback(ip: IpAddr) -> bool {

@@ -18,6 +18,8 @@ use crate::task::Task;
 
 /// See the module's description.
 pub(crate) struct Connection {
+    /// Its number in its runtime.
+    pub(crate) key: usize,
     pub(crate) stream: TcpStream,
     pub(crate) client: Arc<Client>,
     pub(crate) parser: Parser,
@@ -60,11 +62,19 @@ pub(crate) struct State {
     pub(crate) in_touched: bool,
     /// In the runtime's list of connections whose replies wait for durability.
     pub(crate) in_waiting: bool,
+    /// In the runtime's list of connections whose task waits for others.
+    pub(crate) in_tasks: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, client: Arc<Client>, authenticated: bool) -> Connection {
+    pub(crate) fn new(
+        key: usize,
+        stream: TcpStream,
+        client: Arc<Client>,
+        authenticated: bool,
+    ) -> Connection {
         Connection {
+            key,
             stream,
             client,
             parser: Parser::new(),

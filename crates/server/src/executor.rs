@@ -4,21 +4,24 @@ use base::{Abort, Epoch};
 use resp::{Args, Writer};
 use store::Worker;
 
-use crate::block::Block;
+use crate::block::{Block, Call};
 use crate::command::{Command, Flags, Ops, Plan, Run};
 use crate::commands::finish_save;
 use crate::commands::key::plan_scan;
 use crate::connection::Connection;
+use crate::coordination::Coordination;
 use crate::keys::KeysTask;
 use crate::refusal;
 use crate::render::{Render, Surroundings};
 use crate::shared::Context;
-use crate::task::{Step, Task};
+use crate::task::{Step, Task, Work};
 
 /// Runs commands for the connections of one runtime.
 pub(crate) struct Executor {
     pub(crate) worker: Worker,
     pub(crate) context: Context,
+    /// This runtime's part of the cluster, if the server is a node of one.
+    pub(crate) cluster: Option<Box<Coordination>>,
 }
 
 impl Executor {
@@ -140,7 +143,12 @@ impl Executor {
     }
 
     #[inline]
-    fn run(&mut self, connection: &mut Connection, command: &'static Command, args: Args<'_>) {
+    pub(crate) fn run(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static Command,
+        args: Args<'_>,
+    ) {
         match command.run {
             Run::Store(plan) | Run::AllOrNothing(plan) => {
                 self.run_plan(connection, command, args, plan);
@@ -148,14 +156,14 @@ impl Executor {
             Run::Local(local) => local(&mut self.context, connection, args),
             Run::Scan => self.scan(connection, command, args),
             Run::Keys => {
-                let task = KeysTask::new(&self.context.shared.db, args.at(1));
+                let task = KeysTask::matching(&self.context.shared.db, args.at(1));
                 connection.task = Some(Task::Keys(Box::new(task)));
                 self.step_task(connection);
             }
             Run::Multi => Self::multi(connection),
-            Run::Exec => self.exec(connection, command),
+            Run::Exec => self.exec(connection),
             Run::Discard => Self::discard(connection),
-            Run::Watch => self.watch(connection, args),
+            Run::Watch => self.watch(connection, command, args),
             Run::Unwatch => {
                 connection.watches.clear();
                 connection.writer().ok();
@@ -175,7 +183,7 @@ impl Executor {
     ) {
         let mut ops = Ops::new();
         match plan(args, &mut ops) {
-            Ok(render) => self.transact(connection, command, &ops, &render),
+            Ok(render) => self.transact(connection, command, args, (&ops, &render)),
             Err(refusal) => {
                 refusal.write(command, &mut connection.writer());
             }
@@ -187,9 +195,12 @@ impl Executor {
         &mut self,
         connection: &mut Connection,
         command: &'static Command,
-        ops: &Ops<'_>,
-        render: &Render<'_>,
+        args: Args<'_>,
+        (ops, render): (&Ops<'_>, &Render<'_>),
     ) {
+        if self.cluster.is_some() && self.leads_elsewhere(connection, command, args, ops) {
+            return;
+        }
         let from = connection.output.position();
         let mut writer = Writer::new(connection.output.buffer(), connection.protocol);
         let epoch = match self.worker.execute(ops) {
@@ -203,15 +214,10 @@ impl Executor {
                 render.write(done.replies(), &around, &mut writer);
                 Some(observed.epoch)
             }
-            Err(Abort::Precondition { .. }) => {
-                // Only commands that are all or nothing have preconditions.
-                writer.int(0);
-                None
+            Err(Abort::Held { by }) => {
+                return self.park(connection, Work::Call(Call::new(command, args)), by);
             }
-            Err(abort) => {
-                refusal::abort(&abort, &mut writer);
-                Some(Epoch::ZERO)
-            }
+            Err(abort) => tell_abort(&abort, &mut writer).then_some(Epoch::ZERO),
         };
         let epoch = epoch.unwrap_or_else(|| self.worker.observed().epoch);
         self.finish(connection, from, epoch);
@@ -239,7 +245,7 @@ impl Executor {
             Err(refusal) => Err(refusal.clone()),
         };
         match planned {
-            Ok(render) => self.transact(connection, command, &ops, &render),
+            Ok(render) => self.transact(connection, command, args, (&ops, &render)),
             Err(refusal) => {
                 refusal.write(command, &mut connection.writer());
             }
@@ -248,21 +254,27 @@ impl Executor {
 
     /// Goes on with the connection's long command, and answers if that was the end of it.
     pub(crate) fn step_task(&mut self, connection: &mut Connection) {
-        let Some(mut task) = connection.task.take() else {
+        let Some(task) = connection.task.take() else {
             return;
         };
         let from = connection.output.position();
         let limit = self.context.shared.config.limits.output_hard;
-        match (task.step(&mut self.worker, limit), &task) {
-            (Step::Waits, _) => connection.task = Some(task),
-            (Step::TooLong, _) => connection
-                .writer()
-                .error("ERR the reply exceeds the limit on a client's output"),
-            (Step::Done, Task::Keys(keys)) => {
-                keys.write(&mut connection.writer());
-                self.finish(connection, from, keys.epoch());
+        match task {
+            Task::Keys(mut keys) => match keys.step(&mut self.worker, limit) {
+                Step::Waits => connection.task = Some(Task::Keys(keys)),
+                Step::TooLong => connection
+                    .writer()
+                    .error("ERR the reply exceeds the limit on a client's output"),
+                Step::Done => {
+                    keys.write(&mut connection.writer());
+                    self.finish(connection, from, keys.epoch());
+                }
+            },
+            Task::Save(save) if save.is_done() => {
+                finish_save(&mut self.context, connection, &save);
             }
-            (Step::Done, Task::Save(save)) => finish_save(&mut self.context, connection, save),
+            Task::Parked(parked) => self.unpark(connection, parked),
+            waits @ (Task::Save(_) | Task::Coordinated(_)) => connection.task = Some(waits),
         }
         self.context.errors += u64::from(connection.output.is_error_at(from));
     }
@@ -296,4 +308,16 @@ impl Executor {
         connection.note_block();
         connection.writer().ok();
     }
+}
+
+/// Answers a command that did not take effect. Returns whether what is told shows nothing of the
+/// store.
+pub(crate) fn tell_abort(abort: &Abort, writer: &mut Writer<'_>) -> bool {
+    if let Abort::Precondition { .. } = abort {
+        // Only commands that are all or nothing have preconditions.
+        writer.int(0);
+        return false;
+    }
+    refusal::abort(abort, writer);
+    true
 }

@@ -1,16 +1,18 @@
-//! `KEYS`, which may visit every key: on a snapshot, in slices between which other connections
-//! get their turns. The connection that asked waits meanwhile.
+//! Commands that may visit every key (`KEYS`, and those about the keys of a slot): on a snapshot,
+//! in slices between which other connections get their turns. The connection that asked waits
+//! meanwhile.
 
 use resp::{Protocol, Writer};
 use store::{Db, Snapshot, Worker};
 
 use crate::glob;
 use crate::limits::SLICE_KEYS;
+use crate::task::Step;
 
-/// A `KEYS` that is under way.
+/// A command of that kind that is under way.
 pub(crate) struct KeysTask {
     snapshot: Snapshot,
-    pattern: Vec<u8>,
+    wanted: Wanted,
     /// Where the next slice begins.
     from: Vec<u8>,
     /// Where matches end.
@@ -20,14 +22,40 @@ pub(crate) struct KeysTask {
     body: Vec<u8>,
 }
 
+/// Which keys are meant.
+enum Wanted {
+    /// Those that match a pattern.
+    Matching(Vec<u8>),
+    /// Those of a slot, at most so many.
+    Of { slot: u16, most: usize },
+    /// Those of a slot, and only how many they are.
+    CountOf { slot: u16 },
+}
+
 impl KeysTask {
-    pub(crate) fn new(db: &Db, pattern: &[u8]) -> KeysTask {
+    /// `KEYS`.
+    pub(crate) fn matching(db: &Db, pattern: &[u8]) -> KeysTask {
         let prefix = glob::prefix(pattern);
+        let wanted = Wanted::Matching(pattern.to_vec());
+        KeysTask::new(db, wanted, prefix.to_vec(), glob::behind_prefix(prefix))
+    }
+
+    /// `CLUSTER GETKEYSINSLOT`.
+    pub(crate) fn of_slot(db: &Db, slot: u16, most: usize) -> KeysTask {
+        KeysTask::new(db, Wanted::Of { slot, most }, Vec::new(), None)
+    }
+
+    /// `CLUSTER COUNTKEYSINSLOT`.
+    pub(crate) fn count_of_slot(db: &Db, slot: u16) -> KeysTask {
+        KeysTask::new(db, Wanted::CountOf { slot }, Vec::new(), None)
+    }
+
+    fn new(db: &Db, wanted: Wanted, from: Vec<u8>, to: Option<Vec<u8>>) -> KeysTask {
         KeysTask {
             snapshot: db.snapshot(),
-            pattern: pattern.to_vec(),
-            from: prefix.to_vec(),
-            to: glob::behind_prefix(prefix),
+            wanted,
+            from,
+            to,
             found: 0,
             body: Vec::new(),
         }
@@ -38,39 +66,61 @@ impl KeysTask {
         self.snapshot.epoch()
     }
 
-    /// Bytes of the reply so far.
-    pub(crate) fn size(&self) -> usize {
-        self.body.len()
-    }
-
-    /// Visits the next slice. Returns whether it was the last.
-    pub(crate) fn step(&mut self, worker: &mut Worker) -> bool {
+    /// Visits the next slice. The reply may have `output_limit` bytes.
+    pub(crate) fn step(&mut self, worker: &mut Worker, output_limit: usize) -> Step {
         let KeysTask {
             snapshot,
-            pattern,
+            wanted,
             from,
             to,
             found,
             body,
         } = self;
         let next = worker.scan_snapshot(snapshot, from, to.as_deref(), SLICE_KEYS, &mut |entry| {
-            if glob::matches(pattern, entry.key, false) {
+            if wanted.has(entry.key, *found) {
                 *found += 1;
-                Writer::new(body, Protocol::Resp2).bulk(entry.key);
+                if !wanted.is_count() {
+                    Writer::new(body, Protocol::Resp2).bulk(entry.key);
+                }
             }
         });
+        if self.body.len() > output_limit {
+            return Step::TooLong;
+        }
         match next {
-            Some(next) => {
-                *from = next;
-                false
+            Some(next) if !self.wanted.has_enough(self.found) => {
+                self.from = next;
+                Step::Waits
             }
-            None => true,
+            _ => Step::Done,
         }
     }
 
     /// Writes the reply.
     pub(crate) fn write(&self, writer: &mut Writer<'_>) {
+        if self.wanted.is_count() {
+            return writer.int(self.found as i64);
+        }
         writer.array(self.found);
         writer.raw(&self.body);
+    }
+}
+
+impl Wanted {
+    /// Whether a key is meant when `found` have been found before.
+    fn has(&self, key: &[u8], found: usize) -> bool {
+        match self {
+            Wanted::Matching(pattern) => glob::matches(pattern, key, false),
+            Wanted::Of { slot, .. } => !self.has_enough(found) && cluster::slot::of(key) == *slot,
+            Wanted::CountOf { slot } => cluster::slot::of(key) == *slot,
+        }
+    }
+
+    fn has_enough(&self, found: usize) -> bool {
+        matches!(self, Wanted::Of { most, .. } if found >= *most)
+    }
+
+    fn is_count(&self) -> bool {
+        matches!(self, Wanted::CountOf { .. })
     }
 }

@@ -11,6 +11,7 @@ use store::Db;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::cursors::Cursors;
+use crate::routing::Routes;
 
 pub(crate) struct Shared {
     pub(crate) db: Db,
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) clients: Clients,
     pub(crate) cursors: Cursors,
     pub(crate) memory: MemoryWatch,
+    /// What is known of the cluster, if this is a node of one.
+    pub(crate) routes: Option<Arc<Routes>>,
     pub(crate) counters: Counters,
     /// One for each runtime.
     pub(crate) signals: Vec<Signal>,
@@ -43,6 +46,8 @@ pub(crate) struct Counters {
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
     pub(crate) errors: AtomicU64,
+    /// Connections that wait now for what a transaction over several nodes holds.
+    pub(crate) parked: AtomicU64,
 }
 
 impl Shared {
@@ -68,16 +73,30 @@ impl Shared {
             }
         }
     }
+
+    /// Tells the runtimes that wait that keys have been given back.
+    pub(crate) fn holds_released(&self) {
+        // As in `durable_changed`.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        for signal in &self.signals {
+            if signal.held.load(Ordering::Relaxed) {
+                signal.wake();
+            }
+        }
+    }
 }
 
 /// Wakes one runtime.
 ///
 /// Invariant: a runtime that sleeps with replies that wait has said so by [`Signal::wait`] and
-/// afterwards looked once more at what is durable.
+/// afterwards looked once more at what is durable; one that sleeps with transactions that others
+/// hold up has said so by [`Signal::hold`] and looked once more at what was given back.
 pub(crate) struct Signal {
     pub(crate) waker: Waker,
     /// Whether it has replies that wait for durability.
     waiting: AtomicBool,
+    /// Whether it has transactions that wait for keys that others hold.
+    held: AtomicBool,
     /// Whether it has been woken and has not yet come round: once is enough.
     woken: AtomicBool,
     /// Whether one of its connections is to be closed on request of another.
@@ -90,6 +109,7 @@ impl Signal {
         Signal {
             waker,
             waiting: no(),
+            held: no(),
             woken: no(),
             kills: no(),
         }
@@ -109,6 +129,16 @@ impl Signal {
             self.waiting.store(waiting, Ordering::SeqCst);
         }
         if waiting {
+            std::sync::atomic::fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Says whether the runtime, about to sleep, has transactions that wait for keys.
+    pub(crate) fn hold(&self, held: bool) {
+        if self.held.load(Ordering::Relaxed) != held {
+            self.held.store(held, Ordering::SeqCst);
+        }
+        if held {
             std::sync::atomic::fence(Ordering::SeqCst);
         }
     }

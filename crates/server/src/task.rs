@@ -1,11 +1,14 @@
 //! Long commands: a connection that has given one waits for it, and nobody else does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use store::Worker;
 
+use crate::block::Call;
+use crate::execution::Execution;
 use crate::keys::KeysTask;
+use crate::parking::Parked;
 use crate::shared::Shared;
 
 /// A long command that is under way.
@@ -14,9 +17,13 @@ pub(crate) enum Task {
     Keys(Box<KeysTask>),
     /// Is done by others, who wake the runtime.
     Save(SaveTask),
+    /// Runs again once another transaction has given back what it needs.
+    Parked(Parked),
+    /// Runs on several nodes; the runtime is told how it ends.
+    Coordinated(Coordinated),
 }
 
-/// How far a task is.
+/// How far a task that runs in slices is.
 pub(crate) enum Step {
     /// Not done.
     Waits,
@@ -26,32 +33,44 @@ pub(crate) enum Step {
     TooLong,
 }
 
-impl Task {
-    /// Does the next slice.
-    pub(crate) fn step(&mut self, worker: &mut Worker, output_limit: usize) -> Step {
-        match self {
-            Task::Keys(task) => {
-                let done = task.step(worker);
-                match done {
-                    _ if task.size() > output_limit => Step::TooLong,
-                    true => Step::Done,
-                    false => Step::Waits,
-                }
-            }
-            Task::Save(task) => match task.is_done() {
-                true => Step::Done,
-                false => Step::Waits,
-            },
-        }
-    }
+/// When there is something to do for a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// In the next turn.
+    Now,
+    /// When the runtime is woken, or at this time, if there is one.
+    Woken(Option<Duration>),
+    /// When its outcome is told.
+    Told,
+}
 
-    /// Whether there is something to do in the next turn.
-    pub(crate) fn can_go_on(&self) -> bool {
+impl Task {
+    /// When there is something to do. Holds were given back `releases` times.
+    pub(crate) fn next(&self, releases: u64, now: Duration) -> Next {
         match self {
-            Task::Keys(_) => true,
-            Task::Save(task) => task.is_done(),
+            Task::Keys(_) => Next::Now,
+            Task::Save(task) if task.is_done() => Next::Now,
+            Task::Save(_) => Next::Woken(None),
+            Task::Parked(parked) if parked.is_due(releases, now) => Next::Now,
+            Task::Parked(parked) => Next::Woken(Some(parked.until)),
+            Task::Coordinated(_) => Next::Told,
         }
     }
+}
+
+/// A transaction of a connection, kept until it can execute or has.
+pub(crate) enum Work {
+    /// A command alone.
+    Call(Call),
+    /// An `EXEC`.
+    Block(Box<Execution>),
+}
+
+/// A transaction that runs on several nodes.
+pub(crate) struct Coordinated {
+    pub(crate) work: Work,
+    /// Tells its outcome from those of others.
+    pub(crate) number: u64,
 }
 
 /// A checkpoint that a client waits for: `SAVE`, or `SHUTDOWN SAVE`.
@@ -95,7 +114,7 @@ impl SaveTask {
         Ok(SaveTask { outcome, then })
     }
 
-    fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.outcome.lock().is_some()
     }
 

@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::{self, Board};
 use crate::error::{CloseError, OpenError};
+use crate::holds::Waiting;
 use crate::housekeeping::{self, Stop};
 use crate::log::Log;
 use crate::options::{EpochTime, Options, RecoveryReport};
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stop: Stop,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) waiting: Waiting,
+    pub(crate) hold_timeout: Duration,
     pub(crate) checkpoints: Board,
     /// The workers of checkpoints, once nobody makes any. The journal knows nothing of their
     /// places, which nobody else may get.
@@ -105,6 +108,12 @@ pub struct Stats {
     /// Where transactions waited for durability; partly estimated unless
     /// [`Options::measure_latency`] is set.
     pub log_latency: journal::Latency,
+    /// Transactions over several partitions that are prepared and not decided.
+    pub prepared: u64,
+    /// Keys and ranges that they hold.
+    pub holds: u64,
+    /// How often a transaction of the embedded interface waited for a hold.
+    pub hold_waits: u64,
     /// Why nothing can be logged any more.
     pub journal_failure: Option<String>,
 }
@@ -171,6 +180,8 @@ impl Db {
             clock: options.clock,
             stop: Stop::default(),
             waiters: Arc::default(),
+            waiting: Waiting::default(),
+            hold_timeout: options.hold_timeout,
             checkpoints: Board::default(),
             retired: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -241,17 +252,34 @@ impl Db {
     /// The [`Abort`] says why nothing has happened.
     pub fn transact<T>(
         &self,
-        body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, engine::Stop>,
+        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, engine::Stop>,
     ) -> Result<Commit<T>, Abort> {
-        let mut worker = self.lend();
-        let outcome = worker.transact(body);
-        self.give_back(worker);
-        let (value, observed) = outcome?;
+        let shared = self.shared();
+        // Whoever is to end what is in the way may need the worker.
+        let (value, observed) = shared.until_free(|| {
+            let mut worker = self.lend();
+            let outcome = worker.inner.transact(&mut body);
+            self.give_back(worker);
+            outcome
+        })?;
         Ok(Commit {
             value,
             observed,
-            shared: Arc::clone(self.shared()),
+            shared: Arc::clone(shared),
         })
+    }
+
+    /// Calls `notify` whenever a prepared transaction has given its holds back; from the thread on
+    /// which that happened, so it must be quick.
+    pub fn on_release(&self, notify: Box<dyn Fn() + Send + Sync>) {
+        self.shared().waiting.subscribe(notify);
+    }
+
+    /// How often holds have been given back: who was refused with [`Abort::Held`], and has read
+    /// this before, tries again when it changes.
+    #[must_use]
+    pub fn releases(&self) -> u64 {
+        self.shared().releases()
     }
 
     /// A worker of the pool; waits for one when all are lent.
@@ -370,6 +398,9 @@ impl Db {
             log_inline_cycles: log.inline_cycles,
             log_buffers_waiting: log.buffers_waiting,
             log_latency: log.latency,
+            prepared: 0,
+            holds: 0,
+            hold_waits: self.shared().waiting.count(),
             journal_failure: self.durable().failed,
         }
     }

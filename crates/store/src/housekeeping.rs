@@ -52,6 +52,7 @@ pub(crate) fn start(
         .spawn(move || {
             loop {
                 let tidied = janitor.tidy(shared.durable_epoch(), BUDGET);
+                shared.waiting.sweep();
                 shared.checkpoints.notice(shared.log_bytes(), log_size);
                 let now = shared.clock.now_ms();
                 let until = tidied

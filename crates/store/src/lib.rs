@@ -33,6 +33,7 @@ mod check;
 mod checkpoint;
 mod db;
 mod error;
+mod holds;
 mod housekeeping;
 mod log;
 mod options;

@@ -1,5 +1,6 @@
 //! The engine's redo log is the journal.
 
+use base::change::Origin;
 use base::{Change, Tid};
 use engine::{Changes, RedoLog};
 use journal::{EntryWriter, LogWriter};
@@ -15,11 +16,36 @@ impl RedoLog for Log {
 
     fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
         let Some(writer) = &self.0 else { return Ok(()) };
-        let bytes = changes.iter().map(size).sum();
-        let fill = |to: &mut EntryWriter<'_>| changes.iter().for_each(|change| to.change(&change));
+        let (mut bytes, mut origin) = (0, None);
+        for change in changes.iter() {
+            bytes += size(change);
+            origin = origin.or(origin_of(&change));
+        }
+        bytes += origin.map_or(0, |origin| {
+            EntryWriter::ORIGIN_OVERHEAD + origin.siblings.len()
+        });
+        let fill = |to: &mut EntryWriter<'_>| {
+            if origin.is_none() {
+                return changes.iter().for_each(|change| to.change(&change));
+            }
+            // What has it comes last, so that it is written once.
+            for with in [false, true] {
+                let some = changes
+                    .iter()
+                    .filter(|change| origin_of(change).is_some() == with);
+                some.for_each(|change| to.change(&change));
+            }
+        };
         writer
             .append(tid, stamp_ms, bytes, fill)
             .map_err(|failed| failed.to_string())
+    }
+}
+
+fn origin_of<'a>(change: &Change<'a>) -> Option<Origin<'a>> {
+    match *change {
+        Change::Put { origin, .. } | Change::Delete { origin, .. } => origin,
+        Change::Flush { .. } => None,
     }
 }
 

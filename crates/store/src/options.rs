@@ -44,6 +44,9 @@ pub struct Options {
     pub measure_latency: bool,
     /// When and how checkpoints are made.
     pub checkpoint: CheckpointOptions,
+    /// How long a transaction waits for keys that a prepared transaction holds, before it is
+    /// refused.
+    pub hold_timeout: Duration,
     /// What nobody waits for is durable after this time.
     pub idle_flush: Duration,
     /// Threads that read the logs when the database is opened; 0: one for each processor.
@@ -75,6 +78,7 @@ impl Default for Options {
             affinity: None,
             measure_latency: journal.measure_latency,
             checkpoint: CheckpointOptions::default(),
+            hold_timeout: Duration::from_secs(10),
             idle_flush: journal.idle_flush,
             recovery_threads: 0,
             limits: Limits::default(),
@@ -170,6 +174,8 @@ pub struct RecoveryReport {
     pub checkpoint: Option<CheckpointReport>,
     /// Keys that are there now; expired ones may be among them.
     pub keys: u64,
+    /// Transactions over several partitions that are prepared here and wait for the outcome.
+    pub prepared: u64,
     /// Everything up to this epoch was recovered, nothing later.
     pub durable_epoch: base::Epoch,
     /// How long it took.

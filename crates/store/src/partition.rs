@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 use base::partition::{OwnedReply, Partition};
+use base::transaction::Observed;
 use base::{Abort, Epoch, Transaction};
 use parking_lot::Mutex;
 
@@ -32,18 +33,33 @@ impl Waiters {
 
 impl Partition for Db {
     async fn execute(&self, transaction: &Transaction<'_>) -> Result<Vec<OwnedReply>, Abort> {
-        let (outcome, observed) = {
-            let mut worker = self.lend();
-            worker.refresh();
-            let outcome = worker
-                .execute(&transaction.ops)
-                .map(|committed| committed.replies().iter().map(OwnedReply::from).collect());
-            let observed = worker.observed();
-            self.give_back(worker);
-            (outcome, observed)
-        };
-        until_durable(self.shared(), observed.epoch).await?;
-        outcome
+        let shared = self.shared();
+        let mut until = None;
+        loop {
+            let seen = shared.releases();
+            let (outcome, observed) = self.attempt(transaction);
+            if matches!(outcome, Err(Abort::Held { .. })) {
+                let until = *until.get_or_insert_with(|| shared.hold_limit());
+                if shared.until_released(seen, until).await {
+                    continue;
+                }
+            }
+            until_durable(shared, observed.epoch).await?;
+            return outcome;
+        }
+    }
+}
+
+impl Db {
+    fn attempt(&self, transaction: &Transaction<'_>) -> (Result<Vec<OwnedReply>, Abort>, Observed) {
+        let mut worker = self.lend();
+        worker.refresh();
+        let outcome = worker
+            .execute(&transaction.ops)
+            .map(|committed| committed.replies().iter().map(OwnedReply::from).collect());
+        let observed = worker.observed();
+        self.give_back(worker);
+        (outcome, observed)
     }
 }
 

@@ -48,6 +48,7 @@ pub(crate) fn recover(
         entries: recovered.entries,
         bytes: recovered.bytes,
         keys: engine.stats().keys,
+        prepared: 0,
         durable_epoch: recovered.durable,
         elapsed: start.elapsed(),
         checkpoint: recovered.checkpoint.as_ref().map(report_of),

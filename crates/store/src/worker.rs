@@ -28,24 +28,27 @@ impl Worker {
     }
 
     /// Executes the operations as one transaction, again as long as it meets conflicts. The
-    /// outcome may be shown once [`Committed::observed`] is durable.
+    /// outcome may be shown once [`Committed::observed`] is durable. It does not wait for prepared
+    /// transactions.
     ///
     /// # Errors
     /// The [`Abort`] says why nothing has happened; it may be shown once [`Worker::observed`]
-    /// is durable.
+    /// is durable. After [`Abort::Held`] try again when [`crate::Db::releases`] has changed.
     pub fn execute<'w>(&'w mut self, ops: &[Op<'_>]) -> Result<Committed<'w>, Abort> {
         self.inner.execute(ops)
     }
 
-    /// Runs `body` as one transaction, again whenever it meets a conflict.
+    /// Runs `body` as one transaction, again whenever it meets a conflict. Waits for prepared
+    /// transactions that are in its way, at most [`crate::Options::hold_timeout`].
     ///
     /// # Errors
     /// The [`Abort`] says why nothing has happened.
     pub fn transact<T>(
         &mut self,
-        body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
+        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, Stop>,
     ) -> Result<(T, Observed), Abort> {
-        self.inner.transact(body)
+        let (shared, worker) = (&self.shared, &mut self.inner);
+        shared.until_free(|| worker.transact(&mut body))
     }
 
     /// What the last transaction wrote or observed, whether it committed or aborted.

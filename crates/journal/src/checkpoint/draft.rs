@@ -105,7 +105,7 @@ impl Draft {
             .create_new(&path)
             .map_err(CheckpointError::io("create", &path))?;
         let id = (self.salt, self.view.epoch, number);
-        PartWriter::new(file, path, id, self.view.generation)
+        PartWriter::new(file, path, id)
     }
 
     /// Publishes it; its epoch is durable, and every log has closed it. `parts` are all that were

@@ -5,13 +5,13 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKIMF` |
-//! | 8 | 4 | version | of this format and that of the parts: 1 |
+//! | 8 | 4 | version | of this format and that of the parts: 2; in version 1 it is the same, and the parts are of version 1 |
 //! | 12 | 4 | size | of the manifest in bytes |
 //! | 16 | 8 | epoch | *S*: the checkpoint holds everything up to it and nothing later |
 //! | 24 | 8 | stamp | the time of *S*, milliseconds since the Unix epoch |
 //! | 32 | 8 | finished | when it was made, milliseconds since the Unix epoch |
 //! | 40 | 8 | generation's TID | of the transaction that began the generation; 0: none did |
-//! | 48 | 2 | generation | of all entries |
+//! | 48 | 2 | generation | of all entries but system records, whose generation is 65535 |
 //! | 50 | 2 | – | zero |
 //! | 52 | 4 | run | the run of the journal in which it was made |
 //! | 56 | 8 | salt | random; enters the checksums of the parts' blocks |
@@ -35,7 +35,8 @@ use super::View;
 use super::part::Part;
 use crate::format::{put, u32_at, u64_at};
 
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+const OLDEST_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"KUMIKIMF";
 const FIXED: usize = 72;
 const LOG: usize = 16;
@@ -130,7 +131,7 @@ impl Manifest {
         if u32_at(bytes, end) != crc32c::crc32c(&bytes[..end]) {
             return damaged(end, "its checksum does not match its content");
         }
-        if version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return damaged(8, "it has a format version that there never was");
         }
         let (logs, parts) = (u32_at(bytes, 64) as usize, u32_at(bytes, 68) as usize);
@@ -231,6 +232,16 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(Manifest::decode(&bytes[..length]).is_err(), "{length}");
         }
+    }
+
+    #[test]
+    fn the_first_version_is_read() {
+        let mut bytes = sample().encode();
+        put(&mut bytes, 8, &OLDEST_VERSION.to_le_bytes());
+        let end = bytes.len() - CHECKSUM;
+        let checksum = crc32c::crc32c(&bytes[..end]);
+        put(&mut bytes, end, &checksum.to_le_bytes());
+        assert_eq!(Manifest::decode(&bytes), Ok(sample()));
     }
 
     #[test]

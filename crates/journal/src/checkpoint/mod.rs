@@ -55,7 +55,7 @@ pub struct View {
     pub epoch: Epoch,
     /// The epoch's time, milliseconds since the Unix epoch.
     pub stamp_ms: u64,
-    /// The generation that is visible, and to which all entries belong.
+    /// The generation that is visible, and to which all entries belong that are no system records.
     pub generation: u16,
     /// The transaction that began it; zero when nothing was ever flushed.
     pub generation_tid: Tid,

@@ -8,7 +8,7 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKIPT` |
-//! | 8 | 4 | version | of this format: 1 |
+//! | 8 | 4 | version | of this format: 2; version 1 has neither origins nor system records |
 //! | 12 | 4 | part | number of the part |
 //! | 16 | 8 | epoch | of the checkpoint |
 //! | 24 | 4 | first | where the first block begins |
@@ -27,8 +27,9 @@
 //! | 24 | 4 | payload checksum | CRC-32C of salt, epoch, part and payload |
 //! | 28 | 4 | header checksum | CRC-32C of salt, epoch, part and bytes 0…27 |
 //!
-//! A payload is a sequence of entries: the TID of the transaction that wrote the key, 8 bytes, and
-//! a put as in a log's payload (see the module `entry`).
+//! A payload is a sequence of entries: the TID of the transaction that wrote the key, 8 bytes; the
+//! key's origin, if it has one; and a put. Both are as in a log's payload (see the module `entry`).
+//! An entry is of the manifest's generation, or of that of system records.
 //!
 //! Invariants:
 //! 1. An entry is in one block as a whole; every TID's epoch is at most the checkpoint's.
@@ -38,6 +39,7 @@
 use std::io::IoSlice;
 use std::path::PathBuf;
 
+use base::change::Origin;
 use base::transaction::Kind;
 use base::{Epoch, Tid};
 use disk::DiskFile;
@@ -46,7 +48,8 @@ use crate::entry;
 use crate::error::CheckpointError;
 use crate::format::{aligned, put, u32_at, u64_at};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+const OLDEST_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"KUMIKIPT";
 const BLOCK_MAGIC: [u8; 4] = *b"KPRT";
 pub(crate) const HEADER: usize = 40;
@@ -68,9 +71,13 @@ pub struct Part {
 
 /// The first bytes of a part.
 pub(crate) fn encode_header(epoch: Epoch, part: u32, first: u32) -> [u8; HEADER] {
+    encode_version(VERSION, epoch, part, first)
+}
+
+fn encode_version(version: u32, epoch: Epoch, part: u32, first: u32) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     put(&mut bytes, 0, &MAGIC);
-    put(&mut bytes, 8, &VERSION.to_le_bytes());
+    put(&mut bytes, 8, &version.to_le_bytes());
     put(&mut bytes, 12, &part.to_le_bytes());
     put(&mut bytes, 16, &epoch.0.to_le_bytes());
     put(&mut bytes, 24, &first.to_le_bytes());
@@ -82,7 +89,8 @@ pub(crate) fn encode_header(epoch: Epoch, part: u32, first: u32) -> [u8; HEADER]
 /// Where the first block begins, if the bytes are the header of this part.
 pub(crate) fn decode_header(bytes: &[u8; HEADER], epoch: Epoch, part: u32) -> Option<u32> {
     let first = u32_at(bytes, 24);
-    (first as usize >= HEADER && *bytes == encode_header(epoch, part, first)).then_some(first)
+    let sound = |version| *bytes == encode_version(version, epoch, part, first);
+    (first as usize >= HEADER && (OLDEST_VERSION..=VERSION).any(sound)).then_some(first)
 }
 
 /// See the module's second table.
@@ -145,8 +153,12 @@ pub struct Head<'a> {
     pub value_len: usize,
     /// The value's type.
     pub kind: Kind,
+    /// The generation that it belongs to: the view's, or that of system records.
+    pub generation: u16,
     /// When it expires, in milliseconds since the Unix epoch.
     pub deadline: Option<u64>,
+    /// Of a transaction over several partitions.
+    pub origin: Option<Origin<'a>>,
 }
 
 /// Writes one part. Entries gather in memory; [`PartWriter::flush`] writes them.
@@ -154,7 +166,6 @@ pub struct PartWriter {
     file: Box<dyn DiskFile>,
     path: PathBuf,
     seed: u32,
-    generation: u16,
     /// The block that is being filled: room for its header, and its payload.
     block: Vec<u8>,
     /// Entries in it, and bytes of the last one's value that are still to come.
@@ -170,7 +181,6 @@ impl PartWriter {
         file: Box<dyn DiskFile>,
         path: PathBuf,
         (salt, epoch, part): (u64, Epoch, u32),
-        generation: u16,
     ) -> Result<PartWriter, CheckpointError> {
         let first = HEADER.next_multiple_of(file.alignment());
         let mut header = encode_header(epoch, part, first as u32).to_vec();
@@ -183,7 +193,6 @@ impl PartWriter {
             file,
             path,
             seed: seed(salt, epoch, part),
-            generation,
             block,
             entries: 0,
             missing: 0,
@@ -202,7 +211,7 @@ impl PartWriter {
     /// If the value before has not come completely.
     pub fn entry(&mut self, head: &Head<'_>) {
         assert_eq!(self.missing, 0, "the value before is not complete");
-        entry::encode_head(&mut self.block, head, self.generation);
+        entry::encode_head(&mut self.block, head);
         self.entries += 1;
         self.missing = head.value_len;
     }
@@ -311,6 +320,8 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(decode_header(&bad, Epoch(9), 3), None, "bit {bit}");
         }
+        let older = encode_version(OLDEST_VERSION, Epoch(9), 3, 40);
+        assert_eq!(decode_header(&older, Epoch(9), 3), Some(40));
         let block = BlockHeader {
             entries: 1,
             number: 2,

@@ -1,23 +1,27 @@
 //! A store reduced to what checkpoints are about: a few keys that are written, deleted and flushed
-//! again and again, a journal, and an oracle that knows the state after each epoch.
+//! again and again, a journal, and an oracle that knows the state after each epoch. One key is a
+//! system record, which flushes leave alone; every third value has an origin.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use base::change::{Origin, SYSTEM_GENERATION};
 use base::epochs::EpochClock;
 use base::transaction::Kind;
-use base::{Epoch, Tid};
+use base::{Epoch, Tid, Timestamp};
 use disk::{Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
 use kumiki_journal::{
-    Change, CheckpointError, Entry, Head, Journal, LogWriter, Options, PartWriter, RecoverError,
-    Recovered, View,
+    Change, CheckpointError, Entry, EntryWriter, Head, Journal, LogWriter, Options, PartWriter,
+    RecoverError, Recovered, View,
 };
 
 use super::{DIR, TestClock};
 
 const KEYS: u8 = 12;
+/// The key of the system record.
+const SYSTEM: u8 = KEYS - 1;
 
 fn shared(disk: &FaultDisk) -> Arc<dyn Disk> {
     Arc::new(disk.clone())
@@ -58,7 +62,7 @@ fn state_at(history: &History, epoch: Epoch) -> State {
                 state.keys.remove(key);
             }
             Did::Flush(generation) => {
-                state.keys.clear();
+                state.keys.retain(|key, _| *key == SYSTEM);
                 state.generation = (*tid, *generation);
             }
         }
@@ -79,10 +83,11 @@ pub(crate) fn recover(disk: &FaultDisk) -> Result<(Recovered, State), RecoverErr
                 generation,
                 kind,
                 deadline,
-                ..
+                origin,
             } => {
                 let value = u16::from_le_bytes(value[..2].try_into().unwrap());
                 assert_eq!((kind, deadline.is_some()), (Kind::Hash, value % 2 == 1));
+                assert_eq!(origin, origin_of(value));
                 (key[0], Some((value, generation)))
             }
             Change::Delete { key, .. } => (key[0], None),
@@ -99,7 +104,7 @@ pub(crate) fn recover(disk: &FaultDisk) -> Result<(Recovered, State), RecoverErr
     let recovered = Journal::recover(&shared(disk), Path::new(DIR), 2, &apply, &|_| {})?;
     let (newest, generation) = newest.into_inner().unwrap();
     let visible = |(key, (tid, change)): (u8, (Tid, Option<(u16, u16)>))| {
-        let (value, _) = change.filter(|(_, of)| *of == generation.1)?;
+        let (value, _) = change.filter(|(_, of)| [generation.1, SYSTEM_GENERATION].contains(of))?;
         Some((key, (tid, value)))
     };
     let keys = newest.into_iter().filter_map(visible).collect();
@@ -163,14 +168,7 @@ impl Store {
             _ => Did::Put(rng.u8(0..KEYS), rng.u16(..), generation),
         };
         let stamp = self.clock.stamp_ms(epoch);
-        let result = self.writers[worker].append(tid, stamp, 300, |to| match did {
-            Did::Put(key, value, generation) => {
-                let deadline = (value % 2 == 1).then_some(9);
-                to.put(&[key], &long(value), Kind::Hash, generation, deadline);
-            }
-            Did::Delete(key) => to.delete(&[key]),
-            Did::Flush(generation) => to.flush(generation),
-        });
+        let result = self.writers[worker].append(tid, stamp, 300, |to| log(to, &did));
         self.clock.leave(worker);
         if result.is_ok() {
             if let Did::Flush(generation) = did {
@@ -216,7 +214,13 @@ impl Store {
         for share in 0..2 {
             let mut part = draft.part()?;
             for (key, (tid, value)) in state.keys.iter().filter(|(key, _)| *key % 2 == share) {
-                write(&mut part, *key, (*tid, *value), rng.usize(0..2));
+                let generation = generation_of(*key, state.generation.1);
+                write(
+                    &mut part,
+                    (*key, generation),
+                    (*tid, *value),
+                    rng.usize(0..2),
+                );
                 if rng.bool() {
                     part.flush()?;
                 }
@@ -254,15 +258,53 @@ impl Store {
     }
 }
 
+/// Writes what a transaction did.
+fn log(to: &mut EntryWriter<'_>, did: &Did) {
+    match *did {
+        Did::Put(key, value, generation) => to.change(&Change::Put {
+            key: &[key],
+            value: &long(value),
+            kind: Kind::Hash,
+            generation: generation_of(key, generation),
+            deadline: (value % 2 == 1).then_some(9),
+            origin: origin_of(value),
+        }),
+        Did::Delete(key) => to.delete(&[key]),
+        Did::Flush(generation) => to.flush(generation),
+    }
+}
+
+fn generation_of(key: u8, visible: u16) -> u16 {
+    if key == SYSTEM {
+        SYSTEM_GENERATION
+    } else {
+        visible
+    }
+}
+
+fn origin_of(value: u16) -> Option<Origin<'static>> {
+    value.is_multiple_of(3).then_some(Origin {
+        timestamp: Timestamp(1 + u64::from(value)),
+        siblings: &[1, 0, 0, 0, 7, 0, 0, 0, 0],
+    })
+}
+
 /// Writes a key, its value in two pieces.
-fn write(part: &mut PartWriter, key: u8, (tid, value): (Tid, u16), split: usize) {
+fn write(
+    part: &mut PartWriter,
+    (key, generation): (u8, u16),
+    (tid, value): (Tid, u16),
+    split: usize,
+) {
     let bytes = long(value);
     part.entry(&Head {
         tid,
         key: &[key],
         value_len: bytes.len(),
         kind: Kind::Hash,
+        generation,
         deadline: (value % 2 == 1).then_some(9),
+        origin: origin_of(value),
     });
     let (one, other) = bytes.split_at(split);
     part.value(one);
@@ -346,14 +388,7 @@ impl Store {
         let epoch = self.clock.current();
         self.sequence += 1;
         let tid = Tid::new(epoch, self.sequence);
-        let append = self.writers[worker].append(tid, 7, 100, |to| match &did {
-            Did::Put(key, value, generation) => {
-                let deadline = (value % 2 == 1).then_some(9);
-                to.put(&[*key], &long(*value), Kind::Hash, *generation, deadline);
-            }
-            Did::Delete(key) => to.delete(&[*key]),
-            Did::Flush(generation) => to.flush(*generation),
-        });
+        let append = self.writers[worker].append(tid, 7, 100, |to| log(to, &did));
         append.unwrap();
         self.clock.leave(worker);
         self.history.push((tid, did));
@@ -395,7 +430,8 @@ impl Store {
         });
         let mut part = draft.part().unwrap();
         for (key, (tid, value)) in &state.keys {
-            write(&mut part, *key, (*tid, *value), 0);
+            let generation = generation_of(*key, state.generation.1);
+            write(&mut part, (*key, generation), (*tid, *value), 0);
         }
         let parts = vec![part.finish().unwrap()];
         while self.journal.durable() < epoch {

@@ -84,7 +84,7 @@ impl Runtime {
             return;
         }
         let authenticated = shared.config.password.is_none();
-        let connection = entry.insert(Connection::new(stream, client, authenticated));
+        let connection = entry.insert(Connection::new(key, stream, client, authenticated));
         self.lists.ready(key, connection);
     }
 }

@@ -1,0 +1,305 @@
+//! Messages as bytes.
+//!
+//! A message:
+//!
+//! | bytes | field | meaning |
+//! |---|---|---|
+//! | 1 | version | 1 |
+//! | 1 | kind | see below |
+//! | 8 | number | of requests and replies: ties them together |
+//! | … | body | by kind |
+//!
+//! | kind | message | body |
+//! |---|---|---|
+//! | 1 | request: execute | ops |
+//! | 2 | request: coordinate | ops |
+//! | 3 | request: prepare | id, age (8 bytes), roll, siblings (bytes), ops |
+//! | 4 | request: commit | id |
+//! | 5 | request: vote | id |
+//! | 6 | request: outcome | id |
+//! | 7 | request: abandon | id |
+//! | 8 | request: inquire | id |
+//! | 9 | request: topology | nothing |
+//! | 32 | reply: replies | replies |
+//! | 33 | reply: aborted | abort |
+//! | 34 | reply: done | nothing |
+//! | 35 | reply: state | 1 byte: 0 unknown, 1 prepared, 2 committed, 3 refused; of 1 and 2 the note (bytes) |
+//! | 36 | reply: fate | 1 byte: 0 committed, 1 aborted, 2 open |
+//! | 37 | reply: topology | text |
+//! | 38 | reply: failed | text |
+//! | 64 | notice: abort | id |
+//! | 65 | notice: forget | id |
+//!
+//! What bodies are made of:
+//!
+//! | name | encoding |
+//! |---|---|
+//! | integers | little-endian, of the size that is named |
+//! | count | 1 to 10 bytes: seven bits each, the lowest first, the top bit set in all but the last; as short as possible |
+//! | bytes | count, then so many bytes |
+//! | text | as bytes, UTF-8 |
+//! | id | 16 bytes: the attempt's timestamp and its unique number, big-endian, as in keys |
+//! | ops, replies | count, then so many; see the modules `ops` and `replies` |
+//! | roll | see `roll` |
+//!
+//! Invariants:
+//! 1. One message has one encoding: what is decoded and encoded again is the same bytes.
+//! 2. Decoding panics for no input, and what it allocates is bounded by the length of its input: a
+//!    count of more things than bytes follow is refused.
+//! 3. Operations borrow their keys and values from the input.
+
+mod bytes;
+mod ops;
+mod replies;
+mod roll;
+
+use base::participant::State;
+
+use crate::message::{Answer, Fate, Message, Notice, Request};
+use bytes::{Reader, put_bytes, put_u64};
+
+pub use ops::{decode_ops, encode_ops};
+pub use roll::{decode_roll, encode_roll};
+
+/// The version of the encoding.
+pub const VERSION: u8 = 1;
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} (at byte {at})")]
+pub struct Malformed {
+    /// What is wrong.
+    pub kind: MalformedKind,
+    /// How many bytes had been read.
+    pub at: usize,
+}
+
+/// What can be wrong with bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedKind {
+    /// They end too early.
+    #[error("the message is cut off")]
+    Cut,
+    /// They go on behind the end.
+    #[error("bytes follow the message's end")]
+    TooMuch,
+    /// They are of another version than [`VERSION`].
+    #[error("the message is of version {0} and this program reads version {VERSION}: use the same release on both sides")]
+    Version(u8),
+    /// A number that tells variants apart has no meaning.
+    #[error("{0} is no kind of {1}")]
+    Kind(u8, &'static str),
+    /// A count is too large, or longer than necessary.
+    #[error("a count is out of range")]
+    BadCount,
+    /// A flag is neither set nor clear, or has no meaning.
+    #[error("flags are set that mean nothing")]
+    BadFlag,
+    /// A roll has a home that does not take part.
+    #[error("the home is none of the participants")]
+    NoHome,
+    /// A text is not UTF-8.
+    #[error("a text is not UTF-8")]
+    NotText,
+}
+
+mod kind {
+    pub(super) const EXECUTE: u8 = 1;
+    pub(super) const COORDINATE: u8 = 2;
+    pub(super) const PREPARE: u8 = 3;
+    pub(super) const COMMIT: u8 = 4;
+    pub(super) const VOTE: u8 = 5;
+    pub(super) const OUTCOME: u8 = 6;
+    pub(super) const ABANDON: u8 = 7;
+    pub(super) const INQUIRE: u8 = 8;
+    pub(super) const TOPOLOGY: u8 = 9;
+    pub(super) const REPLIES: u8 = 32;
+    pub(super) const ABORTED: u8 = 33;
+    pub(super) const DONE: u8 = 34;
+    pub(super) const STATE: u8 = 35;
+    pub(super) const FATE: u8 = 36;
+    pub(super) const FILE: u8 = 37;
+    pub(super) const FAILED: u8 = 38;
+    pub(super) const ABORT: u8 = 64;
+    pub(super) const FORGET: u8 = 65;
+}
+
+/// Appends a message.
+pub fn encode(message: &Message<'_>, to: &mut Vec<u8>) {
+    match message {
+        Message::Request { number, request } => {
+            head(to, request_kind(request));
+            put_u64(to, *number);
+            encode_request(request, to);
+        }
+        Message::Reply { number, reply } => {
+            head(to, answer_kind(reply));
+            put_u64(to, *number);
+            encode_answer(reply, to);
+        }
+        Message::Notice(Notice::Abort { id }) => {
+            head(to, kind::ABORT);
+            to.extend_from_slice(&id.to_bytes());
+        }
+        Message::Notice(Notice::Forget { id }) => {
+            head(to, kind::FORGET);
+            to.extend_from_slice(&id.to_bytes());
+        }
+    }
+}
+
+/// Reads a message, which is all of `bytes`.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
+    let mut from = Reader::new(bytes);
+    let version = from.u8()?;
+    if version != VERSION {
+        return Err(from.malformed(MalformedKind::Version(version)));
+    }
+    let kind = from.u8()?;
+    let message = match kind {
+        kind::EXECUTE..=kind::TOPOLOGY => Message::Request {
+            number: from.u64()?,
+            request: decode_request(kind, &mut from)?,
+        },
+        kind::REPLIES..=kind::FAILED => Message::Reply {
+            number: from.u64()?,
+            reply: decode_answer(kind, &mut from)?,
+        },
+        kind::ABORT => Message::Notice(Notice::Abort { id: from.id()? }),
+        kind::FORGET => Message::Notice(Notice::Forget { id: from.id()? }),
+        _ => return Err(from.malformed(MalformedKind::Kind(kind, "message"))),
+    };
+    from.end()?;
+    Ok(message)
+}
+
+fn head(to: &mut Vec<u8>, kind: u8) {
+    to.extend_from_slice(&[VERSION, kind]);
+}
+
+fn request_kind(request: &Request<'_>) -> u8 {
+    match request {
+        Request::Execute { .. } => kind::EXECUTE,
+        Request::Coordinate { .. } => kind::COORDINATE,
+        Request::Prepare { .. } => kind::PREPARE,
+        Request::Commit { .. } => kind::COMMIT,
+        Request::Vote { .. } => kind::VOTE,
+        Request::Outcome { .. } => kind::OUTCOME,
+        Request::Abandon { .. } => kind::ABANDON,
+        Request::Inquire { .. } => kind::INQUIRE,
+        Request::Topology => kind::TOPOLOGY,
+    }
+}
+
+fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
+    match request {
+        Request::Execute { ops } | Request::Coordinate { ops } => encode_ops(ops, to),
+        Request::Prepare {
+            id,
+            age,
+            roll,
+            siblings,
+            ops,
+        } => {
+            to.extend_from_slice(&id.to_bytes());
+            put_u64(to, age.0);
+            encode_roll(roll, to);
+            put_bytes(to, siblings);
+            encode_ops(ops, to);
+        }
+        Request::Commit { id }
+        | Request::Vote { id }
+        | Request::Outcome { id }
+        | Request::Abandon { id }
+        | Request::Inquire { id } => to.extend_from_slice(&id.to_bytes()),
+        Request::Topology => {}
+    }
+}
+
+fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Malformed> {
+    Ok(match kind {
+        kind::EXECUTE => Request::Execute {
+            ops: ops::read_all(from)?,
+        },
+        kind::COORDINATE => Request::Coordinate {
+            ops: ops::read_all(from)?,
+        },
+        kind::PREPARE => Request::Prepare {
+            id: from.id()?,
+            age: base::Timestamp(from.u64()?),
+            roll: roll::read(from)?,
+            siblings: from.bytes()?,
+            ops: ops::read_all(from)?,
+        },
+        kind::COMMIT => Request::Commit { id: from.id()? },
+        kind::VOTE => Request::Vote { id: from.id()? },
+        kind::OUTCOME => Request::Outcome { id: from.id()? },
+        kind::ABANDON => Request::Abandon { id: from.id()? },
+        kind::INQUIRE => Request::Inquire { id: from.id()? },
+        kind::TOPOLOGY => Request::Topology,
+        _ => return Err(from.malformed(MalformedKind::Kind(kind, "request"))),
+    })
+}
+
+fn answer_kind(answer: &Answer) -> u8 {
+    match answer {
+        Answer::Replies(_) => kind::REPLIES,
+        Answer::Aborted(_) => kind::ABORTED,
+        Answer::Done => kind::DONE,
+        Answer::State(_) => kind::STATE,
+        Answer::Fate(_) => kind::FATE,
+        Answer::Topology(_) => kind::FILE,
+        Answer::Failed(_) => kind::FAILED,
+    }
+}
+
+fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
+    match answer {
+        Answer::Replies(replies) => replies::write_all(replies, to),
+        Answer::Aborted(abort) => replies::write_abort(abort, to),
+        Answer::Done => {}
+        Answer::State(State::Unknown) => to.push(0),
+        Answer::State(State::Prepared(note)) => {
+            to.push(1);
+            put_bytes(to, note);
+        }
+        Answer::State(State::Committed(note)) => {
+            to.push(2);
+            put_bytes(to, note);
+        }
+        Answer::State(State::Refused) => to.push(3),
+        Answer::Fate(fate) => to.push(match fate {
+            Fate::Committed => 0,
+            Fate::Aborted => 1,
+            Fate::Open => 2,
+        }),
+        Answer::Topology(text) | Answer::Failed(text) => put_bytes(to, text.as_bytes()),
+    }
+}
+
+fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
+    Ok(match kind {
+        kind::REPLIES => Answer::Replies(replies::read_all(from)?),
+        kind::ABORTED => Answer::Aborted(replies::read_abort(from)?),
+        kind::DONE => Answer::Done,
+        kind::STATE => Answer::State(match from.u8()? {
+            0 => State::Unknown,
+            1 => State::Prepared(from.bytes()?.to_vec()),
+            2 => State::Committed(from.bytes()?.to_vec()),
+            3 => State::Refused,
+            other => return Err(from.malformed(MalformedKind::Kind(other, "state"))),
+        }),
+        kind::FATE => Answer::Fate(match from.u8()? {
+            0 => Fate::Committed,
+            1 => Fate::Aborted,
+            2 => Fate::Open,
+            other => return Err(from.malformed(MalformedKind::Kind(other, "fate"))),
+        }),
+        kind::FILE => Answer::Topology(from.text()?.to_owned()),
+        kind::FAILED => Answer::Failed(from.text()?.to_owned()),
+        _ => return Err(from.malformed(MalformedKind::Kind(kind, "reply"))),
+    })
+}

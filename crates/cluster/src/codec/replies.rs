@@ -1,0 +1,198 @@
+//! Replies and reasons of aborts as bytes: a tag, then the fields.
+//!
+//! | tag | reply | fields |
+//! |---|---|---|
+//! | 0 | ok | none |
+//! | 1 | nil | none |
+//! | 2 | integer | 8 bytes, signed |
+//! | 3 | bytes | bytes |
+//! | 4 | kind | 1 byte, as in logs |
+//! | 5 | deadline: none | none |
+//! | 6 | deadline | milliseconds (8 bytes) |
+//! | 7 | version | 8 bytes |
+//! | 8 | pairs | count, then so many times key and value (bytes) |
+//! | 9 | error | 1 byte: 0 wrong type, 1 not an integer, 2 overflow, 3 not a number, 4 not finite, 5 too long, 6 bad expiry |
+//!
+//! | tag | abort | fields |
+//! |---|---|---|
+//! | 0 | precondition | index of the operation (count) |
+//! | 1 | conflict | attempts (4 bytes) |
+//! | 2 | held | the holder's id, its age (8 bytes) |
+//! | 3 | overtaken | timestamp (8 bytes) |
+//! | 4 | refused | none |
+//! | 5 | unavailable | text |
+//! | 6 | unknown | text |
+//! | 7 | too large | 1 byte: 0 operations, 1 bytes, 2 another limit |
+//! | 8 | read-only | text |
+//! | 9 | failed | an error, as in replies |
+//! | 10 | cancelled | none |
+
+use base::partition::OwnedReply;
+use base::transaction::{Holder, Kind, OpError};
+use base::{Abort, Timestamp, Version};
+
+use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
+use super::{Malformed, MalformedKind};
+
+const ERRORS: [OpError; 7] = [
+    OpError::WrongType,
+    OpError::NotInteger,
+    OpError::Overflow,
+    OpError::NotNumber,
+    OpError::NotFinite,
+    OpError::TooLong,
+    OpError::BadExpiry,
+];
+
+/// The limits that are named by their place; the last one stands for all others.
+const LIMITS: [&str; 3] = ["operations", "bytes written", "what a partition takes"];
+
+pub(super) fn write_all(replies: &[OwnedReply], to: &mut Vec<u8>) {
+    put_count(to, replies.len() as u64);
+    replies.iter().for_each(|reply| write(reply, to));
+}
+
+pub(super) fn read_all(from: &mut Reader<'_>) -> Result<Vec<OwnedReply>, Malformed> {
+    from.list(read)
+}
+
+fn write(reply: &OwnedReply, to: &mut Vec<u8>) {
+    match reply {
+        OwnedReply::Ok => to.push(0),
+        OwnedReply::Nil => to.push(1),
+        OwnedReply::Int(number) => {
+            to.push(2);
+            put_i64(to, *number);
+        }
+        OwnedReply::Bytes(bytes) => {
+            to.push(3);
+            put_bytes(to, bytes);
+        }
+        OwnedReply::Kind(kind) => to.extend_from_slice(&[4, *kind as u8]),
+        OwnedReply::Deadline(None) => to.push(5),
+        OwnedReply::Deadline(Some(ms)) => {
+            to.push(6);
+            put_u64(to, *ms);
+        }
+        OwnedReply::Version(version) => {
+            to.push(7);
+            put_u64(to, version.to_bits());
+        }
+        OwnedReply::Pairs(pairs) => {
+            to.push(8);
+            put_count(to, pairs.len() as u64);
+            for (key, value) in pairs {
+                put_bytes(to, key);
+                put_bytes(to, value);
+            }
+        }
+        OwnedReply::Error(error) => to.extend_from_slice(&[9, error_code(*error)]),
+    }
+}
+
+fn read(from: &mut Reader<'_>) -> Result<OwnedReply, Malformed> {
+    Ok(match from.u8()? {
+        0 => OwnedReply::Ok,
+        1 => OwnedReply::Nil,
+        2 => OwnedReply::Int(from.i64()?),
+        3 => OwnedReply::Bytes(from.bytes()?.to_vec()),
+        4 => {
+            let number = from.u8()?;
+            let unknown = from.malformed(MalformedKind::Kind(number, "value"));
+            OwnedReply::Kind(Kind::from_u8(number).ok_or(unknown)?)
+        }
+        5 => OwnedReply::Deadline(None),
+        6 => OwnedReply::Deadline(Some(from.u64()?)),
+        7 => OwnedReply::Version(Version::from_bits(from.u64()?)),
+        8 => {
+            let pair = |from: &mut Reader<'_>| Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec()));
+            OwnedReply::Pairs(from.list(pair)?)
+        }
+        9 => OwnedReply::Error(read_error(from)?),
+        other => return Err(from.malformed(MalformedKind::Kind(other, "reply"))),
+    })
+}
+
+pub(super) fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
+    let mut text = |tag: u8, text: &str| {
+        to.push(tag);
+        put_bytes(to, text.as_bytes());
+    };
+    match abort {
+        Abort::Unavailable { what } => text(5, what),
+        Abort::Unknown { what } => text(6, what),
+        Abort::ReadOnly { reason } => text(8, reason),
+        Abort::Precondition { op } => {
+            to.push(0);
+            put_count(to, *op as u64);
+        }
+        Abort::Conflict { attempts } => {
+            to.push(1);
+            to.extend_from_slice(&attempts.to_le_bytes());
+        }
+        Abort::Held { by } => {
+            to.push(2);
+            to.extend_from_slice(&by.id.to_bytes());
+            put_u64(to, by.age.0);
+        }
+        Abort::Overtaken { newest } => {
+            to.push(3);
+            put_u64(to, newest.0);
+        }
+        Abort::Refused => to.push(4),
+        Abort::TooLarge { what } => {
+            let named = LIMITS.iter().position(|limit| limit == what);
+            to.extend_from_slice(&[7, named.unwrap_or(LIMITS.len() - 1) as u8]);
+        }
+        Abort::Failed(error) => to.extend_from_slice(&[9, error_code(*error)]),
+        Abort::Cancelled => to.push(10),
+    }
+}
+
+pub(super) fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
+    Ok(match from.u8()? {
+        0 => Abort::Precondition { op: from.size()? },
+        1 => Abort::Conflict {
+            attempts: from.u32()?,
+        },
+        2 => Abort::Held {
+            by: Holder {
+                id: from.id()?,
+                age: Timestamp(from.u64()?),
+            },
+        },
+        3 => Abort::Overtaken {
+            newest: Timestamp(from.u64()?),
+        },
+        4 => Abort::Refused,
+        5 => Abort::Unavailable {
+            what: from.text()?.to_owned(),
+        },
+        6 => Abort::Unknown {
+            what: from.text()?.to_owned(),
+        },
+        7 => {
+            let number = from.u8()?;
+            let unknown = from.malformed(MalformedKind::Kind(number, "limit"));
+            let what = LIMITS.get(usize::from(number)).ok_or(unknown)?;
+            Abort::TooLarge { what }
+        }
+        8 => Abort::ReadOnly {
+            reason: from.text()?.to_owned(),
+        },
+        9 => Abort::Failed(read_error(from)?),
+        10 => Abort::Cancelled,
+        other => return Err(from.malformed(MalformedKind::Kind(other, "abort"))),
+    })
+}
+
+fn error_code(error: OpError) -> u8 {
+    let at = ERRORS.iter().position(|other| *other == error);
+    at.expect("every error is in the list") as u8
+}
+
+fn read_error(from: &mut Reader<'_>) -> Result<OpError, Malformed> {
+    let number = from.u8()?;
+    let unknown = from.malformed(MalformedKind::Kind(number, "error"));
+    ERRORS.get(usize::from(number)).copied().ok_or(unknown)
+}

@@ -1,0 +1,554 @@
+//! What a node does for its callers: transactions over any partitions.
+//!
+//! | the operations are | way |
+//! |---|---|
+//! | of one partition | executed there, as a transaction of its own |
+//! | of several, and none writes | read everywhere, then checked for changes (module `reading`) |
+//! | of several | two-phase commit |
+//!
+//! Invariants:
+//! 1. A caller is told once.
+//! 2. "Nothing has happened" is said only when that is durable: after a vote against, or the home's
+//!    consent.
+//! 3. Another attempt begins only when the last one cannot commit any more.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use base::change::siblings;
+use base::participant::Participant;
+use base::partition::OwnedReply;
+use base::{Abort, Op, PartitionId, Timestamp, TransactionId};
+
+use crate::codec;
+use crate::message::{Answer, Fate, Notice, Request, Roll};
+use crate::node::{Caller, Node, Purpose};
+use crate::wires::Lost;
+
+/// A transaction under way.
+pub(crate) struct Coordination<C> {
+    pub(crate) caller: Caller<C>,
+    /// The operations, encoded, and the partition of each.
+    pub(crate) ops: Vec<u8>,
+    pub(crate) places: Vec<PartitionId>,
+    pub(crate) read_only: bool,
+    pub(crate) begun: Duration,
+    pub(crate) age: Timestamp,
+    /// The number of the attempt, from 1 on.
+    pub(crate) attempt: u32,
+    pub(crate) attempt_begun: Duration,
+    pub(crate) stage: Stage,
+    pub(crate) parts: Vec<Part>,
+    /// Answers that are missing.
+    pub(crate) missing: usize,
+}
+
+/// How far it is.
+#[derive(Clone, Debug)]
+pub(crate) enum Stage {
+    /// Before an attempt.
+    Paused,
+    /// Another node executes it.
+    Forwarded,
+    /// A validated read, first and second round.
+    Collecting,
+    Confirming,
+    /// Votes are coming.
+    Preparing { id: TransactionId },
+    /// The home is asked to abort, because of this.
+    Abandoning { id: TransactionId, why: Abort },
+}
+
+/// What of a transaction is of one partition.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) of: PartitionId,
+    /// Indexes of its operations.
+    pub(crate) ops: Vec<usize>,
+    pub(crate) replies: Option<Vec<OwnedReply>>,
+}
+
+/// A committed attempt whose participants have not all acknowledged.
+pub(crate) struct Finishing {
+    participants: Vec<PartitionId>,
+    missing: Vec<PartitionId>,
+    again_at: Duration,
+    until: Duration,
+}
+
+/// Acknowledgements are asked for again after this time.
+const ACKNOWLEDGE_AGAIN: Duration = Duration::from_millis(500);
+/// After this time the home's keeper is relied upon.
+const FINISHING: Duration = Duration::from_secs(30);
+/// Pauses between attempts double from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_micros(300);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// A validated read that fails so often takes holds instead.
+pub(crate) const READ_ATTEMPTS: u32 = 8;
+
+impl<C> Node<C> {
+    /// Begins a transaction.
+    pub(crate) fn start(
+        &mut self,
+        partition: &mut impl Participant,
+        ops: &[Op<'_>],
+        caller: Caller<C>,
+    ) {
+        let place = |op: &Op<'_>| op.key().map_or(self.own, |key| Some(self.partition_of(key)));
+        let Some(places) = ops.iter().map(place).collect::<Option<Vec<_>>>() else {
+            let what = "a node without a partition was given an operation that names no key";
+            let what = what.to_owned();
+            return self.finish(partition, caller, Err(Abort::Unavailable { what }));
+        };
+        if places.is_empty() {
+            return self.finish(partition, caller, Ok(Vec::new()));
+        }
+        let mut encoded = Vec::new();
+        codec::encode_ops(ops, &mut encoded);
+        let number = self.next_coordination;
+        self.next_coordination += 1;
+        let coordination = Coordination {
+            caller,
+            ops: encoded,
+            places,
+            read_only: ops.iter().all(Op::is_read_only),
+            begun: self.now,
+            age: self.clock.next(partition.time_ms()),
+            attempt: 0,
+            attempt_begun: self.now,
+            stage: Stage::Paused,
+            parts: Vec::new(),
+            missing: 0,
+        };
+        self.coordinations.insert(number, coordination);
+        self.attempt(partition, number);
+    }
+
+    /// Begins the next attempt.
+    pub(crate) fn attempt(&mut self, partition: &mut impl Participant, number: u64) {
+        let paused = |c: &Coordination<C>| matches!(c.stage, Stage::Paused);
+        if !self.coordinations.get(&number).is_some_and(paused) {
+            return;
+        }
+        let mut coordination = self.coordinations.remove(&number).expect("it is there");
+        let c = &mut coordination;
+        c.attempt += 1;
+        c.attempt_begun = self.now;
+        self.counters.retried += u64::from(c.attempt > 1);
+        c.parts = divide(&c.places);
+        c.missing = c.parts.len();
+        let bytes = std::mem::take(&mut c.ops);
+        let ops = codec::decode_ops(&bytes).expect("it was encoded here");
+        let ranges = |op: &Op<'_>| matches!(op, Op::Scan { .. });
+        if let [part] = &c.parts[..] {
+            c.stage = Stage::Forwarded;
+            let request = Request::Execute { ops };
+            let purpose = Purpose::Forward {
+                coordination: number,
+                attempt: c.attempt,
+            };
+            self.ask(partition, part.of, request, purpose);
+        } else if c.read_only && c.attempt <= READ_ATTEMPTS && !ops.iter().any(ranges) {
+            self.collect(partition, number, c, &ops);
+        } else {
+            self.prepare_all(partition, number, c, &ops);
+        }
+        coordination.ops = bytes;
+        self.coordinations.insert(number, coordination);
+    }
+
+    /// Step 1 of the protocol.
+    fn prepare_all(
+        &mut self,
+        partition: &mut impl Participant,
+        number: u64,
+        c: &mut Coordination<C>,
+        ops: &[Op<'_>],
+    ) {
+        let id = TransactionId {
+            timestamp: self.clock.next(partition.time_ms()),
+            unique: self.unique,
+        };
+        c.stage = Stage::Preparing { id };
+        let written = ops.iter().filter(|op| !op.is_read_only());
+        let mut written: Vec<&[u8]> = written.filter_map(Op::key).collect();
+        written.sort_unstable();
+        written.dedup();
+        let mut keys = Vec::new();
+        written.iter().for_each(|key| siblings::push(&mut keys, key));
+        // The own part first: what it is against costs the others nothing.
+        c.parts.sort_by_key(|part| Some(part.of) != self.own);
+        let roll = Roll {
+            home: home(self.own, &c.parts),
+            participants: c.parts.iter().map(|part| part.of).collect(),
+        };
+        for at in 0..c.parts.len() {
+            let part = &c.parts[at];
+            let request = Request::Prepare {
+                id,
+                age: c.age,
+                roll: roll.clone(),
+                siblings: &keys,
+                ops: part.ops.iter().map(|&op| ops[op].clone()).collect(),
+            };
+            let purpose = Purpose::Prepare {
+                coordination: number,
+                attempt: c.attempt,
+                part: at,
+            };
+            self.ask(partition, part.of, request, purpose);
+            if let Some((last, Ok(Answer::Aborted(_)))) = self.answers.back()
+                && *last == purpose
+            {
+                // The own part is against it: the others need not be bothered.
+                c.parts.truncate(at + 1);
+                break;
+            }
+        }
+    }
+
+    /// The coordination, if this attempt is its current one.
+    pub(crate) fn current(&mut self, (number, attempt): (u64, u32)) -> Option<&mut Coordination<C>> {
+        let coordination = self.coordinations.get_mut(&number)?;
+        (coordination.attempt == attempt).then_some(coordination)
+    }
+
+    /// A participant has voted.
+    pub(crate) fn on_vote(
+        &mut self,
+        partition: &mut impl Participant,
+        which: (u64, u32),
+        part: usize,
+        answer: Result<Answer, Lost>,
+    ) {
+        let Some(c) = self.current(which) else {
+            return;
+        };
+        let Stage::Preparing { id } = c.stage else {
+            return;
+        };
+        match answer {
+            Ok(Answer::Replies(replies)) if replies.len() == c.parts[part].ops.len() => {
+                c.parts[part].replies = Some(replies);
+                c.missing -= 1;
+                if c.missing == 0 {
+                    self.commit_all(partition, which.0, id);
+                }
+            }
+            Ok(Answer::Aborted(abort)) => {
+                let abort = whole(abort, &c.parts[part]);
+                self.abort_all(partition, which.0, Some(part), id, abort);
+            }
+            // What was never sent is as good as a vote against.
+            Err(Lost { sent: false, why }) => {
+                let abort = Abort::Unavailable { what: why };
+                self.abort_all(partition, which.0, Some(part), id, abort);
+            }
+            Err(Lost { why, .. }) => self.abandon_home(partition, which.0, Abort::Unavailable { what: why }),
+            Ok(other) => {
+                let what = format!("a participant answered a prepare with {other:?}");
+                self.abandon_home(partition, which.0, Abort::Unavailable { what });
+            }
+        }
+    }
+
+    /// Step 3 and 4: every part is prepared, durably.
+    fn commit_all(&mut self, partition: &mut impl Participant, number: u64, id: TransactionId) {
+        let c = self.coordinations.remove(&number).expect("it is current");
+        let participants: Vec<_> = c.parts.iter().map(|part| part.of).collect();
+        let replies = together(c.places.len(), c.parts);
+        self.finish(partition, c.caller, Ok(replies));
+        self.finish_commit(partition, id, participants);
+    }
+
+    /// Steps 4 to 6 for an attempt that has committed.
+    pub(crate) fn finish_commit(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+        participants: Vec<PartitionId>,
+    ) {
+        let finishing = Finishing {
+            missing: participants.clone(),
+            again_at: self.now + ACKNOWLEDGE_AGAIN,
+            until: self.now + FINISHING,
+            participants: participants.clone(),
+        };
+        self.finishing.insert(id, finishing);
+        for of in participants {
+            self.ask(partition, of, Request::Commit { id }, Purpose::Commit { id, of });
+        }
+    }
+
+    /// A participant has committed, durably.
+    pub(crate) fn on_acknowledged(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+        of: PartitionId,
+        answer: &Result<Answer, Lost>,
+    ) {
+        let Some(finishing) = self.finishing.get_mut(&id) else {
+            return;
+        };
+        if *answer != Ok(Answer::Done) {
+            // Asked again later.
+            return;
+        }
+        finishing.missing.retain(|other| *other != of);
+        if finishing.missing.is_empty() {
+            let finishing = self.finishing.remove(&id).expect("it was there");
+            for of in finishing.participants {
+                self.tell(partition, of, Notice::Forget { id });
+            }
+        }
+    }
+
+    /// Asks for acknowledgements that have not come.
+    pub(crate) fn sweep_finishing(&mut self, partition: &mut impl Participant) {
+        let now = self.now;
+        self.finishing.retain(|_, finishing| finishing.until > now);
+        let late = self
+            .finishing
+            .iter_mut()
+            .filter(|(_, finishing)| finishing.again_at <= now);
+        let mut again: Vec<(TransactionId, Vec<PartitionId>)> = late
+            .map(|(id, finishing)| {
+                finishing.again_at = now + ACKNOWLEDGE_AGAIN;
+                (*id, finishing.missing.clone())
+            })
+            .collect();
+        again.sort_unstable();
+        for (id, missing) in again {
+            for of in missing {
+                self.ask(partition, of, Request::Commit { id }, Purpose::Commit { id, of });
+            }
+        }
+    }
+
+    /// A participant has voted against, or was never asked: nobody can commit.
+    fn abort_all(
+        &mut self,
+        partition: &mut impl Participant,
+        number: u64,
+        against: Option<usize>,
+        id: TransactionId,
+        abort: Abort,
+    ) {
+        let parts = &self.coordinations[&number].parts;
+        let others = parts.iter().enumerate().filter(|(at, _)| Some(*at) != against);
+        let others: Vec<_> = others.map(|(_, part)| part.of).collect();
+        for of in others {
+            self.tell(partition, of, Notice::Abort { id });
+        }
+        self.again_or_end(partition, number, abort);
+    }
+
+    /// A vote is lost, or does not come: the home may have seen all of them, and decides.
+    fn abandon_home(&mut self, partition: &mut impl Participant, number: u64, why: Abort) {
+        let c = self.coordinations.get_mut(&number).expect("it is current");
+        let Stage::Preparing { id } = c.stage else {
+            return;
+        };
+        c.stage = Stage::Abandoning { id, why };
+        c.attempt_begun = self.now;
+        let purpose = Purpose::Abandon {
+            coordination: number,
+            attempt: c.attempt,
+        };
+        let home = home(self.own, &c.parts);
+        self.ask(partition, home, Request::Abandon { id }, purpose);
+    }
+
+    /// The home has answered.
+    pub(crate) fn on_abandoned(
+        &mut self,
+        partition: &mut impl Participant,
+        which: (u64, u32),
+        answer: Result<Answer, Lost>,
+    ) {
+        let Some(c) = self.current(which) else {
+            return;
+        };
+        let Stage::Abandoning { id, why } = c.stage.clone() else {
+            return;
+        };
+        match answer {
+            Ok(Answer::Fate(Fate::Aborted)) => self.abort_all(partition, which.0, None, id, why),
+            Ok(Answer::Fate(Fate::Committed)) => {
+                let c = self.coordinations.remove(&which.0).expect("it is current");
+                let what = format!("{why}; the transaction has committed, but its replies are lost");
+                self.finish(partition, c.caller, Err(Abort::Unknown { what }));
+            }
+            // The sweep asks again, or gives up.
+            _ => {}
+        }
+    }
+
+    /// Another node has executed the whole transaction, or this one has.
+    pub(crate) fn on_forwarded(
+        &mut self,
+        partition: &mut impl Participant,
+        which: (u64, u32),
+        answer: Result<Answer, Lost>,
+    ) {
+        let number = which.0;
+        let Some(c) = self.current(which) else {
+            return;
+        };
+        if !matches!(c.stage, Stage::Forwarded) {
+            return;
+        }
+        let safe = c.read_only;
+        match answer {
+            Ok(Answer::Replies(replies)) => {
+                let c = self.coordinations.remove(&number).expect("it was there");
+                self.finish(partition, c.caller, Ok(replies));
+            }
+            Ok(Answer::Aborted(abort)) => self.again_or_end(partition, number, abort),
+            Err(Lost { sent, why }) if !sent || safe => {
+                self.again_or_end(partition, number, Abort::Unavailable { what: why });
+            }
+            Err(Lost { why, .. }) => self.end_unknown(partition, number, why),
+            Ok(other) => self.end_unknown(partition, number, format!("a node answered {other:?}")),
+        }
+    }
+
+    pub(crate) fn end_unknown(
+        &mut self,
+        partition: &mut impl Participant,
+        number: u64,
+        what: String,
+    ) {
+        let c = self.coordinations.remove(&number).expect("it is there");
+        self.finish(partition, c.caller, Err(Abort::Unknown { what }));
+    }
+
+    /// Nothing has happened: tries again if that may help, or tells the caller.
+    pub(crate) fn again_or_end(&mut self, partition: &mut impl Participant, number: u64, abort: Abort) {
+        let c = self.coordinations.get_mut(&number).expect("it is current");
+        let time = self.now.saturating_sub(c.begun);
+        let mut abort = abort;
+        let again = match &abort {
+            Abort::Overtaken { newest } => {
+                let witnessed = self.clock.witness(*newest, partition.time_ms());
+                if let Err(error) = &witnessed {
+                    let what = error.to_string();
+                    abort = Abort::Unavailable { what };
+                }
+                witnessed.is_ok()
+            }
+            Abort::Held { .. } => time < self.timeouts.hold,
+            Abort::Refused | Abort::Conflict { .. } => true,
+            Abort::Unavailable { .. } => time < self.timeouts.unreachable,
+            _ => false,
+        };
+        if !again || time >= self.timeouts.transaction {
+            let c = self.coordinations.remove(&number).expect("it was there");
+            return self.finish(partition, c.caller, Err(abort));
+        }
+        c.stage = Stage::Paused;
+        let longest = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << (c.attempt - 1).min(10)));
+        let pause = longest.mul_f64(0.5 + self.random.f64() / 2.0);
+        self.paused.push(Reverse((self.now + pause, number)));
+    }
+
+    /// Gives up what has waited for too long.
+    pub(crate) fn sweep_coordinations(&mut self, partition: &mut impl Participant) {
+        let (now, limits) = (self.now, self.timeouts);
+        let late = |c: &Coordination<C>| {
+            // Whoever is asked may wait for holds by itself.
+            let patience = limits.answer + limits.hold;
+            !matches!(c.stage, Stage::Paused) && c.attempt_begun + patience <= now
+        };
+        let late = self.coordinations.iter().filter(|(_, c)| late(c));
+        let mut late: Vec<u64> = late.map(|(number, _)| *number).collect();
+        late.sort_unstable();
+        let what = || "a node does not answer in time".to_owned();
+        for number in late {
+            let c = self.coordinations.get_mut(&number).expect("it was there");
+            match c.stage {
+                Stage::Preparing { .. } => {
+                    self.abandon_home(partition, number, Abort::Unavailable { what: what() });
+                }
+                Stage::Forwarded if !c.read_only => self.end_unknown(partition, number, what()),
+                Stage::Forwarded | Stage::Collecting | Stage::Confirming => {
+                    self.again_or_end(partition, number, Abort::Unavailable { what: what() });
+                }
+                Stage::Abandoning { .. } | Stage::Paused => {}
+            }
+        }
+        self.sweep_abandoning(partition);
+    }
+
+    /// Asks homes again that have not answered, until it is too late.
+    fn sweep_abandoning(&mut self, partition: &mut impl Participant) {
+        let (now, limits) = (self.now, self.timeouts);
+        let waiting = self.coordinations.iter().filter_map(|(number, c)| {
+            let Stage::Abandoning { id, why } = &c.stage else {
+                return None;
+            };
+            (c.attempt_begun + ACKNOWLEDGE_AGAIN <= now).then(|| (*number, *id, why.clone()))
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable_by_key(|(number, ..)| *number);
+        for (number, id, why) in waiting {
+            let c = self.coordinations.get_mut(&number).expect("it was there");
+            if c.begun + limits.transaction <= now {
+                self.end_unknown(partition, number, why.to_string());
+                continue;
+            }
+            c.attempt_begun = now;
+            let purpose = Purpose::Abandon {
+                coordination: number,
+                attempt: c.attempt,
+            };
+            let home = home(self.own, &c.parts);
+            self.ask(partition, home, Request::Abandon { id }, purpose);
+        }
+    }
+}
+
+/// The participant that decides.
+fn home(own: Option<PartitionId>, parts: &[Part]) -> PartitionId {
+    let own = parts.iter().find(|part| Some(part.of) == own);
+    own.unwrap_or(&parts[0]).of
+}
+
+/// The operations by partition.
+fn divide(places: &[PartitionId]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (op, place) in places.iter().enumerate() {
+        match parts.iter_mut().find(|part| part.of == *place) {
+            Some(part) => part.ops.push(op),
+            None => parts.push(Part {
+                of: *place,
+                ops: vec![op],
+                replies: None,
+            }),
+        }
+    }
+    parts
+}
+
+/// The parts' replies in the order of the operations.
+pub(crate) fn together(count: usize, parts: Vec<Part>) -> Vec<OwnedReply> {
+    let mut replies: Vec<OwnedReply> = vec![OwnedReply::Nil; count];
+    for part in parts {
+        let own = part.replies.expect("every part has answered");
+        for (op, reply) in part.ops.into_iter().zip(own) {
+            replies[op] = reply;
+        }
+    }
+    replies
+}
+
+/// An abort of a part, in terms of the whole transaction.
+pub(crate) fn whole(abort: Abort, part: &Part) -> Abort {
+    match abort {
+        Abort::Precondition { op } => Abort::Precondition {
+            op: part.ops.get(op).copied().unwrap_or_default(),
+        },
+        other => other,
+    }
+}

@@ -1,0 +1,539 @@
+//! A node of a cluster, as one thread of it sees it: coordinator of its callers' transactions,
+//! participant in those of others. No I/O and no clock: events go in, messages come out.
+//!
+//! The protocol is two-phase commit over strict two-phase locking, with presumed abort and an
+//! implicit commit point:
+//!
+//! | step | who | what |
+//! |---|---|---|
+//! | 1 | coordinator | draws the commit timestamp; `Prepare` to all participants |
+//! | 2 | participant | executes, holds, writes its part; votes once that is durable |
+//! | 3 | coordinator | has all votes: **the transaction is committed**; answers its caller |
+//! | 4 | coordinator | `Commit` to all participants |
+//! | 5 | participant | makes its part visible, gives its holds back; acknowledges once that is durable |
+//! | 6 | coordinator | has all acknowledgements: `Forget` to all |
+//!
+//! One of the participants is the *home*: the coordinator's own partition if that takes part. Only
+//! the home decides when the coordinator does not:
+//!
+//! | who | finds | does |
+//! |---|---|---|
+//! | participant | prepared, and no word for a while | asks the home `Outcome` |
+//! | home | asked, knows nothing | records a refusal, says aborted |
+//! | home | asked, or by itself; prepared | asks all `Vote`; all prepared: commits; one not: aborts |
+//! | coordinator | a vote does not come | asks the home `Abandon`; only then may it try again |
+//! | home | committed for long, not told to forget | steps 4 to 6 in the coordinator's stead |
+//!
+//! Invariants:
+//! 1. A vote for yes, an acknowledgement, a refusal and an answer to `Abandon` leave only when what
+//!    they tell is durable. So the commit point survives every crash, and there is one sync on the
+//!    way to it.
+//! 2. A participant leaves the prepared state only by a decision: the coordinator's, which has all
+//!    votes or one against; or the home's.
+//! 3. The home's own part decides between `Abandon` and the home's own resolution: whichever changes
+//!    its state first. A coordinator that has asked to abandon counts no more votes.
+//! 4. A committed part is remembered until all participants have committed, durably. So "unknown" at
+//!    the home means aborted.
+//! 5. An older transaction waits for a younger one's holds, a younger one does not wait (wait-die):
+//!    no circle of waiting transactions. A transaction keeps its age when it is tried again, so that
+//!    each becomes the oldest at last.
+
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::participant::Participant;
+use base::partition::OwnedReply;
+use base::{Abort, Epoch, NodeId, Op, PartitionId, TransactionId};
+use fabric::{Event, Link, Messages};
+
+use crate::clock::HybridClock;
+use crate::codec;
+use crate::coordination::{Coordination, Finishing};
+use crate::message::{Answer, Message, Notice, Request};
+use crate::participation::Parked;
+use crate::resolution::Keeper;
+use crate::topology::Topology;
+use crate::wires::{Lost, Wires};
+
+/// How long what is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For another node's answer. Then the attempt is given up.
+    pub answer: Duration,
+    /// For keys that another transaction holds.
+    pub hold: Duration,
+    /// For a transaction, all its attempts together. An outcome that is not known by then is
+    /// reported as such.
+    pub transaction: Duration,
+    /// For a node that cannot be reached, before the caller is told.
+    pub unreachable: Duration,
+    /// After being prepared for so long without a word, a participant asks.
+    pub doubt: Duration,
+    /// After being committed for so long without being told to forget, a participant asks.
+    pub forget: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            answer: Duration::from_secs(5),
+            hold: Duration::from_secs(10),
+            transaction: Duration::from_secs(20),
+            unreachable: Duration::from_secs(1),
+            doubt: Duration::from_secs(1),
+            forget: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How a node is set up.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// The cluster.
+    pub topology: Arc<Topology>,
+    /// Which node of it.
+    pub me: NodeId,
+    /// A number that no other [`Node`] of the cluster has or had: random.
+    pub unique: u64,
+    /// Whether it resolves attempts that nobody decides: one [`Node`] of each process does.
+    pub keeper: bool,
+    /// See there.
+    pub timeouts: Timeouts,
+}
+
+/// The outcome of a caller's transaction, which may be shown.
+#[derive(Debug)]
+pub struct Finished<C> {
+    /// Who began it.
+    pub caller: C,
+    /// The replies in the order of the operations, or why there are none.
+    pub outcome: Result<Vec<OwnedReply>, Abort>,
+    /// The transaction's time, milliseconds since the Unix epoch.
+    pub time_ms: u64,
+}
+
+/// What a node waits for. [`Node::turn`] is due when any of it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// This epoch to become durable.
+    pub epoch: Option<Epoch>,
+    /// This time.
+    pub wake_at: Option<Duration>,
+    /// Holds to be given back.
+    pub holds: bool,
+}
+
+/// What has happened, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Transactions over other partitions that took effect.
+    pub committed: u64,
+    /// Those that did not.
+    pub aborted: u64,
+    /// Those whose outcome their caller was not told.
+    pub unknown: u64,
+    /// Attempts beyond the first.
+    pub retried: u64,
+    /// Parts prepared for any coordinator.
+    pub prepared: u64,
+    /// Prepares that gave way to an older transaction.
+    pub died: u64,
+    /// Requests that waited for holds.
+    pub waited: u64,
+    /// Attempts that their coordinator gave up by way of the home.
+    pub abandoned: u64,
+    /// Attempts that this node as their home committed in their coordinator's stead.
+    pub resolved_committed: u64,
+    /// Attempts that this node as their home aborted in their coordinator's stead.
+    pub resolved_aborted: u64,
+    /// Attempts that were refused because somebody asked before they came.
+    pub refused: u64,
+}
+
+/// Who is to be answered.
+#[derive(Debug)]
+pub(crate) enum Asker {
+    /// This node itself.
+    Own(Purpose),
+    /// A peer.
+    Remote { link: Link, number: u64 },
+}
+
+/// Who began a transaction.
+pub(crate) enum Caller<C> {
+    Own(C),
+    Remote { link: Link, number: u64 },
+}
+
+/// Why something was asked of a partition: what to do with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A transaction of one other partition.
+    Forward { coordination: u64, attempt: u32 },
+    /// The first round of a validated read.
+    Collect { coordination: u64, attempt: u32, part: usize },
+    /// The second.
+    Confirm { coordination: u64, attempt: u32 },
+    /// A vote.
+    Prepare { coordination: u64, attempt: u32, part: usize },
+    /// The home's consent to try again.
+    Abandon { coordination: u64, attempt: u32 },
+    /// An acknowledgement.
+    Commit { id: TransactionId, of: PartitionId },
+    /// A participant's question to the home.
+    Outcome { id: TransactionId },
+    /// The home's question to a participant.
+    Vote { id: TransactionId },
+    /// A participant's question whether it may forget.
+    Inquire { id: TransactionId },
+}
+
+/// An answer that waits for an epoch.
+pub(crate) struct Due {
+    epoch: Epoch,
+    /// Keeps answers of one epoch in order.
+    sequence: u64,
+    asker: Asker,
+    answer: Answer,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Due) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for Due {}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Due {
+    /// The greatest is the first to leave.
+    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
+        (other.epoch, other.sequence).cmp(&(self.epoch, self.sequence))
+    }
+}
+
+/// See the module's description.
+pub struct Node<C> {
+    pub(crate) topology: Arc<Topology>,
+    /// The partition that this node holds.
+    pub(crate) own: Option<PartitionId>,
+    pub(crate) unique: u64,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) clock: HybridClock,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) now: Duration,
+    pub(crate) wires: Wires,
+    due: BinaryHeap<Due>,
+    /// The newest epoch that an answer waits for, or waited for.
+    due_until: Epoch,
+    sequence: u64,
+    /// Answers that have come and were not looked at.
+    pub(crate) answers: VecDeque<(Purpose, Result<Answer, Lost>)>,
+    pub(crate) coordinations: HashMap<u64, Coordination<C>>,
+    pub(crate) next_coordination: u64,
+    /// Coordinations that pause before another attempt, by when it begins.
+    pub(crate) paused: BinaryHeap<std::cmp::Reverse<(Duration, u64)>>,
+    /// Committed attempts that wait for acknowledgements.
+    pub(crate) finishing: HashMap<TransactionId, Finishing>,
+    pub(crate) parked: Vec<Parked>,
+    /// [`Participant::releases`] when the parked were last looked at.
+    pub(crate) releases: u64,
+    pub(crate) keeper: Option<Keeper>,
+    finished: Vec<Finished<C>>,
+    next_sweep: Duration,
+    pub(crate) counters: Counters,
+}
+
+/// How often time-outs are looked at.
+const SWEEP: Duration = Duration::from_millis(20);
+
+impl<C> Node<C> {
+    /// A node at time `now`. Times count from any fixed moment.
+    #[must_use]
+    pub fn new(options: NodeOptions, now: Duration) -> Node<C> {
+        let own = options.topology.partition_at(options.me);
+        Node {
+            own,
+            unique: options.unique,
+            timeouts: options.timeouts,
+            clock: HybridClock::default(),
+            random: fastrand::Rng::with_seed(options.unique),
+            now,
+            wires: Wires::default(),
+            due: BinaryHeap::new(),
+            due_until: Epoch::ZERO,
+            sequence: 0,
+            answers: VecDeque::new(),
+            coordinations: HashMap::new(),
+            next_coordination: 0,
+            paused: BinaryHeap::new(),
+            finishing: HashMap::new(),
+            parked: Vec::new(),
+            releases: 0,
+            keeper: (options.keeper && own.is_some()).then(|| Keeper::new(now)),
+            finished: Vec::new(),
+            next_sweep: now,
+            counters: Counters::default(),
+            topology: options.topology,
+        }
+    }
+
+    /// The partition of a key.
+    #[must_use]
+    pub fn partition_of(&self, key: &[u8]) -> PartitionId {
+        self.topology.partition_of(key)
+    }
+
+    /// Runs a transaction of any partitions; its [`Finished`] will come. Operations without a key
+    /// are of this node's own partition.
+    pub fn begin(&mut self, partition: &mut impl Participant, ops: &[Op<'_>], caller: C, now: Duration) {
+        self.now = now;
+        self.start(partition, ops, Caller::Own(caller));
+        self.work(partition);
+    }
+
+    /// Something has happened on a link.
+    pub fn event(
+        &mut self,
+        partition: &mut impl Participant,
+        link: Link,
+        event: Event<'_>,
+        now: Duration,
+    ) {
+        self.now = now;
+        match event {
+            Event::Up(_) => self.wires.up(link),
+            Event::Drained => self.wires.drained(link),
+            Event::Down(why) => {
+                self.leave(link);
+                let lost = self.wires.down(link, why, now);
+                self.answers
+                    .extend(lost.into_iter().map(|(purpose, lost)| (purpose, Err(lost))));
+            }
+            Event::Message(bytes) => match codec::decode(bytes) {
+                Ok(message) => self.message(partition, link, message),
+                Err(error) => {
+                    tracing::error!(%error, "a peer's message makes no sense; its link is closed");
+                    self.wires.hang_up(link);
+                }
+            },
+        }
+        self.work(partition);
+    }
+
+    fn message(&mut self, partition: &mut impl Participant, link: Link, message: Message<'_>) {
+        match message {
+            Message::Request { number, request } => match request {
+                Request::Coordinate { ops } => {
+                    self.start(partition, &ops, Caller::Remote { link, number });
+                }
+                request => self.serve(partition, Asker::Remote { link, number }, request),
+            },
+            Message::Reply { number, reply } => {
+                if let Some(purpose) = self.wires.answered(link, number) {
+                    self.answers.push_back((purpose, Ok(reply)));
+                }
+            }
+            Message::Notice(Notice::Abort { id }) => self.on_abort(partition, id),
+            Message::Notice(Notice::Forget { id }) => self.on_forget(partition, id),
+        }
+    }
+
+    /// Goes on with whatever can: what has become durable, holds that were given back, time.
+    pub fn turn(&mut self, partition: &mut impl Participant, now: Duration) {
+        self.now = now;
+        self.deliver_due(partition);
+        self.work(partition);
+        while partition.releases() != self.releases {
+            self.releases = partition.releases();
+            self.retry_parked(partition);
+            self.work(partition);
+        }
+        while let Some(&std::cmp::Reverse((at, number))) = self.paused.peek()
+            && at <= now
+        {
+            self.paused.pop();
+            self.attempt(partition, number);
+        }
+        if self.next_sweep <= now {
+            self.next_sweep = now + SWEEP;
+            self.sweep_parked(partition);
+            self.sweep_coordinations(partition);
+            self.sweep_finishing(partition);
+            self.keep(partition);
+        }
+        self.work(partition);
+    }
+
+    /// Delivers the answers that have become durable.
+    fn deliver_due(&mut self, partition: &impl Participant) {
+        let durable = partition.durable();
+        while self.due.peek().is_some_and(|due| due.epoch <= durable) {
+            let due = self.due.pop().expect("it was there");
+            self.deliver(due.asker, due.answer);
+        }
+    }
+
+    /// Handles answers until there are none.
+    fn work(&mut self, partition: &mut impl Participant) {
+        while let Some((purpose, answer)) = self.answers.pop_front() {
+            match purpose {
+                Purpose::Forward { coordination, attempt } => {
+                    self.on_forwarded(partition, (coordination, attempt), answer);
+                }
+                Purpose::Collect { coordination, attempt, part } => {
+                    self.on_collected(partition, (coordination, attempt), part, answer);
+                }
+                Purpose::Confirm { coordination, attempt } => {
+                    self.on_confirmed(partition, (coordination, attempt), answer);
+                }
+                Purpose::Prepare { coordination, attempt, part } => {
+                    self.on_vote(partition, (coordination, attempt), part, answer);
+                }
+                Purpose::Abandon { coordination, attempt } => {
+                    self.on_abandoned(partition, (coordination, attempt), answer);
+                }
+                Purpose::Commit { id, of } => self.on_acknowledged(partition, id, of, &answer),
+                Purpose::Outcome { id } => self.on_outcome(partition, id, &answer),
+                Purpose::Vote { id } => self.on_resolver_vote(partition, id, answer),
+                Purpose::Inquire { id } => self.on_inquired(partition, id, &answer),
+            }
+        }
+    }
+
+    /// Makes links that are needed, and sends what is to be sent.
+    pub fn pump(&mut self, fabric: &mut impl Messages) {
+        let lost = self.wires.pump(fabric, self.now);
+        self.answers
+            .extend(lost.into_iter().map(|(purpose, lost)| (purpose, Err(lost))));
+    }
+
+    /// The outcomes since the last call.
+    pub fn finished(&mut self) -> impl Iterator<Item = Finished<C>> + '_ {
+        self.finished.drain(..)
+    }
+
+    /// What it waits for.
+    #[must_use]
+    pub fn wants(&self) -> Wants {
+        let busy = !self.coordinations.is_empty()
+            || !self.parked.is_empty()
+            || !self.finishing.is_empty()
+            || self.wires.is_dialling();
+        let keeper = self.keeper.as_ref().map(Keeper::next);
+        let paused = self.paused.peek().map(|std::cmp::Reverse((at, _))| *at);
+        let times = [busy.then_some(self.next_sweep), keeper, paused];
+        let now = !self.answers.is_empty();
+        Wants {
+            epoch: (!self.due.is_empty()).then_some(self.due_until),
+            wake_at: if now {
+                Some(self.now)
+            } else {
+                times.into_iter().flatten().min()
+            },
+            holds: !self.parked.is_empty(),
+        }
+    }
+
+    /// What has happened.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Transactions under way that this node coordinates, and requests that wait for holds.
+    #[must_use]
+    pub fn under_way(&self) -> (usize, usize) {
+        (self.coordinations.len(), self.parked.len())
+    }
+
+    /// Nodes to which there is a link.
+    #[must_use]
+    pub fn links_up(&self) -> usize {
+        self.wires.links_up()
+    }
+
+    /// Asks a partition, which may be this node's own.
+    pub(crate) fn ask(
+        &mut self,
+        partition: &mut impl Participant,
+        to: PartitionId,
+        request: Request<'_>,
+        purpose: Purpose,
+    ) {
+        if Some(to) == self.own {
+            self.serve(partition, Asker::Own(purpose), request);
+        } else {
+            let node = self.topology.node_of(to);
+            self.wires.ask(node, request, purpose);
+        }
+    }
+
+    /// Tells a partition something that needs no answer.
+    pub(crate) fn tell(&mut self, partition: &mut impl Participant, to: PartitionId, notice: Notice) {
+        if Some(to) != self.own {
+            return self.wires.tell(self.topology.node_of(to), notice);
+        }
+        match notice {
+            Notice::Abort { id } => self.on_abort(partition, id),
+            Notice::Forget { id } => self.on_forget(partition, id),
+        }
+    }
+
+    /// Answers once `epoch` is durable.
+    pub(crate) fn answer(
+        &mut self,
+        partition: &impl Participant,
+        asker: Asker,
+        answer: Answer,
+        epoch: Epoch,
+    ) {
+        if epoch <= partition.durable() {
+            return self.deliver(asker, answer);
+        }
+        self.sequence += 1;
+        self.due_until = self.due_until.max(epoch);
+        self.due.push(Due {
+            epoch,
+            sequence: self.sequence,
+            asker,
+            answer,
+        });
+    }
+
+    pub(crate) fn deliver(&mut self, asker: Asker, answer: Answer) {
+        match asker {
+            Asker::Own(purpose) => self.answers.push_back((purpose, Ok(answer))),
+            Asker::Remote { link, number } => self.wires.reply(link, number, answer),
+        }
+    }
+
+    /// Tells the caller.
+    pub(crate) fn finish(
+        &mut self,
+        partition: &impl Participant,
+        caller: Caller<C>,
+        outcome: Result<Vec<OwnedReply>, Abort>,
+    ) {
+        match &outcome {
+            Ok(_) => self.counters.committed += 1,
+            Err(Abort::Unknown { .. }) => self.counters.unknown += 1,
+            Err(_) => self.counters.aborted += 1,
+        }
+        match caller {
+            Caller::Own(caller) => self.finished.push(Finished {
+                caller,
+                outcome,
+                time_ms: partition.time_ms(),
+            }),
+            Caller::Remote { link, number } => {
+                let answer = outcome.map_or_else(Answer::Aborted, Answer::Replies);
+                self.wires.reply(link, number, answer);
+            }
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! What a node does for coordinators, its own included: serving what they ask of its partition.
+//!
+//! Invariants:
+//! 1. A request is answered once, unless its link goes down or its coordinator aborts it.
+//! 2. A prepare waits for holds only if its transaction is older than their holder, and than every
+//!    other prepare that waits for a key of its own: the others are told to give way.
+
+use std::time::Duration;
+
+use base::participant::{Participant, Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::Holder;
+use base::{Abort, Epoch, Op, Timestamp, TransactionId};
+use fabric::Link;
+
+use crate::codec;
+use crate::message::{Answer, Fate, Request, Roll};
+use crate::node::{Asker, Node};
+
+/// A prepare whose timestamp is so far behind the partition's time is refused. So refusals need
+/// not be remembered for ever.
+pub(crate) const OLDEST_PREPARE_MS: u64 = 30_000;
+/// For how long a refusal is remembered: longer than a prepare can still come.
+pub(crate) const REFUSAL_MS: u64 = 2 * OLDEST_PREPARE_MS;
+
+/// A request that waits for holds.
+pub(crate) struct Parked {
+    asker: Asker,
+    /// The operations, encoded.
+    ops: Vec<u8>,
+    until: Duration,
+    prepare: Option<ParkedPrepare>,
+    /// Who holds what it needs.
+    by: Holder,
+}
+
+struct ParkedPrepare {
+    holder: Holder,
+    siblings: Vec<u8>,
+    note: Vec<u8>,
+}
+
+impl<C> Node<C> {
+    /// Serves a request on this node's own partition.
+    pub(crate) fn serve(
+        &mut self,
+        partition: &mut impl Participant,
+        asker: Asker,
+        request: Request<'_>,
+    ) {
+        match request {
+            Request::Execute { ops } => self.execute(partition, asker, &ops),
+            Request::Prepare {
+                id,
+                age,
+                roll,
+                siblings,
+                ops,
+            } => {
+                let mut note = Vec::new();
+                codec::encode_roll(&roll, &mut note);
+                let prepare = Prepare {
+                    holder: Holder { id, age },
+                    ops: &ops,
+                    siblings,
+                    note: &note,
+                };
+                self.prepare(partition, asker, &prepare);
+            }
+            Request::Commit { id } => {
+                let done = partition.commit(id).map(|(state, epoch)| {
+                    if state == State::Refused {
+                        tracing::error!(%id, "told to commit what was refused: atomicity is lost");
+                    }
+                    (Answer::Done, epoch)
+                });
+                self.answer_with(partition, asker, done);
+            }
+            Request::Vote { id } => {
+                let until = partition.time_ms() + REFUSAL_MS;
+                let known = partition.refuse(id, until).map(|(state, epoch)| {
+                    self.counters.refused += u64::from(state == State::Unknown);
+                    (Answer::State(state), epoch)
+                });
+                self.drop_parked(id);
+                self.answer_with(partition, asker, known);
+            }
+            Request::Outcome { id } => {
+                let fate = self.outcome(partition, id);
+                let fate = fate.map(|(fate, epoch)| (Answer::Fate(fate), epoch));
+                self.answer_with(partition, asker, fate);
+            }
+            Request::Abandon { id } => {
+                let fate = self.abandon(partition, id);
+                let fate = fate.map(|(fate, epoch)| (Answer::Fate(fate), epoch));
+                self.answer_with(partition, asker, fate);
+            }
+            Request::Inquire { id } => {
+                let (state, epoch) = partition.state(id);
+                self.answer(partition, asker, Answer::State(state), epoch);
+            }
+            Request::Topology => {
+                let text = self.topology.text().to_owned();
+                self.deliver(asker, Answer::Topology(text));
+            }
+            // Only peers ask for it, and `Node::message` takes it from them.
+            Request::Coordinate { .. } => unreachable!("a node does not ask itself to coordinate"),
+        }
+    }
+
+    fn answer_with(
+        &mut self,
+        partition: &impl Participant,
+        asker: Asker,
+        done: Result<(Answer, Epoch), Abort>,
+    ) {
+        match done {
+            Ok((answer, epoch)) => self.answer(partition, asker, answer, epoch),
+            Err(abort) => self.deliver(asker, Answer::Failed(abort.to_string())),
+        }
+    }
+
+    fn execute(&mut self, partition: &mut impl Participant, asker: Asker, ops: &[Op<'_>]) {
+        if let Some(abort) = self.misplaced(ops) {
+            return self.deliver(asker, Answer::Aborted(abort));
+        }
+        let mut replies = Vec::new();
+        let outcome = partition.execute(ops, &mut |seen, _| {
+            replies = seen.iter().map(OwnedReply::from).collect();
+        });
+        let answer = match outcome {
+            Ok(()) => Answer::Replies(replies),
+            Err(Abort::Held { by }) => return self.park(asker, ops, None, by),
+            Err(abort) => Answer::Aborted(abort),
+        };
+        let epoch = partition.observed().epoch;
+        self.answer(partition, asker, answer, epoch);
+    }
+
+    /// Why operations cannot be executed here: a key belongs to another partition. Whoever sent
+    /// them has another file.
+    fn misplaced(&self, ops: &[Op<'_>]) -> Option<Abort> {
+        let mut keys = ops.iter().filter_map(Op::key);
+        let other = keys.find(|key| Some(self.topology.partition_of(key)) != self.own)?;
+        let slot = crate::slot::of(other);
+        let what = format!("slot {slot} is not of the node that was asked");
+        Some(Abort::Unavailable { what })
+    }
+
+    fn prepare(&mut self, partition: &mut impl Participant, asker: Asker, prepare: &Prepare<'_>) {
+        let Holder { id, age } = prepare.holder;
+        // One that is too far ahead is no reason to refuse: it is the greater timestamp.
+        let _ = self.clock.witness(id.timestamp, partition.time_ms());
+        let oldest = partition.time_ms().saturating_sub(OLDEST_PREPARE_MS);
+        if id.timestamp.ms() < oldest {
+            let newest = Timestamp::at_ms(partition.time_ms());
+            return self.deliver(asker, Answer::Aborted(Abort::Overtaken { newest }));
+        }
+        if let Some(abort) = self.misplaced(prepare.ops) {
+            return self.deliver(asker, Answer::Aborted(abort));
+        }
+        let older = |by: Holder| (age, id) < (by.age, by.id);
+        let ahead = self.waits_ahead(prepare.holder, prepare.ops);
+        let outcome = match ahead {
+            Some(by) => Err(Abort::Held { by }),
+            None => partition.prepare(prepare),
+        };
+        let answer = match outcome {
+            Ok(replies) => {
+                self.counters.prepared += 1;
+                Answer::Replies(replies)
+            }
+            Err(Abort::Held { by }) if older(by) => {
+                let parked = ParkedPrepare {
+                    holder: prepare.holder,
+                    siblings: prepare.siblings.to_vec(),
+                    note: prepare.note.to_vec(),
+                };
+                return self.park(asker, prepare.ops, Some(parked), by);
+            }
+            Err(abort) => {
+                self.counters.died += u64::from(matches!(abort, Abort::Held { .. }));
+                Answer::Aborted(abort)
+            }
+        };
+        // A vote for yes promises; one against it because of a value shows that value.
+        let shows = matches!(
+            answer,
+            Answer::Replies(_) | Answer::Aborted(Abort::Precondition { .. })
+        );
+        let epoch = if shows && !cfg!(feature = "planted-early-decision") {
+            partition.observed().epoch
+        } else {
+            Epoch::ZERO
+        };
+        self.answer(partition, asker, answer, epoch);
+    }
+
+    /// An older prepare that waits for a key which this one wants, too.
+    fn waits_ahead(&self, holder: Holder, ops: &[Op<'_>]) -> Option<Holder> {
+        let waiting = self.parked.iter().filter_map(|parked| {
+            let other = parked.prepare.as_ref()?.holder;
+            ((other.age, other.id) < (holder.age, holder.id)).then_some((other, parked))
+        });
+        for (other, parked) in waiting {
+            let theirs = codec::decode_ops(&parked.ops).expect("it was encoded here");
+            let wanted = |key| ops.iter().any(|op| op.key() == Some(key));
+            if theirs.iter().filter_map(Op::key).any(wanted) {
+                return Some(other);
+            }
+        }
+        None
+    }
+
+    fn park(&mut self, asker: Asker, ops: &[Op<'_>], prepare: Option<ParkedPrepare>, by: Holder) {
+        self.counters.waited += 1;
+        let mut bytes = Vec::new();
+        codec::encode_ops(ops, &mut bytes);
+        self.parked.push(Parked {
+            asker,
+            ops: bytes,
+            until: self.now + self.timeouts.hold,
+            prepare,
+            by,
+        });
+    }
+
+    /// Tries everything that waits for holds once more, the oldest prepares first.
+    pub(crate) fn retry_parked(&mut self, partition: &mut impl Participant) {
+        let mut parked = std::mem::take(&mut self.parked);
+        parked.sort_by_key(|parked| parked.prepare.as_ref().map(|p| (p.holder.age, p.holder.id)));
+        for Parked {
+            asker,
+            ops,
+            until,
+            prepare,
+            ..
+        } in parked
+        {
+            let before = self.parked.len();
+            let decoded = codec::decode_ops(&ops).expect("it was encoded here");
+            match prepare {
+                None => self.execute(partition, asker, &decoded),
+                Some(parked) => {
+                    let prepare = Prepare {
+                        holder: parked.holder,
+                        ops: &decoded,
+                        siblings: &parked.siblings,
+                        note: &parked.note,
+                    };
+                    self.prepare(partition, asker, &prepare);
+                }
+            }
+            if let Some(again) = self.parked.get_mut(before) {
+                // It goes on waiting.
+                again.until = until;
+                self.counters.waited -= 1;
+            }
+        }
+    }
+
+    /// Answers those that have waited for too long.
+    pub(crate) fn sweep_parked(&mut self, partition: &impl Participant) {
+        let now = self.now;
+        let over: Vec<Parked> = self.parked.extract_if(.., |parked| parked.until <= now).collect();
+        for parked in over {
+            let abort = Abort::Held { by: parked.by };
+            self.answer(partition, parked.asker, Answer::Aborted(abort), Epoch::ZERO);
+        }
+    }
+
+    /// Whoever asked on this link is gone.
+    pub(crate) fn leave(&mut self, link: Link) {
+        self.parked
+            .retain(|parked| !matches!(parked.asker, Asker::Remote { link: on, .. } if on == link));
+    }
+
+    /// Drops a prepare that waits and must not be prepared any more.
+    fn drop_parked(&mut self, id: TransactionId) {
+        let gone = |parked: &mut Parked| parked.prepare.as_ref().is_some_and(|p| p.holder.id == id);
+        let gone: Vec<Parked> = self.parked.extract_if(.., gone).collect();
+        for parked in gone {
+            self.deliver(parked.asker, Answer::Aborted(Abort::Refused));
+        }
+    }
+
+    /// The coordinator, or the home, says that the attempt has aborted.
+    pub(crate) fn on_abort(&mut self, partition: &mut impl Participant, id: TransactionId) {
+        self.drop_parked(id);
+        if let Err(error) = partition.abort(id) {
+            tracing::warn!(%id, %error, "cannot undo a prepared transaction; trying again later");
+        }
+    }
+
+    /// Nobody will ask for the attempt any more.
+    pub(crate) fn on_forget(&mut self, partition: &mut impl Participant, id: TransactionId) {
+        if let Err(error) = partition.forget(id) {
+            tracing::warn!(%id, %error, "cannot forget a committed transaction; trying again later");
+        }
+    }
+
+    /// What became of an attempt whose home this is.
+    fn outcome(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+    ) -> Result<(Fate, Epoch), Abort> {
+        let until = partition.time_ms() + REFUSAL_MS;
+        let (state, epoch) = partition.refuse(id, until)?;
+        self.drop_parked(id);
+        let fate = match state {
+            State::Committed(_) => Fate::Committed,
+            State::Refused => Fate::Aborted,
+            State::Unknown => {
+                self.counters.refused += 1;
+                Fate::Aborted
+            }
+            State::Prepared(note) => {
+                self.resolve(partition, id, &note);
+                Fate::Open
+            }
+        };
+        Ok((fate, epoch))
+    }
+
+    /// Aborts an attempt whose home this is, unless it has committed.
+    fn abandon(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+    ) -> Result<(Fate, Epoch), Abort> {
+        self.drop_parked(id);
+        self.counters.abandoned += 1;
+        let (state, epoch) = partition.abort(id)?;
+        match state {
+            State::Committed(_) => Ok((Fate::Committed, epoch)),
+            State::Prepared(_) => Ok((Fate::Aborted, epoch)),
+            State::Unknown | State::Refused => {
+                let until = partition.time_ms() + REFUSAL_MS;
+                let (_, epoch) = partition.refuse(id, until)?;
+                Ok((Fate::Aborted, epoch))
+            }
+        }
+    }
+
+    /// The note of a prepared or committed attempt.
+    pub(crate) fn roll(id: TransactionId, note: &[u8]) -> Option<Roll> {
+        let roll = codec::decode_roll(note);
+        if let Err(error) = &roll {
+            tracing::error!(%id, %error, "the participants of a transaction cannot be read");
+        }
+        roll.ok()
+    }
+}

@@ -1,0 +1,170 @@
+//! Reads over several partitions without holds: each part is read with the versions of its keys,
+//! then the versions are compared once more.
+//!
+//! Every value was current from its reading to its comparison. All readings come before all
+//! comparisons, so that there is a moment in between at which all values were current: there the
+//! read stands in the serial order, after everything that was acknowledged before it began.
+//!
+//! With one partition besides the coordinator's own, the own part is read before and compared after
+//! the other one is read, which then needs no comparison: one round trip.
+
+use base::participant::Participant;
+use base::partition::OwnedReply;
+use base::{Abort, Op, Version};
+
+use crate::codec;
+use crate::coordination::{Coordination, Part, Stage, together, whole};
+use crate::message::{Answer, Request};
+use crate::node::{Node, Purpose};
+use crate::wires::Lost;
+
+/// The keys of a part, as often as they are read.
+fn keys<'o>(part: &Part, ops: &[Op<'o>]) -> Vec<&'o [u8]> {
+    part.ops.iter().filter_map(|&op| ops[op].key()).collect()
+}
+
+impl<C> Node<C> {
+    /// The first round.
+    pub(crate) fn collect(
+        &mut self,
+        partition: &mut impl Participant,
+        number: u64,
+        c: &mut Coordination<C>,
+        ops: &[Op<'_>],
+    ) {
+        c.stage = Stage::Collecting;
+        let attempt = c.attempt;
+        for (at, part) in c.parts.iter().enumerate() {
+            let own = part.ops.iter().map(|&op| ops[op].clone());
+            let watches = keys(part, ops).into_iter().map(|key| Op::Watch { key });
+            let request = Request::Execute {
+                ops: own.chain(watches).collect(),
+            };
+            let purpose = Purpose::Collect {
+                coordination: number,
+                attempt,
+                part: at,
+            };
+            self.ask(partition, part.of, request, purpose);
+        }
+    }
+
+    /// A part has been read.
+    pub(crate) fn on_collected(
+        &mut self,
+        partition: &mut impl Participant,
+        which: (u64, u32),
+        part: usize,
+        answer: Result<Answer, Lost>,
+    ) {
+        let Some(c) = self.current(which) else {
+            return;
+        };
+        if !matches!(c.stage, Stage::Collecting) {
+            return;
+        }
+        match answer {
+            Ok(Answer::Replies(replies)) => {
+                c.parts[part].replies = Some(replies);
+                c.missing -= 1;
+                if c.missing == 0 {
+                    self.confirm(partition, which);
+                }
+            }
+            other => self.read_again(partition, which.0, part, other),
+        }
+    }
+
+    /// The second round.
+    fn confirm(&mut self, partition: &mut impl Participant, (number, attempt): (u64, u32)) {
+        let mut c = self.coordinations.remove(&number).expect("it is current");
+        let bytes = std::mem::take(&mut c.ops);
+        let ops = codec::decode_ops(&bytes).expect("it was encoded here");
+        let own_is_enough = c.parts.len() == 2 && c.parts.iter().any(|part| Some(part.of) == self.own);
+        c.stage = Stage::Confirming;
+        c.missing = 0;
+        for part in &c.parts {
+            if own_is_enough && Some(part.of) != self.own {
+                continue;
+            }
+            let replies = part.replies.as_deref().unwrap_or_default();
+            let read = part.ops.len().min(replies.len());
+            let versions = replies[read..].iter().filter_map(version);
+            let checks = keys(part, &ops).into_iter().zip(versions);
+            let checks = checks.map(|(key, version)| Op::Check { key, version });
+            let request = Request::Execute {
+                ops: checks.collect(),
+            };
+            let purpose = Purpose::Confirm {
+                coordination: number,
+                attempt,
+            };
+            c.missing += 1;
+            self.ask(partition, part.of, request, purpose);
+        }
+        c.ops = bytes;
+        self.coordinations.insert(number, c);
+    }
+
+    /// A part has been compared.
+    pub(crate) fn on_confirmed(
+        &mut self,
+        partition: &mut impl Participant,
+        which: (u64, u32),
+        answer: Result<Answer, Lost>,
+    ) {
+        let Some(c) = self.current(which) else {
+            return;
+        };
+        if !matches!(c.stage, Stage::Confirming) {
+            return;
+        }
+        match answer {
+            Ok(Answer::Replies(_)) => {
+                c.missing -= 1;
+                if c.missing > 0 {
+                    return;
+                }
+                let mut c = self.coordinations.remove(&which.0).expect("it is current");
+                for part in &mut c.parts {
+                    let read = part.ops.len();
+                    part.replies.as_mut().expect("it was collected").truncate(read);
+                }
+                let replies = together(c.places.len(), c.parts);
+                self.finish(partition, c.caller, Ok(replies));
+            }
+            // Something has changed meanwhile.
+            Ok(Answer::Aborted(Abort::Precondition { .. })) => {
+                let attempts = c.attempt;
+                self.again_or_end(partition, which.0, Abort::Conflict { attempts });
+            }
+            other => self.read_again(partition, which.0, 0, other),
+        }
+    }
+
+    /// A part was not read, for this reason; a read can be tried again in any case.
+    fn read_again(
+        &mut self,
+        partition: &mut impl Participant,
+        number: u64,
+        part: usize,
+        answer: Result<Answer, Lost>,
+    ) {
+        let abort = match answer {
+            Ok(Answer::Aborted(abort)) => whole(abort, &self.coordinations[&number].parts[part]),
+            Ok(Answer::Failed(what)) => Abort::Unavailable { what },
+            Ok(other) => Abort::Unavailable {
+                what: format!("a node answered a read with {other:?}"),
+            },
+            Err(Lost { why, .. }) => Abort::Unavailable { what: why },
+        };
+        self.again_or_end(partition, number, abort);
+    }
+}
+
+fn version(reply: &OwnedReply) -> Option<Version> {
+    match reply {
+        OwnedReply::Version(version) => Some(*version),
+        _ => None,
+    }
+}

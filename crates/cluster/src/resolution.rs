@@ -1,0 +1,239 @@
+//! Attempts that nobody decides: their coordinator is gone, or a decision was lost.
+//!
+//! | an attempt here | this partition is | does |
+//! |---|---|---|
+//! | prepared for long | its home | asks all participants for their vote, and decides |
+//! | prepared for long | another participant | asks the home |
+//! | committed for long | its home | has all participants commit, then forget |
+//! | committed for long | another participant | forgets it if the home has |
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use base::participant::{Participant, State};
+use base::{PartitionId, TransactionId};
+
+use crate::message::{Answer, Fate, Notice, Request};
+use crate::node::{Node, Purpose};
+use crate::wires::Lost;
+
+/// Looks after what is undecided; see the module's description.
+pub(crate) struct Keeper {
+    next: Duration,
+    /// Whether it has looked since the start. What a restart has brought back is in doubt at once.
+    looked: bool,
+    /// Since when attempts have been in their state.
+    noticed: BTreeMap<TransactionId, (bool, Duration)>,
+    resolving: HashMap<TransactionId, Resolution>,
+}
+
+/// A vote that the home takes.
+struct Resolution {
+    participants: Vec<PartitionId>,
+    missing: usize,
+    until: Duration,
+}
+
+impl Keeper {
+    pub(crate) fn new(now: Duration) -> Keeper {
+        Keeper {
+            next: now,
+            looked: false,
+            noticed: BTreeMap::new(),
+            resolving: HashMap::new(),
+        }
+    }
+
+    /// When it looks again.
+    pub(crate) fn next(&self) -> Duration {
+        self.next
+    }
+}
+
+impl<C> Node<C> {
+    /// Looks for attempts that are undecided for too long.
+    pub(crate) fn keep(&mut self, partition: &mut impl Participant) {
+        let now = self.now;
+        let Some(keeper) = &mut self.keeper else {
+            return;
+        };
+        if now < keeper.next {
+            return;
+        }
+        keeper.next = now + self.timeouts.doubt / 4;
+        keeper.resolving.retain(|_, resolution| resolution.until > now);
+        let first = !std::mem::replace(&mut keeper.looked, true);
+        let mut undecided = partition.undecided();
+        undecided.sort_unstable_by_key(|(id, _)| *id);
+        let before = std::mem::take(&mut keeper.noticed);
+        let mut late = Vec::new();
+        for (id, state) in undecided {
+            let committed = matches!(state, State::Committed(_));
+            let fresh = (committed, if first { Duration::ZERO } else { now });
+            let known = before.get(&id).copied();
+            let since = known.filter(|(was, _)| *was == committed).unwrap_or(fresh);
+            keeper.noticed.insert(id, since);
+            let patience = if committed {
+                self.timeouts.forget
+            } else {
+                self.timeouts.doubt
+            };
+            if since.1 + patience <= now || first {
+                late.push((id, state));
+            }
+        }
+        for (id, state) in late {
+            self.look_after(partition, id, &state);
+        }
+    }
+
+    fn look_after(&mut self, partition: &mut impl Participant, id: TransactionId, state: &State) {
+        let (State::Prepared(note) | State::Committed(note)) = state else {
+            return;
+        };
+        let Some(roll) = Self::roll(id, note) else {
+            return;
+        };
+        let at_home = Some(roll.home) == self.own;
+        match state {
+            State::Prepared(note) if at_home => self.resolve(partition, id, note),
+            State::Prepared(_) => {
+                self.ask(partition, roll.home, Request::Outcome { id }, Purpose::Outcome { id });
+            }
+            _ if self.finishing.contains_key(&id) => {}
+            _ if at_home => self.finish_commit(partition, id, roll.participants),
+            _ => self.ask(partition, roll.home, Request::Inquire { id }, Purpose::Inquire { id }),
+        }
+    }
+
+    /// Takes a vote on an attempt that is prepared here, at its home.
+    pub(crate) fn resolve(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+        note: &[u8],
+    ) {
+        let until = self.now + self.timeouts.answer;
+        // Only the keeper decides, so that there is one vote at a time.
+        let Some(keeper) = &mut self.keeper else {
+            return;
+        };
+        if keeper.resolving.contains_key(&id) {
+            return;
+        }
+        let Some(roll) = Self::roll(id, note) else {
+            return;
+        };
+        let others = roll.participants.iter().filter(|of| Some(**of) != self.own);
+        let others: Vec<PartitionId> = others.copied().collect();
+        let resolution = Resolution {
+            missing: others.len(),
+            participants: roll.participants,
+            until,
+        };
+        keeper.resolving.insert(id, resolution);
+        for of in others {
+            self.ask(partition, of, Request::Vote { id }, Purpose::Vote { id });
+        }
+    }
+
+    /// A participant has said what it knows.
+    pub(crate) fn on_resolver_vote(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+        answer: Result<Answer, Lost>,
+    ) {
+        let Some(keeper) = &mut self.keeper else {
+            return;
+        };
+        let Some(resolution) = keeper.resolving.get_mut(&id) else {
+            return;
+        };
+        match answer {
+            Ok(Answer::State(State::Prepared(_) | State::Committed(_))) => {
+                resolution.missing -= 1;
+                if resolution.missing > 0 {
+                    return;
+                }
+                let resolution = keeper.resolving.remove(&id).expect("it was there");
+                self.resolve_commit(partition, id, resolution.participants);
+            }
+            Ok(Answer::State(State::Unknown | State::Refused)) => {
+                let resolution = keeper.resolving.remove(&id).expect("it was there");
+                self.resolve_abort(partition, id, resolution.participants);
+            }
+            // It cannot be told yet: the next look takes another vote.
+            _ => drop(keeper.resolving.remove(&id)),
+        }
+    }
+
+    /// All were prepared: commits, unless the coordinator has had it aborted meanwhile.
+    fn resolve_commit(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+        participants: Vec<PartitionId>,
+    ) {
+        match partition.commit(id) {
+            Ok((State::Prepared(_), _)) => {
+                self.counters.resolved_committed += 1;
+                self.finish_commit(partition, id, participants);
+            }
+            // Somebody else has decided, and tells the others.
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%id, %error, "cannot commit; trying again later"),
+        }
+    }
+
+    /// One will never be prepared.
+    fn resolve_abort(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+        participants: Vec<PartitionId>,
+    ) {
+        match partition.abort(id) {
+            Ok((State::Prepared(_), _)) => {
+                self.counters.resolved_aborted += 1;
+                for of in participants {
+                    if Some(of) != self.own {
+                        self.tell(partition, of, Notice::Abort { id });
+                    }
+                }
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%id, %error, "cannot abort; trying again later"),
+        }
+    }
+
+    /// The home has said what became of an attempt that is prepared here.
+    pub(crate) fn on_outcome(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+        answer: &Result<Answer, Lost>,
+    ) {
+        let done = match answer {
+            Ok(Answer::Fate(Fate::Committed)) => partition.commit(id).map(drop),
+            Ok(Answer::Fate(Fate::Aborted)) => partition.abort(id).map(drop),
+            // The next look asks again.
+            _ => Ok(()),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%id, %error, "cannot record the outcome; trying again later");
+        }
+    }
+
+    /// The home has said whether it still knows an attempt that has committed here.
+    pub(crate) fn on_inquired(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+        answer: &Result<Answer, Lost>,
+    ) {
+        if let Ok(Answer::State(State::Unknown | State::Refused)) = answer {
+            self.on_forget(partition, id);
+        }
+    }
+}

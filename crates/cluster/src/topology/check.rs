@@ -1,0 +1,283 @@
+//! From a draft to a topology: what values must be to each other.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+
+use base::{NodeId, PartitionId};
+
+use super::read::{At, Draft, NodeDraft, PartitionDraft};
+use super::{Mistake, NodeInfo, PartitionInfo, SHORTEST_SECRET, Topology};
+use crate::slot::SLOTS;
+
+/// Notes all mistakes of `draft`; returns the topology if nothing is missing for it.
+pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Option<Topology> {
+    let mut checker = Checker { found };
+    checker.secret(&draft);
+    checker.ids(draft.nodes.iter().map(|node| &node.value.id), "node");
+    checker.ids(draft.partitions.iter().map(|one| &one.value.id), "partition");
+    checker.addresses(&draft.nodes);
+    checker.placement(&draft);
+    let owners = checker.owners(&draft);
+    if !checker.found.is_empty() {
+        return None;
+    }
+    let mut nodes: Vec<NodeInfo> = draft.nodes.iter().filter_map(node).collect();
+    nodes.sort_by_key(|node| node.id);
+    let mut partitions: Vec<PartitionInfo> =
+        draft.partitions.into_iter().filter_map(partition).collect();
+    partitions.sort_by_key(|partition| partition.id);
+    Some(Topology {
+        text: text.to_owned(),
+        secret: draft.secret.map(|secret| secret.value),
+        secret_file: draft.secret_file.map(|file| file.value),
+        nodes,
+        partitions,
+        owners: owners?,
+    })
+}
+
+fn node(draft: &At<NodeDraft>) -> Option<NodeInfo> {
+    let NodeDraft { id, client, fabric } = &draft.value;
+    Some(NodeInfo {
+        id: NodeId(id.as_ref()?.value),
+        client: client.as_ref()?.value,
+        fabric: fabric.as_ref()?.value,
+    })
+}
+
+fn partition(draft: At<PartitionDraft>) -> Option<PartitionInfo> {
+    let PartitionDraft {
+        id, slots, nodes, ..
+    } = draft.value;
+    let nodes = nodes?.value.into_iter().map(|node| NodeId(node.value));
+    Some(PartitionInfo {
+        id: PartitionId(id?.value),
+        slots: join(slots.into_iter().map(|slots| slots.value).collect()),
+        nodes: nodes.collect(),
+    })
+}
+
+/// Puts ranges in order, and those that touch together.
+fn join(mut ranges: Vec<RangeInclusive<u16>>) -> Vec<RangeInclusive<u16>> {
+    ranges.sort_by_key(|range| *range.start());
+    let mut joined: Vec<RangeInclusive<u16>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end() + 1 == *range.start() => *last = *last.start()..=*range.end(),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// What is said of a secret of this many bytes.
+pub(super) fn short_secret(bytes: usize) -> String {
+    format!(
+        "the secret has {bytes} bytes, which can be guessed: take at least {SHORTEST_SECRET}, such \
+         as the output of \"openssl rand -hex 32\""
+    )
+}
+
+struct Checker<'m> {
+    found: &'m mut Vec<Mistake>,
+}
+
+impl Checker<'_> {
+    fn note(&mut self, line: usize, what: String) {
+        self.found.push(Mistake { line, what });
+    }
+
+    fn secret(&mut self, draft: &Draft) {
+        match (&draft.secret, &draft.secret_file) {
+            (Some(secret), Some(file)) => self.note(
+                secret.line.max(file.line),
+                "there are both a secret and a secret-file: take one of them out".to_owned(),
+            ),
+            (None, None) => self.open_to_strangers(draft),
+            (Some(secret), None) if secret.value.len() < SHORTEST_SECRET => {
+                self.note(secret.line, short_secret(secret.value.len()));
+            }
+            _ => {}
+        }
+    }
+
+    /// There is no secret: notes the first address that others than this machine reach.
+    fn open_to_strangers(&mut self, draft: &Draft) {
+        let addresses = draft.nodes.iter().flat_map(addresses);
+        let public = |(_, address): &(_, &At<SocketAddr>)| !address.value.ip().is_loopback();
+        if let Some((_, address)) = addresses.into_iter().find(public) {
+            let what = format!(
+                "{} can be reached from other machines, and there is no secret: put secret = \
+                 \"...\" or secret-file = \"...\" at the top of the file",
+                address.value
+            );
+            self.note(address.line, what);
+        }
+    }
+
+    fn ids<'d>(&mut self, ids: impl Iterator<Item = &'d Option<At<u16>>>, of: &str) {
+        let mut lines = BTreeMap::new();
+        for id in ids.flatten() {
+            if let Some(first) = lines.insert(id.value, id.line) {
+                let number = id.value;
+                let what = format!(
+                    "{of} {number} is on line {first} already: choose another number, or take one \
+                     of the two out"
+                );
+                self.note(id.line, what);
+            }
+        }
+        if lines.is_empty() && self.found.is_empty() {
+            self.note(1, format!("there is no {of}: add one with [[{of}]]"));
+        }
+    }
+
+    fn addresses(&mut self, nodes: &[At<NodeDraft>]) {
+        let mut lines = BTreeMap::new();
+        for (name, address) in nodes.iter().flat_map(addresses) {
+            let here = (name, address.line);
+            if let Some((other, first)) = lines.insert(address.value, here) {
+                let address_text = address.value;
+                let what = format!(
+                    "{name} is {address_text}, which is the {other} address on line {first} \
+                     already: give each its own"
+                );
+                self.note(address.line, what);
+            }
+        }
+    }
+
+    fn placement(&mut self, draft: &Draft) {
+        let ids = draft.nodes.iter().flat_map(|node| &node.value.id);
+        let known: Vec<u16> = ids.map(|id| id.value).collect();
+        let are_all_known = known.len() == draft.nodes.len() && !known.is_empty();
+        let mut holds: BTreeMap<u16, usize> = BTreeMap::new();
+        let lists = draft.partitions.iter().flat_map(|one| &one.value.nodes);
+        for list in lists {
+            if let Some(what) = wrong_count(list.value.len()) {
+                self.note(list.line, what);
+            }
+            for node in &list.value {
+                let number = node.value;
+                if !known.contains(&number) && are_all_known {
+                    let what = format!(
+                        "there is no node {number}: add it with [[node]], or name another; there \
+                         are {known:?}"
+                    );
+                    self.note(node.line, what);
+                }
+                if let Some(first) = holds.insert(number, node.line) {
+                    let what = format!(
+                        "node {number} holds the partition on line {first} already: a node holds \
+                         one partition, so give this one to another node"
+                    );
+                    self.note(node.line, what);
+                }
+            }
+        }
+    }
+
+    /// The owner of each slot; notes overlaps and gaps.
+    fn owners(&mut self, draft: &Draft) -> Option<Box<[PartitionId]>> {
+        // For each slot the partition's id and the line; filled in the order of the file.
+        let mut owners: Vec<Option<(u16, usize)>> = vec![None; SLOTS.into()];
+        for partition in &draft.partitions {
+            let id = partition.value.id.as_ref().map_or(0, |id| id.value);
+            for range in &partition.value.slots {
+                self.claim(&mut owners, range, id);
+            }
+        }
+        // What could not be read may be what a gap lacks.
+        let are_all_known = draft.partitions.iter().all(|one| one.value.has_all_slots);
+        if are_all_known && !draft.partitions.is_empty() {
+            self.gaps(&owners, draft);
+        }
+        let all = owners.into_iter();
+        all.map(|owner| Some(PartitionId(owner?.0))).collect()
+    }
+
+    fn claim(
+        &mut self,
+        owners: &mut [Option<(u16, usize)>],
+        range: &At<RangeInclusive<u16>>,
+        id: u16,
+    ) {
+        let slots = range.value.clone().map(usize::from);
+        let others = slots.clone().map(|slot| owners[slot].map(|(_, line)| line));
+        for (slots, line) in runs(others, *range.value.start()) {
+            let Some(line) = line else { continue };
+            let what = format!(
+                "{} on line {line} already: each slot belongs to one partition",
+                said(&slots, "is", "are")
+            );
+            self.note(range.line, what);
+        }
+        for slot in slots {
+            owners[slot].get_or_insert((id, range.line));
+        }
+    }
+
+    fn gaps(&mut self, owners: &[Option<(u16, usize)>], draft: &Draft) {
+        let first_line = draft.partitions[0].line;
+        let lines = owners.iter().map(|owner| owner.map(|(_, line)| line));
+        let mut before = None;
+        for (slots, line) in runs(lines, 0) {
+            if line.is_none() {
+                let what = format!(
+                    "{} to no partition: add {} to the slots of one",
+                    said(&slots, "belongs", "belong"),
+                    if slots.start() == slots.end() { "it" } else { "them" }
+                );
+                self.note(before.unwrap_or(first_line), what);
+            }
+            before = line;
+        }
+    }
+}
+
+fn addresses(node: &At<NodeDraft>) -> impl Iterator<Item = (&'static str, &At<SocketAddr>)> {
+    let NodeDraft { client, fabric, .. } = &node.value;
+    let client = client.iter().map(|address| ("client", address));
+    client.chain(fabric.iter().map(|address| ("fabric", address)))
+}
+
+fn wrong_count(nodes: usize) -> Option<String> {
+    let what = match nodes {
+        1 => return None,
+        0 => "nodes is empty: name the node that holds the partition".to_owned(),
+        2 => "two nodes cannot hold a partition, because neither could go on without the other: \
+              name one"
+            .to_owned(),
+        more => format!(
+            "{more} nodes would hold replicas, and replicated partitions are not there yet: name one \
+             node"
+        ),
+    };
+    Some(what)
+}
+
+/// Ranges of neighbours that are equal, the first of which has the number `from`.
+fn runs<T: PartialEq>(
+    items: impl Iterator<Item = T>,
+    from: u16,
+) -> impl Iterator<Item = (RangeInclusive<u16>, T)> {
+    let mut items = (from..).zip(items).peekable();
+    std::iter::from_fn(move || {
+        let (first, item) = items.next()?;
+        let mut last = first;
+        while let Some((slot, _)) = items.next_if(|(_, other)| *other == item) {
+            last = slot;
+        }
+        Some((first..=last, item))
+    })
+}
+
+fn said(slots: &RangeInclusive<u16>, of_one: &str, of_many: &str) -> String {
+    let (first, last) = (slots.start(), slots.end());
+    if first == last {
+        format!("slot {first} {of_one}")
+    } else {
+        format!("slots {first}-{last} {of_many}")
+    }
+}

@@ -1,0 +1,262 @@
+//! The cluster's file: which nodes there are, and which of them holds which slots.
+//!
+//! | key | where | type | meaning |
+//! |---|---|---|---|
+//! | `secret` | top | text, at least 16 bytes | what nodes and Rust clients prove to each other that they know |
+//! | `secret-file` | top | path, relative to the file | a file that holds the secret instead |
+//! | `[[node]]` | top | tables | the nodes |
+//! | `id` | node | 1–65535 | its number |
+//! | `client` | node | address and port | where Redis clients connect |
+//! | `fabric` | node | address and port | where nodes and Rust clients connect |
+//! | `[[partition]]` | top | tables | the partitions |
+//! | `id` | partition | 1–65535 | its number |
+//! | `slots` | partition | text or list of texts | slots and ranges of them: `"0-4095, 8000"` |
+//! | `nodes` | partition | list of one number | the node that holds it |
+//!
+//! Invariants of a [`Topology`]:
+//! 1. Each slot belongs to exactly one partition.
+//! 2. Each partition is on one node of the file; a node holds at most one partition.
+//! 3. No two addresses of the file are the same, of whatever kind.
+//! 4. Without a secret, in the file or beside it, all addresses are loopback ones.
+
+mod check;
+mod even;
+mod mistakes;
+mod read;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use base::{NodeId, PartitionId};
+
+use crate::slot::{self, SLOTS};
+
+pub use even::even;
+pub use mistakes::{Mistake, Mistakes};
+
+/// The least length of a secret, in bytes.
+pub const SHORTEST_SECRET: usize = 16;
+
+/// A node, as the file has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeInfo {
+    /// Its number.
+    pub id: NodeId,
+    /// Where Redis clients connect.
+    pub client: SocketAddr,
+    /// Where nodes and Rust clients connect.
+    pub fabric: SocketAddr,
+}
+
+/// A partition, as the file has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionInfo {
+    /// Its number.
+    pub id: PartitionId,
+    /// Its slots in their order; ranges neither overlap nor touch.
+    pub slots: Vec<RangeInclusive<u16>>,
+    /// The nodes that hold it; one.
+    pub nodes: Vec<NodeId>,
+}
+
+/// What a cluster's file says.
+#[derive(Clone)]
+pub struct Topology {
+    text: String,
+    secret: Option<String>,
+    secret_file: Option<PathBuf>,
+    /// By id.
+    nodes: Vec<NodeInfo>,
+    /// By id.
+    partitions: Vec<PartitionInfo>,
+    /// For each slot its partition.
+    owners: Box<[PartitionId]>,
+}
+
+/// Why a cluster's file could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {error}; {advice}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// It has mistakes.
+    #[error(transparent)]
+    Mistakes(#[from] Mistakes),
+}
+
+impl Topology {
+    /// Reads the text of a cluster's file, which `file_name` names in messages. A `secret-file` is
+    /// not opened; see [`Topology::load`].
+    ///
+    /// # Errors
+    /// All [`Mistakes`] of the text; only those of TOML's grammar if there are such.
+    pub fn parse(text: &str, file_name: &str) -> Result<Topology, Mistakes> {
+        let mut found = Vec::new();
+        let draft = read::read(text, &mut found);
+        let topology = draft.and_then(|draft| check::check(draft, text, &mut found));
+        match topology {
+            Some(topology) if found.is_empty() => Ok(topology),
+            _ => Err(Mistakes::new(file_name, found)),
+        }
+    }
+
+    /// Loads a cluster's file, and the secret's file if it names one.
+    ///
+    /// # Errors
+    /// The [`LoadError`] says which file to change and how.
+    pub fn load(path: &Path) -> Result<Topology, LoadError> {
+        let text = read_file(path, "give the path of the cluster's file, which must be readable")?;
+        let mut topology = Topology::parse(&text, &path.display().to_string())?;
+        if let Some(file) = &topology.secret_file {
+            let file = path.parent().unwrap_or(Path::new("")).join(file);
+            let advice = "put the secret there, readable for this process, or change secret-file";
+            let secret = read_file(&file, advice)?.trim().to_owned();
+            if secret.len() < SHORTEST_SECRET {
+                let what = check::short_secret(secret.len());
+                let name = file.display().to_string();
+                return Err(Mistakes::new(&name, vec![Mistake { line: 1, what }]).into());
+            }
+            topology.secret = Some(secret);
+        }
+        Ok(topology)
+    }
+
+    /// The partition that holds a key.
+    #[must_use]
+    pub fn partition_of(&self, key: &[u8]) -> PartitionId {
+        self.partition_of_slot(slot::of(key))
+    }
+
+    /// The partition that holds a slot.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[must_use]
+    pub fn partition_of_slot(&self, slot: u16) -> PartitionId {
+        self.owners[usize::from(slot)]
+    }
+
+    /// The node that holds a partition.
+    ///
+    /// # Panics
+    /// If the file has no such partition.
+    #[must_use]
+    pub fn node_of(&self, partition: PartitionId) -> NodeId {
+        let partition = self.partition(partition);
+        partition.expect("a partition of this cluster").nodes[0]
+    }
+
+    /// The partition on a node, if it holds one.
+    #[must_use]
+    pub fn partition_at(&self, node: NodeId) -> Option<PartitionId> {
+        let holds = |partition: &&PartitionInfo| partition.nodes.contains(&node);
+        Some(self.partitions.iter().find(holds)?.id)
+    }
+
+    /// The nodes, by id.
+    #[must_use]
+    pub fn nodes(&self) -> &[NodeInfo] {
+        &self.nodes
+    }
+
+    /// The partitions, by id.
+    #[must_use]
+    pub fn partitions(&self) -> &[PartitionInfo] {
+        &self.partitions
+    }
+
+    /// A node, if the file has it.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&NodeInfo> {
+        let at = self.nodes.binary_search_by_key(&id, |node| node.id);
+        at.ok().map(|at| &self.nodes[at])
+    }
+
+    /// A partition, if the file has it.
+    #[must_use]
+    pub fn partition(&self, id: PartitionId) -> Option<&PartitionInfo> {
+        let at = self.partitions.binary_search_by_key(&id, |one| one.id);
+        at.ok().map(|at| &self.partitions[at])
+    }
+
+    /// The file as it is, comments and secret included.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The secret that nodes and Rust clients share.
+    #[must_use]
+    pub fn secret(&self) -> Option<&str> {
+        self.secret.as_deref()
+    }
+
+    /// The file that holds the secret, as it is written; relative to the cluster's file.
+    #[must_use]
+    pub fn secret_file(&self) -> Option<&Path> {
+        self.secret_file.as_deref()
+    }
+
+    /// A number that differs, as good as surely, if another file gives a slot to another partition
+    /// or a partition to another node. Addresses, the secret, comments and the order in which
+    /// things are written do not matter to it.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = Fnv::default();
+        self.nodes.iter().for_each(|node| hash.number(node.id.0));
+        for partition in &self.partitions {
+            hash.number(partition.id.0);
+            hash.number(partition.nodes.len() as u16);
+            partition.nodes.iter().for_each(|node| hash.number(node.0));
+        }
+        self.owners.iter().for_each(|owner| hash.number(owner.0));
+        hash.0
+    }
+}
+
+impl std::fmt::Debug for Topology {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Topology")
+            .field("nodes", &self.nodes)
+            .field("partitions", &self.partitions)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The hash of Fowler, Noll and Vo: the same on every machine and in every version.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xCBF2_9CE4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn number(&mut self, number: u16) {
+        for byte in number.to_le_bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    }
+}
+
+fn read_file(path: &Path, advice: &'static str) -> Result<String, LoadError> {
+    fs::read_to_string(path).map_err(|error| LoadError::Unreadable {
+        path: path.to_owned(),
+        error,
+        advice,
+    })
+}
+
+// A list of owners has an entry for every slot that a CRC can give.
+const _: () = assert!(SLOTS.is_power_of_two());

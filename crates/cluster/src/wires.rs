@@ -1,0 +1,236 @@
+//! Links to other nodes, what was asked on them, and what waits to be sent.
+//!
+//! Invariants:
+//! 1. Each question is answered, or reported as lost, once.
+//! 2. A question that was lost is reported as sent if it could have arrived.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use base::NodeId;
+use fabric::{Link, Messages, SendError};
+
+use crate::codec;
+use crate::message::{Answer, Message, Notice, Request};
+use crate::node::Purpose;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Whether the question may have arrived.
+    pub(crate) sent: bool,
+    /// Said for people.
+    pub(crate) why: String,
+}
+
+/// What was asked.
+struct Asked {
+    to: NodeId,
+    purpose: Purpose,
+    /// The link that it was given to.
+    on: Option<Link>,
+}
+
+/// The link to one node.
+#[derive(Default)]
+struct Wire {
+    link: Option<Link>,
+    up: bool,
+    /// What waits for the link: its number if it is a question, its bytes.
+    waiting: VecDeque<(Option<u64>, Vec<u8>)>,
+    /// After a failure: not before this time.
+    dial_at: Duration,
+    failures: u32,
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub(crate) struct Wires {
+    nodes: HashMap<NodeId, Wire>,
+    asked: HashMap<u64, Asked>,
+    next: u64,
+    /// What is to be sent: on which link, and where in `bytes`.
+    outbox: Vec<(Link, Range<usize>)>,
+    bytes: Vec<u8>,
+    /// What links had no room for.
+    backlog: HashMap<Link, VecDeque<Vec<u8>>>,
+    closing: Vec<Link>,
+}
+
+/// Pauses between attempts to reach a node.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+impl Wires {
+    /// Asks a node.
+    pub(crate) fn ask(&mut self, to: NodeId, request: Request<'_>, purpose: Purpose) {
+        self.next += 1;
+        let number = self.next;
+        let on = self.put(to, Some(number), &Message::Request { number, request });
+        self.asked.insert(number, Asked { to, purpose, on });
+    }
+
+    /// Tells a node; in vain if it cannot be reached.
+    pub(crate) fn tell(&mut self, to: NodeId, notice: Notice) {
+        self.put(to, None, &Message::Notice(notice));
+    }
+
+    /// Answers on the link from which was asked.
+    pub(crate) fn reply(&mut self, link: Link, number: u64, reply: Answer) {
+        let from = self.bytes.len();
+        codec::encode(&Message::Reply { number, reply }, &mut self.bytes);
+        self.outbox.push((link, from..self.bytes.len()));
+    }
+
+    fn put(&mut self, to: NodeId, number: Option<u64>, message: &Message<'_>) -> Option<Link> {
+        let wire = self.nodes.entry(to).or_default();
+        if let (Some(link), true) = (wire.link, wire.up) {
+            let from = self.bytes.len();
+            codec::encode(message, &mut self.bytes);
+            self.outbox.push((link, from..self.bytes.len()));
+            return Some(link);
+        }
+        let mut bytes = Vec::new();
+        codec::encode(message, &mut bytes);
+        wire.waiting.push_back((number, bytes));
+        None
+    }
+
+    /// A link is there.
+    pub(crate) fn up(&mut self, link: Link) {
+        let Some(wire) = self.nodes.values_mut().find(|wire| wire.link == Some(link)) else {
+            return;
+        };
+        wire.up = true;
+        wire.failures = 0;
+        for (number, bytes) in wire.waiting.drain(..) {
+            if let Some(asked) = number.and_then(|number| self.asked.get_mut(&number)) {
+                asked.on = Some(link);
+            }
+            let from = self.bytes.len();
+            self.bytes.extend_from_slice(&bytes);
+            self.outbox.push((link, from..self.bytes.len()));
+        }
+    }
+
+    /// A link has room again.
+    pub(crate) fn drained(&mut self, link: Link) {
+        for bytes in self.backlog.remove(&link).into_iter().flatten() {
+            let from = self.bytes.len();
+            self.bytes.extend_from_slice(&bytes);
+            self.outbox.push((link, from..self.bytes.len()));
+        }
+    }
+
+    /// A link is gone. Returns the questions that are lost with it.
+    pub(crate) fn down(&mut self, link: Link, why: &str, now: Duration) -> Vec<(Purpose, Lost)> {
+        self.backlog.remove(&link);
+        self.outbox.retain(|(on, _)| *on != link);
+        let wire = self
+            .nodes
+            .iter_mut()
+            .find(|(_, wire)| wire.link == Some(link));
+        let Some((&node, wire)) = wire else {
+            return Vec::new();
+        };
+        let was_up = wire.up;
+        wire.link = None;
+        wire.up = false;
+        wire.waiting.clear();
+        let pause = FIRST_PAUSE * (1 << wire.failures.min(5));
+        wire.failures += 1;
+        wire.dial_at = now + if was_up { Duration::ZERO } else { pause.min(LONGEST_PAUSE) };
+        let gone: Vec<u64> = self
+            .asked
+            .iter()
+            .filter(|(_, asked)| asked.to == node)
+            .map(|(number, _)| *number)
+            .collect();
+        self.lose(gone, &format!("node {node} cannot be reached: {why}"))
+    }
+
+    /// Takes questions off the list, in the order in which they were asked.
+    fn lose(&mut self, mut numbers: Vec<u64>, why: &str) -> Vec<(Purpose, Lost)> {
+        numbers.sort_unstable();
+        let lost = numbers.iter().filter_map(|number| self.asked.remove(number));
+        lost.map(|asked| {
+            let sent = asked.on.is_some();
+            let why = why.to_owned();
+            (asked.purpose, Lost { sent, why })
+        })
+        .collect()
+    }
+
+    /// The purpose of a question that is answered. `None`: nobody waits for it any more.
+    pub(crate) fn answered(&mut self, link: Link, number: u64) -> Option<Purpose> {
+        match self.asked.entry(number) {
+            std::collections::hash_map::Entry::Occupied(asked) if asked.get().on == Some(link) => {
+                Some(asked.remove().purpose)
+            }
+            _ => None,
+        }
+    }
+
+    /// Gives up a link whose peer talks nonsense.
+    pub(crate) fn hang_up(&mut self, link: Link) {
+        self.closing.push(link);
+    }
+
+    /// Dials, sends, closes. Returns the questions that could not be sent.
+    pub(crate) fn pump(&mut self, fabric: &mut impl Messages, now: Duration) -> Vec<(Purpose, Lost)> {
+        for (node, wire) in &mut self.nodes {
+            if wire.link.is_none() && !wire.waiting.is_empty() && wire.dial_at <= now {
+                wire.link = Some(fabric.connect(*node));
+            }
+        }
+        let mut too_long = Vec::new();
+        for (link, range) in self.outbox.drain(..) {
+            let bytes = &self.bytes[range];
+            if let Some(backlog) = self.backlog.get_mut(&link) {
+                backlog.push_back(bytes.to_vec());
+                continue;
+            }
+            match fabric.send(link, bytes) {
+                Ok(()) => {}
+                Err(SendError::Full) => {
+                    self.backlog.entry(link).or_default().push_back(bytes.to_vec());
+                }
+                // Its end will be told; what was asked is lost then.
+                Err(SendError::Down) => {}
+                Err(SendError::TooLong) => too_long.push((link, bytes.to_vec())),
+            }
+        }
+        self.bytes.clear();
+        for link in self.closing.drain(..) {
+            fabric.close(link);
+        }
+        let mut lost = Vec::new();
+        for (link, bytes) in too_long {
+            match codec::decode(&bytes) {
+                Ok(Message::Request { number, .. }) => {
+                    if let Some(asked) = self.asked.remove(&number) {
+                        let why = "a part of the transaction is longer than messages may be";
+                        let why = why.to_owned();
+                        lost.push((asked.purpose, Lost { sent: false, why }));
+                    }
+                }
+                Ok(Message::Reply { number, .. }) => {
+                    let what = "the replies are longer than messages may be".to_owned();
+                    self.reply(link, number, Answer::Failed(what));
+                }
+                _ => {}
+            }
+        }
+        lost
+    }
+
+    /// Whether a node is to be reached.
+    pub(crate) fn is_dialling(&self) -> bool {
+        self.nodes.values().any(|wire| wire.link.is_none() && !wire.waiting.is_empty())
+    }
+
+    pub(crate) fn links_up(&self) -> usize {
+        self.nodes.values().filter(|wire| wire.up).count()
+    }
+}

@@ -1,0 +1,268 @@
+//! Messages of all kinds, drawn at random.
+
+use base::participant::State;
+use base::partition::OwnedReply;
+use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
+use base::{Abort, Op, PartitionId, Timestamp, TransactionId, Version};
+use fastrand::Rng;
+use kumiki_cluster::message::{Answer, Fate, Message, Notice, Request, Roll};
+
+/// Where borrowed bytes of a message lie.
+pub type Bytes = Vec<Vec<u8>>;
+
+/// So many byte strings, most of them short.
+pub fn bytes(random: &mut Rng, count: usize) -> Bytes {
+    let one = |random: &mut Rng| {
+        let len = match random.u8(..10) {
+            0 => 0,
+            1 => random.usize(..400),
+            _ => random.usize(..12),
+        };
+        (0..len).map(|_| random.u8(..)).collect()
+    };
+    (0..count).map(|_| one(random)).collect()
+}
+
+/// A number of any size.
+fn number(random: &mut Rng) -> u64 {
+    random.u64(..) >> random.u32(..64)
+}
+
+fn signed(random: &mut Rng) -> i64 {
+    (number(random) as i64).wrapping_mul(if random.bool() { 1 } else { -1 })
+}
+
+fn id(random: &mut Rng) -> TransactionId {
+    TransactionId {
+        timestamp: Timestamp(number(random)),
+        unique: number(random),
+    }
+}
+
+pub fn roll(random: &mut Rng) -> Roll {
+    let participants = (0..random.usize(1..6)).map(|_| PartitionId(random.u16(..)));
+    let participants: Vec<_> = participants.collect();
+    let home = participants[random.usize(..participants.len())];
+    Roll { home, participants }
+}
+
+/// How many kinds of operations there are.
+pub const OPS: usize = 23;
+
+/// An operation of the kind with this number.
+pub fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> {
+    let mut draw = || &pool[random.usize(..pool.len())][..];
+    let (key, value) = (draw(), draw());
+    let expiry = match random.u8(..4) {
+        0 => Expiry::Never,
+        1 => Expiry::Keep,
+        2 => Expiry::AtMs(signed(random)),
+        _ => Expiry::InMs(signed(random)),
+    };
+    match which {
+        0 => Op::Check {
+            key,
+            version: Version::from_bits(number(random)),
+        },
+        1 => Op::Require {
+            key,
+            present: random.bool(),
+        },
+        2 => Op::Watch { key },
+        3 => Op::Get { key },
+        4 => Op::GetIfString { key },
+        5 => Op::GetRange {
+            key,
+            start: signed(random),
+            end: signed(random),
+        },
+        6 => Op::Len { key },
+        7 => Op::Exists { key },
+        8 => Op::KindOf { key },
+        9 => Op::ExpiryOf { key },
+        10 => Op::Count,
+        11 => Op::Scan {
+            from: key,
+            to: random.bool().then_some(value),
+            limit: if random.bool() { usize::MAX } else { number(random) as usize },
+            values: random.bool(),
+        },
+        12 => Op::Put {
+            key,
+            value,
+            when: [When::Always, When::Absent, When::Present][random.usize(..3)],
+            expiry,
+            get: random.bool(),
+        },
+        13 => Op::Delete { key },
+        14 => Op::GetDelete { key },
+        15 => Op::GetExpire { key, expiry },
+        16 => Op::Append { key, value },
+        17 => Op::SetRange {
+            key,
+            offset: number(random) as usize,
+            value,
+        },
+        18 => Op::Add {
+            key,
+            delta: signed(random),
+        },
+        19 => Op::AddDecimal { key, delta: value },
+        20 => Op::Expire {
+            key,
+            expiry,
+            when: [
+                ExpireWhen::Always,
+                ExpireWhen::None,
+                ExpireWhen::Some,
+                ExpireWhen::Later,
+                ExpireWhen::Earlier,
+                ExpireWhen::SomeAndLater,
+                ExpireWhen::SomeAndEarlier,
+            ][random.usize(..7)],
+        },
+        21 => Op::Persist { key },
+        _ => Op::Flush,
+    }
+}
+
+fn ops<'a>(random: &mut Rng, pool: &'a Bytes) -> Vec<Op<'a>> {
+    let count = random.usize(..8);
+    let draw = |_| {
+        let which = random.usize(..OPS);
+        op(random, which, pool)
+    };
+    (0..count).map(draw).collect()
+}
+
+const ERRORS: [OpError; 7] = [
+    OpError::WrongType,
+    OpError::NotInteger,
+    OpError::Overflow,
+    OpError::NotNumber,
+    OpError::NotFinite,
+    OpError::TooLong,
+    OpError::BadExpiry,
+];
+
+fn reply(random: &mut Rng, pool: &Bytes) -> OwnedReply {
+    let draw = |random: &mut Rng| pool[random.usize(..pool.len())].clone();
+    match random.u8(..10) {
+        0 => OwnedReply::Ok,
+        1 => OwnedReply::Nil,
+        2 => OwnedReply::Int(signed(random)),
+        3 => OwnedReply::Bytes(draw(random)),
+        4 => OwnedReply::Kind(Kind::from_u8(random.u8(..5)).expect("five kinds")),
+        5 => OwnedReply::Deadline(None),
+        6 => OwnedReply::Deadline(Some(number(random))),
+        7 => OwnedReply::Version(Version::from_bits(number(random))),
+        8 => {
+            let count = random.usize(..5);
+            OwnedReply::Pairs((0..count).map(|_| (draw(random), draw(random))).collect())
+        }
+        _ => OwnedReply::Error(ERRORS[random.usize(..7)]),
+    }
+}
+
+fn text(random: &mut Rng) -> String {
+    (0..random.usize(..20)).map(|_| random.char(..)).collect()
+}
+
+fn abort(random: &mut Rng) -> Abort {
+    match random.u8(..11) {
+        0 => Abort::Precondition {
+            op: number(random) as usize,
+        },
+        1 => Abort::Conflict {
+            attempts: random.u32(..),
+        },
+        2 => Abort::Held {
+            by: Holder {
+                id: id(random),
+                age: Timestamp(number(random)),
+            },
+        },
+        3 => Abort::Overtaken {
+            newest: Timestamp(number(random)),
+        },
+        4 => Abort::Refused,
+        5 => Abort::Unavailable { what: text(random) },
+        6 => Abort::Unknown { what: text(random) },
+        7 => Abort::TooLarge {
+            what: ["operations", "bytes written"][random.usize(..2)],
+        },
+        8 => Abort::ReadOnly {
+            reason: text(random),
+        },
+        9 => Abort::Failed(ERRORS[random.usize(..7)]),
+        _ => Abort::Cancelled,
+    }
+}
+
+fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
+    let note = pool[random.usize(..pool.len())].clone();
+    match random.u8(..7) {
+        0 => {
+            let count = random.usize(..8);
+            Answer::Replies((0..count).map(|_| reply(random, pool)).collect())
+        }
+        1 => Answer::Aborted(abort(random)),
+        2 => Answer::Done,
+        3 => Answer::State(match random.u8(..4) {
+            0 => State::Unknown,
+            1 => State::Prepared(note),
+            2 => State::Committed(note),
+            _ => State::Refused,
+        }),
+        4 => Answer::Fate([Fate::Committed, Fate::Aborted, Fate::Open][random.usize(..3)]),
+        5 => Answer::Topology(text(random)),
+        _ => Answer::Failed(text(random)),
+    }
+}
+
+fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
+    let id = id(random);
+    match random.u8(..9) {
+        0 => Request::Execute {
+            ops: ops(random, pool),
+        },
+        1 => Request::Coordinate {
+            ops: ops(random, pool),
+        },
+        2 => Request::Prepare {
+            id,
+            age: Timestamp(number(random)),
+            roll: roll(random),
+            siblings: &pool[0],
+            ops: ops(random, pool),
+        },
+        3 => Request::Commit { id },
+        4 => Request::Vote { id },
+        5 => Request::Outcome { id },
+        6 => Request::Abandon { id },
+        7 => Request::Inquire { id },
+        _ => Request::Topology,
+    }
+}
+
+/// A message of any kind.
+pub fn message<'a>(random: &mut Rng, pool: &'a Bytes) -> Message<'a> {
+    let number = number(random);
+    match random.u8(..9) {
+        0..4 => Message::Request {
+            number,
+            request: request(random, pool),
+        },
+        4..8 => Message::Reply {
+            number,
+            reply: answer(random, pool),
+        },
+        _ => {
+            let id = id(random);
+            Message::Notice(match random.bool() {
+                true => Notice::Abort { id },
+                false => Notice::Forget { id },
+            })
+        }
+    }
+}

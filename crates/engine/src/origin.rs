@@ -1,0 +1,63 @@
+//! What a transaction over several partitions leaves with the versions that it writes: one
+//! allocation, which all of them share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::Timestamp;
+use base::change::Origin;
+
+/// The origins of one engine: counts their memory.
+#[derive(Debug, Default)]
+pub(crate) struct Origins {
+    bytes: Arc<AtomicU64>,
+}
+
+/// Timestamp and siblings, see [`Origin`].
+#[derive(Debug)]
+pub(crate) struct OwnedOrigin {
+    timestamp: Timestamp,
+    siblings: Box<[u8]>,
+    counted: Arc<AtomicU64>,
+}
+
+/// The counters of an [`Arc`], and what allocators round to.
+const OVERHEAD: usize = 32;
+
+impl Origins {
+    /// A copy for versions to share.
+    pub(crate) fn share(&self, origin: Origin<'_>) -> Arc<OwnedOrigin> {
+        let owned = OwnedOrigin {
+            timestamp: origin.timestamp,
+            siblings: origin.siblings.into(),
+            counted: Arc::clone(&self.bytes),
+        };
+        self.bytes.fetch_add(owned.bytes(), Ordering::Relaxed);
+        Arc::new(owned)
+    }
+
+    /// Bytes of memory of all that are alive.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl OwnedOrigin {
+    pub(crate) fn get(&self) -> Origin<'_> {
+        Origin {
+            timestamp: self.timestamp,
+            siblings: &self.siblings,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let siblings = self.siblings.len().next_multiple_of(16);
+        (OVERHEAD + size_of::<OwnedOrigin>() + siblings) as u64
+    }
+}
+
+impl Drop for OwnedOrigin {
+    fn drop(&mut self) {
+        self.counted.fetch_sub(self.bytes(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,358 @@
+//! The encoding. Numbers are little-endian.
+//!
+//! A connection begins with a handshake, whose frames are:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | magic, `89 6b 75 6d 69 6b 69 0a` |
+//! | 8 | 2 | version of the protocol that the sender speaks |
+//! | 10 | 1 | kind |
+//! | 11 | 1 | zero |
+//! | 12 | 4 | length of the body, at most 1024 |
+//! | 16 | | body |
+//!
+//! | kind | name | body |
+//! |---|---|---|
+//! | 0 | refusal | 2 bytes: code, see [`Code`]; then a text for people, UTF-8 |
+//! | 1 | hello | a greeting |
+//! | 2 | challenge | a greeting |
+//! | 3 | proof | 32 bytes, see [`handshake`](crate::handshake) |
+//! | 4 | welcome | 32 bytes, see [`handshake`](crate::handshake) |
+//!
+//! A greeting has 48 bytes:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | role: 1 a node, 2 a client |
+//! | 1 | 1 | 1 if a client will take any cluster, else 0 |
+//! | 2 | 2 | the node's number; of a client 0 |
+//! | 4 | 4 | zero |
+//! | 8 | 8 | the cluster's fingerprint; 0 where any will do |
+//! | 16 | 32 | a nonce: random bytes of this connection |
+//!
+//! Afterwards there are messages, in both directions:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 4 | length of the message |
+//! | 4 | | the message |
+//!
+//! **What stays the same in all versions**: the header of handshake frames, their greatest length,
+//! and kind 0 with its body. So peers of two versions understand each other's refusal. Everything
+//! else may change with the version.
+
+use base::NodeId;
+
+use crate::messages::Peer;
+
+/// How a handshake frame begins. The first byte is no text's, the last one notices programs that
+/// translate ends of lines.
+pub const MAGIC: [u8; 8] = *b"\x89kumiki\n";
+/// The version of the protocol that is spoken here.
+pub const VERSION: u16 = 1;
+/// Bytes of a handshake frame before its body.
+pub const HEADER: usize = 16;
+/// The longest body of a handshake frame.
+pub const BODY_MAX: usize = 1024;
+/// Bytes before a message.
+pub const LENGTH: usize = 4;
+/// Bytes of a nonce, and of a proof.
+pub const PROOF: usize = 32;
+
+const GREETING: usize = 16 + PROOF;
+const CODE: usize = 2;
+
+/// A frame of the handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Ends the connection, and says why.
+    Refusal(Code, String),
+    /// The initiator's first word.
+    Hello(Greeting),
+    /// The acceptor's.
+    Challenge(Greeting),
+    /// The initiator knows the secret.
+    Proof([u8; PROOF]),
+    /// The acceptor knows it, too, and takes messages.
+    Welcome([u8; PROOF]),
+}
+
+/// Who somebody says to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// A node, or a client.
+    pub peer: Peer,
+    /// The cluster's fingerprint; `None` for a client that will take any.
+    pub cluster: Option<u64>,
+    /// Random bytes of this connection.
+    pub nonce: [u8; PROOF],
+}
+
+/// Why a connection is refused, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Code {
+    /// A reason that this version does not know.
+    Other = 0,
+    /// Another version of the protocol.
+    Version = 1,
+    /// Another cluster.
+    Cluster = 2,
+    /// Another secret.
+    Secret = 3,
+    /// Not this protocol, or bytes that have no meaning in it.
+    Garbage = 4,
+    /// Not the node that was meant, or one that cannot be.
+    Node = 5,
+    /// Too many connections that have not proved who they are.
+    Busy = 6,
+    /// The handshake took too long.
+    Late = 7,
+}
+
+impl Code {
+    const ALL: [Code; 8] = [
+        Code::Other,
+        Code::Version,
+        Code::Cluster,
+        Code::Secret,
+        Code::Garbage,
+        Code::Node,
+        Code::Busy,
+        Code::Late,
+    ];
+
+    fn from_number(number: u16) -> Code {
+        let known = Code::ALL.into_iter().find(|&code| code as u16 == number);
+        known.unwrap_or(Code::Other)
+    }
+}
+
+/// What is wrong with bytes that should be a frame of the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Flaw {
+    /// They do not begin as a frame does.
+    #[error("the bytes do not begin as a frame of the fabric does")]
+    Magic,
+    /// They are a frame of another version.
+    #[error("the frame is of version {0} of the protocol")]
+    Version(u16),
+    /// They are a frame that has no meaning.
+    #[error("the frame has no meaning")]
+    Meaning,
+}
+
+impl Frame {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, len) = match self {
+            Frame::Refusal(_, text) => (0, CODE + clipped(text).len()),
+            Frame::Hello(_) => (1, GREETING),
+            Frame::Challenge(_) => (2, GREETING),
+            Frame::Proof(_) => (3, PROOF),
+            Frame::Welcome(_) => (4, PROOF),
+        };
+        out.extend(MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        out.extend([kind, 0]);
+        out.extend((len as u32).to_le_bytes());
+        match self {
+            Frame::Refusal(code, text) => {
+                out.extend((*code as u16).to_le_bytes());
+                out.extend(clipped(text).as_bytes());
+            }
+            Frame::Hello(greeting) | Frame::Challenge(greeting) => greeting.encode(out),
+            Frame::Proof(proof) | Frame::Welcome(proof) => out.extend(proof),
+        }
+    }
+
+    /// Reads the frame at the beginning of `bytes`, and tells where it ends; `None` as long as it
+    /// is not whole.
+    ///
+    /// # Errors
+    /// The [`Flaw`] says why it never will be one. It is found as early as it can be.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Flaw> {
+        let known = bytes.len().min(MAGIC.len());
+        if bytes[..known] != MAGIC[..known] {
+            return Err(Flaw::Magic);
+        }
+        let Some(header) = bytes.first_chunk::<HEADER>() else {
+            return Ok(None);
+        };
+        let [.., a, b, kind, zero, l0, l1, l2, l3] = *header;
+        let version = u16::from_le_bytes([a, b]);
+        let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        if kind != 0 && version != VERSION {
+            return Err(Flaw::Version(version));
+        }
+        if len > BODY_MAX || zero != 0 {
+            return Err(Flaw::Meaning);
+        }
+        let Some(body) = bytes.get(HEADER..HEADER + len) else {
+            return Ok(None);
+        };
+        let frame = Frame::decode_body(kind, body).ok_or(Flaw::Meaning)?;
+        Ok(Some((frame, HEADER + len)))
+    }
+
+    fn decode_body(kind: u8, body: &[u8]) -> Option<Frame> {
+        Some(match kind {
+            0 => {
+                let (&code, text) = body.split_first_chunk()?;
+                let code = Code::from_number(u16::from_le_bytes(code));
+                Frame::Refusal(code, readable(text))
+            }
+            1 => Frame::Hello(Greeting::decode(body)?),
+            2 => Frame::Challenge(Greeting::decode(body)?),
+            3 => Frame::Proof(body.try_into().ok()?),
+            4 => Frame::Welcome(body.try_into().ok()?),
+            _ => return None,
+        })
+    }
+}
+
+impl Greeting {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (role, node) = match self.peer {
+            Peer::Node(id) => (1, id.0),
+            Peer::Client => (2, 0),
+        };
+        out.extend([role, u8::from(self.cluster.is_none())]);
+        out.extend(node.to_le_bytes());
+        out.extend([0; 4]);
+        out.extend(self.cluster.unwrap_or(0).to_le_bytes());
+        out.extend(self.nonce);
+    }
+
+    fn decode(body: &[u8]) -> Option<Greeting> {
+        let body: &[u8; GREETING] = body.try_into().ok()?;
+        let [role, any, n0, n1, 0, 0, 0, 0, rest @ ..] = body else {
+            return None;
+        };
+        let (&cluster, nonce) = rest.split_first_chunk()?;
+        let node = u16::from_le_bytes([*n0, *n1]);
+        let cluster = u64::from_le_bytes(cluster);
+        let (peer, cluster) = match (role, any, node, cluster) {
+            (1, 0, id, cluster) => (Peer::Node(NodeId(id)), Some(cluster)),
+            (2, 0, 0, cluster) => (Peer::Client, Some(cluster)),
+            (2, 1, 0, 0) => (Peer::Client, None),
+            _ => return None,
+        };
+        let nonce = nonce.try_into().ok()?;
+        Some(Greeting {
+            peer,
+            cluster,
+            nonce,
+        })
+    }
+}
+
+/// As much of a text as a refusal has room for.
+fn clipped(text: &str) -> &str {
+    &text[..text.floor_char_boundary(BODY_MAX - CODE)]
+}
+
+/// A stranger's text, fit for a log: it can neither break lines nor drive a terminal.
+fn readable(text: &[u8]) -> String {
+    String::from_utf8_lossy(text)
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// The length of the message at the beginning of `bytes`; `None` as long as it is not known.
+#[inline]
+#[must_use]
+pub fn message_len(bytes: &[u8]) -> Option<usize> {
+    let len = bytes.first_chunk::<LENGTH>()?;
+    Some(u32::from_le_bytes(*len) as usize)
+}
+
+/// What stands before a message of `len` bytes.
+///
+/// # Panics
+/// If the length does not fit its field; limits see to it that it does.
+#[inline]
+#[must_use]
+pub fn message_head(len: usize) -> [u8; LENGTH] {
+    u32::try_from(len)
+        .expect("a limit below the field's")
+        .to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames() -> Vec<Frame> {
+        let greeting = |peer, cluster| Greeting {
+            peer,
+            cluster,
+            nonce: [9; PROOF],
+        };
+        vec![
+            Frame::Refusal(Code::Version, "use another".into()),
+            Frame::Hello(greeting(Peer::Node(NodeId(513)), Some(7))),
+            Frame::Hello(greeting(Peer::Client, None)),
+            Frame::Challenge(greeting(Peer::Node(NodeId(1)), Some(0))),
+            Frame::Proof([1; PROOF]),
+            Frame::Welcome([2; PROOF]),
+        ]
+    }
+
+    #[test]
+    fn frames_are_read_as_they_were_written_and_not_before_they_are_whole() {
+        for frame in frames() {
+            let mut bytes = Vec::new();
+            frame.encode(&mut bytes);
+            for cut in 0..bytes.len() {
+                assert_eq!(Frame::decode(&bytes[..cut]), Ok(None), "{frame:?} at {cut}");
+            }
+            let end = bytes.len();
+            bytes.push(77);
+            assert_eq!(Frame::decode(&bytes), Ok(Some((frame, end))));
+        }
+    }
+
+    /// Other versions rest on these bytes: they must never change.
+    #[test]
+    fn a_refusal_is_the_same_in_all_versions() {
+        let mut bytes = Vec::new();
+        Frame::Refusal(Code::Version, "no".into()).encode(&mut bytes);
+        assert_eq!(bytes, *b"\x89kumiki\n\x01\0\0\0\x04\0\0\0\x01\0no");
+        bytes[8] = 200;
+        bytes[16] = 99;
+        let read = Frame::Refusal(Code::Other, "no".into());
+        assert_eq!(Frame::decode(&bytes), Ok(Some((read, 20))));
+    }
+
+    #[test]
+    fn flaws_are_found_early() {
+        assert_eq!(Frame::decode(b"G"), Err(Flaw::Magic));
+        assert_eq!(Frame::decode(b"\x89kumiki\r"), Err(Flaw::Magic));
+        let mut bytes = Vec::new();
+        Frame::Proof([0; PROOF]).encode(&mut bytes);
+        let with = |at: usize, byte: u8| {
+            let mut bytes = bytes[..HEADER].to_vec();
+            bytes[at] = byte;
+            Frame::decode(&bytes)
+        };
+        assert_eq!(with(8, 2), Err(Flaw::Version(2)));
+        assert_eq!(with(11, 1), Err(Flaw::Meaning));
+        assert_eq!(with(14, 1), Err(Flaw::Meaning), "a long body");
+        bytes[10] = 9;
+        assert_eq!(Frame::decode(&bytes), Err(Flaw::Meaning), "a kind");
+    }
+
+    #[test]
+    fn a_refusal_s_text_is_clipped_and_cannot_drive_a_terminal() {
+        let mut bytes = Vec::new();
+        let text = format!("\x1b[2J{}", "ä".repeat(BODY_MAX));
+        Frame::Refusal(Code::Busy, text).encode(&mut bytes);
+        assert!(bytes.len() <= HEADER + BODY_MAX);
+        let Ok(Some((Frame::Refusal(Code::Busy, text), _))) = Frame::decode(&bytes) else {
+            panic!("no refusal");
+        };
+        assert!(text.starts_with(" [2Jää") && text.ends_with('ä'), "{text}");
+    }
+}

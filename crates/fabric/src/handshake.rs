@@ -1,0 +1,498 @@
+//! How peers prove who they are: a challenge and its answer, in both directions.
+//!
+//! | step | from | frame | says |
+//! |---|---|---|---|
+//! | 1 | initiator | hello | who it is, its cluster, its nonce |
+//! | 2 | acceptor | challenge | who it is, its cluster, its nonce |
+//! | 3 | initiator | proof | HMAC-SHA256 of `kumiki fabric proof`, hello and challenge under the secret |
+//! | 4 | acceptor | welcome | HMAC-SHA256 of `kumiki fabric welcome`, hello and challenge under the secret |
+//!
+//! After step 4 both have proved that they know the secret, on this connection (the nonces are
+//! new), and as what they said to be (hello and challenge are part of what is proved). The initiator
+//! proves first, so that who merely connects learns nothing to try secrets on.
+//!
+//! Either refuses at any step: with a refusal frame that says why and what to do, and in its log.
+//!
+//! **What this does not give.** The messages that follow are neither encrypted nor authenticated
+//! one by one: who can read or change what travels on the network reads and changes messages. Who
+//! knows the secret can say to be any node or client. Use a network that is trusted.
+
+use base::NodeId;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::frame::{Code, Flaw, Frame, Greeting, PROOF, VERSION};
+use crate::messages::Peer;
+
+/// What all peers of a cluster know and nobody else does. May be empty, which proves nothing.
+#[derive(Clone)]
+pub struct Secret(Hmac<Sha256>);
+
+impl Secret {
+    /// The secret that consists of these bytes.
+    #[must_use]
+    pub fn new(bytes: impl AsRef<[u8]>) -> Secret {
+        let key = Hmac::new_from_slice(bytes.as_ref());
+        Secret(key.expect("HMAC takes keys of any length"))
+    }
+
+    fn mac(&self, label: &str, transcript: &[u8]) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        mac.update(label.as_bytes());
+        mac.update(transcript);
+        mac
+    }
+
+    fn prove(&self, label: &str, transcript: &[u8]) -> [u8; PROOF] {
+        self.mac(label, transcript).finalize().into_bytes().into()
+    }
+
+    /// Takes as long for a wrong proof as for a right one.
+    fn verify(&self, label: &str, transcript: &[u8], proof: &[u8; PROOF]) -> bool {
+        self.mac(label, transcript).verify_slice(proof).is_ok()
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+const INITIATOR: &str = "kumiki fabric proof";
+const ACCEPTOR: &str = "kumiki fabric welcome";
+
+/// Who somebody is, and how it proves that.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// A node, or a client.
+    pub me: Peer,
+    /// The cluster's fingerprint; `None` for a client that takes any.
+    pub cluster: Option<u64>,
+    /// What is proved.
+    pub secret: Secret,
+}
+
+/// Why there is no link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{text}", if *.here { "" } else { "refused by the peer: " })]
+pub struct Refused {
+    /// For programs.
+    pub code: Code,
+    /// For people: what is wrong, and what to do.
+    pub text: String,
+    /// Whether it was refused here; else by the peer.
+    pub here: bool,
+}
+
+impl Refused {
+    pub(crate) fn here(code: Code, text: impl Into<String>) -> Refused {
+        Refused {
+            code,
+            text: text.into(),
+            here: true,
+        }
+    }
+
+    /// The frame that tells the peer.
+    pub(crate) fn frame(&self) -> Frame {
+        Frame::Refusal(self.code, self.text.clone())
+    }
+
+    fn garbage() -> Refused {
+        let text = "this is the fabric of a Kumiki node, and something else was said to it; \
+                    use the address for nodes and Rust clients on both sides";
+        Refused::here(Code::Garbage, text)
+    }
+
+    fn flaw(flaw: Flaw) -> Refused {
+        let Flaw::Version(theirs) = flaw else {
+            return Refused::garbage();
+        };
+        let text = format!(
+            "version {theirs} of the fabric's protocol was offered and version {VERSION} is spoken \
+             here; run one version of Kumiki on all nodes and clients"
+        );
+        Refused::here(Code::Version, text)
+    }
+
+    fn secret() -> Refused {
+        let text = "the secrets differ; give all nodes and clients the secret of one cluster file";
+        Refused::here(Code::Secret, text)
+    }
+
+    pub(crate) fn late() -> Refused {
+        let text = "the handshake took too long; look whether the peer is alive and reachable";
+        Refused::here(Code::Late, text)
+    }
+
+    pub(crate) fn busy() -> Refused {
+        let text = "too many connections here have not proved yet who they are; try again later";
+        Refused::here(Code::Busy, text)
+    }
+}
+
+/// Who is at the other end, as it has proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proved {
+    /// A node, or a client.
+    pub peer: Peer,
+    /// The fingerprint of its cluster; `None` if it takes any.
+    pub cluster: Option<u64>,
+}
+
+/// One side of a handshake: it is given the bytes that arrive, and gives those to be sent.
+#[derive(Debug)]
+pub struct Handshake {
+    side: Side,
+    /// The frames of steps 1 and 2, as far as they were said.
+    transcript: Vec<u8>,
+    /// What the peer says of itself.
+    greeting: Option<Greeting>,
+}
+
+#[derive(Debug)]
+enum Side {
+    /// Wants this node; any, if none.
+    Initiator(Option<NodeId>),
+    Acceptor([u8; PROOF]),
+}
+
+impl Handshake {
+    /// Begins a handshake with somebody who accepts; `wanted` is the node that should answer.
+    pub fn initiate(
+        identity: &Identity,
+        wanted: Option<NodeId>,
+        nonce: [u8; PROOF],
+        out: &mut Vec<u8>,
+    ) -> Handshake {
+        let hello = Frame::Hello(Greeting {
+            peer: identity.me,
+            cluster: identity.cluster,
+            nonce,
+        });
+        let mut transcript = Vec::new();
+        hello.encode(&mut transcript);
+        out.extend(&transcript);
+        Handshake {
+            side: Side::Initiator(wanted),
+            transcript,
+            greeting: None,
+        }
+    }
+
+    /// Waits for somebody to begin one.
+    #[must_use]
+    pub fn accept(nonce: [u8; PROOF]) -> Handshake {
+        Handshake {
+            side: Side::Acceptor(nonce),
+            transcript: Vec::new(),
+            greeting: None,
+        }
+    }
+
+    /// Goes on with what has arrived, and tells how much of it was used. Once there is a peer, what
+    /// follows is messages.
+    ///
+    /// # Errors
+    /// There will be no link; what is to be sent ends with the refusal if it was refused here.
+    pub fn advance(
+        &mut self,
+        identity: &Identity,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(usize, Option<Proved>), Refused> {
+        let mut used = 0;
+        loop {
+            let refuse = |refused: Refused, out: &mut Vec<u8>| {
+                if refused.here {
+                    refused.frame().encode(out);
+                }
+                Err(refused)
+            };
+            let (frame, len) = match Frame::decode(&input[used..]) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return Ok((used, None)),
+                Err(flaw) => return refuse(Refused::flaw(flaw), out),
+            };
+            let bytes = &input[used..used + len];
+            used += len;
+            match self.take(identity, frame, bytes, out) {
+                Ok(None) => {}
+                Ok(proved) => return Ok((used, proved)),
+                Err(refused) => return refuse(refused, out),
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        identity: &Identity,
+        frame: Frame,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Proved>, Refused> {
+        let secret = &identity.secret;
+        match (&self.side, frame, self.greeting) {
+            (_, Frame::Refusal(code, text), _) => Err(Refused {
+                code,
+                text,
+                here: false,
+            }),
+            (&Side::Acceptor(nonce), Frame::Hello(greeting), None) => {
+                judge_initiator(identity, &greeting)?;
+                self.note(greeting, bytes);
+                let challenge = Frame::Challenge(Greeting {
+                    peer: identity.me,
+                    cluster: identity.cluster,
+                    nonce,
+                });
+                let from = out.len();
+                challenge.encode(out);
+                self.transcript.extend(&out[from..]);
+                Ok(None)
+            }
+            (&Side::Initiator(wanted), Frame::Challenge(greeting), None) => {
+                judge_acceptor(identity, wanted, &greeting)?;
+                self.note(greeting, bytes);
+                Frame::Proof(secret.prove(INITIATOR, &self.transcript)).encode(out);
+                Ok(None)
+            }
+            (Side::Acceptor(_), Frame::Proof(proof), Some(greeting)) => {
+                if !secret.verify(INITIATOR, &self.transcript, &proof) {
+                    return Err(Refused::secret());
+                }
+                Frame::Welcome(secret.prove(ACCEPTOR, &self.transcript)).encode(out);
+                Ok(Some(greeting.proved()))
+            }
+            (Side::Initiator(_), Frame::Welcome(proof), Some(greeting)) => {
+                if !secret.verify(ACCEPTOR, &self.transcript, &proof) {
+                    return Err(Refused::secret());
+                }
+                Ok(Some(greeting.proved()))
+            }
+            _ => Err(Refused::garbage()),
+        }
+    }
+
+    fn note(&mut self, greeting: Greeting, bytes: &[u8]) {
+        self.greeting = Some(greeting);
+        self.transcript.extend(bytes);
+    }
+}
+
+impl Greeting {
+    fn proved(&self) -> Proved {
+        Proved {
+            peer: self.peer,
+            cluster: self.cluster,
+        }
+    }
+}
+
+fn judge_initiator(identity: &Identity, greeting: &Greeting) -> Result<(), Refused> {
+    judge_cluster(identity.cluster, greeting.cluster)?;
+    match (identity.me, greeting.peer) {
+        (Peer::Node(me), Peer::Node(id)) if me == id => {
+            let text = format!(
+                "this is node {id} itself; give each node a number and an address of its own"
+            );
+            Err(Refused::here(Code::Node, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn judge_acceptor(
+    identity: &Identity,
+    wanted: Option<NodeId>,
+    greeting: &Greeting,
+) -> Result<(), Refused> {
+    judge_cluster(identity.cluster, greeting.cluster)?;
+    match (wanted, greeting.peer) {
+        (_, Peer::Client) => Err(Refused::garbage()),
+        (Some(wanted), Peer::Node(id)) if wanted != id => {
+            let text = format!(
+                "node {wanted} was expected where node {id} is; correct the addresses in the \
+                 cluster file"
+            );
+            Err(Refused::here(Code::Node, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn judge_cluster(ours: Option<u64>, theirs: Option<u64>) -> Result<(), Refused> {
+    match (ours, theirs) {
+        (Some(ours), Some(theirs)) if ours != theirs => {
+            let text = format!(
+                "the clusters differ: fingerprint {theirs:016x} was offered and {ours:016x} is \
+                 served here; give all nodes the same cluster file"
+            );
+            Err(Refused::here(Code::Cluster, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(me: Peer, cluster: Option<u64>, secret: &str) -> Identity {
+        Identity {
+            me,
+            cluster,
+            secret: Secret::new(secret),
+        }
+    }
+
+    fn node(id: u16) -> Peer {
+        Peer::Node(NodeId(id))
+    }
+
+    type Outcome = Result<Option<Proved>, Refused>;
+
+    /// Lets both talk until neither has anything to say, in pieces of `piece` bytes. `tamper`
+    /// changes what travels.
+    fn talk(
+        a: &Identity,
+        wanted: Option<NodeId>,
+        b: &Identity,
+        piece: usize,
+        tamper: &mut dyn FnMut(bool, &mut Vec<u8>),
+    ) -> (Outcome, Outcome) {
+        let mut to_b = Vec::new();
+        let initiator = Handshake::initiate(a, wanted, [1; PROOF], &mut to_b);
+        let mut sides = [
+            (initiator, a, Ok(None)),
+            (Handshake::accept([2; PROOF]), b, Ok(None)),
+        ];
+        let mut wires = [Vec::new(), to_b];
+        let mut inputs = [Vec::new(), Vec::new()];
+        while wires.iter().any(|wire| !wire.is_empty()) {
+            for to in [1, 0] {
+                let mut arriving = std::mem::take(&mut wires[to]);
+                tamper(to == 1, &mut arriving);
+                for part in arriving.chunks(piece) {
+                    let (handshake, identity, outcome) = &mut sides[to];
+                    if *outcome != Ok(None) {
+                        continue;
+                    }
+                    let input: &mut Vec<u8> = &mut inputs[to];
+                    input.extend(part);
+                    *outcome = handshake
+                        .advance(identity, input, &mut wires[1 - to])
+                        .map(|(used, proved)| {
+                            input.drain(..used);
+                            proved
+                        });
+                }
+            }
+        }
+        let [(.., a), (.., b)] = sides;
+        (a, b)
+    }
+
+    fn plain(a: &Identity, wanted: u16, b: &Identity) -> (Outcome, Outcome) {
+        talk(a, Some(NodeId(wanted)), b, usize::MAX, &mut |_, _| {})
+    }
+
+    #[test]
+    fn both_learn_who_the_other_is() {
+        let a = identity(node(1), Some(5), "s");
+        let b = identity(node(2), Some(5), "s");
+        for piece in [1, 7, usize::MAX] {
+            let (at_a, at_b) = talk(&a, Some(NodeId(2)), &b, piece, &mut |_, _| {});
+            let proved = |peer| {
+                Ok(Some(Proved {
+                    peer,
+                    cluster: Some(5),
+                }))
+            };
+            assert_eq!((at_a, at_b), (proved(node(2)), proved(node(1))));
+        }
+    }
+
+    #[test]
+    fn a_client_learns_the_cluster() {
+        let a = identity(Peer::Client, None, "s");
+        let b = identity(node(2), Some(5), "s");
+        let (at_a, at_b) = talk(&a, None, &b, usize::MAX, &mut |_, _| {});
+        assert_eq!(at_a.unwrap().unwrap().cluster, Some(5));
+        assert_eq!(at_b.unwrap().unwrap().peer, Peer::Client);
+    }
+
+    /// Checks that both sides are refused with this code, one of them by the other.
+    fn assert_refused((a, b): (Outcome, Outcome), code: Code, about: &str) {
+        let (a, b) = (a.unwrap_err(), b.unwrap_err());
+        assert_eq!((a.code, b.code), (code, code));
+        assert!(a.here != b.here && a.text == b.text && a.text.contains(about));
+    }
+
+    #[test]
+    fn strangers_are_refused_at_both_ends() {
+        let a = identity(node(1), Some(5), "s");
+        let other_cluster = identity(node(2), Some(6), "s");
+        assert_refused(plain(&a, 2, &other_cluster), Code::Cluster, "cluster file");
+        let other_secret = identity(node(2), Some(5), "t");
+        assert_refused(plain(&a, 2, &other_secret), Code::Secret, "secret");
+        let b = identity(node(2), Some(5), "s");
+        assert_refused(plain(&a, 3, &b), Code::Node, "node 3 was expected");
+        assert_refused(plain(&a, 1, &a), Code::Node, "itself");
+    }
+
+    #[test]
+    fn another_version_is_refused_and_understands_why() {
+        let a = identity(node(1), Some(5), "s");
+        let b = identity(node(2), Some(5), "s");
+        for at_b in [false, true] {
+            let mut tamper = |to_b: bool, bytes: &mut Vec<u8>| {
+                if to_b == at_b && bytes.get(8) == Some(&1) {
+                    bytes[8] = 9;
+                }
+            };
+            let outcome = talk(&a, Some(NodeId(2)), &b, usize::MAX, &mut tamper);
+            assert_refused(outcome, Code::Version, "version 9");
+        }
+    }
+
+    /// Every bit of the handshake is proved: changing one makes an end of it.
+    #[test]
+    fn whoever_changes_the_handshake_breaks_it() {
+        let a = identity(node(1), Some(5), "s");
+        let b = identity(node(2), Some(5), "s");
+        for at in 0..112 {
+            for at_b in [false, true] {
+                let mut seen = 0;
+                let mut tamper = |to_b: bool, bytes: &mut Vec<u8>| {
+                    if to_b == at_b && (seen..seen + bytes.len()).contains(&at) {
+                        bytes[at - seen] ^= 1;
+                    }
+                    seen += if to_b == at_b { bytes.len() } else { 0 };
+                };
+                let (at_a, _) = talk(&a, Some(NodeId(2)), &b, usize::MAX, &mut tamper);
+                // A length that grew makes it wait for ever, as a lost connection does.
+                assert!(!matches!(at_a, Ok(Some(_))), "byte {at}, to b: {at_b}");
+            }
+        }
+    }
+
+    /// What was recorded cannot be played again to somebody with another nonce.
+    #[test]
+    fn a_replay_is_refused() {
+        let a = identity(node(1), Some(5), "s");
+        let b = identity(node(2), Some(5), "s");
+        let mut recorded = Vec::new();
+        talk(&a, Some(NodeId(2)), &b, usize::MAX, &mut |to_b, bytes| {
+            if to_b {
+                recorded.extend_from_slice(bytes);
+            }
+        })
+        .1
+        .unwrap();
+        let mut out = Vec::new();
+        let again = Handshake::accept([3; PROOF]).advance(&b, &recorded, &mut out);
+        assert_eq!(again.unwrap_err().code, Code::Secret);
+    }
+}

@@ -1,0 +1,84 @@
+//! Sockets: where others connect to, and how connections are set up.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// As many listeners on one address, one for each thread that serves it: the system spreads
+/// connections over them. With port 0 the first chooses.
+///
+/// # Errors
+/// The address cannot be listened on; somebody does already, maybe.
+pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    // Listeners that share a port would do so with those of another program of the same user,
+    // too, and get a part of its connections. A socket that does not share finds out.
+    let alone = socket(address)?;
+    alone.bind(&address.into())?;
+    if count <= 1 {
+        alone.listen(BACKLOG)?;
+        return Ok(vec![alone.into()]);
+    }
+    drop(alone);
+    let mut address = address;
+    let mut listeners: Vec<TcpListener> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let shared = socket(address)?;
+        shared.set_reuse_port(true)?;
+        shared.bind(&address.into())?;
+        shared.listen(BACKLOG)?;
+        let listener = TcpListener::from(shared);
+        address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn socket(address: SocketAddr) -> io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    // Connections of an earlier process that linger are no obstacle.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Sets a connection up: nothing waits to be sent in company, and a peer that has vanished is
+/// noticed, whether something is on its way to it (by the time-out of what is not acknowledged)
+/// or not (by probes).
+pub(super) fn tune(socket: SockRef<'_>, dead_after: Duration) -> io::Result<()> {
+    let second = Duration::from_secs(1);
+    let dead_after = dead_after.max(second);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_user_timeout(Some(dead_after))?;
+    // The system counts these in seconds.
+    let probes = TcpKeepalive::new()
+        .with_time((dead_after / 2).max(second))
+        .with_interval((dead_after / 10).max(second));
+    socket.set_tcp_keepalive(&probes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shared_by_threads_and_not_with_others() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let listeners = listen(any, 3).unwrap();
+        let address = listeners[0].local_addr().unwrap();
+        for listener in &listeners {
+            assert_eq!(listener.local_addr().unwrap(), address);
+        }
+        for count in [1, 2] {
+            let error = listen(address, count).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        }
+        drop(listeners);
+        assert_eq!(listen(address, 1).unwrap().len(), 1);
+    }
+}

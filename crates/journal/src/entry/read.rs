@@ -1,0 +1,184 @@
+//! From bytes to entries.
+
+use base::change::{Origin, SYSTEM_GENERATION, siblings};
+use base::transaction::Kind;
+use base::{Change, Epoch, Tid, Timestamp};
+
+use super::{DELETE, Entry, FLUSH, ORIGIN, PUT, PUT_DEADLINE};
+use crate::checkpoint::View;
+
+/// Hands every entry of a payload to `apply`, and says how many there were.
+///
+/// # Errors
+/// The offset of the malformed entry within the payload, and what is wrong.
+pub(crate) fn decode(
+    payload: &[u8],
+    epoch: Epoch,
+    stamp_ms: u64,
+    mut apply: impl FnMut(Entry<'_>),
+) -> Result<u64, (usize, &'static str)> {
+    let mut rest = Rest { bytes: payload };
+    let mut total = 0;
+    while !rest.bytes.is_empty() {
+        let at = payload.len() - rest.bytes.len();
+        let mut transaction = || -> Result<u64, &'static str> {
+            let tid = Tid::from_bits(rest.u64()?);
+            if tid.epoch() != epoch {
+                return Err("a transaction of another epoch than its block's");
+            }
+            let entries = rest.u32()?;
+            if entries == 0 {
+                return Err("a transaction without entries");
+            }
+            let mut origin = None;
+            for _ in 0..entries {
+                let change = rest.change(&mut origin)?;
+                apply(Entry {
+                    tid,
+                    stamp_ms,
+                    change,
+                });
+            }
+            Ok(u64::from(entries))
+        };
+        total += transaction().map_err(|what| (at, what))?;
+    }
+    Ok(total)
+}
+
+/// Hands every key of a checkpoint's block to `apply`, and says how many there were. All are of
+/// `view`, or system records.
+///
+/// # Errors
+/// The offset of the malformed entry within the payload, and what is wrong.
+pub(crate) fn decode_keys(
+    payload: &[u8],
+    view: &View,
+    mut apply: impl FnMut(Entry<'_>),
+) -> Result<u64, (usize, &'static str)> {
+    let mut rest = Rest { bytes: payload };
+    let mut total = 0;
+    while !rest.bytes.is_empty() {
+        let at = payload.len() - rest.bytes.len();
+        let mut key = || -> Result<(), &'static str> {
+            let tid = Tid::from_bits(rest.u64()?);
+            let change = rest.change(&mut None)?;
+            match change {
+                _ if tid.epoch() > view.epoch => Err("a key of a later epoch than the checkpoint"),
+                Change::Put { generation, .. }
+                    if generation == view.generation || generation == SYSTEM_GENERATION =>
+                {
+                    let stamp_ms = view.stamp_ms;
+                    apply(Entry {
+                        tid,
+                        stamp_ms,
+                        change,
+                    });
+                    Ok(())
+                }
+                _ => Err("an entry that is no visible key"),
+            }
+        };
+        key().map_err(|what| (at, what))?;
+        total += 1;
+    }
+    Ok(total)
+}
+
+/// What is left of a payload.
+struct Rest<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], &'static str> {
+        let (taken, rest) = self
+            .bytes
+            .split_at_checked(n)
+            .ok_or("an entry ends too early")?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], &'static str> {
+        let (taken, rest) = self
+            .bytes
+            .split_first_chunk()
+            .ok_or("an entry ends too early")?;
+        self.bytes = rest;
+        Ok(*taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, &'static str> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, &'static str> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, &'static str> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// The next change, which has the origin before it, or else `origin`.
+    fn change(&mut self, origin: &mut Option<Origin<'a>>) -> Result<Change<'a>, &'static str> {
+        let [mut tag] = self.array()?;
+        if tag == ORIGIN {
+            *origin = self.origin()?;
+            [tag] = self.array()?;
+        }
+        let origin = *origin;
+        match tag {
+            PUT | PUT_DEADLINE => {
+                let [kind] = self.array()?;
+                let kind = Kind::from_u8(kind).ok_or("a value of unknown type")?;
+                let generation = self.u16()?;
+                let (key, value) = (self.u32()? as usize, self.u32()? as usize);
+                let deadline = if tag == PUT_DEADLINE {
+                    Some(self.u64()?)
+                } else {
+                    None
+                };
+                let (key, value) = (self.take(key)?, self.take(value)?);
+                Ok(Change::Put {
+                    key,
+                    value,
+                    kind,
+                    generation,
+                    deadline,
+                    origin,
+                })
+            }
+            DELETE => {
+                let key = self.u32()? as usize;
+                Ok(Change::Delete {
+                    key: self.take(key)?,
+                    origin,
+                })
+            }
+            FLUSH => Ok(Change::Flush {
+                generation: self.u16()?,
+            }),
+            ORIGIN => Err("an origin behind an origin"),
+            _ => Err("an entry of unknown kind"),
+        }
+    }
+
+    fn origin(&mut self) -> Result<Option<Origin<'a>>, &'static str> {
+        let timestamp = Timestamp(self.u64()?);
+        let length = self.u32()? as usize;
+        let siblings = self.take(length)?;
+        if timestamp == Timestamp::ZERO {
+            let none = siblings.is_empty().then_some(None);
+            return none.ok_or("siblings without a timestamp");
+        }
+        if siblings::iter(siblings).any(|key| key.is_none()) {
+            return Err("siblings that are no keys");
+        }
+        Ok(Some(Origin {
+            timestamp,
+            siblings,
+        }))
+    }
+}

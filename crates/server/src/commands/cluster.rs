@@ -1,0 +1,326 @@
+//! Commands about the cluster. Their answers have Redis's form, so that its clients find the nodes.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use cluster::slot::{self, SLOTS};
+use cluster::topology::NodeInfo;
+use resp::{Args, Writer};
+
+use super::admin::{help, local};
+use super::int;
+use crate::command::{Command, Flags, Keys, Local, Run};
+use crate::connection::Connection;
+use crate::keys::KeysTask;
+use crate::routing::Routes;
+use crate::shared::Context;
+use crate::task::Task;
+
+const DISABLED: &str = "ERR This instance has cluster support disabled";
+
+const fn command(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    run: Local,
+    summary: &'static str,
+) -> Command {
+    Command {
+        group: "cluster",
+        ..local(name, arity, flags, run, summary)
+    }
+}
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        run: Run::Container,
+        subcommands: CLUSTER,
+        ..command("cluster", -2, Flags::NONE, cluster_help, "About the cluster.")
+    },
+    command(
+        "readonly",
+        1,
+        Flags::FAST,
+        switch,
+        "Accepted; there are no replicas to read from yet.",
+    ),
+    command("readwrite", 1, Flags::FAST, switch, "Ends READONLY."),
+    command(
+        "asking",
+        1,
+        Flags::FAST,
+        switch,
+        "Accepted; slots do not move between nodes yet.",
+    ),
+];
+
+const CLUSTER: &[Command] = &[
+    command(
+        "cluster|slots",
+        2,
+        Flags::NONE,
+        slots,
+        "Ranges of slots and the node of each.",
+    ),
+    command(
+        "cluster|shards",
+        2,
+        Flags::NONE,
+        shards,
+        "Nodes and their ranges of slots.",
+    ),
+    command(
+        "cluster|nodes",
+        2,
+        Flags::NONE,
+        nodes,
+        "The nodes, one a line.",
+    ),
+    command(
+        "cluster|info",
+        2,
+        Flags::NONE,
+        info,
+        "Figures about the cluster.",
+    ),
+    command("cluster|myid", 2, Flags::NONE, myid, "The name of this node."),
+    command("cluster|keyslot", 3, Flags::NONE, keyslot, "The slot of a key."),
+    command(
+        "cluster|countkeysinslot",
+        3,
+        Flags::NO_MULTI,
+        countkeysinslot,
+        "How many keys of a slot this node has.",
+    ),
+    command(
+        "cluster|getkeysinslot",
+        4,
+        Flags::NO_MULTI,
+        getkeysinslot,
+        "Some keys of a slot that this node has.",
+    ),
+    command(
+        "cluster|help",
+        2,
+        Flags::NONE,
+        cluster_help,
+        "What can be asked.",
+    ),
+];
+
+/// What is known of the cluster. Answers if the server is not of one.
+fn routes(context: &Context, connection: &mut Connection) -> Option<Arc<Routes>> {
+    let routes = context.shared.routes.clone();
+    if routes.is_none() {
+        connection.writer().error(DISABLED);
+    }
+    routes
+}
+
+fn cluster_help(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    if routes(context, connection).is_some() {
+        help("CLUSTER", CLUSTER, connection);
+    }
+}
+
+fn switch(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    if routes(context, connection).is_some() {
+        connection.writer().ok();
+    }
+}
+
+fn slots(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    let Some(routes) = routes(context, connection) else {
+        return;
+    };
+    let mut ranges: Vec<_> = routes
+        .holders()
+        .flat_map(|node| {
+            let slots = routes.slots_of(node.id).into_iter();
+            slots.map(move |range| (range, node))
+        })
+        .collect();
+    ranges.sort_by_key(|(range, _)| *range.start());
+    let mut writer = connection.writer();
+    writer.array(ranges.len());
+    for (range, node) in ranges {
+        writer.array(3);
+        writer.int((*range.start()).into());
+        writer.int((*range.end()).into());
+        writer.array(4);
+        writer.bulk(node.client.ip().to_string().as_bytes());
+        writer.int(node.client.port().into());
+        writer.bulk(routes.name(node.id).as_bytes());
+        // Further addresses of the node.
+        writer.map(0);
+    }
+}
+
+fn shards(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    let Some(routes) = routes(context, connection) else {
+        return;
+    };
+    let mut writer = connection.writer();
+    writer.array(routes.holders().count());
+    for node in routes.holders() {
+        let slots = routes.slots_of(node.id);
+        writer.map(2);
+        writer.bulk(b"slots");
+        writer.array(2 * slots.len());
+        for range in slots {
+            writer.int((*range.start()).into());
+            writer.int((*range.end()).into());
+        }
+        writer.bulk(b"nodes");
+        writer.array(1);
+        write_node(&routes, node, &mut writer);
+    }
+}
+
+/// A node as `CLUSTER SHARDS` shows it.
+fn write_node(routes: &Routes, node: &NodeInfo, writer: &mut Writer<'_>) {
+    let ip = node.client.ip().to_string();
+    let name = routes.name(node.id);
+    let health = match routes.is_reachable(node.id) {
+        true => "online",
+        false => "fail",
+    };
+    writer.map(7);
+    let mut text = |field: &str, text: &str| {
+        writer.bulk(field.as_bytes());
+        writer.bulk(text.as_bytes());
+    };
+    text("id", &name);
+    text("ip", &ip);
+    text("endpoint", &ip);
+    text("role", "master");
+    text("health", health);
+    writer.bulk(b"port");
+    writer.int(node.client.port().into());
+    writer.bulk(b"replication-offset");
+    writer.int(0);
+}
+
+fn nodes(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    let Some(routes) = routes(context, connection) else {
+        return;
+    };
+    let mut text = String::new();
+    for node in routes.topology.nodes() {
+        write_line(&routes, node, &mut text).expect("a String takes any text");
+    }
+    connection.writer().verbatim(b"txt", text.as_bytes());
+}
+
+/// A node as `CLUSTER NODES` shows it: name, addresses, flags, its master, when it was asked and
+/// answered, its epoch, its link, its slots.
+fn write_line(routes: &Routes, node: &NodeInfo, out: &mut String) -> std::fmt::Result {
+    let flags = match node.id == routes.me {
+        true => "myself,master",
+        false => "master",
+    };
+    let link = match routes.is_reachable(node.id) {
+        true => "connected",
+        false => "disconnected",
+    };
+    let (client, fabric) = (node.client, node.fabric.port());
+    write!(
+        out,
+        "{} {}:{}@{fabric} {flags} - 0 0 {} {link}",
+        routes.name(node.id),
+        client.ip(),
+        client.port(),
+        node.id,
+    )?;
+    for range in routes.slots_of(node.id) {
+        match (range.start(), range.end()) {
+            (first, last) if first == last => write!(out, " {first}")?,
+            (first, last) => write!(out, " {first}-{last}")?,
+        }
+    }
+    out.push('\n');
+    Ok(())
+}
+
+fn info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    let Some(routes) = routes(context, connection) else {
+        return;
+    };
+    let nodes = routes.topology.nodes();
+    let unreachable: usize = nodes
+        .iter()
+        .filter(|node| !routes.is_reachable(node.id))
+        .flat_map(|node| routes.slots_of(node.id))
+        .map(|range| range.len())
+        .sum();
+    let all = usize::from(SLOTS);
+    let newest = nodes.iter().map(|node| node.id.0).max().unwrap_or(0);
+    let fields = [
+        ("slots_assigned", all),
+        ("slots_ok", all - unreachable),
+        ("slots_pfail", unreachable),
+        ("slots_fail", 0),
+        ("known_nodes", nodes.len()),
+        ("size", routes.holders().count()),
+        ("current_epoch", newest.into()),
+        ("my_epoch", routes.me.0.into()),
+    ];
+    let mut text = "cluster_state:ok\r\n".to_owned();
+    for (name, value) in fields {
+        write!(text, "cluster_{name}:{value}\r\n").expect("a String takes any text");
+    }
+    connection.writer().verbatim(b"txt", text.as_bytes());
+}
+
+fn myid(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    if let Some(routes) = routes(context, connection) {
+        let name = routes.name(routes.me);
+        connection.writer().bulk(name.as_bytes());
+    }
+}
+
+fn keyslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    if routes(context, connection).is_some() {
+        connection.writer().int(slot::of(args.at(2)).into());
+    }
+}
+
+/// A slot's number. Answers if it is none.
+fn slot_of(arg: &[u8], connection: &mut Connection) -> Option<u16> {
+    let wrong = match int(arg) {
+        Ok(number) => match u16::try_from(number) {
+            Ok(slot) if slot < SLOTS => return Some(slot),
+            _ => "ERR Invalid slot",
+        },
+        Err(_) => "ERR value is not an integer or out of range",
+    };
+    connection.writer().error(wrong);
+    None
+}
+
+fn countkeysinslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    if routes(context, connection).is_some()
+        && let Some(slot) = slot_of(args.at(2), connection)
+    {
+        let task = KeysTask::count_of_slot(&context.shared.db, slot);
+        connection.task = Some(Task::Keys(Box::new(task)));
+    }
+}
+
+fn getkeysinslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    if routes(context, connection).is_none() {
+        return;
+    }
+    let Some(slot) = slot_of(args.at(2), connection) else {
+        return;
+    };
+    let Ok(most) = int(args.at(3)) else {
+        let text = "ERR value is not an integer or out of range";
+        return connection.writer().error(text);
+    };
+    let Ok(most) = usize::try_from(most) else {
+        return connection.writer().error("ERR Invalid number of keys");
+    };
+    let task = KeysTask::of_slot(&context.shared.db, slot, most);
+    connection.task = Some(Task::Keys(Box::new(task)));
+}

@@ -1,0 +1,317 @@
+//! A runtime's part of the cluster: its [`Node`], the links to other nodes, and the connections
+//! whose transactions run on several nodes.
+//!
+//! In each turn of the loop: what came on links goes to the node; then connections are served,
+//! which may begin transactions; then the node goes on, what it has to say is sent, and outcomes
+//! are told. A connection waits for its transaction, so that its replies keep their order.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::partition::OwnedReply;
+use base::{Abort, Epoch, NodeId, Op};
+use cluster::node::{Finished, Node, NodeOptions, Wants};
+use fabric::tcp::Tcp;
+use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
+use resp::Args;
+use store::Worker;
+
+use crate::block::Call;
+use crate::command::{Command, Ops, Run};
+use crate::config::Membership;
+use crate::connection::Connection;
+use crate::execution::{Execution, Verdict};
+use crate::executor::{Executor, tell_abort};
+use crate::render::Surroundings;
+use crate::routing::{ClusterFigures, Route, Routes};
+use crate::task::{Coordinated, Task, Work};
+
+/// Whose transaction it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    /// The connection's number in its runtime; another one may have it by now.
+    pub(crate) key: usize,
+    /// As [`Coordinated::number`].
+    pub(crate) number: u64,
+}
+
+/// See the module's description.
+pub(crate) struct Coordination {
+    routes: Arc<Routes>,
+    runtime: usize,
+    node: Node<Caller>,
+    links: Links,
+    inbox: Inbox,
+    last_number: u64,
+    figures: ClusterFigures,
+}
+
+impl Coordination {
+    pub(crate) fn new(
+        membership: &Membership,
+        routes: Arc<Routes>,
+        runtime: usize,
+        fabric: Tcp,
+        now: Duration,
+    ) -> Coordination {
+        let options = NodeOptions {
+            topology: Arc::clone(&membership.topology),
+            me: membership.node,
+            unique: RandomState::new().hash_one(runtime),
+            keeper: runtime == 0,
+            timeouts: membership.timeouts,
+        };
+        Coordination {
+            routes,
+            runtime,
+            node: Node::new(options, now),
+            links: Links::new(fabric),
+            inbox: Inbox::default(),
+            last_number: 0,
+            figures: ClusterFigures::default(),
+        }
+    }
+
+    /// The links, for the loop's events.
+    pub(crate) fn fabric(&mut self) -> &mut Tcp {
+        &mut self.links.fabric
+    }
+
+    /// Hands to the node what has come on links. Returns whether there is more.
+    pub(crate) fn receive(&mut self, worker: &mut Worker, now: Duration) -> bool {
+        let more = self.links.receive(&mut self.inbox);
+        for (link, event) in self.inbox.iter() {
+            self.links.note(&self.routes, link, &event);
+            self.node.event(worker, link, event, now);
+        }
+        self.inbox.clear();
+        more
+    }
+
+    fn begin(&mut self, worker: &mut Worker, ops: &[Op<'_>], key: usize, now: Duration) -> u64 {
+        self.last_number += 1;
+        let number = self.last_number;
+        self.node.begin(worker, ops, Caller { key, number }, now);
+        number
+    }
+
+    /// Has the node go on, and sends what it has to say. Outcomes are added to `finished`.
+    pub(crate) fn turn(
+        &mut self,
+        worker: &mut Worker,
+        now: Duration,
+        finished: &mut Vec<Finished<Caller>>,
+    ) {
+        self.node.turn(worker, now);
+        self.node.pump(&mut self.links);
+        self.links.flush();
+        finished.extend(self.node.finished());
+        let (coordinating, waiting) = self.node.under_way();
+        let figures = ClusterFigures {
+            counters: self.node.counters(),
+            coordinating,
+            waiting,
+            links: self.node.links_up(),
+        };
+        if self.figures != figures {
+            self.figures = figures;
+            self.routes.note_figures(self.runtime, figures);
+        }
+    }
+
+    /// What the node waits for.
+    pub(crate) fn wants(&self) -> Wants {
+        self.node.wants()
+    }
+
+    /// Whether nothing would be left undecided if the server stopped now.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.node.under_way() == (0, 0) && self.node.wants().epoch.is_none()
+    }
+}
+
+/// The links, and to which node each of them leads.
+struct Links {
+    fabric: Tcp,
+    nodes: HashMap<Link, NodeId>,
+}
+
+impl Messages for Links {
+    fn connect(&mut self, to: NodeId) -> Link {
+        let link = self.fabric.connect(to);
+        self.nodes.insert(link, to);
+        link
+    }
+
+    fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
+        self.fabric.send(on, message)
+    }
+
+    fn flush(&mut self) {
+        self.fabric.flush();
+    }
+
+    fn receive(&mut self, inbox: &mut Inbox) -> bool {
+        self.fabric.receive(inbox)
+    }
+
+    fn close(&mut self, link: Link) {
+        self.fabric.close(link);
+    }
+}
+
+impl Links {
+    fn new(fabric: Tcp) -> Links {
+        Links {
+            fabric,
+            nodes: HashMap::new(),
+        }
+    }
+
+    /// Notes who can be reached.
+    fn note(&mut self, routes: &Routes, link: Link, event: &Event<'_>) {
+        match event {
+            Event::Up(Peer::Node(node)) => {
+                self.nodes.insert(link, *node);
+                routes.note_reachable(*node, true);
+            }
+            Event::Down(_) => {
+                if let Some(node) = self.nodes.remove(&link) {
+                    routes.note_reachable(node, false);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Executor {
+    /// Whether these operations are all of this node's own partition.
+    pub(crate) fn is_here(&self, ops: &[Op<'_>]) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_none_or(|cluster| cluster.routes.route(ops) == Route::Here)
+    }
+
+    /// Sends a command's client to another node, or begins the command together with other nodes,
+    /// if its operations lead there.
+    #[inline(never)]
+    pub(crate) fn leads_elsewhere(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static Command,
+        args: Args<'_>,
+        ops: &[Op<'_>],
+    ) -> bool {
+        let Some(cluster) = &mut self.cluster else {
+            return false;
+        };
+        match cluster.routes.route(ops) {
+            Route::Here => return false,
+            Route::Slot(slot) if can_be_sent_away(connection, command) => {
+                let to = cluster.routes.client_address(slot);
+                let text = format!("MOVED {slot} {}:{}", to.ip(), to.port());
+                connection.writer().error(&text);
+            }
+            Route::Slot(_) | Route::Slots => {
+                let number = self.begin(connection, ops);
+                connection.wait_for(number, Work::Call(Call::new(command, args)));
+            }
+        }
+        true
+    }
+
+    /// Begins operations that other nodes take part in. Returns the transaction's number.
+    pub(crate) fn begin(&mut self, connection: &Connection, ops: &[Op<'_>]) -> u64 {
+        let (worker, now) = (&mut self.worker, self.context.now);
+        let cluster = self.cluster.as_mut().expect("this is a node of a cluster");
+        cluster.begin(worker, ops, connection.key, now)
+    }
+
+    /// Answers a connection whose transaction has ended, unless the connection is another one by
+    /// now.
+    pub(crate) fn tell_finished(
+        &mut self,
+        connection: &mut Connection,
+        finished: Finished<Caller>,
+    ) {
+        let Finished {
+            caller,
+            outcome,
+            time_ms,
+        } = finished;
+        let task = connection.task.take_if(
+            |task| matches!(task, Task::Coordinated(task) if task.number == caller.number),
+        );
+        let Some(Task::Coordinated(Coordinated { work, .. })) = task else {
+            return;
+        };
+        let from = connection.output.position();
+        match work {
+            Work::Call(call) => self.tell_call(connection, &call, outcome, time_ms),
+            Work::Block(execution) => match outcome {
+                Ok(replies) => {
+                    let replies: Vec<_> = replies.iter().map(OwnedReply::as_reply).collect();
+                    let plan = execution.plan();
+                    execution.answer(&plan, &replies, time_ms, &mut self.context, connection);
+                }
+                Err(abort) => self.go_on(connection, execution, abort),
+            },
+        }
+        self.context.errors += u64::from(connection.output.is_error_at(from));
+    }
+
+    fn go_on(&mut self, connection: &mut Connection, mut execution: Box<Execution>, abort: Abort) {
+        match execution.revise(abort) {
+            Verdict::Again => self.execute_block(connection, execution),
+            // The outcome was handed over when what it shows was durable.
+            Verdict::Tell(abort) => self.tell_block(connection, &abort, Epoch::ZERO),
+        }
+    }
+
+    /// Answers a command that was executed together with other nodes.
+    fn tell_call(
+        &mut self,
+        connection: &mut Connection,
+        call: &Call,
+        outcome: Result<Vec<OwnedReply>, Abort>,
+        time_ms: u64,
+    ) {
+        let replies = match &outcome {
+            Ok(replies) => replies.iter().map(OwnedReply::as_reply).collect::<Vec<_>>(),
+            Err(abort) => {
+                tell_abort(abort, &mut connection.writer());
+                return;
+            }
+        };
+        let (command, args) = (call.command, call.args());
+        let (Run::Store(plan) | Run::AllOrNothing(plan)) = command.run else {
+            return connection.note_watches(args, &replies);
+        };
+        let around = Surroundings {
+            command,
+            cursors: &self.context.shared.cursors,
+            time_ms,
+        };
+        // It was planned before, from the same arguments.
+        match plan(args, &mut Ops::new()) {
+            Ok(render) => render.write(&replies, &around, &mut connection.writer()),
+            Err(refusal) => refusal.write(command, &mut connection.writer()),
+        }
+    }
+}
+
+/// Whether a command that leads to one slot of another node may be answered by where that is. Who
+/// watches keys here would lose them there; and `WATCH` itself should work for clients that know
+/// nothing of clusters.
+fn can_be_sent_away(connection: &Connection, command: &Command) -> bool {
+    connection.watches.is_empty() && !matches!(command.run, Run::Watch)
+}
+
+impl Connection {
+    /// Has it wait for the transaction of this number.
+    pub(crate) fn wait_for(&mut self, number: u64, work: Work) {
+        self.task = Some(Task::Coordinated(Coordinated { work, number }));
+    }
+}

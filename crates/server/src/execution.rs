@@ -1,0 +1,299 @@
+//! A block that executes: its commands as the operations of one transaction, and their replies.
+//!
+//! | part | operations |
+//! |---|---|
+//! | each watched key | `Check` with the version seen |
+//! | each command that touches the store | those of its plan |
+//! | each other command | none; it answers in its place afterwards |
+//!
+//! Invariants:
+//! 1. A block is one transaction: all its operations take effect at one point, or none.
+//! 2. A command that is all or nothing (`MSETNX`) must not abort the block when its preconditions
+//!    are not met. Its outcome is assumed and the assumption is a precondition of the block:
+//!    first that all are met; then, when the store names one that is not, the opposite of that
+//!    one, in place of the command's operations. The block takes effect only with assumptions
+//!    that hold at that point.
+
+use std::sync::Arc;
+
+use base::{Abort, Epoch, Op, Reply, Version};
+use resp::Writer;
+
+use crate::block::Call;
+use crate::command::{Ops, Run};
+use crate::commands::key::{keys_end, plan_keys, plan_scan, scan_position};
+use crate::connection::Connection;
+use crate::cursors::Cursors;
+use crate::executor::Executor;
+use crate::refusal::{self, Refusal};
+use crate::render::{Render, Surroundings};
+use crate::shared::Context;
+use crate::task::Work;
+
+/// How often the assumptions of invariant 2 are revised, for each command that needs them.
+const REVISIONS: usize = 16;
+
+/// See the module's description.
+pub(crate) struct Execution {
+    calls: Vec<Call>,
+    watches: Vec<(Vec<u8>, Version)>,
+    /// Where each command that goes through keys begins or ends.
+    positions: Vec<Result<Arc<[u8]>, Refusal>>,
+    assumed: Vec<Assumption>,
+    revisions: usize,
+}
+
+/// What is assumed of a command that is all or nothing: which of its preconditions is not met.
+type Assumption = Option<usize>;
+
+/// What became of one command when it was planned.
+enum Part<'a> {
+    /// It has the operations from `first` on, as many as `count`.
+    Planned {
+        first: usize,
+        count: usize,
+        render: Render<'a>,
+    },
+    /// Assumed not to happen: its answer is 0.
+    NotDone {
+        first: usize,
+    },
+    Refused(Refusal),
+    Local,
+}
+
+/// The operations of a block, and whose they are.
+pub(crate) struct Plan<'a> {
+    pub(crate) ops: Ops<'a>,
+    parts: Vec<Part<'a>>,
+}
+
+/// What is to be done about a block that did not take effect.
+pub(crate) enum Verdict {
+    /// It is tried again, with other assumptions.
+    Again,
+    /// Its client is told of this.
+    Tell(Abort),
+}
+
+impl Execution {
+    pub(crate) fn new(
+        calls: Vec<Call>,
+        watches: Vec<(Vec<u8>, Version)>,
+        cursors: &Cursors,
+    ) -> Execution {
+        let positions = calls
+            .iter()
+            .map(|call| match call.command.run {
+                Run::Scan => scan_position(call.args(), cursors),
+                Run::Keys => Ok(keys_end(call.args())),
+                _ => Ok([].into()),
+            })
+            .collect();
+        Execution {
+            positions,
+            assumed: vec![None; calls.len()],
+            calls,
+            watches,
+            revisions: 0,
+        }
+    }
+
+    /// The block's operations under what is assumed now.
+    pub(crate) fn plan(&self) -> Plan<'_> {
+        let mut ops: Ops<'_> = self
+            .watches
+            .iter()
+            .map(|(key, version)| Op::Check {
+                key,
+                version: *version,
+            })
+            .collect();
+        let parts = self
+            .calls
+            .iter()
+            .zip(&self.positions)
+            .zip(&self.assumed)
+            .map(|((call, position), assumed)| plan(call, position, *assumed, &mut ops))
+            .collect();
+        Plan { ops, parts }
+    }
+
+    /// Decides how it goes on after `abort`.
+    pub(crate) fn revise(&mut self, abort: Abort) -> Verdict {
+        let Abort::Precondition { op } = abort else {
+            return Verdict::Tell(abort);
+        };
+        if op < self.watches.len() {
+            return Verdict::Tell(abort);
+        }
+        let conditional = |call: &&Call| matches!(call.command.run, Run::AllOrNothing(_));
+        let most = REVISIONS * self.calls.iter().filter(conditional).count();
+        self.revisions += 1;
+        let firsts = self.plan().parts.into_iter().map(|part| part.first_op());
+        let at = firsts
+            .enumerate()
+            .filter(|(_, first)| first.is_some_and(|first| first <= op))
+            .last();
+        let Some((at, Some(first))) = at.filter(|_| self.revisions <= most) else {
+            return Verdict::Tell(Abort::Conflict {
+                attempts: self.revisions as u32,
+            });
+        };
+        self.assumed[at] = match self.assumed[at] {
+            None => Some(op - first),
+            Some(_) => None,
+        };
+        Verdict::Again
+    }
+
+    /// Answers for a block that has taken effect.
+    pub(crate) fn answer(
+        &self,
+        plan: &Plan<'_>,
+        replies: &[Reply<'_>],
+        time_ms: u64,
+        context: &mut Context,
+        connection: &mut Connection,
+    ) {
+        connection.writer().array(plan.parts.len());
+        for (call, part) in self.calls.iter().zip(&plan.parts) {
+            let command = call.command;
+            let mut writer = Writer::new(connection.output.buffer(), connection.protocol);
+            match part {
+                Part::Planned {
+                    first,
+                    count,
+                    render,
+                } => {
+                    let around = Surroundings {
+                        command,
+                        cursors: &context.shared.cursors,
+                        time_ms,
+                    };
+                    render.write(&replies[*first..first + count], &around, &mut writer);
+                }
+                Part::NotDone { .. } => writer.int(0),
+                Part::Refused(refusal) => refusal.write(command, &mut writer),
+                Part::Local => {
+                    if let Run::Local(local) = command.run {
+                        context.in_block = true;
+                        local(context, connection, call.args());
+                        context.in_block = false;
+                    } else if let Run::Unwatch = command.run {
+                        // The watches have ended with EXEC.
+                        writer.ok();
+                    } else {
+                        refusal::arity(command, &mut writer);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Part<'_> {
+    fn first_op(&self) -> Option<usize> {
+        match self {
+            Part::Planned { first, .. } | Part::NotDone { first } => Some(*first),
+            Part::Refused(_) | Part::Local => None,
+        }
+    }
+}
+
+/// Adds the operations of one command to those of the block.
+fn plan<'a>(
+    call: &'a Call,
+    position: &'a Result<Arc<[u8]>, Refusal>,
+    assumed: Assumption,
+    ops: &mut Ops<'a>,
+) -> Part<'a> {
+    let args = call.args();
+    let first = ops.len();
+    let planned = match (call.command.run, position) {
+        (Run::Store(plan) | Run::AllOrNothing(plan), _) => plan(args, ops),
+        (Run::Scan, Ok(position)) => plan_scan(args, position, ops),
+        (Run::Scan | Run::Keys, Err(refusal)) => Err(refusal.clone()),
+        (Run::Keys, Ok(end)) => plan_keys(args, end, ops),
+        _ => return Part::Local,
+    };
+    let render = match planned {
+        Ok(render) => render,
+        Err(refusal) => {
+            ops.truncate(first);
+            return Part::Refused(refusal);
+        }
+    };
+    if let Some(unmet) = assumed
+        && let Some(&Op::Require { key, present }) = ops.get(first + unmet)
+    {
+        ops.truncate(first);
+        let present = !present;
+        ops.push(Op::Require { key, present });
+        return Part::NotDone { first };
+    }
+    Part::Planned {
+        first,
+        count: ops.len() - first,
+        render,
+    }
+}
+
+impl Executor {
+    /// Executes a block, here or with other nodes, now or when nobody holds what it needs.
+    pub(crate) fn execute_block(
+        &mut self,
+        connection: &mut Connection,
+        mut execution: Box<Execution>,
+    ) {
+        loop {
+            let plan = execution.plan();
+            if self.cluster.is_some() && !self.is_here(&plan.ops) {
+                let number = self.begin(connection, &plan.ops);
+                drop(plan);
+                return connection.wait_for(number, Work::Block(execution));
+            }
+            let from = connection.output.position();
+            let abort = match self.worker.execute(&plan.ops) {
+                Ok(done) => {
+                    let observed = done.observed();
+                    let replies = done.replies();
+                    let time_ms = observed.time_ms;
+                    execution.answer(&plan, replies, time_ms, &mut self.context, connection);
+                    drop(done);
+                    let nothing = plan.ops.is_empty();
+                    let epoch = if nothing { Epoch::ZERO } else { observed.epoch };
+                    return self.finish(connection, from, epoch);
+                }
+                Err(abort) => abort,
+            };
+            drop(plan);
+            match execution.revise(abort) {
+                Verdict::Again => {}
+                Verdict::Tell(Abort::Held { by }) => {
+                    return self.park(connection, Work::Block(execution), by);
+                }
+                Verdict::Tell(abort) => {
+                    let epoch = self.worker.observed().epoch;
+                    return self.tell_block(connection, &abort, epoch);
+                }
+            }
+        }
+    }
+
+    /// Answers a block that did not take effect, because of what `epoch` shows.
+    pub(crate) fn tell_block(
+        &mut self,
+        connection: &mut Connection,
+        abort: &Abort,
+        epoch: Epoch,
+    ) {
+        let from = connection.output.position();
+        let mut writer = connection.writer();
+        if let Abort::Precondition { .. } = abort {
+            writer.null_array();
+            return self.finish(connection, from, epoch);
+        }
+        refusal::abort(abort, &mut writer);
+    }
+}

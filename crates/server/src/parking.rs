@@ -1,0 +1,91 @@
+//! Parked connections: a transaction that needs what a prepared one holds waits outside any epoch
+//! until that has ended, and nobody else waits with it.
+//!
+//! Invariants:
+//! 1. A parked transaction has no effects and holds nothing. It executes again from its arguments.
+//! 2. It looks again whenever holds have been given back since it last looked. How often that was
+//!    is read before it executes, so that no release is missed.
+//! 3. Its connection's later commands wait behind it; when its time is over it is refused.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::Abort;
+use base::transaction::Holder;
+
+use crate::connection::Connection;
+use crate::executor::Executor;
+use crate::refusal;
+use crate::shared::Shared;
+use crate::task::{Task, Work};
+
+/// See the module's description.
+pub(crate) struct Parked {
+    work: Work,
+    /// Who was in its way when it last executed.
+    by: Holder,
+    /// How often holds had been given back before it last executed; `None`: that is not known, so
+    /// that it looks again at once.
+    seen: Option<u64>,
+    /// When its time is over, since the server's start.
+    pub(crate) until: Duration,
+    _counted: Counted,
+}
+
+/// Counts a parked connection for as long as it lives.
+struct Counted(Arc<Shared>);
+
+impl Counted {
+    fn new(shared: &Arc<Shared>) -> Counted {
+        shared.counters.parked.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(shared))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.counters.parked.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Parked {
+    /// Whether it should be looked at.
+    pub(crate) fn is_due(&self, releases: u64, now: Duration) -> bool {
+        self.seen != Some(releases) || now >= self.until
+    }
+}
+
+impl Executor {
+    /// Has the connection wait until `by` has ended.
+    #[cold]
+    pub(crate) fn park(&mut self, connection: &mut Connection, work: Work, by: Holder) {
+        let shared = &self.context.shared;
+        connection.task = Some(Task::Parked(Parked {
+            work,
+            by,
+            seen: None,
+            until: self.context.now + shared.config.hold_timeout,
+            _counted: Counted::new(shared),
+        }));
+    }
+
+    /// Executes a parked transaction again, or refuses it when its time is over.
+    pub(crate) fn unpark(&mut self, connection: &mut Connection, parked: Parked) {
+        let Parked {
+            work, by, until, ..
+        } = parked;
+        if self.context.now >= until {
+            return refusal::abort(&Abort::Held { by }, &mut connection.writer());
+        }
+        let seen = self.context.shared.db.releases();
+        match work {
+            Work::Call(call) => self.run(connection, call.command, call.args()),
+            Work::Block(execution) => self.execute_block(connection, execution),
+        }
+        if let Some(Task::Parked(again)) = &mut connection.task {
+            again.seen = Some(seen);
+            again.until = until;
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Which node has which slot, and where a transaction's keys lead.
+//!
+//! | its keys are | then |
+//! |---|---|
+//! | all of this node's partition, or it has none | it executes here |
+//! | all of one slot of another node | its client is told of that node (`MOVED`) |
+//! | else | this node coordinates it |
+//!
+//! Operations without a key are of this node's own partition.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::{NodeId, Op, PartitionId};
+use cluster::node::Counters;
+use cluster::slot;
+use cluster::topology::{NodeInfo, Topology};
+use parking_lot::Mutex;
+
+use crate::config::Membership;
+
+/// See the module's description; and what all runtimes know of the cluster.
+pub(crate) struct Routes {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) me: NodeId,
+    own: Option<PartitionId>,
+    /// Whether each node could be reached when that was last tried, in the order of the topology.
+    reachable: Box<[AtomicBool]>,
+    /// What each runtime has done.
+    figures: Box<[Mutex<ClusterFigures>]>,
+}
+
+/// What a node, or a part of it, has done for transactions over several nodes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ClusterFigures {
+    pub(crate) counters: Counters,
+    /// Transactions that are being coordinated.
+    pub(crate) coordinating: usize,
+    /// Requests of other nodes that wait for keys.
+    pub(crate) waiting: usize,
+    /// Other nodes to which there is a link.
+    pub(crate) links: usize,
+}
+
+/// Where a transaction leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Route {
+    /// To this node.
+    Here,
+    /// To another one, by one slot.
+    Slot(u16),
+    /// To several slots, of other nodes among others.
+    Slots,
+}
+
+impl Routes {
+    /// For a server of so many runtimes.
+    pub(crate) fn new(membership: &Membership, runtimes: usize) -> Routes {
+        let topology = Arc::clone(&membership.topology);
+        Routes {
+            own: topology.partition_at(membership.node),
+            me: membership.node,
+            reachable: topology
+                .nodes()
+                .iter()
+                .map(|_| AtomicBool::new(true))
+                .collect(),
+            figures: (0..runtimes).map(|_| Mutex::default()).collect(),
+            topology,
+        }
+    }
+
+    /// Where these operations lead.
+    pub(crate) fn route(&self, ops: &[Op<'_>]) -> Route {
+        let (mut here, mut there) = (false, None);
+        let mut several = false;
+        for op in ops {
+            let slot = op.key().map(slot::of);
+            match slot.filter(|&slot| !self.is_own(slot)) {
+                None => here = true,
+                Some(slot) => several |= there.replace(slot).is_some_and(|other| other != slot),
+            }
+        }
+        match there {
+            None => Route::Here,
+            Some(slot) if !here && !several => Route::Slot(slot),
+            Some(_) => Route::Slots,
+        }
+    }
+
+    /// Whether a slot is of this node's partition.
+    pub(crate) fn is_own(&self, slot: u16) -> bool {
+        Some(self.topology.partition_of_slot(slot)) == self.own
+    }
+
+    /// Where clients find the node that has a slot.
+    pub(crate) fn client_address(&self, slot: u16) -> SocketAddr {
+        let node = self.topology.node_of(self.topology.partition_of_slot(slot));
+        let node = self.topology.node(node);
+        node.expect("partitions are at nodes of the topology").client
+    }
+
+    /// A node's name in Redis's words: 40 hexadecimal digits, the same in every node's mouth.
+    pub(crate) fn name(&self, node: NodeId) -> String {
+        let seed = self.topology.fingerprint() ^ u64::from(node.0).rotate_left(48);
+        let word = |part: u64| mix(seed.wrapping_add(part.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let mut name: String = (1..=3).map(|part| format!("{:016x}", word(part))).collect();
+        name.truncate(40);
+        name
+    }
+
+    /// Slot ranges of a node's partition.
+    pub(crate) fn slots_of(&self, node: NodeId) -> Vec<std::ops::RangeInclusive<u16>> {
+        let partition = self.topology.partition_at(node);
+        let partition = partition.and_then(|id| self.topology.partition(id));
+        partition.map_or_else(Vec::new, |partition| partition.slots.clone())
+    }
+
+    /// The nodes that have slots.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &NodeInfo> {
+        let nodes = self.topology.nodes().iter();
+        nodes.filter(|node| self.topology.partition_at(node.id).is_some())
+    }
+
+    /// Notes whether a node could be reached.
+    pub(crate) fn note_reachable(&self, node: NodeId, reachable: bool) {
+        if let Some(at) = self.index_of(node) {
+            self.reachable[at].store(reachable, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a node could be reached when that was last tried.
+    pub(crate) fn is_reachable(&self, node: NodeId) -> bool {
+        let at = self.index_of(node);
+        node == self.me || at.is_some_and(|at| self.reachable[at].load(Ordering::Relaxed))
+    }
+
+    fn index_of(&self, node: NodeId) -> Option<usize> {
+        self.topology.nodes().iter().position(|info| info.id == node)
+    }
+
+    /// Says what a runtime has done so far.
+    pub(crate) fn note_figures(&self, runtime: usize, figures: ClusterFigures) {
+        *self.figures[runtime].lock() = figures;
+    }
+
+    /// What all runtimes have done.
+    pub(crate) fn figures(&self) -> ClusterFigures {
+        let mut sum = ClusterFigures::default();
+        for figures in &self.figures {
+            sum.add(&figures.lock());
+        }
+        sum
+    }
+}
+
+impl ClusterFigures {
+    fn add(&mut self, other: &ClusterFigures) {
+        let (sum, more) = (&mut self.counters, &other.counters);
+        sum.committed += more.committed;
+        sum.aborted += more.aborted;
+        sum.unknown += more.unknown;
+        sum.retried += more.retried;
+        sum.prepared += more.prepared;
+        sum.died += more.died;
+        sum.waited += more.waited;
+        sum.abandoned += more.abandoned;
+        sum.resolved_committed += more.resolved_committed;
+        sum.resolved_aborted += more.resolved_aborted;
+        sum.refused += more.refused;
+        self.coordinating += other.coordinating;
+        self.waiting += other.waiting;
+        self.links += other.links;
+    }
+}
+
+/// SplitMix64's last step: spreads what differs in few bits.
+fn mix(word: u64) -> u64 {
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes() -> Routes {
+        let text = r#"
+            [[node]]
+            id = 1
+            client = "127.0.0.1:7001"
+            fabric = "127.0.0.1:17001"
+            [[node]]
+            id = 2
+            client = "127.0.0.1:7002"
+            fabric = "127.0.0.1:17002"
+            [[partition]]
+            id = 1
+            slots = ["0-8191"]
+            nodes = [1]
+            [[partition]]
+            id = 2
+            slots = ["8192-16383"]
+            nodes = [2]
+        "#;
+        let membership = Membership {
+            topology: Arc::new(Topology::parse(text, "test").unwrap()),
+            node: NodeId(1),
+            timeouts: cluster::node::Timeouts::default(),
+        };
+        Routes::new(&membership, 1)
+    }
+
+    #[test]
+    fn keys_lead_where_their_slots_are() {
+        let routes = routes();
+        let get = |key| Op::Get { key };
+        // Slots: foo 12182, bar 5061, hello 866, {foo}x as foo.
+        let route = |ops: &[Op<'_>]| routes.route(ops);
+        assert_eq!(route(&[]), Route::Here);
+        assert_eq!(route(&[Op::Count]), Route::Here);
+        assert_eq!(route(&[get(b"bar"), get(b"hello")]), Route::Here);
+        assert_eq!(route(&[get(b"foo")]), Route::Slot(12182));
+        assert_eq!(route(&[get(b"foo"), get(b"{foo}x")]), Route::Slot(12182));
+        assert_eq!(route(&[get(b"foo"), get(b"bar")]), Route::Slots);
+        assert_eq!(route(&[Op::Count, get(b"foo")]), Route::Slots);
+        assert_eq!(route(&[get(b"foo"), get(b"zap")]), {
+            assert!(!routes.is_own(slot::of(b"zap")), "another key is needed");
+            Route::Slots
+        });
+        assert_eq!(routes.client_address(12182).port(), 7002);
+    }
+
+    #[test]
+    fn names_are_forty_digits_and_differ() {
+        let routes = routes();
+        let names = [routes.name(NodeId(1)), routes.name(NodeId(2))];
+        for name in &names {
+            assert!(name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        }
+        assert_ne!(names[0], names[1]);
+        assert_eq!(names[0], self::routes().name(NodeId(1)));
+    }
+}
