@@ -172,11 +172,19 @@ pub(crate) enum Purpose {
     /// A transaction of one other partition.
     Forward { coordination: u64, attempt: u32 },
     /// The first round of a validated read.
-    Collect { coordination: u64, attempt: u32, part: usize },
+    Collect {
+        coordination: u64,
+        attempt: u32,
+        part: usize,
+    },
     /// The second.
     Confirm { coordination: u64, attempt: u32 },
     /// A vote.
-    Prepare { coordination: u64, attempt: u32, part: usize },
+    Prepare {
+        coordination: u64,
+        attempt: u32,
+        part: usize,
+    },
     /// The home's consent to try again.
     Abandon { coordination: u64, attempt: u32 },
     /// An acknowledgement.
@@ -252,7 +260,8 @@ pub struct Node<C> {
 const SWEEP: Duration = Duration::from_millis(20);
 
 impl<C> Node<C> {
-    /// A node at time `now`. Times count from any fixed moment.
+    /// A node at time `now`. Times count from any fixed moment. Its first [`Node::turn`] takes what
+    /// the partition has prepared for what a restart has left over: it comes before anything else.
     #[must_use]
     pub fn new(options: NodeOptions, now: Duration) -> Node<C> {
         let own = options.topology.partition_at(options.me);
@@ -290,7 +299,13 @@ impl<C> Node<C> {
 
     /// Runs a transaction of any partitions; its [`Finished`] will come. Operations without a key
     /// are of this node's own partition.
-    pub fn begin(&mut self, partition: &mut impl Participant, ops: &[Op<'_>], caller: C, now: Duration) {
+    pub fn begin(
+        &mut self,
+        partition: &mut impl Participant,
+        ops: &[Op<'_>],
+        caller: C,
+        now: Duration,
+    ) {
         self.now = now;
         self.start(partition, ops, Caller::Own(caller));
         self.work(partition);
@@ -382,19 +397,36 @@ impl<C> Node<C> {
     fn work(&mut self, partition: &mut impl Participant) {
         while let Some((purpose, answer)) = self.answers.pop_front() {
             match purpose {
-                Purpose::Forward { coordination, attempt } => {
+                Purpose::Forward {
+                    coordination,
+                    attempt,
+                } => {
                     self.on_forwarded(partition, (coordination, attempt), answer);
                 }
-                Purpose::Collect { coordination, attempt, part } => {
+                Purpose::Collect {
+                    coordination,
+                    attempt,
+                    part,
+                } => {
                     self.on_collected(partition, (coordination, attempt), part, answer);
                 }
-                Purpose::Confirm { coordination, attempt } => {
+                Purpose::Confirm {
+                    coordination,
+                    attempt,
+                } => {
                     self.on_confirmed(partition, (coordination, attempt), answer);
                 }
-                Purpose::Prepare { coordination, attempt, part } => {
+                Purpose::Prepare {
+                    coordination,
+                    attempt,
+                    part,
+                } => {
                     self.on_vote(partition, (coordination, attempt), part, answer);
                 }
-                Purpose::Abandon { coordination, attempt } => {
+                Purpose::Abandon {
+                    coordination,
+                    attempt,
+                } => {
                     self.on_abandoned(partition, (coordination, attempt), answer);
                 }
                 Purpose::Commit { id, of } => self.on_acknowledged(partition, id, of, &answer),
@@ -474,7 +506,12 @@ impl<C> Node<C> {
     }
 
     /// Tells a partition something that needs no answer.
-    pub(crate) fn tell(&mut self, partition: &mut impl Participant, to: PartitionId, notice: Notice) {
+    pub(crate) fn tell(
+        &mut self,
+        partition: &mut impl Participant,
+        to: PartitionId,
+        notice: Notice,
+    ) {
         if Some(to) != self.own {
             return self.wires.tell(self.topology.node_of(to), notice);
         }

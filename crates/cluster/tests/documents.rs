@@ -25,7 +25,12 @@ fn tables_are_in(document: &str, modules: &[&str]) {
 
 #[test]
 fn messages_are_documented() {
-    let modules = ["codec/mod.rs", "codec/ops.rs", "codec/replies.rs", "codec/roll.rs"];
+    let modules = [
+        "codec/mod.rs",
+        "codec/ops.rs",
+        "codec/replies.rs",
+        "codec/roll.rs",
+    ];
     tables_are_in("cluster-messages.md", &modules);
 }
 

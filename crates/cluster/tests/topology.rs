@@ -8,23 +8,24 @@ use kumiki_cluster::fuzz::fuzz_topology;
 use kumiki_cluster::slot::{self, SLOTS};
 use kumiki_cluster::topology::{LoadError, NodeInfo, Topology, even};
 
-const TWO: &str = r#"
-[[node]]
+const TWO: &str = r#"[[node]]
 id = 1
 client = "127.0.0.1:7001"
 fabric = "127.0.0.1:17001"
 
-[[node]]
+[[node]] # two
 id = 2
-client = "127.0.0.1:7002"
+# two
+client = "127.0.0.1:7002" # 2
 fabric = "127.0.0.1:17002"
 
+# first
 [[partition]]
 id = 10
 slots = ["0-99", "200-8191", "8192"]
 nodes = [1]
 
-[[partition]]
+[[partition]] # second
 id = 20
 slots = "8193-16383, 100-199"
 nodes = [2]
@@ -43,8 +44,8 @@ fn one_mistake(old: &str, new: &str, at: &str, words: &[&str]) {
     let text = TWO.replacen(old, new, 1);
     let found = mistakes(&text);
     assert_eq!(found.len(), 1, "{found:#?}");
-    let line = text.lines().position(|line| line.contains(at));
-    let line = line.expect("the line is there") + 1;
+    let before = &text[..text.find(at).expect("the place is there")];
+    let line = before.matches('\n').count() + 1;
     let place = format!("cluster.toml:{line}: ");
     assert!(found[0].starts_with(&place), "not {place}: {found:?}");
     for word in words {
@@ -81,23 +82,54 @@ fn a_file_is_understood() {
 
 #[test]
 fn slots_must_belong_to_one_partition_each() {
-    let at = r#"slots = ["0-99", "#;
-    one_mistake(r#""0-99""#, r#""0-42""#, r#"["0-42""#, &["slots 43-99 belong to no"]);
-    one_mistake(r#""8192""#, r#""16383""#, r#"["0-99""#, &["slot 8192 belongs to no"]);
+    one_mistake(
+        "\"0-99\"",
+        "\"0-42\"",
+        "\"0-42\"",
+        &["slots 43-99 belong to no"],
+    );
+    one_mistake(", \"8192\"", "", "\"0-99\"", &["slot 8192 belongs to no"]);
+    one_mistake(
+        "8193-16383",
+        "8193-16380",
+        "8193",
+        &["slots 16381-16383 belong"],
+    );
+    one_mistake("0-99", "3-99", "[[partition]]", &["slots 0-2 belong to no"]);
 }
 
 #[test]
 fn an_overlap_names_both_lines() {
     let text = "slots = \"8193-16383, 100-199\"";
-    one_mistake(text, "slots = \"8000-16383, 100-199\"", "8000-", &["slots 8000-8192", "line 14"]);
-    one_mistake(text, "slots = \"8193-16383, 99-199\"", "99-199", &["slot 99 is on line 14"]);
+    one_mistake(
+        text,
+        "slots = \"8000-16383, 100-199\"",
+        "8000-",
+        &["slots 8000-8192", "line 15"],
+    );
+    one_mistake(
+        text,
+        "slots = \"8193-16383, 99-199\"",
+        "99-199",
+        &["slot 99 is on line 15"],
+    );
 }
 
 #[test]
 fn slots_that_do_not_exist_are_named() {
-    one_mistake("16383", "16384", "16384", &["slot 16384 does not exist", "0 to 16383"]);
+    one_mistake(
+        "16383",
+        "16384",
+        "16384",
+        &["slot 16384 does not exist", "0 to 16383"],
+    );
     one_mistake("0-99", "99-0", "99-0", &["backwards", "write 0-99"]);
-    one_mistake("0-99", "0-x", "0-x", &["\"0-x\" is neither a slot nor a range"]);
+    one_mistake(
+        "0-99",
+        "0-x",
+        "0-x",
+        &["\"0-x\" is neither a slot nor a range"],
+    );
     one_mistake("0-99", "", "\"\",", &["neither a slot nor a range"]);
     one_mistake("\"0-99\"", "7", "[7,", &["integer", "as a text"]);
     one_mistake("0-99", "0-99999999999", "99999999999", &["does not exist"]);
@@ -105,12 +137,255 @@ fn slots_that_do_not_exist_are_named() {
 
 #[test]
 fn nodes_and_partitions_must_fit_each_other() {
-    one_mistake("nodes = [2]", "nodes = [3]", "nodes = [3]", &["no node 3", "[1, 2]"]);
-    one_mistake("nodes = [2]", "nodes = []", "nodes = []", &["empty"]);
-    one_mistake("nodes = [2]", "nodes = [1]", "nodes = [1]\n", &[]);
+    one_mistake("[2]", "[3]", "nodes = [3]", &["no node 3", "[1, 2]"]);
+    one_mistake("[2]", "[]", "nodes = []", &["empty"]);
+    one_mistake("[2]", "2", "nodes = 2", &["integer", "a list such as [1]"]);
+    one_mistake("nodes = [2]", "", "# second", &["nodes is missing"]);
+    let three = mistakes(&TWO.replace("nodes = [2]", "nodes = [2, 3, 4]")).join("\n");
+    assert!(
+        three.contains("replicated partitions are not there yet"),
+        "{three}"
+    );
+    let two = TWO.replace("nodes = [2]", "nodes = [1, 2]");
+    let found = mistakes(&two).join("\n");
+    for words in [
+        "two nodes cannot hold",
+        "node 1 holds the partition on line 16 already",
+    ] {
+        assert!(found.contains(words), "{words:?} is missing: {found}");
+    }
 }
 
 #[test]
-fn everything_wrong_is_said_at_once() {
-    assert_eq!(mistakes("x = 1").len(), 3);
+fn numbers_are_used_once() {
+    let twice = mistakes(&TWO.replacen("id = 2\n", "id = 1\n", 1)).join("\n");
+    let words = "cluster.toml:7: node 1 is on line 2 already";
+    assert!(twice.contains(words), "{twice}");
+    one_mistake(
+        "id = 20",
+        "id = 10",
+        "id = 10\nslots = \"",
+        &["partition 10 is on line 14 already"],
+    );
+    one_mistake("id = 20", "id = 0", "id = 0", &["from 1 to 65535"]);
+    one_mistake("id = 20", "id = 70000", "id = 70000", &["from 1 to 65535"]);
+    one_mistake(
+        "id = 20",
+        "id = \"20\"",
+        "id = \"20\"",
+        &["string", "number"],
+    );
+    one_mistake("id = 20", "", "# second", &["id is missing"]);
+}
+
+#[test]
+fn addresses_are_used_once_and_can_be_connected_to() {
+    let client = "client is 127.0.0.1:7001, which is the client address on line 3 already";
+    one_mistake("7002", "7001", "client = \"127.0.0.1:7001\" #", &[client]);
+    let across = "fabric is 127.0.0.1:7001, which is the client address on line 3 already";
+    one_mistake("17002", "7001", "fabric = \"127.0.0.1:7001\"", &[across]);
+    one_mistake(
+        "127.0.0.1:7002",
+        "localhost:7002",
+        "localhost",
+        &["no IP address"],
+    );
+    one_mistake("127.0.0.1:7002", "127.0.0.1:0", ".1:0", &["without a port"]);
+    one_mistake(
+        "127.0.0.1:7002",
+        "0.0.0.0:7002",
+        "0.0.0.0",
+        &["nobody can connect"],
+    );
+    one_mistake(
+        "\"127.0.0.1:7002\"",
+        "7002",
+        "= 7002",
+        &["integer", "a text in quotes"],
+    );
+}
+
+#[test]
+fn a_secret_is_needed_where_strangers_can_connect() {
+    one_mistake(
+        "127.0.0.1:7002",
+        "10.0.0.1:7002",
+        "10.0.0.1",
+        &["no secret", "secret-file"],
+    );
+    let open = TWO.replace("127.0.0.1:7002", "10.0.0.1:7002");
+    let secret = "secret = \"0123456789abcdef\"\n";
+    let topology = Topology::parse(&format!("{secret}{open}"), "f").unwrap();
+    assert_eq!(topology.secret(), Some("0123456789abcdef"));
+    let shown = format!("{topology:?}");
+    assert!(!shown.contains("0123456789abcdef"), "{shown}");
+    let short = mistakes(&format!("secret = \"0123456789abcde\"\n{TWO}"));
+    assert!(
+        short[0].starts_with("cluster.toml:1: the secret has 15 bytes"),
+        "{short:?}"
+    );
+    let both = mistakes(&format!("{secret}secret-file = \"f\"\n{TWO}"));
+    assert!(
+        both[0].starts_with("cluster.toml:2: there are both"),
+        "{both:?}"
+    );
+}
+
+#[test]
+fn a_secret_may_lie_in_a_file_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("cluster.toml");
+    let load = || Topology::load(&file);
+    assert!(matches!(load(), Err(LoadError::Unreadable { .. })));
+    std::fs::write(&file, format!("secret-file = \"key\"\n{TWO}")).unwrap();
+    let error = load().unwrap_err().to_string();
+    assert!(
+        error.contains("key") && error.contains("put the secret there"),
+        "{error}"
+    );
+    std::fs::write(dir.path().join("key"), "short\n").unwrap();
+    let error = load().unwrap_err().to_string();
+    assert!(error.contains("key:1: the secret has 5 bytes"), "{error}");
+    std::fs::write(dir.path().join("key"), "a secret of enough bytes\n").unwrap();
+    assert_eq!(load().unwrap().secret(), Some("a secret of enough bytes"));
+    let parsed = Topology::parse(&std::fs::read_to_string(&file).unwrap(), "f").unwrap();
+    assert_eq!(
+        (parsed.secret(), parsed.secret_file()),
+        (None, Some(Path::new("key")))
+    );
+}
+
+#[test]
+fn what_means_nothing_is_named() {
+    one_mistake(
+        "id = 20",
+        "id = 20\nslot = 5",
+        "slot = 5",
+        &["slot means nothing", "slots"],
+    );
+    one_mistake(
+        "id = 2\n",
+        "id = 2\nport = 5\n",
+        "port",
+        &["port means nothing", "fabric"],
+    );
+    one_mistake(
+        "[[node]]",
+        "name = \"x\"\n[[node]]",
+        "name",
+        &["name means nothing", "[[node]]"],
+    );
+    one_mistake("id = 20", "id 20", "id 20", &["this is not TOML"]);
+    assert_eq!(mistakes("a = \n\nb = [\n").len(), 2);
+    let single = mistakes("[node]\nid = 1");
+    assert!(
+        single[0].contains("cluster.toml:1: node is of the type table"),
+        "{single:?}"
+    );
+}
+
+#[test]
+fn everything_wrong_is_said_at_once_in_the_order_of_lines() {
+    let text = TWO
+        .replace("17001", "7001")
+        .replace("id = 20", "id = 10")
+        .replace("8193-16383", "9000-16384")
+        .replace("[2]", "[7]");
+    let found = mistakes(&text);
+    let lines: Vec<_> = found
+        .iter()
+        .map(|one| one.split(':').nth(1).unwrap())
+        .collect();
+    assert_eq!(lines, ["4", "19", "20", "21"], "{found:#?}");
+    assert_eq!(mistakes("").len(), 2, "no nodes, no partitions");
+}
+
+fn info(id: u16) -> NodeInfo {
+    NodeInfo {
+        id: NodeId(id),
+        client: ([127, 0, 0, 1], 7000 + id).into(),
+        fabric: ([127, 0, 0, 1], 17000 + id).into(),
+    }
+}
+
+#[test]
+fn slots_are_shared_evenly() {
+    for count in [1_u16, 2, 3, 4, 5, 7, 100] {
+        let nodes: Vec<_> = (1..=count).map(info).collect();
+        let topology = Topology::parse(&even(&nodes, None), "even").unwrap();
+        assert_eq!(topology.nodes(), nodes);
+        let sizes = topology.partitions().iter().map(|one| {
+            let [range] = &one.slots[..] else {
+                panic!("one range: {one:?}")
+            };
+            assert_eq!(topology.node_of(one.id).0, one.id.0);
+            range.end() - range.start() + 1
+        });
+        let (least, most) = (sizes.clone().min().unwrap(), sizes.max().unwrap());
+        assert!(most - least <= 1, "{count} nodes: {least} to {most} slots");
+    }
+    let secret = "quotes \" and \\ are text";
+    let topology = Topology::parse(&even(&[info(1)], Some(secret)), "even").unwrap();
+    assert_eq!(topology.secret(), Some(secret));
+}
+
+#[test]
+fn the_fingerprint_is_of_who_holds_what() {
+    let of = |text: &str| Topology::parse(text, "f").unwrap().fingerprint();
+    let same = [
+        format!("# a comment\n{TWO}"),
+        format!("secret = \"0123456789abcdef\"\n{TWO}"),
+        TWO.replace("7002", "7003"),
+        TWO.replace(r#""0-99", "200-8191", "8192""#, r#""200-8192, 0-99""#),
+    ];
+    same.iter()
+        .for_each(|text| assert_eq!(of(text), of(TWO), "{text}"));
+    let other = [
+        TWO.replace("8192\"", "8192, 8193\"")
+            .replace("8193-", "8194-"),
+        TWO.replace("id = 20", "id = 21"),
+        TWO.replace("[1]", "[3]")
+            .replace("[2]", "[1]")
+            .replace("[3]", "[2]"),
+    ];
+    other
+        .iter()
+        .for_each(|text| assert_ne!(of(text), of(TWO), "{text}"));
+}
+
+#[test]
+fn keys_are_found_by_their_slots() {
+    let topology = Topology::parse(TWO, "f").unwrap();
+    let mut random = Rng::with_seed(3);
+    for _ in 0..1000 {
+        let key = random.u64(..).to_le_bytes();
+        let partition = topology.partition_of(&key);
+        let slots = &topology.partition(partition).unwrap().slots;
+        assert!(slots.iter().any(|range| range.contains(&slot::of(&key))));
+    }
+}
+
+#[test]
+fn mutated_files_are_understood_or_refused() {
+    for seed in 0..3000 {
+        let mut random = Rng::with_seed(seed);
+        let mut bytes = TWO.as_bytes().to_vec();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(..bytes.len());
+            match random.u8(..3) {
+                0 => drop(bytes.remove(at)),
+                1 => bytes[at] = b"0123456789-,[]\"=\n# "[random.usize(..19)],
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        fuzz_topology(&bytes);
+    }
+}
+
+/// The example in the documents is a file that works.
+#[test]
+fn the_example_is_right() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let topology = Topology::load(&docs.join("cluster.example.toml")).unwrap();
+    assert_eq!(topology.nodes().len(), 3);
 }

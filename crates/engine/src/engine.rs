@@ -6,15 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::clock::Clock;
 use base::limits::Limits;
 use base::transaction::Kind;
-use base::{Epoch, Tid};
+use base::change::SYSTEM_GENERATION;
+use base::{Epoch, Tid, TransactionId};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::epoch::Epochs;
 use crate::floors::Floors;
 use crate::garbage::Bag;
+use crate::holds::{Holds, Prepared};
 use crate::index::{Index, TREE_BYTES_PER_RECORD};
+use crate::origin::Origins;
 use crate::record::{Content, RecordRef, VersionRef};
 use crate::snapshot::Snapshots;
 use crate::worker::Stop;
@@ -100,6 +104,11 @@ pub struct Engine {
     /// The oldest generation of which versions may still be in memory.
     pub(crate) oldest_generation: AtomicU64,
     pub(crate) limits: Limits,
+    pub(crate) holds: Arc<Holds>,
+    /// What is kept of prepared transactions; each has a system record, too, and is put in and
+    /// taken out by whoever has that record locked.
+    pub(crate) prepared: Mutex<HashMap<TransactionId, Prepared>>,
+    pub(crate) origins: Origins,
 }
 
 /// The place of the janitor, which is not handed out.
@@ -114,8 +123,9 @@ impl Engine {
         epochs.occupy(JANITOR);
         let generation = RecordRef::new(b"");
         Self::set_generation(generation, Tid::ZERO, 0);
+        let holds = Arc::new(Holds::new());
         Arc::new(Engine {
-            index: Index::new(),
+            index: Index::new(Arc::clone(&holds)),
             epochs: Arc::new(epochs),
             snapshots: Snapshots::default(),
             floors: Floors::new(),
@@ -129,6 +139,9 @@ impl Engine {
             expired: AtomicU64::new(0),
             oldest_generation: AtomicU64::new(0),
             limits: options.limits,
+            holds,
+            prepared: Mutex::default(),
+            origins: Origins::default(),
         })
     }
 
@@ -152,7 +165,7 @@ impl Engine {
             kind: Kind::String,
             deadline: None,
         };
-        VersionRef::new(number, Some(content))
+        VersionRef::new(number, Some(content), None)
     }
 
     /// Replaces the generation at once: only while nobody runs transactions.
@@ -180,7 +193,9 @@ impl Engine {
         Stats {
             keys: self.count_keys(self.current_generation()),
             records,
-            memory_bytes: sum(|p| &p.bytes).wrapping_add(index as u64),
+            memory_bytes: sum(|p| &p.bytes)
+                .wrapping_add(index as u64)
+                .wrapping_add(self.origins.bytes()),
             commits: sum(|p| &p.commits),
             conflicts: sum(|p| &p.conflicts),
             expired: self.expired.load(Ordering::Relaxed),
@@ -211,11 +226,24 @@ impl Engine {
     /// A conflict with the janitor, who is behind by tens of thousands of flushes: versions of a
     /// generation of that number may still be in memory.
     pub(crate) fn next_generation(&self, now: u16) -> Result<u16, Stop> {
-        let next = now.wrapping_add(1);
+        let next = generation_after(now);
         if next == self.oldest_generation.load(Ordering::Acquire) as u16 {
             return Err(Stop::Conflict);
         }
         Ok(next)
+    }
+
+    /// How often transactions over several partitions have given back what they held. Who met
+    /// [`base::Abort::Held`] tries again when this has changed since before the attempt.
+    #[must_use]
+    pub fn releases(&self) -> u64 {
+        self.holds.releases()
+    }
+
+    /// Calls `listener` each time after [`Engine::releases`] has grown, from the thread that gave
+    /// the holds back: it should be short, and must not register another one.
+    pub fn on_release(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        self.holds.listen(listener);
     }
 
     /// The newest epoch up to which deletes may be made final: durable, and finished.
@@ -225,13 +253,22 @@ impl Engine {
     }
 }
 
+/// The number of the generation after `now`, which is never that of system records.
+pub(crate) fn generation_after(now: u16) -> u16 {
+    match now.wrapping_add(1) {
+        SYSTEM_GENERATION => 0,
+        next => next,
+    }
+}
+
 impl Drop for Engine {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         // Bags first: what they hold is in no other structure.
         self.places = Box::default();
         self.index.range(b"", None, |record| {
-            // SAFETY: no worker is left; this is the engine's reference, the map has its own.
+            // SAFETY: no worker is left; this is the engine's reference, the map has its own. The
+            // table of holds, which is left, is not looked at any more.
             unsafe { record.release() }
             true
         });

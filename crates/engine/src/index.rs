@@ -12,8 +12,11 @@
 
 use std::cmp::Ordering;
 
+use std::sync::Arc;
+
 use scc::{Comparable, Equivalent, TreeIndex};
 
+use crate::holds::Holds;
 use crate::lookaside::{Found, KeyHash, Lookaside, Table};
 use crate::record::RecordRef;
 use crate::word::{DEAD, LOCK, QUEUED, Refused, Seen};
@@ -115,13 +118,15 @@ pub(crate) const TREE_BYTES_PER_RECORD: usize = 48;
 pub(crate) struct Index {
     tree: TreeIndex<Key, ()>,
     hints: Lookaside,
+    holds: Arc<Holds>,
 }
 
 impl Index {
-    pub(crate) fn new() -> Index {
+    pub(crate) fn new(holds: Arc<Holds>) -> Index {
         let index = Index {
             tree: TreeIndex::new(),
             hints: Lookaside::new(),
+            holds,
         };
         index.get_or_insert(index.hash(b""), b"");
         index
@@ -145,7 +150,8 @@ impl Index {
         let record = self.get_from_tree(key)?;
         match self.try_remember(hash, record) {
             Err(Refused::Dead) => None,
-            // Whoever has it locked found it by its entry, or sees to it that it gets one.
+            // Whoever has it locked found it by its entry, or sees to it that it gets one; one that
+            // is held had its entry before, and in a new table gets it from the janitor.
             Ok(()) | Err(Refused::Busy | Refused::Held) => Some(record),
         }
     }
@@ -203,9 +209,15 @@ impl Index {
         loop {
             match self.try_remember(hash, record) {
                 Err(Refused::Dead) => return false,
-                // A record that is held had its entry before.
-                Ok(()) | Err(Refused::Held) => return true,
+                Ok(()) => return true,
                 Err(Refused::Busy) => std::thread::yield_now(),
+                // A record that is held cannot be locked, but cannot leave either.
+                Err(Refused::Held) => {
+                    let remember = || self.hints.remember(hash, record);
+                    if self.holds.while_held(record, remember) {
+                        return true;
+                    }
+                }
             }
         }
     }

@@ -17,6 +17,7 @@
 //! 2. A record leaves only when what made its key absent is durable and its epoch has finished,
 //!    and when no snapshot can see the key.
 //! 3. A key's TID goes into its floor first (module `floors`).
+//! 4. A record that is held under two-phase locking waits: it cannot be locked.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,7 +27,7 @@ use std::sync::atomic::Ordering;
 use base::Epoch;
 use base::epochs::EpochClock;
 
-use crate::commit::counts;
+use crate::commit::{counts, lasts};
 use crate::engine::{Engine, JANITOR, Place};
 use crate::garbage::Garbage;
 use crate::index::Index;
@@ -229,7 +230,7 @@ impl Janitor {
     }
 
     fn is_gone(&self, version: VersionRef, now: Now) -> bool {
-        !counts(version, now.generation)
+        !lasts(version, now.generation)
             || version
                 .deadline()
                 .is_some_and(|deadline| deadline <= now.time_ms)
@@ -243,7 +244,7 @@ impl Janitor {
         if version.is_absent() {
             return true;
         }
-        if version.generation() != now.generation {
+        if !lasts(version, now.generation) {
             return now.flushed <= now.reclaimable
                 && now
                     .oldest_snapshot
@@ -279,7 +280,7 @@ impl Janitor {
         if old.is_absent() {
             return record.word().unlock(seen, 0);
         }
-        let tombstone = VersionRef::new(old.generation(), None);
+        let tombstone = VersionRef::new(old.generation(), None, None);
         tombstone.set_tid(old.tid());
         Place::count(&self.engine.places[JANITOR].bytes, tombstone.bytes() as i64);
         record
@@ -346,7 +347,7 @@ impl Janitor {
             looked += 1;
             let seen = record.word().load();
             if !seen.has(QUEUED)
-                && RecordRef::version(seen).generation() != sweep.generation
+                && !lasts(RecordRef::version(seen), sweep.generation)
                 && let Ok(seen) = record.word().lock()
             {
                 let queued = seen.has(QUEUED);
@@ -403,7 +404,7 @@ impl Janitor {
         }
         let passed = |record: &RecordRef| {
             let version = RecordRef::version(record.word().load());
-            version.is_absent() || version.generation() == self.swept
+            version.is_absent() || lasts(version, self.swept)
         };
         if self.waiting.iter().chain(&self.held).all(passed) {
             engine.oldest_generation.store(known, Ordering::Release);

@@ -37,7 +37,7 @@ impl<'a> Changes<'a> {
             } else if version.is_absent() {
                 Change::Delete {
                     key: write.record.key(),
-                    origin: None,
+                    origin: version.origin(),
                 }
             } else {
                 Change::Put {
@@ -46,7 +46,7 @@ impl<'a> Changes<'a> {
                     kind: version.kind(),
                     generation: version.generation(),
                     deadline: version.deadline(),
-                    origin: None,
+                    origin: version.origin(),
                 }
             }
         })

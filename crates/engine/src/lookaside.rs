@@ -11,8 +11,9 @@
 //! | 8 | an entry: 16 bits of the hash, then 48 bits of a record's address; zero is empty |
 //!
 //! Invariants:
-//! 1. An entry is added only under the record's lock and while the record is not dead; a record's
-//!    entry is removed after it was marked dead, under the same lock. So no entry of the current
+//! 1. An entry is added only under the record's lock and while the record is not dead, or while it
+//!    is held under two-phase locking, so that it cannot die; a record's entry is removed after it
+//!    was marked dead, under the same lock. So no entry of the current
 //!    table ever leads to a freed record.
 //! 2. A table that was outgrown is dropped when every worker that could be reading it has left.
 //! 3. In a complete table every record that a commit may lock has an entry, or its bucket says
@@ -145,7 +146,8 @@ impl Lookaside {
         candidates(self.table().bucket(hash.0), hash)
     }
 
-    /// Gives a record its entry. The caller holds its lock, it is not dead, and it is in the map.
+    /// Gives a record its entry. The caller has its lock or keeps it held, it is not dead, and it
+    /// is in the map.
     pub(crate) fn remember(&self, hash: KeyHash, record: RecordRef) {
         // Either the walk that completes a table sees the record in the map, or this sees the
         // table that the walk is about: the walk has such a fence, too.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base::change::SYSTEM_GENERATION;
 use base::epochs::EpochClock;
 use base::{Epoch, Tid};
 use parking_lot::Mutex;
@@ -160,7 +161,7 @@ impl Snapshot {
     /// What the view has of a record, when `generation` is visible in it.
     fn entry_of<'p>(&self, record: RecordRef, generation: u16) -> Option<SnapshotEntry<'p>> {
         let visible = |v: &VersionRef| {
-            crate::commit::counts(*v, generation)
+            crate::commit::lasts(*v, generation)
                 && v.deadline().is_none_or(|deadline| deadline > self.time_ms)
         };
         let version = self.version_of(record).filter(visible)?;
@@ -170,6 +171,8 @@ impl Snapshot {
             kind: version.kind(),
             deadline: version.deadline(),
             tid: version.tid(),
+            generation: version.generation(),
+            origin: version.origin(),
         })
     }
 }
@@ -187,6 +190,18 @@ pub struct SnapshotEntry<'a> {
     pub deadline: Option<u64>,
     /// The transaction that wrote it.
     pub tid: base::Tid,
+    /// The generation that it belongs to: the view's, or that of system records.
+    pub generation: u16,
+    /// Of a transaction over several partitions.
+    pub origin: Option<base::Origin<'a>>,
+}
+
+impl SnapshotEntry<'_> {
+    /// Whether this is what the engine keeps about itself, and no client's key.
+    #[must_use]
+    pub fn is_system(&self) -> bool {
+        self.generation == SYSTEM_GENERATION
+    }
 }
 
 impl<L: RedoLog> Worker<L> {
@@ -206,7 +221,7 @@ impl<L: RedoLog> Worker<L> {
             return Some(from.to_vec());
         }
         self.walk_snapshot(snapshot, from, to, |entry| {
-            if let Some(entry) = entry {
+            if let Some(entry) = entry.filter(|entry| !entry.is_system()) {
                 visit(entry);
             }
             seen += 1;
@@ -216,8 +231,8 @@ impl<L: RedoLog> Worker<L> {
 
     /// Visits the records from `from` to `to` (exclusive) in order: with what the view has of
     /// each, or `None` if its key is not in the view. Stops after a record for which `visit`
-    /// returns false, and returns the key to go on from, or `None` when the range is done. The
-    /// worker is in an epoch meanwhile: stop it soon.
+    /// returns false, and returns the key to go on from, or `None` when the range is done. System
+    /// records are in the view like any other. The worker is in an epoch meanwhile: stop it soon.
     pub fn walk_snapshot(
         &mut self,
         snapshot: &Snapshot,
@@ -260,7 +275,8 @@ impl<L: RedoLog> Worker<L> {
             .version_of(engine.generation)
             .map_or(0, VersionRef::generation);
         let record = engine.index.get(engine.index.hash(key), key)?;
-        snapshot.entry_of(record, generation).map(visit)
+        let entry = snapshot.entry_of(record, generation);
+        entry.filter(|entry| !entry.is_system()).map(visit)
     }
 
     /// The generation that is visible in the view, and the transaction that began it: TID zero

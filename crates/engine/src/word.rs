@@ -154,13 +154,14 @@ impl Word {
         }
     }
 
-    /// Takes the marks of holds away and adds `marks`. Under the mutex of the table of holds. It
-    /// waits only for a commit that has locked the word in spite of them: a planted one.
-    pub(crate) fn give_back(&self, marks: u64) {
+    /// Takes the marks of holds away and adds what `marks` says of the word, which is returned as
+    /// it was. Under the mutex of the table of holds. It waits only for a commit that has locked
+    /// the word in spite of them: a planted one.
+    pub(crate) fn give_back(&self, marks: impl Fn(Seen) -> u64) -> Seen {
         loop {
             let now = self.load();
-            if !now.has(LOCK) && self.change(now, now.0 & !HOLDS | marks) {
-                return;
+            if !now.has(LOCK) && self.change(now, now.0 & !HOLDS | marks(now)) {
+                return now;
             }
             spin_hint();
         }

@@ -77,6 +77,8 @@ pub struct Tcp {
     strangers: usize,
     ready: VecDeque<usize>,
     dirty: Vec<usize>,
+    /// A list to be worked off, kept for its memory.
+    spare: Vec<usize>,
     /// What the user is to be told.
     news: Vec<(Link, News)>,
     /// When something must have happened; some of it may have.
@@ -126,6 +128,7 @@ impl Tcp {
             strangers: 0,
             ready: VecDeque::new(),
             dirty: Vec::new(),
+            spare: Vec::new(),
             news: Vec::new(),
             deadlines: BinaryHeap::new(),
             pool: Vec::new(),
@@ -168,7 +171,7 @@ impl Tcp {
             return;
         };
         connection.end_seen |= event.is_read_closed() || event.is_error();
-        if event.is_writable() {
+        if event.is_writable() && connection.full {
             connection.full = false;
             note(&mut self.dirty, place, &mut connection.in_dirty);
         }
@@ -195,23 +198,27 @@ impl Tcp {
     /// has taken too long.
     pub fn tick(&mut self, now: Duration) {
         self.now = now;
-        while let Some(&Reverse((at, link))) = self.deadlines.peek() {
-            let place = place(link);
-            let connection = self.connections.get_mut(place);
-            let timed =
-                connection.filter(|found| found.link == link && found.deadline == Some(at));
-            if at > now && timed.is_some() {
-                break;
-            }
+        while let Some((_, place)) = self.next_deadline().filter(|(at, _)| *at <= now) {
             self.deadlines.pop();
-            if let Some(connection) = timed {
-                match &connection.phase {
-                    Phase::Connecting(_) => self.down(place, "nobody answers at this address"),
-                    Phase::Ending(_) => self.down(place, "the peer took no more"),
-                    Phase::Greeting(_) | Phase::Up => self.refuse(place, &Refused::late()),
-                }
+            match self.connections[place].phase {
+                Phase::Connecting(_) => self.down(place, "nobody answers at this address"),
+                Phase::Ending(_) => self.down(place, "the peer took no more"),
+                Phase::Greeting(_) | Phase::Up => self.refuse(place, &Refused::late()),
             }
         }
+    }
+
+    /// The next deadline that still counts, and the place of its connection; forgets others.
+    fn next_deadline(&mut self) -> Option<(Duration, usize)> {
+        while let Some(&Reverse((at, link))) = self.deadlines.peek() {
+            let place = place(link);
+            let connection = self.connections.get(place);
+            if connection.is_some_and(|found| found.link == link && found.deadline == Some(at)) {
+                return Some((at, place));
+            }
+            self.deadlines.pop();
+        }
+        None
     }
 
     /// Closes all links, and the listener: for the end. Goes on with what was taken to be sent as
@@ -293,14 +300,20 @@ impl Tcp {
     }
 
     fn accept(&mut self) {
+        // More may wait than a turn accepts.
+        self.accepting = Some(Duration::ZERO);
         for _ in 0..ACCEPTS {
             let Some(listener) = &self.listener else {
-                break;
+                self.accepting = None;
+                return;
             };
             match listener.accept() {
                 Ok((stream, address)) => self.welcome(stream, address),
                 Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => break,
+                    ErrorKind::WouldBlock => {
+                        self.accepting = None;
+                        return;
+                    }
                     // These are about the connection that was to be accepted.
                     ErrorKind::ConnectionAborted
                     | ErrorKind::ConnectionReset
@@ -312,13 +325,15 @@ impl Tcp {
                     }
                 },
             }
-            // More may wait than a turn accepts.
-            self.accepting = Some(Duration::ZERO);
         }
-        self.accepting = None;
     }
 
     fn welcome(&mut self, stream: TcpStream, address: SocketAddr) {
+        let limit = self.limits.unauthenticated;
+        if self.strangers >= 2 * limit {
+            // So many that refusing politely would cost too much.
+            return;
+        }
         let nonce = match nonce() {
             Ok(nonce) => nonce,
             Err(error) => {
@@ -331,7 +346,7 @@ impl Tcp {
         let phase = Phase::Greeting(handshake);
         let connection = Connection::new(link, stream, address, phase, self.limits.queue);
         self.strangers += 1;
-        let busy = self.strangers > self.limits.unauthenticated;
+        let busy = self.strangers > limit;
         if let Err(error) = self.admit(connection) {
             self.strangers -= 1;
             tracing::warn!(%error, peer = %address, "cannot serve a connection");
@@ -457,6 +472,10 @@ impl Tcp {
             Phase::Up => connection.read(inbox, self.limits.message),
             Phase::Ending(_) => connection.discard(inbox),
         };
+        let progress = match (progress, connection.failed()) {
+            (Progress::Dry, Some(why)) => Progress::End(why),
+            (progress, _) => progress,
+        };
         self.go_on(place, progress);
     }
 
@@ -567,9 +586,11 @@ impl Tcp {
 
     fn write_dirty(&mut self) {
         // Who has more to write is put in the list again, for the next turn.
-        for place in std::mem::take(&mut self.dirty) {
+        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
+        for place in dirty.drain(..) {
             self.write(place);
         }
+        self.spare = dirty;
         self.pool.truncate(POOL);
     }
 
@@ -628,6 +649,8 @@ impl Messages for Tcp {
             self.serve(place, inbox);
             self.tell(inbox);
         }
+        // So that nobody wakes for a deadline that no longer counts.
+        self.next_deadline();
         !self.ready.is_empty() || self.accepting == Some(Duration::ZERO)
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::NodeId;
 use cluster::Topology;
 use cluster::node::Timeouts;
+use cluster::topology::NodeInfo;
 
 use crate::limits::Limits;
 
@@ -30,6 +31,20 @@ pub struct Membership {
     pub node: NodeId,
     /// How long what is waited for.
     pub timeouts: Timeouts,
+}
+
+impl Membership {
+    /// What the cluster's file says of this node.
+    ///
+    /// # Errors
+    /// [`StartError::NoSuchNode`] if it says nothing.
+    pub fn info(&self) -> Result<NodeInfo, StartError> {
+        let found = self.topology.node(self.node).copied();
+        found.ok_or_else(|| StartError::NoSuchNode {
+            node: self.node,
+            known: self.topology.nodes().iter().map(|node| node.id).collect(),
+        })
+    }
 }
 
 impl std::fmt::Debug for Membership {

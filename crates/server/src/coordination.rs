@@ -126,6 +126,11 @@ impl Coordination {
         self.node.wants()
     }
 
+    /// When the node or its links are to be looked at.
+    pub(crate) fn next_time(&self) -> Option<Duration> {
+        self.wants().wake_at
+    }
+
     /// Whether nothing would be left undecided if the server stopped now.
     pub(crate) fn is_idle(&self) -> bool {
         self.node.under_way() == (0, 0) && self.node.wants().epoch.is_none()

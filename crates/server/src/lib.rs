@@ -12,8 +12,9 @@
 //! | `runtime` `input` | the loop of one thread; reading, parsing and executing what a connection sends |
 //! | `connection` `output` | one client's state; its replies and the epochs they wait for |
 //! | `command` `commands` | the table of commands; the commands |
-//! | `executor` `block` | running a command alone, in a `MULTI` block |
-//! | `task` `keys` | commands that last: checkpoints on request, `KEYS` in slices |
+//! | `executor` `block` `execution` | running a command alone, in a `MULTI` block |
+//! | `task` `keys` `parking` | commands that last: checkpoints on request, `KEYS` in slices, those that wait for others |
+//! | `routing` `coordination` | in a cluster: where keys lead; transactions with other nodes |
 //! | `render` `refusal` | replies and errors as RESP |
 //! | `clients` `cursors` `shared` | what runtimes have in common |
 //! | `figures` `process` `about` | figures of the server, the process and the build |
@@ -40,7 +41,9 @@ mod command;
 mod commands;
 pub mod config;
 mod connection;
+mod coordination;
 mod cursors;
+mod execution;
 mod executor;
 mod figures;
 mod glob;
@@ -50,15 +53,17 @@ mod keys;
 pub mod limits;
 mod metrics;
 mod output;
+mod parking;
 mod process;
 mod refusal;
 mod render;
+mod routing;
 mod runtime;
 mod shared;
 mod task;
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -70,9 +75,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use store::{Db, Worker};
 
 pub use admin::{Admin, Starting};
-pub use config::{Config, Durability, StartError};
+pub use config::{Config, Durability, Membership, StartError};
 pub use limits::Limits;
 
+use crate::routing::Routes;
 use crate::runtime::{Runtime, WAKER};
 use crate::shared::{Counters, MemoryWatch, Shared, Signal};
 
@@ -173,6 +179,7 @@ pub fn serve_with(db: Db, config: Config, admin: Option<Admin>) -> Result<Runnin
         error,
     })?;
     let address = listeners[0].local_addr()?;
+    let fabric = listen_for_nodes(&config, threads)?;
     let polls: Vec<Poll> = (0..threads)
         .map(|_| Poll::new())
         .collect::<Result<_, _>>()?;
@@ -185,13 +192,17 @@ pub fn serve_with(db: Db, config: Config, admin: Option<Admin>) -> Result<Runnin
     shared
         .db
         .on_durable(Box::new(move || listener.durable_changed()));
+    let listener = Arc::clone(&shared);
+    shared
+        .db
+        .on_release(Box::new(move || listener.holds_released()));
     let mut running = Running {
         address,
         shared,
         threads: Vec::new(),
         admin,
     };
-    running.start(polls.into_iter().zip(listeners))?;
+    running.start(polls.into_iter().zip(listeners).zip(fabric))?;
     if let Some(admin) = &running.admin {
         admin.attach(&running.shared);
     }
@@ -202,15 +213,17 @@ impl Running {
     /// Starts a runtime for each of these, and waits until all of them serve.
     fn start(
         &mut self,
-        parts: impl Iterator<Item = (Poll, mio::net::TcpListener)>,
+        parts: impl Iterator<Item = ((Poll, mio::net::TcpListener), Option<TcpListener>)>,
     ) -> Result<(), StartError> {
         let (started, starts) = mpsc::channel();
-        for (index, (poll, listener)) in parts.enumerate() {
+        for (index, ((poll, listener), fabric)) in parts.enumerate() {
             let shared = Arc::clone(&self.shared);
             let started = started.clone();
             let body = move || {
-                let runtime = settle_in(&shared, index)
-                    .and_then(|worker| Ok(Runtime::new(index, poll, listener, worker, shared)?));
+                let runtime = settle_in(&shared, index).and_then(|worker| {
+                    let runtime = Runtime::new(index, poll, listener, worker, shared, fabric);
+                    Ok(runtime?)
+                });
                 match runtime {
                     Ok(runtime) => {
                         drop(started.send(Ok(())));
@@ -259,6 +272,10 @@ fn share(db: Db, config: Config, address: SocketAddr, signals: Vec<Signal>) -> S
     Shared {
         cursors: cursors::Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
         memory: MemoryWatch::new(config.maxmemory),
+        routes: config
+            .cluster
+            .as_ref()
+            .map(|membership| Arc::new(Routes::new(membership, signals.len()))),
         port: address.port(),
         started: Instant::now(),
         started_at: SystemTime::now(),
@@ -271,6 +288,25 @@ fn share(db: Db, config: Config, address: SocketAddr, signals: Vec<Signal>) -> S
         db,
         config,
     }
+}
+
+/// Listeners for other nodes, one for each runtime; none for a server that is of no cluster.
+fn listen_for_nodes(
+    config: &Config,
+    count: usize,
+) -> Result<Vec<Option<TcpListener>>, StartError> {
+    let Some(membership) = &config.cluster else {
+        return Ok((0..count).map(|_| None).collect());
+    };
+    let node = membership.node;
+    let fabric = membership.info()?.fabric;
+    fabric::tcp::listen(fabric, count)
+        .map(|listeners| listeners.into_iter().map(Some).collect())
+        .map_err(|error| StartError::ListenFabric {
+            fabric,
+            node,
+            error,
+        })
 }
 
 /// As many listeners on one address: the system spreads connections over them.

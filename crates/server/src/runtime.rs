@@ -1,8 +1,9 @@
 //! The loop of one thread: its connections, its worker, its turns.
 //!
-//! A turn: wait for events → serve each connection that is ready (at most one read, or one slice
-//! of a long command, each) → write what may leave, once for each connection → ask for durability,
-//! once, of what the rest waits for.
+//! A turn: wait for events → take what has come from other nodes → serve each connection that is
+//! ready (at most one read, or one slice of a long command, each) → have the node go on, if there
+//! is one → write what may leave, once for each connection → ask for durability, once, of what the
+//! rest waits for.
 //!
 //! Invariants:
 //! 1. A connection is registered once, for both directions, edge-triggered; its state remembers
@@ -11,11 +12,14 @@
 //! 2. A connection whose client takes no replies is not read from beyond the soft limit of its
 //!    output, and closed beyond the hard one. No connection waits for another.
 //! 3. Before sleeping with replies that wait, the thread has said so and looked once more at what
-//!    is durable (see [`Signal`](crate::shared::Signal)): no wake-up is lost.
+//!    is durable (see [`Signal`](crate::shared::Signal)): no wake-up is lost. The same holds for
+//!    transactions that wait for keys.
 
 mod accept;
+mod nodes;
 mod settle;
 mod stop;
+mod tasks;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -23,6 +27,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use base::Epoch;
+use cluster::node::Finished;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
@@ -30,6 +35,7 @@ use store::Worker;
 
 use crate::commands;
 use crate::connection::Connection;
+use crate::coordination::{Caller, Coordination};
 use crate::executor::Executor;
 use crate::input::{self, Batch};
 use crate::limits::READ_BUFFER;
@@ -64,6 +70,14 @@ pub(crate) struct Runtime {
     sync_here_from: Duration,
     /// When the server began to stop, and how many turns ago.
     stopping: Option<(Instant, u32)>,
+    /// When a task that waits for others is to be looked at, at the latest.
+    tasks_due: Option<Duration>,
+    /// How often holds had been given back when those who wait for them were last looked at.
+    releases: u64,
+    /// More has come from other nodes than was taken.
+    more_from_nodes: bool,
+    /// Outcomes of transactions over several nodes, kept for its memory.
+    finished: Vec<Finished<Caller>>,
 }
 
 /// Connections for which there is something to do, by number.
@@ -75,8 +89,9 @@ struct Lists {
     touched: Vec<usize>,
     /// Whose replies wait for durability.
     waiting: Vec<usize>,
-    /// Which wait for a checkpoint; some may have gone meanwhile.
-    saving: Vec<usize>,
+    /// Whose task waits for others, in the order in which they began to; some may have gone
+    /// meanwhile.
+    tasks: Vec<usize>,
     /// Lists to be worked off, kept for their memory.
     spare: Vec<usize>,
 }
@@ -94,6 +109,12 @@ impl Lists {
         }
     }
 
+    fn task(&mut self, key: usize, connection: &mut Connection) {
+        if !std::mem::replace(&mut connection.state.in_tasks, true) {
+            self.tasks.push(key);
+        }
+    }
+
     fn waiting(&mut self, key: usize, connection: &mut Connection) {
         if !std::mem::replace(&mut connection.state.in_waiting, true) {
             self.waiting.push(key);
@@ -108,9 +129,11 @@ impl Runtime {
         mut listener: TcpListener,
         worker: Worker,
         shared: Arc<Shared>,
+        fabric: Option<std::net::TcpListener>,
     ) -> std::io::Result<Runtime> {
         poll.registry()
             .register(&mut listener, LISTENER, Interest::READABLE)?;
+        let cluster = nodes::join(&shared, index, &poll, fabric)?;
         Ok(Runtime {
             index,
             poll,
@@ -118,6 +141,7 @@ impl Runtime {
             executor: Executor {
                 worker,
                 context: Context::new(shared),
+                cluster,
             },
             connections: Slab::new(),
             buffer: vec![0; READ_BUFFER].into(),
@@ -129,6 +153,10 @@ impl Runtime {
             deferred_until: None,
             sync_here_from: Duration::ZERO,
             stopping: None,
+            tasks_due: None,
+            releases: 0,
+            more_from_nodes: false,
+            finished: Vec::new(),
         })
     }
 
@@ -157,6 +185,7 @@ impl Runtime {
                 match event.token() {
                     WAKER => woken = true,
                     LISTENER => self.accepting = true,
+                    token if nodes::TOKENS.contains(&token.0) => self.note_fabric_event(event),
                     Token(key) => self.note_event(key, event),
                 }
             }
@@ -166,6 +195,8 @@ impl Runtime {
             if self.accepting {
                 self.accept();
             }
+            self.hear_nodes();
+            self.look_at_tasks(woken);
             self.serve_ready();
             self.settle();
             if self.is_over() {
@@ -182,17 +213,22 @@ impl Runtime {
     }
 
     /// How long to sleep.
-    fn timeout(&self) -> Option<Duration> {
+    fn timeout(&mut self) -> Option<Duration> {
         let lists = &self.lists;
-        let more = !lists.ready.is_empty() || !lists.touched.is_empty();
-        if more || self.deferred_until.is_some() {
-            Some(Duration::ZERO)
-        } else if self.stopping.is_some() {
+        let more = !lists.ready.is_empty() || !lists.touched.is_empty() || self.more_from_nodes;
+        if more || self.deferred_until.is_some() || self.misses_a_release() {
+            return Some(Duration::ZERO);
+        }
+        let pause = if self.stopping.is_some() {
             Some(stop::TICK)
         } else if self.accepting {
             Some(ACCEPT_PAUSE)
         } else {
             None
+        };
+        match (pause, self.due_in()) {
+            (Some(pause), Some(due)) => Some(pause.min(due)),
+            (pause, due) => pause.or(due),
         }
     }
 
@@ -220,7 +256,6 @@ impl Runtime {
         self.signal().awake();
         self.executor.context.refresh_all();
         self.touch_waiting();
-        self.look_at_saving();
         if self.signal().kills.swap(false, Ordering::SeqCst) {
             for (key, connection) in &mut self.connections {
                 if connection.client.killed.load(Ordering::SeqCst) {
@@ -231,15 +266,6 @@ impl Runtime {
         }
         if self.stopping.is_none() && self.executor.context.shared.is_stopping() {
             self.begin_stop();
-        }
-    }
-
-    /// Has connections go on whose checkpoint has ended.
-    fn look_at_saving(&mut self) {
-        for key in std::mem::take(&mut self.lists.saving) {
-            if let Some(connection) = self.connections.get_mut(key) {
-                self.lists.touched(key, connection);
-            }
         }
     }
 

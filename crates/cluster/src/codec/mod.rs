@@ -84,7 +84,9 @@ pub enum MalformedKind {
     #[error("bytes follow the message's end")]
     TooMuch,
     /// They are of another version than [`VERSION`].
-    #[error("the message is of version {0} and this program reads version {VERSION}: use the same release on both sides")]
+    #[error(
+        "the message is of version {0} and this program reads version {VERSION}: use the same release on both sides"
+    )]
     Version(u8),
     /// A number that tells variants apart has no meaning.
     #[error("{0} is no kind of {1}")]

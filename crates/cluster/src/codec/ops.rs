@@ -189,9 +189,9 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
         tag::EXPIRE => {
             let expiry = read_expiry(from)?;
             let when = from.u8()?;
-            let when = *EXPIRE_WHENS.get(usize::from(when)).ok_or(
-                from.malformed(MalformedKind::Kind(when, "condition")),
-            )?;
+            let when = *EXPIRE_WHENS
+                .get(usize::from(when))
+                .ok_or(from.malformed(MalformedKind::Kind(when, "condition")))?;
             let key = from.bytes()?;
             return Ok(Op::Expire { key, expiry, when });
         }

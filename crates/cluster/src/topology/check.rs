@@ -12,10 +12,23 @@ use crate::slot::SLOTS;
 
 /// Notes all mistakes of `draft`; returns the topology if nothing is missing for it.
 pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Option<Topology> {
+    let is_read_whole = found.is_empty();
     let mut checker = Checker { found };
+    let counts = [
+        ("node", draft.nodes.len()),
+        ("partition", draft.partitions.len()),
+    ];
+    for (of, count) in counts {
+        if count == 0 && is_read_whole {
+            checker.note(1, format!("there is no {of}: add one with [[{of}]]"));
+        }
+    }
     checker.secret(&draft);
     checker.ids(draft.nodes.iter().map(|node| &node.value.id), "node");
-    checker.ids(draft.partitions.iter().map(|one| &one.value.id), "partition");
+    checker.ids(
+        draft.partitions.iter().map(|one| &one.value.id),
+        "partition",
+    );
     checker.addresses(&draft.nodes);
     checker.placement(&draft);
     let owners = checker.owners(&draft);
@@ -128,9 +141,6 @@ impl Checker<'_> {
                 self.note(id.line, what);
             }
         }
-        if lines.is_empty() && self.found.is_empty() {
-            self.note(1, format!("there is no {of}: add one with [[{of}]]"));
-        }
     }
 
     fn addresses(&mut self, nodes: &[At<NodeDraft>]) {
@@ -227,7 +237,11 @@ impl Checker<'_> {
                 let what = format!(
                     "{} to no partition: add {} to the slots of one",
                     said(&slots, "belongs", "belong"),
-                    if slots.start() == slots.end() { "it" } else { "them" }
+                    if slots.start() == slots.end() {
+                        "it"
+                    } else {
+                        "them"
+                    }
                 );
                 self.note(before.unwrap_or(first_line), what);
             }

@@ -114,7 +114,10 @@ impl Topology {
     /// # Errors
     /// The [`LoadError`] says which file to change and how.
     pub fn load(path: &Path) -> Result<Topology, LoadError> {
-        let text = read_file(path, "give the path of the cluster's file, which must be readable")?;
+        let text = read_file(
+            path,
+            "give the path of the cluster's file, which must be readable",
+        )?;
         let mut topology = Topology::parse(&text, &path.display().to_string())?;
         if let Some(file) = &topology.secret_file {
             let file = path.parent().unwrap_or(Path::new("")).join(file);

@@ -65,7 +65,11 @@ pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
             }
             "node" => draft.nodes = reader.tables(value, "node", Reader::node),
             "partition" => draft.partitions = reader.tables(value, "partition", Reader::partition),
-            other => reader.unknown(key, other, "secret, secret-file, [[node]] and [[partition]]"),
+            other => reader.unknown(
+                key,
+                other,
+                "secret, secret-file, [[node]] and [[partition]]",
+            ),
         }
     }
     Some(draft)
@@ -295,9 +299,7 @@ fn range(word: &str) -> Result<RangeInclusive<u16>, String> {
         None => (slot(word)?, slot(word)?),
     };
     if first > last {
-        return Err(format!(
-            "slots {word} run backwards; write {last}-{first}"
-        ));
+        return Err(format!("slots {word} run backwards; write {last}-{first}"));
     }
     Ok(first..=last)
 }

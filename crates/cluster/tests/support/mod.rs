@@ -8,10 +8,10 @@ use fastrand::Rng;
 use kumiki_cluster::message::{Answer, Fate, Message, Notice, Request, Roll};
 
 /// Where borrowed bytes of a message lie.
-pub type Bytes = Vec<Vec<u8>>;
+pub(crate) type Bytes = Vec<Vec<u8>>;
 
 /// So many byte strings, most of them short.
-pub fn bytes(random: &mut Rng, count: usize) -> Bytes {
+pub(crate) fn bytes(random: &mut Rng, count: usize) -> Bytes {
     let one = |random: &mut Rng| {
         let len = match random.u8(..10) {
             0 => 0,
@@ -39,7 +39,7 @@ fn id(random: &mut Rng) -> TransactionId {
     }
 }
 
-pub fn roll(random: &mut Rng) -> Roll {
+pub(crate) fn roll(random: &mut Rng) -> Roll {
     let participants = (0..random.usize(1..6)).map(|_| PartitionId(random.u16(..)));
     let participants: Vec<_> = participants.collect();
     let home = participants[random.usize(..participants.len())];
@@ -47,10 +47,10 @@ pub fn roll(random: &mut Rng) -> Roll {
 }
 
 /// How many kinds of operations there are.
-pub const OPS: usize = 23;
+pub(crate) const OPS: usize = 23;
 
 /// An operation of the kind with this number.
-pub fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> {
+pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> {
     let mut draw = || &pool[random.usize(..pool.len())][..];
     let (key, value) = (draw(), draw());
     let expiry = match random.u8(..4) {
@@ -84,7 +84,11 @@ pub fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> {
         11 => Op::Scan {
             from: key,
             to: random.bool().then_some(value),
-            limit: if random.bool() { usize::MAX } else { number(random) as usize },
+            limit: if random.bool() {
+                usize::MAX
+            } else {
+                number(random) as usize
+            },
             values: random.bool(),
         },
         12 => Op::Put {
@@ -246,7 +250,7 @@ fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
 }
 
 /// A message of any kind.
-pub fn message<'a>(random: &mut Rng, pool: &'a Bytes) -> Message<'a> {
+pub(crate) fn message<'a>(random: &mut Rng, pool: &'a Bytes) -> Message<'a> {
     let number = number(random);
     match random.u8(..9) {
         0..4 => Message::Request {

@@ -47,6 +47,10 @@ pub(super) struct Connection {
     /// How much of the output is sent.
     sent: usize,
     room: Room,
+    /// The user has closed it; it ends when it is up and what waits is sent.
+    pub(super) closing: bool,
+    /// Writing has failed, for this reason.
+    failed: Option<String>,
     /// The system takes no more output for now.
     pub(super) full: bool,
     /// An event has told that nothing more will come, behind what is still to be read.
@@ -113,6 +117,8 @@ impl Connection {
             output: Vec::new(),
             sent: 0,
             room: Room::new(queue),
+            closing: false,
+            failed: None,
             full: false,
             end_seen: false,
             in_ready: false,
@@ -135,6 +141,7 @@ impl Connection {
     ) -> Result<(), SendError> {
         let waiting = self.waiting();
         let to = match self.phase {
+            _ if self.closing || self.failed.is_some() => return Err(SendError::Down),
             Phase::Up => &mut self.output,
             Phase::Connecting(_) | Phase::Greeting(_) => &mut self.early,
             Phase::Ending(_) => return Err(SendError::Down),
@@ -159,6 +166,24 @@ impl Connection {
         self.deadline = None;
         let early = std::mem::take(&mut self.early);
         self.output.extend(early);
+    }
+
+    /// Writing has failed. What has arrived before can still be read.
+    pub(super) fn fail(&mut self, error: &io::Error) {
+        self.failed = Some(format!("the connection broke: {error}"));
+        self.output = Vec::new();
+        self.sent = 0;
+    }
+
+    /// Why writing has failed, if it has.
+    pub(super) fn failed(&self) -> Option<String> {
+        self.failed.clone()
+    }
+
+    /// Keeps what has arrived and is not used.
+    pub(super) fn keep(&mut self, mut begun: Vec<u8>, used: usize) {
+        begun.drain(..used);
+        self.input = Input::Begun(begun);
     }
 
     /// Whether the user is to be told that the link takes messages again.

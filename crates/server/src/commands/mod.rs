@@ -1,6 +1,7 @@
 //! The commands, by what they are about.
 
 mod admin;
+mod cluster;
 mod connection;
 pub(crate) mod key;
 mod saving;
@@ -23,6 +24,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
         transaction::COMMANDS,
         connection::COMMANDS,
         admin::COMMANDS,
+        cluster::COMMANDS,
         saving::COMMANDS,
     ]
     .into_iter()

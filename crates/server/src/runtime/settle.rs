@@ -13,7 +13,7 @@ use super::Runtime;
 use crate::connection::Connection;
 use crate::limits::{POOLED_BUFFERS, POOLED_CAPACITY};
 use crate::refusal;
-use crate::task::Task;
+use crate::task::Next;
 
 /// For how long asking for a sync is put off while requests keep coming.
 const DEFERRAL: Duration = Duration::from_micros(500);
@@ -24,6 +24,7 @@ impl Runtime {
     /// Ends the turn: writes what may leave, has the rest made durable, and makes sure that it
     /// will be noticed.
     pub(super) fn settle(&mut self) {
+        self.turn_node();
         self.settle_touched();
         while let Some(wanted) = self.wanted() {
             self.signal().wait(false);
@@ -37,6 +38,7 @@ impl Runtime {
                 }
             }
             self.touch_waiting();
+            self.turn_node();
             self.settle_touched();
         }
         self.signal().wait(false);
@@ -100,10 +102,11 @@ impl Runtime {
         }
     }
 
-    /// The newest epoch that a reply waits for. Connections that wait no more leave the list.
+    /// The newest epoch that a reply waits for, or an answer to another node. Connections that wait
+    /// no more leave the list.
     pub(super) fn wanted(&mut self) -> Option<Epoch> {
+        let mut wanted = self.node_wants();
         let connections = &mut self.connections;
-        let mut wanted = None;
         self.lists.waiting.retain(|&key| {
             let Some(connection) = connections.get_mut(key) else {
                 return false;
@@ -160,20 +163,25 @@ impl Runtime {
             self.pool.push(buffer);
         }
         let state = &connection.state;
-        let more = match connection.task.as_ref().map(Task::can_go_on) {
-            Some(true) => true,
-            Some(false) => {
-                if !self.lists.saving.contains(&key) {
-                    self.lists.saving.push(key);
-                }
+        let now = context.now;
+        let next = connection
+            .task
+            .as_ref()
+            .map(|task| task.next(self.releases, now));
+        let more = match next {
+            Some(Next::Now) => true,
+            Some(Next::Woken(due)) => {
+                self.tasks_due = [self.tasks_due, due].into_iter().flatten().min();
+                self.lists.task(key, connection);
                 false
             }
+            Some(Next::Told) => false,
             None => {
                 (state.stalled || state.readable)
                     && connection.output.pending() <= limits.output_soft
             }
         };
-        if more && !state.closing {
+        if more && !connection.state.closing {
             self.lists.ready(key, connection);
         }
     }

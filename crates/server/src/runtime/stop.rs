@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Runtime;
+use crate::task::Task;
 
 /// How often a stopping runtime looks whether its time is over.
 pub(super) const TICK: Duration = Duration::from_millis(20);
@@ -19,8 +20,14 @@ impl Runtime {
         {
             tracing::debug!(%error, "deregistering the listener");
         }
+        let context = &self.executor.context;
+        let until = context.now + context.shared.config.drain / 2;
         for (key, connection) in &mut self.connections {
             connection.state.readable = true;
+            if let Some(Task::Parked(parked)) = &mut connection.task {
+                // So that it is answered before the server's time is over.
+                parked.until = parked.until.min(until);
+            }
             self.lists.ready(key, connection);
         }
     }
@@ -50,6 +57,8 @@ impl Runtime {
                 "stopped without waiting longer for clients to take replies"
             );
         }
-        self.connections.is_empty() || out_of_time
+        let cluster = &self.executor.cluster;
+        let decided = cluster.as_ref().is_none_or(|cluster| cluster.is_idle());
+        self.connections.is_empty() && decided || out_of_time
     }
 }

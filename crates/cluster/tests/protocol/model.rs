@@ -1,0 +1,223 @@
+//! A partition in a few lines: one map, whole keys held, durability by hand.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::participant::{Participant, Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::{Holder, Observed};
+use base::{Abort, Epoch, Op, Reply, Tid, TransactionId, Version};
+
+#[derive(Default)]
+pub(crate) struct Model {
+    values: BTreeMap<Vec<u8>, (Vec<u8>, u64)>,
+    states: BTreeMap<TransactionId, State>,
+    /// What prepared attempts will write, and the keys they hold.
+    effects: BTreeMap<TransactionId, Vec<(Vec<u8>, Option<Vec<u8>>)>>,
+    held: BTreeMap<Vec<u8>, Holder>,
+    /// Every change makes a new epoch.
+    epoch: u64,
+    pub(crate) durable: u64,
+    /// Whether changes become durable at once.
+    pub(crate) synced: bool,
+    releases: u64,
+    pub(crate) time_ms: u64,
+}
+
+type Effects = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+impl Model {
+    pub(crate) fn new() -> Model {
+        Model {
+            synced: true,
+            time_ms: 1_000_000,
+            ..Model::default()
+        }
+    }
+
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+        let (value, _) = self.values.get(key.as_bytes())?;
+        Some(std::str::from_utf8(value).unwrap())
+    }
+
+    pub(crate) fn known(&self, id: TransactionId) -> State {
+        self.states.get(&id).cloned().unwrap_or(State::Unknown)
+    }
+
+    /// All attempts that it knows.
+    pub(crate) fn attempts(&self) -> Vec<State> {
+        self.states.values().cloned().collect()
+    }
+
+    pub(crate) fn holds(&self) -> usize {
+        self.held.len()
+    }
+
+    fn changed(&mut self) -> Epoch {
+        self.epoch += 1;
+        if self.synced {
+            self.durable = self.epoch;
+        }
+        Epoch(self.epoch)
+    }
+
+    fn version(&self, key: &[u8]) -> Version {
+        match self.values.get(key) {
+            Some((_, version)) => Version::present(Tid::from_bits(version << 2)),
+            None => Version::absent(Tid::ZERO),
+        }
+    }
+
+    fn run(
+        &self,
+        ops: &[Op<'_>],
+        own: Option<Holder>,
+    ) -> Result<(Vec<OwnedReply>, Effects), Abort> {
+        let keys: BTreeSet<&[u8]> = ops.iter().filter_map(Op::key).collect();
+        for key in keys {
+            if let Some(by) = self.held.get(key).filter(|by| Some(**by) != own) {
+                return Err(Abort::Held { by: *by });
+            }
+        }
+        let (mut replies, mut effects) = (Vec::new(), Effects::new());
+        for (at, op) in ops.iter().enumerate() {
+            replies.push(match *op {
+                Op::Get { key } => match self.values.get(key) {
+                    Some((value, _)) => OwnedReply::Bytes(value.clone()),
+                    None => OwnedReply::Nil,
+                },
+                Op::Watch { key } => OwnedReply::Version(self.version(key)),
+                Op::Check { key, version } if self.version(key) == version => OwnedReply::Ok,
+                Op::Check { .. } => return Err(Abort::Precondition { op: at }),
+                Op::Put { key, value, .. } => {
+                    effects.push((key.to_vec(), Some(value.to_vec())));
+                    OwnedReply::Ok
+                }
+                Op::Delete { key } => {
+                    effects.push((key.to_vec(), None));
+                    OwnedReply::Int(i64::from(self.values.contains_key(key)))
+                }
+                ref other => panic!("the model does not know {other:?}"),
+            });
+        }
+        Ok((replies, effects))
+    }
+
+    fn apply(&mut self, effects: Effects) -> Epoch {
+        let epoch = self.changed();
+        for (key, value) in effects {
+            match value {
+                Some(value) => drop(self.values.insert(key, (value, epoch.0))),
+                None => drop(self.values.remove(&key)),
+            }
+        }
+        epoch
+    }
+
+    fn release(&mut self, id: TransactionId) {
+        self.held.retain(|_, by| by.id != id);
+        self.releases += 1;
+    }
+
+    fn now(&self) -> Epoch {
+        Epoch(self.epoch)
+    }
+}
+
+impl Participant for Model {
+    fn execute(
+        &mut self,
+        ops: &[Op<'_>],
+        see: &mut dyn FnMut(&[Reply<'_>], Observed),
+    ) -> Result<(), Abort> {
+        let (replies, effects) = self.run(ops, None)?;
+        if !effects.is_empty() {
+            self.apply(effects);
+        }
+        let replies: Vec<Reply<'_>> = replies.iter().map(OwnedReply::as_reply).collect();
+        see(&replies, self.observed());
+        Ok(())
+    }
+
+    fn observed(&self) -> Observed {
+        Observed {
+            epoch: self.now(),
+            ..Observed::default()
+        }
+    }
+
+    fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        let id = prepare.holder.id;
+        if self.states.contains_key(&id) {
+            return Err(Abort::Refused);
+        }
+        let (replies, effects) = self.run(prepare.ops, None)?;
+        for key in prepare.ops.iter().filter_map(Op::key) {
+            self.held.insert(key.to_vec(), prepare.holder);
+        }
+        self.effects.insert(id, effects);
+        self.states
+            .insert(id, State::Prepared(prepare.note.to_vec()));
+        self.changed();
+        Ok(replies)
+    }
+
+    fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        let before = self.known(id);
+        if let State::Prepared(note) = &before {
+            let effects = self.effects.remove(&id).unwrap();
+            self.apply(effects);
+            self.states.insert(id, State::Committed(note.clone()));
+            self.release(id);
+        }
+        Ok((before, self.now()))
+    }
+
+    fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        let before = self.known(id);
+        if let State::Prepared(_) = &before {
+            self.effects.remove(&id);
+            self.states.remove(&id);
+            self.changed();
+            self.release(id);
+        }
+        Ok((before, self.now()))
+    }
+
+    fn refuse(&mut self, id: TransactionId, _: u64) -> Result<(State, Epoch), Abort> {
+        let before = self.known(id);
+        if before == State::Unknown {
+            self.states.insert(id, State::Refused);
+            self.changed();
+        }
+        Ok((before, self.now()))
+    }
+
+    fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
+        if let State::Committed(_) = self.known(id) {
+            self.states.remove(&id);
+        }
+        Ok(())
+    }
+
+    fn state(&mut self, id: TransactionId) -> (State, Epoch) {
+        (self.known(id), self.now())
+    }
+
+    fn undecided(&mut self) -> Vec<(TransactionId, State)> {
+        let open = |state: &State| matches!(state, State::Prepared(_) | State::Committed(_));
+        let states = self.states.iter().filter(|(_, state)| open(state));
+        states.map(|(id, state)| (*id, state.clone())).collect()
+    }
+
+    fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
+
+    fn releases(&self) -> u64 {
+        self.releases
+    }
+
+    fn durable(&self) -> Epoch {
+        Epoch(self.durable)
+    }
+}

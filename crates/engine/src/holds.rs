@@ -1,0 +1,298 @@
+//! Holds of transactions under two-phase locking: who holds which record and which range.
+//!
+//! | hold | on | excludes |
+//! |---|---|---|
+//! | exclusive | a record that a prepared transaction will write | everybody |
+//! | shared | a record that it has read, absent keys and the generation's record too | writers |
+//! | range | keys from one to another that it has scanned | who makes a key in it present that has no record |
+//!
+//! A record that lay in a scanned range has a hold of its own, so that a range stops only those who
+//! write a record for the first time.
+//!
+//! Thread safety and invariants:
+//! 1. A record is in its shard's table if and only if its word has `HELD` or `SHARED`; both change
+//!    under the shard's mutex. Under it nobody waits for a word.
+//! 2. A held record stays in the index: its word cannot be locked.
+//! 3. A range counts before the scan of its transaction is validated. Who is about to write a new
+//!    record has it locked before it looks at the count. So one of the two sees the other.
+//! 4. Holds are given back before [`Holds::releases`] grows: who met one, and has read that number
+//!    before, misses nothing.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use base::TransactionId;
+use base::transaction::Holder;
+use crossbeam_utils::CachePadded;
+use hashbrown::HashMap;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::record::{RecordRef, VersionRef};
+use crate::word::{HELD, QUEUED, Refused, SHARED, Seen};
+
+const SHARDS: usize = 64;
+
+/// Who holds a record.
+pub(crate) enum Hold {
+    Exclusive(Holder),
+    Shared(Vec<Holder>),
+}
+
+/// Records and who holds them.
+pub(crate) type Shard = HashMap<RecordRef, Hold>;
+
+struct Range {
+    holder: Holder,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+type Listener = Box<dyn Fn() + Send + Sync>;
+
+pub(crate) struct Holds {
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
+    ranges: Mutex<Vec<Range>>,
+    /// How many ranges there are.
+    ranged: CachePadded<AtomicUsize>,
+    releases: AtomicU64,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl Hold {
+    /// The oldest holder: who is older than this one is older than all.
+    fn oldest(&self) -> Option<Holder> {
+        match self {
+            Hold::Exclusive(holder) => Some(*holder),
+            Hold::Shared(holders) => oldest(holders.iter()),
+        }
+    }
+}
+
+fn oldest<'h>(holders: impl Iterator<Item = &'h Holder>) -> Option<Holder> {
+    holders.min_by_key(|holder| (holder.age, holder.id)).copied()
+}
+
+impl Holds {
+    pub(crate) fn new() -> Holds {
+        Holds {
+            shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
+            ranges: Mutex::default(),
+            ranged: CachePadded::default(),
+            releases: AtomicU64::new(0),
+            listeners: RwLock::default(),
+        }
+    }
+
+    fn shard(&self, record: RecordRef) -> MutexGuard<'_, Shard> {
+        // Records are multiples of 16; the multiplication mixes the bits above.
+        let mixed = (record.address() >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.shards[(mixed >> 58) as usize].lock()
+    }
+
+    /// Holds a record for one who has read `seen`, if that still is so and nobody writes it.
+    pub(crate) fn share(
+        &self,
+        record: RecordRef,
+        seen: Seen,
+        holder: Holder,
+    ) -> Result<(), Refused> {
+        let mut shard = self.shard(record);
+        record.word().share(seen)?;
+        let hold = shard.entry(record).or_insert(Hold::Shared(Vec::new()));
+        match hold {
+            Hold::Shared(holders) => holders.push(holder),
+            Hold::Exclusive(_) => unreachable!("its word says that it is not held exclusively"),
+        }
+        Ok(())
+    }
+
+    /// Turns the lock of a record into an exclusive hold.
+    pub(crate) fn exclude(&self, record: RecordRef, locked: Seen, holder: Holder) {
+        let mut shard = self.shard(record);
+        let old = shard.insert(record, Hold::Exclusive(holder));
+        debug_assert!(old.is_none(), "a held record is not locked");
+        record.word().unlock(locked, locked.0 & QUEUED | HELD);
+    }
+
+    /// Gives back one holder's hold on a record. Returns whether the janitor is to be told: the
+    /// record has got the mark `QUEUED` because nobody has ever written it.
+    pub(crate) fn give_back(&self, record: RecordRef, id: TransactionId) -> bool {
+        let mut shard = self.shard(record);
+        if let Some(Hold::Shared(holders)) = shard.get_mut(&record) {
+            holders.retain(|holder| holder.id != id);
+            if !holders.is_empty() {
+                return false;
+            }
+        }
+        let hold = shard.remove(&record);
+        debug_assert!(hold.is_some(), "a hold is given back once");
+        let unknown = |seen: Seen| RecordRef::version(seen).is_never() && !seen.has(QUEUED);
+        let before = record
+            .word()
+            .give_back(|seen| if unknown(seen) { QUEUED } else { 0 });
+        unknown(before)
+    }
+
+    /// Takes an exclusive hold out of the table; its word must be published before the guard is
+    /// dropped.
+    pub(crate) fn publishing(&self, record: RecordRef) -> MutexGuard<'_, Shard> {
+        let mut shard = self.shard(record);
+        shard.remove(&record);
+        shard
+    }
+
+    /// Who holds a record: the oldest one, if there are several.
+    pub(crate) fn holder(&self, record: RecordRef) -> Option<Holder> {
+        self.shard(record).get(&record).and_then(Hold::oldest)
+    }
+
+    /// Does something with a record that cannot leave the index meanwhile, if it is held.
+    pub(crate) fn while_held(&self, record: RecordRef, act: impl FnOnce()) -> bool {
+        let shard = self.shard(record);
+        let held = record.word().load().has(HELD | SHARED);
+        debug_assert_eq!(held, shard.contains_key(&record));
+        if held {
+            act();
+        }
+        held
+    }
+
+    /// Holds the keys from `from` to `to` (exclusive, `None`: the end).
+    pub(crate) fn hold_range(&self, holder: Holder, from: &[u8], to: Option<&[u8]>) {
+        self.ranges.lock().push(Range {
+            holder,
+            from: from.to_vec(),
+            to: to.map(<[u8]>::to_vec),
+        });
+        self.ranged.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Gives back all ranges of one holder.
+    pub(crate) fn give_ranges_back(&self, id: TransactionId) {
+        let mut ranges = self.ranges.lock();
+        let before = ranges.len();
+        ranges.retain(|range| range.holder.id != id);
+        self.ranged
+            .fetch_sub(before - ranges.len(), Ordering::SeqCst);
+    }
+
+    /// Whether any range is held.
+    pub(crate) fn any_range(&self) -> bool {
+        self.ranged.load(Ordering::SeqCst) > 0
+    }
+
+    /// Who holds a range with this key in it, `but` for one.
+    pub(crate) fn range_holder(&self, key: &[u8], but: Option<TransactionId>) -> Option<Holder> {
+        let ranges = self.ranges.lock();
+        let around = ranges.iter().filter(|range| {
+            Some(range.holder.id) != but
+                && range.from.as_slice() <= key
+                && range.to.as_deref().is_none_or(|to| key < to)
+        });
+        oldest(around.map(|range| &range.holder))
+    }
+
+    /// How often holds have been given back.
+    pub(crate) fn releases(&self) -> u64 {
+        self.releases.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn listen(&self, listener: Listener) {
+        self.listeners.write().push(listener);
+    }
+
+    /// Says that holds were given back. The caller is in no epoch and has nothing locked.
+    pub(crate) fn notify(&self) {
+        self.releases.fetch_add(1, Ordering::SeqCst);
+        for listener in &*self.listeners.read() {
+            listener();
+        }
+    }
+}
+
+/// What a prepared transaction keeps in memory until it is decided.
+pub(crate) struct Prepared {
+    pub(crate) holder: Holder,
+    /// What it will publish: versions that nobody else knows, of records that it holds
+    /// exclusively.
+    pub(crate) effects: Vec<crate::log::Write>,
+    /// The records that it holds as a reader, the generation's among them unless it flushes.
+    pub(crate) shared: Vec<RecordRef>,
+    pub(crate) ranged: bool,
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        let versions = self.effects.drain(..).map(|write| write.version);
+        versions.for_each(VersionRef::free_unpublished);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use base::Timestamp;
+
+    use super::*;
+    use crate::word::LOCK;
+
+    fn holder(age: u64, unique: u64) -> Holder {
+        let timestamp = Timestamp(unique);
+        Holder {
+            id: TransactionId { timestamp, unique },
+            age: Timestamp(age),
+        }
+    }
+
+    #[test]
+    fn the_oldest_of_several_readers_is_named_and_the_last_one_ends_the_hold() {
+        let (holds, record) = (Holds::new(), RecordRef::new(b"k"));
+        let seen = record.word().load();
+        let [old, young] = [holder(3, 9), holder(7, 1)];
+        holds.share(record, seen, young).unwrap();
+        holds.share(record, seen, old).unwrap();
+        assert_eq!(holds.holder(record), Some(old));
+        assert_eq!(record.word().lock().err(), Some(Refused::Held));
+        assert!(!holds.give_back(record, old.id));
+        assert_eq!(holds.holder(record), Some(young));
+        assert!(record.word().validates(seen, false), "readers do no harm");
+        assert!(holds.give_back(record, young.id), "never written: queued");
+        let now = record.word().load();
+        assert!(now.has(QUEUED) && !now.has(SHARED | LOCK));
+        assert_eq!(holds.holder(record), None);
+    }
+
+    #[test]
+    fn an_exclusive_hold_stops_readers_writers_and_validation() {
+        let (holds, record) = (Holds::new(), RecordRef::new(b"k"));
+        let seen = record.word().load();
+        let locked = record.word().lock().unwrap();
+        assert_eq!(holds.share(record, seen, holder(1, 1)), Err(Refused::Busy));
+        holds.exclude(record, locked, holder(2, 2));
+        assert_eq!(holds.share(record, seen, holder(1, 1)), Err(Refused::Held));
+        assert_eq!(record.word().lock().err(), Some(Refused::Held));
+        let ignored = cfg!(feature = "planted-ignored-holds");
+        assert_eq!(record.word().validates(seen, false), ignored);
+        assert!(holds.while_held(record, || {}));
+        assert!(holds.give_back(record, holder(2, 2).id));
+        assert!(!holds.while_held(record, || unreachable!("given back")));
+        assert!(record.word().lock().is_ok());
+    }
+
+    #[test]
+    fn ranges_have_a_begin_an_end_and_an_owner() {
+        let holds = Holds::new();
+        let [one, two] = [holder(1, 1), holder(2, 2)];
+        assert!(!holds.any_range());
+        holds.hold_range(two, b"b", Some(b"d"));
+        holds.hold_range(one, b"c", None);
+        let by = |key: &[u8], but| holds.range_holder(key, but);
+        assert_eq!(by(b"a", None), None);
+        assert_eq!(by(b"b", None), Some(two));
+        assert_eq!(by(b"c", None), Some(one), "the older one");
+        assert_eq!(by(b"c", Some(one.id)), Some(two));
+        assert_eq!(by(b"d", Some(one.id)), None);
+        holds.give_ranges_back(one.id);
+        assert_eq!(by(b"z", None), None);
+        holds.give_ranges_back(two.id);
+        assert!(!holds.any_range());
+    }
+}

@@ -1,0 +1,397 @@
+//! System records: what a partition keeps about the transactions over several partitions in which
+//! it takes part. They are ordinary versions of ordinary records, so that log, checkpoints and
+//! recovery carry them like any other; their generation is [`SYSTEM_GENERATION`].
+//!
+//! The key of a record is [`RESERVED`] and then the transaction's id (16 bytes). Reserved keys are
+//! the last ones in the order of keys; clients can neither write nor see them.
+//!
+//! The value, numbers little-endian:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | state: 1 prepared, 2 committed, 3 refused |
+//! | bytes | prepared and committed: the coordinator's note |
+//! | 8 | prepared, as all that follows: when the transaction began |
+//! | bytes | siblings |
+//! | 4 … | how many effects, and each of them |
+//! | 4 … | how many records are held by it as a reader; of each its key, as bytes |
+//! | 4 … | how many ranges are held by it, and each of them |
+//!
+//! | part | bytes |
+//! |---|---|
+//! | bytes | length 4, the bytes themselves |
+//! | effect: put | 1, kind 1, generation 2, whether there is a deadline 1 (0 or 1), deadline 8 if there is one, key bytes, value bytes |
+//! | effect: delete | 2, key bytes |
+//! | effect: flush | 3, generation 2 |
+//! | range | from bytes, whether it ends before the last key 1 (0 or 1), to bytes if it does |
+//!
+//! The record of the generation is not among the readers' holds: every prepared transaction holds
+//! it as a reader, but for one that flushes, which holds it exclusively.
+//!
+//! A refusal ends with its version's deadline.
+
+use base::participant::State;
+use base::transaction::Kind;
+use base::{Timestamp, TransactionId};
+
+/// Keys that begin with these bytes are the engine's own.
+pub const RESERVED: [u8; 16] = [0xff; 16];
+
+const PREPARED: u8 = 1;
+const COMMITTED: u8 = 2;
+const REFUSED: u8 = 3;
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const FLUSH: u8 = 3;
+
+/// Whether a key is the engine's own.
+pub(crate) fn is_reserved(key: &[u8]) -> bool {
+    key.starts_with(&RESERVED)
+}
+
+/// The key of a transaction's record.
+pub(crate) fn key(id: TransactionId) -> [u8; RESERVED.len() + TransactionId::BYTES] {
+    let mut key = [0; RESERVED.len() + TransactionId::BYTES];
+    key[..RESERVED.len()].copy_from_slice(&RESERVED);
+    key[RESERVED.len()..].copy_from_slice(&id.to_bytes());
+    key
+}
+
+/// The transaction of a record.
+pub(crate) fn id(key: &[u8]) -> Result<TransactionId, Malformed> {
+    let bytes = key.strip_prefix(&RESERVED).and_then(|id| id.try_into().ok());
+    bytes
+        .map(TransactionId::from_bytes)
+        .ok_or(Malformed("its key is not that of a transaction"))
+}
+
+/// Why a value is not that of a system record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Malformed(&'static str);
+
+/// The value of a system record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    Prepared { note: &'a [u8], kept: Kept<'a> },
+    Committed { note: &'a [u8] },
+    Refused,
+}
+
+/// What is kept of a prepared transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept<'a> {
+    pub(crate) age: Timestamp,
+    pub(crate) siblings: &'a [u8],
+    pub(crate) effects: Vec<Effect<'a>>,
+    /// Keys of the records that it holds as a reader.
+    pub(crate) shared: Vec<&'a [u8]>,
+    pub(crate) ranges: Vec<(&'a [u8], Option<&'a [u8]>)>,
+}
+
+/// What a prepared transaction will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect<'a> {
+    Put {
+        key: &'a [u8],
+        value: &'a [u8],
+        kind: Kind,
+        generation: u16,
+        deadline: Option<u64>,
+    },
+    Delete {
+        key: &'a [u8],
+    },
+    Flush {
+        generation: u16,
+    },
+}
+
+impl Entry<'_> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut to = Vec::new();
+        match self {
+            Entry::Prepared { note, kept } => {
+                to.push(PREPARED);
+                put_bytes(&mut to, note);
+                kept.encode(&mut to);
+            }
+            Entry::Committed { note } => {
+                to.push(COMMITTED);
+                put_bytes(&mut to, note);
+            }
+            Entry::Refused => to.push(REFUSED),
+        }
+        to
+    }
+}
+
+impl Kept<'_> {
+    fn encode(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.age.0.to_le_bytes());
+        put_bytes(to, self.siblings);
+        put_len(to, self.effects.len());
+        self.effects.iter().for_each(|effect| effect.encode(to));
+        put_len(to, self.shared.len());
+        self.shared.iter().for_each(|key| put_bytes(to, key));
+        put_len(to, self.ranges.len());
+        for (from, end) in &self.ranges {
+            put_bytes(to, from);
+            to.push(end.is_some().into());
+            end.iter().for_each(|end| put_bytes(to, end));
+        }
+    }
+}
+
+impl Effect<'_> {
+    fn encode(&self, to: &mut Vec<u8>) {
+        match *self {
+            Effect::Put {
+                key,
+                value,
+                kind,
+                generation,
+                deadline,
+            } => {
+                to.extend_from_slice(&[PUT, kind as u8]);
+                to.extend_from_slice(&generation.to_le_bytes());
+                to.push(deadline.is_some().into());
+                let deadline = deadline.map(u64::to_le_bytes);
+                deadline.iter().for_each(|at| to.extend_from_slice(at));
+                put_bytes(to, key);
+                put_bytes(to, value);
+            }
+            Effect::Delete { key } => {
+                to.push(DELETE);
+                put_bytes(to, key);
+            }
+            Effect::Flush { generation } => {
+                to.push(FLUSH);
+                to.extend_from_slice(&generation.to_le_bytes());
+            }
+        }
+    }
+}
+
+fn put_len(to: &mut Vec<u8>, len: usize) {
+    let len = u32::try_from(len).expect("a transaction's size is limited");
+    to.extend_from_slice(&len.to_le_bytes());
+}
+
+fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
+    put_len(to, bytes.len());
+    to.extend_from_slice(bytes);
+}
+
+/// The state that a value says, without a look at what is kept of a prepared transaction.
+pub(crate) fn state(value: &[u8]) -> Result<State, Malformed> {
+    let mut from = Reader(value);
+    Ok(match from.u8()? {
+        PREPARED => State::Prepared(from.bytes()?.to_vec()),
+        COMMITTED => State::Committed(from.bytes()?.to_vec()),
+        REFUSED => State::Refused,
+        _ => return Err(Malformed("there is no such state")),
+    })
+}
+
+/// The whole of a value.
+pub(crate) fn decode(value: &[u8]) -> Result<Entry<'_>, Malformed> {
+    let mut from = Reader(value);
+    let entry = match from.u8()? {
+        PREPARED => Entry::Prepared {
+            note: from.bytes()?,
+            kept: from.kept()?,
+        },
+        COMMITTED => Entry::Committed {
+            note: from.bytes()?,
+        },
+        REFUSED => Entry::Refused,
+        _ => return Err(Malformed("there is no such state")),
+    };
+    if !from.0.is_empty() {
+        return Err(Malformed("bytes follow its end"));
+    }
+    Ok(entry)
+}
+
+/// Bytes that were not read yet.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self
+            .0
+            .split_at_checked(len)
+            .ok_or(Malformed("it ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let taken = self.take(N)?;
+        Ok(taken.try_into().expect("as many as were asked for"))
+    }
+
+    fn u8(&mut self) -> Result<u8, Malformed> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, Malformed> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed("a flag is neither 0 nor 1")),
+        }
+    }
+
+    fn len(&mut self) -> Result<usize, Malformed> {
+        self.array().map(|bytes| u32::from_le_bytes(bytes) as usize)
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = self.len()?;
+        self.take(len)
+    }
+
+    /// As many parts as it says; memory grows with the bytes that are there, not with the number.
+    fn list<T>(
+        &mut self,
+        part: impl Fn(&mut Reader<'a>) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let len = self.len()?;
+        let mut list = Vec::new();
+        for _ in 0..len {
+            list.push(part(self)?);
+        }
+        Ok(list)
+    }
+
+    fn kept(&mut self) -> Result<Kept<'a>, Malformed> {
+        Ok(Kept {
+            age: Timestamp(self.u64()?),
+            siblings: self.bytes()?,
+            effects: self.list(Reader::effect)?,
+            shared: self.list(Reader::bytes)?,
+            ranges: self.list(|from| {
+                let begin = from.bytes()?;
+                let end = from.flag()?.then(|| from.bytes()).transpose()?;
+                Ok((begin, end))
+            })?,
+        })
+    }
+
+    fn effect(&mut self) -> Result<Effect<'a>, Malformed> {
+        Ok(match self.u8()? {
+            PUT => {
+                let kind = Kind::from_u8(self.u8()?).ok_or(Malformed("there is no such type"))?;
+                Effect::Put {
+                    kind,
+                    generation: self.u16()?,
+                    deadline: self.flag()?.then(|| self.u64()).transpose()?,
+                    key: self.bytes()?,
+                    value: self.bytes()?,
+                }
+            }
+            DELETE => Effect::Delete { key: self.bytes()? },
+            FLUSH => Effect::Flush {
+                generation: self.u16()?,
+            },
+            _ => return Err(Malformed("there is no such effect")),
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn examples() -> [Entry<'static>; 4] {
+        let put = |deadline| Effect::Put {
+            key: b"key",
+            value: b"value",
+            kind: Kind::String,
+            generation: 7,
+            deadline,
+        };
+        let kept = Kept {
+            age: Timestamp(99),
+            siblings: b"siblings",
+            effects: vec![
+                put(None),
+                put(Some(5)),
+                Effect::Delete { key: b"" },
+                Effect::Flush { generation: 8 },
+            ],
+            shared: vec![b"read", b""],
+            ranges: vec![(b"a", Some(b"b")), (b"", None)],
+        };
+        let empty = Kept {
+            age: Timestamp::ZERO,
+            siblings: b"",
+            effects: Vec::new(),
+            shared: Vec::new(),
+            ranges: Vec::new(),
+        };
+        [
+            Entry::Prepared {
+                note: b"note",
+                kept,
+            },
+            Entry::Prepared {
+                note: b"",
+                kept: empty,
+            },
+            Entry::Committed { note: b"note" },
+            Entry::Refused,
+        ]
+    }
+
+    #[test]
+    fn values_come_back() {
+        for entry in examples() {
+            let bytes = entry.encode();
+            assert_eq!(decode(&bytes).as_ref(), Ok(&entry));
+            let expected = match entry {
+                Entry::Prepared { note, .. } => State::Prepared(note.to_vec()),
+                Entry::Committed { note } => State::Committed(note.to_vec()),
+                Entry::Refused => State::Refused,
+            };
+            assert_eq!(state(&bytes), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_followed_by_bytes_is_refused() {
+        for bytes in examples().map(|entry| entry.encode()) {
+            for len in 0..bytes.len() {
+                assert!(decode(&bytes[..len]).is_err(), "{len} bytes of {bytes:?}");
+            }
+            let mut longer = bytes.clone();
+            longer.push(0);
+            assert_eq!(decode(&longer), Err(Malformed("bytes follow its end")));
+        }
+        assert!(decode(&[4]).is_err() && state(&[0]).is_err());
+        let huge_count = [&[PREPARED][..], &[0; 16], &[0xff; 4]].concat();
+        assert!(decode(&huge_count).is_err());
+    }
+
+    #[test]
+    fn keys_are_those_of_transactions() {
+        let one = TransactionId {
+            timestamp: Timestamp(1),
+            unique: 2,
+        };
+        assert_eq!(id(&key(one)), Ok(one));
+        assert!(is_reserved(&key(one)) && !is_reserved(&[0xff; 15]));
+        assert!(id(&RESERVED).is_err() && id(b"other").is_err());
+    }
+}

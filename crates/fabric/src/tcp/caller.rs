@@ -1,0 +1,347 @@
+//! A connection that blocks, for clients: one thread sends, and waits for answers.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use socket2::SockRef;
+
+use super::options::Limits;
+use super::{nonce, socket};
+use crate::frame::{BODY_MAX, Code, HEADER, LENGTH, message_head, message_len};
+use crate::handshake::{Handshake, Identity, Proved, Refused, Secret};
+use crate::messages::Peer;
+
+/// Bytes read at a time, at least.
+const READ: usize = 16 << 10;
+/// Memory that is kept between messages, at most.
+const KEPT: usize = 1 << 20;
+
+/// How a connection is made.
+#[derive(Clone, Debug)]
+pub struct CallerOptions {
+    /// The cluster's secret.
+    pub secret: Secret,
+    /// The cluster's fingerprint; `None` takes any, and [`Caller::cluster`] tells which it is.
+    pub cluster: Option<u64>,
+    /// The node that should answer; `None` takes any, and [`Caller::node`] tells which it is.
+    pub node: Option<NodeId>,
+    /// Limits on messages, on the time that connecting takes, and on that after which a machine
+    /// that does not react counts as dead. The others do not apply.
+    pub limits: Limits,
+}
+
+impl CallerOptions {
+    /// A connection to any node of any cluster that has the secret.
+    #[must_use]
+    pub fn new(secret: Secret) -> CallerOptions {
+        CallerOptions {
+            secret,
+            cluster: None,
+            node: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What went wrong with a connection. After any of them but `TooLong` it is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// There is no connection.
+    #[error("cannot connect to {address}: {error}")]
+    Connect {
+        /// To where.
+        address: SocketAddr,
+        /// What happened.
+        error: io::Error,
+    },
+    /// The peers do not fit together; trying again does not help, mostly.
+    #[error("{address}: {refused}")]
+    Refused {
+        /// By whom.
+        address: SocketAddr,
+        /// Why.
+        refused: Refused,
+    },
+    /// Nothing came in time.
+    #[error("{address} did not answer in time")]
+    TimedOut {
+        /// From where.
+        address: SocketAddr,
+    },
+    /// The connection was closed, or broke.
+    #[error("the connection to {address} broke: {error}")]
+    Broken {
+        /// To where.
+        address: SocketAddr,
+        /// What happened.
+        error: io::Error,
+    },
+    /// The message is longer than the limit; it was not sent.
+    #[error("the message has {len} bytes, more than the {limit} that are allowed")]
+    TooLong {
+        /// Its bytes.
+        len: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Caller {
+    stream: TcpStream,
+    address: SocketAddr,
+    node: NodeId,
+    cluster: u64,
+    message: usize,
+    /// What has arrived lies in `input[from..filled]`; what follows is memory to read into.
+    input: Vec<u8>,
+    from: usize,
+    filled: usize,
+    output: Vec<u8>,
+    /// A message was sent or received in part: nothing can follow.
+    torn: bool,
+}
+
+impl Caller {
+    /// Connects, and proves who this is.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub fn connect(address: SocketAddr, options: &CallerOptions) -> Result<Caller, CallError> {
+        let deadline = Instant::now() + options.limits.handshake;
+        let cannot = |error| CallError::Connect { address, error };
+        let stream =
+            TcpStream::connect_timeout(&address, options.limits.handshake).map_err(cannot)?;
+        socket::tune(SockRef::from(&stream), options.limits.dead_after).map_err(cannot)?;
+        let mut caller = Caller {
+            stream,
+            address,
+            node: NodeId(0),
+            cluster: 0,
+            message: options.limits.message,
+            input: Vec::new(),
+            from: 0,
+            filled: 0,
+            output: Vec::new(),
+            torn: false,
+        };
+        let identity = Identity {
+            me: Peer::Client,
+            cluster: options.cluster,
+            secret: options.secret.clone(),
+        };
+        let proved = caller.greet(&identity, options.node, deadline)?;
+        if let (Peer::Node(node), Some(cluster)) = (proved.peer, proved.cluster) {
+            (caller.node, caller.cluster) = (node, cluster);
+        }
+        Ok(caller)
+    }
+
+    fn greet(
+        &mut self,
+        identity: &Identity,
+        wanted: Option<NodeId>,
+        deadline: Instant,
+    ) -> Result<Proved, CallError> {
+        let address = self.address;
+        let nonce = nonce().map_err(|error| CallError::Connect { address, error })?;
+        let mut out = Vec::new();
+        let mut handshake = Handshake::initiate(identity, wanted, nonce, &mut out);
+        loop {
+            self.write(&out, deadline)?;
+            out.clear();
+            match self.read(HEADER + BODY_MAX, deadline) {
+                Err(CallError::TimedOut { .. }) => {
+                    let refused = Refused::late();
+                    return Err(CallError::Refused { address, refused });
+                }
+                read => read?,
+            }
+            let arrived = &self.input[self.from..self.filled];
+            match handshake.advance(identity, arrived, &mut out) {
+                Ok((used, proved)) => {
+                    self.from += used;
+                    if let Some(proved) = proved {
+                        return Ok(proved);
+                    }
+                }
+                Err(refused) => {
+                    tracing::warn!(peer = %address, "no connection: {refused}");
+                    // It may have gone already.
+                    drop(self.write(&out, deadline));
+                    return Err(CallError::Refused { address, refused });
+                }
+            }
+        }
+    }
+
+    /// The node at the other end.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The fingerprint of its cluster.
+    #[must_use]
+    pub fn cluster(&self) -> u64 {
+        self.cluster
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The peer has not got the message, and never will; see [`CallError`].
+    pub fn send(&mut self, message: &[u8], deadline: Instant) -> Result<(), CallError> {
+        let (len, limit) = (message.len(), self.message);
+        if len > limit {
+            return Err(CallError::TooLong { len, limit });
+        }
+        let mut output = std::mem::take(&mut self.output);
+        output.clear();
+        output.extend_from_slice(&message_head(len));
+        output.extend_from_slice(message);
+        let sent = self.write(&output, deadline);
+        if output.capacity() <= KEPT {
+            self.output = output;
+        }
+        sent
+    }
+
+    /// Waits for the next message.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub fn receive(&mut self, deadline: Instant) -> Result<&[u8], CallError> {
+        if self.from == self.filled {
+            (self.from, self.filled) = (0, 0);
+            self.input.truncate(KEPT);
+        }
+        loop {
+            let arrived = &self.input[self.from..self.filled];
+            let mut wanted = LENGTH;
+            if let Some(len) = message_len(arrived) {
+                if len > self.message {
+                    let text = format!("a message of {len} bytes is on its way");
+                    return Err(self.broken(io::Error::new(ErrorKind::InvalidData, text)));
+                }
+                wanted = LENGTH + len;
+                if wanted <= arrived.len() {
+                    let at = self.from + LENGTH;
+                    self.from = at + len;
+                    return Ok(&self.input[at..self.from]);
+                }
+            }
+            self.read(wanted, deadline)?;
+        }
+    }
+
+    /// Whether it can be used still, as far as can be told without sending anything: the peer has
+    /// not closed it, and has said nothing that was not asked for.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        let peeked = SockRef::from(&self.stream).recv_with_flags(&mut byte, flags);
+        let nothing = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        nothing && !self.torn && self.from == self.filled
+    }
+
+    fn broken(&mut self, error: io::Error) -> CallError {
+        self.torn = true;
+        let address = self.address;
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => CallError::TimedOut { address },
+            _ => CallError::Broken { address, error },
+        }
+    }
+
+    /// Reads once, for a frame that has `wanted` bytes.
+    fn read(&mut self, wanted: usize, deadline: Instant) -> Result<(), CallError> {
+        self.make_room(wanted);
+        loop {
+            let read = left(deadline)
+                .and_then(|left| self.stream.set_read_timeout(Some(left)))
+                .and_then(|()| self.stream.read(&mut self.input[self.filled..]));
+            match read {
+                Ok(0) => {
+                    let text = "the peer closed it";
+                    return Err(self.broken(io::Error::new(ErrorKind::UnexpectedEof, text)));
+                }
+                Ok(n) => {
+                    self.filled += n;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.broken(error)),
+            }
+        }
+    }
+
+    /// Makes room to read into: all that the frame needs if that is little, else as much again as
+    /// has arrived.
+    fn make_room(&mut self, wanted: usize) {
+        if self.from > 0 {
+            self.input.copy_within(self.from..self.filled, 0);
+            self.filled -= self.from;
+            self.from = 0;
+        }
+        let missing = wanted.saturating_sub(self.filled);
+        let room = missing.min(self.filled).max(READ);
+        if self.input.len() < self.filled + room {
+            self.input.resize(self.filled + room, 0);
+        }
+    }
+
+    fn write(&mut self, mut bytes: &[u8], deadline: Instant) -> Result<(), CallError> {
+        if self.torn {
+            let text = "an earlier message was sent or received in part";
+            return Err(self.broken(io::Error::new(ErrorKind::BrokenPipe, text)));
+        }
+        while !bytes.is_empty() {
+            let written = left(deadline)
+                .and_then(|left| self.stream.set_write_timeout(Some(left)))
+                .and_then(|()| self.stream.write(bytes));
+            match written {
+                Ok(n) => bytes = &bytes[n..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.broken(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CallError {
+    /// Whether another try cannot help until somebody has changed something: the peers do not fit
+    /// together.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            CallError::Refused { refused, .. } => {
+                !matches!(refused.code, Code::Busy | Code::Late | Code::Other)
+            }
+            CallError::TooLong { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// The time that is left.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(ErrorKind::TimedOut.into());
+    }
+    // Sockets count microseconds, and take zero for no limit.
+    Ok(left.max(Duration::from_micros(1)))
+}

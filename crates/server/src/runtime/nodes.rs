@@ -1,0 +1,94 @@
+//! Other nodes: what comes from them, and what is said to them.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::Epoch;
+use fabric::tcp::{Tcp, TcpOptions};
+use fabric::{Peer, Secret};
+use mio::Poll;
+
+use super::Runtime;
+use crate::coordination::Coordination;
+use crate::shared::Shared;
+
+/// The events of links; connections of clients are numbered from 0.
+pub(super) const TOKENS: Range<usize> = 1 << 40..1 << 41;
+
+/// Makes the part of the cluster that runtime `index` is, if the server is a node of one.
+pub(super) fn join(
+    shared: &Arc<Shared>,
+    index: usize,
+    poll: &Poll,
+    listener: Option<TcpListener>,
+) -> std::io::Result<Option<Box<Coordination>>> {
+    let (Some(membership), Some(routes)) = (&shared.config.cluster, &shared.routes) else {
+        return Ok(None);
+    };
+    let topology = &membership.topology;
+    let secret = Secret::new(topology.secret().unwrap_or_default());
+    let me = Peer::Node(membership.node);
+    let peers: HashMap<_, _> = topology
+        .nodes()
+        .iter()
+        .map(|node| (node.id, node.fabric))
+        .collect();
+    let options = TcpOptions {
+        listener,
+        peers,
+        ..TcpOptions::new(me, secret, topology.fingerprint())
+    };
+    let fabric = Tcp::new(options, poll.registry().try_clone()?, TOKENS)?;
+    let now = shared.started.elapsed();
+    let coordination = Coordination::new(membership, Arc::clone(routes), index, fabric, now);
+    Ok(Some(Box::new(coordination)))
+}
+
+impl Runtime {
+    pub(super) fn note_fabric_event(&mut self, event: &mio::event::Event) {
+        if let Some(cluster) = &mut self.executor.cluster {
+            cluster.fabric().on_event(event);
+        }
+    }
+
+    /// Takes what has come from other nodes.
+    pub(super) fn hear_nodes(&mut self) {
+        if let Some(cluster) = &mut self.executor.cluster {
+            let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
+            worker.refresh();
+            self.more_from_nodes = cluster.receive(worker, now);
+        }
+    }
+
+    /// Has the node go on, and tells connections how their transactions ended.
+    pub(super) fn turn_node(&mut self) {
+        let Some(cluster) = &mut self.executor.cluster else {
+            return;
+        };
+        let mut finished = std::mem::take(&mut self.finished);
+        let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
+        cluster.turn(worker, now, &mut finished);
+        for finished in finished.drain(..) {
+            let key = finished.caller.key;
+            let Some(connection) = self.connections.get_mut(key) else {
+                continue;
+            };
+            self.executor.tell_finished(connection, finished);
+            self.lists.touched(key, connection);
+            if connection.state.ended {
+                // It closes when it is served.
+                self.lists.ready(key, connection);
+            }
+        }
+        self.finished = finished;
+    }
+
+    /// The epoch that an answer to another node waits for. Once the log has failed none will come.
+    pub(super) fn node_wants(&self) -> Option<Epoch> {
+        let cluster = self.executor.cluster.as_ref()?;
+        let failed = self.executor.context.failed.is_some();
+        cluster.wants().epoch.filter(|_| !failed)
+    }
+}

@@ -1,0 +1,47 @@
+//! Connections whose task waits for others: for a checkpoint, or for keys that a transaction over
+//! several nodes holds.
+
+use std::time::Duration;
+
+use super::Runtime;
+
+impl Runtime {
+    /// Has those go on that waited for what has come.
+    pub(super) fn look_at_tasks(&mut self, woken: bool) {
+        if self.lists.tasks.is_empty() && self.executor.cluster.is_none() {
+            return;
+        }
+        let context = &self.executor.context;
+        let releases = context.shared.db.releases();
+        let due = self.tasks_due.is_some_and(|due| due <= context.now);
+        if woken || due || releases != self.releases {
+            self.releases = releases;
+            self.tasks_due = None;
+            // In their order: who has waited longest is the first to try.
+            for key in std::mem::take(&mut self.lists.tasks) {
+                if let Some(connection) = self.connections.get_mut(key) {
+                    connection.state.in_tasks = false;
+                    self.lists.touched(key, connection);
+                }
+            }
+        }
+    }
+
+    /// Before sleeping: says whether there are transactions that wait for keys. Returns whether
+    /// some were given back meanwhile.
+    pub(super) fn misses_a_release(&self) -> bool {
+        let cluster = self.executor.cluster.as_ref();
+        let held = !self.lists.tasks.is_empty() || cluster.is_some_and(|node| node.wants().holds);
+        self.signal().hold(held);
+        held && self.executor.context.shared.db.releases() != self.releases
+    }
+
+    /// In how long a task or the node is to be looked at.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        let cluster = self.executor.cluster.as_ref();
+        let node = cluster.and_then(|node| node.next_time());
+        let due = [self.tasks_due, node].into_iter().flatten().min()?;
+        let now = self.executor.context.shared.started.elapsed();
+        Some(due.saturating_sub(now))
+    }
+}
