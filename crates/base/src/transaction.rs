@@ -310,6 +310,9 @@ pub enum OpError {
     /// The expiry lies out of range.
     #[error("the expire time is out of range")]
     BadExpiry,
+    /// The key is one of those that the store keeps for itself.
+    #[error("the key is reserved: no key may begin with sixteen bytes of 0xff")]
+    Reserved,
 }
 
 /// Why a transaction did not take effect, and what its caller may do.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | of one partition | executed there, as a transaction of its own |
 //! | of several, and none writes | read everywhere, then checked for changes (module `reading`) |
-//! | of several | two-phase commit |
+//! | of several | two-phase commit (module `two_phase`) |
 //!
 //! Invariants:
 //! 1. A caller is told once.
@@ -15,13 +15,12 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use base::change::siblings;
 use base::participant::Participant;
 use base::partition::OwnedReply;
 use base::{Abort, Op, PartitionId, Timestamp, TransactionId};
 
 use crate::codec;
-use crate::message::{Answer, Fate, Notice, Request, Roll};
+use crate::message::{Answer, Request};
 use crate::node::{Caller, Node, Purpose};
 use crate::wires::Lost;
 
@@ -54,9 +53,14 @@ pub(crate) enum Stage {
     Collecting,
     Confirming,
     /// Votes are coming.
-    Preparing { id: TransactionId },
+    Preparing {
+        id: TransactionId,
+    },
     /// The home is asked to abort, because of this.
-    Abandoning { id: TransactionId, why: Abort },
+    Abandoning {
+        id: TransactionId,
+        why: Abort,
+    },
 }
 
 /// What of a transaction is of one partition.
@@ -68,18 +72,6 @@ pub(crate) struct Part {
     pub(crate) replies: Option<Vec<OwnedReply>>,
 }
 
-/// A committed attempt whose participants have not all acknowledged.
-pub(crate) struct Finishing {
-    participants: Vec<PartitionId>,
-    missing: Vec<PartitionId>,
-    again_at: Duration,
-    until: Duration,
-}
-
-/// Acknowledgements are asked for again after this time.
-const ACKNOWLEDGE_AGAIN: Duration = Duration::from_millis(500);
-/// After this time the home's keeper is relied upon.
-const FINISHING: Duration = Duration::from_secs(30);
 /// Pauses between attempts double from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_micros(300);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
@@ -94,7 +86,10 @@ impl<C> Node<C> {
         ops: &[Op<'_>],
         caller: Caller<C>,
     ) {
-        let place = |op: &Op<'_>| op.key().map_or(self.own, |key| Some(self.partition_of(key)));
+        let place = |op: &Op<'_>| {
+            op.key()
+                .map_or(self.own, |key| Some(self.partition_of(key)))
+        };
         let Some(places) = ops.iter().map(place).collect::<Option<Vec<_>>>() else {
             let what = "a node without a partition was given an operation that names no key";
             let what = what.to_owned();
@@ -157,232 +152,13 @@ impl<C> Node<C> {
         self.coordinations.insert(number, coordination);
     }
 
-    /// Step 1 of the protocol.
-    fn prepare_all(
-        &mut self,
-        partition: &mut impl Participant,
-        number: u64,
-        c: &mut Coordination<C>,
-        ops: &[Op<'_>],
-    ) {
-        let id = TransactionId {
-            timestamp: self.clock.next(partition.time_ms()),
-            unique: self.unique,
-        };
-        c.stage = Stage::Preparing { id };
-        let written = ops.iter().filter(|op| !op.is_read_only());
-        let mut written: Vec<&[u8]> = written.filter_map(Op::key).collect();
-        written.sort_unstable();
-        written.dedup();
-        let mut keys = Vec::new();
-        written.iter().for_each(|key| siblings::push(&mut keys, key));
-        // The own part first: what it is against costs the others nothing.
-        c.parts.sort_by_key(|part| Some(part.of) != self.own);
-        let roll = Roll {
-            home: home(self.own, &c.parts),
-            participants: c.parts.iter().map(|part| part.of).collect(),
-        };
-        for at in 0..c.parts.len() {
-            let part = &c.parts[at];
-            let request = Request::Prepare {
-                id,
-                age: c.age,
-                roll: roll.clone(),
-                siblings: &keys,
-                ops: part.ops.iter().map(|&op| ops[op].clone()).collect(),
-            };
-            let purpose = Purpose::Prepare {
-                coordination: number,
-                attempt: c.attempt,
-                part: at,
-            };
-            self.ask(partition, part.of, request, purpose);
-            if let Some((last, Ok(Answer::Aborted(_)))) = self.answers.back()
-                && *last == purpose
-            {
-                // The own part is against it: the others need not be bothered.
-                c.parts.truncate(at + 1);
-                break;
-            }
-        }
-    }
-
     /// The coordination, if this attempt is its current one.
-    pub(crate) fn current(&mut self, (number, attempt): (u64, u32)) -> Option<&mut Coordination<C>> {
+    pub(crate) fn current(
+        &mut self,
+        (number, attempt): (u64, u32),
+    ) -> Option<&mut Coordination<C>> {
         let coordination = self.coordinations.get_mut(&number)?;
         (coordination.attempt == attempt).then_some(coordination)
-    }
-
-    /// A participant has voted.
-    pub(crate) fn on_vote(
-        &mut self,
-        partition: &mut impl Participant,
-        which: (u64, u32),
-        part: usize,
-        answer: Result<Answer, Lost>,
-    ) {
-        let Some(c) = self.current(which) else {
-            return;
-        };
-        let Stage::Preparing { id } = c.stage else {
-            return;
-        };
-        match answer {
-            Ok(Answer::Replies(replies)) if replies.len() == c.parts[part].ops.len() => {
-                c.parts[part].replies = Some(replies);
-                c.missing -= 1;
-                if c.missing == 0 {
-                    self.commit_all(partition, which.0, id);
-                }
-            }
-            Ok(Answer::Aborted(abort)) => {
-                let abort = whole(abort, &c.parts[part]);
-                self.abort_all(partition, which.0, Some(part), id, abort);
-            }
-            // What was never sent is as good as a vote against.
-            Err(Lost { sent: false, why }) => {
-                let abort = Abort::Unavailable { what: why };
-                self.abort_all(partition, which.0, Some(part), id, abort);
-            }
-            Err(Lost { why, .. }) => self.abandon_home(partition, which.0, Abort::Unavailable { what: why }),
-            Ok(other) => {
-                let what = format!("a participant answered a prepare with {other:?}");
-                self.abandon_home(partition, which.0, Abort::Unavailable { what });
-            }
-        }
-    }
-
-    /// Step 3 and 4: every part is prepared, durably.
-    fn commit_all(&mut self, partition: &mut impl Participant, number: u64, id: TransactionId) {
-        let c = self.coordinations.remove(&number).expect("it is current");
-        let participants: Vec<_> = c.parts.iter().map(|part| part.of).collect();
-        let replies = together(c.places.len(), c.parts);
-        self.finish(partition, c.caller, Ok(replies));
-        self.finish_commit(partition, id, participants);
-    }
-
-    /// Steps 4 to 6 for an attempt that has committed.
-    pub(crate) fn finish_commit(
-        &mut self,
-        partition: &mut impl Participant,
-        id: TransactionId,
-        participants: Vec<PartitionId>,
-    ) {
-        let finishing = Finishing {
-            missing: participants.clone(),
-            again_at: self.now + ACKNOWLEDGE_AGAIN,
-            until: self.now + FINISHING,
-            participants: participants.clone(),
-        };
-        self.finishing.insert(id, finishing);
-        for of in participants {
-            self.ask(partition, of, Request::Commit { id }, Purpose::Commit { id, of });
-        }
-    }
-
-    /// A participant has committed, durably.
-    pub(crate) fn on_acknowledged(
-        &mut self,
-        partition: &mut impl Participant,
-        id: TransactionId,
-        of: PartitionId,
-        answer: &Result<Answer, Lost>,
-    ) {
-        let Some(finishing) = self.finishing.get_mut(&id) else {
-            return;
-        };
-        if *answer != Ok(Answer::Done) {
-            // Asked again later.
-            return;
-        }
-        finishing.missing.retain(|other| *other != of);
-        if finishing.missing.is_empty() {
-            let finishing = self.finishing.remove(&id).expect("it was there");
-            for of in finishing.participants {
-                self.tell(partition, of, Notice::Forget { id });
-            }
-        }
-    }
-
-    /// Asks for acknowledgements that have not come.
-    pub(crate) fn sweep_finishing(&mut self, partition: &mut impl Participant) {
-        let now = self.now;
-        self.finishing.retain(|_, finishing| finishing.until > now);
-        let late = self
-            .finishing
-            .iter_mut()
-            .filter(|(_, finishing)| finishing.again_at <= now);
-        let mut again: Vec<(TransactionId, Vec<PartitionId>)> = late
-            .map(|(id, finishing)| {
-                finishing.again_at = now + ACKNOWLEDGE_AGAIN;
-                (*id, finishing.missing.clone())
-            })
-            .collect();
-        again.sort_unstable();
-        for (id, missing) in again {
-            for of in missing {
-                self.ask(partition, of, Request::Commit { id }, Purpose::Commit { id, of });
-            }
-        }
-    }
-
-    /// A participant has voted against, or was never asked: nobody can commit.
-    fn abort_all(
-        &mut self,
-        partition: &mut impl Participant,
-        number: u64,
-        against: Option<usize>,
-        id: TransactionId,
-        abort: Abort,
-    ) {
-        let parts = &self.coordinations[&number].parts;
-        let others = parts.iter().enumerate().filter(|(at, _)| Some(*at) != against);
-        let others: Vec<_> = others.map(|(_, part)| part.of).collect();
-        for of in others {
-            self.tell(partition, of, Notice::Abort { id });
-        }
-        self.again_or_end(partition, number, abort);
-    }
-
-    /// A vote is lost, or does not come: the home may have seen all of them, and decides.
-    fn abandon_home(&mut self, partition: &mut impl Participant, number: u64, why: Abort) {
-        let c = self.coordinations.get_mut(&number).expect("it is current");
-        let Stage::Preparing { id } = c.stage else {
-            return;
-        };
-        c.stage = Stage::Abandoning { id, why };
-        c.attempt_begun = self.now;
-        let purpose = Purpose::Abandon {
-            coordination: number,
-            attempt: c.attempt,
-        };
-        let home = home(self.own, &c.parts);
-        self.ask(partition, home, Request::Abandon { id }, purpose);
-    }
-
-    /// The home has answered.
-    pub(crate) fn on_abandoned(
-        &mut self,
-        partition: &mut impl Participant,
-        which: (u64, u32),
-        answer: Result<Answer, Lost>,
-    ) {
-        let Some(c) = self.current(which) else {
-            return;
-        };
-        let Stage::Abandoning { id, why } = c.stage.clone() else {
-            return;
-        };
-        match answer {
-            Ok(Answer::Fate(Fate::Aborted)) => self.abort_all(partition, which.0, None, id, why),
-            Ok(Answer::Fate(Fate::Committed)) => {
-                let c = self.coordinations.remove(&which.0).expect("it is current");
-                let what = format!("{why}; the transaction has committed, but its replies are lost");
-                self.finish(partition, c.caller, Err(Abort::Unknown { what }));
-            }
-            // The sweep asks again, or gives up.
-            _ => {}
-        }
     }
 
     /// Another node has executed the whole transaction, or this one has.
@@ -425,7 +201,12 @@ impl<C> Node<C> {
     }
 
     /// Nothing has happened: tries again if that may help, or tells the caller.
-    pub(crate) fn again_or_end(&mut self, partition: &mut impl Participant, number: u64, abort: Abort) {
+    pub(crate) fn again_or_end(
+        &mut self,
+        partition: &mut impl Participant,
+        number: u64,
+        abort: Abort,
+    ) {
         let c = self.coordinations.get_mut(&number).expect("it is current");
         let time = self.now.saturating_sub(c.begun);
         let mut abort = abort;
@@ -480,39 +261,6 @@ impl<C> Node<C> {
         }
         self.sweep_abandoning(partition);
     }
-
-    /// Asks homes again that have not answered, until it is too late.
-    fn sweep_abandoning(&mut self, partition: &mut impl Participant) {
-        let (now, limits) = (self.now, self.timeouts);
-        let waiting = self.coordinations.iter().filter_map(|(number, c)| {
-            let Stage::Abandoning { id, why } = &c.stage else {
-                return None;
-            };
-            (c.attempt_begun + ACKNOWLEDGE_AGAIN <= now).then(|| (*number, *id, why.clone()))
-        });
-        let mut waiting: Vec<_> = waiting.collect();
-        waiting.sort_unstable_by_key(|(number, ..)| *number);
-        for (number, id, why) in waiting {
-            let c = self.coordinations.get_mut(&number).expect("it was there");
-            if c.begun + limits.transaction <= now {
-                self.end_unknown(partition, number, why.to_string());
-                continue;
-            }
-            c.attempt_begun = now;
-            let purpose = Purpose::Abandon {
-                coordination: number,
-                attempt: c.attempt,
-            };
-            let home = home(self.own, &c.parts);
-            self.ask(partition, home, Request::Abandon { id }, purpose);
-        }
-    }
-}
-
-/// The participant that decides.
-fn home(own: Option<PartitionId>, parts: &[Part]) -> PartitionId {
-    let own = parts.iter().find(|part| Some(part.of) == own);
-    own.unwrap_or(&parts[0]).of
 }
 
 /// The operations by partition.

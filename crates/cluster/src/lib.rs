@@ -7,9 +7,10 @@
 //! | [`codec`] | messages as bytes |
 //! | [`clock`] | timestamps |
 //! | [`node`] | a node: the protocol, its invariants, events in and messages out |
-//! | `coordination`, `reading` | transactions of its callers, over any partitions |
+//! | `coordination`, `two_phase`, `reading` | transactions of its callers, over any partitions |
 //! | `participation` | what it does for coordinators |
 //! | `resolution` | what becomes of attempts that nobody decides |
+//! | `options`, `counters` | how a node is set up; what has happened there |
 //! | `wires` | its links to other nodes |
 //!
 //! It knows neither RESP nor how a partition keeps its data.
@@ -19,15 +20,20 @@
 pub mod clock;
 pub mod codec;
 mod coordination;
+mod counters;
 pub mod fuzz;
 pub mod message;
 pub mod node;
+mod options;
 mod participation;
 mod reading;
 mod resolution;
 pub mod slot;
 pub mod topology;
+mod two_phase;
 mod wires;
 
-pub use node::{Counters, Finished, Node, NodeOptions, Timeouts, Wants};
+pub use counters::Counters;
+pub use node::{Finished, Node, Wants};
+pub use options::{NodeOptions, Timeouts};
 pub use topology::Topology;

@@ -44,63 +44,20 @@ use std::time::Duration;
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
-use base::{Abort, Epoch, NodeId, Op, PartitionId, TransactionId};
+use base::{Abort, Epoch, Op, PartitionId, TransactionId};
 use fabric::{Event, Link, Messages};
 
 use crate::clock::HybridClock;
 use crate::codec;
-use crate::coordination::{Coordination, Finishing};
+use crate::coordination::Coordination;
+use crate::counters::Counters;
 use crate::message::{Answer, Message, Notice, Request};
+use crate::options::{NodeOptions, Timeouts};
 use crate::participation::Parked;
 use crate::resolution::Keeper;
 use crate::topology::Topology;
+use crate::two_phase::Finishing;
 use crate::wires::{Lost, Wires};
-
-/// How long what is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// For another node's answer. Then the attempt is given up.
-    pub answer: Duration,
-    /// For keys that another transaction holds.
-    pub hold: Duration,
-    /// For a transaction, all its attempts together. An outcome that is not known by then is
-    /// reported as such.
-    pub transaction: Duration,
-    /// For a node that cannot be reached, before the caller is told.
-    pub unreachable: Duration,
-    /// After being prepared for so long without a word, a participant asks.
-    pub doubt: Duration,
-    /// After being committed for so long without being told to forget, a participant asks.
-    pub forget: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Timeouts {
-        Timeouts {
-            answer: Duration::from_secs(5),
-            hold: Duration::from_secs(10),
-            transaction: Duration::from_secs(20),
-            unreachable: Duration::from_secs(1),
-            doubt: Duration::from_secs(1),
-            forget: Duration::from_secs(5),
-        }
-    }
-}
-
-/// How a node is set up.
-#[derive(Clone, Debug)]
-pub struct NodeOptions {
-    /// The cluster.
-    pub topology: Arc<Topology>,
-    /// Which node of it.
-    pub me: NodeId,
-    /// A number that no other [`Node`] of the cluster has or had: random.
-    pub unique: u64,
-    /// Whether it resolves attempts that nobody decides: one [`Node`] of each process does.
-    pub keeper: bool,
-    /// See there.
-    pub timeouts: Timeouts,
-}
 
 /// The outcome of a caller's transaction, which may be shown.
 #[derive(Debug)]
@@ -122,33 +79,6 @@ pub struct Wants {
     pub wake_at: Option<Duration>,
     /// Holds to be given back.
     pub holds: bool,
-}
-
-/// What has happened, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Transactions over other partitions that took effect.
-    pub committed: u64,
-    /// Those that did not.
-    pub aborted: u64,
-    /// Those whose outcome their caller was not told.
-    pub unknown: u64,
-    /// Attempts beyond the first.
-    pub retried: u64,
-    /// Parts prepared for any coordinator.
-    pub prepared: u64,
-    /// Prepares that gave way to an older transaction.
-    pub died: u64,
-    /// Requests that waited for holds.
-    pub waited: u64,
-    /// Attempts that their coordinator gave up by way of the home.
-    pub abandoned: u64,
-    /// Attempts that this node as their home committed in their coordinator's stead.
-    pub resolved_committed: u64,
-    /// Attempts that this node as their home aborted in their coordinator's stead.
-    pub resolved_aborted: u64,
-    /// Attempts that were refused because somebody asked before they came.
-    pub refused: u64,
 }
 
 /// Who is to be answered.

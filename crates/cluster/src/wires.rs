@@ -4,7 +4,7 @@
 //! 1. Each question is answered, or reported as lost, once.
 //! 2. A question that was lost is reported as sent if it could have arrived.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -47,7 +47,8 @@ struct Wire {
 /// See the module's description.
 #[derive(Default)]
 pub(crate) struct Wires {
-    nodes: HashMap<NodeId, Wire>,
+    /// In order, so that one schedule gives one outcome.
+    nodes: BTreeMap<NodeId, Wire>,
     asked: HashMap<u64, Asked>,
     next: u64,
     /// What is to be sent: on which link, and where in `bytes`.
@@ -140,7 +141,12 @@ impl Wires {
         wire.waiting.clear();
         let pause = FIRST_PAUSE * (1 << wire.failures.min(5));
         wire.failures += 1;
-        wire.dial_at = now + if was_up { Duration::ZERO } else { pause.min(LONGEST_PAUSE) };
+        wire.dial_at = now
+            + if was_up {
+                Duration::ZERO
+            } else {
+                pause.min(LONGEST_PAUSE)
+            };
         let gone: Vec<u64> = self
             .asked
             .iter()
@@ -153,7 +159,9 @@ impl Wires {
     /// Takes questions off the list, in the order in which they were asked.
     fn lose(&mut self, mut numbers: Vec<u64>, why: &str) -> Vec<(Purpose, Lost)> {
         numbers.sort_unstable();
-        let lost = numbers.iter().filter_map(|number| self.asked.remove(number));
+        let lost = numbers
+            .iter()
+            .filter_map(|number| self.asked.remove(number));
         lost.map(|asked| {
             let sent = asked.on.is_some();
             let why = why.to_owned();
@@ -178,7 +186,11 @@ impl Wires {
     }
 
     /// Dials, sends, closes. Returns the questions that could not be sent.
-    pub(crate) fn pump(&mut self, fabric: &mut impl Messages, now: Duration) -> Vec<(Purpose, Lost)> {
+    pub(crate) fn pump(
+        &mut self,
+        fabric: &mut impl Messages,
+        now: Duration,
+    ) -> Vec<(Purpose, Lost)> {
         for (node, wire) in &mut self.nodes {
             if wire.link.is_none() && !wire.waiting.is_empty() && wire.dial_at <= now {
                 wire.link = Some(fabric.connect(*node));
@@ -194,7 +206,10 @@ impl Wires {
             match fabric.send(link, bytes) {
                 Ok(()) => {}
                 Err(SendError::Full) => {
-                    self.backlog.entry(link).or_default().push_back(bytes.to_vec());
+                    self.backlog
+                        .entry(link)
+                        .or_default()
+                        .push_back(bytes.to_vec());
                 }
                 // Its end will be told; what was asked is lost then.
                 Err(SendError::Down) => {}
@@ -227,7 +242,9 @@ impl Wires {
 
     /// Whether a node is to be reached.
     pub(crate) fn is_dialling(&self) -> bool {
-        self.nodes.values().any(|wire| wire.link.is_none() && !wire.waiting.is_empty())
+        self.nodes
+            .values()
+            .any(|wire| wire.link.is_none() && !wire.waiting.is_empty())
     }
 
     pub(crate) fn links_up(&self) -> usize {

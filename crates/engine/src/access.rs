@@ -6,6 +6,7 @@ use base::{Tid, Version};
 use crate::log::RedoLog;
 use crate::lookaside::KeyHash;
 use crate::record::{Content, RecordRef, VersionRef};
+use crate::system::RESERVED;
 use crate::word::{DEAD, LOCK, Seen};
 use crate::worker::{ScanRead, Stop, Worker};
 
@@ -101,18 +102,30 @@ impl<L: RedoLog> Worker<L> {
 
     /// Writes a key, or deletes it.
     pub(crate) fn write(&mut self, hash: KeyHash, key: &[u8], put: Option<Put<'_>>) -> VersionRef {
-        let (record, made) = self.engine.index.get_or_insert(hash, key);
-        if made {
-            self.count_record(record);
-        }
+        let record = self.record_for(hash, key);
         let content = put.map(|put| Content {
             parts: put.parts,
             kind: put.kind,
             deadline: put.deadline,
         });
-        let version = VersionRef::new(self.state.generation, content);
+        let origin = self.state.origin.as_ref();
+        let version = VersionRef::new(self.state.generation, content, origin);
         self.note_write(record, version);
         version
+    }
+
+    /// The record of a key, made if there is none.
+    pub(crate) fn record_for(&self, hash: KeyHash, key: &[u8]) -> RecordRef {
+        let (record, made) = self.engine.index.get_or_insert(hash, key);
+        if made {
+            self.count_record(record);
+        }
+        record
+    }
+
+    /// As [`Worker::record_for`].
+    pub(crate) fn record_of(&self, key: &[u8]) -> RecordRef {
+        self.record_for(self.engine.index.hash(key), key)
     }
 
     /// Makes every key absent: from here on this transaction, and once it has committed every
@@ -133,19 +146,21 @@ impl<L: RedoLog> Worker<L> {
         limit: usize,
         mut visit: impl FnMut(RecordRef, VersionRef),
     ) {
+        // What comes behind is the engine's own.
+        let to = to.map_or(&RESERVED[..], |to| to.min(&RESERVED));
         let mut scan = ScanRead {
             from: from.to_vec(),
-            to: to.map(<[u8]>::to_vec),
+            to: to.to_vec(),
             records: Vec::new(),
-            cut: false,
         };
-        let mut left = limit;
+        let (mut left, mut last) = (limit, None);
         let engine = std::sync::Arc::clone(&self.engine);
-        engine.index.range(from, to, |record| {
+        engine.index.range(from, Some(to), |record| {
             if left == 0 {
-                scan.cut = true;
+                scan.cut_behind(last);
                 return false;
             }
+            last = Some(record);
             let seen = settled(record);
             if seen.has(DEAD) {
                 return true;

@@ -6,7 +6,7 @@ use base::transaction::{Expiry, Observed, When};
 use base::{Abort, Version};
 
 use crate::log::RedoLog;
-use crate::worker::{Stop, Worker};
+use crate::worker::{Running, Stop, Worker};
 
 /// A running transaction, as its closure sees it. Every error is to be passed on with `?`: a
 /// conflict makes the closure run again from its beginning.
@@ -120,7 +120,11 @@ impl<L: RedoLog> Worker<L> {
                 access: running.0,
                 _invariant: PhantomData,
             };
-            match body(&mut txn).and_then(|value| running.0.commit().map(|()| value)) {
+            let outcome = match body(&mut txn) {
+                Ok(value) => running.0.commit().map(|()| value),
+                Err(stop) => Err(running.0.blame(stop)),
+            };
+            match outcome {
                 Ok(value) => return Ok((value, running.0.observed())),
                 Err(Stop::Abort(abort)) => return Err(abort),
                 Err(Stop::Conflict) => drop(running),
@@ -128,15 +132,6 @@ impl<L: RedoLog> Worker<L> {
             self.back_off(attempt)?;
         }
         unreachable!("backing off ends the attempts")
-    }
-}
-
-/// Ends the transaction when dropped, also by a panic of the closure.
-struct Running<'w, L: RedoLog>(&'w mut Worker<L>);
-
-impl<L: RedoLog> Drop for Running<'_, L> {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }
 

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::Epoch;
+use base::change::SYSTEM_GENERATION;
 use base::epochs::EpochClock;
 
 use crate::commit::{counts, lasts};
@@ -324,7 +325,8 @@ impl Janitor {
         });
     }
 
-    /// Goes on with a sweep, once the flush is durable and no snapshot is older.
+    /// Goes on with a sweep, once the flush is durable and no snapshot is older. It waits at a
+    /// flushed key that a transaction under two-phase locking has found absent.
     fn sweep_slice(&mut self, now: Now, budget: usize) {
         let Some(mut sweep) = self.sweep.take() else {
             return;
@@ -346,14 +348,25 @@ impl Janitor {
             }
             looked += 1;
             let seen = record.word().load();
-            if !seen.has(QUEUED)
-                && !lasts(RecordRef::version(seen), sweep.generation)
-                && let Ok(seen) = record.word().lock()
-            {
-                let queued = seen.has(QUEUED);
-                record.word().unlock(seen, QUEUED);
-                if !queued {
-                    self.attend(record, now);
+            let version = RecordRef::version(seen);
+            let current = [sweep.generation, SYSTEM_GENERATION];
+            if seen.has(QUEUED) || current.contains(&version.generation()) {
+                return true;
+            }
+            match record.word().lock() {
+                Ok(seen) => {
+                    let queued = seen.has(QUEUED);
+                    record.word().unlock(seen, QUEUED);
+                    if !queued {
+                        self.attend(record, now);
+                    }
+                }
+                Err(Refused::Dead) => {}
+                // Whoever has it writes it, or leaves it to the janitor.
+                Err(_) if version.is_never() => {}
+                Err(Refused::Busy | Refused::Held) => {
+                    next = Some(record.key().to_vec());
+                    return false;
                 }
             }
             true

@@ -6,14 +6,17 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`word`](self) `word` | the record word: current version, lock, marks |
-//! | `record` | records and versions in memory |
+//! | `origin`, `record` | records and versions in memory |
 //! | [`epoch`] | the global epoch, the workers' places in it, time stamps |
 //! | `garbage` | memory that waits until nobody can see it |
+//! | `holds` | who holds what under two-phase locking |
 //! | `lookaside`, `index` | from key to record |
 //! | `floors` | versions of keys that have no record |
 //! | [`engine`] | what workers share |
 //! | [`worker`], `access`, `commit`, `retry` | a worker and its transaction |
 //! | [`one_shot`], [`interactive`] | the two ways to run one |
+//! | `blame` | whose hold was in the way of one that failed |
+//! | [`system`], [`prepare`], [`decide`] | the parts of transactions over several partitions |
 //! | [`snapshot`] | read-only views at an epoch boundary |
 //! | [`janitor`] | reclamation and expiry |
 //! | [`restore`] | filling an engine from a log |
@@ -25,22 +28,29 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod blame;
 mod commit;
+pub mod decide;
 pub mod engine;
 pub mod epoch;
 mod floors;
+pub mod fuzz;
 mod garbage;
+mod holds;
 mod index;
 pub mod interactive;
 pub mod janitor;
 pub mod log;
 mod lookaside;
 pub mod one_shot;
+mod origin;
+pub mod prepare;
 mod record;
 pub mod restore;
 mod retry;
 pub mod snapshot;
 mod sync;
+pub mod system;
 mod word;
 pub mod worker;
 
@@ -51,4 +61,5 @@ pub use log::{Changes, NoLog, RedoLog};
 pub use one_shot::Committed;
 pub use restore::Restorer;
 pub use snapshot::{Snapshot, SnapshotEntry};
+pub use system::RESERVED;
 pub use worker::{Stop, Worker};

@@ -8,6 +8,7 @@ use crate::access::{Put, View};
 use crate::log::RedoLog;
 use crate::lookaside::KeyHash;
 use crate::record::VersionRef;
+use crate::system::is_reserved;
 use crate::worker::{Stop, Worker};
 
 /// A committed transaction's replies. While they live, the worker holds its epoch.
@@ -60,7 +61,7 @@ impl<L: RedoLog> Worker<L> {
         Ok(Committed { worker: self })
     }
 
-    fn admit(&mut self, ops: &[Op<'_>]) -> Result<(), Abort> {
+    pub(crate) fn admit(&mut self, ops: &[Op<'_>]) -> Result<(), Abort> {
         if ops.len() > self.engine.limits().transaction_ops {
             return Err(Abort::TooLarge { what: "operations" });
         }
@@ -73,7 +74,15 @@ impl<L: RedoLog> Worker<L> {
     }
 
     fn attempt(&mut self, ops: &[Op<'_>]) -> Result<(), Stop> {
-        self.prepare(ops);
+        match self.run(ops) {
+            Ok(()) => self.commit(),
+            Err(stop) => Err(self.blame(stop)),
+        }
+    }
+
+    /// Executes the operations within the transaction.
+    pub(crate) fn run(&mut self, ops: &[Op<'_>]) -> Result<(), Stop> {
+        self.hash_and_fetch(ops);
         for (i, op) in ops.iter().enumerate() {
             let hash = self.state.hashes[i];
             let reply = match self.apply(i, op, hash)? {
@@ -82,7 +91,7 @@ impl<L: RedoLog> Worker<L> {
             };
             self.state.replies.push(reply);
         }
-        self.commit()
+        Ok(())
     }
 
     /// One operation. The outer error ends the transaction, the inner one is the reply.
@@ -278,6 +287,9 @@ impl<L: RedoLog> Worker<L> {
         let limits = self.engine.limits();
         if key.len() > limits.key || value_len > limits.value {
             return Err(OpError::TooLong);
+        }
+        if is_reserved(key) {
+            return Err(OpError::Reserved);
         }
         Ok(())
     }

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use base::{Change, Epoch, Tid};
+use base::{Change, Epoch, Origin, Tid};
 use hashbrown::HashMap;
 
 use crate::commit::counts;
-use crate::engine::{Engine, Place};
+use crate::engine::{Engine, Place, generation_after};
 use crate::garbage::Garbage;
 use crate::log::NoLog;
+use crate::origin::OwnedOrigin;
 use crate::record::{Content, RecordRef, VersionRef};
 use crate::snapshot::Pinned;
 use crate::word::{QUEUED, Seen};
@@ -23,6 +24,8 @@ pub struct Restorer {
     worker: Worker<NoLog>,
     /// Keys of each generation: found minus replaced.
     keys: HashMap<u16, i64>,
+    /// The origin that was met last: a transaction's changes mostly follow each other.
+    origin: Option<Arc<OwnedOrigin>>,
 }
 
 impl Engine {
@@ -33,17 +36,21 @@ impl Engine {
         Some(Restorer {
             worker,
             keys: HashMap::new(),
+            origin: None,
         })
     }
 
     /// Ends a restoration: the next transaction commits in an epoch above `newest`, the greatest
-    /// epoch that was ever used, and at a time not before `stamp_ms`.
+    /// epoch that was ever used, and at a time not before `stamp_ms`. Call
+    /// [`Engine::restore_prepared`] next.
     pub fn finish_restore(&self, restorers: Vec<Restorer>, newest: Epoch, stamp_ms: u64) {
         let generation = RecordRef::version(self.generation.word().load()).generation();
         self.generation_now
             .store(u64::from(generation), Ordering::Release);
+        // One flush is possible before the janitor has swept.
+        let farthest = generation_after(generation_after(generation));
         self.oldest_generation
-            .store(u64::from(generation.wrapping_add(2)), Ordering::Release);
+            .store(u64::from(farthest), Ordering::Release);
         for restorer in &restorers {
             let keys = restorer.keys.get(&generation).copied().unwrap_or(0);
             restorer.worker.place().count_keys(generation, keys);
@@ -67,21 +74,21 @@ impl Restorer {
                 kind,
                 generation,
                 deadline,
-                origin: _,
+                origin,
             } => {
                 let content = Content {
                     parts: &[value],
                     kind,
                     deadline,
                 };
-                self.install(
-                    tid,
-                    self.record(key),
-                    VersionRef::new(generation, Some(content)),
-                );
+                let origin = self.origin(origin);
+                let version = VersionRef::new(generation, Some(content), origin.as_ref());
+                self.install(tid, self.record(key), version);
             }
-            Change::Delete { key, origin: _ } => {
-                self.install(tid, self.record(key), VersionRef::new(0, None));
+            Change::Delete { key, origin } => {
+                let origin = self.origin(origin);
+                let version = VersionRef::new(0, None, origin.as_ref());
+                self.install(tid, self.record(key), version);
             }
             Change::Flush { generation } => {
                 self.install(
@@ -93,13 +100,16 @@ impl Restorer {
         }
     }
 
-    fn record(&self, key: &[u8]) -> RecordRef {
-        let index = &self.worker.engine.index;
-        let (record, made) = index.get_or_insert(index.hash(key), key);
-        if made {
-            self.worker.count_record(record);
+    fn origin(&mut self, origin: Option<Origin<'_>>) -> Option<Arc<OwnedOrigin>> {
+        let origin = origin?;
+        if self.origin.as_ref().is_none_or(|last| last.get() != origin) {
+            self.origin = Some(self.worker.engine.origins.share(origin));
         }
-        record
+        self.origin.clone()
+    }
+
+    fn record(&self, key: &[u8]) -> RecordRef {
+        self.worker.record_of(key)
     }
 
     fn install(&mut self, tid: Tid, record: RecordRef, new: VersionRef) {

@@ -15,6 +15,7 @@ use crate::engine::{Engine, Place};
 use crate::garbage::Garbage;
 use crate::log::{RedoLog, Write};
 use crate::lookaside::KeyHash;
+use crate::origin::OwnedOrigin;
 use crate::record::{RecordRef, VersionRef};
 use crate::word::{QUEUED, Refused, Seen};
 
@@ -32,11 +33,25 @@ pub enum Stop {
 /// A range that the transaction read, as it was.
 pub(crate) struct ScanRead {
     pub(crate) from: Vec<u8>,
-    pub(crate) to: Option<Vec<u8>>,
+    /// Exclusive; before the end that was asked for if the scan came to its limit.
+    pub(crate) to: Vec<u8>,
     /// The records that were there, tombstones too, records never written not.
     pub(crate) records: Vec<RecordRef>,
-    /// Whether the scan ended at its limit: only the range up to its last record was read then.
-    pub(crate) cut: bool,
+}
+
+impl ScanRead {
+    /// Ends the range behind the last record that was visited, if any.
+    pub(crate) fn cut_behind(&mut self, last: Option<RecordRef>) {
+        self.to.clear();
+        match last {
+            // The next key in the order.
+            Some(record) => {
+                self.to.extend_from_slice(record.key());
+                self.to.push(0);
+            }
+            None => self.to.extend_from_slice(&self.from),
+        }
+    }
 }
 
 /// The transaction that a worker runs.
@@ -52,6 +67,10 @@ pub(crate) struct State {
     pub(crate) missing_ends: Vec<usize>,
     pub(crate) scans: Vec<ScanRead>,
     pub(crate) writes: Vec<Write>,
+    /// What its versions carry, if it is one over several partitions.
+    pub(crate) origin: Option<Arc<OwnedOrigin>>,
+    /// Whether it has given holds back, so that those who met them must hear of it.
+    pub(crate) gave_back: bool,
     /// Where in `writes` a record is, once there are too many to search through.
     pub(crate) places: HashMap<RecordRef, usize>,
     /// Versions that the transaction made and replaced again; replies may refer to them.
@@ -177,7 +196,7 @@ impl<L: RedoLog> Worker<L> {
     }
 
     /// Hashes the operations' keys into `state.hashes` and prefetches them when there are several.
-    pub(crate) fn prepare(&mut self, ops: &[Op<'_>]) {
+    pub(crate) fn hash_and_fetch(&mut self, ops: &[Op<'_>]) {
         let mut hashes = std::mem::take(&mut self.state.hashes);
         hashes.clear();
         hashes.extend(
@@ -276,8 +295,17 @@ impl<L: RedoLog> Worker<L> {
     }
 }
 
+/// Ends the transaction when dropped, also by a panic.
+pub(crate) struct Running<'w, L: RedoLog>(pub(crate) &'w mut Worker<L>);
+
+impl<L: RedoLog> Drop for Running<'_, L> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// Leaves a record that was written in vain to the janitor, if nobody ever wrote it.
-fn forsake(engine: &Engine, record: RecordRef) {
+pub(crate) fn forsake(engine: &Engine, record: RecordRef) {
     if !RecordRef::version(record.word().load()).is_never() {
         return;
     }
@@ -285,7 +313,7 @@ fn forsake(engine: &Engine, record: RecordRef) {
         match record.word().lock() {
             Ok(seen) => break seen,
             Err(Refused::Busy) => std::thread::yield_now(),
-            // Its holder will write it, or somebody has removed it.
+            // Its holder will write it or leave it to the janitor, or somebody has removed it.
             Err(Refused::Held | Refused::Dead) => return,
         }
     };

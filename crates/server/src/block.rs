@@ -94,8 +94,15 @@ impl Executor {
         if self.cluster.is_some() && self.leads_elsewhere(connection, command, args, &ops) {
             return;
         }
-        match self.worker.execute(&ops) {
-            Ok(done) => connection.note_watches(args, done.replies()),
+        let outcome = match self.worker.execute(&ops) {
+            Ok(done) => {
+                connection.note_watches(args, done.replies());
+                Ok(())
+            }
+            Err(abort) => Err(abort),
+        };
+        match outcome {
+            Ok(()) => {}
             Err(Abort::Held { by }) => {
                 self.park(connection, Work::Call(Call::new(command, args)), by);
             }

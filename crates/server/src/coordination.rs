@@ -74,13 +74,14 @@ impl Coordination {
         }
     }
 
-    /// The links, for the loop's events.
-    pub(crate) fn fabric(&mut self) -> &mut Tcp {
-        &mut self.links.fabric
+    /// Notes an event of the loop that is about a link.
+    pub(crate) fn note_event(&mut self, event: &mio::event::Event) {
+        self.links.fabric.on_event(event);
     }
 
     /// Hands to the node what has come on links. Returns whether there is more.
     pub(crate) fn receive(&mut self, worker: &mut Worker, now: Duration) -> bool {
+        self.links.fabric.tick(now);
         let more = self.links.receive(&mut self.inbox);
         for (link, event) in self.inbox.iter() {
             self.links.note(&self.routes, link, &event);
@@ -126,9 +127,10 @@ impl Coordination {
         self.node.wants()
     }
 
-    /// When the node or its links are to be looked at.
-    pub(crate) fn next_time(&self) -> Option<Duration> {
-        self.wants().wake_at
+    /// In how long the node or its links are to be looked at.
+    pub(crate) fn due_in(&self, now: Duration) -> Option<Duration> {
+        let node = self.wants().wake_at.map(|at| at.saturating_sub(now));
+        node.into_iter().chain(self.links.fabric.timeout(now)).min()
     }
 
     /// Whether nothing would be left undecided if the server stopped now.

@@ -16,6 +16,7 @@
 
 use std::sync::Arc;
 
+use base::transaction::Observed;
 use base::{Abort, Epoch, Op, Reply, Version};
 use resp::Writer;
 
@@ -254,17 +255,17 @@ impl Executor {
                 return connection.wait_for(number, Work::Block(execution));
             }
             let from = connection.output.position();
-            let abort = match self.worker.execute(&plan.ops) {
+            let outcome = match self.worker.execute(&plan.ops) {
                 Ok(done) => {
-                    let observed = done.observed();
+                    let Observed { epoch, time_ms, .. } = done.observed();
                     let replies = done.replies();
-                    let time_ms = observed.time_ms;
                     execution.answer(&plan, replies, time_ms, &mut self.context, connection);
-                    drop(done);
-                    let nothing = plan.ops.is_empty();
-                    let epoch = if nothing { Epoch::ZERO } else { observed.epoch };
-                    return self.finish(connection, from, epoch);
+                    Ok(if plan.ops.is_empty() { Epoch::ZERO } else { epoch })
                 }
+                Err(abort) => Err(abort),
+            };
+            let abort = match outcome {
+                Ok(epoch) => return self.finish(connection, from, epoch),
                 Err(abort) => abort,
             };
             drop(plan);

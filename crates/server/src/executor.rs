@@ -203,7 +203,7 @@ impl Executor {
         }
         let from = connection.output.position();
         let mut writer = Writer::new(connection.output.buffer(), connection.protocol);
-        let epoch = match self.worker.execute(ops) {
+        let outcome = match self.worker.execute(ops) {
             Ok(done) => {
                 let observed = done.observed();
                 let around = Surroundings {
@@ -212,14 +212,18 @@ impl Executor {
                     time_ms: observed.time_ms,
                 };
                 render.write(done.replies(), &around, &mut writer);
-                Some(observed.epoch)
+                Ok(observed.epoch)
             }
+            Err(abort) => Err(abort),
+        };
+        let epoch = match outcome {
+            Ok(epoch) => epoch,
             Err(Abort::Held { by }) => {
                 return self.park(connection, Work::Call(Call::new(command, args)), by);
             }
-            Err(abort) => tell_abort(&abort, &mut writer).then_some(Epoch::ZERO),
+            Err(abort) if tell_abort(&abort, &mut writer) => Epoch::ZERO,
+            Err(_) => self.worker.observed().epoch,
         };
-        let epoch = epoch.unwrap_or_else(|| self.worker.observed().epoch);
         self.finish(connection, from, epoch);
     }
 

@@ -35,7 +35,7 @@ use store::Worker;
 
 use crate::commands;
 use crate::connection::Connection;
-use crate::coordination::{Caller, Coordination};
+use crate::coordination::Caller;
 use crate::executor::Executor;
 use crate::input::{self, Batch};
 use crate::limits::READ_BUFFER;
@@ -185,7 +185,7 @@ impl Runtime {
                 match event.token() {
                     WAKER => woken = true,
                     LISTENER => self.accepting = true,
-                    token if nodes::TOKENS.contains(&token.0) => self.note_fabric_event(event),
+                    Token(nodes::FIRST_TOKEN..) => self.note_fabric_event(event),
                     Token(key) => self.note_event(key, event),
                 }
             }

@@ -9,7 +9,7 @@ use resp::{Args, Writer};
 
 use super::admin::{help, local};
 use super::int;
-use crate::command::{Command, Flags, Keys, Local, Run};
+use crate::command::{Command, Flags, Local, Run};
 use crate::connection::Connection;
 use crate::keys::KeysTask;
 use crate::routing::Routes;

@@ -2,20 +2,19 @@
 
 use std::collections::HashMap;
 use std::net::TcpListener;
-use std::ops::Range;
 use std::sync::Arc;
 
 use base::Epoch;
 use fabric::tcp::{Tcp, TcpOptions};
 use fabric::{Peer, Secret};
-use mio::Poll;
+use mio::{Poll, Token};
 
 use super::Runtime;
 use crate::coordination::Coordination;
 use crate::shared::Shared;
 
-/// The events of links; connections of clients are numbered from 0.
-pub(super) const TOKENS: Range<usize> = 1 << 40..1 << 41;
+/// The events of links begin here; those of clients' connections begin at 0.
+pub(super) const FIRST_TOKEN: usize = 1 << 40;
 
 /// Makes the part of the cluster that runtime `index` is, if the server is a node of one.
 pub(super) fn join(
@@ -40,7 +39,7 @@ pub(super) fn join(
         peers,
         ..TcpOptions::new(me, secret, topology.fingerprint())
     };
-    let fabric = Tcp::new(options, poll.registry().try_clone()?, TOKENS)?;
+    let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;
     let now = shared.started.elapsed();
     let coordination = Coordination::new(membership, Arc::clone(routes), index, fabric, now);
     Ok(Some(Box::new(coordination)))
@@ -49,7 +48,7 @@ pub(super) fn join(
 impl Runtime {
     pub(super) fn note_fabric_event(&mut self, event: &mio::event::Event) {
         if let Some(cluster) = &mut self.executor.cluster {
-            cluster.fabric().on_event(event);
+            cluster.note_event(event);
         }
     }
 

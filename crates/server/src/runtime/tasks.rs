@@ -39,9 +39,12 @@ impl Runtime {
     /// In how long a task or the node is to be looked at.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let cluster = self.executor.cluster.as_ref();
-        let node = cluster.and_then(|node| node.next_time());
-        let due = [self.tasks_due, node].into_iter().flatten().min()?;
+        if cluster.is_none() && self.tasks_due.is_none() {
+            return None;
+        }
         let now = self.executor.context.shared.started.elapsed();
-        Some(due.saturating_sub(now))
+        let task = self.tasks_due.map(|due| due.saturating_sub(now));
+        let node = cluster.and_then(|node| node.due_in(now));
+        task.into_iter().chain(node).min()
     }
 }

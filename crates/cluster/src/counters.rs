@@ -1,0 +1,28 @@
+//! What has happened at a node.
+
+/// Since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Transactions over other partitions that took effect.
+    pub committed: u64,
+    /// Those that did not.
+    pub aborted: u64,
+    /// Those whose outcome their caller was not told.
+    pub unknown: u64,
+    /// Attempts beyond the first.
+    pub retried: u64,
+    /// Parts prepared for any coordinator.
+    pub prepared: u64,
+    /// Prepares that gave way to an older transaction.
+    pub died: u64,
+    /// Requests that waited for holds.
+    pub waited: u64,
+    /// Attempts that their coordinator gave up by way of the home.
+    pub abandoned: u64,
+    /// Attempts that this node as their home committed in their coordinator's stead.
+    pub resolved_committed: u64,
+    /// Attempts that this node as their home aborted in their coordinator's stead.
+    pub resolved_aborted: u64,
+    /// Attempts that were refused because somebody asked before they came.
+    pub refused: u64,
+}

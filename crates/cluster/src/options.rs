@@ -1,0 +1,54 @@
+//! How a node is set up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::NodeId;
+
+use crate::topology::Topology;
+
+/// How long what is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For another node's answer. Then the attempt is given up.
+    pub answer: Duration,
+    /// For keys that another transaction holds.
+    pub hold: Duration,
+    /// For a transaction, all its attempts together. An outcome that is not known by then is
+    /// reported as such.
+    pub transaction: Duration,
+    /// For a node that cannot be reached, before the caller is told.
+    pub unreachable: Duration,
+    /// After being prepared for so long without a word, a participant asks.
+    pub doubt: Duration,
+    /// After being committed for so long without being told to forget, a participant asks.
+    pub forget: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            answer: Duration::from_secs(5),
+            hold: Duration::from_secs(10),
+            transaction: Duration::from_secs(20),
+            unreachable: Duration::from_secs(1),
+            doubt: Duration::from_secs(1),
+            forget: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How a node is set up.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// The cluster.
+    pub topology: Arc<Topology>,
+    /// Which node of it.
+    pub me: NodeId,
+    /// A number that no other [`Node`](crate::Node) of the cluster has or had: random.
+    pub unique: u64,
+    /// Whether it resolves attempts that nobody decides: one [`Node`](crate::Node) of each process does.
+    pub keeper: bool,
+    /// See there.
+    pub timeouts: Timeouts,
+}
