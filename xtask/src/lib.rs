@@ -11,12 +11,14 @@ pub mod bench;
 pub mod build;
 pub mod ci;
 pub mod client;
+pub mod cluster;
 pub mod crash;
 pub mod fuzz;
 pub mod interrupt;
 pub mod peers;
 pub mod process;
 pub mod server;
+pub mod sim;
 pub mod smoke;
 pub mod trace;
 

@@ -13,7 +13,8 @@ use xtask::build::{self, Build};
 use xtask::crash::{self, Disk};
 use xtask::fuzz::{self, Target};
 use xtask::server::Program;
-use xtask::{arch, bench, ci, interrupt, peers, smoke, trace};
+use xtask::sim::{self, Bug, Protocol};
+use xtask::{arch, bench, ci, cluster, interrupt, peers, smoke, trace};
 
 /// Developers' commands of Kumiki.
 #[derive(Parser)]
@@ -31,6 +32,30 @@ enum Task {
     Peers,
     /// Hold ARCHITECTURE.md against the crates.
     Arch,
+    /// Start a cluster on this machine and look after it until Ctrl-C.
+    Cluster {
+        /// How many nodes.
+        #[arg(default_value_t = 4)]
+        nodes: u16,
+        /// The port at which clients find the first node; the others follow.
+        #[arg(long, default_value_t = 7001)]
+        base_port: u16,
+        /// Where data and logs lie; they stay.
+        #[arg(long, default_value = "target/cluster")]
+        data: PathBuf,
+        /// Keep everything in memory.
+        #[arg(long)]
+        ephemeral: bool,
+        /// Start a node again that has died.
+        #[arg(long)]
+        restart: bool,
+        /// Start this binary instead of building one.
+        #[arg(long)]
+        binary: Option<PathBuf>,
+        /// Further arguments of the nodes.
+        #[arg(last = true)]
+        server: Vec<String>,
+    },
     /// Kill the real server under load and compare what is left with what was acknowledged.
     Crash {
         /// How many kills.
@@ -59,6 +84,20 @@ enum Task {
     Trace {
         #[command(flatten)]
         subject: Subject,
+    },
+    /// Simulate whole clusters under faults; each seed is a schedule that can be played again.
+    Sim {
+        /// The protocol.
+        protocol: Protocol,
+        /// How many seeds.
+        #[arg(long, default_value_t = 1000)]
+        seeds: u64,
+        /// Play this seed alone, and tell everything that happens.
+        #[arg(long, conflicts_with = "seeds")]
+        seed: Option<u64>,
+        /// Build with this planted bug, and succeed only if a seed finds it.
+        #[arg(long, value_enum)]
+        planted: Option<Bug>,
     },
     /// The README's first minute: serve, set, kill, serve again, get.
     Smoke,
@@ -147,6 +186,27 @@ fn run(task: Task) -> Result<()> {
         Task::Ci => ci::run_all(),
         Task::Peers => peers::install(),
         Task::Arch => arch::check(),
+        Task::Cluster {
+            nodes,
+            base_port,
+            data,
+            ephemeral,
+            restart,
+            binary: given,
+            server: mut args,
+        } => {
+            if ephemeral {
+                args.push("--ephemeral".to_owned());
+            }
+            let binary = binary(given, Build::Honest)?;
+            let options = cluster::Options {
+                nodes,
+                base_port,
+                dir: data,
+                restart,
+            };
+            cluster::run(&Program::Kumiki { binary, args }, &options)
+        }
         Task::Crash {
             rounds,
             disk,
@@ -178,6 +238,12 @@ fn run(task: Task) -> Result<()> {
                 false => trace::require_clean(&complaints),
             }
         }
+        Task::Sim {
+            protocol,
+            seeds,
+            seed,
+            planted,
+        } => sim::run(protocol, seeds, seed, planted),
         Task::Smoke => smoke::run(),
         Task::Fuzz {
             target,

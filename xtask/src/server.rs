@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::thread;
@@ -74,16 +75,50 @@ impl Program {
     /// # Errors
     /// If it cannot be started.
     pub fn start(&self, data: &Path, wrapper: &Wrapper) -> Result<Server> {
-        fs::create_dir_all(data).with_context(|| format!("cannot make {}", data.display()))?;
-        let log = data.with_extension("log");
+        let log = log_of(data)?;
         let addr = free_address()?;
         let mut command = self.command(addr, data, wrapper);
-        File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
-        // Both append, so that neither overwrites what the other has said.
-        let append = || File::options().append(true).open(&log);
-        command.stdout(append()?).stderr(append()?);
-        let process = Guarded::spawn(self.name(), &mut command)?;
+        let process = spawn_logged(self.name(), &mut command, &log)?;
         Ok(Server { process, addr, log })
+    }
+
+    /// Starts node `id` of the cluster that `file` describes, where its clients connect at `addr`,
+    /// over `data`; as [`Program::start`] otherwise. Ctrl-C does not reach it: whoever started the
+    /// nodes stops them.
+    ///
+    /// # Errors
+    /// If it cannot be started, or is no Kumiki.
+    pub fn start_node(
+        &self,
+        file: &Path,
+        id: u16,
+        addr: SocketAddr,
+        data: &Path,
+    ) -> Result<Server> {
+        let log = log_of(data)?;
+        let line = self.node_line(file, id, data)?;
+        let mut command = Command::new(&line[0]);
+        command.args(&line[1..]).process_group(0);
+        let process = spawn_logged(&format!("node {id}"), &mut command, &log)?;
+        Ok(Server { process, addr, log })
+    }
+
+    /// The command line of a node.
+    ///
+    /// # Errors
+    /// If it is no Kumiki.
+    pub fn node_line(&self, file: &Path, id: u16, data: &Path) -> Result<Vec<String>> {
+        let Program::Kumiki { binary, args } = self else {
+            bail!("only Kumiki has clusters that 'cluster.toml' describes");
+        };
+        let mut line = vec![binary.display().to_string(), "serve".into()];
+        line.extend(["--cluster".into(), file.display().to_string()]);
+        line.extend(["--node".into(), id.to_string()]);
+        if !args.iter().any(|arg| arg == "--ephemeral") {
+            line.extend(["--data".into(), data.display().to_string()]);
+        }
+        line.extend(args.iter().cloned());
+        Ok(line)
     }
 
     fn command(&self, addr: SocketAddr, data: &Path, wrapper: &Wrapper) -> Command {
@@ -211,9 +246,24 @@ impl Server {
     }
 }
 
+/// The file beside the directory `data`, which is made, that takes what a server prints.
+fn log_of(data: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(data).with_context(|| format!("cannot make {}", data.display()))?;
+    Ok(data.with_extension("log"))
+}
+
+/// Starts a command that prints to a new file `log`.
+fn spawn_logged(name: &str, command: &mut Command, log: &Path) -> Result<Guarded> {
+    File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
+    // Both append, so that neither overwrites what the other has said.
+    let append = || File::options().append(true).open(log);
+    command.stdout(append()?).stderr(append()?);
+    Guarded::spawn(name, command)
+}
+
 /// A loopback address that nobody listens at. Someone else may take it before the server does;
 /// the server then ends with its own message.
-fn free_address() -> Result<SocketAddr> {
+pub(crate) fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
     Ok(listener.local_addr()?)
 }

@@ -12,19 +12,25 @@
 //! in the index when a scan validates, or draws its commit epoch after that validation and is
 //! later in the serial order.
 //!
+//! Transactions over several partitions hold what they have read and will write until they are
+//! decided (modules `holds`, `prepare`). A commit that meets a hold fails in step 1 or 3, or when a
+//! new key lies in a range that is held, which it looks up after step 2; only then it asks who
+//! holds it (module `blame`).
+//!
 //! Everything happens inside the worker's epoch, so that an epoch that has finished is complete
 //! in the log.
 
 use std::sync::atomic::Ordering;
 
+use base::change::SYSTEM_GENERATION;
 use base::epochs::EpochClock;
-use base::{Abort, Epoch, Tid};
+use base::{Abort, Epoch, Tid, TransactionId};
 
 use crate::engine::Place;
 use crate::garbage::{Bag, Garbage};
 use crate::log::{Changes, RedoLog, Write};
 use crate::record::{RecordRef, VersionRef};
-use crate::word::{LOCK, QUEUED, Seen};
+use crate::word::{HELD, LOCK, QUEUED, Seen};
 use crate::worker::{Stop, Worker};
 
 /// A worker looks after the table of hints each time it has made so many records.
@@ -34,6 +40,10 @@ impl<L: RedoLog> Worker<L> {
     /// Commits the worker's transaction. On an error nothing has happened, but for
     /// [`Abort::ReadOnly`]: then it is done in memory and will not be durable.
     pub(crate) fn commit(&mut self) -> Result<(), Stop> {
+        self.try_commit().map_err(|stop| self.blame(stop))
+    }
+
+    fn try_commit(&mut self) -> Result<(), Stop> {
         if self.state.writes.is_empty() {
             let epoch = self.engine.epochs.commit_epoch();
             return self.validate(epoch, &[]);
@@ -49,12 +59,7 @@ impl<L: RedoLog> Worker<L> {
     }
 
     fn commit_writes(&mut self, writes: &mut [Write]) -> Result<(), Stop> {
-        let bytes: usize = writes.iter().map(|write| write.version.bytes()).sum();
-        if bytes > self.engine.limits().transaction_bytes {
-            return Err(Stop::Abort(Abort::TooLarge {
-                what: "bytes written",
-            }));
-        }
+        self.check_size(writes)?;
         writes.sort_unstable_by_key(|write| write.record);
         let mut locked = std::mem::take(&mut self.locked);
         let drawn = self.lock_and_validate(writes, &mut locked);
@@ -63,6 +68,7 @@ impl<L: RedoLog> Worker<L> {
                 self.state.observed = tid.epoch();
                 self.state.wrote = tid;
                 self.publish(writes, &locked, tid);
+                Place::count(&self.place().commits, 1);
                 self.append(writes, tid)
             }
             Err(stop) => {
@@ -80,24 +86,63 @@ impl<L: RedoLog> Worker<L> {
     /// Steps 1 to 4. `locked` gets the words of the records that were locked, also on an error.
     fn lock_and_validate(&mut self, writes: &[Write], locked: &mut Vec<Seen>) -> Result<Tid, Stop> {
         for write in writes {
-            locked.push(write.record.word().lock().map_err(|_| Stop::Conflict)?);
+            let seen = write.record.word().lock_to_commit();
+            locked.push(seen.map_err(|_| Stop::Conflict)?);
         }
         let epoch = self.engine.epochs.commit_epoch();
         self.validate(epoch, writes)?;
-        let overwritten = locked.iter().map(|seen| RecordRef::version(*seen).tid());
-        let read = self
-            .state
-            .reads
-            .iter()
-            .map(|(_, seen)| RecordRef::version(*seen).tid());
-        let highest = overwritten.chain(read).fold(self.last_tid, Tid::max);
-        let Some(tid) = highest.next_in(epoch) else {
+        if !cfg!(feature = "planted-ignored-holds") {
+            self.enters_no_range(writes, locked, None)?;
+        }
+        let read = self.state.reads.iter().map(|(_, seen)| seen);
+        self.draw(epoch, locked.iter().chain(read))
+    }
+
+    /// Step 4: a TID above those of all these versions.
+    pub(crate) fn draw<'s>(
+        &mut self,
+        epoch: Epoch,
+        seen: impl Iterator<Item = &'s Seen>,
+    ) -> Result<Tid, Stop> {
+        let tids = seen.map(|seen| RecordRef::version(*seen).tid());
+        let Some(tid) = tids.fold(self.last_tid, Tid::max).next_in(epoch) else {
             // The epoch's sequence numbers are used up: the next epoch has new ones.
             self.engine.epochs.advance(epoch);
             return Err(Stop::Conflict);
         };
         self.last_tid = tid;
         Ok(tid)
+    }
+
+    /// Refuses transactions that write more than the limit.
+    pub(crate) fn check_size(&self, writes: &[Write]) -> Result<(), Stop> {
+        let bytes: usize = writes.iter().map(|write| write.version.bytes()).sum();
+        if bytes > self.engine.limits().transaction_bytes {
+            return Err(Stop::Abort(Abort::TooLarge {
+                what: "bytes written",
+            }));
+        }
+        Ok(())
+    }
+
+    /// Whether none of the new keys lies in a range that somebody `but` this transaction holds.
+    /// The write set is locked, and the commit epoch drawn.
+    pub(crate) fn enters_no_range(
+        &self,
+        writes: &[Write],
+        locked: &[Seen],
+        but: Option<TransactionId>,
+    ) -> Result<(), Stop> {
+        let new = |seen: &Seen| RecordRef::version(*seen).is_never();
+        if !locked.iter().any(new) || !self.engine.holds.any_range() {
+            return Ok(());
+        }
+        let mut new = writes.iter().zip(locked).filter(|(_, seen)| new(seen));
+        let holds = &self.engine.holds;
+        if new.any(|(write, _)| holds.range_holder(write.record.key(), but).is_some()) {
+            return Err(Stop::Conflict);
+        }
+        Ok(())
     }
 
     /// Step 3. `own` is the write set, sorted by record and locked.
@@ -111,7 +156,10 @@ impl<L: RedoLog> Worker<L> {
         };
         let state = &self.state;
         // A lone read is atomic by itself; only the generation it belongs to must still be there.
-        let alone = own.is_empty() && state.reads.len() + state.missing_ends.len() <= 2;
+        // But what is held may have been overwritten already in the eyes of other partitions.
+        let alone = own.is_empty()
+            && state.reads.len() + state.missing_ends.len() <= 2
+            && !state.reads.last().is_some_and(|(_, seen)| seen.has(HELD));
         let reads = if alone && state.scans.is_empty() {
             1
         } else {
@@ -131,7 +179,7 @@ impl<L: RedoLog> Worker<L> {
         if holds { Ok(()) } else { Err(Stop::Conflict) }
     }
 
-    fn still_missing(&self, mine: &impl Fn(RecordRef) -> bool) -> bool {
+    pub(crate) fn still_missing(&self, mine: &impl Fn(RecordRef) -> bool) -> bool {
         let mut start = 0;
         self.state.missing_ends.iter().all(|&end| {
             let key = &self.state.missing[start..end];
@@ -143,33 +191,28 @@ impl<L: RedoLog> Worker<L> {
         })
     }
 
-    fn scan_unchanged(
+    pub(crate) fn scan_unchanged(
         &self,
         scan: &crate::worker::ScanRead,
         mine: &impl Fn(RecordRef) -> bool,
     ) -> bool {
         let mut expected = scan.records.iter();
-        let mut left = scan.records.len();
         let mut same = true;
         self.engine
             .index
-            .range(&scan.from, scan.to.as_deref(), |record| {
-                if left == 0 && scan.cut {
-                    return false;
-                }
+            .range(&scan.from, Some(&scan.to), |record| {
                 let seen = record.word().load();
-                if RecordRef::version(seen).is_never() {
-                    same = never_written(record, mine(record));
+                same = if RecordRef::version(seen).is_never() {
+                    never_written(record, mine(record))
                 } else {
-                    same = expected.next() == Some(&record);
-                    left = left.saturating_sub(1);
-                }
+                    expected.next() == Some(&record)
+                };
                 same
             });
-        same && left == 0
+        same && expected.next().is_none()
     }
 
-    fn no_deadline_passed(&self, epoch: Epoch) -> bool {
+    pub(crate) fn no_deadline_passed(&self, epoch: Epoch) -> bool {
         let (before, now) = (self.state.time_ms, self.engine.epochs.stamp_ms(epoch));
         let passed = |deadline: u64| before < deadline && deadline <= now;
         let of = |seen: &Seen| RecordRef::version(*seen).deadline();
@@ -181,8 +224,8 @@ impl<L: RedoLog> Worker<L> {
                 .any(|(_, seen)| of(seen).is_some_and(passed))
     }
 
-    /// Step 5, in memory.
-    fn publish(&self, writes: &[Write], locked: &[Seen], tid: Tid) {
+    /// Step 5, in memory. Exclusive holds are given back by it as locks are.
+    pub(crate) fn publish(&self, writes: &[Write], locked: &[Seen], tid: Tid) {
         let generation = self.state.generation;
         let place = self.place();
         let mut bag = place.bag.lock();
@@ -198,13 +241,16 @@ impl<L: RedoLog> Worker<L> {
             } else {
                 keys += i64::from(counts(new, generation)) - i64::from(counts(old, generation));
             }
+            // The word of a record that was held changes together with the table of holds.
+            let _held = seen
+                .has(HELD)
+                .then(|| self.engine.holds.publishing(write.record));
             self.install(&mut bag, write.record, *seen, old, new);
         }
         bytes -= bag.take_freed() as i64;
         drop(bag);
         place.count_keys(generation, keys);
         Place::count(&place.bytes, bytes);
-        Place::count(&place.commits, 1);
     }
 
     /// Makes `new` current in place of `old` and sees to it that `old` goes when it may.
@@ -236,7 +282,7 @@ impl<L: RedoLog> Worker<L> {
         }
     }
 
-    fn append(&mut self, writes: &[Write], tid: Tid) -> Result<(), Stop> {
+    pub(crate) fn append(&mut self, writes: &[Write], tid: Tid) -> Result<(), Stop> {
         let stamp_ms = self.engine.epochs.stamp_ms(tid.epoch());
         let changes = Changes {
             writes,
@@ -262,6 +308,11 @@ impl<L: RedoLog> Worker<L> {
     }
 }
 
+/// Whether a version is there while this generation is visible: as a key, or as a system record.
+pub(crate) fn lasts(version: VersionRef, generation: u16) -> bool {
+    !version.is_absent() && [generation, SYSTEM_GENERATION].contains(&version.generation())
+}
+
 /// Whether a version counts as a key of this generation.
 pub(crate) fn counts(version: VersionRef, generation: u16) -> bool {
     !version.is_absent() && version.generation() == generation
@@ -270,5 +321,10 @@ pub(crate) fn counts(version: VersionRef, generation: u16) -> bool {
 /// Whether nobody has ever written the record, nor is about to.
 fn never_written(record: RecordRef, own: bool) -> bool {
     let seen = record.word().load();
-    RecordRef::version(seen).is_never() && (own || !seen.has(LOCK))
+    let about = if cfg!(feature = "planted-ignored-holds") {
+        LOCK
+    } else {
+        LOCK | HELD
+    };
+    RecordRef::version(seen).is_never() && (own || !seen.has(about))
 }

@@ -244,6 +244,7 @@ impl<L: RedoLog> Worker<L> {
         if !state.places.is_empty() {
             state.places.clear();
         }
+        state.origin = None;
         self.engine.epochs.unpin(self.place);
     }
 

@@ -68,6 +68,7 @@ pub(crate) fn op_error(error: OpError, command: &Command, writer: &mut Writer<'_
         OpError::NotFinite => "ERR increment would produce NaN or Infinity",
         OpError::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
         OpError::BadExpiry => return bad_expiry(command, writer),
+        OpError::Reserved => "ERR no key may begin with sixteen bytes of 0xff",
     });
 }
 

@@ -34,7 +34,7 @@ use base::{Abort, Timestamp, Version};
 use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
 use super::{Malformed, MalformedKind};
 
-const ERRORS: [OpError; 7] = [
+const ERRORS: [OpError; 8] = [
     OpError::WrongType,
     OpError::NotInteger,
     OpError::Overflow,
@@ -42,6 +42,7 @@ const ERRORS: [OpError; 7] = [
     OpError::NotFinite,
     OpError::TooLong,
     OpError::BadExpiry,
+    OpError::Reserved,
 ];
 
 /// The limits that are named by their place; the last one stands for all others.

@@ -1,0 +1,144 @@
+//! What a seed decides before anything runs: the cluster, its clients, and what will go wrong.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::node::Timeouts;
+
+/// A run's plan. Shares are out of 1000.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) nodes: u16,
+    /// Whether the last node holds no partition and coordinates only.
+    pub(super) has_idle_node: bool,
+    pub(super) clients: u32,
+    /// Transactions of each client, at most.
+    pub(super) transactions: u32,
+    /// Keys whose values are recorded.
+    pub(super) keys: usize,
+    /// Accounts whose sum is conserved; none where clients flush.
+    pub(super) accounts: usize,
+    pub(super) flushes: bool,
+    /// The longest pause of a client between two transactions.
+    pub(super) think: Duration,
+    /// How long a sync takes, at most.
+    pub(super) sync: Duration,
+    /// How long a message takes, at most.
+    pub(super) delay: Duration,
+    /// When faults stop.
+    pub(super) calm: Duration,
+    pub(super) faults: Faults,
+    pub(super) timeouts: Timeouts,
+}
+
+/// What goes wrong, and how often: shares of 1000, per step of a node or per tick.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    /// A node crashes when it has handled something: before it has sent what follows, after that,
+    /// or in the middle.
+    pub(super) crash_at_step: u32,
+    /// As above, but only after steps of two-phase commit, which are rarer.
+    pub(super) crash_at_protocol: u32,
+    /// A node crashes at some moment; per tick.
+    pub(super) crash: u32,
+    /// Two nodes are separated; per tick.
+    pub(super) separate: u32,
+    /// A link breaks; per tick.
+    pub(super) break_links: u32,
+    /// Syncs of a node take very long for a while; per tick.
+    pub(super) slow_disk: u32,
+    /// Messages between two nodes take very long for a while; per tick.
+    pub(super) slow_link: u32,
+    /// A node's clock steps, by up to this.
+    pub(super) clock_step: u32,
+    pub(super) clock_step_ms: i64,
+    /// A client goes away in the middle of a transaction.
+    pub(super) client: u32,
+}
+
+/// How often faults that come by themselves are drawn.
+pub(super) const TICK: Duration = Duration::from_millis(5);
+
+impl Plan {
+    pub(super) fn draw(random: &mut Rng) -> Plan {
+        let nodes = random.u16(2..=5);
+        let flushes = random.u8(..4) == 0;
+        let ms = Duration::from_millis;
+        let scale = random.u64(1..=3);
+        let faults = Faults::draw(random);
+        Plan {
+            nodes,
+            has_idle_node: nodes > 2 && random.u8(..8) == 0,
+            clients: random.u32(2..=6),
+            transactions: random.u32(12..=30),
+            keys: random.usize(3..=9),
+            accounts: if flushes { 0 } else { random.usize(2..=5) },
+            flushes,
+            think: [ms(1), ms(5), ms(20)][random.usize(..3)],
+            sync: [Duration::from_micros(300), ms(2), ms(10)][random.usize(..3)],
+            delay: [Duration::from_micros(100), ms(1), ms(5)][random.usize(..3)],
+            calm: ms(random.u64(150..=600)),
+            faults,
+            timeouts: Timeouts {
+                answer: ms(60 * scale),
+                hold: ms(150 * scale),
+                transaction: ms(500 * scale),
+                unreachable: ms(50 * scale),
+                doubt: ms(40 * scale),
+                forget: ms(80 * scale),
+            },
+        }
+    }
+}
+
+impl Faults {
+    fn draw(random: &mut Rng) -> Faults {
+        // One run in eight is left in peace: it shows that transactions get through.
+        if random.u8(..8) == 0 {
+            return Faults::default();
+        }
+        let mut some = |share: u32| if random.bool() { random.u32(1..=share) } else { 0 };
+        Faults {
+            crash_at_step: some(4),
+            crash_at_protocol: some(25),
+            crash: some(15),
+            separate: some(20),
+            break_links: some(40),
+            slow_disk: some(20),
+            slow_link: some(20),
+            clock_step: some(20),
+            client: some(30),
+            clock_step_ms: [20, 500, 4_000, 12_000][random.usize(..4)],
+        }
+    }
+
+    /// Whether nothing goes wrong.
+    pub(super) fn is_none(&self) -> bool {
+        let Faults {
+            crash_at_step,
+            crash_at_protocol,
+            crash,
+            separate,
+            break_links,
+            slow_disk,
+            slow_link,
+            clock_step,
+            clock_step_ms: _,
+            client,
+        } = *self;
+        [
+            crash_at_step,
+            crash_at_protocol,
+            crash,
+            separate,
+            break_links,
+            slow_disk,
+            slow_link,
+            clock_step,
+            client,
+        ]
+        .iter()
+        .all(|share| *share == 0)
+    }
+}

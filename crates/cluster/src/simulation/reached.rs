@@ -1,0 +1,84 @@
+//! What runs have met, so that nobody takes peace for correctness.
+
+use std::fmt;
+
+/// Something that is worth meeting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // Each is said in `NAMES`.
+pub enum Point {
+    CoordinatorCrash,
+    ParticipantCrash,
+    RestoredPrepared,
+    RestoredCommitted,
+    HomeCommitted,
+    HomeAborted,
+    Abandoned,
+    Died,
+    Waited,
+    Refused,
+    HeldOcc,
+    Overtaken,
+    UnknownOutcome,
+    LostEpochs,
+    Separated,
+    Flushed,
+}
+
+/// The points, in the order of the enumeration.
+const NAMES: [(Point, &str); 16] = [
+    (Point::CoordinatorCrash, "a coordinator crashed after it had asked for votes"),
+    (Point::ParticipantCrash, "a participant crashed while it was prepared"),
+    (Point::RestoredPrepared, "a restart brought prepared attempts back"),
+    (Point::RestoredCommitted, "a restart brought committed attempts back"),
+    (Point::HomeCommitted, "a home committed in a coordinator's stead"),
+    (Point::HomeAborted, "a home aborted in a coordinator's stead"),
+    (Point::Abandoned, "a coordinator gave up by way of the home"),
+    (Point::Died, "a younger transaction gave way"),
+    (Point::Waited, "somebody waited for holds"),
+    (Point::Refused, "an attempt was refused before it came"),
+    (Point::HeldOcc, "a transaction of one partition met a hold"),
+    (Point::Overtaken, "a commit timestamp was overtaken"),
+    (Point::UnknownOutcome, "a client was not told the outcome"),
+    (Point::LostEpochs, "a crash lost epochs that were not durable"),
+    (Point::Separated, "nodes were separated"),
+    (Point::Flushed, "a partition was flushed"),
+];
+
+/// How often each point was met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached([u64; NAMES.len()]);
+
+impl Reached {
+    pub(super) fn add(&mut self, point: Point, times: u64) {
+        self.0[point as usize] += times;
+    }
+
+    /// How often a point was met.
+    #[must_use]
+    pub fn times(&self, point: Point) -> u64 {
+        self.0[point as usize]
+    }
+
+    /// Counts each point that another run met as met once.
+    pub fn count(&mut self, run: &Reached) {
+        for (sum, times) in self.0.iter_mut().zip(run.0) {
+            *sum += u64::from(times > 0);
+        }
+    }
+
+    /// The points that were never met.
+    pub fn missed(&self) -> impl Iterator<Item = Point> + '_ {
+        let all = NAMES.iter().map(|(point, _)| *point);
+        all.filter(|point| self.times(*point) == 0)
+    }
+}
+
+impl fmt::Display for Reached {
+    /// A line for each point.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (point, name) in NAMES {
+            writeln!(f, "{:>8}  {name}", self.times(point))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,339 @@
+//! A cluster on this machine: processes of the real binary, and the file that describes them.
+//!
+//! | in the cluster's directory | what |
+//! |---|---|
+//! | `cluster.toml` | what all nodes are told |
+//! | `node<n>/` | the data of node *n* |
+//! | `node<n>.log` | what node *n* has printed since its last start |
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use cluster::topology::{self, NodeInfo};
+
+use crate::client::{Client, Reply};
+use crate::interrupt;
+use crate::server::{self, Program, Server};
+
+/// How far a node's port for other nodes is from that for clients.
+const FABRIC: u16 = 10_000;
+/// How long nodes may take to find each other.
+const TOGETHER: Duration = Duration::from_secs(30);
+/// How often the nodes are looked after.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a node stays dead before it is started again.
+const REST: Duration = Duration::from_secs(2);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many nodes.
+    pub nodes: u16,
+    /// The port at which clients find the first node; the others follow.
+    pub base_port: u16,
+    /// Where file, logs and data lie.
+    pub dir: PathBuf,
+    /// Whether a node that has died is started again.
+    pub restart: bool,
+}
+
+/// Starts the nodes, says where they are, and looks after them until Ctrl-C.
+///
+/// # Errors
+/// If they cannot be started or do not find each other.
+pub fn run(program: &Program, options: &Options) -> Result<()> {
+    let ports = (0..options.nodes).map(|n| {
+        let client = options.base_port.checked_add(n)?;
+        Some((client, client.checked_add(FABRIC)?))
+    });
+    let ports: Option<Vec<_>> = ports.collect();
+    let ports = ports.context("the ports exceed 65535; choose a smaller --base-port")?;
+    let mut nodes = Nodes::new(program, &options.dir, &ports)?;
+    nodes.start_all()?;
+    let ready = nodes.wait_together();
+    // Ctrl-C is a good reason to stop here.
+    if ready.is_err() && interrupt::check().is_err() {
+        return nodes.stop();
+    }
+    ready?;
+    nodes.announce()?;
+    while interrupt::check().is_ok() {
+        thread::sleep(LOOK);
+        nodes.look(options.restart)?;
+    }
+    println!("cluster: stopping");
+    nodes.stop()
+}
+
+/// The nodes of a cluster. They are killed when this goes.
+#[derive(Debug)]
+pub struct Nodes {
+    program: Program,
+    dir: PathBuf,
+    file: PathBuf,
+    nodes: Vec<Node>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Node {
+    id: u16,
+    client: SocketAddr,
+    server: Option<Server>,
+    died: Option<Instant>,
+}
+
+impl Nodes {
+    /// Describes nodes 1, 2, … on loopback, with these ports for clients and for other nodes, in
+    /// `dir`; starts none.
+    ///
+    /// # Errors
+    /// If the directory has the file of another cluster, or cannot be written.
+    pub fn new(program: &Program, dir: &Path, ports: &[(u16, u16)]) -> Result<Nodes> {
+        if ports.is_empty() {
+            bail!("a cluster has at least one node");
+        }
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let infos: Vec<_> = (1..)
+            .zip(ports)
+            .map(|(id, &(client, fabric))| NodeInfo {
+                id: base::NodeId(id),
+                client: at(client),
+                fabric: at(fabric),
+            })
+            .collect();
+        let text = topology::even(&infos, None);
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let dir = dir.canonicalize()?;
+        let file = dir.join("cluster.toml");
+        match fs::read_to_string(&file) {
+            Ok(there) if there == text => {}
+            Ok(_) => bail!(
+                "{} describes another cluster, and its data lies beside it; remove the directory, \
+                 or name another with --data",
+                file.display()
+            ),
+            Err(_) => fs::write(&file, text)
+                .with_context(|| format!("cannot write {}", file.display()))?,
+        }
+        let node = |info: NodeInfo| Node {
+            id: info.id.0,
+            client: info.client,
+            server: None,
+            died: None,
+        };
+        Ok(Nodes {
+            program: program.clone(),
+            dir,
+            file,
+            nodes: infos.into_iter().map(node).collect(),
+        })
+    }
+
+    /// As [`Nodes::new`], at ports that nobody uses now.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn anywhere(program: &Program, dir: &Path, count: u16) -> Result<Nodes> {
+        let port = || Ok(server::free_address()?.port());
+        let ports: Result<Vec<_>> = (0..count).map(|_| Ok((port()?, port()?))).collect();
+        Nodes::new(program, dir, &ports?)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Where clients find each of them.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| node.client).collect()
+    }
+
+    /// The server of node `index`, from 0 on, if it was started.
+    pub fn server(&mut self, index: usize) -> Option<&mut Server> {
+        self.nodes[index].server.as_mut()
+    }
+
+    /// Starts node `index` without waiting for it, with further arguments.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&mut self, index: usize, further: &[&str]) -> Result<()> {
+        let program = self.program.with(further);
+        let data = self.data(index);
+        let node = &mut self.nodes[index];
+        node.server = Some(program.start_node(&self.file, node.id, node.client, &data)?);
+        node.died = None;
+        Ok(())
+    }
+
+    /// Starts all of them.
+    ///
+    /// # Errors
+    /// If one cannot be started.
+    pub fn start_all(&mut self) -> Result<()> {
+        (0..self.count()).try_for_each(|index| self.start(index, &[]))
+    }
+
+    /// Waits until each answers, and finds all others.
+    ///
+    /// # Errors
+    /// If one of them ends, or it takes too long; the message has the end of its log.
+    pub fn wait_together(&mut self) -> Result<()> {
+        for node in &mut self.nodes {
+            let Some(server) = &mut node.server else {
+                bail!("node {} was not started", node.id);
+            };
+            server
+                .wait_ready()
+                .with_context(|| format!("node {}", node.id))?;
+        }
+        let deadline = Instant::now() + TOGETHER;
+        for node in &self.nodes {
+            while !is_whole(node.client) {
+                interrupt::check()?;
+                if Instant::now() > deadline {
+                    let server = node.server.as_ref().expect("started");
+                    bail!(
+                        "node {} does not find the others\n{}",
+                        node.id,
+                        server.log_tail()
+                    );
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops those that run, all at once.
+    ///
+    /// # Errors
+    /// If one does not end well.
+    pub fn stop(&mut self) -> Result<()> {
+        thread::scope(|scope| {
+            let stop = |node: &mut Node| {
+                let id = node.id;
+                let server = node.server.take();
+                scope.spawn(move || {
+                    server.map_or(Ok(()), |mut server| {
+                        server.stop().with_context(|| format!("node {id}"))
+                    })
+                })
+            };
+            let stopping: Vec<_> = self.nodes.iter_mut().map(stop).collect();
+            let mut ended = stopping
+                .into_iter()
+                .map(|t| t.join().expect("it stops a node"));
+            ended.try_for_each(|ended| ended)
+        })
+    }
+
+    fn data(&self, index: usize) -> PathBuf {
+        self.dir.join(format!("node{}", self.nodes[index].id))
+    }
+
+    /// Says what is there and how to use it.
+    fn announce(&mut self) -> Result<()> {
+        println!("cluster: {}", self.file.display());
+        for index in 0..self.count() {
+            let data = self.data(index);
+            let node = &self.nodes[index];
+            let server = node.server.as_ref().context("all were started")?;
+            let pid = server.pid().as_raw_nonzero();
+            let log = data.with_extension("log");
+            println!(
+                "  node {}: {}, process {pid}, log {}",
+                node.id,
+                node.client,
+                log.display()
+            );
+        }
+        let port = self.nodes[0].client.port();
+        println!("try:");
+        println!("  redis-cli -c -p {port} mset a 1 b 2 c 3");
+        println!("  redis-cli -p {port} mget a b c");
+        println!("  redis-cli -p {port} cluster nodes");
+        let last = self.nodes.last().and_then(|node| node.server.as_ref());
+        if let Some(last) = last {
+            println!("  kill -9 {}", last.pid().as_raw_nonzero());
+        }
+        println!("Ctrl-C stops all nodes");
+        Ok(())
+    }
+
+    /// Says who has died, and starts it again if that is wanted.
+    fn look(&mut self, restart: bool) -> Result<()> {
+        for index in 0..self.count() {
+            let data = self.data(index);
+            let line = self
+                .program
+                .node_line(&self.file, self.nodes[index].id, &data)?;
+            let node = &mut self.nodes[index];
+            if let Some(server) = &mut node.server
+                && let Some(status) = server.exited()?
+            {
+                println!("cluster: node {} has ended ({status})", node.id);
+                if !status.success() {
+                    println!("{}", server.log_tail());
+                }
+                node.server = None;
+                node.died = Some(Instant::now());
+                if !restart {
+                    println!("start it again with: {}", line.join(" "));
+                }
+            }
+            if restart && node.died.is_some_and(|died| died.elapsed() > REST) {
+                let id = node.id;
+                self.start(index, &[])?;
+                println!("cluster: node {id} was started again");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a node says that it finds all others.
+fn is_whole(client: SocketAddr) -> bool {
+    let asked = Client::connect(client).map_err(anyhow::Error::from);
+    let said = asked.and_then(|mut client| client.call(&["CLUSTER", "INFO"]));
+    matches!(said, Ok(Reply::Bulk(Some(text))) if text.starts_with(b"cluster_state:ok"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kumiki() -> Program {
+        Program::Kumiki {
+            binary: PathBuf::from("kumiki"),
+            args: vec!["--ephemeral".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_file_is_one_that_nodes_read_and_stays_that_of_its_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let nodes = Nodes::new(&kumiki(), dir.path(), &[(7001, 17001), (7002, 17002)]).unwrap();
+        let text = fs::read_to_string(&nodes.file).unwrap();
+        let topology = cluster::Topology::parse(&text, "cluster.toml").unwrap();
+        assert_eq!(topology.nodes().len(), 2);
+        assert_eq!(nodes.addresses()[1].port(), 7002);
+        let line = kumiki().node_line(&nodes.file, 2, &nodes.data(1)).unwrap();
+        let line = line.join(" ");
+        assert!(
+            line.contains("--node 2") && !line.contains("--data"),
+            "{line}"
+        );
+        drop(Nodes::new(&kumiki(), dir.path(), &[(7001, 17001), (7002, 17002)]).unwrap());
+        let other = Nodes::new(&kumiki(), dir.path(), &[(7001, 17001)]).unwrap_err();
+        assert!(other.to_string().contains("another cluster"), "{other}");
+    }
+}

@@ -1,0 +1,69 @@
+//! Simulations of protocols: whole clusters in one thread and in virtual time, from one seed each.
+//!
+//! The simulation is a program of the crate that has the protocol. It is built with optimisation,
+//! and with a planted bug in a directory of its own.
+
+use std::ffi::OsStr;
+
+use anyhow::Result;
+
+use crate::build::{self, cargo};
+use crate::process;
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Protocol {
+    /// Transactions over several partitions.
+    #[value(name = "2pc")]
+    TwoPhaseCommit,
+}
+
+/// A bug that the simulation must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Bug {
+    /// Transactions of one partition do not see what two-phase locking holds.
+    IgnoredHolds,
+    /// Participants vote before their part is durable.
+    EarlyDecision,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: &[Bug] = &[Bug::IgnoredHolds, Bug::EarlyDecision];
+
+    fn feature(self) -> &'static str {
+        match self {
+            Bug::IgnoredHolds => "planted-ignored-holds",
+            Bug::EarlyDecision => "planted-early-decision",
+        }
+    }
+}
+
+/// Runs `seeds` simulations, or with `seed` that one, with everything that happens in it.
+///
+/// # Errors
+/// If a seed breaks a promise, or, with a planted bug, if none does.
+pub fn run(protocol: Protocol, seeds: u64, seed: Option<u64>, planted: Option<Bug>) -> Result<()> {
+    let Protocol::TwoPhaseCommit = protocol;
+    let mut command = cargo();
+    command
+        .current_dir(build::root())
+        .args(["run", "--release", "--quiet", "--package", "kumiki-cluster"])
+        .args(["--example", "sim", "--features"]);
+    match planted {
+        None => command.arg("simulation"),
+        Some(bug) => command
+            .arg(format!("simulation,{}", bug.feature()))
+            .arg("--target-dir")
+            .arg(build::target_dir()?.join("planted")),
+    };
+    command.args(["--", "2pc"]);
+    match seed {
+        None => command.args(["--seeds", &seeds.to_string()]),
+        Some(seed) => command.args(["--seed", &seed.to_string(), "--trace"]),
+    };
+    if planted.is_some() {
+        command.arg(OsStr::new("--expect-failure"));
+    }
+    process::run("the simulation", &mut command)
+}
