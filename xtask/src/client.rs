@@ -50,6 +50,14 @@ impl Client {
         })
     }
 
+    /// Lets reads wait for so long before they give up.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.writer.set_read_timeout(Some(patience))
+    }
+
     /// This end's address.
     ///
     /// # Errors

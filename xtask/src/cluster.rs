@@ -139,7 +139,7 @@ impl Nodes {
     /// # Errors
     /// As there.
     pub fn anywhere(program: &Program, dir: &Path, count: u16) -> Result<Nodes> {
-        let port = || Ok(server::free_address()?.port());
+        let port = || server::free_address().map(|address| address.port());
         let ports: Result<Vec<_>> = (0..count).map(|_| Ok((port()?, port()?))).collect();
         Nodes::new(program, dir, &ports?)
     }

@@ -12,6 +12,7 @@
 //! | `resolution` | what becomes of attempts that nobody decides |
 //! | `options`, `counters` | how a node is set up; what has happened there |
 //! | `wires` | its links to other nodes |
+//! | `simulation` | whole clusters in virtual time, with faults (a cargo feature) |
 //!
 //! It knows neither RESP nor how a partition keeps its data.
 
@@ -28,6 +29,8 @@ mod options;
 mod participation;
 mod reading;
 mod resolution;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub mod slot;
 pub mod topology;
 mod two_phase;

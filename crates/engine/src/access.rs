@@ -147,7 +147,7 @@ impl<L: RedoLog> Worker<L> {
         mut visit: impl FnMut(RecordRef, VersionRef),
     ) {
         // What comes behind is the engine's own.
-        let to = to.map_or(&RESERVED[..], |to| to.min(&RESERVED));
+        let to = to.map_or(&RESERVED[..], |to| to.min(&RESERVED[..]));
         let mut scan = ScanRead {
             from: from.to_vec(),
             to: to.to_vec(),

@@ -39,11 +39,11 @@ const GROW_EVERY: u64 = 64;
 impl<L: RedoLog> Worker<L> {
     /// Commits the worker's transaction. On an error nothing has happened, but for
     /// [`Abort::ReadOnly`]: then it is done in memory and will not be durable.
-    pub(crate) fn commit(&mut self) -> Result<(), Stop> {
-        self.try_commit().map_err(|stop| self.blame(stop))
+    pub(crate) fn finish(&mut self) -> Result<(), Stop> {
+        self.try_finish().map_err(|stop| self.blame(stop))
     }
 
-    fn try_commit(&mut self) -> Result<(), Stop> {
+    fn try_finish(&mut self) -> Result<(), Stop> {
         if self.state.writes.is_empty() {
             let epoch = self.engine.epochs.commit_epoch();
             return self.validate(epoch, &[]);
@@ -95,17 +95,13 @@ impl<L: RedoLog> Worker<L> {
             self.enters_no_range(writes, locked, None)?;
         }
         let read = self.state.reads.iter().map(|(_, seen)| seen);
-        self.draw(epoch, locked.iter().chain(read))
+        let newest = newest(locked.iter().chain(read));
+        self.draw(epoch, newest)
     }
 
-    /// Step 4: a TID above those of all these versions.
-    pub(crate) fn draw<'s>(
-        &mut self,
-        epoch: Epoch,
-        seen: impl Iterator<Item = &'s Seen>,
-    ) -> Result<Tid, Stop> {
-        let tids = seen.map(|seen| RecordRef::version(*seen).tid());
-        let Some(tid) = tids.fold(self.last_tid, Tid::max).next_in(epoch) else {
+    /// Step 4: a TID above `newest` and those that this worker has drawn.
+    pub(crate) fn draw(&mut self, epoch: Epoch, newest: Tid) -> Result<Tid, Stop> {
+        let Some(tid) = newest.max(self.last_tid).next_in(epoch) else {
             // The epoch's sequence numbers are used up: the next epoch has new ones.
             self.engine.epochs.advance(epoch);
             return Err(Stop::Conflict);
@@ -306,6 +302,12 @@ impl<L: RedoLog> Worker<L> {
             self.retire(Garbage::Table(table));
         }
     }
+}
+
+/// The greatest TID of the versions that these words say.
+pub(crate) fn newest<'s>(seen: impl Iterator<Item = &'s Seen>) -> Tid {
+    seen.map(|seen| RecordRef::version(*seen).tid())
+        .fold(Tid::ZERO, Tid::max)
 }
 
 /// Whether a version is there while this generation is visible: as a key, or as a system record.

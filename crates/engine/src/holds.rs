@@ -43,7 +43,8 @@ pub(crate) type Shard = HashMap<RecordRef, Hold>;
 struct Range {
     holder: Holder,
     from: Vec<u8>,
-    to: Option<Vec<u8>>,
+    /// Exclusive.
+    to: Vec<u8>,
 }
 
 type Listener = Box<dyn Fn() + Send + Sync>;
@@ -156,12 +157,12 @@ impl Holds {
         held
     }
 
-    /// Holds the keys from `from` to `to` (exclusive, `None`: the end).
-    pub(crate) fn hold_range(&self, holder: Holder, from: &[u8], to: Option<&[u8]>) {
+    /// Holds the keys from `from` to `to` (exclusive).
+    pub(crate) fn hold_range(&self, holder: Holder, from: &[u8], to: &[u8]) {
         self.ranges.lock().push(Range {
             holder,
             from: from.to_vec(),
-            to: to.map(<[u8]>::to_vec),
+            to: to.to_vec(),
         });
         self.ranged.fetch_add(1, Ordering::SeqCst);
     }
@@ -184,9 +185,7 @@ impl Holds {
     pub(crate) fn range_holder(&self, key: &[u8], but: Option<TransactionId>) -> Option<Holder> {
         let ranges = self.ranges.lock();
         let around = ranges.iter().filter(|range| {
-            Some(range.holder.id) != but
-                && range.from.as_slice() <= key
-                && range.to.as_deref().is_none_or(|to| key < to)
+            Some(range.holder.id) != but && (&range.from[..]..&range.to[..]).contains(&key)
         });
         oldest(around.map(|range| &range.holder))
     }
@@ -211,7 +210,6 @@ impl Holds {
 
 /// What a prepared transaction keeps in memory until it is decided.
 pub(crate) struct Prepared {
-    pub(crate) holder: Holder,
     /// What it will publish: versions that nobody else knows, of records that it holds
     /// exclusively.
     pub(crate) effects: Vec<crate::log::Write>,
@@ -282,8 +280,8 @@ mod tests {
         let holds = Holds::new();
         let [one, two] = [holder(1, 1), holder(2, 2)];
         assert!(!holds.any_range());
-        holds.hold_range(two, b"b", Some(b"d"));
-        holds.hold_range(one, b"c", None);
+        holds.hold_range(two, b"b", b"d");
+        holds.hold_range(one, b"c", b"f");
         let by = |key: &[u8], but| holds.range_holder(key, but);
         assert_eq!(by(b"a", None), None);
         assert_eq!(by(b"b", None), Some(two));
@@ -291,7 +289,8 @@ mod tests {
         assert_eq!(by(b"c", Some(one.id)), Some(two));
         assert_eq!(by(b"d", Some(one.id)), None);
         holds.give_ranges_back(one.id);
-        assert_eq!(by(b"z", None), None);
+        assert_eq!(by(b"f", None), None);
+        assert_eq!(by(b"e", None), None);
         holds.give_ranges_back(two.id);
         assert!(!holds.any_range());
     }

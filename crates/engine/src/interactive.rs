@@ -121,7 +121,7 @@ impl<L: RedoLog> Worker<L> {
                 _invariant: PhantomData,
             };
             let outcome = match body(&mut txn) {
-                Ok(value) => running.0.commit().map(|()| value),
+                Ok(value) => running.0.finish().map(|()| value),
                 Err(stop) => Err(running.0.blame(stop)),
             };
             match outcome {

@@ -61,10 +61,16 @@ impl<L: RedoLog> Worker<L> {
         Ok(Committed { worker: self })
     }
 
-    pub(crate) fn admit(&mut self, ops: &[Op<'_>]) -> Result<(), Abort> {
+    /// Refuses transactions of more operations than the limit.
+    pub(crate) fn check_count(&self, ops: &[Op<'_>]) -> Result<(), Abort> {
         if ops.len() > self.engine.limits().transaction_ops {
             return Err(Abort::TooLarge { what: "operations" });
         }
+        Ok(())
+    }
+
+    fn admit(&mut self, ops: &[Op<'_>]) -> Result<(), Abort> {
+        self.check_count(ops)?;
         if !ops.iter().all(Op::is_read_only) {
             self.log
                 .ready()
@@ -75,7 +81,7 @@ impl<L: RedoLog> Worker<L> {
 
     fn attempt(&mut self, ops: &[Op<'_>]) -> Result<(), Stop> {
         match self.run(ops) {
-            Ok(()) => self.commit(),
+            Ok(()) => self.finish(),
             Err(stop) => Err(self.blame(stop)),
         }
     }

@@ -23,7 +23,7 @@
 //! | effect: put | 1, kind 1, generation 2, whether there is a deadline 1 (0 or 1), deadline 8 if there is one, key bytes, value bytes |
 //! | effect: delete | 2, key bytes |
 //! | effect: flush | 3, generation 2 |
-//! | range | from bytes, whether it ends before the last key 1 (0 or 1), to bytes if it does |
+//! | range | from bytes, to bytes (exclusive) |
 //!
 //! The record of the generation is not among the readers' holds: every prepared transaction holds
 //! it as a reader, but for one that flushes, which holds it exclusively.
@@ -69,7 +69,7 @@ pub(crate) fn id(key: &[u8]) -> Result<TransactionId, Malformed> {
 /// Why a value is not that of a system record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Malformed(&'static str);
+pub(crate) struct Malformed(pub(crate) &'static str);
 
 /// The value of a system record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub(crate) struct Kept<'a> {
     pub(crate) effects: Vec<Effect<'a>>,
     /// Keys of the records that it holds as a reader.
     pub(crate) shared: Vec<&'a [u8]>,
-    pub(crate) ranges: Vec<(&'a [u8], Option<&'a [u8]>)>,
+    pub(crate) ranges: Vec<(&'a [u8], &'a [u8])>,
 }
 
 /// What a prepared transaction will do.
@@ -138,8 +138,7 @@ impl Kept<'_> {
         put_len(to, self.ranges.len());
         for (from, end) in &self.ranges {
             put_bytes(to, from);
-            to.push(end.is_some().into());
-            end.iter().for_each(|end| put_bytes(to, end));
+            put_bytes(to, end);
         }
     }
 }
@@ -281,11 +280,7 @@ impl<'a> Reader<'a> {
             siblings: self.bytes()?,
             effects: self.list(Reader::effect)?,
             shared: self.list(Reader::bytes)?,
-            ranges: self.list(|from| {
-                let begin = from.bytes()?;
-                let end = from.flag()?.then(|| from.bytes()).transpose()?;
-                Ok((begin, end))
-            })?,
+            ranges: self.list(|from| Ok((from.bytes()?, from.bytes()?)))?,
         })
     }
 
@@ -332,7 +327,7 @@ pub(crate) mod tests {
                 Effect::Flush { generation: 8 },
             ],
             shared: vec![b"read", b""],
-            ranges: vec![(b"a", Some(b"b")), (b"", None)],
+            ranges: vec![(b"a", b"b"), (b"", b"c")],
         };
         let empty = Kept {
             age: Timestamp::ZERO,

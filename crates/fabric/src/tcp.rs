@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `options` | identity, addresses, limits |
 //! | `socket` | listeners, and how connections are set up |
-//! | `connection` | one connection: what is to be sent, what has not wholly arrived |
+//! | `connection` | one connection, and what is to be sent on it |
+//! | `arrival` | what arrives, made into messages |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
 //!
@@ -20,6 +21,7 @@
 //!    upper ones count.
 //! 4. Work is done in `receive` and `flush`; events are only noted.
 
+pub(crate) mod arrival;
 mod caller;
 mod connection;
 mod options;
@@ -46,7 +48,8 @@ use crate::frame::PROOF;
 use crate::handshake::{Handshake, Identity, Refused};
 use crate::inbox::Inbox;
 use crate::messages::{Event, Link, Messages, Peer, SendError};
-use connection::{Connection, Phase, Progress};
+use arrival::Progress;
+use connection::{Connection, Phase};
 
 /// Bits of a link's number that are its place.
 const PLACE_BITS: u32 = 24;
@@ -203,7 +206,7 @@ impl Tcp {
             match self.connections[place].phase {
                 Phase::Connecting(_) => self.down(place, "nobody answers at this address"),
                 Phase::Ending(_) => self.down(place, "the peer took no more"),
-                Phase::Greeting(_) | Phase::Up => self.refuse(place, &Refused::late()),
+                Phase::Greeting(..) | Phase::Up => self.refuse(place, &Refused::late()),
             }
         }
     }
@@ -343,7 +346,7 @@ impl Tcp {
         };
         let handshake = Box::new(Handshake::accept(nonce));
         let link = self.next_link();
-        let phase = Phase::Greeting(handshake);
+        let phase = Phase::Greeting(handshake, Vec::new());
         let connection = Connection::new(link, stream, address, phase, self.limits.queue);
         self.strangers += 1;
         let busy = self.strangers > limit;
@@ -388,7 +391,10 @@ impl Tcp {
         let (link, address) = (connection.link, connection.address);
         note(&mut self.dirty, place, &mut connection.in_dirty);
         tracing::debug!(?link, ?peer, %address, "a link is up");
-        self.news.push((link, News::Up(peer)));
+        // Who has closed it already hears of its end alone.
+        if !connection.closing {
+            self.news.push((link, News::Up(peer)));
+        }
     }
 
     /// Refuses a connection, politely: the peer is told why, and is given time to read it.
@@ -468,7 +474,7 @@ impl Tcp {
         connection.in_ready = false;
         let progress = match connection.phase {
             Phase::Connecting(_) => return self.connected(place),
-            Phase::Greeting(_) => return self.greet(place, inbox),
+            Phase::Greeting(..) => return self.greet(place, inbox),
             Phase::Up => connection.read(inbox, self.limits.message),
             Phase::Ending(_) => connection.discard(inbox),
         };
@@ -504,7 +510,7 @@ impl Tcp {
         }
         let phase = std::mem::replace(&mut connection.phase, Phase::Up);
         if let Phase::Connecting(handshake) = phase {
-            connection.phase = Phase::Greeting(handshake);
+            connection.phase = Phase::Greeting(handshake, Vec::new());
         }
         connection.full = false;
         note(&mut self.dirty, place, &mut connection.in_dirty);
@@ -514,32 +520,28 @@ impl Tcp {
     /// Goes on with a handshake.
     fn greet(&mut self, place: usize, inbox: &mut Inbox) {
         let connection = &mut self.connections[place];
-        let (progress, begun) = connection.read_greeting();
-        let begun = std::mem::take(begun);
-        let Phase::Greeting(mut handshake) = std::mem::replace(&mut connection.phase, Phase::Up)
-        else {
+        let phase = std::mem::replace(&mut connection.phase, Phase::Up);
+        let Phase::Greeting(mut handshake, mut arrived) = phase else {
             unreachable!("it was greeting");
         };
+        let progress = connection.read_greeting(&mut arrived);
         let output = connection.output();
-        match handshake.advance(&self.identity, &begun, output) {
+        match handshake.advance(&self.identity, &arrived, output) {
             Err(refused) => self.refused(place, &refused),
             Ok((used, None)) => {
-                connection.phase = Phase::Greeting(handshake);
-                connection.keep(begun, used);
+                arrived.drain(..used);
+                connection.phase = Phase::Greeting(handshake, arrived);
                 note(&mut self.dirty, place, &mut connection.in_dirty);
                 self.go_on(place, progress);
             }
             Ok((used, Some(proved))) => {
-                connection.keep(begun, used);
-                let closing = std::mem::take(&mut connection.closing);
                 self.up(place, proved.peer);
-                if closing {
-                    self.news.pop();
-                    return self.end_closed(place);
-                }
                 self.tell(inbox);
                 let connection = &mut self.connections[place];
-                match connection.read_rest(inbox, self.limits.message) {
+                if std::mem::take(&mut connection.closing) {
+                    return self.end_closed(place);
+                }
+                match connection.read_rest(&arrived[used..], inbox, self.limits.message) {
                     Ok(()) => self.go_on(place, Progress::More),
                     Err(why) => self.down(place, &why),
                 }
@@ -661,7 +663,7 @@ impl Messages for Tcp {
             return;
         };
         match connection.phase {
-            Phase::Connecting(_) | Phase::Greeting(_) => connection.closing = true,
+            Phase::Connecting(_) | Phase::Greeting(..) => connection.closing = true,
             Phase::Up => self.end_closed(place),
             Phase::Ending(_) => {}
         }

@@ -12,6 +12,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use store::EpochTime;
 
+use crate::membership::Cluster;
+
 /// A distributed transactional key-value store.
 #[derive(Parser, Debug)]
 #[command(name = "kumiki", version, about)]
@@ -124,9 +126,9 @@ pub(crate) enum LogDevice {
 /// Options of `kumiki serve`.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// Where to listen.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
-    pub(crate) listen: SocketAddr,
+    /// Where to listen; default: 127.0.0.1:6380, and for a node of a cluster what its file says.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
     /// The directory in which data lies; made if it is not there.
     #[arg(
         long,
@@ -226,6 +228,8 @@ pub(crate) struct Serve {
     /// Longest value.
     #[arg(long, value_name = "SIZE", default_value = "512mb", value_parser = parse_max_value)]
     pub(crate) max_value: Size,
+    #[command(flatten)]
+    pub(crate) cluster: Cluster,
     /// The file layer; for tests of what survives a crash.
     #[arg(long, value_name = "LAYER", default_value = "real", hide = true)]
     pub(crate) disk: DiskLayer,
@@ -407,7 +411,9 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_documentation() {
         let serve = serve(&[]).unwrap();
-        assert_eq!(serve.listen.to_string(), "127.0.0.1:6380");
+        let listen = crate::membership::listen(serve.listen, None).unwrap();
+        assert_eq!(listen.to_string(), "127.0.0.1:6380");
+        assert!(serve.cluster.file.is_none());
         assert_eq!(serve.data, PathBuf::from("./kumiki-data"));
         assert_eq!(serve.durability, Durability::Group);
         assert_eq!(serve.epoch_time, EpochTime::Adaptive);
@@ -490,6 +496,16 @@ mod tests {
             let args = [&["--ephemeral"][..], option].concat();
             refused(&args, &["--ephemeral", option[0]]);
         }
+    }
+
+    #[test]
+    fn a_node_needs_its_cluster_and_a_cluster_its_node() {
+        let both = serve(&["--cluster", "c.toml", "--node", "2"]).unwrap();
+        assert_eq!(both.cluster.node, Some(2));
+        refused(&["--cluster", "c.toml"], &["--node"]);
+        refused(&["--node", "2"], &["--cluster"]);
+        refused(&["--transport", "tcp"], &["--cluster"]);
+        refused(&["--cluster", "c.toml", "--node", "0"], &["--node"]);
     }
 
     #[test]

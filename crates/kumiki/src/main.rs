@@ -13,6 +13,7 @@ mod bench;
 mod check;
 mod cli;
 mod device;
+mod membership;
 mod memory;
 mod serve;
 

@@ -1,18 +1,19 @@
 //! `kumiki serve`: opens the store, serves it, stops when asked.
 
 use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::Limits;
 use parking_lot::Mutex;
-use server::{Admin, Config, Running, Starting};
+use server::{Admin, Config, Membership, Running, Starting};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::cli::{Durability, Serve};
-use crate::{device, memory};
+use crate::{device, membership, memory};
 
 /// Workers beyond those of the server's threads, for housekeeping.
 const SPARE_WORKERS: usize = 2;
@@ -25,9 +26,10 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     // Taken before anything is opened, so that no signal finds the process without a handler.
     let signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| format!("cannot receive signals: {error}"))?;
-    let config = config(&options, threads);
+    let membership = options.cluster.join()?;
+    let listen = membership::listen(options.listen, membership.as_ref())?;
+    let config = config(&options, threads, listen, membership);
     config.check().map_err(|error| error.to_string())?;
-    let listen = options.listen;
     let admin = options.admin.map(Admin::start).transpose();
     let admin = admin.map_err(|error| error.to_string())?;
     let opening = store_options(&options, threads, admin.as_ref().map(Admin::starting))?;
@@ -81,14 +83,20 @@ fn store_options(
     })
 }
 
-fn config(options: &Serve, threads: usize) -> Config {
+fn config(
+    options: &Serve,
+    threads: usize,
+    listen: SocketAddr,
+    cluster: Option<Membership>,
+) -> Config {
     let mut limits = server::Limits {
         clients: options.max_clients as usize,
         ..server::Limits::default()
     };
     limits.request.bulk = options.max_value.0 as usize;
     Config {
-        listen: options.listen,
+        listen,
+        cluster,
         threads,
         cpus: options.cpus(),
         admin: options.admin,
@@ -121,10 +129,14 @@ fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Resu
     let admin = running.admin_address().map_or_else(String::new, |address| {
         format!(", metrics on http://{address}/metrics")
     });
+    let node = options
+        .cluster
+        .node
+        .map_or_else(String::new, |node| format!(", node {node} of a cluster"));
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "kumiki: listening on {}, {data}, threads: {threads}{admin}",
+        "kumiki: listening on {}, {data}, threads: {threads}{node}{admin}",
         running.address()
     )?;
     out.flush()

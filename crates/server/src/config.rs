@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
+use cluster::Timeouts;
 use cluster::Topology;
-use cluster::node::Timeouts;
 use cluster::topology::NodeInfo;
 
 use crate::limits::Limits;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, NodeId, Op};
-use cluster::node::{Finished, Node, NodeOptions, Wants};
+use cluster::{Finished, Node, NodeOptions, Wants};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use resp::Args;

@@ -134,8 +134,7 @@ impl Execution {
         let firsts = self.plan().parts.into_iter().map(|part| part.first_op());
         let at = firsts
             .enumerate()
-            .filter(|(_, first)| first.is_some_and(|first| first <= op))
-            .last();
+            .rfind(|(_, first)| first.is_some_and(|first| first <= op));
         let Some((at, Some(first))) = at.filter(|_| self.revisions <= most) else {
             return Verdict::Tell(Abort::Conflict {
                 attempts: self.revisions as u32,
@@ -260,7 +259,11 @@ impl Executor {
                     let Observed { epoch, time_ms, .. } = done.observed();
                     let replies = done.replies();
                     execution.answer(&plan, replies, time_ms, &mut self.context, connection);
-                    Ok(if plan.ops.is_empty() { Epoch::ZERO } else { epoch })
+                    Ok(if plan.ops.is_empty() {
+                        Epoch::ZERO
+                    } else {
+                        epoch
+                    })
                 }
                 Err(abort) => Err(abort),
             };
@@ -283,12 +286,7 @@ impl Executor {
     }
 
     /// Answers a block that did not take effect, because of what `epoch` shows.
-    pub(crate) fn tell_block(
-        &mut self,
-        connection: &mut Connection,
-        abort: &Abort,
-        epoch: Epoch,
-    ) {
+    pub(crate) fn tell_block(&mut self, connection: &mut Connection, abort: &Abort, epoch: Epoch) {
         let from = connection.output.position();
         let mut writer = connection.writer();
         if let Abort::Precondition { .. } = abort {

@@ -10,6 +10,7 @@ use store::{CheckpointStatus, RecoveryReport, Stats};
 
 use crate::config::Durability;
 use crate::process::Process;
+use crate::routing::ClusterFigures;
 use crate::shared::Shared;
 
 /// See the module's description.
@@ -24,6 +25,10 @@ pub(crate) struct Figures<'a> {
     pub(crate) checkpoints: CheckpointStatus,
     pub(crate) recovery: &'a RecoveryReport,
     pub(crate) process: Process,
+    /// What was done together with other nodes, if this is a node of a cluster.
+    pub(crate) cluster: Option<ClusterFigures>,
+    /// Connections that wait for what a transaction over several nodes holds.
+    pub(crate) parked: u64,
 }
 
 /// What clients have sent and got.
@@ -67,6 +72,8 @@ impl Figures<'_> {
             checkpoints: shared.db.checkpoint_status(),
             recovery: shared.db.recovery(),
             process: Process::now(),
+            cluster: shared.routes.as_ref().map(|routes| routes.figures()),
+            parked: of(&counters.parked),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::shared::Shared;
 
 type Section = fn(&Figures<'_>, &mut String) -> Result;
 
-const SECTIONS: [(&str, Section); 10] = [
+const SECTIONS: [(&str, Section); 11] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -24,6 +24,7 @@ const SECTIONS: [(&str, Section); 10] = [
     ("Recovery", recovery),
     ("Stats", stats),
     ("CPU", cpu),
+    ("Cluster", cluster),
     ("Keyspace", keyspace),
 ];
 
@@ -77,7 +78,7 @@ fn server(figures: &Figures<'_>, out: &mut String) -> Result {
     writeln!(out, "kumiki_version:{}", about::VERSION)?;
     writeln!(out, "kumiki_commit:{}", about::COMMIT)?;
     writeln!(out, "kumiki_profile:{}", about::PROFILE)?;
-    writeln!(out, "redis_mode:standalone")?;
+    writeln!(out, "redis_mode:{}", shared.mode())?;
     writeln!(out, "os:{}", about::PLATFORM.join(" "))?;
     writeln!(out, "arch_bits:{}", usize::BITS)?;
     writeln!(out, "process_id:{}", std::process::id())?;
@@ -241,12 +242,40 @@ fn stats(figures: &Figures<'_>, out: &mut String) -> Result {
     writeln!(out, "expired_keys:{}", store.expired)?;
     writeln!(out, "evicted_keys:0")?;
     writeln!(out, "transactions_committed:{}", store.commits)?;
-    writeln!(out, "transactions_conflicted:{}", store.conflicts)
+    writeln!(out, "transactions_conflicted:{}", store.conflicts)?;
+    writeln!(out, "transactions_prepared:{}", store.prepared)?;
+    writeln!(out, "parked_clients:{}", figures.parked)
 }
 
 fn cpu(figures: &Figures<'_>, out: &mut String) -> Result {
     writeln!(out, "used_cpu_sys:{:.6}", figures.process.system_seconds)?;
     writeln!(out, "used_cpu_user:{:.6}", figures.process.user_seconds)
+}
+
+fn cluster(figures: &Figures<'_>, out: &mut String) -> Result {
+    let enabled = u8::from(figures.cluster.is_some());
+    writeln!(out, "cluster_enabled:{enabled}")?;
+    let Some(cluster) = &figures.cluster else {
+        return Ok(());
+    };
+    let counters = &cluster.counters;
+    let fields = [
+        ("transactions_committed", counters.committed),
+        ("transactions_aborted", counters.aborted),
+        ("transactions_unknown", counters.unknown),
+        ("transactions_running", cluster.coordinating as u64),
+        ("retries", counters.retried),
+        ("prepares", counters.prepared),
+        ("prepares_refused", counters.died),
+        ("requests_waiting", cluster.waiting as u64),
+        ("resolved_committed", counters.resolved_committed),
+        ("resolved_aborted", counters.resolved_aborted),
+        ("links", cluster.links as u64),
+    ];
+    for (name, value) in fields {
+        writeln!(out, "cluster_{name}:{value}")?;
+    }
+    Ok(())
 }
 
 fn keyspace(figures: &Figures<'_>, out: &mut String) -> Result {

@@ -291,10 +291,7 @@ fn share(db: Db, config: Config, address: SocketAddr, signals: Vec<Signal>) -> S
 }
 
 /// Listeners for other nodes, one for each runtime; none for a server that is of no cluster.
-fn listen_for_nodes(
-    config: &Config,
-    count: usize,
-) -> Result<Vec<Option<TcpListener>>, StartError> {
+fn listen_for_nodes(config: &Config, count: usize) -> Result<Vec<Option<TcpListener>>, StartError> {
     let Some(membership) = &config.cluster else {
         return Ok((0..count).map(|_| None).collect());
     };

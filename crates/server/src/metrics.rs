@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::about;
 use crate::figures::{Figures, unix_ms};
 use crate::process;
+use crate::routing::ClusterFigures;
 
 /// The media type of the format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -155,6 +156,17 @@ fn if_durable(figures: &Figures<'_>, samples: &mut Samples<'_>, value: u64) {
     }
 }
 
+/// Adds what `value` says if the server is a node of a cluster.
+fn if_clustered(
+    figures: &Figures<'_>,
+    samples: &mut Samples<'_>,
+    value: fn(&ClusterFigures) -> u64,
+) {
+    if let Some(cluster) = &figures.cluster {
+        samples.add(value(cluster));
+    }
+}
+
 const FAMILIES: &[Family] = &[
     gauge(
         "kumiki_build_info",
@@ -232,6 +244,68 @@ const FAMILIES: &[Family] = &[
         "kumiki_transaction_conflicts_total",
         "Attempts of transactions that met a conflict and were repeated or given up.",
         |f, out| out.add(f.store.conflicts),
+    ),
+    gauge(
+        "kumiki_transactions_prepared",
+        "Transactions over several nodes that are prepared here and not decided.",
+        |f, out| out.add(f.store.prepared),
+    ),
+    gauge(
+        "kumiki_connections_parked",
+        "Connections that wait for what such a transaction holds.",
+        |f, out| out.add(f.parked),
+    ),
+    // The cluster.
+    counter(
+        "kumiki_cluster_transactions_total",
+        "Transactions over several nodes that this one coordinated, by how they ended.",
+        |f, out| {
+            if let Some(ClusterFigures { counters, .. }) = &f.cluster {
+                out.labelled(&[("outcome", "committed")], counters.committed);
+                out.labelled(&[("outcome", "aborted")], counters.aborted);
+                out.labelled(&[("outcome", "unknown")], counters.unknown);
+            }
+        },
+    ),
+    gauge(
+        "kumiki_cluster_transactions_running",
+        "Transactions over several nodes that this one coordinates now.",
+        |f, out| if_clustered(f, out, |cluster| cluster.coordinating as u64),
+    ),
+    counter(
+        "kumiki_cluster_retries_total",
+        "Attempts of such transactions beyond the first.",
+        |f, out| if_clustered(f, out, |cluster| cluster.counters.retried),
+    ),
+    counter(
+        "kumiki_cluster_prepares_total",
+        "Parts of transactions over several nodes that were prepared here.",
+        |f, out| if_clustered(f, out, |cluster| cluster.counters.prepared),
+    ),
+    counter(
+        "kumiki_cluster_prepares_refused_total",
+        "Parts that were not prepared because an older transaction held a key.",
+        |f, out| if_clustered(f, out, |cluster| cluster.counters.died),
+    ),
+    gauge(
+        "kumiki_cluster_requests_waiting",
+        "Requests of other nodes that wait for what a transaction holds.",
+        |f, out| if_clustered(f, out, |cluster| cluster.waiting as u64),
+    ),
+    counter(
+        "kumiki_cluster_resolved_total",
+        "Transactions whose coordinator was gone and that this node decided, by how.",
+        |f, out| {
+            if let Some(ClusterFigures { counters, .. }) = &f.cluster {
+                out.labelled(&[("outcome", "committed")], counters.resolved_committed);
+                out.labelled(&[("outcome", "aborted")], counters.resolved_aborted);
+            }
+        },
+    ),
+    gauge(
+        "kumiki_cluster_links",
+        "Links to other nodes, summed over the threads that serve clients.",
+        |f, out| if_clustered(f, out, |cluster| cluster.links as u64),
     ),
     gauge(
         "kumiki_keys",

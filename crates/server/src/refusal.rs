@@ -79,10 +79,9 @@ pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
             "MISCONF Errors writing to the log: {reason}. Commands that write are refused until \
              the server is restarted"
         )),
-        Abort::Conflict { .. }
-        | Abort::Held { .. }
-        | Abort::Overtaken { .. }
-        | Abort::Refused => writer.error(&format!("TRYAGAIN {abort}")),
+        Abort::Conflict { .. } | Abort::Held { .. } | Abort::Overtaken { .. } | Abort::Refused => {
+            writer.error(&format!("TRYAGAIN {abort}"))
+        }
         Abort::Unavailable { .. } => writer.error(&format!("CLUSTERDOWN {abort}")),
         Abort::Unknown { .. } => writer.error(&format!(
             "UNKNOWN {abort}; read what it writes to find out, before it is given again"

@@ -51,6 +51,14 @@ pub(crate) struct Counters {
 }
 
 impl Shared {
+    /// What the server is, in Redis's words.
+    pub(crate) fn mode(&self) -> &'static str {
+        match self.routes {
+            Some(_) => "cluster",
+            None => "standalone",
+        }
+    }
+
     /// Asks every runtime to finish what it has received and to stop.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -37,8 +37,10 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stop: Stop,
     pub(crate) waiters: Arc<Waiters>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: Arc<Waiting>,
     pub(crate) hold_timeout: Duration,
+    /// Transactions over several partitions that are prepared now.
+    pub(crate) prepared: AtomicU64,
     pub(crate) checkpoints: Board,
     /// The workers of checkpoints, once nobody makes any. The journal knows nothing of their
     /// places, which nobody else may get.
@@ -110,8 +112,6 @@ pub struct Stats {
     pub log_latency: journal::Latency,
     /// Transactions over several partitions that are prepared and not decided.
     pub prepared: u64,
-    /// Keys and ranges that they hold.
-    pub holds: u64,
     /// How often a transaction of the embedded interface waited for a hold.
     pub hold_waits: u64,
     /// Why nothing can be logged any more.
@@ -180,14 +180,17 @@ impl Db {
             clock: options.clock,
             stop: Stop::default(),
             waiters: Arc::default(),
-            waiting: Waiting::default(),
+            waiting: Arc::default(),
             hold_timeout: options.hold_timeout,
+            prepared: AtomicU64::new(report.prepared),
             checkpoints: Board::default(),
             retired: Mutex::default(),
             closed: AtomicBool::new(false),
             report,
         });
         shared.wake_waiters();
+        let waiting = Arc::clone(&shared.waiting);
+        shared.engine.on_release(Box::new(move || waiting.tell()));
         // From here on an error closes what was opened.
         let owner = Owner {
             shared: Arc::clone(&shared),
@@ -272,7 +275,7 @@ impl Db {
     /// Calls `notify` whenever a prepared transaction has given its holds back; from the thread on
     /// which that happened, so it must be quick.
     pub fn on_release(&self, notify: Box<dyn Fn() + Send + Sync>) {
-        self.shared().waiting.subscribe(notify);
+        self.shared().engine.on_release(notify);
     }
 
     /// How often holds have been given back: who was refused with [`Abort::Held`], and has read
@@ -398,8 +401,7 @@ impl Db {
             log_inline_cycles: log.inline_cycles,
             log_buffers_waiting: log.buffers_waiting,
             log_latency: log.latency,
-            prepared: 0,
-            holds: 0,
+            prepared: self.shared().prepared.load(Ordering::Relaxed),
             hold_waits: self.shared().waiting.count(),
             journal_failure: self.durable().failed,
         }

@@ -24,6 +24,18 @@ pub enum OpenError {
         /// Why.
         source: journal::RecoverError,
     },
+    /// What is known of a transaction over several partitions cannot be understood.
+    #[error(
+        "cannot recover the data directory {}: {reason}; the log is damaged, or was written by \
+         another version of the program: open it with that version, or restore it from a backup",
+        dir.display()
+    )]
+    SystemRecord {
+        /// The directory.
+        dir: PathBuf,
+        /// Which, and why.
+        reason: String,
+    },
     /// The log cannot be written.
     #[error(transparent)]
     Start(#[from] journal::StartError),

@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use base::Abort;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex};
 
 use crate::db::Shared;
 
@@ -22,17 +22,11 @@ pub(crate) struct Waiting {
     /// Tasks, and when their time is over.
     tasks: Mutex<Vec<(Instant, Waker)>>,
     released: Condvar,
-    notify: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
     /// How often anybody waited.
     count: AtomicU64,
 }
 
 impl Waiting {
-    /// Calls `notify` after each release.
-    pub(crate) fn subscribe(&self, notify: Box<dyn Fn() + Send + Sync>) {
-        self.notify.write().push(notify);
-    }
-
     /// How often anybody waited.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
@@ -46,7 +40,6 @@ impl Waiting {
             std::mem::take(&mut *tasks)
         };
         tasks.into_iter().for_each(|(_, waker)| waker.wake());
-        self.notify.read().iter().for_each(|notify| notify());
     }
 
     /// Wakes the tasks whose time is over.
@@ -66,7 +59,7 @@ impl Waiting {
 impl Shared {
     /// How often holds have been given back.
     pub(crate) fn releases(&self) -> u64 {
-        0
+        self.engine.releases()
     }
 
     /// The moment at which someone who begins to wait for a hold gives up.

@@ -37,6 +37,7 @@ mod holds;
 mod housekeeping;
 mod log;
 mod options;
+mod participant;
 mod partition;
 mod recovery;
 mod worker;

@@ -44,11 +44,17 @@ pub(crate) fn recover(
         })?;
     let restorers = restorers.into_iter().map(Mutex::into_inner).collect();
     engine.finish_restore(restorers, recovered.newest, recovered.stamp_ms);
+    let prepared = engine
+        .restore_prepared()
+        .map_err(|reason| OpenError::SystemRecord {
+            dir: dir.to_owned(),
+            reason,
+        })?;
     let report = RecoveryReport {
         entries: recovered.entries,
         bytes: recovered.bytes,
         keys: engine.stats().keys,
-        prepared: 0,
+        prepared: prepared as u64,
         durable_epoch: recovered.durable,
         elapsed: start.elapsed(),
         checkpoint: recovered.checkpoint.as_ref().map(report_of),

@@ -39,6 +39,20 @@ impl Ledger {
         }
     }
 
+    /// As [`Ledger::new`], for a store on several nodes.
+    #[must_use]
+    pub fn scattered(connections: usize) -> Ledger {
+        Ledger {
+            own: (0..connections).map(Own::scattered).collect(),
+            ..Ledger::new(connections)
+        }
+    }
+
+    /// All keys that anybody writes.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
     /// Judges what was found after a round. What was found is where the next round starts.
     pub fn judge(&mut self, logs: Vec<Log>, found: &Found) -> Verdict {
         let mut verdict = Verdict::default();

@@ -77,8 +77,11 @@ pub fn drive(round: &Round<'_>, connection: usize, rng: fastrand::Rng) -> Log {
     match client {
         Ok(client) => Driver {
             round,
-            connection,
-            rng,
+            chooser: Chooser {
+                ticks: round.ticks,
+                connection,
+                rng,
+            },
             client,
             acked: 0,
             log: &mut log,
@@ -91,8 +94,7 @@ pub fn drive(round: &Round<'_>, connection: usize, rng: fastrand::Rng) -> Log {
 
 struct Driver<'a> {
     round: &'a Round<'a>,
-    connection: usize,
-    rng: fastrand::Rng,
+    chooser: Chooser<'a>,
     client: Client,
     /// How many records have their reply.
     acked: usize,
@@ -103,8 +105,8 @@ impl Driver<'_> {
     fn drive(&mut self) {
         loop {
             let room = DEPTH - (self.log.records.len() - self.acked);
-            for _ in 0..self.rng.usize(1..=room) {
-                let op = self.choose();
+            for _ in 0..self.chooser.rng.usize(1..=room) {
+                let op = self.chooser.choose();
                 op.push(&mut self.client);
                 let sent = self.round.ticks.next();
                 self.log.records.push(Record {
@@ -115,7 +117,7 @@ impl Driver<'_> {
             }
             // When sending fails, replies to earlier requests may still wait to be read.
             let keep = if self.client.flush().is_ok() {
-                self.rng.usize(0..DEPTH)
+                self.chooser.rng.usize(0..DEPTH)
             } else {
                 0
             };
@@ -163,8 +165,17 @@ impl Driver<'_> {
             }
         }
     }
+}
 
-    fn choose(&mut self) -> Op {
+/// Draws the operations of one connection.
+pub(super) struct Chooser<'a> {
+    pub(super) ticks: &'a Ticks,
+    pub(super) connection: usize,
+    pub(super) rng: fastrand::Rng,
+}
+
+impl Chooser<'_> {
+    pub(super) fn choose(&mut self) -> Op {
         match self.rng.u32(0..100) {
             0..30 => {
                 let value = self.value();
@@ -217,7 +228,7 @@ impl Driver<'_> {
         }
     }
 
-    fn transfer(&mut self) -> Op {
+    pub(super) fn transfer(&mut self) -> Op {
         let from = self.rng.usize(0..ACCOUNTS);
         let to = (from + self.rng.usize(1..ACCOUNTS)) % ACCOUNTS;
         Op::Transfer {
@@ -235,7 +246,7 @@ impl Driver<'_> {
             _ => self.rng.usize(Value::MIN_LEN..120),
         };
         Value {
-            id: self.round.ticks.next(),
+            id: self.ticks.next(),
             len,
         }
     }

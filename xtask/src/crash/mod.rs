@@ -15,6 +15,8 @@
 pub mod coverage;
 pub mod ledger;
 pub mod load;
+pub mod node_load;
+pub mod nodes;
 pub mod op;
 pub mod own;
 pub mod shared;
@@ -38,7 +40,7 @@ use crate::interrupt;
 use crate::server::{Program, Server};
 
 /// Rounds over one data directory.
-const WIPE: u64 = 25;
+pub(crate) const WIPE: u64 = 25;
 /// Load lasts at most this long.
 const LOAD_MS: u64 = 80;
 
@@ -63,7 +65,7 @@ const SETTINGS: &[&[&str]] = &[
 ];
 
 /// Settings with which checkpoints follow each other.
-const CHECKPOINTS: &[&[&str]] = &[
+pub(crate) const CHECKPOINTS: &[&[&str]] = &[
     &[
         "--checkpoint-log-size",
         "24KiB",

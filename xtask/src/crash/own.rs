@@ -24,6 +24,8 @@ type State = BTreeMap<String, Cell>;
 pub struct Own {
     connection: usize,
     settled: State,
+    /// Whether its requests take effect in their order whatever happens.
+    ordered: bool,
 }
 
 impl Own {
@@ -33,12 +35,27 @@ impl Own {
         Own {
             connection,
             settled: State::new(),
+            ordered: true,
+        }
+    }
+
+    /// As [`Own::new`], where requests for different keys may be lost out of order: the keys lie
+    /// on several nodes, and some of these died.
+    #[must_use]
+    pub fn scattered(connection: usize) -> Own {
+        Own {
+            ordered: false,
+            ..Own::new(connection)
         }
     }
 
     /// Compares what was found with what `records` allow, and takes it over for the next round.
     pub fn judge(&mut self, records: &[Record], found: &Found, verdict: &mut Verdict) {
         let (acked, open) = split(records);
+        if !self.ordered {
+            self.judge_keys(&acked, &open, found, verdict);
+            return self.adopt(found);
+        }
         let mut state = self.settled.clone();
         for cells in &acked {
             apply(&mut state, cells);
@@ -75,18 +92,29 @@ impl Own {
         verdict: &mut Verdict,
     ) {
         let before = verdict.lost.len() + verdict.wrong.len();
+        self.judge_keys(acked, open, found, verdict);
+        if before == verdict.lost.len() + verdict.wrong.len() {
+            let connection = self.connection;
+            verdict.partial.push(format!(
+                "the keys of connection {connection} show no prefix of what it sent"
+            ));
+        }
+    }
+
+    /// Each key by itself: what was acknowledged last, or something that was never answered.
+    fn judge_keys(
+        &self,
+        acked: &[&Assignments],
+        open: &[&Assignments],
+        found: &Found,
+        verdict: &mut Verdict,
+    ) {
         for key in self.keys() {
             let mut past = vec![self.settled.get(&key)];
             past.extend(acked.iter().filter_map(|cells| assigned(cells, &key)));
             let mut allowed = vec![past[past.len() - 1]];
             allowed.extend(open.iter().filter_map(|cells| assigned(cells, &key)));
             diagnose_key(&key, &past, &allowed, found, verdict);
-        }
-        if before == verdict.lost.len() + verdict.wrong.len() {
-            let connection = self.connection;
-            verdict.partial.push(format!(
-                "the keys of connection {connection} show no prefix of what it sent"
-            ));
         }
     }
 

@@ -46,10 +46,18 @@ enum OwnedChange {
 }
 
 impl Book {
-    /// Forgets what was not durable.
-    pub(super) fn crash(&mut self) {
-        let durable = self.durable;
+    /// Forgets what was not durable. Returns how many changes that were.
+    pub(super) fn crash(&mut self) -> u64 {
+        let (durable, before) = (self.durable, self.entries.len());
         self.entries.retain(|entry| entry.tid.epoch() <= durable);
+        (before - self.entries.len()) as u64
+    }
+
+    /// Whether a key was ever written, as far as is known.
+    pub(super) fn has_put(&self, name: &[u8]) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| matches!(&entry.change, OwnedChange::Put { key, .. } if **key == *name))
     }
 
     /// The greatest time stamp that it has.

@@ -67,18 +67,21 @@ impl Plan {
         let ms = Duration::from_millis;
         let scale = random.u64(1..=3);
         let faults = Faults::draw(random);
+        let calm = ms(random.u64(150..=600));
+        let transactions = random.u32(12..=30);
         Plan {
             nodes,
             has_idle_node: nodes > 2 && random.u8(..8) == 0,
             clients: random.u32(2..=6),
-            transactions: random.u32(12..=30),
+            transactions,
             keys: random.usize(3..=9),
             accounts: if flushes { 0 } else { random.usize(2..=5) },
             flushes,
-            think: [ms(1), ms(5), ms(20)][random.usize(..3)],
+            // So that there are transactions for as long as there are faults.
+            think: calm * 3 / transactions,
             sync: [Duration::from_micros(300), ms(2), ms(10)][random.usize(..3)],
             delay: [Duration::from_micros(100), ms(1), ms(5)][random.usize(..3)],
-            calm: ms(random.u64(150..=600)),
+            calm,
             faults,
             timeouts: Timeouts {
                 answer: ms(60 * scale),

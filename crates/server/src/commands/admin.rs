@@ -365,6 +365,7 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
             "client-query-buffer-limit",
             config.limits.query_buffer.to_string(),
         ),
+        ("cluster-enabled", yes(config.cluster.is_some())),
         ("databases", text("1")),
         (
             "dir",

@@ -35,7 +35,13 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         run: Run::Container,
         subcommands: CLUSTER,
-        ..command("cluster", -2, Flags::NONE, cluster_help, "About the cluster.")
+        ..command(
+            "cluster",
+            -2,
+            Flags::NONE,
+            cluster_help,
+            "About the cluster.",
+        )
     },
     command(
         "readonly",
@@ -83,8 +89,20 @@ const CLUSTER: &[Command] = &[
         info,
         "Figures about the cluster.",
     ),
-    command("cluster|myid", 2, Flags::NONE, myid, "The name of this node."),
-    command("cluster|keyslot", 3, Flags::NONE, keyslot, "The slot of a key."),
+    command(
+        "cluster|myid",
+        2,
+        Flags::NONE,
+        myid,
+        "The name of this node.",
+    ),
+    command(
+        "cluster|keyslot",
+        3,
+        Flags::NONE,
+        keyslot,
+        "The slot of a key.",
+    ),
     command(
         "cluster|countkeysinslot",
         3,

@@ -246,6 +246,7 @@ fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
         return connection.writer().error_bytes(&text);
     }
     let id = connection.client.id as i64;
+    let mode = context.shared.mode();
     let mut writer = connection.writer();
     let protocol = writer.protocol().number();
     writer.map(7);
@@ -260,7 +261,7 @@ fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
         writer.bulk(name.as_bytes());
         writer.int(value);
     }
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    for (name, value) in [("mode", mode), ("role", "master")] {
         writer.bulk(name.as_bytes());
         writer.bulk(value.as_bytes());
     }

@@ -71,6 +71,15 @@ impl Client {
         self.reply()
     }
 
+    /// As [`Client::call`]; `None` when the connection ends, maybe before the command was sent.
+    pub(crate) fn try_call(&mut self, args: &[&str]) -> Option<Value> {
+        let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+        let mut bytes = Vec::new();
+        write_command(&mut bytes, &args);
+        self.stream.write_all(&bytes).ok()?;
+        self.next()
+    }
+
     /// Whether no reply comes for a while.
     pub(crate) fn is_silent(&mut self, time: Duration) -> bool {
         assert!(self.buffer.is_empty(), "replies are left");

@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub(crate) mod exposition;
 pub(crate) mod gate;
 pub(crate) mod http;
+pub(crate) mod nodes;
 
 use std::sync::Arc;
 

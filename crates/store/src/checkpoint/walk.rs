@@ -100,12 +100,11 @@ fn slice(
     to: Option<&[u8]>,
     writer: &mut PartWriter,
 ) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-    let generation = worker.snapshot_generation(snapshot).0;
     let start = Instant::now();
     let (mut seen, mut copied, mut large) = (0, 0, None);
     let next = worker.walk_snapshot(snapshot, from, to, |entry| {
         if let Some(entry) = entry {
-            writer.entry(&head(&entry, generation));
+            writer.entry(&head(&entry));
             if entry.value.len() > PIECE {
                 large = Some(entry.key.to_vec());
                 return false;
@@ -120,15 +119,15 @@ fn slice(
     (next, large)
 }
 
-fn head<'a>(entry: &SnapshotEntry<'a>, generation: u16) -> Head<'a> {
+fn head<'a>(entry: &SnapshotEntry<'a>) -> Head<'a> {
     Head {
         tid: entry.tid,
         key: entry.key,
         value_len: entry.value.len(),
         kind: entry.kind,
-        generation,
+        generation: entry.generation,
         deadline: entry.deadline,
-        origin: None,
+        origin: entry.origin,
     }
 }
 

@@ -1,0 +1,72 @@
+//! The history of a run, and what every committed audit must have seen.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use history::{History, Outcome, Verdict};
+
+/// How many transactions ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Those that took effect.
+    pub committed: u64,
+    /// Those whose own precondition did not hold.
+    pub declined: u64,
+    /// Those that did not take effect for another reason.
+    pub aborted: u64,
+    /// Those of which it is not known.
+    pub unknown: u64,
+}
+
+/// Transactions as lines of [`history::json`].
+#[derive(Default)]
+pub(super) struct Chronicle {
+    text: String,
+    next: u64,
+    pub(super) counts: Counts,
+}
+
+impl Chronicle {
+    /// Records a transaction; `ops` as JSON.
+    pub(super) fn record(
+        &mut self,
+        process: u32,
+        (start, end): (Duration, Duration),
+        outcome: Outcome,
+        ops: &str,
+    ) {
+        let (start, end) = (start.as_nanos(), end.as_nanos());
+        let id = self.next;
+        self.next += 1;
+        let outcome = match outcome {
+            Outcome::Committed => "committed",
+            Outcome::Aborted => "aborted",
+            Outcome::Unknown => "unknown",
+        };
+        writeln!(
+            self.text,
+            "{{\"process\":{process},\"id\":{id},\"start\":{start},\"end\":{end},\
+             \"outcome\":\"{outcome}\",\"ops\":[{ops}]}}"
+        )
+        .expect("a string grows");
+    }
+
+    /// The history as text, for other checkers.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether some serial order explains everything, in which each transaction takes effect
+    /// between its beginning and its end.
+    ///
+    /// # Errors
+    /// Why none does.
+    pub(super) fn judge(&self) -> Result<(), String> {
+        let history: History =
+            history::json::read(self.text.as_bytes()).map_err(|error| error.to_string())?;
+        match history::check::strictly_serializable(&history) {
+            Verdict::Accepted => Ok(()),
+            other => Err(format!("the history is not strictly serializable: {other:?}")),
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Clients: each runs one transaction after the other and records what it is told.
+//!
+//! Half of them are attached to nodes, as Redis clients are: a node begins their transactions as its
+//! own caller's. The others are peers in the network and send requests.
+
+use std::time::Duration;
+
+use base::partition::OwnedReply;
+use base::{Abort, NodeId, PartitionId};
+use fabric::sim::Endpoint;
+use fabric::{Event as LinkEvent, Inbox, Link, Messages};
+use history::Outcome;
+
+use super::job::{Draw, Job, Watched};
+use super::machine::Ticket;
+use super::reached::Point;
+use super::world::{Event, Life, World};
+use crate::codec;
+use crate::message::{Answer, Message, Request};
+
+/// What a client is told.
+pub(super) struct Answered(pub(super) Result<Vec<OwnedReply>, Abort>);
+
+/// See the module's description.
+pub(super) struct Client {
+    process: u32,
+    /// Grows with each transaction, and when the client goes away.
+    life: Life,
+    left: u32,
+    watched: Watched,
+    current: Option<Current>,
+    remote: Option<Remote>,
+}
+
+/// A transaction under way.
+struct Current {
+    job: Job,
+    start: Duration,
+    node: usize,
+    /// The partition of that node.
+    own: Option<PartitionId>,
+    /// Whether the node has begun it, and whether it has answered.
+    begun: bool,
+    heard: bool,
+}
+
+/// A client in the network.
+struct Remote {
+    endpoint: Endpoint,
+    inbox: Inbox,
+    link: Option<(usize, Link)>,
+    up: bool,
+}
+
+/// A deletion of unknown outcome, which is settled at the end.
+pub(super) struct Doubt {
+    mark: Vec<u8>,
+    start: Duration,
+    ops: String,
+}
+
+impl Client {
+    /// Whether it has nothing more to do.
+    pub(super) fn is_done(&self) -> bool {
+        self.left == 0 && self.current.is_none()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.current.is_some()
+    }
+}
+
+impl World {
+    pub(super) fn new_client(&mut self) {
+        let remote = self.random.bool().then(|| self.connect_client());
+        let client = Client {
+            process: self.processes,
+            life: 0,
+            left: self.plan.transactions,
+            watched: Watched::new(),
+            current: None,
+            remote,
+        };
+        self.processes += 1;
+        self.clients.push(client);
+        self.pause(self.clients.len() - 1);
+    }
+
+    fn connect_client(&self) -> Remote {
+        Remote {
+            endpoint: self.network.client(),
+            inbox: Inbox::default(),
+            link: None,
+            up: false,
+        }
+    }
+
+    /// A client thinks before its next transaction.
+    fn pause(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        client.life += 1;
+        if client.left > 0 {
+            let life = client.life;
+            let pause = self.while_up_to(self.plan.think);
+            self.after(pause, Event::Think(at, life));
+        }
+    }
+
+    /// A client begins a transaction.
+    pub(super) fn think(&mut self, at: usize, life: Life) {
+        if self.clients[at].life != life {
+            return;
+        }
+        let node = self.random.usize(..self.machines.len());
+        let own = self.topology.partition_at(self.machines[node].id);
+        let client = &mut self.clients[at];
+        let mut draw = Draw {
+            random: &mut self.random,
+            keys: &self.keys,
+            value: &mut self.value,
+            flushes: self.plan.flushes,
+            own,
+        };
+        let job = draw.job(&mut client.watched);
+        let (node, own) = self.choose_node(&job, node, own);
+        self.trace.note(
+            self.now,
+            format_args!("client {at} wants from node {}: {:?}", node + 1, job.steps),
+        );
+        let client = &mut self.clients[at];
+        client.left -= 1;
+        client.current = Some(Current {
+            job,
+            start: self.now,
+            node,
+            own,
+            begun: false,
+            heard: false,
+        });
+        if client.remote.is_some() {
+            self.send(at);
+        } else {
+            let delay = self.while_up_to(self.plan.delay);
+            self.after(delay, Event::Submit(at, life));
+        }
+    }
+
+    /// What lies on one partition is often sent to its owner, as clients do that know the cluster.
+    fn choose_node(
+        &mut self,
+        job: &Job,
+        node: usize,
+        own: Option<PartitionId>,
+    ) -> (usize, Option<PartitionId>) {
+        match job.partitions(&self.keys, own)[..] {
+            [Some(only)] if self.random.u8(..4) > 0 => {
+                let owner = self.topology.node_of(only);
+                (usize::from(owner.0) - 1, Some(only))
+            }
+            _ => (node, own),
+        }
+    }
+
+    /// The transaction of an attached client arrives.
+    pub(super) fn submit(&mut self, at: usize, life: Life) {
+        let client = &mut self.clients[at];
+        if client.life != life {
+            return;
+        }
+        let Some(current) = &mut client.current else {
+            return;
+        };
+        let (node, job) = (current.node, current.job.clone());
+        current.begun = true;
+        let keys = self.keys.clone();
+        if !self.begin(node, &job.ops(&keys), Ticket::Client(at, life)) {
+            self.end(at, Outcome::Aborted, None);
+        }
+    }
+
+    /// A node has told what became of a transaction.
+    pub(super) fn hear(&mut self, node: usize, ticket: Ticket, answered: Answered) {
+        match ticket {
+            Ticket::Finale(number) => self.finale_answered(node, number, answered),
+            Ticket::Client(at, life) => {
+                let client = &mut self.clients[at];
+                if let (true, Some(current)) = (client.life == life, &mut client.current) {
+                    current.heard = true;
+                    let delay = self.while_up_to(self.plan.delay);
+                    self.after(delay, Event::Answer(at, life, answered));
+                }
+            }
+        }
+    }
+
+    /// A client hears of its transaction.
+    pub(super) fn answered(&mut self, at: usize, life: Life, answered: Answered) {
+        if self.clients[at].life != life || self.clients[at].current.is_none() {
+            return;
+        }
+        match answered.0 {
+            Ok(replies) => self.end(at, Outcome::Committed, Some(&replies)),
+            Err(Abort::Unknown { what }) => {
+                self.trace.note(self.now, format_args!("client {at}: {what}"));
+                self.end(at, Outcome::Unknown, None);
+            }
+            Err(abort) => {
+                self.trace.note(self.now, format_args!("client {at}: {abort}"));
+                if matches!(abort, Abort::Precondition { .. }) {
+                    self.chronicle.counts.declined += 1;
+                } else {
+                    self.chronicle.counts.aborted += 1;
+                }
+                self.end(at, Outcome::Aborted, None);
+            }
+        }
+    }
+
+    /// A transaction ends for its client, which records it and goes on.
+    fn end(&mut self, at: usize, outcome: Outcome, replies: Option<&[OwnedReply]>) {
+        let client = &mut self.clients[at];
+        let process = client.process;
+        let current = client.current.take().expect("a transaction is under way");
+        let Current {
+            job, start, own, ..
+        } = current;
+        let time = (start, self.now);
+        let counts = &mut self.chronicle.counts;
+        match (outcome, replies) {
+            (_, Some(replies)) => {
+                counts.committed += 1;
+                self.reached.add(Point::Flushed, u64::from(job.flushes()));
+                match job.seen(&self.keys, own, replies) {
+                    Ok(seen) => {
+                        self.chronicle.record(process, time, outcome, &seen.ops);
+                        self.clients[at].watched = seen.watched;
+                        self.check_sum(seen.sum);
+                    }
+                    Err(why) => self.fail(why),
+                }
+            }
+            (Outcome::Unknown, None) => {
+                counts.unknown += 1;
+                self.reached.add(Point::UnknownOutcome, 1);
+                let ops = job.attempted(&self.keys, own);
+                match job.mark() {
+                    Some(mark) => self.finale.doubts.push(Doubt {
+                        mark: mark.to_vec(),
+                        start,
+                        ops,
+                    }),
+                    None => self.chronicle.record(process, time, outcome, &ops),
+                }
+            }
+            (_, None) => {
+                let ops = job.attempted(&self.keys, own);
+                self.chronicle.record(process, time, outcome, &ops);
+            }
+        }
+        self.trace
+            .note(self.now, format_args!("client {at}: {outcome:?}, {replies:?}"));
+        self.pause(at);
+    }
+
+    pub(super) fn check_sum(&mut self, sum: Option<i64>) {
+        let expected = self.keys.sum();
+        if let Some(sum) = sum.filter(|sum| *sum != expected) {
+            self.fail(format!("all accounts together have {sum}, and had {expected}"));
+        }
+    }
+
+    /// Says of the deletions of unknown outcome which have happened: their marks are in the logs.
+    pub(super) fn settle_doubts(&mut self) {
+        for doubt in std::mem::take(&mut self.finale.doubts) {
+            let has_it = self.machines.iter().any(|machine| machine.book.borrow().has_put(&doubt.mark));
+            let outcome = if has_it { Outcome::Committed } else { Outcome::Aborted };
+            // A process of its own: the client went on before this ended.
+            let process = self.processes;
+            self.processes += 1;
+            self.chronicle.record(process, (doubt.start, self.now), outcome, &doubt.ops);
+        }
+    }
+
+    /// A node has crashed: those who were attached to it and waited will not be told.
+    pub(super) fn lose_clients_of(&mut self, node: usize) {
+        for at in 0..self.clients.len() {
+            let client = &self.clients[at];
+            let waits = |current: &Current| current.node == node && current.begun && !current.heard;
+            if client.remote.is_none() && client.current.as_ref().is_some_and(waits) {
+                self.end(at, Outcome::Unknown, None);
+            }
+        }
+    }
+
+    /// A client goes away, and another one comes in its place.
+    pub(super) fn replace_client(&mut self, at: usize) {
+        self.trace.note(self.now, format_args!("client {at} goes away"));
+        if self.clients[at].is_busy() {
+            self.end(at, Outcome::Unknown, None);
+        }
+        self.clients[at].watched.clear();
+        self.clients[at].process = self.processes;
+        self.processes += 1;
+        if let Some(remote) = &self.clients[at].remote {
+            self.network.crash(remote.endpoint.place());
+            let remote = self.connect_client();
+            self.clients[at].remote = Some(remote);
+        }
+    }
+
+    /// A client in the network sends its transaction.
+    fn send(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        let number = client.life.into();
+        let current = client.current.as_mut().expect("it has just begun");
+        let remote = client.remote.as_mut().expect("it is in the network");
+        let link = match remote.link {
+            Some((node, link)) if node == current.node => link,
+            other => {
+                if let Some((_, link)) = other {
+                    remote.endpoint.close(link);
+                }
+                remote.up = false;
+                let link = remote.endpoint.connect(NodeId(current.node as u16 + 1));
+                remote.link = Some((current.node, link));
+                link
+            }
+        };
+        let ops = current.job.ops(&self.keys);
+        let places = current.job.partitions(&self.keys, current.own);
+        let is_owners = current.own.is_some() && places == [current.own];
+        let request = if is_owners {
+            Request::Execute { ops }
+        } else {
+            Request::Coordinate { ops }
+        };
+        let mut bytes = Vec::new();
+        codec::encode(&Message::Request { number, request }, &mut bytes);
+        current.begun = true;
+        let sent = remote.endpoint.send(link, &bytes);
+        remote.endpoint.flush();
+        if sent.is_err() {
+            remote.link = None;
+            self.end(at, Outcome::Aborted, None);
+        }
+    }
+
+    /// Gives a client in the network what has arrived.
+    pub(super) fn receive_client(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        let Some(remote) = &mut client.remote else {
+            return;
+        };
+        remote.endpoint.receive(&mut remote.inbox);
+        if remote.inbox.is_empty() {
+            return;
+        }
+        let inbox = std::mem::take(&mut remote.inbox);
+        for (link, event) in inbox.iter() {
+            self.client_event(at, link, &event);
+        }
+    }
+
+    fn client_event(&mut self, at: usize, link: Link, event: &LinkEvent<'_>) {
+        let client = &mut self.clients[at];
+        let life = client.life;
+        let Some(remote) = &mut client.remote else {
+            return;
+        };
+        if remote.link.is_none_or(|(_, own)| own != link) {
+            return;
+        }
+        match event {
+            LinkEvent::Up(_) => remote.up = true,
+            LinkEvent::Drained => {}
+            LinkEvent::Down(why) => {
+                remote.link = None;
+                let was_up = std::mem::replace(&mut remote.up, false);
+                let reads = |current: &Current| current.job.is_read_only();
+                let Some(current) = &client.current else {
+                    return;
+                };
+                let nothing = !was_up || reads(current);
+                self.trace.note(self.now, format_args!("client {at}: {why}"));
+                let outcome = if nothing { Outcome::Aborted } else { Outcome::Unknown };
+                self.end(at, outcome, None);
+            }
+            LinkEvent::Message(bytes) => {
+                let answered = match codec::decode(bytes) {
+                    Ok(Message::Reply { number, reply }) if number == u64::from(life) => reply,
+                    Ok(_) => return,
+                    Err(error) => return self.fail(format!("a client was told nonsense: {error}")),
+                };
+                let answered = match answered {
+                    Answer::Replies(replies) => Ok(replies),
+                    Answer::Aborted(abort) => Err(abort),
+                    other => {
+                        let what = format!("{other:?}");
+                        Err(Abort::Unknown { what })
+                    }
+                };
+                self.answered(at, life, Answered(answered));
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! A machine with a node: it steps, crashes and starts again.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock::ManualClock;
+use base::participant::{Participant, State};
+use base::{Epoch, NodeId, Op, TransactionId};
+use fabric::sim::Endpoint;
+use fabric::{Inbox, Messages};
+use fastrand::Rng;
+
+use super::book::Book;
+use super::client::Answered;
+use super::partition::Partition;
+use super::reached::Point;
+use super::tap::Tap;
+use super::world::{BEGIN_MS, Event, Life, World};
+use crate::node::{Node, NodeOptions};
+
+/// Who began a transaction at a node: a client and its life, or the finale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ticket {
+    Client(usize, Life),
+    Finale(u32),
+}
+
+/// A machine: what survives a crash, and what does not.
+pub(super) struct Machine {
+    pub(super) id: NodeId,
+    pub(super) life: Life,
+    /// By how much its clock is ahead.
+    pub(super) ahead_ms: i64,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) book: Rc<RefCell<Book>>,
+    /// The newest epoch of which the log knows when it is read again.
+    newest: Epoch,
+    pub(super) slow_disk: bool,
+    pub(super) running: Option<Running>,
+}
+
+/// A process.
+pub(super) struct Running {
+    pub(super) node: Node<Ticket>,
+    pub(super) partition: Partition,
+    endpoint: Endpoint,
+    inbox: Inbox,
+    is_syncing: bool,
+    wake_at: Option<Duration>,
+    /// Attempts that it has asked votes for and not decided.
+    voting: BTreeSet<TransactionId>,
+}
+
+/// What a node is to do.
+enum Task<'a> {
+    Turn,
+    Receive,
+    Begin(&'a [Op<'a>], Ticket),
+}
+
+impl Machine {
+    pub(super) fn new(id: NodeId, random: &mut Rng) -> Machine {
+        Machine {
+            id,
+            life: 0,
+            ahead_ms: random.i64(-30..=30),
+            clock: Arc::new(ManualClock::new(BEGIN_MS)),
+            book: Rc::default(),
+            newest: Epoch::ZERO,
+            slow_disk: false,
+            running: None,
+        }
+    }
+
+    pub(super) fn set_clock(&self, now: Duration) {
+        let time = BEGIN_MS + now.as_millis() as u64;
+        self.clock.set(time.saturating_add_signed(self.ahead_ms));
+    }
+}
+
+impl World {
+    /// A machine's process starts.
+    pub(super) fn start(&mut self, at: usize) {
+        let unique = self.random.u64(..);
+        let machine = &mut self.machines[at];
+        machine.set_clock(self.now);
+        let endpoint = match machine.life {
+            0 => self.network.endpoint(machine.id),
+            _ => self.network.restart(machine.id),
+        };
+        machine.life += 1;
+        let opened = Partition::open(&machine.book, &machine.clock, machine.newest);
+        let mut partition = match opened {
+            Ok(partition) => partition,
+            Err(error) => return self.fail(format!("node {} does not start: {error}", machine.id)),
+        };
+        for (_, state) in partition.undecided() {
+            let point = match state {
+                State::Prepared(_) => Point::RestoredPrepared,
+                _ => Point::RestoredCommitted,
+            };
+            self.reached.add(point, 1);
+        }
+        let options = NodeOptions {
+            topology: Arc::clone(&self.topology),
+            me: machine.id,
+            unique,
+            keeper: true,
+            timeouts: self.plan.timeouts,
+        };
+        machine.running = Some(Running {
+            node: Node::new(options, self.now),
+            partition,
+            endpoint,
+            inbox: Inbox::default(),
+            is_syncing: false,
+            wake_at: None,
+            voting: BTreeSet::new(),
+        });
+        let (id, life) = (machine.id, machine.life);
+        self.trace
+            .note(self.now, format_args!("node {id} starts, life {life}"));
+        self.after(Duration::from_millis(10), Event::Idle(at, life));
+        self.do_task(at, &Task::Turn);
+    }
+
+    /// A machine's process ends without notice.
+    pub(super) fn crash(&mut self, at: usize) {
+        let machine = &mut self.machines[at];
+        let Some(mut running) = machine.running.take() else {
+            return;
+        };
+        let undecided = running.partition.undecided();
+        let prepared = |(_, state): &(_, State)| matches!(state, State::Prepared(_));
+        let was_prepared = undecided.iter().any(prepared);
+        self.count(&running);
+        let machine = &mut self.machines[at];
+        let (lost, newest) = running.partition.crash(&mut self.random);
+        machine.newest = newest;
+        let (id, life) = (machine.id, machine.life);
+        self.network.crash(id);
+        self.trace
+            .note(self.now, format_args!("node {id} crashes; {lost} changes are lost"));
+        self.reached.add(Point::LostEpochs, u64::from(lost > 0));
+        self.reached.add(Point::ParticipantCrash, u64::from(was_prepared));
+        self.reached.add(Point::CoordinatorCrash, u64::from(!running.voting.is_empty()));
+        self.lose_clients_of(at);
+        let pause = self.while_up_to(Duration::from_millis(150));
+        self.after(pause, Event::Restart(at, life));
+    }
+
+    pub(super) fn restart(&mut self, at: usize, life: Life) {
+        let machine = &self.machines[at];
+        if machine.life == life && machine.running.is_none() {
+            self.start(at);
+        }
+    }
+
+    /// Counts what a process has met.
+    pub(super) fn count(&mut self, running: &Running) {
+        let counters = running.node.counters();
+        for (point, times) in [
+            (Point::HomeCommitted, counters.resolved_committed),
+            (Point::HomeAborted, counters.resolved_aborted),
+            (Point::Abandoned, counters.abandoned),
+            (Point::Died, counters.died),
+            (Point::Waited, counters.waited),
+            (Point::Refused, counters.refused),
+            (Point::HeldOcc, running.partition.held),
+            (Point::Overtaken, running.partition.overtaken),
+        ] {
+            self.reached.add(point, times);
+        }
+    }
+
+    pub(super) fn wake(&mut self, at: usize, life: Life) {
+        let now = self.now;
+        let machine = &mut self.machines[at];
+        if let (true, Some(running)) = (machine.life == life, &mut machine.running)
+            && running.wake_at == Some(now)
+        {
+            running.wake_at = None;
+            self.do_task(at, &Task::Turn);
+        }
+    }
+
+    pub(super) fn synced(&mut self, at: usize, life: Life, epoch: Epoch) {
+        let machine = &mut self.machines[at];
+        if let (true, Some(running)) = (machine.life == life, &mut machine.running) {
+            running.is_syncing = false;
+            running.partition.synced(epoch);
+            let id = machine.id;
+            self.trace
+                .note(self.now, format_args!("node {id} has synced epoch {epoch}"));
+            self.do_task(at, &Task::Turn);
+        }
+    }
+
+    pub(super) fn idle(&mut self, at: usize, life: Life) {
+        let machine = &mut self.machines[at];
+        if let (true, Some(running)) = (machine.life == life, &mut machine.running) {
+            running.partition.tidy();
+            if self.random.u8(..4) == 0 {
+                self.sync(at);
+            }
+            self.after(Duration::from_millis(10), Event::Idle(at, life));
+        }
+    }
+
+    /// Gives a node what has arrived.
+    pub(super) fn receive_at(&mut self, at: usize) {
+        if let Some(running) = &mut self.machines[at].running {
+            running.endpoint.receive(&mut running.inbox);
+            if !running.inbox.is_empty() {
+                self.do_task(at, &Task::Receive);
+            }
+        }
+    }
+
+    /// A node begins a transaction. Returns whether there is one.
+    pub(super) fn begin(&mut self, at: usize, ops: &[Op<'_>], ticket: Ticket) -> bool {
+        let is_up = self.machines[at].running.is_some();
+        if is_up {
+            self.do_task(at, &Task::Begin(ops, ticket));
+        }
+        is_up
+    }
+
+    /// A step of a node: it handles something, goes on with what it can, and sends. It may crash on
+    /// the way.
+    fn do_task(&mut self, at: usize, task: &Task<'_>) {
+        let now = self.now;
+        let faults = if self.is_calm() { Default::default() } else { self.plan.faults };
+        let machine = &mut self.machines[at];
+        machine.set_clock(now);
+        let Some(running) = &mut machine.running else {
+            return;
+        };
+        let Running {
+            node,
+            partition,
+            endpoint,
+            inbox,
+            voting,
+            ..
+        } = running;
+        partition.refresh();
+        match task {
+            Task::Turn => {}
+            Task::Receive => {
+                for (link, event) in inbox.iter() {
+                    node.event(partition, link, event, now);
+                }
+                inbox.clear();
+            }
+            Task::Begin(ops, ticket) => node.begin(partition, ops, *ticket, now),
+        }
+        node.turn(partition, now);
+        let crashes = self.random.u32(..1000) < faults.crash_at_step;
+        let mut tap = Tap {
+            node: machine.id,
+            now,
+            endpoint,
+            trace: &mut self.trace,
+            left: crashes.then(|| self.random.usize(..3)),
+            random: &mut self.random,
+            crash_share: faults.crash_at_protocol,
+            voting,
+        };
+        node.pump(&mut tap);
+        tap.flush();
+        let crashes = tap.left.is_some();
+        let finished: Vec<_> = node.finished().collect();
+        for finished in finished {
+            // What a node says in the moment of its crash may still arrive.
+            if !crashes || self.random.bool() {
+                self.hear(at, finished.caller, Answered(finished.outcome));
+            }
+        }
+        if crashes {
+            return self.crash(at);
+        }
+        self.obey(at);
+    }
+
+    /// Schedules what a node waits for.
+    fn obey(&mut self, at: usize) {
+        let now = self.now;
+        let machine = &mut self.machines[at];
+        let life = machine.life;
+        let Some(running) = &mut machine.running else {
+            return;
+        };
+        let wants = running.node.wants();
+        let durable = running.partition.durable();
+        if let Some(wake_at) = wants.wake_at {
+            let wake_at = wake_at.max(now + Duration::from_micros(1));
+            if running.wake_at.is_none_or(|other| wake_at < other || other <= now) {
+                running.wake_at = Some(wake_at);
+                self.after(wake_at - now, Event::Wake(at, life));
+            }
+        }
+        if wants.epoch.is_some_and(|epoch| epoch > durable) {
+            self.sync(at);
+        }
+    }
+
+    /// A sync of a node's log begins, unless one is under way.
+    fn sync(&mut self, at: usize) {
+        let machine = &mut self.machines[at];
+        let (life, slow) = (machine.life, machine.slow_disk);
+        let Some(running) = &mut machine.running else {
+            return;
+        };
+        if std::mem::replace(&mut running.is_syncing, true) {
+            return;
+        }
+        let epoch = running.partition.begin_sync();
+        let limit = if slow { Duration::from_millis(200) } else { self.plan.sync };
+        let time = self.while_up_to(limit);
+        self.after(time, Event::Synced(at, life, epoch));
+    }
+}

@@ -1,0 +1,159 @@
+//! A partition over a real engine, whose log is a [`Book`].
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::clock::{Clock, ManualClock};
+use base::epochs::EpochClock;
+use base::limits::Limits;
+use base::participant::{Participant, Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::Observed;
+use base::{Abort, Epoch, Op, Reply, TransactionId};
+use engine::{Engine, Janitor, Worker};
+use fastrand::Rng;
+
+use super::book::{Book, Pen};
+
+/// See the module's description.
+pub(super) struct Partition {
+    engine: Arc<Engine>,
+    worker: Worker<Pen>,
+    janitor: Janitor,
+    book: Rc<RefCell<Book>>,
+    /// Transactions of this partition alone that met a hold.
+    pub(super) held: u64,
+    /// Prepares whose timestamp was overtaken.
+    pub(super) overtaken: u64,
+}
+
+impl Partition {
+    /// A partition that goes on from what its book says.
+    pub(super) fn open(
+        book: &Rc<RefCell<Book>>,
+        clock: &Arc<ManualClock>,
+        newest: Epoch,
+    ) -> Result<Partition, String> {
+        let engine = Engine::new(&engine::Options {
+            workers: 1,
+            clock: Arc::clone(clock) as Arc<dyn Clock>,
+            limits: Limits::default(),
+        });
+        let mut restorer = engine.restorer().expect("a place is free");
+        book.borrow().replay(|tid, change| restorer.apply(tid, change));
+        let stamp_ms = book.borrow().stamp_ms();
+        engine.finish_restore(vec![restorer], newest, stamp_ms);
+        let mut worker = engine
+            .worker(|_| Pen(Rc::clone(book)))
+            .expect("a place is free");
+        worker.restore_prepared().map_err(|error| error.to_string())?;
+        Ok(Partition {
+            janitor: engine.janitor(),
+            book: Rc::clone(book),
+            worker,
+            engine,
+            held: 0,
+            overtaken: 0,
+        })
+    }
+
+    /// Begins an epoch if time has passed.
+    pub(super) fn refresh(&self) {
+        self.worker.refresh();
+    }
+
+    /// Ends the current epoch, and says which epochs a sync that begins now makes durable.
+    pub(super) fn begin_sync(&self) -> Epoch {
+        let epochs = self.engine.epochs();
+        epochs.advance(epochs.current());
+        epochs.finished()
+    }
+
+    /// A sync has ended.
+    pub(super) fn synced(&self, epoch: Epoch) {
+        let mut book = self.book.borrow_mut();
+        book.durable = book.durable.max(epoch);
+    }
+
+    /// Takes away what nobody needs any more.
+    pub(super) fn tidy(&mut self) {
+        let durable = self.book.borrow().durable;
+        self.janitor.tidy(durable, 100);
+    }
+
+    /// The process ends. Returns how many changes are lost, and some epoch from which a new life can
+    /// go on: the journal knows at least the durable one, and perhaps later ones that were begun.
+    pub(super) fn crash(self, random: &mut Rng) -> (u64, Epoch) {
+        let current = self.engine.epochs().current();
+        let mut book = self.book.borrow_mut();
+        let lost = book.crash();
+        let newest = random.u64(book.durable.0..=current.0);
+        (lost, Epoch(newest))
+    }
+}
+
+impl Participant for Partition {
+    fn execute(
+        &mut self,
+        ops: &[Op<'_>],
+        see: &mut dyn FnMut(&[Reply<'_>], Observed),
+    ) -> Result<(), Abort> {
+        let outcome = match self.worker.execute(ops) {
+            Ok(committed) => {
+                see(committed.replies(), committed.observed());
+                Ok(())
+            }
+            Err(abort) => Err(abort),
+        };
+        self.held += u64::from(matches!(outcome, Err(Abort::Held { .. })));
+        outcome
+    }
+
+    fn observed(&self) -> Observed {
+        self.worker.observed()
+    }
+
+    fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        let outcome = self.worker.prepare(prepare);
+        self.overtaken += u64::from(matches!(outcome, Err(Abort::Overtaken { .. })));
+        outcome
+    }
+
+    fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        self.worker.commit(id)
+    }
+
+    fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        self.worker.abort(id)
+    }
+
+    fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort> {
+        self.worker.refuse(id, until_ms)
+    }
+
+    fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
+        self.worker.forget(id)
+    }
+
+    fn state(&mut self, id: TransactionId) -> (State, Epoch) {
+        self.worker.state(id)
+    }
+
+    fn undecided(&mut self) -> Vec<(TransactionId, State)> {
+        self.worker.undecided()
+    }
+
+    fn time_ms(&self) -> u64 {
+        let epochs = self.engine.epochs();
+        epochs.stamp_ms(epochs.current())
+    }
+
+    fn releases(&self) -> u64 {
+        self.engine.releases()
+    }
+
+    fn durable(&self) -> Epoch {
+        self.book.borrow().durable
+    }
+}

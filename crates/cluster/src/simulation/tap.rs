@@ -1,0 +1,99 @@
+//! Listens to what a node sends, and lets a crash come between two messages.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::{NodeId, TransactionId};
+use fabric::sim::Endpoint;
+use fabric::{Inbox, Link, Messages, SendError};
+use fastrand::Rng;
+
+use super::trace::Trace;
+use crate::codec;
+use crate::message::{Answer, Message, Notice, Request};
+
+/// What stands between a node and its endpoint while it sends.
+pub(super) struct Tap<'w> {
+    pub(super) node: NodeId,
+    pub(super) now: Duration,
+    pub(super) endpoint: &'w mut Endpoint,
+    pub(super) trace: &'w mut Trace,
+    pub(super) random: &'w mut Rng,
+    /// Out of 1000 steps of the protocol, after how many the node crashes.
+    pub(super) crash_share: u32,
+    /// Messages that still leave; `None`: all of them.
+    pub(super) left: Option<usize>,
+    /// Attempts that the node has asked votes for and not decided.
+    pub(super) voting: &'w mut BTreeSet<TransactionId>,
+}
+
+impl Tap<'_> {
+    fn listen(&mut self, link: Link, bytes: &[u8]) {
+        let message = codec::decode(bytes).expect("nodes send what they can read");
+        match &message {
+            Message::Request {
+                request: Request::Prepare { id, .. },
+                ..
+            } => drop(self.voting.insert(*id)),
+            Message::Request {
+                request: Request::Commit { id },
+                ..
+            }
+            | Message::Notice(Notice::Abort { id }) => drop(self.voting.remove(id)),
+            _ => {}
+        }
+        let node = self.node;
+        self.trace
+            .note(self.now, format_args!("node {node} sends on {}: {message:?}", link.0));
+        if self.left.is_none() && is_protocol(&message) && self.random.u32(..1000) < self.crash_share {
+            // The last message that leaves is this one, or the one before.
+            self.left = Some(self.random.usize(..2));
+        }
+    }
+}
+
+fn is_protocol(message: &Message<'_>) -> bool {
+    match message {
+        Message::Request { request, .. } => !matches!(
+            request,
+            Request::Execute { .. } | Request::Coordinate { .. } | Request::Topology
+        ),
+        Message::Reply { reply, .. } => !matches!(reply, Answer::Topology(_) | Answer::Failed(_)),
+        Message::Notice(_) => true,
+    }
+}
+
+impl Messages for Tap<'_> {
+    fn connect(&mut self, to: NodeId) -> Link {
+        let link = self.endpoint.connect(to);
+        let node = self.node;
+        self.trace
+            .note(self.now, format_args!("node {node} connects to {to} by {}", link.0));
+        link
+    }
+
+    fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
+        self.listen(on, message);
+        match &mut self.left {
+            // The node is gone, though it does not know it yet.
+            Some(0) => Ok(()),
+            Some(left) => {
+                *left -= 1;
+                self.endpoint.send(on, message)
+            }
+            None => self.endpoint.send(on, message),
+        }
+    }
+
+    fn flush(&mut self) {
+        self.endpoint.flush();
+    }
+
+    fn receive(&mut self, inbox: &mut Inbox) -> bool {
+        self.endpoint.receive(inbox)
+    }
+
+    fn close(&mut self, link: Link) {
+        self.endpoint.close(link);
+    }
+}

@@ -1,0 +1,273 @@
+//! A cluster, its clients and the network in virtual time: what happens next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Epoch, NodeId};
+use fabric::sim::{Network, Options};
+use fastrand::Rng;
+
+use super::chronicle::Chronicle;
+use super::client::{Answered, Client};
+use super::finale::Finale;
+use super::keys::Keys;
+use super::machine::Machine;
+use super::plan::{Plan, TICK};
+use super::reached::Reached;
+use super::trace::Trace;
+use crate::topology::{NodeInfo, Topology, even};
+
+/// The machines' time when a run begins.
+pub(super) const BEGIN_MS: u64 = 1_700_000_000_000;
+
+/// Which life of something is meant: what was scheduled in another one does not count.
+pub(super) type Life = u32;
+
+/// What can happen, besides what the network does.
+pub(super) enum Event {
+    /// A node wanted to be woken.
+    Wake(usize, Life),
+    /// A sync of a node's log has ended.
+    Synced(usize, Life, Epoch),
+    /// A node tidies up, and may sync though nobody waits for it.
+    Idle(usize, Life),
+    /// A node that crashed starts again.
+    Restart(usize, Life),
+    /// A client begins its next transaction.
+    Think(usize, Life),
+    /// A client's transaction arrives at the node to which it is attached.
+    Submit(usize, Life),
+    /// An attached client hears of its transaction.
+    Answer(usize, Life, Answered),
+    /// Faults are drawn.
+    Tick,
+    /// What separates two nodes ends.
+    Heal(usize, usize),
+    /// A node's disk is as fast as before.
+    FastDisk(usize),
+    /// A slow link is as fast as before.
+    FastLink(usize, usize),
+    /// Faults stop.
+    Calm,
+    /// Looks whether everything has come to rest.
+    Rest,
+}
+
+struct Scheduled {
+    at: Duration,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Scheduled) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// Everything there is.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) random: Rng,
+    pub(super) now: Duration,
+    pub(super) network: Network,
+    pub(super) topology: Arc<Topology>,
+    pub(super) keys: Keys,
+    pub(super) machines: Vec<Machine>,
+    pub(super) clients: Vec<Client>,
+    pub(super) processes: u32,
+    pub(super) value: i64,
+    pub(super) chronicle: Chronicle,
+    pub(super) finale: Finale,
+    pub(super) trace: Trace,
+    pub(super) reached: Reached,
+    /// Why the run has failed.
+    pub(super) failure: Option<String>,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+}
+
+/// More events than any run has: one that goes on is stuck.
+const MOST_EVENTS: u64 = 3_000_000;
+
+impl World {
+    pub(super) fn new(seed: u64, keep_trace: bool) -> World {
+        let mut random = Rng::with_seed(seed);
+        let plan = Plan::draw(&mut random);
+        let topology = Arc::new(topology(&plan));
+        let options = Options {
+            delay: Duration::from_micros(20)..plan.delay.max(Duration::from_micros(40)),
+            slow_share: f64::from(plan.faults.slow_link) / 2000.0,
+            slow_delay: Duration::from_millis(1)..Duration::from_millis(60),
+            silent_crashes: if plan.faults.separate > 0 { 0.5 } else { 0.0 },
+            dead_after: Duration::from_millis(200),
+            connect_limit: Duration::from_millis(100),
+            ..Options::default()
+        };
+        let network = Network::new(random.u64(..), options);
+        let keys = Keys::new(&topology, plan.keys, plan.accounts);
+        let mut world = World {
+            random,
+            now: Duration::ZERO,
+            network,
+            keys,
+            machines: Vec::new(),
+            clients: Vec::new(),
+            processes: 0,
+            value: 0,
+            chronicle: Chronicle::default(),
+            finale: Finale::default(),
+            trace: Trace::new(keep_trace),
+            reached: Reached::default(),
+            failure: None,
+            queue: BinaryHeap::new(),
+            scheduled: 0,
+            topology,
+            plan,
+        };
+        world
+            .trace
+            .note(Duration::ZERO, format_args!("seed {seed}: {:?}", world.plan));
+        world
+    }
+
+    /// Runs until everything has come to rest after the faults, or something is wrong.
+    pub(super) fn run(&mut self) {
+        self.settle();
+        let mut events = 0;
+        while self.failure.is_none() && !self.finale.is_over() {
+            events += 1;
+            if events > MOST_EVENTS {
+                return self.fail("the cluster does not come to rest".to_owned());
+            }
+            self.step();
+        }
+        if self.failure.is_none()
+            && let Err(why) = self.chronicle.judge()
+        {
+            self.fail(why);
+        }
+    }
+
+    /// Machines start, and everything that comes by itself is scheduled.
+    fn settle(&mut self) {
+        for info in self.topology.nodes().to_vec() {
+            let machine = Machine::new(info.id, &mut self.random);
+            self.machines.push(machine);
+        }
+        for node in 0..self.machines.len() {
+            self.start(node);
+        }
+        self.open_accounts();
+        for _ in 0..self.plan.clients {
+            self.new_client();
+        }
+        if !self.plan.faults.is_none() {
+            self.after(TICK, Event::Tick);
+        }
+        self.after(self.plan.calm, Event::Calm);
+    }
+
+    fn step(&mut self) {
+        let next = self.queue.peek().map(|Reverse(scheduled)| scheduled.at);
+        let network = self.network.next_event_at();
+        match (next, network) {
+            (None, None) => self.fail("nothing is left to happen".to_owned()),
+            (next, Some(at)) if next.is_none_or(|next| at <= next) => {
+                self.network.step();
+                self.now = self.now.max(self.network.now());
+                self.receive();
+            }
+            _ => {
+                let Reverse(scheduled) = self.queue.pop().expect("it was seen");
+                self.now = scheduled.at;
+                self.network.advance(self.now);
+                self.happen(scheduled.event);
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wake(node, life) => self.wake(node, life),
+            Event::Synced(node, life, epoch) => self.synced(node, life, epoch),
+            Event::Idle(node, life) => self.idle(node, life),
+            Event::Restart(node, life) => self.restart(node, life),
+            Event::Think(client, life) => self.think(client, life),
+            Event::Submit(client, life) => self.submit(client, life),
+            Event::Answer(client, life, answered) => self.answered(client, life, answered),
+            Event::Tick => self.draw_faults(),
+            Event::Heal(a, b) => self.heal(a, b),
+            Event::FastDisk(node) => self.machines[node].slow_disk = false,
+            Event::FastLink(a, b) => self.fast_link(a, b),
+            Event::Calm => self.calm(),
+            Event::Rest => self.rest(),
+        }
+    }
+
+    /// Gives everybody what has arrived.
+    fn receive(&mut self) {
+        for node in 0..self.machines.len() {
+            self.receive_at(node);
+        }
+        for client in 0..self.clients.len() {
+            self.receive_client(client);
+        }
+    }
+
+    /// Schedules an event.
+    pub(super) fn after(&mut self, delay: Duration, event: Event) {
+        self.scheduled += 1;
+        self.queue.push(Reverse(Scheduled {
+            at: self.now + delay,
+            number: self.scheduled,
+            event,
+        }));
+    }
+
+    /// A time up to a limit, more often short than long.
+    pub(super) fn while_up_to(&mut self, limit: Duration) -> Duration {
+        let share = self.random.f64();
+        Duration::from_micros(10) + limit.mul_f64(share * share)
+    }
+
+    pub(super) fn fail(&mut self, why: String) {
+        self.trace.note(self.now, format_args!("failure: {why}"));
+        self.failure.get_or_insert(why);
+    }
+
+    /// Whether faults have stopped.
+    pub(super) fn is_calm(&self) -> bool {
+        self.now >= self.plan.calm
+    }
+}
+
+/// The cluster's file: slots are shared evenly, perhaps but for one node that holds none.
+fn topology(plan: &Plan) -> Topology {
+    let info = |id: u16| NodeInfo {
+        id: NodeId(id),
+        client: ([127, 0, 0, 1], 7000 + id).into(),
+        fabric: ([127, 0, 0, 1], 17000 + id).into(),
+    };
+    let idle = u16::from(plan.has_idle_node);
+    let holders: Vec<NodeInfo> = (1..=plan.nodes - idle).map(info).collect();
+    let mut text = even(&holders, None);
+    if plan.has_idle_node {
+        let NodeInfo { id, client, fabric } = info(plan.nodes);
+        text += &format!("[[node]]\nid = {id}\nclient = \"{client}\"\nfabric = \"{fabric}\"\n");
+    }
+    Topology::parse(&text, "simulated").expect("the text is right")
+}

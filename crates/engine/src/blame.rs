@@ -1,0 +1,89 @@
+//! Who holds what a transaction has failed at. It is asked only after it has failed, so that those
+//! who meet no hold pay nothing; the answer says what is so now.
+
+use base::Abort;
+use base::transaction::Holder;
+
+use crate::log::RedoLog;
+use crate::record::RecordRef;
+use crate::word::{HELD, SHARED};
+use crate::worker::{Stop, Worker};
+
+impl<L: RedoLog> Worker<L> {
+    /// The same, or [`Abort::Held`] if the transaction, which has nothing locked any more, met a
+    /// hold.
+    pub(crate) fn blame(&self, stop: Stop) -> Stop {
+        let holder = match &stop {
+            Stop::Conflict => self.in_the_way(),
+            // It ended because of what it read: that may be out of date already.
+            Stop::Abort(Abort::Precondition { .. } | Abort::Failed(_) | Abort::Cancelled)
+                if self.read_what_is_held() =>
+            {
+                match self.in_the_way() {
+                    // It has been decided since: look again.
+                    None => return Stop::Conflict,
+                    holder => holder,
+                }
+            }
+            Stop::Abort(_) => None,
+        };
+        match holder {
+            Some(by) => Stop::Abort(Abort::Held { by }),
+            None => stop,
+        }
+    }
+
+    fn read_what_is_held(&self) -> bool {
+        !cfg!(feature = "planted-ignored-holds")
+            && self.state.reads.iter().any(|(_, seen)| seen.has(HELD))
+    }
+
+    /// Somebody who holds what the transaction needs.
+    fn in_the_way(&self) -> Option<Holder> {
+        let (state, holds) = (&self.state, &self.engine.holds);
+        let holder = |record: RecordRef, marks: u64| {
+            let held = record.word().load().has(marks);
+            held.then(|| holds.holder(record)).flatten()
+        };
+        let mut reads = state.reads.iter();
+        let mut writes = state.writes.iter();
+        writes
+            .find_map(|write| holder(write.record, HELD | SHARED))
+            .or_else(|| reads.find_map(|(record, _)| holder(*record, HELD)))
+            .or_else(|| self.missing_holder())
+            .or_else(|| self.scanned_holder())
+            .or_else(|| {
+                let mut keys = state.writes.iter().map(|write| write.record.key());
+                keys.find_map(|key| holds.range_holder(key, None))
+            })
+    }
+
+    /// Who is about to write one of the keys that had no record.
+    fn missing_holder(&self) -> Option<Holder> {
+        let mut start = 0;
+        self.state.missing_ends.iter().find_map(|&end| {
+            let key = &self.state.missing[start..end];
+            start = end;
+            let index = &self.engine.index;
+            self.exclusive_holder(index.get(index.hash(key), key)?)
+        })
+    }
+
+    /// Who is about to write in one of the ranges that were read.
+    fn scanned_holder(&self) -> Option<Holder> {
+        let mut found = None;
+        for scan in &self.state.scans {
+            let index = &self.engine.index;
+            index.range(&scan.from, Some(&scan.to), |record| {
+                found = self.exclusive_holder(record);
+                found.is_none()
+            });
+        }
+        found
+    }
+
+    fn exclusive_holder(&self, record: RecordRef) -> Option<Holder> {
+        let held = record.word().load().has(HELD);
+        held.then(|| self.engine.holds.holder(record)).flatten()
+    }
+}

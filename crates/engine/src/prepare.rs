@@ -1,0 +1,466 @@
+//! Preparing a part of a transaction over several partitions: its operations are executed as those
+//! of any transaction, but instead of a commit
+//!
+//! 1. the records of keys that were absent are made, so that absences can be held;
+//! 2. the scanned ranges are held;
+//! 3. the records to be written are locked in the order of their addresses, the system record
+//!    among them;
+//! 4. the epoch is drawn, as a commit does;
+//! 5. each record that was read is validated and held in one step; ranges and deadlines are
+//!    validated, and that the attempt is unknown and its timestamp above those of what it replaces;
+//! 6. a TID is drawn, and the system record goes to the log;
+//! 7. the locks become exclusive holds, and the system record is published.
+//!
+//! If anything fails before the last step, everything is given back. After it the transaction can
+//! commit whenever it is told to: nobody reads what it will write or writes what it has read
+//! until then. So it counts as executed at the moment of its preparation, and takes its TID when
+//! it commits (module [`crate::decide`]), above those of all that it has read and replaces.
+//!
+//! Every prepared transaction holds the generation's record as a reader, and one that flushes
+//! exclusively: a flush waits for all others. Counting keys holds nothing, as it validates nothing.
+
+use std::sync::Arc;
+
+use base::change::{Origin, SYSTEM_GENERATION};
+use base::participant::{Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::{Holder, Kind};
+use base::{Abort, Epoch, Tid, Timestamp, TransactionId};
+
+use crate::commit::newest;
+use crate::engine::Engine;
+use crate::holds::Prepared;
+use crate::log::{NoLog, RedoLog, Write};
+use crate::origin::OwnedOrigin;
+use crate::record::{Content, RecordRef, VersionRef};
+use crate::snapshot::Pinned;
+use crate::system::{self, Effect, Entry, Kept};
+use crate::word::{QUEUED, Seen};
+use crate::worker::{Running, Stop, Worker, forsake};
+
+/// What an attempt has taken so far.
+#[derive(Default)]
+struct Taken {
+    /// Words of the write set's records, in its order.
+    locked: Vec<Seen>,
+    /// Records held as a reader.
+    shared: Vec<RecordRef>,
+    ranged: bool,
+}
+
+impl<L: RedoLog> Worker<L> {
+    /// Executes the operations, holds what they read and will write, and keeps what they write.
+    /// The attempt counts as prepared once [`Worker::observed`] is durable.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why it is not prepared, in which case it has left nothing:
+    /// [`Abort::Refused`] if its state is not unknown, [`Abort::Held`], [`Abort::Overtaken`], or
+    /// what the operations met.
+    pub fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        self.check_count(prepare.ops)?;
+        for attempt in 0.. {
+            self.log
+                .ready()
+                .map_err(|reason| Abort::ReadOnly { reason })?;
+            self.refresh();
+            self.begin();
+            let running = Running(self);
+            let outcome = running.0.try_prepare(prepare);
+            drop(running);
+            if std::mem::take(&mut self.state.gave_back) {
+                self.engine.holds.notify();
+            }
+            match outcome {
+                Ok(replies) => return Ok(replies),
+                Err(Stop::Abort(abort)) => return Err(abort),
+                Err(Stop::Conflict) => self.back_off(attempt)?,
+            }
+        }
+        unreachable!("backing off ends the attempts")
+    }
+
+    fn try_prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Stop> {
+        self.state.origin = Some(self.engine.origins.share(Origin {
+            timestamp: prepare.holder.id.timestamp,
+            siblings: prepare.siblings,
+        }));
+        let outcome = self
+            .run(prepare.ops)
+            .and_then(|()| self.hold_all(prepare))
+            .map(|()| self.state.replies.iter().map(OwnedReply::from).collect());
+        outcome.map_err(|stop| {
+            let stop = self.blame(stop);
+            for (record, _) in &self.state.reads {
+                forsake(&self.engine, *record);
+            }
+            stop
+        })
+    }
+
+    /// Steps 1 to 7.
+    fn hold_all(&mut self, prepare: &Prepare<'_>) -> Result<(), Stop> {
+        // A flush takes effect at the commit, not before.
+        self.state.generation = RecordRef::version(self.state.reads[0].1).generation();
+        self.gather_reads()?;
+        let record = self.record_of(&system::key(prepare.holder.id));
+        let value = self.describe(prepare);
+        let version = system_version(&value, None);
+        let sizes = self
+            .check_size(&self.state.writes)
+            .and(self.check_size(&[Write { record, version }]));
+        self.state.writes.push(Write { record, version });
+        sizes?;
+        let mut writes = std::mem::take(&mut self.state.writes);
+        writes.sort_unstable_by_key(|write| write.record);
+        let mut taken = Taken::default();
+        let outcome = self
+            .take(prepare.holder, &writes, record, &mut taken)
+            .and_then(|tid| self.append(&writes_of(&writes, record), tid).map(|()| tid));
+        match outcome {
+            Ok(tid) => {
+                self.settle(prepare.holder, writes, record, taken, tid);
+                Ok(())
+            }
+            Err(stop) => {
+                self.give_up(prepare.holder.id, &writes, &taken);
+                self.state.writes = writes;
+                Err(stop)
+            }
+        }
+    }
+
+    /// Step 1: all that was read, each record once, as records.
+    fn gather_reads(&mut self) -> Result<(), Stop> {
+        let missing = std::mem::take(&mut self.state.missing);
+        let mut start = 0;
+        for &end in &self.state.missing_ends {
+            let record = self.record_of(&missing[start..end]);
+            start = end;
+            let seen = record.word().load();
+            self.state.reads.push((record, seen));
+        }
+        let unwritten = self.state.reads.len() - self.state.missing_ends.len();
+        let mut absent = self.state.reads[unwritten..].iter();
+        let still = absent.all(|(_, seen)| RecordRef::version(*seen).is_never());
+        // For those who ask who was in the way.
+        self.state.missing = missing;
+        if !still {
+            return Err(Stop::Conflict);
+        }
+        let reads = &mut self.state.reads;
+        reads.sort_unstable_by_key(|(record, _)| *record);
+        let changed = |pair: &[(RecordRef, Seen)]| {
+            pair[0].0 == pair[1].0 && pair[0].1.pointer() != pair[1].1.pointer()
+        };
+        if reads.windows(2).any(changed) {
+            return Err(Stop::Conflict);
+        }
+        reads.dedup_by_key(|(record, _)| *record);
+        Ok(())
+    }
+
+    /// The value of the system record.
+    fn describe(&self, prepare: &Prepare<'_>) -> Vec<u8> {
+        let state = &self.state;
+        let generation = self.engine.generation;
+        let effect = |write: &Write| effect_of(write, generation);
+        let shared = state.reads.iter().map(|(record, _)| *record);
+        let shared =
+            shared.filter(|record| *record != generation && self.own_write(*record).is_none());
+        let ranges = state.scans.iter();
+        let kept = Kept {
+            age: prepare.holder.age,
+            siblings: prepare.siblings,
+            effects: state.writes.iter().map(effect).collect(),
+            shared: shared.map(RecordRef::key).collect(),
+            ranges: ranges.map(|scan| (&scan.from[..], &scan.to[..])).collect(),
+        };
+        let note = prepare.note;
+        Entry::Prepared { note, kept }.encode()
+    }
+
+    /// Steps 2 to 6 but for the log. `taken` gets what was taken, also on an error.
+    fn take(
+        &mut self,
+        holder: Holder,
+        writes: &[Write],
+        own: RecordRef,
+        taken: &mut Taken,
+    ) -> Result<Tid, Stop> {
+        for scan in &self.state.scans {
+            taken.ranged = true;
+            self.engine.holds.hold_range(holder, &scan.from, &scan.to);
+        }
+        for write in writes {
+            let seen = write.record.word().lock().map_err(|_| Stop::Conflict)?;
+            taken.locked.push(seen);
+        }
+        let epoch = self.engine.epochs.commit_epoch();
+        self.check_unknown(writes, own, &taken.locked)?;
+        self.check_timestamp(holder.id.timestamp, &taken.locked)?;
+        self.hold_reads(holder, writes, taken)?;
+        self.enters_no_range(writes, &taken.locked, Some(holder.id))?;
+        self.check_ranges(epoch, writes)?;
+        let read = self.state.reads.iter().map(|(_, seen)| seen);
+        let newest = newest(taken.locked.iter().chain(read));
+        self.draw(epoch, newest)
+    }
+
+    fn check_unknown(
+        &self,
+        writes: &[Write],
+        own: RecordRef,
+        locked: &[Seen],
+    ) -> Result<(), Stop> {
+        let mut pairs = writes.iter().zip(locked);
+        let (_, seen) = pairs
+            .find(|(write, _)| write.record == own)
+            .expect("it is in the write set");
+        match self.known(RecordRef::version(*seen)) {
+            State::Unknown => Ok(()),
+            _ => Err(Stop::Abort(Abort::Refused)),
+        }
+    }
+
+    /// Versions of one key have growing timestamps.
+    fn check_timestamp(&self, timestamp: Timestamp, locked: &[Seen]) -> Result<(), Stop> {
+        let origins = locked
+            .iter()
+            .filter_map(|seen| RecordRef::version(*seen).origin());
+        match origins.map(|origin| origin.timestamp).max() {
+            Some(newest) if newest >= timestamp => Err(Stop::Abort(Abort::Overtaken { newest })),
+            _ => Ok(()),
+        }
+    }
+
+    /// Validates what was read, and holds it but for what is locked.
+    fn hold_reads(
+        &self,
+        holder: Holder,
+        writes: &[Write],
+        taken: &mut Taken,
+    ) -> Result<(), Stop> {
+        for (record, seen) in &self.state.reads {
+            if mine(writes, *record) {
+                if !record.word().validates(*seen, true) {
+                    return Err(Stop::Conflict);
+                }
+                continue;
+            }
+            let shared = self.engine.holds.share(*record, *seen, holder);
+            shared.map_err(|_| Stop::Conflict)?;
+            taken.shared.push(*record);
+        }
+        Ok(())
+    }
+
+    fn check_ranges(&self, epoch: Epoch, writes: &[Write]) -> Result<(), Stop> {
+        let mine = |record| mine(writes, record);
+        let mut scans = self.state.scans.iter();
+        let same = scans.all(|scan| self.scan_unchanged(scan, &mine))
+            && (epoch == self.state.epoch || self.no_deadline_passed(epoch));
+        if same { Ok(()) } else { Err(Stop::Conflict) }
+    }
+
+    /// Step 7.
+    fn settle(
+        &mut self,
+        holder: Holder,
+        writes: Vec<Write>,
+        own: RecordRef,
+        taken: Taken,
+        tid: Tid,
+    ) {
+        let (mut effects, mut published) = (Vec::with_capacity(writes.len() - 1), None);
+        for (write, seen) in writes.into_iter().zip(taken.locked) {
+            if write.record == own {
+                published = Some((write, seen));
+            } else {
+                self.engine.holds.exclude(write.record, seen, holder);
+                effects.push(write);
+            }
+        }
+        let prepared = Prepared {
+            effects,
+            shared: taken.shared,
+            ranged: taken.ranged,
+        };
+        self.engine.prepared.lock().insert(holder.id, prepared);
+        let (write, seen) = published.expect("the system record is in the write set");
+        self.publish(&[write], &[seen], tid);
+        self.state.observed = tid.epoch();
+        self.state.wrote = tid;
+    }
+
+    fn give_up(&mut self, id: TransactionId, writes: &[Write], taken: &Taken) {
+        for (write, seen) in writes.iter().zip(&taken.locked) {
+            write.record.word().unlock(*seen, seen.0 & QUEUED);
+        }
+        self.give_back(id, &taken.shared, taken.ranged);
+    }
+
+    /// Gives readers' holds and ranges back.
+    pub(crate) fn give_back(&mut self, id: TransactionId, shared: &[RecordRef], ranged: bool) {
+        let engine = &self.engine;
+        for record in shared {
+            if engine.holds.give_back(*record, id) {
+                engine.queue.push(*record);
+            }
+        }
+        if ranged {
+            engine.holds.give_ranges_back(id);
+        }
+        self.state.gave_back |= ranged || !shared.is_empty();
+    }
+}
+
+/// Whether a record is in a write set, which is sorted.
+fn mine(writes: &[Write], record: RecordRef) -> bool {
+    writes
+        .binary_search_by_key(&record, |write| write.record)
+        .is_ok()
+}
+
+/// The write of one record.
+fn writes_of(writes: &[Write], record: RecordRef) -> Vec<Write> {
+    let of_it = writes.iter().filter(|write| write.record == record);
+    of_it.copied().collect()
+}
+
+/// A version of a system record.
+pub(crate) fn system_version(value: &[u8], deadline: Option<u64>) -> VersionRef {
+    let content = Content {
+        parts: &[value],
+        kind: Kind::String,
+        deadline,
+    };
+    VersionRef::new(SYSTEM_GENERATION, Some(content), None)
+}
+
+fn effect_of(write: &Write, generation: RecordRef) -> Effect<'static> {
+    let version = write.version;
+    if write.record == generation {
+        Effect::Flush {
+            generation: version.generation(),
+        }
+    } else if version.is_absent() {
+        Effect::Delete {
+            key: write.record.key(),
+        }
+    } else {
+        Effect::Put {
+            key: write.record.key(),
+            value: version.value(),
+            kind: version.kind(),
+            generation: version.generation(),
+            deadline: version.deadline(),
+        }
+    }
+}
+
+impl Engine {
+    /// Prepares again what was prepared before a restart, with all holds. Call it once, after
+    /// [`Engine::finish_restore`] and before any transaction runs. Returns how many there are.
+    ///
+    /// # Errors
+    /// Which system record cannot be understood, said for people: the log is damaged, or was
+    /// written by another version of the program.
+    pub fn restore_prepared(self: &Arc<Self>) -> Result<usize, String> {
+        let worker = self
+            .worker(|_| NoLog)
+            .ok_or("all workers are in use, so that nothing can be restored")?;
+        let _pinned = Pinned::new(self, worker.place);
+        let mut found = Vec::new();
+        self.index.range(&system::RESERVED, None, |record| {
+            let version = RecordRef::version(record.word().load());
+            if !version.is_absent() {
+                found.push((record, version));
+            }
+            true
+        });
+        let mut prepared = 0;
+        for (record, version) in found {
+            let restored = system::id(record.key()).and_then(|id| {
+                let entry = system::decode(version.value())?;
+                if let Entry::Prepared { kept, .. } = entry {
+                    worker.restore_one(id, &kept)?;
+                    prepared += 1;
+                }
+                Ok(())
+            });
+            restored.map_err(|error| {
+                let key = record.key().escape_ascii();
+                format!("the system record \"{key}\" cannot be understood: {error}")
+            })?;
+        }
+        Ok(prepared)
+    }
+}
+
+impl Worker<NoLog> {
+    fn restore_one(&self, id: TransactionId, kept: &Kept<'_>) -> Result<(), system::Malformed> {
+        let engine = &self.engine;
+        let holder = Holder { id, age: kept.age };
+        let origin = engine.origins.share(Origin {
+            timestamp: id.timestamp,
+            siblings: kept.siblings,
+        });
+        let mut prepared = Prepared {
+            effects: Vec::new(),
+            shared: Vec::new(),
+            ranged: !kept.ranges.is_empty(),
+        };
+        for effect in &kept.effects {
+            let write = self.restore_effect(effect, &origin);
+            let locked = write.record.word().lock();
+            prepared.effects.push(write);
+            let held_twice = |_| system::Malformed("another one holds a key that it writes");
+            engine
+                .holds
+                .exclude(write.record, locked.map_err(held_twice)?, holder);
+        }
+        let flushes = |write: &Write| write.record == engine.generation;
+        let generation = (!prepared.effects.iter().any(flushes)).then_some(engine.generation);
+        let keys = kept.shared.iter().map(|key| self.record_of(key));
+        for record in keys.chain(generation) {
+            let shared = engine.holds.share(record, record.word().load(), holder);
+            shared.map_err(|_| system::Malformed("another one holds a key that it has read"))?;
+            prepared.shared.push(record);
+        }
+        for (from, to) in &kept.ranges {
+            engine.holds.hold_range(holder, from, to);
+        }
+        engine.prepared.lock().insert(id, prepared);
+        Ok(())
+    }
+
+    fn restore_effect(&self, effect: &Effect<'_>, origin: &Arc<OwnedOrigin>) -> Write {
+        match *effect {
+            Effect::Put {
+                key,
+                value,
+                kind,
+                generation,
+                deadline,
+            } => {
+                let content = Content {
+                    parts: &[value],
+                    kind,
+                    deadline,
+                };
+                Write {
+                    record: self.record_of(key),
+                    version: VersionRef::new(generation, Some(content), Some(origin)),
+                }
+            }
+            Effect::Delete { key } => Write {
+                record: self.record_of(key),
+                version: VersionRef::new(0, None, Some(origin)),
+            },
+            Effect::Flush { generation } => Write {
+                record: self.engine.generation,
+                version: Engine::generation_version(generation),
+            },
+        }
+    }
+}

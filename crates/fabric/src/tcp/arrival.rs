@@ -1,0 +1,226 @@
+//! What arrives on a connection, and is made into messages.
+//!
+//! It is read into the inbox, where whole messages stay; only the beginning of an unfinished one
+//! is kept here. A long message is gathered in memory of its own, which grows as its bytes come: a
+//! length that is only claimed takes no memory.
+
+use std::io::{self, ErrorKind, Read};
+
+use crate::frame::{LENGTH, message_len};
+use crate::inbox::Inbox;
+use crate::messages::Link;
+
+/// Bytes read at a time.
+const READ: usize = 64 << 10;
+/// An unfinished message that is longer than this is gathered in memory of its own.
+const LONG: usize = 16 << 10;
+/// Bytes of a long message that are read before others have their turn.
+const TURN: usize = 1 << 20;
+
+/// What has arrived and is not a whole message.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// The beginning of a frame; empty, mostly.
+    Begun(Vec<u8>),
+    /// The beginning of a message of this length.
+    Long(Vec<u8>, usize),
+}
+
+/// What reading came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There may be more.
+    More,
+    /// There is nothing for now.
+    Dry,
+    /// Nothing more will come; why.
+    End(String),
+}
+
+impl Default for Arrival {
+    fn default() -> Arrival {
+        Arrival::Begun(Vec::new())
+    }
+}
+
+impl Arrival {
+    /// Reads once, and appends the messages that are whole. `to` is the link on which they come,
+    /// and the length of the longest that is allowed. `end_seen` says that nothing more will come
+    /// behind what can be read now.
+    pub(crate) fn read(
+        &mut self,
+        from: &mut impl Read,
+        inbox: &mut Inbox,
+        to: (Link, usize),
+        end_seen: bool,
+    ) -> Progress {
+        match self {
+            Arrival::Begun(_) => self.read_frames(from, inbox, to, end_seen),
+            Arrival::Long(message, len) => {
+                let progress = gather(from, message, *len);
+                if message.len() < *len {
+                    return progress;
+                }
+                inbox.push_long(to.0, std::mem::take(message));
+                *self = Arrival::default();
+                Progress::More
+            }
+        }
+    }
+
+    fn read_frames(
+        &mut self,
+        from: &mut impl Read,
+        inbox: &mut Inbox,
+        to: (Link, usize),
+        end_seen: bool,
+    ) -> Progress {
+        let Arrival::Begun(begun) = self else {
+            unreachable!("frames are read while no long message is gathered");
+        };
+        let (start, kept) = (inbox.filled(), begun.len());
+        let room = inbox.room(kept + READ);
+        let read = from.read(&mut room[kept..kept + READ]);
+        let Some(n) = settle(&read) else {
+            return verdict(&read, kept > 0);
+        };
+        room[..kept].copy_from_slice(begun);
+        *self = Arrival::default();
+        inbox.fill(start + kept + n);
+        match self.split(inbox, start, to) {
+            Err(end) => Progress::End(end),
+            // Less than there was room for: the system has no more.
+            Ok(()) if n < READ && !end_seen => Progress::Dry,
+            Ok(()) => Progress::More,
+        }
+    }
+
+    /// Takes bytes that were read by somebody else, at the beginning.
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        inbox: &mut Inbox,
+        to: (Link, usize),
+    ) -> Result<(), String> {
+        let start = inbox.filled();
+        inbox.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        inbox.fill(start + bytes.len());
+        self.split(inbox, start, to)
+    }
+
+    /// Finds the messages in what the inbox has been filled with since `start`, and keeps the rest.
+    fn split(
+        &mut self,
+        inbox: &mut Inbox,
+        start: usize,
+        (link, limit): (Link, usize),
+    ) -> Result<(), String> {
+        let mut at = start;
+        while let Some(len) = message_len(inbox.since(at)) {
+            if len > limit {
+                inbox.fill(at);
+                return Err(format!(
+                    "the peer began a message of {len} bytes, more than the {limit} that are \
+                     allowed here; raise the limit, or send less at a time"
+                ));
+            }
+            let end = at + LENGTH + len;
+            if end > inbox.filled() {
+                if len > LONG {
+                    *self = Arrival::Long(inbox.since(at)[LENGTH..].to_vec(), len);
+                    inbox.fill(at);
+                    return Ok(());
+                }
+                break;
+            }
+            inbox.push_filled(link, at + LENGTH..end);
+            at = end;
+        }
+        let rest = inbox.since(at);
+        if !rest.is_empty() {
+            *self = Arrival::Begun(rest.to_vec());
+            inbox.fill(at);
+        }
+        Ok(())
+    }
+}
+
+/// Reads some more of a message of `len` bytes. Takes at most as much memory again as has arrived.
+fn gather(from: &mut impl Read, message: &mut Vec<u8>, len: usize) -> Progress {
+    let missing = len - message.len();
+    let doubled = missing.min(message.len().max(READ));
+    let step = doubled.min(TURN);
+    message.reserve_exact(doubled);
+    let read = from.take(step as u64).read_to_end(message);
+    // It stops before the step only at the end.
+    let read = read.map(|n| if n < step { 0 } else { n });
+    match settle(&read) {
+        Some(_) => Progress::More,
+        None => verdict(&read, true),
+    }
+}
+
+/// Reads some bytes behind others.
+pub(super) fn append(from: &mut impl Read, bytes: &mut Vec<u8>) -> Progress {
+    let mut buffer = [0; 512];
+    let read = from.read(&mut buffer);
+    match settle(&read) {
+        Some(n) => {
+            bytes.extend(&buffer[..n]);
+            Progress::More
+        }
+        None => verdict(&read, false),
+    }
+}
+
+/// Reads what nobody wants any more.
+pub(super) fn discard(from: &mut impl Read, inbox: &mut Inbox) -> Progress {
+    let read = from.read(&mut inbox.room(READ)[..READ]);
+    match settle(&read) {
+        Some(_) => Progress::More,
+        None => verdict(&read, false),
+    }
+}
+
+/// How many bytes were read, if any were.
+fn settle(read: &io::Result<usize>) -> Option<usize> {
+    read.as_ref().ok().copied().filter(|&n| n > 0)
+}
+
+/// What it means that no bytes were read.
+fn verdict(read: &io::Result<usize>, within: bool) -> Progress {
+    match read {
+        Ok(_) if within => Progress::End("the peer closed it in the middle of a message".into()),
+        Ok(_) => Progress::End("the peer closed it".into()),
+        Err(error) => match error.kind() {
+            ErrorKind::WouldBlock => Progress::Dry,
+            ErrorKind::Interrupted => Progress::More,
+            _ => Progress::End(format!("the connection broke: {error}")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody who claims to send much does not make us take memory for it.
+    #[test]
+    fn a_claimed_length_takes_no_memory() {
+        let (mut arrival, mut inbox) = (Arrival::default(), Inbox::default());
+        let to = (Link(1), usize::MAX);
+        let mut claim = u32::MAX.to_le_bytes().to_vec();
+        claim.extend([1; 100]);
+        for piece in [&claim[..], &[2; 1000]] {
+            let mut piece = piece;
+            // The end of a slice reads as the end of a connection.
+            arrival.read(&mut piece, &mut inbox, to, false);
+        }
+        let Arrival::Long(message, len) = &arrival else {
+            panic!("no long message");
+        };
+        assert_eq!((message.len(), *len), (1100, u32::MAX as usize));
+        assert!(message.capacity() < 4 * READ, "{}", message.capacity());
+        assert!(inbox.is_empty());
+    }
+}

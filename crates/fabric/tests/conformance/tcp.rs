@@ -1,0 +1,120 @@
+//! The suite's network over TCP, on loopback.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use kumiki_fabric as fabric;
+
+use fabric::tcp::{Limits, Tcp, TcpOptions, listen};
+use fabric::{Inbox, Link, Messages, Peer, Secret, SendError};
+use mio::{Events, Poll, Token};
+
+use crate::net::Net;
+
+/// How long a case may take: far more than it does.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Loopback {
+    started: Instant,
+    addresses: HashMap<NodeId, SocketAddr>,
+}
+
+/// A participant with a poll of its own, which is asked whenever it receives.
+pub(crate) struct TcpEnd {
+    poll: Poll,
+    events: Events,
+    tcp: Tcp,
+    started: Instant,
+}
+
+impl Loopback {
+    pub(crate) fn new() -> Loopback {
+        // Everybody knows where everybody will be.
+        let addresses = (1..=2).map(|id| {
+            let free = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+            (NodeId(id), free[0].local_addr().unwrap())
+        });
+        Loopback {
+            started: Instant::now(),
+            addresses: addresses.collect(),
+        }
+    }
+
+    fn end(&self, me: Peer) -> TcpEnd {
+        let mut options = TcpOptions::new(me, Secret::new("the suite's"), 7);
+        options.peers = self.addresses.clone();
+        options.limits = Limits {
+            message: Self::LIMIT,
+            queue: Self::QUEUE,
+            unauthenticated: 1000,
+            ..Limits::default()
+        };
+        if let Peer::Node(id) = me {
+            let listener = listen(self.addresses[&id], 1).unwrap().pop();
+            options.listener = listener;
+        }
+        let poll = Poll::new().unwrap();
+        let tcp = Tcp::new(options, poll.registry(), Token(10)).unwrap();
+        TcpEnd {
+            poll,
+            events: Events::with_capacity(64),
+            tcp,
+            started: self.started,
+        }
+    }
+}
+
+impl Net for Loopback {
+    type End = TcpEnd;
+    const LARGE: usize = 64 << 20;
+    const QUEUE: usize = 2 << 20;
+    const LIMIT: usize = 64 << 20;
+
+    fn node(&mut self, id: u16) -> TcpEnd {
+        self.end(Peer::Node(NodeId(id)))
+    }
+
+    fn client(&mut self) -> TcpEnd {
+        self.end(Peer::Client)
+    }
+
+    fn kill(&mut self, end: TcpEnd) {
+        drop(end);
+    }
+
+    fn pass(&mut self) -> bool {
+        std::thread::sleep(Duration::from_micros(50));
+        self.started.elapsed() < PATIENCE
+    }
+}
+
+impl Messages for TcpEnd {
+    fn connect(&mut self, to: NodeId) -> Link {
+        self.tcp.connect(to)
+    }
+
+    fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
+        self.tcp.send(on, message)
+    }
+
+    fn flush(&mut self) {
+        self.tcp.flush();
+    }
+
+    fn receive(&mut self, inbox: &mut Inbox) -> bool {
+        let no_time = Some(Duration::ZERO);
+        self.poll.poll(&mut self.events, no_time).unwrap();
+        for event in &self.events {
+            assert!(self.tcp.owns(event.token()));
+            self.tcp.on_event(event);
+        }
+        self.tcp.tick(self.started.elapsed());
+        self.tcp.receive(inbox)
+    }
+
+    fn close(&mut self, link: Link) {
+        self.tcp.close(link);
+    }
+}

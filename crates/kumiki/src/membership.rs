@@ -1,0 +1,148 @@
+//! Which node of which cluster `kumiki serve` is.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::NodeId;
+use clap::{Args, ValueEnum};
+use cluster::topology::LoadError;
+use cluster::{Timeouts, Topology};
+use server::Membership;
+
+/// Where a server listens that is of no cluster.
+pub(crate) const LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 6380);
+
+/// How messages between nodes travel.
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// The best that there is: TCP, so far.
+    Auto,
+    /// TCP.
+    Tcp,
+}
+
+/// Options of a node of a cluster.
+#[derive(Args, Debug)]
+pub(crate) struct Cluster {
+    /// Serve as a node of the cluster that this file describes; docs/cluster.md says how.
+    #[arg(long = "cluster", value_name = "FILE", requires = "node")]
+    pub(crate) file: Option<PathBuf>,
+    /// Which node of the cluster this is: its id in the file.
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "file",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub(crate) node: Option<u16>,
+    /// How messages between nodes travel.
+    #[arg(long, value_name = "HOW", default_value = "auto", requires = "file")]
+    pub(crate) transport: Transport,
+}
+
+impl Cluster {
+    /// Reads the cluster's file, if there is one.
+    pub(crate) fn join(&self) -> Result<Option<Membership>, String> {
+        let (Some(file), Some(node)) = (&self.file, self.node) else {
+            return Ok(None);
+        };
+        let topology = Topology::load(file).map_err(|error| match error {
+            LoadError::Mistakes(mistakes) => {
+                format!("the cluster's file cannot be used:\n{mistakes}")
+            }
+            unreadable => unreadable.to_string(),
+        })?;
+        let membership = Membership {
+            topology: Arc::new(topology),
+            node: NodeId(node),
+            timeouts: Timeouts::default(),
+        };
+        let known = membership.info();
+        known.map_err(|error| format!("{}: {error}; choose one by --node", file.display()))?;
+        Ok(Some(membership))
+    }
+}
+
+/// Where to listen: at the address that was given, or that others know.
+pub(crate) fn listen(
+    given: Option<SocketAddr>,
+    membership: Option<&Membership>,
+) -> Result<SocketAddr, String> {
+    let Some(membership) = membership else {
+        return Ok(given.unwrap_or(LISTEN));
+    };
+    let known = membership.info().map_err(|error| error.to_string())?.client;
+    match given {
+        Some(given) if given != known => Err(format!(
+            "--listen {given} contradicts the cluster's file, which sends clients of node {} to \
+             {known}: leave out --listen, or change the file on all nodes",
+            membership.node
+        )),
+        _ => Ok(known),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        [[node]]
+        id = 3
+        client = "127.0.0.1:7003"
+        fabric = "127.0.0.1:17003"
+        [[partition]]
+        id = 1
+        slots = ["0-16383"]
+        nodes = [3]
+    "#;
+
+    fn options(text: &str, node: u16) -> (tempfile::TempDir, Cluster) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("cluster.toml");
+        std::fs::write(&file, text).unwrap();
+        let cluster = Cluster {
+            file: Some(file),
+            node: Some(node),
+            transport: Transport::Auto,
+        };
+        (dir, cluster)
+    }
+
+    #[test]
+    fn a_node_listens_where_the_file_says() {
+        let (_dir, cluster) = options(FILE, 3);
+        let membership = cluster.join().unwrap();
+        let at = |given: Option<&str>| {
+            listen(given.map(|text| text.parse().unwrap()), membership.as_ref())
+        };
+        let known = "127.0.0.1:7003".parse().unwrap();
+        assert_eq!(at(None), Ok(known));
+        assert_eq!(at(Some("127.0.0.1:7003")), Ok(known));
+        let said = at(Some("127.0.0.1:7004")).unwrap_err();
+        for word in ["127.0.0.1:7004", "127.0.0.1:7003", "node 3", "--listen"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert_eq!(listen(None, None), Ok(LISTEN));
+    }
+
+    #[test]
+    fn an_unknown_node_and_mistakes_are_told() {
+        let (_dir, cluster) = options(FILE, 7);
+        let said = cluster.join().unwrap_err();
+        assert!(
+            said.contains("no node 7") && said.contains("it has: 3"),
+            "{said}"
+        );
+        let (_dir, cluster) = options(&FILE.replace("16383", "100").replace("= [3]", "= [4]"), 3);
+        let said = cluster.join().unwrap_err();
+        let lines: Vec<&str> = said.lines().skip(1).collect();
+        assert!(lines.len() >= 2, "{said}");
+        assert!(
+            lines.iter().all(|line| line.contains("cluster.toml:")),
+            "{said}"
+        );
+    }
+}

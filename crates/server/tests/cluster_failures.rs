@@ -1,0 +1,146 @@
+//! Nodes that go and come back: what clients are told meanwhile, and what is there afterwards.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use resp::Value;
+use support::nodes::nodes;
+use support::{bulk, error, ok, status};
+
+#[test]
+fn a_node_that_is_away_is_named_and_found_again() {
+    let mut nodes = nodes(3);
+    let [a, b, c] = [1, 2, 3].map(|node| nodes.key_of(node, "key"));
+    let mut client = nodes.client(1);
+    assert_eq!(client.call(&["MSET", &a, "1", &b, "1", &c, "1"]), ok());
+    nodes.stop_node(2);
+    let begin = Instant::now();
+    for command in [
+        &["MSET", &a, "2", &b, "2"][..],
+        &["MGET", &a, &b],
+        &["DEL", &c, &b],
+    ] {
+        let said = client.call(command);
+        let text = error(&said);
+        assert!(
+            text.starts_with("CLUSTERDOWN") && text.contains("node 2"),
+            "{text}"
+        );
+    }
+    assert!(
+        begin.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begin.elapsed()
+    );
+    let Value::Bulk(lines) = client.call(&["CLUSTER", "NODES"]) else {
+        panic!("a text")
+    };
+    let lines = String::from_utf8(lines).unwrap();
+    assert!(
+        lines.lines().nth(1).unwrap().contains(" disconnected "),
+        "{lines}"
+    );
+    // The others go on.
+    assert_eq!(client.call(&["MSET", &a, "3", &c, "3"]), ok());
+    nodes.start_node(2);
+    let all = nodes.until_served(1, &["MGET", &a, &b, &c]);
+    assert_eq!(all, Value::Array(vec![bulk("3"), bulk("1"), bulk("3")]));
+    assert_eq!(nodes.until_served(3, &["MSET", &a, "4", &b, "4"]), ok());
+    assert_eq!(nodes.get(&b), bulk("4"));
+}
+
+#[test]
+fn a_block_for_a_node_that_is_away_is_refused_as_a_whole() {
+    let mut nodes = nodes(2);
+    let [a, b] = [1, 2].map(|node| nodes.key_of(node, "key"));
+    nodes.stop_node(2);
+    let mut client = nodes.client(1);
+    assert_eq!(client.call(&["MULTI"]), ok());
+    assert_eq!(client.call(&["SET", &a, "1"]), status("QUEUED"));
+    assert_eq!(client.call(&["SET", &b, "1"]), status("QUEUED"));
+    let said = client.call(&["EXEC"]);
+    assert!(error(&said).starts_with("CLUSTERDOWN"), "{said:?}");
+    assert_eq!(client.call(&["GET", &a]), Value::Null);
+    assert!(error(&client.call(&["WATCH", &b])).starts_with("CLUSTERDOWN"));
+}
+
+/// Clients write pairs of keys of two nodes, while the nodes are stopped and started in turn.
+/// Afterwards each pair is whole, none is older than what was acknowledged, and nothing is held.
+#[test]
+fn nothing_acknowledged_is_lost_over_restarts() {
+    let mut nodes = nodes(3);
+    let pairs: Vec<[String; 2]> = (0..4u16)
+        .map(|at| {
+            let [one, two] = [at % 3 + 1, (at + 1) % 3 + 1];
+            [one, two].map(|node| nodes.key_of(node, &format!("pair{at}")))
+        })
+        .collect();
+    let addresses: Vec<_> = (1..=3).map(|node| nodes.address(node)).collect();
+    let stop = AtomicBool::new(false);
+    let acknowledged: Vec<u64> = std::thread::scope(|scope| {
+        let writers: Vec<_> = pairs
+            .iter()
+            .enumerate()
+            .map(|(at, pair)| {
+                let (addresses, stop) = (&addresses, &stop);
+                scope.spawn(move || write_pairs(pair, addresses, at, stop))
+            })
+            .collect();
+        for round in 0..6 {
+            std::thread::sleep(Duration::from_millis(150));
+            nodes.stop_node(round % 3 + 1);
+            std::thread::sleep(Duration::from_millis(100));
+            nodes.start_node(round % 3 + 1);
+        }
+        std::thread::sleep(Duration::from_millis(150));
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(acknowledged.iter().sum::<u64>() > 0, "nothing was written");
+    for (pair, least) in pairs.iter().zip(acknowledged) {
+        let both = nodes.until_served(1, &["MGET", &pair[0], &pair[1]]);
+        let Value::Array(values) = &both else {
+            panic!("{both:?}")
+        };
+        assert_eq!(values[0], values[1], "{pair:?}");
+        let found = match &values[0] {
+            Value::Bulk(text) => std::str::from_utf8(text).unwrap().parse().unwrap(),
+            _ => 0,
+        };
+        assert!(found >= least, "{pair:?}: {found} is older than {least}");
+        assert_eq!(nodes.until_served(2, &["DEL", &pair[0], &pair[1]]), {
+            support::int(if found > 0 { 2 } else { 0 })
+        });
+    }
+}
+
+/// Writes rising numbers to both keys. Returns the last that was acknowledged.
+fn write_pairs(
+    pair: &[String; 2],
+    addresses: &[std::net::SocketAddr],
+    mut at: usize,
+    stop: &AtomicBool,
+) -> u64 {
+    let mut acknowledged = 0;
+    let mut number = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        at += 1;
+        let address = addresses[at % addresses.len()];
+        if std::net::TcpStream::connect(address).is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
+        let mut client = support::Client::connect(address);
+        for _ in 0..20 {
+            number += 1;
+            let text = number.to_string();
+            if client.try_call(&["MSET", &pair[0], &text, &pair[1], &text]) != Some(ok()) {
+                break;
+            }
+            acknowledged = number;
+        }
+    }
+    acknowledged
+}

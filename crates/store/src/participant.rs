@@ -1,0 +1,81 @@
+//! A worker as the participant of transactions over several partitions.
+
+use std::sync::atomic::Ordering;
+
+use base::participant::{Participant, Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::Observed;
+use base::{Abort, Epoch, Op, Reply, TransactionId};
+
+use crate::worker::Worker;
+
+impl Worker {
+    /// Counts the end of an attempt whose state was `before`.
+    fn count_ended(&self, before: &State) {
+        if matches!(before, State::Prepared(_)) {
+            self.shared.prepared.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Participant for Worker {
+    fn execute(
+        &mut self,
+        ops: &[Op<'_>],
+        see: &mut dyn FnMut(&[Reply<'_>], Observed),
+    ) -> Result<(), Abort> {
+        let committed = Worker::execute(self, ops)?;
+        see(committed.replies(), committed.observed());
+        Ok(())
+    }
+
+    fn observed(&self) -> Observed {
+        Worker::observed(self)
+    }
+
+    fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        let replies = self.inner.prepare(prepare)?;
+        self.shared.prepared.fetch_add(1, Ordering::Relaxed);
+        Ok(replies)
+    }
+
+    fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        let ended = self.inner.commit(id)?;
+        self.count_ended(&ended.0);
+        Ok(ended)
+    }
+
+    fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        let ended = self.inner.abort(id)?;
+        self.count_ended(&ended.0);
+        Ok(ended)
+    }
+
+    fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort> {
+        self.inner.refuse(id, until_ms)
+    }
+
+    fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
+        self.inner.forget(id)
+    }
+
+    fn state(&mut self, id: TransactionId) -> (State, Epoch) {
+        self.inner.state(id)
+    }
+
+    fn undecided(&mut self) -> Vec<(TransactionId, State)> {
+        self.inner.undecided()
+    }
+
+    fn time_ms(&self) -> u64 {
+        self.inner.time_ms()
+    }
+
+    fn releases(&self) -> u64 {
+        self.shared.releases()
+    }
+
+    fn durable(&self) -> Epoch {
+        self.shared.durable_epoch()
+    }
+}
