@@ -112,6 +112,18 @@ enum Task {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Measure what transactions and reads over several nodes cost.
+    BenchCluster {
+        /// Fewer and shorter rounds.
+        #[arg(long)]
+        quick: bool,
+        /// Measure this binary instead of building one.
+        #[arg(long)]
+        binary: Option<PathBuf>,
+        /// Where the JSON file goes.
+        #[arg(long, default_value = "results")]
+        out: PathBuf,
+    },
     /// Compare the server's speed with redis-server's on this machine.
     BenchRedis {
         /// Fewer and shorter runs.
@@ -252,6 +264,20 @@ fn run(task: Task) -> Result<()> {
         } => {
             let seed = seed.unwrap_or_else(|| fastrand::u64(..));
             fuzz::run(target, Duration::from_secs(seconds), seed)
+        }
+        Task::BenchCluster {
+            quick,
+            binary: given,
+            out,
+        } => {
+            let (rounds, operations, seconds) = if quick { (3, 100, 0.5) } else { (7, 500, 2.0) };
+            let options = bench::cluster::Options {
+                rounds,
+                operations,
+                reading: Duration::from_secs_f64(seconds),
+                out,
+            };
+            bench::cluster::run(&binary(given, Build::Honest)?, &options)
         }
         Task::BenchRedis {
             quick,

@@ -372,8 +372,11 @@ impl VersionRef {
         self.header().previous.store(at, Ordering::Release);
     }
 
-    /// Bytes of memory, as allocators round them.
+    /// Bytes of memory, as allocators round them, without those of its origin.
     pub(crate) fn bytes(self) -> usize {
+        if self.is_never() {
+            return 0;
+        }
         let header = self.header();
         let layout = Self::layout(header.len as usize, header.flags);
         layout.size().next_multiple_of(ROUNDING)

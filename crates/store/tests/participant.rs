@@ -404,7 +404,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 fn who_is_held_up_goes_on_when_the_hold_is_given_back() {
     const ROUNDS: u64 = 150;
     let db = Db::open(Options {
-        hold_timeout: Duration::from_secs(30),
+        hold_timeout: Duration::from_secs(60),
         workers: 8,
         ..Options::default()
     })
@@ -414,6 +414,7 @@ fn who_is_held_up_goes_on_when_the_hold_is_given_back() {
     db.on_release(Box::new(move || {
         teller.fetch_add(1, Ordering::SeqCst);
     }));
+    let start = Instant::now();
     std::thread::scope(|scope| {
         for thread in 0..3u8 {
             let db = db.clone();
@@ -447,6 +448,8 @@ fn who_is_held_up_goes_on_when_the_hold_is_given_back() {
             worker.forget(id(n)).unwrap();
         }
     });
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(50), "{took:?}: somebody slept");
     let mut worker = db.worker().unwrap();
     let sum = (4 * ROUNDS).to_string().into_bytes();
     assert_eq!(get(&mut worker, b"a"), Ok(Some(sum)));

@@ -5,6 +5,7 @@
 //! the same weather. A run counts only if the machine was quiet before and during it.
 
 pub mod cell;
+pub mod cluster;
 pub mod machine;
 pub mod report;
 

@@ -161,7 +161,8 @@ impl Report {
     }
 }
 
-fn median(mut all: Vec<f64>) -> f64 {
+/// The value in the middle.
+pub(crate) fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     match all.len() {
         0 => f64::NAN,

@@ -18,6 +18,16 @@ pub struct Counts {
     pub unknown: u64,
 }
 
+impl Counts {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Counts) {
+        self.committed += other.committed;
+        self.declined += other.declined;
+        self.aborted += other.aborted;
+        self.unknown += other.unknown;
+    }
+}
+
 /// Transactions as lines of [`history::json`].
 #[derive(Default)]
 pub(super) struct Chronicle {

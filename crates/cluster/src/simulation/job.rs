@@ -95,7 +95,8 @@ impl Draw<'_> {
             (if has_accounts { 5 } else { 0 }, Self::transfer),
             (if has_accounts { 2 } else { 0 }, Self::audit),
         ];
-        let mut ticket = self.random.u32(..kinds.iter().map(|(weight, _)| weight).sum());
+        let all: u32 = kinds.iter().map(|(weight, _)| weight).sum();
+        let mut ticket = self.random.u32(..all);
         for (weight, kind) in kinds {
             if ticket < weight {
                 return Job { steps: kind(self) };

@@ -15,11 +15,13 @@ use fastrand::Rng;
 
 use super::book::Book;
 use super::client::Answered;
+use super::keys::DEPOSIT;
 use super::partition::Partition;
 use super::reached::Point;
 use super::tap::Tap;
 use super::world::{BEGIN_MS, Event, Life, World};
-use crate::node::{Node, NodeOptions};
+use crate::node::Node;
+use crate::options::NodeOptions;
 
 /// Who began a transaction at a node: a client and its life, or the finale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,10 @@ impl World {
         let opened = Partition::open(&machine.book, &machine.clock, machine.newest);
         let mut partition = match opened {
             Ok(partition) => partition,
-            Err(error) => return self.fail(format!("node {} does not start: {error}", machine.id)),
+            Err(error) => {
+                let id = machine.id;
+                return self.fail(format!("node {id} does not start: {error}"));
+            }
         };
         for (_, state) in partition.undecided() {
             let point = match state {
@@ -125,6 +130,22 @@ impl World {
             .note(self.now, format_args!("node {id} starts, life {life}"));
         self.after(Duration::from_millis(10), Event::Idle(at, life));
         self.do_task(at, &Task::Turn);
+    }
+
+    /// Every account gets its deposit.
+    pub(super) fn open_accounts(&mut self) {
+        let deposit = DEPOSIT.to_string();
+        for machine in &mut self.machines {
+            let own = self.topology.partition_at(machine.id);
+            let here = self.keys.accounts.iter().filter(|account| Some(account.partition) == own);
+            let ops: Vec<Op<'_>> = here
+                .map(|account| Op::put(account.name.as_bytes(), deposit.as_bytes()))
+                .collect();
+            let running = machine.running.as_mut().expect("it has just started");
+            if !ops.is_empty() {
+                running.partition.load(&ops);
+            }
+        }
     }
 
     /// A machine's process ends without notice.

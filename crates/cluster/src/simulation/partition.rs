@@ -44,10 +44,10 @@ impl Partition {
         book.borrow().replay(|tid, change| restorer.apply(tid, change));
         let stamp_ms = book.borrow().stamp_ms();
         engine.finish_restore(vec![restorer], newest, stamp_ms);
-        let mut worker = engine
+        engine.restore_prepared()?;
+        let worker = engine
             .worker(|_| Pen(Rc::clone(book)))
             .expect("a place is free");
-        worker.restore_prepared().map_err(|error| error.to_string())?;
         Ok(Partition {
             janitor: engine.janitor(),
             book: Rc::clone(book),
@@ -56,6 +56,12 @@ impl Partition {
             held: 0,
             overtaken: 0,
         })
+    }
+
+    /// Puts keys, durably.
+    pub(super) fn load(&mut self, ops: &[Op<'_>]) {
+        drop(self.worker.execute(ops).expect("nobody is in the way"));
+        self.synced(self.begin_sync());
     }
 
     /// Begins an epoch if time has passed.
@@ -145,12 +151,11 @@ impl Participant for Partition {
     }
 
     fn time_ms(&self) -> u64 {
-        let epochs = self.engine.epochs();
-        epochs.stamp_ms(epochs.current())
+        self.worker.time_ms()
     }
 
     fn releases(&self) -> u64 {
-        self.engine.releases()
+        self.worker.releases()
     }
 
     fn durable(&self) -> Epoch {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::node::Timeouts;
+use crate::options::Timeouts;
 
 /// A run's plan. Shares are out of 1000.
 #[derive(Clone, Debug)]

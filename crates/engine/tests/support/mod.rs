@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 /// A change that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Logged {
+pub(crate) enum Logged {
     Put {
         key: Vec<u8>,
         value: Vec<u8>,
@@ -34,10 +34,10 @@ pub enum Logged {
 
 /// A log in memory.
 #[derive(Clone, Default)]
-pub struct Log {
-    pub entries: Arc<Mutex<Vec<(Tid, Vec<Logged>)>>>,
+pub(crate) struct Log {
+    pub(crate) entries: Arc<Mutex<Vec<(Tid, Vec<Logged>)>>>,
     /// Why it takes nothing more.
-    pub broken: Arc<Mutex<Option<&'static str>>>,
+    pub(crate) broken: Arc<Mutex<Option<&'static str>>>,
 }
 
 impl RedoLog for Log {
@@ -80,7 +80,7 @@ fn owned(change: &Change<'_>) -> Logged {
     }
 }
 
-pub fn apply(restorer: &mut Restorer, tid: Tid, changes: &[Logged]) {
+pub(crate) fn apply(restorer: &mut Restorer, tid: Tid, changes: &[Logged]) {
     let changes = changes.iter();
     changes.for_each(|change| restorer.apply(tid, &borrowed(change)));
 }
@@ -117,21 +117,21 @@ fn borrowed(logged: &Logged) -> Change<'_> {
     }
 }
 
-pub struct World {
-    pub engine: Arc<Engine>,
-    pub clock: Arc<ManualClock>,
-    pub log: Log,
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) log: Log,
     janitor: RefCell<Janitor>,
     /// For what the test asks by the way.
     observer: RefCell<Worker<Log>>,
 }
 
 impl World {
-    pub fn new() -> World {
+    pub(crate) fn new() -> World {
         World::with(Limits::default())
     }
 
-    pub fn with(limits: Limits) -> World {
+    pub(crate) fn with(limits: Limits) -> World {
         World::start(limits, Log::default(), 1_000, |_| {})
     }
 
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// What is there after a restart: the log is read, in no particular order.
-    pub fn restarted(&self) -> World {
+    pub(crate) fn restarted(&self) -> World {
         let entries = self.log.entries.lock().clone();
         let log = Log {
             entries: Arc::new(Mutex::new(entries.clone())),
@@ -172,11 +172,11 @@ impl World {
         })
     }
 
-    pub fn worker(&self) -> Worker<Log> {
+    pub(crate) fn worker(&self) -> Worker<Log> {
         self.engine.worker(|_| self.log.clone()).expect("few workers")
     }
 
-    pub fn tidy(&self) {
+    pub(crate) fn tidy(&self) {
         let mut janitor = self.janitor.borrow_mut();
         for _ in 0..20 {
             janitor.tidy(Epoch(u64::MAX), 1000);
@@ -184,11 +184,11 @@ impl World {
     }
 
     /// Runs operations that must succeed.
-    pub fn run(&self, ops: &[Op<'_>]) -> Vec<OwnedReply> {
+    pub(crate) fn run(&self, ops: &[Op<'_>]) -> Vec<OwnedReply> {
         self.try_run(ops).unwrap()
     }
 
-    pub fn try_run(&self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Abort> {
+    pub(crate) fn try_run(&self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Abort> {
         let mut w = self.observer.borrow_mut();
         w.refresh();
         let done = w.execute(ops)?;
@@ -196,7 +196,7 @@ impl World {
     }
 
     /// The value of a key, or who holds it.
-    pub fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Holder> {
+    pub(crate) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Holder> {
         match self.try_run(&[Op::Get { key }]) {
             Ok(replies) => match &replies[0] {
                 OwnedReply::Nil => Ok(None),
@@ -208,12 +208,12 @@ impl World {
         }
     }
 
-    pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.read(key).expect("nobody holds it")
     }
 
     /// Prepares these operations as attempt `number`.
-    pub fn prepare(
+    pub(crate) fn prepare(
         &self,
         worker: &mut Worker<Log>,
         number: u64,
@@ -227,23 +227,23 @@ impl World {
         })
     }
 
-    pub fn state(&self, number: u64) -> State {
+    pub(crate) fn state(&self, number: u64) -> State {
         self.observer.borrow_mut().state(holder(number).id).0
     }
 
-    pub fn undecided(&self) -> Vec<(TransactionId, State)> {
+    pub(crate) fn undecided(&self) -> Vec<(TransactionId, State)> {
         self.observer.borrow_mut().undecided()
     }
 
-    pub fn origin(&self, key: &[u8]) -> Option<(Timestamp, Vec<u8>)> {
+    pub(crate) fn origin(&self, key: &[u8]) -> Option<(Timestamp, Vec<u8>)> {
         self.observer.borrow_mut().origin_of(key)
     }
 }
 
-pub const NOTE: &[u8] = b"note";
+pub(crate) const NOTE: &[u8] = b"note";
 
 /// The one who makes attempt `number`: the smaller the number, the older.
-pub fn holder(number: u64) -> Holder {
+pub(crate) fn holder(number: u64) -> Holder {
     let timestamp = Timestamp::at_ms(1_000 + number);
     Holder {
         id: TransactionId {
@@ -254,33 +254,34 @@ pub fn holder(number: u64) -> Holder {
     }
 }
 
-pub fn prepared() -> State {
+pub(crate) fn prepared() -> State {
     State::Prepared(NOTE.to_vec())
 }
 
-pub fn committed() -> State {
+pub(crate) fn committed() -> State {
     State::Committed(NOTE.to_vec())
 }
 
-pub fn holder_of<T: std::fmt::Debug>(outcome: Result<T, Abort>) -> Holder {
+pub(crate) fn holder_of<T>(outcome: Result<T, Abort>) -> Holder {
     match outcome {
         Err(Abort::Held { by }) => by,
-        other => panic!("{other:?}"),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("nothing was held"),
     }
 }
 
-pub fn keys_of<'a>(ops: &[Op<'a>]) -> Vec<&'a [u8]> {
+pub(crate) fn keys_of<'a>(ops: &[Op<'a>]) -> Vec<&'a [u8]> {
     let writes = ops.iter().filter(|op| !op.is_read_only());
     writes.filter_map(Op::key).collect()
 }
 
-pub fn siblings_of(keys: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn siblings_of(keys: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     keys.iter().for_each(|key| siblings::push(&mut bytes, key));
     bytes
 }
 
-pub fn put_until<'a>(key: &'a [u8], value: &'a [u8], at: i64) -> Op<'a> {
+pub(crate) fn put_until<'a>(key: &'a [u8], value: &'a [u8], at: i64) -> Op<'a> {
     Op::Put {
         key,
         value,
@@ -290,7 +291,7 @@ pub fn put_until<'a>(key: &'a [u8], value: &'a [u8], at: i64) -> Op<'a> {
     }
 }
 
-pub fn number(reply: &Reply<'_>) -> i64 {
+pub(crate) fn number(reply: &Reply<'_>) -> i64 {
     match reply {
         Reply::Bytes(bytes) => std::str::from_utf8(bytes).unwrap().parse().unwrap(),
         other => panic!("{other:?}"),

@@ -81,4 +81,18 @@ mod tests {
         drop(listeners);
         assert_eq!(listen(address, 1).unwrap().len(), 1);
     }
+
+    #[test]
+    fn a_connection_notices_a_machine_that_vanished() {
+        let listener = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let address = listener[0].local_addr().unwrap();
+        let stream = std::net::TcpStream::connect(address).unwrap();
+        let socket = SockRef::from(&stream);
+        tune(SockRef::from(&stream), Duration::from_secs(20)).unwrap();
+        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+        let limit = socket.tcp_user_timeout().unwrap();
+        assert_eq!(limit, Some(Duration::from_secs(20)));
+        assert_eq!(socket.tcp_keepalive_time().unwrap().as_secs(), 10);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap().as_secs(), 2);
+    }
 }

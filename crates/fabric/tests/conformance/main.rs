@@ -1,7 +1,10 @@
-//! One suite that every implementation of `Messages` passes; see `suite`.
+//! One suite that every implementation of `Messages` passes, see `suite`; and what TCP alone has to
+//! stand: strangers, see `strangers`, and clients that block, see `caller`.
 
+mod caller;
 mod net;
 mod sim;
+mod strangers;
 mod suite;
 mod tcp;
 

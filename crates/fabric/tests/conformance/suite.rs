@@ -36,9 +36,10 @@ pub(crate) fn messages_of_all_sizes_arrive_whole_and_in_order<N: Net>(mut net: N
         sizes.extend([around - 5, around - 4, around - 1, around, around + 1, 0]);
     }
     for (seed, &len) in sizes.iter().enumerate() {
+        let message = message(seed, len);
         // Those that fit travel together.
         until(&mut net, &mut [&mut a, &mut b], "room", |parties| {
-            match parties[0].end.send(links[0], &message(seed, len)) {
+            match parties[0].end.send(links[0], &message) {
                 Ok(()) => true,
                 Err(error) => {
                     assert_eq!(error, SendError::Full);

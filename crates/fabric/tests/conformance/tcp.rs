@@ -23,9 +23,9 @@ pub(crate) struct Loopback {
 
 /// A participant with a poll of its own, which is asked whenever it receives.
 pub(crate) struct TcpEnd {
-    poll: Poll,
+    pub(crate) poll: Poll,
     events: Events,
-    tcp: Tcp,
+    pub(crate) tcp: Tcp,
     started: Instant,
 }
 
@@ -42,7 +42,13 @@ impl Loopback {
         }
     }
 
-    fn end(&self, me: Peer) -> TcpEnd {
+    /// Where a node is.
+    pub(crate) fn address(&self, id: u16) -> SocketAddr {
+        self.addresses[&NodeId(id)]
+    }
+
+    /// A participant whose options are changed before it begins.
+    pub(crate) fn end(&self, me: Peer, change: impl FnOnce(&mut TcpOptions)) -> TcpEnd {
         let mut options = TcpOptions::new(me, Secret::new("the suite's"), 7);
         options.peers = self.addresses.clone();
         options.limits = Limits {
@@ -55,6 +61,7 @@ impl Loopback {
             let listener = listen(self.addresses[&id], 1).unwrap().pop();
             options.listener = listener;
         }
+        change(&mut options);
         let poll = Poll::new().unwrap();
         let tcp = Tcp::new(options, poll.registry(), Token(10)).unwrap();
         TcpEnd {
@@ -73,11 +80,11 @@ impl Net for Loopback {
     const LIMIT: usize = 64 << 20;
 
     fn node(&mut self, id: u16) -> TcpEnd {
-        self.end(Peer::Node(NodeId(id)))
+        self.end(Peer::Node(NodeId(id)), |_| {})
     }
 
     fn client(&mut self) -> TcpEnd {
-        self.end(Peer::Client)
+        self.end(Peer::Client, |_| {})
     }
 
     fn kill(&mut self, end: TcpEnd) {

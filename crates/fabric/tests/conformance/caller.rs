@@ -1,0 +1,147 @@
+//! Clients that block.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use kumiki_fabric as fabric;
+
+use fabric::frame::Code;
+use fabric::tcp::{CallError, Caller, CallerOptions};
+use fabric::{Messages, Secret};
+
+use crate::net::{Happened, Net, Party};
+use crate::tcp::Loopback;
+
+/// A node on a thread of its own, which sends back what it gets; nothing for `silence`, and the end
+/// of the connection for `close`.
+struct Echo {
+    net: Loopback,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Echo {
+    fn new() -> Echo {
+        let mut net = Loopback::new();
+        let mut node = Party::new(net.node(2));
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let serve = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                node.turn();
+                for (link, happened) in std::mem::take(&mut node.log) {
+                    match happened {
+                        Happened::Message(bytes) if bytes == b"silence" => {}
+                        Happened::Message(bytes) if bytes == b"close" => node.end.close(link),
+                        Happened::Message(bytes) => node.send(link, &bytes),
+                        _ => {}
+                    }
+                }
+                node.end.flush();
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        };
+        Echo {
+            net,
+            stop,
+            thread: Some(std::thread::spawn(serve)),
+        }
+    }
+
+    fn connect(&self, options: &CallerOptions) -> Result<Caller, CallError> {
+        Caller::connect(self.net.address(2), options)
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))) || std::thread::panicking());
+    }
+}
+
+fn options() -> CallerOptions {
+    CallerOptions::new(Secret::new("the suite's"))
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+#[test]
+fn a_caller_learns_whom_it_calls_and_is_answered() {
+    let echo = Echo::new();
+    let mut caller = echo.connect(&options()).unwrap();
+    assert_eq!((caller.node(), caller.cluster()), (NodeId(2), 7));
+    for len in [0, 1, 100, 70_000, 5 << 20, 3] {
+        let message = vec![len as u8 | 1; len];
+        caller.send(&message, soon()).unwrap();
+        assert!(caller.receive(soon()).unwrap() == message);
+        assert!(caller.is_quiet());
+    }
+    // Answers that came together are told one by one.
+    for number in 0..100_u8 {
+        caller.send(&[number], soon()).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!caller.is_quiet(), "there is something to receive");
+    for number in 0..100_u8 {
+        assert_eq!(caller.receive(soon()).unwrap(), [number]);
+    }
+}
+
+#[test]
+fn a_caller_is_refused_with_a_reason() {
+    let echo = Echo::new();
+    let mut wrong = options();
+    wrong.secret = Secret::new("wrong");
+    let mut elsewhere = options();
+    elsewhere.cluster = Some(9);
+    let mut mistaken = options();
+    mistaken.node = Some(NodeId(1));
+    let expected = [Code::Secret, Code::Cluster, Code::Node];
+    for (options, code) in [wrong, elsewhere, mistaken].iter().zip(expected) {
+        let error = echo.connect(options).unwrap_err();
+        assert!(error.is_final(), "{error}");
+        assert!(error.to_string().contains("cluster file"), "{error}");
+        assert!(matches!(error, CallError::Refused { refused, .. } if refused.code == code));
+    }
+}
+
+#[test]
+fn a_caller_does_not_wait_for_ever() {
+    let echo = Echo::new();
+    let mut caller = echo.connect(&options()).unwrap();
+    caller.send(b"silence", soon()).unwrap();
+    let begun = Instant::now();
+    let limit = Duration::from_millis(100);
+    let error = caller.receive(begun + limit).unwrap_err();
+    assert!(matches!(error, CallError::TimedOut { .. }), "{error}");
+    assert!((limit..limit * 20).contains(&begun.elapsed()));
+    assert!(!caller.is_quiet(), "an answer may still come");
+    assert!(!error.is_final());
+}
+
+#[test]
+fn a_caller_notices_the_end() {
+    let echo = Echo::new();
+    let mut caller = echo.connect(&options()).unwrap();
+    caller.send(b"close", soon()).unwrap();
+    let error = caller.receive(soon()).unwrap_err();
+    assert!(matches!(error, CallError::Broken { .. }), "{error}");
+    assert!(!caller.is_quiet());
+    assert!(caller.send(b"?", soon()).is_err());
+    let too_long = vec![0; 10];
+    let mut short = options();
+    short.limits.message = 9;
+    let mut caller = echo.connect(&short).unwrap();
+    let error = caller.send(&too_long, soon()).unwrap_err();
+    assert!(matches!(error, CallError::TooLong { len: 10, limit: 9 }));
+    // That did not hurt the connection.
+    caller.send(b"short", soon()).unwrap();
+    assert_eq!(caller.receive(soon()).unwrap(), b"short");
+}
