@@ -84,7 +84,10 @@ impl<L: RedoLog> Worker<L> {
         let running = Running(self);
         let worker = &mut *running.0;
         let key = system::key(id);
-        let record = worker.engine.index.get(worker.engine.index.hash(&key), &key);
+        let record = worker
+            .engine
+            .index
+            .get(worker.engine.index.hash(&key), &key);
         let Some(record) = record else {
             return (State::Unknown, worker.state.observed);
         };
@@ -101,15 +104,18 @@ impl<L: RedoLog> Worker<L> {
         let running = Running(self);
         let worker = &mut *running.0;
         let (mut found, mut observed) = (Vec::new(), worker.state.observed);
-        worker.engine.index.range(&system::RESERVED, None, |record| {
-            let version = RecordRef::version(record.word().load());
-            let state = worker.known(version);
-            if matches!(state, State::Prepared(_) | State::Committed(_)) {
-                observed = observed.max(version.epoch());
-                found.push((system::id(record.key()).expect(WELL_FORMED), state));
-            }
-            true
-        });
+        worker
+            .engine
+            .index
+            .range(&system::RESERVED, None, |record| {
+                let version = RecordRef::version(record.word().load());
+                let state = worker.known(version);
+                if matches!(state, State::Prepared(_) | State::Committed(_)) {
+                    observed = observed.max(version.epoch());
+                    found.push((system::id(record.key()).expect(WELL_FORMED), state));
+                }
+                true
+            });
         worker.state.observed = observed;
         found
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base::change::SYSTEM_GENERATION;
 use base::clock::Clock;
 use base::limits::Limits;
 use base::transaction::Kind;
-use base::change::SYSTEM_GENERATION;
 use base::{Epoch, Tid, TransactionId};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;

@@ -69,7 +69,9 @@ impl Hold {
 }
 
 fn oldest<'h>(holders: impl Iterator<Item = &'h Holder>) -> Option<Holder> {
-    holders.min_by_key(|holder| (holder.age, holder.id)).copied()
+    holders
+        .min_by_key(|holder| (holder.age, holder.id))
+        .copied()
 }
 
 impl Holds {

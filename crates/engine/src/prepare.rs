@@ -206,12 +206,7 @@ impl<L: RedoLog> Worker<L> {
         self.draw(epoch, newest)
     }
 
-    fn check_unknown(
-        &self,
-        writes: &[Write],
-        own: RecordRef,
-        locked: &[Seen],
-    ) -> Result<(), Stop> {
+    fn check_unknown(&self, writes: &[Write], own: RecordRef, locked: &[Seen]) -> Result<(), Stop> {
         let mut pairs = writes.iter().zip(locked);
         let (_, seen) = pairs
             .find(|(write, _)| write.record == own)
@@ -234,12 +229,7 @@ impl<L: RedoLog> Worker<L> {
     }
 
     /// Validates what was read, and holds it but for what is locked.
-    fn hold_reads(
-        &self,
-        holder: Holder,
-        writes: &[Write],
-        taken: &mut Taken,
-    ) -> Result<(), Stop> {
+    fn hold_reads(&self, holder: Holder, writes: &[Write], taken: &mut Taken) -> Result<(), Stop> {
         for (record, seen) in &self.state.reads {
             if mine(writes, *record) {
                 if !record.word().validates(*seen, true) {

@@ -60,7 +60,9 @@ pub(crate) fn key(id: TransactionId) -> [u8; RESERVED.len() + TransactionId::BYT
 
 /// The transaction of a record.
 pub(crate) fn id(key: &[u8]) -> Result<TransactionId, Malformed> {
-    let bytes = key.strip_prefix(&RESERVED).and_then(|id| id.try_into().ok());
+    let bytes = key
+        .strip_prefix(&RESERVED)
+        .and_then(|id| id.try_into().ok());
     bytes
         .map(TransactionId::from_bytes)
         .ok_or(Malformed("its key is not that of a transaction"))

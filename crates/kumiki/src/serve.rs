@@ -204,6 +204,7 @@ fn tell_recovery(report: &RecoveryReport) {
     if report.entries > 0 {
         tracing::info!(
             keys = report.keys,
+            prepared = report.prepared,
             entries = report.entries,
             bytes = report.bytes,
             durable_epoch = report.durable_epoch.0,

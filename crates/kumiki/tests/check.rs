@@ -5,6 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base::participant::{Participant, Prepare};
+use base::transaction::Holder;
+use base::{Op, Timestamp, TransactionId};
 use store::{CheckpointOptions, Db, Options};
 use tempfile::{TempDir, tempdir};
 
@@ -102,6 +105,42 @@ fn a_good_directory_is_described_and_not_changed() {
     // What it says is what a recovery gives.
     let db = Db::open(options(dir.path())).expect("it opens");
     assert_eq!((db.recovery().entries, db.recovery().keys), (700, 600));
+}
+
+/// System records and siblings lie in the checkpoint and in the log behind it.
+#[test]
+fn transactions_over_several_partitions_are_verified() {
+    let (dir, db) = filled();
+    let mut worker = db.worker().expect("few workers");
+    let mut prepare = |unique, key: &[u8]| {
+        let timestamp = Timestamp::at_ms(base::clock::Clock::now_ms(&base::clock::SystemClock));
+        let id = TransactionId { timestamp, unique };
+        let age = timestamp;
+        let prepare = Prepare {
+            holder: Holder { id, age },
+            ops: &[Op::put(key, b"value")],
+            siblings: b"\x01\0\0\0k",
+            note: b"note",
+        };
+        worker.prepare(&prepare).expect("nobody is in the way");
+        if unique == 2 {
+            worker.commit(id).expect("it is prepared");
+        }
+        worker
+            .wait_durable(worker.observed().epoch)
+            .expect("durable");
+    };
+    prepare(1, b"one");
+    prepare(2, b"two");
+    db.checkpoint().expect("a checkpoint");
+    prepare(3, b"three");
+    drop(worker);
+    db.close().expect("closed");
+    drop(db);
+    // 600 keys, one more, and two system records; behind them a third one.
+    assert_says(&check(dir.path()), 0, &["603 keys", "604 changes", "sound"]);
+    let db = Db::open(options(dir.path())).expect("it opens");
+    assert_eq!((db.recovery().keys, db.recovery().prepared), (601, 2));
 }
 
 #[test]

@@ -188,14 +188,7 @@ pub fn serve_with(db: Db, config: Config, admin: Option<Admin>) -> Result<Runnin
         .map(|poll| Waker::new(poll.registry(), WAKER).map(Signal::new))
         .collect::<Result<Vec<_>, _>>()?;
     let shared = Arc::new(share(db, config, address, signals));
-    let listener = Arc::clone(&shared);
-    shared
-        .db
-        .on_durable(Box::new(move || listener.durable_changed()));
-    let listener = Arc::clone(&shared);
-    shared
-        .db
-        .on_release(Box::new(move || listener.holds_released()));
+    listen_to_store(&shared);
     let mut running = Running {
         address,
         shared,
@@ -262,6 +255,20 @@ fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
         None => db.worker_at(index).or_else(|| db.worker()),
     };
     worker.ok_or(StartError::NoWorker { thread: index })
+}
+
+/// Has the store tell the runtimes what they wait for. It does not keep the server alive by that.
+fn listen_to_store(shared: &Arc<Shared>) {
+    let tell = |what: fn(&Shared)| {
+        let shared = Arc::downgrade(shared);
+        Box::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                what(&shared);
+            }
+        })
+    };
+    shared.db.on_durable(tell(Shared::durable_changed));
+    shared.db.on_release(tell(Shared::holds_released));
 }
 
 fn share(db: Db, config: Config, address: SocketAddr, signals: Vec<Signal>) -> Shared {

@@ -219,7 +219,12 @@ fn documented() -> Vec<Documented> {
 
 /// A server on which something has happened, so that every figure is there.
 fn experienced() -> Served {
-    let served = durable_with(with_admin());
+    // The only node of a cluster, for the figures of that.
+    let config = Config {
+        cluster: Some(support::nodes::membership_alone()),
+        ..with_admin()
+    };
+    let served = durable_with(config);
     let mut client = served.client();
     for number in 0..100 {
         let key = format!("key{number}");

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::participant::{Participant, Prepare};
@@ -11,6 +12,9 @@ use resp::Value;
 use store::{Db, Worker};
 use support::nodes::{Nodes, NodesOptions};
 use support::{Client, bulk, error, int, ok, status};
+
+/// Prepared transactions so far.
+static COUNT: AtomicU64 = AtomicU64::new(1);
 
 const SILENCE: Duration = Duration::from_millis(100);
 
@@ -24,10 +28,12 @@ impl Held {
     /// Appends `x` to the key.
     fn new(db: &Db, key: &str) -> Held {
         let mut worker = db.worker().expect("a spare worker");
-        let now = Timestamp::at_ms(worker.time_ms() + 1);
+        // Each is later than the one before it, also within a millisecond.
+        let unique = COUNT.fetch_add(1, Ordering::Relaxed);
+        let now = Timestamp::at_ms(worker.time_ms() + unique);
         let id = TransactionId {
             timestamp: now,
-            unique: 1,
+            unique,
         };
         let (key, value) = (key.as_bytes(), b"x");
         let mut siblings = Vec::new();
@@ -117,6 +123,8 @@ fn those_who_wait_go_on_in_their_order() {
         until_parked(&nodes, number + 1);
         clients.push(client);
     }
+    // The last one looks once more before it waits.
+    std::thread::sleep(SILENCE);
     held.commit();
     for (number, client) in (0..).zip(&mut clients) {
         assert_eq!(client.reply(), int(number + 2));

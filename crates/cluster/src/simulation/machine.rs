@@ -10,16 +10,19 @@ use base::clock::ManualClock;
 use base::participant::{Participant, State};
 use base::{Epoch, NodeId, Op, TransactionId};
 use fabric::sim::Endpoint;
-use fabric::{Inbox, Messages};
+use fabric::{Event as LinkEvent, Inbox, Link, Messages};
 use fastrand::Rng;
 
 use super::book::Book;
 use super::client::Answered;
 use super::keys::DEPOSIT;
 use super::partition::Partition;
+use super::plan::Faults;
 use super::reached::Point;
-use super::tap::Tap;
+use super::tap::{Said, Tap};
+use super::trace::Trace;
 use super::world::{BEGIN_MS, Event, Life, World};
+use crate::codec;
 use crate::node::Node;
 use crate::options::NodeOptions;
 
@@ -80,6 +83,20 @@ impl Machine {
     pub(super) fn set_clock(&self, now: Duration) {
         let time = BEGIN_MS + now.as_millis() as u64;
         self.clock.set(time.saturating_add_signed(self.ahead_ms));
+    }
+}
+
+fn note_event(trace: &mut Trace, now: Duration, node: NodeId, link: Link, event: &LinkEvent<'_>) {
+    let link = link.0;
+    match event {
+        LinkEvent::Message(bytes) => match codec::decode(bytes) {
+            Ok(message) => {
+                let said = Said(&message);
+                trace.note(now, format_args!("node {node} receives on {link}: {said}"));
+            }
+            Err(error) => trace.note(now, format_args!("node {node} receives {error}")),
+        },
+        other => trace.note(now, format_args!("node {node}, link {link}: {other:?}")),
     }
 }
 
@@ -254,7 +271,9 @@ impl World {
     /// the way.
     fn do_task(&mut self, at: usize, task: &Task<'_>) {
         let now = self.now;
-        let faults = if self.is_calm() { Default::default() } else { self.plan.faults };
+        // Nor does anything go wrong before the accounts are there.
+        let is_safe = self.is_calm() || now.is_zero();
+        let faults = if is_safe { Faults::default() } else { self.plan.faults };
         let machine = &mut self.machines[at];
         machine.set_clock(now);
         let Some(running) = &mut machine.running else {
@@ -273,6 +292,7 @@ impl World {
             Task::Turn => {}
             Task::Receive => {
                 for (link, event) in inbox.iter() {
+                    note_event(&mut self.trace, now, machine.id, link, &event);
                     node.event(partition, link, event, now);
                 }
                 inbox.clear();

@@ -1,9 +1,10 @@
 //! Listens to what a node sends, and lets a crash come between two messages.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
-use base::{NodeId, TransactionId};
+use base::{NodeId, Op, TransactionId};
 use fabric::sim::Endpoint;
 use fabric::{Inbox, Link, Messages, SendError};
 use fastrand::Rng;
@@ -43,12 +44,62 @@ impl Tap<'_> {
             _ => {}
         }
         let node = self.node;
+        let said = Said(&message);
         self.trace
-            .note(self.now, format_args!("node {node} sends on {}: {message:?}", link.0));
+            .note(self.now, format_args!("node {node} sends on {}: {said}", link.0));
         if self.left.is_none() && is_protocol(&message) && self.random.u32(..1000) < self.crash_share {
             // The last message that leaves is this one, or the one before.
             self.left = Some(self.random.usize(..2));
         }
+    }
+}
+
+/// A message in a line for people: keys as texts, without what repeats.
+pub(super) struct Said<'a, 'm>(pub(super) &'a Message<'m>);
+
+impl fmt::Display for Said<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Message::Request { number, request } => match request {
+                Request::Execute { ops } => write!(f, "{number}: execute {}", SaidOps(ops)),
+                Request::Coordinate { ops } => write!(f, "{number}: coordinate {}", SaidOps(ops)),
+                Request::Prepare {
+                    id, age, roll, ops, ..
+                } => {
+                    let (age, home) = (age.0, roll.home);
+                    let ops = SaidOps(ops);
+                    write!(f, "{number}: prepare {id} of age {age:x}, home {home}: {ops}")
+                }
+                Request::Commit { id } => write!(f, "{number}: commit {id}"),
+                Request::Vote { id } => write!(f, "{number}: vote {id}"),
+                Request::Outcome { id } => write!(f, "{number}: outcome {id}"),
+                Request::Abandon { id } => write!(f, "{number}: abandon {id}"),
+                Request::Inquire { id } => write!(f, "{number}: inquire {id}"),
+                Request::Topology => write!(f, "{number}: topology"),
+            },
+            Message::Reply { number, reply } => write!(f, "reply to {number}: {reply:?}"),
+            Message::Notice(Notice::Abort { id }) => write!(f, "abort {id}"),
+            Message::Notice(Notice::Forget { id }) => write!(f, "forget {id}"),
+        }
+    }
+}
+
+/// Operations: their names and keys.
+pub(super) struct SaidOps<'a, 'o>(pub(super) &'a [Op<'o>]);
+
+impl fmt::Display for SaidOps<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, op) in self.0.iter().enumerate() {
+            let space = if index == 0 { "" } else { ", " };
+            let name = format!("{op:?}");
+            let name = name.split(' ').next().unwrap_or_default();
+            let key = op.key().unwrap_or_default().escape_ascii();
+            write!(f, "{space}{name} {key}")?;
+            if let Op::Put { value, .. } = op {
+                write!(f, " = {}", value.escape_ascii())?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -101,7 +101,7 @@ pub(super) struct World {
 }
 
 /// More events than any run has: one that goes on is stuck.
-const MOST_EVENTS: u64 = 3_000_000;
+const MOST_EVENTS: u64 = 300_000;
 
 impl World {
     pub(super) fn new(seed: u64, keep_trace: bool) -> World {

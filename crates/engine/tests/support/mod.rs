@@ -32,10 +32,13 @@ pub(crate) enum Logged {
     Flush(u16),
 }
 
+/// What was logged, transaction by transaction.
+type Entries = Vec<(Tid, Vec<Logged>)>;
+
 /// A log in memory.
 #[derive(Clone, Default)]
 pub(crate) struct Log {
-    pub(crate) entries: Arc<Mutex<Vec<(Tid, Vec<Logged>)>>>,
+    pub(crate) entries: Arc<Mutex<Entries>>,
     /// Why it takes nothing more.
     pub(crate) broken: Arc<Mutex<Option<&'static str>>>,
 }
@@ -173,7 +176,9 @@ impl World {
     }
 
     pub(crate) fn worker(&self) -> Worker<Log> {
-        self.engine.worker(|_| self.log.clone()).expect("few workers")
+        self.engine
+            .worker(|_| self.log.clone())
+            .expect("few workers")
     }
 
     pub(crate) fn tidy(&self) {

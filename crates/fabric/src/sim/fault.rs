@@ -33,7 +33,10 @@ impl World {
 
     fn wires_between(&self, a: Place, b: Place) -> Vec<u64> {
         let is_meant = |places| places == [a, b] || places == [b, a];
-        let found = self.wires.iter().filter(|(_, wire)| is_meant(wire.places()));
+        let found = self
+            .wires
+            .iter()
+            .filter(|(_, wire)| is_meant(wire.places()));
         found.map(|(&name, _)| name).collect()
     }
 

@@ -44,6 +44,7 @@ pub(crate) struct Party<E> {
     /// Whether it receives; if not, messages pile up.
     pub(crate) receives: bool,
     inbox: Inbox,
+    count: usize,
     up: HashSet<Link>,
     down: HashSet<Link>,
 }
@@ -55,6 +56,7 @@ impl<E: Messages> Party<E> {
             log: Vec::new(),
             receives: true,
             inbox: Inbox::default(),
+            count: 0,
             up: HashSet::new(),
             down: HashSet::new(),
         }
@@ -74,7 +76,10 @@ impl<E: Messages> Party<E> {
                 assert!(!self.down.contains(&link), "{happened:?} after Down");
                 match happened {
                     Happened::Up(_) => assert!(self.up.insert(link), "up twice"),
-                    Happened::Message(_) => assert!(self.up.contains(&link), "before Up"),
+                    Happened::Message(_) => {
+                        assert!(self.up.contains(&link), "before Up");
+                        self.count += 1;
+                    }
                     Happened::Down(_) => assert!(self.down.insert(link), "down twice"),
                     Happened::Drained => {}
                 }
@@ -98,8 +103,7 @@ impl<E: Messages> Party<E> {
 
     /// How many messages came on all links.
     pub(crate) fn count(&self) -> usize {
-        let is_message = |happened: &Happened| matches!(happened, Happened::Message(_));
-        self.log.iter().filter(|(_, h)| is_message(h)).count()
+        self.count
     }
 
     /// Why a link is down, if it is.
@@ -116,10 +120,13 @@ impl<E: Messages> Party<E> {
 
     /// The links that are up, and who is there.
     pub(crate) fn up(&self) -> BTreeMap<Link, Peer> {
-        let up = self.log.iter().filter_map(|(link, happened)| match happened {
-            Happened::Up(peer) if !self.down.contains(link) => Some((*link, *peer)),
-            _ => None,
-        });
+        let up = self
+            .log
+            .iter()
+            .filter_map(|(link, happened)| match happened {
+                Happened::Up(peer) if !self.down.contains(link) => Some((*link, *peer)),
+                _ => None,
+            });
         up.collect()
     }
 

@@ -57,7 +57,12 @@ fn garbage_is_refused() {
     let mut node = Party::new(net.node(1));
     let mut bits = fastrand::Rng::with_seed(3);
     let noise: Vec<u8> = (0..100_000).map(|_| bits.u8(..)).collect();
-    for said in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"x", &noise] {
+    for said in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"*1\r\n$4\r\nPING\r\n",
+        b"x",
+        &noise,
+    ] {
         let mut stream = raw(&net, 1);
         // So much of it as the system takes.
         let taken = stream.write(said).unwrap();
@@ -108,9 +113,13 @@ fn the_initiator_learns_why_it_is_refused() {
     let mut net = Loopback::new();
     let mut b = Party::new(net.node(2));
     let (wrong, others) = (Secret::new("wrong"), "the secrets differ");
-    let a = net.end(Peer::Node(NodeId(1)), |options| options.identity.secret = wrong);
+    let a = net.end(Peer::Node(NodeId(1)), |options| {
+        options.identity.secret = wrong
+    });
     assert_refused(&mut net, a, &mut b, others);
-    let a = net.end(Peer::Node(NodeId(1)), |options| options.identity.cluster = Some(8));
+    let a = net.end(Peer::Node(NodeId(1)), |options| {
+        options.identity.cluster = Some(8)
+    });
     assert_refused(&mut net, a, &mut b, "the clusters differ");
     // Where node 3 should be there is node 2.
     let at_2 = net.address(2);
@@ -217,7 +226,9 @@ fn a_message_beyond_the_receiver_s_limit_ends_the_link() {
 fn who_says_nothing_is_not_waited_for() {
     let mut net = Loopback::new();
     let limit = Duration::from_millis(200);
-    let end = net.end(Peer::Node(NodeId(1)), |options| options.limits.handshake = limit);
+    let end = net.end(Peer::Node(NodeId(1)), |options| {
+        options.limits.handshake = limit
+    });
     let mut node = Party::new(end);
     let begun = Instant::now();
     let mut silent = raw(&net, 1);
@@ -287,7 +298,11 @@ fn idle_links_cost_nothing() {
 #[test]
 fn closing_all_tells_everybody() {
     let mut net = Loopback::new();
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     b.send(links[1], b"good-bye");
     b.end.tcp.close_all();
     until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
@@ -295,5 +310,8 @@ fn closing_all_tells_everybody() {
     });
     assert_eq!(a.messages(links[0]), [b"good-bye"]);
     assert_eq!(b.end.tcp.connections(), 0);
-    assert!(TcpStream::connect(net.address(2)).is_err(), "it listens still");
+    assert!(
+        TcpStream::connect(net.address(2)).is_err(),
+        "it listens still"
+    );
 }

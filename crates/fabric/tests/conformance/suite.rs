@@ -9,7 +9,9 @@ use crate::net::{Happened, Net, Pair, Party, linger, until};
 
 /// A message that differs from others in length and content.
 fn message(seed: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (seed * 31 + at * 7 + at / 251) as u8).collect()
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(seed as u64).fill(&mut bytes);
+    bytes
 }
 
 pub(crate) fn peers_learn_who_the_other_is<N: Net>(mut net: N) {
@@ -21,15 +23,28 @@ pub(crate) fn peers_learn_who_the_other_is<N: Net>(mut net: N) {
     let mut client = Party::new(net.client());
     client.end.connect(NodeId(2));
     let b = &mut pair.b;
-    until(&mut net, &mut [&mut client, b], "a client's link", |parties| {
-        parties[0].up().len() == 1 && parties[1].up().len() == 2
-    });
-    assert_eq!(b.up().into_values().filter(|&peer| peer == Peer::Client).count(), 1);
+    until(
+        &mut net,
+        &mut [&mut client, b],
+        "a client's link",
+        |parties| parties[0].up().len() == 1 && parties[1].up().len() == 2,
+    );
+    assert_eq!(
+        b.up()
+            .into_values()
+            .filter(|&peer| peer == Peer::Client)
+            .count(),
+        1
+    );
     assert_eq!(client.up()[&client.only()], Peer::Node(NodeId(2)));
 }
 
 pub(crate) fn messages_of_all_sizes_arrive_whole_and_in_order<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     let k = 1024;
     let mut sizes: Vec<usize> = (0..40).collect();
     for around in [4 * k, 16 * k, 64 * k, 128 * k, 1024 * k] {
@@ -38,32 +53,46 @@ pub(crate) fn messages_of_all_sizes_arrive_whole_and_in_order<N: Net>(mut net: N
     for (seed, &len) in sizes.iter().enumerate() {
         let message = message(seed, len);
         // Those that fit travel together.
-        until(&mut net, &mut [&mut a, &mut b], "room", |parties| {
-            match parties[0].end.send(links[0], &message) {
+        until(
+            &mut net,
+            &mut [&mut a, &mut b],
+            "room",
+            |parties| match parties[0].end.send(links[0], &message) {
                 Ok(()) => true,
                 Err(error) => {
                     assert_eq!(error, SendError::Full);
                     false
                 }
-            }
-        });
+            },
+        );
     }
     until(&mut net, &mut [&mut a, &mut b], "arrival", |parties| {
         parties[1].count() == sizes.len()
     });
     for (seed, got) in b.messages(links[1]).into_iter().enumerate() {
-        assert!(got == message(seed, sizes[seed]), "message {seed} of {}", sizes[seed]);
+        assert!(
+            got == message(seed, sizes[seed]),
+            "message {seed} of {}",
+            sizes[seed]
+        );
     }
 }
 
 pub(crate) fn both_directions_carry_at_once<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     let (rounds, len) = (40, N::QUEUE / 8);
     let mut sent = [0, 0];
     while sent != [rounds, rounds] || [a.count(), b.count()] != [rounds, rounds] {
         for (side, party) in [&mut a, &mut b].into_iter().enumerate() {
             while sent[side] < rounds {
-                match party.end.send(links[side], &message(sent[side] * 2 + side, len)) {
+                match party
+                    .end
+                    .send(links[side], &message(sent[side] * 2 + side, len))
+                {
                     Ok(()) => sent[side] += 1,
                     Err(SendError::Full) => break,
                     Err(error) => panic!("{error}"),
@@ -71,7 +100,10 @@ pub(crate) fn both_directions_carry_at_once<N: Net>(mut net: N) {
             }
             party.turn();
         }
-        assert!(net.pass() || a.count() + b.count() == 2 * rounds, "it stands still");
+        assert!(
+            net.pass() || a.count() + b.count() == 2 * rounds,
+            "it stands still"
+        );
     }
     for (party, side) in [(&a, 0), (&b, 1)] {
         let all = party.messages(links[side]);
@@ -81,12 +113,16 @@ pub(crate) fn both_directions_carry_at_once<N: Net>(mut net: N) {
 }
 
 pub(crate) fn many_small_messages_arrive<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     let mut sent: u32 = 0;
     while sent < 20_000 {
         while a.end.send(links[0], &sent.to_le_bytes()).is_ok() {
             sent += 1;
-            if sent % 5_000 == 0 {
+            if sent.is_multiple_of(5_000) {
                 break;
             }
         }
@@ -99,13 +135,20 @@ pub(crate) fn many_small_messages_arrive<N: Net>(mut net: N) {
 }
 
 pub(crate) fn a_large_message_arrives<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     let large = message(1, N::LARGE);
     a.send(links[0], &large);
     assert_eq!(a.end.send(links[0], b"behind"), Err(SendError::Full));
-    until(&mut net, &mut [&mut a, &mut b], "room behind it", |parties| {
-        parties[0].log.contains(&(links[0], Happened::Drained))
-    });
+    until(
+        &mut net,
+        &mut [&mut a, &mut b],
+        "room behind it",
+        |parties| parties[0].log.contains(&(links[0], Happened::Drained)),
+    );
     a.send(links[0], b"behind");
     until(&mut net, &mut [&mut a, &mut b], "arrival", |parties| {
         parties[1].count() == 2
@@ -128,7 +171,11 @@ pub(crate) fn what_is_sent_before_the_link_is_up_arrives<N: Net>(mut net: N) {
 }
 
 pub(crate) fn a_full_link_says_so_and_drains<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     b.receives = false;
     let piece = message(3, N::QUEUE / 16);
     let mut sent = 0;
@@ -136,7 +183,10 @@ pub(crate) fn a_full_link_says_so_and_drains<N: Net>(mut net: N) {
     for _ in 0..20 {
         sent += a.send_until_full(links[0], &piece);
         linger(&mut net, &mut [&mut a, &mut b]);
-        assert!(sent * piece.len() < 100 * N::QUEUE, "nothing holds the sender back");
+        assert!(
+            sent * piece.len() < 100 * N::QUEUE,
+            "nothing holds the sender back"
+        );
     }
     assert_eq!(a.end.send(links[0], &piece), Err(SendError::Full));
     let drained = |a: &Party<N::End>| {
@@ -159,7 +209,11 @@ pub(crate) fn a_full_link_says_so_and_drains<N: Net>(mut net: N) {
 }
 
 pub(crate) fn a_message_above_the_limit_is_refused<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     let long = vec![0; N::LIMIT + 1];
     assert_eq!(a.end.send(links[0], &long), Err(SendError::TooLong));
     a.send(links[0], &long[1..]);
@@ -169,7 +223,11 @@ pub(crate) fn a_message_above_the_limit_is_refused<N: Net>(mut net: N) {
 }
 
 pub(crate) fn closing_sends_what_was_taken<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     let len = N::QUEUE / 32;
     (0..20).for_each(|n| a.send(links[0], &message(n, len)));
     // What travels towards who closes must not hurt what it has sent.
@@ -182,7 +240,11 @@ pub(crate) fn closing_sends_what_was_taken<N: Net>(mut net: N) {
     });
     let got = b.messages(links[1]);
     assert_eq!(got.len(), 20);
-    assert!(got.iter().enumerate().all(|(n, got)| *got == message(n, len)));
+    assert!(
+        got.iter()
+            .enumerate()
+            .all(|(n, got)| *got == message(n, len))
+    );
     assert!(a.why_down(links[0]).unwrap().contains("closed here"));
     assert!(b.why_down(links[1]).unwrap().contains("peer closed"));
 }
@@ -203,7 +265,11 @@ pub(crate) fn a_link_closed_before_it_is_up_sends_what_was_taken<N: Net>(mut net
 }
 
 pub(crate) fn nothing_arrives_on_a_link_that_was_closed_here<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     b.send(links[1], b"on its way");
     b.turn();
     net.pass();
@@ -240,7 +306,11 @@ pub(crate) fn a_node_does_not_connect_to_itself<N: Net>(mut net: N) {
 }
 
 pub(crate) fn a_peer_that_dies_takes_its_links_down<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     (0..50).for_each(|n| a.send(links[0], &message(n, 100)));
     a.turn();
     // What it had not flushed is lost with it.
@@ -251,7 +321,11 @@ pub(crate) fn a_peer_that_dies_takes_its_links_down<N: Net>(mut net: N) {
     });
     let got = b.messages(links[1]);
     assert!(got.len() <= 50, "{} messages", got.len());
-    assert!(got.iter().enumerate().all(|(n, got)| *got == message(n, 100)));
+    assert!(
+        got.iter()
+            .enumerate()
+            .all(|(n, got)| *got == message(n, 100))
+    );
     assert_eq!(b.end.send(links[1], b"?"), Err(SendError::Down));
 }
 
@@ -297,19 +371,28 @@ pub(crate) fn hundreds_of_connections_carry<N: Net>(mut net: N) {
         }
     }
     let mut answered = 0;
-    until(&mut net, &mut all(&mut node, &mut clients), "questions", |parties| {
-        parties[0].count() == CLIENTS * LINKS
-    });
+    until(
+        &mut net,
+        &mut all(&mut node, &mut clients),
+        "questions",
+        |parties| parties[0].count() == CLIENTS * LINKS,
+    );
     for (link, happened) in node.log.clone() {
         if let Happened::Message(bytes) = happened {
             node.send(link, &bytes);
             answered += 1;
         }
     }
-    assert_eq!((answered, node.up().len()), (CLIENTS * LINKS, CLIENTS * LINKS));
-    until(&mut net, &mut all(&mut node, &mut clients), "answers", |parties| {
-        parties[1..].iter().all(|client| client.count() == LINKS)
-    });
+    assert_eq!(
+        (answered, node.up().len()),
+        (CLIENTS * LINKS, CLIENTS * LINKS)
+    );
+    until(
+        &mut net,
+        &mut all(&mut node, &mut clients),
+        "answers",
+        |parties| parties[1..].iter().all(|client| client.count() == LINKS),
+    );
     for (number, client) in clients.iter().enumerate() {
         let mut links: Vec<Link> = client.up().into_keys().collect();
         links.sort_unstable();
@@ -324,7 +407,11 @@ fn all<'a, E>(first: &'a mut Party<E>, others: &'a mut [Party<E>]) -> Vec<&'a mu
 }
 
 pub(crate) fn links_between_two_nodes_are_independent<N: Net>(mut net: N) {
-    let Pair { mut a, mut b, links } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     let other = b.end.connect(NodeId(1));
     until(&mut net, &mut [&mut a, &mut b], "another link", |parties| {
         parties[0].up().len() == 2 && parties[1].is_up(other)

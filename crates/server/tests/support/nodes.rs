@@ -159,6 +159,15 @@ impl Nodes {
     }
 }
 
+/// The place of the only node of a cluster.
+pub(crate) fn membership_alone() -> Membership {
+    Membership {
+        topology: Arc::new(topology(1)),
+        node: NodeId(1),
+        timeouts: Timeouts::default(),
+    }
+}
+
 /// The slot of a key.
 pub(crate) fn slot_of(key: &str) -> u16 {
     slot::of(key.as_bytes())

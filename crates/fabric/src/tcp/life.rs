@@ -1,0 +1,204 @@
+//! How connections come and go.
+
+use std::cmp::Reverse;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::NodeId;
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use socket2::SockRef;
+
+use super::connection::{Connection, Phase};
+use super::{ACCEPT_PAUSE, ACCEPTS, News, PLACE_BITS, Tcp, nonce, note, place, socket};
+use crate::frame::PROOF;
+use crate::handshake::{Handshake, Refused};
+use crate::messages::{Link, Peer};
+
+impl Tcp {
+    pub(super) fn next_link(&mut self) -> Link {
+        self.count += 1;
+        Link(self.count << PLACE_BITS | self.connections.vacant_key() as u64)
+    }
+
+    pub(super) fn start(&mut self, to: NodeId, link: Link) -> Result<(), String> {
+        if self.identity.me == Peer::Node(to) {
+            return Err(format!("node {to} is this one"));
+        }
+        let address = *self
+            .peers
+            .get(&to)
+            .ok_or(format!("no node {to} is known"))?;
+        let start = || -> io::Result<(TcpStream, [u8; PROOF])> {
+            Ok((TcpStream::connect(address)?, nonce()?))
+        };
+        let (stream, nonce) = start().map_err(|error| format!("cannot connect: {error}"))?;
+        let mut hello = Vec::new();
+        let handshake = Handshake::initiate(&self.identity, Some(to), nonce, &mut hello);
+        let phase = Phase::Connecting(Box::new(handshake));
+        let mut connection = Connection::new(link, stream, address, phase, self.limits.queue);
+        *connection.output() = hello;
+        // It takes something when it is connected.
+        connection.full = true;
+        self.admit(connection)
+            .map_err(|error| format!("cannot connect: {error}"))
+    }
+
+    pub(super) fn accept(&mut self) {
+        // More may wait than a turn accepts.
+        self.accepting = Some(Duration::ZERO);
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listener else {
+                self.accepting = None;
+                return;
+            };
+            match listener.accept() {
+                Ok((stream, address)) => self.welcome(stream, address),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => {
+                        self.accepting = None;
+                        return;
+                    }
+                    // These are about the connection that was to be accepted.
+                    ErrorKind::ConnectionAborted
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::Interrupted => {}
+                    _ => {
+                        tracing::warn!(%error, "cannot accept a connection; trying again");
+                        self.accepting = Some(self.now + ACCEPT_PAUSE);
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    pub(super) fn welcome(&mut self, stream: TcpStream, address: SocketAddr) {
+        let limit = self.limits.unauthenticated;
+        if self.strangers >= 2 * limit {
+            // So many that refusing politely would cost too much.
+            return;
+        }
+        let nonce = match nonce() {
+            Ok(nonce) => nonce,
+            Err(error) => {
+                tracing::error!(%error, peer = %address, "no randomness for a handshake");
+                return;
+            }
+        };
+        let handshake = Box::new(Handshake::accept(nonce));
+        let link = self.next_link();
+        let phase = Phase::Greeting(handshake, Vec::new());
+        let connection = Connection::new(link, stream, address, phase, self.limits.queue);
+        self.strangers += 1;
+        let busy = self.strangers > limit;
+        if let Err(error) = self.admit(connection) {
+            self.strangers -= 1;
+            tracing::warn!(%error, peer = %address, "cannot serve a connection");
+        } else if busy {
+            self.refuse(place(link), &Refused::busy());
+        }
+    }
+
+    pub(super) fn admit(&mut self, mut connection: Connection) -> io::Result<()> {
+        let entry = self.connections.vacant_entry();
+        let token = Token(self.first + 1 + entry.key());
+        if entry.key() >= 1 << PLACE_BITS {
+            return Err(io::Error::other("there are too many connections"));
+        }
+        socket::tune(SockRef::from(&connection.stream), self.limits.dead_after)?;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.registry
+            .register(&mut connection.stream, token, both)?;
+        let (place, link) = (entry.key(), connection.link);
+        entry.insert(connection);
+        self.set_deadline(place, link, self.limits.handshake);
+        Ok(())
+    }
+
+    pub(super) fn set_deadline(&mut self, place: usize, link: Link, after: Duration) {
+        let at = self.now + after;
+        self.connections[place].deadline = Some(at);
+        self.deadlines.push(Reverse((at, link)));
+    }
+
+    /// The peer has proved who it is.
+    pub(super) fn up(&mut self, place: usize, peer: Peer) {
+        let connection = &mut self.connections[place];
+        if std::mem::replace(&mut connection.stranger, false) {
+            self.strangers -= 1;
+        }
+        connection.up();
+        connection.announced = true;
+        let (link, address) = (connection.link, connection.address);
+        note(&mut self.dirty, place, &mut connection.in_dirty);
+        tracing::debug!(?link, ?peer, %address, "a link is up");
+        // Who has closed it already hears of its end alone.
+        if !connection.closing {
+            self.news.push((link, News::Up(peer)));
+        }
+    }
+
+    /// Refuses a connection, politely: the peer is told why, and is given time to read it.
+    pub(super) fn refuse(&mut self, place: usize, refused: &Refused) {
+        let connection = &mut self.connections[place];
+        refused.frame().encode(connection.output());
+        self.refused(place, refused);
+    }
+
+    /// Ends a connection that was refused, here or there.
+    pub(super) fn refused(&mut self, place: usize, refused: &Refused) {
+        let connection = &mut self.connections[place];
+        tracing::warn!(peer = %connection.address, "no link: {refused}");
+        if std::mem::replace(&mut connection.announced, false) {
+            let why = format!("{}: {refused}", connection.address);
+            self.news.push((connection.link, News::Down(why)));
+        }
+        if refused.here {
+            self.end(place, None, self.limits.handshake);
+        } else {
+            self.remove(place);
+        }
+    }
+
+    /// Sends what waits, then the end.
+    pub(super) fn end(&mut self, place: usize, why: Option<String>, within: Duration) {
+        let connection = &mut self.connections[place];
+        connection.phase = Phase::Ending(why);
+        note(&mut self.dirty, place, &mut connection.in_dirty);
+        // What has arrived already must be read, or the end would overtake what waits.
+        if !std::mem::replace(&mut connection.in_ready, true) {
+            self.ready.push_back(place);
+        }
+        let link = connection.link;
+        self.set_deadline(place, link, within);
+    }
+
+    /// Removes a connection, and tells its user.
+    pub(super) fn down(&mut self, place: usize, why: &str) {
+        let connection = self.remove(place);
+        let told = match connection.phase {
+            Phase::Ending(Some(told)) => told,
+            _ => format!("{}: {why}", connection.address),
+        };
+        if connection.announced {
+            tracing::debug!(link = ?connection.link, why = told, "a link is down");
+            self.news.push((connection.link, News::Down(told)));
+        } else {
+            tracing::debug!(peer = %connection.address, why, "a connection ended");
+        }
+    }
+
+    pub(super) fn remove(&mut self, place: usize) -> Connection {
+        let mut connection = self.connections.remove(place);
+        if connection.stranger {
+            self.strangers -= 1;
+        }
+        // A list may name the place still, and its next connection then gets a turn for nothing.
+        if let Err(error) = self.registry.deregister(&mut connection.stream) {
+            tracing::debug!(%error, "deregistering a connection");
+        }
+        connection
+    }
+}

@@ -1,0 +1,151 @@
+//! How connections read and write.
+
+use super::arrival::Progress;
+use super::connection::Phase;
+use super::{News, POOL, Tcp, note};
+use crate::inbox::Inbox;
+use crate::messages::Event;
+
+impl Tcp {
+    /// Gives a connection one read.
+    pub(super) fn serve(&mut self, place: usize, inbox: &mut Inbox) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        connection.in_ready = false;
+        let progress = match connection.phase {
+            Phase::Connecting(_) => return self.connected(place),
+            Phase::Greeting(..) => return self.greet(place, inbox),
+            Phase::Up => connection.read(inbox, self.limits.message),
+            Phase::Ending(_) => connection.discard(inbox),
+        };
+        let progress = match (progress, connection.failed()) {
+            (Progress::Dry, Some(why)) => Progress::End(why),
+            (progress, _) => progress,
+        };
+        self.go_on(place, progress);
+    }
+
+    pub(super) fn go_on(&mut self, place: usize, progress: Progress) {
+        let connection = &mut self.connections[place];
+        match progress {
+            Progress::More => {
+                connection.in_ready = true;
+                self.ready.push_back(place);
+            }
+            Progress::Dry => {}
+            Progress::End(why) => self.down(place, &why),
+        }
+    }
+
+    /// The system has something to say about a connection that is being made.
+    pub(super) fn connected(&mut self, place: usize) {
+        let connection = &mut self.connections[place];
+        match connection.stream.take_error() {
+            Ok(None) if connection.stream.peer_addr().is_ok() => {}
+            // It was about an earlier connection.
+            Ok(None) => return,
+            Ok(Some(error)) | Err(error) => {
+                return self.down(place, &format!("cannot connect: {error}"));
+            }
+        }
+        let phase = std::mem::replace(&mut connection.phase, Phase::Up);
+        if let Phase::Connecting(handshake) = phase {
+            connection.phase = Phase::Greeting(handshake, Vec::new());
+        }
+        connection.full = false;
+        note(&mut self.dirty, place, &mut connection.in_dirty);
+        self.go_on(place, Progress::More);
+    }
+
+    /// Goes on with a handshake.
+    pub(super) fn greet(&mut self, place: usize, inbox: &mut Inbox) {
+        let connection = &mut self.connections[place];
+        let phase = std::mem::replace(&mut connection.phase, Phase::Up);
+        let Phase::Greeting(mut handshake, mut arrived) = phase else {
+            unreachable!("it was greeting");
+        };
+        let progress = connection.read_greeting(&mut arrived);
+        let output = connection.output();
+        match handshake.advance(&self.identity, &arrived, output) {
+            Err(refused) => self.refused(place, &refused),
+            Ok((used, None)) => {
+                arrived.drain(..used);
+                connection.phase = Phase::Greeting(handshake, arrived);
+                note(&mut self.dirty, place, &mut connection.in_dirty);
+                self.go_on(place, progress);
+            }
+            Ok((used, Some(proved))) => {
+                self.up(place, proved.peer);
+                self.tell(inbox);
+                let connection = &mut self.connections[place];
+                if std::mem::take(&mut connection.closing) {
+                    return self.end_closed(place);
+                }
+                match connection.read_rest(&arrived[used..], inbox, self.limits.message) {
+                    Ok(()) => self.go_on(place, Progress::More),
+                    Err(why) => self.down(place, &why),
+                }
+            }
+        }
+    }
+
+    pub(super) fn end_closed(&mut self, place: usize) {
+        let why = "it was closed here".to_owned();
+        self.end(place, Some(why), self.limits.dead_after);
+    }
+
+    /// Writes what waits on a connection.
+    pub(super) fn write(&mut self, place: usize) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        connection.in_dirty = false;
+        if matches!(connection.phase, Phase::Connecting(_)) {
+            return;
+        }
+        match connection.write(&mut self.pool) {
+            Ok(more) => {
+                if more {
+                    note(&mut self.dirty, place, &mut connection.in_dirty);
+                }
+                if connection.drained() {
+                    self.news.push((connection.link, News::Drained));
+                }
+                if matches!(connection.phase, Phase::Ending(_)) && connection.waiting() == 0 {
+                    // The peer may have gone; then reading finds out.
+                    drop(connection.stream.shutdown(std::net::Shutdown::Write));
+                }
+            }
+            Err(error) => {
+                // What arrived before is read first.
+                connection.fail(&error);
+                if !std::mem::replace(&mut connection.in_ready, true) {
+                    self.ready.push_back(place);
+                }
+            }
+        }
+    }
+
+    pub(super) fn write_dirty(&mut self) {
+        // Who has more to write is put in the list again, for the next turn.
+        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
+        for place in dirty.drain(..) {
+            self.write(place);
+        }
+        self.spare = dirty;
+        self.pool.truncate(POOL);
+    }
+
+    /// Tells the user what has happened.
+    pub(super) fn tell(&mut self, inbox: &mut Inbox) {
+        for (link, news) in self.news.drain(..) {
+            let event = match &news {
+                News::Up(peer) => Event::Up(*peer),
+                News::Drained => Event::Drained,
+                News::Down(why) => Event::Down(why),
+            };
+            inbox.push(link, event);
+        }
+    }
+}
