@@ -16,10 +16,20 @@ pub enum Build {
     Honest,
     /// It acknowledges before the sync. Every harness must find that out.
     PlantedEarlyReply,
+    /// As a part of a transaction over several partitions it votes before its part is durable.
+    PlantedEarlyDecision,
 }
 
-/// The feature that plants the bug.
-const PLANTED: &str = "store/planted-early-reply";
+impl Build {
+    /// The feature that plants the bug.
+    fn planted(self) -> Option<&'static str> {
+        match self {
+            Build::Honest => None,
+            Build::PlantedEarlyReply => Some("store/planted-early-reply"),
+            Build::PlantedEarlyDecision => Some("cluster/planted-early-decision"),
+        }
+    }
+}
 
 /// The cargo that runs us, or the one on the path.
 #[must_use]
@@ -59,8 +69,8 @@ pub fn target_dir() -> Result<PathBuf> {
     Ok(PathBuf::from(dir))
 }
 
-/// Builds `kumiki` with optimisation and returns where it lies. The planted bug has a target
-/// directory of its own, so that the two never replace each other.
+/// Builds `kumiki` with optimisation and returns where it lies. Planted bugs have a target
+/// directory of their own, so that they never replace the honest build.
 ///
 /// # Errors
 /// If the build fails.
@@ -75,9 +85,9 @@ pub fn kumiki(build: Build) -> Result<PathBuf> {
         "--message-format",
         "json-render-diagnostics",
     ]);
-    if build == Build::PlantedEarlyReply {
+    if let Some(feature) = build.planted() {
         command
-            .args(["--features", PLANTED])
+            .args(["--features", feature])
             .arg("--target-dir")
             .arg(target_dir()?.join("planted"));
     }

@@ -70,6 +70,9 @@ enum Task {
         /// Connections that drive load.
         #[arg(long, default_value_t = 4)]
         connections: usize,
+        /// A cluster of so many nodes instead of one server; some of them are killed in each round.
+        #[arg(long, value_name = "NODES", conflicts_with = "redis")]
+        cluster: Option<u16>,
         /// Let the server make checkpoints all the time, and segments small.
         #[arg(long)]
         checkpoints: bool,
@@ -224,6 +227,39 @@ fn run(task: Task) -> Result<()> {
             disk,
             seed,
             connections,
+            cluster: Some(nodes),
+            checkpoints,
+            subject,
+            server,
+        } => {
+            let options = crash::nodes::Options {
+                rounds,
+                seed: seed.unwrap_or_else(|| fastrand::u64(..)),
+                nodes,
+                connections,
+                keep: !subject.planted,
+                checkpoints,
+            };
+            let build = if subject.planted {
+                Build::PlantedEarlyDecision
+            } else {
+                Build::Honest
+            };
+            let binary = binary(subject.binary, build)?;
+            let args = server;
+            let program = Program::Kumiki { binary, args }.with(disk.arguments());
+            let verdict = crash::nodes::run(&program, &options)?;
+            match subject.planted {
+                true => crash::nodes::require_found(&verdict),
+                false => crash::require_clean(&verdict),
+            }
+        }
+        Task::Crash {
+            rounds,
+            disk,
+            seed,
+            connections,
+            cluster: None,
             checkpoints,
             subject,
             server,

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::process;
+use crate::{build, process};
 
 /// A program, the Debian package that has it, and how it tells its version.
 struct Peer {
@@ -36,13 +36,97 @@ const PEERS: &[Peer] = &[
         version: "--version",
     },
     Peer {
+        program: "python3",
+        package: "python3",
+        version: "--version",
+    },
+    Peer {
+        program: "pip3",
+        package: "python3-pip",
+        version: "--version",
+    },
+    Peer {
+        program: "node",
+        package: "nodejs",
+        version: "--version",
+    },
+    Peer {
+        program: "npm",
+        package: "npm",
+        version: "--version",
+    },
+    Peer {
         program: "taskset",
         package: "util-linux",
         version: "--version",
     },
 ];
 
-/// Installs what is missing with apt-get and prints what is there.
+/// A library of another language, for tests with clients that are not ours.
+struct Library {
+    name: &'static str,
+    version: &'static str,
+    /// Where it lies under `target/peers` once it is installed; tests look there.
+    place: &'static str,
+    /// The program that installs it, and its arguments before the folder and the library.
+    installer: &'static [&'static str],
+    /// The folder under `target/peers` that is given to the program.
+    folder: &'static str,
+    /// What stands between name and version.
+    join: &'static str,
+}
+
+const LIBRARIES: &[Library] = &[
+    Library {
+        name: "redis",
+        version: "7.1.1",
+        place: "python/redis",
+        installer: &["pip3", "install", "--quiet", "--upgrade", "--target"],
+        folder: "python",
+        join: "==",
+    },
+    Library {
+        name: "ioredis",
+        version: "5.8.2",
+        place: "node/node_modules/ioredis",
+        installer: &[
+            "npm",
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+        ],
+        folder: "node",
+        join: "@",
+    },
+];
+
+impl Library {
+    fn install(&self) -> Result<()> {
+        let peers = build::root().join("target/peers");
+        let wanted = format!("{}{}{}", self.name, self.join, self.version);
+        // Written once it is complete.
+        let mark = peers.join(format!("{}.installed", self.name));
+        let there = std::fs::read_to_string(&mark).is_ok_and(|text| text == wanted);
+        if !there || !peers.join(self.place).is_dir() {
+            println!("peers: installing {wanted}");
+            std::fs::create_dir_all(&peers)?;
+            let [program, arguments @ ..] = self.installer else {
+                bail!("no program installs {wanted}");
+            };
+            let mut command = Command::new(program);
+            command.args(arguments).arg(peers.join(self.folder));
+            process::run(program, command.arg(&wanted))?;
+            std::fs::write(&mark, &wanted)?;
+        }
+        println!("peers: {:<16} {}", self.name, self.version);
+        Ok(())
+    }
+}
+
+/// Installs what is missing, programs with apt-get and libraries of other languages with the
+/// installers of those, and prints what is there.
 ///
 /// # Errors
 /// If something is missing and cannot be installed.
@@ -68,7 +152,7 @@ pub fn install() -> Result<()> {
         };
         println!("peers: {:<16} {version}", peer.program);
     }
-    Ok(())
+    LIBRARIES.iter().try_for_each(Library::install)
 }
 
 /// Whether a program can be started.

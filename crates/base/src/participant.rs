@@ -112,6 +112,10 @@ pub trait Participant {
     /// How often holds have been given back: who waits for one looks again when this changes.
     fn releases(&self) -> u64;
 
+    /// The newest epoch in which nothing happens any more: what has a TID of it, or of an earlier
+    /// one, has been there since before this call.
+    fn finished(&self) -> Epoch;
+
     /// Everything up to this epoch is durable.
     fn durable(&self) -> Epoch;
 }

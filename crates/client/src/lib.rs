@@ -1,3 +1,59 @@
 //! The Rust client of a cluster.
+//!
+//! ```no_run
+//! use kumiki_client::{Client, Options};
+//!
+//! # fn main() -> Result<(), kumiki_client::Error> {
+//! let options = Options::new("the secret of the cluster file");
+//! let client = Client::connect(["127.0.0.1:17001".parse().unwrap()], options)?;
+//! client.put(b"ann", b"10")?;
+//! client.put(b"bob", b"0")?;
+//! // Moves one from ann to bob, wherever they are; begins anew if others get in the way.
+//! client.transact(|txn| {
+//!     let number = |value: Option<Vec<u8>>| -> i64 {
+//!         value.and_then(|v| String::from_utf8(v).ok()?.parse().ok()).unwrap_or(0)
+//!     };
+//!     let (ann, bob) = (number(txn.get(b"ann")?), number(txn.get(b"bob")?));
+//!     txn.put(b"ann", (ann - 1).to_string().as_bytes())?;
+//!     txn.put(b"bob", (bob + 1).to_string().as_bytes())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`Client`] | the conveniences: single keys, several keys |
+//! | `execute` | a transaction: where it goes, and what is done when that fails |
+//! | `transact` | transactions in steps: reads, then writes, on condition that the reads hold |
+//! | `map` | the cluster's file, as nodes have it |
+//! | `pool` | connections |
+//! | `error` `options` | what can go wrong; how a client is set up |
+//!
+//! Guarantees:
+//! 1. A client is used from any number of threads; each call has a connection for itself meanwhile.
+//! 2. What is known not to have happened is tried again until the call's time is up, with growing
+//!    pauses; reads also when it is not known.
+//! 3. A transaction that writes and whose outcome is not known is never repeated. The caller is told
+//!    so: [`Error::Unknown`].
+//! 4. No call takes longer than its time, [`Options::timeout`].
+//!
+//! It knows nothing of servers' insides: it speaks [`cluster::message`] over [`fabric`].
 
 #![forbid(unsafe_code)]
+
+mod backoff;
+mod client;
+mod error;
+mod execute;
+mod map;
+mod options;
+mod pool;
+mod transact;
+
+pub use base::partition::OwnedReply;
+pub use base::{Abort, Op};
+pub use client::Client;
+pub use error::Error;
+pub use options::Options;
+pub use transact::Txn;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
-use base::{Abort, Op, PartitionId, Timestamp, TransactionId};
+use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
 
 use crate::codec;
 use crate::message::{Answer, Request};
@@ -40,6 +40,8 @@ pub(crate) struct Coordination<C> {
     pub(crate) parts: Vec<Part>,
     /// Answers that are missing.
     pub(crate) missing: usize,
+    /// Of a validated read: whether the own part was read at once, before any other.
+    pub(crate) own_first: bool,
 }
 
 /// How far it is.
@@ -70,6 +72,8 @@ pub(crate) struct Part {
     /// Indexes of its operations.
     pub(crate) ops: Vec<usize>,
     pub(crate) replies: Option<Vec<OwnedReply>>,
+    /// An epoch that had finished there when the attempt began.
+    pub(crate) finished: Epoch,
 }
 
 /// Pauses between attempts double from the first to the longest.
@@ -114,6 +118,7 @@ impl<C> Node<C> {
             stage: Stage::Paused,
             parts: Vec::new(),
             missing: 0,
+            own_first: false,
         };
         self.coordinations.insert(number, coordination);
         self.attempt(partition, number);
@@ -273,6 +278,7 @@ fn divide(places: &[PartitionId]) -> Vec<Part> {
                 of: *place,
                 ops: vec![op],
                 replies: None,
+                finished: Epoch::ZERO,
             }),
         }
     }

@@ -17,6 +17,8 @@ pub struct Counters {
     pub died: u64,
     /// Requests that waited for holds.
     pub waited: u64,
+    /// Reads over several partitions whose versions had to be compared once more.
+    pub compared: u64,
     /// Attempts that their coordinator gave up by way of the home.
     pub abandoned: u64,
     /// Attempts that this node as their home committed in their coordinator's stead.

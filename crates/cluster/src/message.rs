@@ -2,7 +2,7 @@
 
 use base::participant::State;
 use base::partition::OwnedReply;
-use base::{Abort, Op, PartitionId, Timestamp, TransactionId};
+use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
 
 /// A message.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +32,12 @@ pub enum Request<'a> {
     /// Executes a transaction of the node's own partition. Answered by `Replies` or `Aborted`.
     Execute {
         /// The operations.
+        ops: Vec<Op<'a>>,
+    },
+    /// Reads of the node's own partition what a transaction over several reads. Answered by `Read`
+    /// or `Aborted`.
+    Read {
+        /// The operations; none writes.
         ops: Vec<Op<'a>>,
     },
     /// Executes a transaction of any partitions; the node coordinates. Answered as `Execute`.
@@ -87,6 +93,15 @@ pub enum Request<'a> {
 pub enum Answer {
     /// The transaction took effect, or is prepared; the replies in the order of the operations.
     Replies(Vec<OwnedReply>),
+    /// What was read.
+    Read {
+        /// An epoch that had finished before this was answered; see
+        /// [`base::participant::Participant::finished`].
+        finished: Epoch,
+        /// The replies in the order of the operations; then, for each operation that has a key, the
+        /// key's version.
+        replies: Vec<OwnedReply>,
+    },
     /// Nothing has happened, because of this.
     Aborted(Abort),
     /// It is done.

@@ -279,7 +279,7 @@ impl<C> Node<C> {
                 request => self.serve(partition, Asker::Remote { link, number }, request),
             },
             Message::Reply { number, reply } => {
-                if let Some(purpose) = self.wires.answered(link, number) {
+                if let Some(purpose) = self.wires.answered(link, number, &reply) {
                     self.answers.push_back((purpose, Ok(reply)));
                 }
             }
@@ -386,7 +386,9 @@ impl<C> Node<C> {
             || !self.parked.is_empty()
             || !self.finishing.is_empty()
             || self.wires.is_dialling();
+        // The keeper looks when time-outs are looked at.
         let keeper = self.keeper.as_ref().map(Keeper::next);
+        let keeper = keeper.map(|at| at.max(self.next_sweep));
         let paused = self.paused.peek().map(|std::cmp::Reverse((at, _))| *at);
         let times = [busy.then_some(self.next_sweep), keeper, paused];
         let now = !self.answers.is_empty();

@@ -29,15 +29,32 @@ pub(crate) struct Parked {
     /// The operations, encoded.
     ops: Vec<u8>,
     until: Duration,
-    prepare: Option<ParkedPrepare>,
+    what: Parking,
     /// Who holds what it needs.
     by: Holder,
+}
+
+/// What it asks for.
+enum Parking {
+    Execute,
+    Read,
+    Prepare(ParkedPrepare),
 }
 
 struct ParkedPrepare {
     holder: Holder,
     siblings: Vec<u8>,
     note: Vec<u8>,
+}
+
+impl Parked {
+    /// Who wants to be prepared, if that is what it waits for.
+    fn prepared(&self) -> Option<Holder> {
+        match &self.what {
+            Parking::Prepare(prepare) => Some(prepare.holder),
+            Parking::Execute | Parking::Read => None,
+        }
+    }
 }
 
 impl<C> Node<C> {
@@ -50,6 +67,7 @@ impl<C> Node<C> {
     ) {
         match request {
             Request::Execute { ops } => self.execute(partition, asker, &ops),
+            Request::Read { ops } => self.read(partition, asker, &ops),
             Request::Prepare {
                 id,
                 age,
@@ -130,7 +148,36 @@ impl<C> Node<C> {
         });
         let answer = match outcome {
             Ok(()) => Answer::Replies(replies),
-            Err(Abort::Held { by }) => return self.park(asker, ops, None, by),
+            Err(Abort::Held { by }) => return self.park(asker, ops, Parking::Execute, by),
+            Err(abort) => Answer::Aborted(abort),
+        };
+        let epoch = partition.observed().epoch;
+        self.answer(partition, asker, answer, epoch);
+    }
+
+    /// Reads, with the versions of the keys.
+    fn read(&mut self, partition: &mut impl Participant, asker: Asker, ops: &[Op<'_>]) {
+        let writes = |op: &Op<'_>| !op.is_read_only();
+        if ops.iter().any(writes) {
+            let what = "a read was asked for that writes".to_owned();
+            return self.deliver(asker, Answer::Failed(what));
+        }
+        if let Some(abort) = self.misplaced(ops) {
+            return self.deliver(asker, Answer::Aborted(abort));
+        }
+        let watches = ops.iter().filter_map(Op::key);
+        let watches = watches.map(|key| Op::Watch { key });
+        let all: Vec<Op<'_>> = ops.iter().cloned().chain(watches).collect();
+        let mut replies = Vec::new();
+        let outcome = partition.execute(&all, &mut |seen, _| {
+            replies = seen.iter().map(OwnedReply::from).collect();
+        });
+        let answer = match outcome {
+            Ok(()) => Answer::Read {
+                finished: partition.finished(),
+                replies,
+            },
+            Err(Abort::Held { by }) => return self.park(asker, ops, Parking::Read, by),
             Err(abort) => Answer::Aborted(abort),
         };
         let epoch = partition.observed().epoch;
@@ -176,7 +223,7 @@ impl<C> Node<C> {
                     siblings: prepare.siblings.to_vec(),
                     note: prepare.note.to_vec(),
                 };
-                return self.park(asker, prepare.ops, Some(parked), by);
+                return self.park(asker, prepare.ops, Parking::Prepare(parked), by);
             }
             Err(abort) => {
                 self.counters.died += u64::from(matches!(abort, Abort::Held { .. }));
@@ -199,7 +246,7 @@ impl<C> Node<C> {
     /// An older prepare that waits for a key which this one wants, too.
     fn waits_ahead(&self, holder: Holder, ops: &[Op<'_>]) -> Option<Holder> {
         let waiting = self.parked.iter().filter_map(|parked| {
-            let other = parked.prepare.as_ref()?.holder;
+            let other = parked.prepared()?;
             ((other.age, other.id) < (holder.age, holder.id)).then_some((other, parked))
         });
         for (other, parked) in waiting {
@@ -212,7 +259,7 @@ impl<C> Node<C> {
         None
     }
 
-    fn park(&mut self, asker: Asker, ops: &[Op<'_>], prepare: Option<ParkedPrepare>, by: Holder) {
+    fn park(&mut self, asker: Asker, ops: &[Op<'_>], what: Parking, by: Holder) {
         self.counters.waited += 1;
         let mut bytes = Vec::new();
         codec::encode_ops(ops, &mut bytes);
@@ -220,7 +267,7 @@ impl<C> Node<C> {
             asker,
             ops: bytes,
             until: self.now + self.timeouts.hold,
-            prepare,
+            what,
             by,
         });
     }
@@ -228,20 +275,21 @@ impl<C> Node<C> {
     /// Tries everything that waits for holds once more, the oldest prepares first.
     pub(crate) fn retry_parked(&mut self, partition: &mut impl Participant) {
         let mut parked = std::mem::take(&mut self.parked);
-        parked.sort_by_key(|parked| parked.prepare.as_ref().map(|p| (p.holder.age, p.holder.id)));
+        parked.sort_by_key(|parked| parked.prepared().map(|holder| (holder.age, holder.id)));
         for Parked {
             asker,
             ops,
             until,
-            prepare,
+            what,
             ..
         } in parked
         {
             let before = self.parked.len();
             let decoded = codec::decode_ops(&ops).expect("it was encoded here");
-            match prepare {
-                None => self.execute(partition, asker, &decoded),
-                Some(parked) => {
+            match what {
+                Parking::Execute => self.execute(partition, asker, &decoded),
+                Parking::Read => self.read(partition, asker, &decoded),
+                Parking::Prepare(parked) => {
                     let prepare = Prepare {
                         holder: parked.holder,
                         ops: &decoded,
@@ -262,7 +310,10 @@ impl<C> Node<C> {
     /// Answers those that have waited for too long.
     pub(crate) fn sweep_parked(&mut self, partition: &impl Participant) {
         let now = self.now;
-        let over: Vec<Parked> = self.parked.extract_if(.., |parked| parked.until <= now).collect();
+        let over: Vec<Parked> = self
+            .parked
+            .extract_if(.., |parked| parked.until <= now)
+            .collect();
         for parked in over {
             let abort = Abort::Held { by: parked.by };
             self.answer(partition, parked.asker, Answer::Aborted(abort), Epoch::ZERO);
@@ -277,7 +328,7 @@ impl<C> Node<C> {
 
     /// Drops a prepare that waits and must not be prepared any more.
     fn drop_parked(&mut self, id: TransactionId) {
-        let gone = |parked: &mut Parked| parked.prepare.as_ref().is_some_and(|p| p.holder.id == id);
+        let gone = |parked: &mut Parked| parked.prepared().is_some_and(|holder| holder.id == id);
         let gone: Vec<Parked> = self.parked.extract_if(.., gone).collect();
         for parked in gone {
             self.deliver(parked.asker, Answer::Aborted(Abort::Refused));

@@ -1,16 +1,24 @@
-//! Reads over several partitions without holds: each part is read with the versions of its keys,
-//! then the versions are compared once more.
+//! Reads over several partitions without holds: each part is read together with the versions of
+//! its keys.
 //!
-//! Every value was current from its reading to its comparison. All readings come before all
-//! comparisons, so that there is a moment in between at which all values were current: there the
-//! read stands in the serial order, after everything that was acknowledged before it began.
+//! **One round is enough** if every version that was read is of an epoch that its partition had
+//! finished before the read began, as the coordinator knows from what that partition has said
+//! before. Then each value was current from that moment until it was read, so that all of them were
+//! current at that moment. This is the common case: what was written before the last message came.
+//! An absence may be due to an expiry or a flush, which leave no version, and does not qualify.
 //!
-//! With one partition besides the coordinator's own, the own part is read before and compared after
-//! the other one is read, which then needs no comparison: one round trip.
+//! **Otherwise** the versions are compared once more. Every value was current from its reading to its
+//! comparison; all readings come before all comparisons, so that there is a moment in between at
+//! which all values were current. With one partition besides the coordinator's own, the own part is
+//! read before and compared after the other one is read, which then needs no comparison.
+//!
+//! At that moment the read stands in the serial order: after everything that was acknowledged
+//! before it began. A transaction over several partitions is never seen in part: what is prepared
+//! is held wherever it is not yet committed, and a read waits for it there.
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
-use base::{Abort, Op, Version};
+use base::{Abort, Op, Tid, Version};
 
 use crate::codec;
 use crate::coordination::{Coordination, Part, Stage, together, whole};
@@ -23,6 +31,25 @@ fn keys<'o>(part: &Part, ops: &[Op<'o>]) -> Vec<&'o [u8]> {
     part.ops.iter().filter_map(|&op| ops[op].key()).collect()
 }
 
+/// The versions that were read with a part.
+fn versions(part: &Part) -> impl Iterator<Item = Version> {
+    let replies = part.replies.as_deref().unwrap_or_default();
+    let behind = part.ops.len().min(replies.len());
+    replies[behind..].iter().filter_map(|reply| match reply {
+        OwnedReply::Version(version) => Some(*version),
+        _ => None,
+    })
+}
+
+/// Whether all that a part has read was there when the attempt began.
+fn was_there(part: &Part) -> bool {
+    let there = |version: Version| {
+        let tid = Tid::from_bits(version.to_bits());
+        version == Version::present(tid) && tid.epoch() <= part.finished
+    };
+    versions(part).all(there)
+}
+
 impl<C> Node<C> {
     /// The first round.
     pub(crate) fn collect(
@@ -33,12 +60,17 @@ impl<C> Node<C> {
         ops: &[Op<'_>],
     ) {
         c.stage = Stage::Collecting;
+        for part in &mut c.parts {
+            part.finished = if Some(part.of) == self.own {
+                partition.finished()
+            } else {
+                self.wires.finished(self.topology.node_of(part.of))
+            };
+        }
         let attempt = c.attempt;
         for (at, part) in c.parts.iter().enumerate() {
-            let own = part.ops.iter().map(|&op| ops[op].clone());
-            let watches = keys(part, ops).into_iter().map(|key| Op::Watch { key });
-            let request = Request::Execute {
-                ops: own.chain(watches).collect(),
+            let request = Request::Read {
+                ops: part.ops.iter().map(|&op| ops[op].clone()).collect(),
             };
             let purpose = Purpose::Collect {
                 coordination: number,
@@ -64,10 +96,15 @@ impl<C> Node<C> {
             return;
         }
         match answer {
-            Ok(Answer::Replies(replies)) => {
+            Ok(Answer::Read { replies, .. }) => {
                 c.parts[part].replies = Some(replies);
                 c.missing -= 1;
-                if c.missing == 0 {
+                if c.missing > 0 {
+                    return;
+                }
+                if c.parts.iter().all(was_there) {
+                    self.finish_read(partition, which.0);
+                } else {
                     self.confirm(partition, which);
                 }
             }
@@ -80,17 +117,15 @@ impl<C> Node<C> {
         let mut c = self.coordinations.remove(&number).expect("it is current");
         let bytes = std::mem::take(&mut c.ops);
         let ops = codec::decode_ops(&bytes).expect("it was encoded here");
-        let own_is_enough = c.parts.len() == 2 && c.parts.iter().any(|part| Some(part.of) == self.own);
+        let own_is_enough =
+            c.parts.len() == 2 && c.parts.iter().any(|part| Some(part.of) == self.own);
         c.stage = Stage::Confirming;
         c.missing = 0;
         for part in &c.parts {
             if own_is_enough && Some(part.of) != self.own {
                 continue;
             }
-            let replies = part.replies.as_deref().unwrap_or_default();
-            let read = part.ops.len().min(replies.len());
-            let versions = replies[read..].iter().filter_map(version);
-            let checks = keys(part, &ops).into_iter().zip(versions);
+            let checks = keys(part, &ops).into_iter().zip(versions(part));
             let checks = checks.map(|(key, version)| Op::Check { key, version });
             let request = Request::Execute {
                 ops: checks.collect(),
@@ -103,6 +138,7 @@ impl<C> Node<C> {
             self.ask(partition, part.of, request, purpose);
         }
         c.ops = bytes;
+        self.counters.compared += 1;
         self.coordinations.insert(number, c);
     }
 
@@ -122,16 +158,9 @@ impl<C> Node<C> {
         match answer {
             Ok(Answer::Replies(_)) => {
                 c.missing -= 1;
-                if c.missing > 0 {
-                    return;
+                if c.missing == 0 {
+                    self.finish_read(partition, which.0);
                 }
-                let mut c = self.coordinations.remove(&which.0).expect("it is current");
-                for part in &mut c.parts {
-                    let read = part.ops.len();
-                    part.replies.as_mut().expect("it was collected").truncate(read);
-                }
-                let replies = together(c.places.len(), c.parts);
-                self.finish(partition, c.caller, Ok(replies));
             }
             // Something has changed meanwhile.
             Ok(Answer::Aborted(Abort::Precondition { .. })) => {
@@ -140,6 +169,17 @@ impl<C> Node<C> {
             }
             other => self.read_again(partition, which.0, 0, other),
         }
+    }
+
+    fn finish_read(&mut self, partition: &mut impl Participant, number: u64) {
+        let mut c = self.coordinations.remove(&number).expect("it is current");
+        for part in &mut c.parts {
+            let read = part.ops.len();
+            let replies = part.replies.as_mut().expect("it was collected");
+            replies.truncate(read);
+        }
+        let replies = together(c.places.len(), c.parts);
+        self.finish(partition, c.caller, Ok(replies));
     }
 
     /// A part was not read, for this reason; a read can be tried again in any case.
@@ -159,12 +199,5 @@ impl<C> Node<C> {
             Err(Lost { why, .. }) => Abort::Unavailable { what: why },
         };
         self.again_or_end(partition, number, abort);
-    }
-}
-
-fn version(reply: &OwnedReply) -> Option<Version> {
-    match reply {
-        OwnedReply::Version(version) => Some(*version),
-        _ => None,
     }
 }

@@ -101,7 +101,7 @@ impl<C> Node<C> {
                 self.ask(partition, roll.home, Request::Outcome { id }, Purpose::Outcome { id });
             }
             _ if self.finishing.contains_key(&id) => {}
-            _ if at_home => self.finish_commit(partition, id, roll.participants),
+            _ if at_home => self.finish_in_stead(partition, id, roll.participants),
             _ => self.ask(partition, roll.home, Request::Inquire { id }, Purpose::Inquire { id }),
         }
     }
@@ -124,15 +124,15 @@ impl<C> Node<C> {
         let Some(roll) = Self::roll(id, note) else {
             return;
         };
-        let others = roll.participants.iter().filter(|of| Some(**of) != self.own);
-        let others: Vec<PartitionId> = others.copied().collect();
+        // This partition's own vote, too, counts only once it is durable.
+        let asked = roll.participants.clone();
         let resolution = Resolution {
-            missing: others.len(),
+            missing: asked.len(),
             participants: roll.participants,
             until,
         };
         keeper.resolving.insert(id, resolution);
-        for of in others {
+        for of in asked {
             self.ask(partition, of, Request::Vote { id }, Purpose::Vote { id });
         }
     }
@@ -178,12 +178,26 @@ impl<C> Node<C> {
         match partition.commit(id) {
             Ok((State::Prepared(_), _)) => {
                 self.counters.resolved_committed += 1;
-                self.finish_commit(partition, id, participants);
+                self.finish_in_stead(partition, id, participants);
             }
             // Somebody else has decided, and tells the others.
             Ok(_) => {}
             Err(error) => tracing::warn!(%id, %error, "cannot commit; trying again later"),
         }
+    }
+
+    /// Finishes an attempt that has committed here, in its coordinator's stead. The coordinator may
+    /// live and not know; as long as it may still ask to abandon the attempt, this home must not
+    /// have forgotten it.
+    fn finish_in_stead(
+        &mut self,
+        partition: &mut impl Participant,
+        id: TransactionId,
+        participants: Vec<PartitionId>,
+    ) {
+        let limits = self.timeouts;
+        let patience = limits.answer + limits.hold + limits.transaction;
+        self.finish_commit(partition, id, participants, self.now + patience);
     }
 
     /// One will never be prepared.

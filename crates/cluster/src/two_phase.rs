@@ -16,6 +16,8 @@ pub(crate) struct Finishing {
     participants: Vec<PartitionId>,
     missing: Vec<PartitionId>,
     again_at: Duration,
+    /// Nobody forgets before.
+    forget_from: Duration,
     until: Duration,
 }
 
@@ -124,20 +126,23 @@ impl<C> Node<C> {
         let participants: Vec<_> = c.parts.iter().map(|part| part.of).collect();
         let replies = together(c.places.len(), c.parts);
         self.finish(partition, c.caller, Ok(replies));
-        self.finish_commit(partition, id, participants);
+        let now = self.now;
+        self.finish_commit(partition, id, participants, now);
     }
 
-    /// Steps 4 to 6 for an attempt that has committed.
+    /// Steps 4 to 6 for an attempt that has committed; step 6 not before `forget_from`.
     pub(crate) fn finish_commit(
         &mut self,
         partition: &mut impl Participant,
         id: TransactionId,
         participants: Vec<PartitionId>,
+        forget_from: Duration,
     ) {
         let finishing = Finishing {
             missing: participants.clone(),
             again_at: self.now + AGAIN,
-            until: self.now + FINISHING,
+            until: forget_from + FINISHING,
+            forget_from,
             participants: participants.clone(),
         };
         self.finishing.insert(id, finishing);
@@ -167,7 +172,7 @@ impl<C> Node<C> {
             return;
         }
         finishing.missing.retain(|other| *other != of);
-        if finishing.missing.is_empty() {
+        if finishing.missing.is_empty() && finishing.forget_from <= self.now {
             let finishing = self.finishing.remove(&id).expect("it was there");
             for of in finishing.participants {
                 self.tell(partition, of, Notice::Forget { id });
@@ -179,6 +184,16 @@ impl<C> Node<C> {
     pub(crate) fn sweep_finishing(&mut self, partition: &mut impl Participant) {
         let now = self.now;
         self.finishing.retain(|_, finishing| finishing.until > now);
+        let over = |f: &Finishing| f.missing.is_empty() && f.forget_from <= now;
+        let over = self.finishing.iter().filter(|(_, f)| over(f));
+        let mut over: Vec<TransactionId> = over.map(|(id, _)| *id).collect();
+        over.sort_unstable();
+        for id in over {
+            let finishing = self.finishing.remove(&id).expect("it was there");
+            for of in finishing.participants {
+                self.tell(partition, of, Notice::Forget { id });
+            }
+        }
         let late = self
             .finishing
             .iter_mut()
@@ -251,12 +266,17 @@ impl<C> Node<C> {
         which: (u64, u32),
         answer: Result<Answer, Lost>,
     ) {
+        let (now, limit) = (self.now, self.timeouts.transaction);
         let Some(c) = self.current(which) else {
             return;
         };
         let Stage::Abandoning { id, why } = c.stage.clone() else {
             return;
         };
+        if c.begun + limit <= now {
+            // The home may have committed and forgotten it by now.
+            return self.end_unknown(partition, which.0, why.to_string());
+        }
         match answer {
             Ok(Answer::Fate(Fate::Aborted)) => self.abort_all(partition, which.0, None, id, why),
             Ok(Answer::Fate(Fate::Committed)) => {

@@ -4,11 +4,12 @@
 //! 1. Each question is answered, or reported as lost, once.
 //! 2. A question that was lost is reported as sent if it could have arrived.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
-use base::NodeId;
+use base::{Epoch, NodeId};
 use fabric::{Link, Messages, SendError};
 
 use crate::codec;
@@ -57,6 +58,8 @@ pub(crate) struct Wires {
     /// What links had no room for.
     backlog: HashMap<Link, VecDeque<Vec<u8>>>,
     closing: Vec<Link>,
+    /// For each node an epoch that it has said to have finished, on the link that is up.
+    finished: BTreeMap<NodeId, Epoch>,
 }
 
 /// Pauses between attempts to reach a node.
@@ -135,6 +138,8 @@ impl Wires {
         let Some((&node, wire)) = wire else {
             return Vec::new();
         };
+        // After a restart epochs may have lower numbers.
+        self.finished.remove(&node);
         let was_up = wire.up;
         wire.link = None;
         wire.up = false;
@@ -171,13 +176,23 @@ impl Wires {
     }
 
     /// The purpose of a question that is answered. `None`: nobody waits for it any more.
-    pub(crate) fn answered(&mut self, link: Link, number: u64) -> Option<Purpose> {
-        match self.asked.entry(number) {
-            std::collections::hash_map::Entry::Occupied(asked) if asked.get().on == Some(link) => {
-                Some(asked.remove().purpose)
-            }
-            _ => None,
+    pub(crate) fn answered(&mut self, link: Link, number: u64, answer: &Answer) -> Option<Purpose> {
+        let Entry::Occupied(asked) = self.asked.entry(number) else {
+            return None;
+        };
+        if asked.get().on != Some(link) {
+            return None;
         }
+        let asked = asked.remove();
+        if let Answer::Read { finished, .. } = answer {
+            self.finished.insert(asked.to, *finished);
+        }
+        Some(asked.purpose)
+    }
+
+    /// An epoch that a node has said to have finished.
+    pub(crate) fn finished(&self, node: NodeId) -> Epoch {
+        self.finished.get(&node).copied().unwrap_or_default()
     }
 
     /// Gives up a link whose peer talks nonsense.

@@ -38,24 +38,28 @@ impl<L: RedoLog> Worker<L> {
             && self.state.reads.iter().any(|(_, seen)| seen.has(HELD))
     }
 
-    /// Somebody who holds what the transaction needs.
-    fn in_the_way(&self) -> Option<Holder> {
+    /// Who holds what the transaction needs; the oldest of them, whatever the order of records in
+    /// memory. Who is older than that one is older than all and may wait.
+    pub(crate) fn in_the_way(&self) -> Option<Holder> {
         let (state, holds) = (&self.state, &self.engine.holds);
         let holder = |record: RecordRef, marks: u64| {
             let held = record.word().load().has(marks);
             held.then(|| holds.holder(record)).flatten()
         };
-        let mut reads = state.reads.iter();
-        let mut writes = state.writes.iter();
+        let writes = state.writes.iter();
+        let reads = state.reads.iter();
         writes
-            .find_map(|write| holder(write.record, HELD | SHARED))
-            .or_else(|| reads.find_map(|(record, _)| holder(*record, HELD)))
-            .or_else(|| self.missing_holder())
-            .or_else(|| self.scanned_holder())
-            .or_else(|| {
-                let mut keys = state.writes.iter().map(|write| write.record.key());
-                keys.find_map(|key| holds.range_holder(key, None))
-            })
+            .filter_map(|write| holder(write.record, HELD | SHARED))
+            .chain(reads.filter_map(|(record, _)| holder(*record, HELD)))
+            .chain(self.missing_holder())
+            .chain(self.scanned_holder())
+            .chain(
+                state
+                    .writes
+                    .iter()
+                    .filter_map(|write| holds.range_holder(write.record.key(), None)),
+            )
+            .min_by_key(|holder| (holder.age, holder.id))
     }
 
     /// Who is about to write one of the keys that had no record.

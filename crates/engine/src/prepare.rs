@@ -19,8 +19,6 @@
 //! Every prepared transaction holds the generation's record as a reader, and one that flushes
 //! exclusively: a flush waits for all others. Counting keys holds nothing, as it validates nothing.
 
-use std::sync::Arc;
-
 use base::change::{Origin, SYSTEM_GENERATION};
 use base::participant::{Prepare, State};
 use base::partition::OwnedReply;
@@ -28,12 +26,9 @@ use base::transaction::{Holder, Kind};
 use base::{Abort, Epoch, Tid, Timestamp, TransactionId};
 
 use crate::commit::newest;
-use crate::engine::Engine;
 use crate::holds::Prepared;
-use crate::log::{NoLog, RedoLog, Write};
-use crate::origin::OwnedOrigin;
+use crate::log::{RedoLog, Write};
 use crate::record::{Content, RecordRef, VersionRef};
-use crate::snapshot::Pinned;
 use crate::system::{self, Effect, Entry, Kept};
 use crate::word::{QUEUED, Seen};
 use crate::worker::{Running, Stop, Worker, forsake};
@@ -102,6 +97,10 @@ impl<L: RedoLog> Worker<L> {
         // A flush takes effect at the commit, not before.
         self.state.generation = RecordRef::version(self.state.reads[0].1).generation();
         self.gather_reads()?;
+        // Nothing is taken in vain: holds that are given back wake everybody who waits for some.
+        if self.in_the_way().is_some() {
+            return Err(Stop::Conflict);
+        }
         let record = self.record_of(&system::key(prepare.holder.id));
         let value = self.describe(prepare);
         let version = system_version(&value, None);
@@ -344,113 +343,6 @@ fn effect_of(write: &Write, generation: RecordRef) -> Effect<'static> {
             kind: version.kind(),
             generation: version.generation(),
             deadline: version.deadline(),
-        }
-    }
-}
-
-impl Engine {
-    /// Prepares again what was prepared before a restart, with all holds. Call it once, after
-    /// [`Engine::finish_restore`] and before any transaction runs. Returns how many there are.
-    ///
-    /// # Errors
-    /// Which system record cannot be understood, said for people: the log is damaged, or was
-    /// written by another version of the program.
-    pub fn restore_prepared(self: &Arc<Self>) -> Result<usize, String> {
-        let worker = self
-            .worker(|_| NoLog)
-            .ok_or("all workers are in use, so that nothing can be restored")?;
-        let _pinned = Pinned::new(self, worker.place);
-        let mut found = Vec::new();
-        self.index.range(&system::RESERVED, None, |record| {
-            let version = RecordRef::version(record.word().load());
-            if !version.is_absent() {
-                found.push((record, version));
-            }
-            true
-        });
-        let mut prepared = 0;
-        for (record, version) in found {
-            let restored = system::id(record.key()).and_then(|id| {
-                let entry = system::decode(version.value())?;
-                if let Entry::Prepared { kept, .. } = entry {
-                    worker.restore_one(id, &kept)?;
-                    prepared += 1;
-                }
-                Ok(())
-            });
-            restored.map_err(|error| {
-                let key = record.key().escape_ascii();
-                format!("the system record \"{key}\" cannot be understood: {error}")
-            })?;
-        }
-        Ok(prepared)
-    }
-}
-
-impl Worker<NoLog> {
-    fn restore_one(&self, id: TransactionId, kept: &Kept<'_>) -> Result<(), system::Malformed> {
-        let engine = &self.engine;
-        let holder = Holder { id, age: kept.age };
-        let origin = engine.origins.share(Origin {
-            timestamp: id.timestamp,
-            siblings: kept.siblings,
-        });
-        let mut prepared = Prepared {
-            effects: Vec::new(),
-            shared: Vec::new(),
-            ranged: !kept.ranges.is_empty(),
-        };
-        for effect in &kept.effects {
-            let write = self.restore_effect(effect, &origin);
-            let locked = write.record.word().lock();
-            prepared.effects.push(write);
-            let held_twice = |_| system::Malformed("another one holds a key that it writes");
-            engine
-                .holds
-                .exclude(write.record, locked.map_err(held_twice)?, holder);
-        }
-        let flushes = |write: &Write| write.record == engine.generation;
-        let generation = (!prepared.effects.iter().any(flushes)).then_some(engine.generation);
-        let keys = kept.shared.iter().map(|key| self.record_of(key));
-        for record in keys.chain(generation) {
-            let shared = engine.holds.share(record, record.word().load(), holder);
-            shared.map_err(|_| system::Malformed("another one holds a key that it has read"))?;
-            prepared.shared.push(record);
-        }
-        for (from, to) in &kept.ranges {
-            engine.holds.hold_range(holder, from, to);
-        }
-        engine.prepared.lock().insert(id, prepared);
-        Ok(())
-    }
-
-    fn restore_effect(&self, effect: &Effect<'_>, origin: &Arc<OwnedOrigin>) -> Write {
-        match *effect {
-            Effect::Put {
-                key,
-                value,
-                kind,
-                generation,
-                deadline,
-            } => {
-                let content = Content {
-                    parts: &[value],
-                    kind,
-                    deadline,
-                };
-                Write {
-                    record: self.record_of(key),
-                    version: VersionRef::new(generation, Some(content), Some(origin)),
-                }
-            }
-            Effect::Delete { key } => Write {
-                record: self.record_of(key),
-                version: VersionRef::new(0, None, Some(origin)),
-            },
-            Effect::Flush { generation } => Write {
-                record: self.engine.generation,
-                version: Engine::generation_version(generation),
-            },
         }
     }
 }

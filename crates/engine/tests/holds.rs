@@ -361,6 +361,51 @@ fn held_keys_are_found_in_a_new_table_of_hints() {
     }
 }
 
+/// Others insert keys and count them in one transaction; who scans and is prepared finds as many
+/// keys as were counted.
+#[test]
+fn a_prepared_scan_agrees_with_what_was_counted() {
+    let world = World::new();
+    world.run(&[Op::put(b"count", b"0")]);
+    let stop = AtomicBool::new(false);
+    let workers = [(); 2].map(|()| world.worker());
+    let mut w = world.worker();
+    std::thread::scope(|scope| {
+        for (mut w, thread) in workers.into_iter().zip(0_u8..) {
+            let stop = &stop;
+            scope.spawn(move || {
+                for number in 0..2_000_u32 {
+                    let key = [&b"k"[..], &number.to_be_bytes(), &[thread]].concat();
+                    let ops = [
+                        Op::put(&key, b""),
+                        Op::Add {
+                            key: b"count",
+                            delta: 1,
+                        },
+                    ];
+                    patiently(stop, || w.execute(&ops).map(|_| ()));
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
+        let ops = [scan(b"k", b"l", 10_000), Op::Get { key: b"count" }];
+        for attempt in 1.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let Some(replies) = patiently(&stop, || world.prepare(&mut w, attempt, &ops)) else {
+                break;
+            };
+            let OwnedReply::Pairs(pairs) = &replies[0] else {
+                panic!("{replies:?}");
+            };
+            assert_eq!(number(&replies[1].as_reply()), pairs.len() as i64);
+            w.commit(holder(attempt).id).unwrap();
+            w.forget(holder(attempt).id).unwrap();
+        }
+    });
+}
+
 const ACCOUNTS: u64 = 12;
 const START: i64 = 100;
 

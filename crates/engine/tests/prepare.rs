@@ -5,7 +5,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::epochs::EpochClock;
 use base::limits::Limits;
@@ -140,6 +140,32 @@ fn a_failed_precondition_leaves_nothing() {
     assert_eq!(world.engine.stats().records, clean.records);
     assert_eq!(world.log.entries.lock().len(), log);
     world.run(&[Op::put(b"b", b""), Op::put(b"c", b""), Op::put(b"a", b"")]);
+}
+
+/// It has made a record of an absent key before it meets a hold.
+#[test]
+fn one_that_meets_a_hold_leaves_nothing() {
+    let world = World::new();
+    let mut w = world.worker();
+    world
+        .prepare(&mut w, 1, &[Op::Get { key: b"held" }])
+        .unwrap();
+    world.tidy();
+    let (clean, log) = (world.engine.stats(), world.log.entries.lock().len());
+    let ops = [
+        Op::Get { key: b"absent" },
+        Op::put(b"held", b"x"),
+        Op::put(b"new", b"x"),
+    ];
+    assert_eq!(holder_of(world.prepare(&mut w, 2, &ops)), holder(1));
+    world.tidy();
+    let after = world.engine.stats();
+    assert_eq!(
+        (after.records, after.memory_bytes),
+        (clean.records, clean.memory_bytes)
+    );
+    assert_eq!(world.log.entries.lock().len(), log);
+    world.run(&[Op::put(b"absent", b""), Op::put(b"new", b"")]);
 }
 
 #[test]
@@ -388,8 +414,9 @@ fn a_prepared_flush_empties_when_it_commits() {
 fn an_aborted_flush_changes_nothing() {
     let world = World::new();
     let mut w = world.worker();
-    world.run(&[Op::put(b"a", b"1")]);
+    drop(w.execute(&[Op::put(b"a", b"1")]).unwrap());
     world.prepare(&mut w, 1, &[Op::Flush]).unwrap();
+    assert_eq!(world.engine.stats().keys, 1);
     w.abort(holder(1).id).unwrap();
     assert_eq!(world.get(b"a"), Some(b"1".to_vec()));
     assert_eq!(world.engine.stats().keys, 1);
@@ -586,6 +613,9 @@ fn those_who_wait_are_told_of_every_release() {
     world.prepare(&mut w, 2, &[Op::Get { key: b"a" }]).unwrap();
     w.abort(holder(2).id).unwrap();
     expect(2);
+    world.prepare(&mut w, 5, &[Op::Flush]).unwrap();
+    w.commit(holder(5).id).unwrap();
+    expect(3);
     // Holds that were taken before the attempt failed count as well.
     world.prepare(&mut w, 3, &[Op::Get { key: b"x" }]).unwrap();
     let ops = [Op::Get { key: b"a" }, Op::put(b"x", b"1")];
@@ -624,6 +654,39 @@ fn deadlines_are_those_of_the_preparation() {
     assert_eq!(world.get(b"a"), None);
     world.tidy();
     assert_eq!(world.engine.stats().keys, 0);
+}
+
+/// Time goes on while operations are executed: what they have read is what was there at the time
+/// of the epoch in which they were prepared.
+#[test]
+fn no_deadline_passes_while_operations_are_prepared() {
+    let world = World::new();
+    let (mut w, stop) = (world.worker(), AtomicBool::new(false));
+    let ops = [(); 500].map(|()| Op::Get { key: b"a" });
+    let mut alive = 0;
+    std::thread::scope(|scope| {
+        let epochs = world.engine.epochs();
+        let (clock, stop) = (&world.clock, &stop);
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                clock.advance(1);
+                epochs.advance(epochs.current());
+            }
+        });
+        for number in 1..2_000 {
+            let deadline = w.time_ms() + 20;
+            world.run(&[put_until(b"a", b"1", deadline as i64)]);
+            let replies = world.prepare(&mut w, number, &ops).unwrap();
+            if replies[0] != OwnedReply::Nil {
+                let stamp_ms = world.log.stamp_ms.load(Ordering::SeqCst);
+                assert!(stamp_ms < deadline, "{stamp_ms} is not before {deadline}");
+                alive += 1;
+            }
+            w.abort(holder(number).id).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(alive > 0);
 }
 
 #[test]
@@ -755,15 +818,18 @@ fn flushes_pass_by_the_generation_of_system_records() {
     world.prepare(&mut w, 2, &[Op::put(b"a", b"1")]).unwrap();
     w.commit(holder(2).id).unwrap();
     for round in 0..66_000_u32 {
-        world.run(&[Op::put(b"k", b"1")]);
+        let key = round.to_le_bytes();
+        if (65_530..65_540).contains(&round) {
+            world.run(&[Op::put(&key, b"1")]);
+        }
         world.run(&[Op::Flush]);
         if round % 20_000 == 0 {
             world.tidy();
         }
-        if (65_530..65_540).contains(&round) {
-            assert_eq!(world.get(b"k"), None);
-        }
+        assert_eq!(world.get(&key), None);
     }
+    world.tidy();
+    assert_eq!(world.engine.stats().records, 2, "the system records");
     assert_eq!(
         (world.state(1), world.state(2)),
         (State::Refused, committed())

@@ -163,6 +163,51 @@ mod tests {
         frames.iter().map(encode).collect()
     }
 
+    /// The corpus is what peers write; it is written again when the encoding changes.
+    #[test]
+    fn the_corpus_is_of_this_encoding() {
+        let names = [
+            "hello",
+            "client",
+            "challenge",
+            "proof",
+            "welcome",
+            "refusal",
+        ];
+        let mut inputs: Vec<(String, Vec<u8>)> = Vec::new();
+        for (name, frame) in names.into_iter().zip(frames()) {
+            inputs.push((format!("handshake/{name}"), frame));
+        }
+        inputs.push((
+            "handshake/initiator".into(),
+            [0, 3].map(|i| frames()[i].clone()).concat(),
+        ));
+        inputs.push((
+            "handshake/acceptor".into(),
+            [2, 4].map(|i| frames()[i].clone()).concat(),
+        ));
+        for (name, lens) in [
+            ("short", &[5, 0, 1, 17][..]),
+            ("gathered", &[3, 20_000, 1]),
+            ("beyond", &[3, LIMIT + 1]),
+        ] {
+            let mut bytes = vec![0, 3, 9, 12];
+            for &len in lens {
+                bytes.extend((len as u32).to_le_bytes());
+                bytes.resize(bytes.len() + len.min(LIMIT), 7);
+            }
+            inputs.push((format!("messages/{name}"), bytes));
+        }
+        let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+        for (name, bytes) in inputs {
+            fuzz_handshake(&bytes);
+            fuzz_messages(&bytes);
+            let path = corpus.join(name);
+            let there = std::fs::read(&path).unwrap_or_default();
+            assert!(there == bytes, "{} is out of date", path.display());
+        }
+    }
+
     #[test]
     fn handshakes_survive_what_strangers_say() {
         let frames = frames();

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use base::epochs::EpochClock;
 use base::participant::{Participant, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
@@ -73,6 +74,10 @@ impl Participant for Worker {
 
     fn releases(&self) -> u64 {
         self.shared.releases()
+    }
+
+    fn finished(&self) -> Epoch {
+        self.inner.engine().epochs().finished()
     }
 
     fn durable(&self) -> Epoch {

@@ -2,23 +2,25 @@
 //!
 //! A connection's operations touch keys of all nodes, so that most of those with several keys are
 //! transactions over several partitions. Some transfers watch what they read:
-//! `WATCH GET GET MULTI SET SET EXEC`.
+//! `WATCH MGET MULTI SET SET EXEC`. A node executes what has a single key only if it has that key,
+//! so that of these operations a share is turned away.
 //!
 //! What a reply says of an operation:
 //!
 //! | reply | means |
 //! |---|---|
 //! | success | it has taken effect, and is durable |
-//! | an error `TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `EXECABORT`; a null from `EXEC` | it has no effect, now or later |
+//! | an error `MOVED`, `TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `EXECABORT`; a null from `EXEC` | it has no effect, now or later |
 //! | an error `UNKNOWN`, `MISCONF`; none, because the connection ended | anything |
 //! | any other | the node is wrong |
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{Client, Reply};
@@ -40,9 +42,9 @@ pub struct Round<'a> {
     pub over: &'a AtomicBool,
     /// Taken away by whoever reads a success next, who kills these at once: an acknowledgement
     /// that came too early is never closer to being found out.
-    pub victims: &'a parking_lot::Mutex<Vec<Pid>>,
-    /// How many operations were refused without effect.
-    pub refused: &'a AtomicU64,
+    pub victims: &'a Mutex<Vec<Pid>>,
+    /// Operations that were refused without effect, and how.
+    pub refused: &'a Mutex<Vec<String>>,
 }
 
 /// Drives one connection to the node at `addr` until the round is over, and connects again when
@@ -151,7 +153,7 @@ impl Driver<'_> {
         let mut record = self.open.pop_front().expect("it was sent");
         match last {
             Reply::Error(text) if is_void(text) => {
-                self.round.refused.fetch_add(1, Ordering::Relaxed);
+                self.refuse(&record, text);
             }
             Reply::Error(text) if is_unknown(text) => self.log.records.push(record),
             _ => match record.op.judge(last) {
@@ -172,6 +174,11 @@ impl Driver<'_> {
         Ok(())
     }
 
+    fn refuse(&self, record: &Record, how: &str) {
+        let line = format!("{}: {:?}: {how}", record.sent, record.op);
+        self.round.refused.lock().push(line);
+    }
+
     /// Moves an amount between accounts whose values it has read and watches.
     fn watched_transfer(&mut self, client: &mut Client) -> Step {
         let op = self.chooser.transfer();
@@ -180,12 +187,11 @@ impl Driver<'_> {
         };
         let (from, to) = (account_key(from), account_key(to));
         client.push(&["WATCH", &from, &to]);
-        client.push(&["GET", &from]);
-        client.push(&["GET", &to]);
+        client.push(&["MGET", &from, &to]);
         client.flush().map_err(|_| Ended)?;
-        let replies = [(); 3].map(|()| self.receive(client));
-        let [_, a, b] = replies;
-        let (Some(a), Some(b)) = (number(&a?), number(&b?)) else {
+        let watched = self.receive(client)? == Reply::Simple("OK".to_owned());
+        let read = self.receive(client)?;
+        let Some([a, b]) = numbers(&read).filter(|_| watched) else {
             // One of them was refused: so would be what is built on it.
             client.push(&["UNWATCH"]);
             client.flush().map_err(|_| Ended)?;
@@ -202,11 +208,18 @@ impl Driver<'_> {
             last = self.receive(client)?;
         }
         if matches!(last, Reply::Bulk(None) | Reply::Array(None)) {
-            // Somebody else has changed what was watched.
-            self.open.clear();
+            let record = self.open.pop_front().expect("it was sent");
+            self.refuse(&record, "what was watched has changed");
             return Ok(());
         }
         self.settle(&last)
+    }
+}
+
+fn numbers(reply: &Reply) -> Option<[i64; 2]> {
+    match reply {
+        Reply::Array(Some(both)) if both.len() == 2 => Some([number(&both[0])?, number(&both[1])?]),
+        _ => None,
     }
 }
 
@@ -220,9 +233,15 @@ fn number(reply: &Reply) -> Option<i64> {
 
 /// Whether an error says that nothing has happened.
 fn is_void(error: &str) -> bool {
-    ["TRYAGAIN ", "CLUSTERDOWN ", "LOADING ", "EXECABORT "]
-        .iter()
-        .any(|code| error.starts_with(code))
+    [
+        "MOVED ",
+        "TRYAGAIN ",
+        "CLUSTERDOWN ",
+        "LOADING ",
+        "EXECABORT ",
+    ]
+    .iter()
+    .any(|code| error.starts_with(code))
 }
 
 /// Whether an error says that anything may have happened.

@@ -11,9 +11,10 @@
 //! The books are those of a single server ([`super::ledger`]), but that a connection's requests for
 //! different keys may be lost out of order: one node has lost what another one has kept.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use rustix::process::Pid;
 use tempfile::TempDir;
 
 use super::ledger::Ledger;
-use super::load::{Log, SOON_MS, Ticks};
+use super::load::{Log, Record, SOON_MS, Ticks};
 use super::node_load::{PATIENCE, Round, drive};
 use super::verdict::{Found, FoundCell, Verdict};
 use super::{CHECKPOINTS, WIPE};
@@ -36,6 +37,8 @@ use crate::server::Program;
 const LOAD_MS: u64 = 80;
 /// How long to wait for a reply at which to kill.
 const REPLY_WAIT: Duration = Duration::from_millis(50);
+/// Keys that are read at once.
+const CHUNK: usize = 16;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -119,6 +122,9 @@ struct Crash<'a> {
     nodes: Nodes,
     ledger: Ledger,
     coverage: Coverage,
+    /// What was refused without effect in the last round, and what became of the rest.
+    refused: Vec<String>,
+    told: Vec<String>,
     /// What was done to the nodes since the directory was begun.
     events: Vec<String>,
 }
@@ -137,6 +143,8 @@ impl<'a> Crash<'a> {
             nodes,
             ledger: Ledger::scattered(connections),
             coverage: Coverage::default(),
+            refused: Vec::new(),
+            told: Vec::new(),
             events: Vec::new(),
         };
         crash.start_all()?;
@@ -172,13 +180,20 @@ impl<'a> Crash<'a> {
         }
         // What expires soon is gone by now.
         thread::sleep(Duration::from_millis(SOON_MS + 20));
-        let open = logs.iter().flat_map(|log| &log.records);
-        self.coverage.open += open.filter(|record| record.acked.is_none()).count() as u64;
+        let records = || logs.iter().flat_map(|log| &log.records);
+        self.coverage.open += records().filter(|record| record.acked.is_none()).count() as u64;
+        let line = |record: &Record| {
+            let told = &record.acked;
+            format!("{}: {:?}: {told:?}", record.sent, record.op)
+        };
+        self.told = records().map(line).collect();
         let found = match self.read() {
             Ok(found) => found,
             Err(wrong) => {
                 let mut verdict = Verdict::default();
-                verdict.wrong.extend(logs.into_iter().filter_map(|log| log.complaint));
+                verdict
+                    .wrong
+                    .extend(logs.into_iter().filter_map(|log| log.complaint));
                 verdict.wrong.push(format!("{wrong:#}"));
                 return Ok(verdict);
             }
@@ -188,7 +203,7 @@ impl<'a> Crash<'a> {
 
     /// The load's records, and why a node did not come back.
     fn load_and_kill(&mut self) -> Result<(Vec<Log>, Option<String>)> {
-        let (over, refused) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (over, refused) = (AtomicBool::new(false), Mutex::default());
         let victims = Mutex::new(Vec::new());
         let ticks = std::mem::take(&mut self.ticks);
         let round = Round {
@@ -216,7 +231,8 @@ impl<'a> Crash<'a> {
             ended.map(|refusal| (logs, refusal))
         });
         self.ticks = ticks;
-        self.coverage.refused += refused.into_inner();
+        self.refused = refused.into_inner();
+        self.coverage.refused += self.refused.len() as u64;
         ended
     }
 
@@ -231,7 +247,8 @@ impl<'a> Crash<'a> {
                 self.start(index)?;
                 self.pause(0..20_000);
                 self.server_of(index).kill()?;
-                self.events.push(format!("node {} killed while it started", index + 1));
+                self.events
+                    .push(format!("node {} killed while it started", index + 1));
             }
             self.start(index)?;
         }
@@ -317,22 +334,36 @@ impl<'a> Crash<'a> {
         first.context("a cluster has nodes")
     }
 
+    /// What has a single key is answered by its own node alone; a transaction over many by each.
     fn read_through(&self, client: &mut Client) -> Result<Found> {
-        for name in self.ledger.names() {
-            client.push(&["GET", name]);
-            client.push(&["PTTL", name]);
-        }
-        client.flush()?;
+        let names: Vec<&str> = self.ledger.names().collect();
         let read_at = Instant::now();
-        let mut cells = std::collections::BTreeMap::new();
-        for name in self.ledger.names() {
-            let mut reply = || client.reply().with_context(|| format!("{name} is not readable"));
-            match (reply()?, reply()?) {
-                (Reply::Bulk(Some(bytes)), Reply::Int(ttl_ms)) => {
-                    cells.insert(name.to_owned(), FoundCell { bytes, ttl_ms });
+        let mut cells = BTreeMap::new();
+        for names in names.chunks(CHUNK) {
+            client.push(&["MULTI"]);
+            for name in names {
+                client.push(&["GET", name]);
+                client.push(&["PTTL", name]);
+            }
+            client.push(&["EXEC"]);
+            client.flush()?;
+            let mut last = Reply::Bulk(None);
+            for _ in 0..2 * names.len() + 2 {
+                let reply = client.reply();
+                last = reply.with_context(|| format!("{names:?} are not readable"))?;
+            }
+            let Reply::Array(Some(replies)) = last else {
+                bail!("EXEC of GET and PTTL of {names:?} says {last:?}");
+            };
+            for (name, pair) in names.iter().zip(replies.chunks(2)) {
+                match pair {
+                    [Reply::Bulk(Some(bytes)), Reply::Int(ttl_ms)] => {
+                        let (bytes, ttl_ms) = (bytes.clone(), *ttl_ms);
+                        cells.insert((*name).to_owned(), FoundCell { bytes, ttl_ms });
+                    }
+                    [Reply::Bulk(None), Reply::Int(-2)] => {}
+                    other => bail!("GET and PTTL of {name} say {other:?}"),
                 }
-                (Reply::Bulk(None), Reply::Int(-2)) => {}
-                (value, ttl) => bail!("GET and PTTL of {name} say {value:?}, {ttl:?}"),
             }
         }
         Ok(Found { cells, read_at })
@@ -367,6 +398,12 @@ impl<'a> Crash<'a> {
         for index in 0..self.nodes.count() {
             // It has ended by itself if this fails, and the guard reaps it.
             let _ = self.nodes.server(index).map(|server| server.kill());
+        }
+        let books = [("refused.txt", &self.refused), ("told.txt", &self.told)];
+        for (name, lines) in books {
+            if let Err(error) = fs::write(self.dir.path().join(name), lines.join("\n")) {
+                println!("crash: cannot write {name}: {error}");
+            }
         }
         self.dir.disable_cleanup(true);
         self.dir.path().to_owned()

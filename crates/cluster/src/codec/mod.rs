@@ -20,6 +20,7 @@
 //! | 7 | request: abandon | id |
 //! | 8 | request: inquire | id |
 //! | 9 | request: topology | nothing |
+//! | 10 | request: read | ops |
 //! | 32 | reply: replies | replies |
 //! | 33 | reply: aborted | abort |
 //! | 34 | reply: done | nothing |
@@ -27,6 +28,7 @@
 //! | 36 | reply: fate | 1 byte: 0 committed, 1 aborted, 2 open |
 //! | 37 | reply: topology | text |
 //! | 38 | reply: failed | text |
+//! | 39 | reply: read | finished epoch (8 bytes), replies |
 //! | 64 | notice: abort | id |
 //! | 65 | notice: forget | id |
 //!
@@ -115,6 +117,7 @@ mod kind {
     pub(super) const ABANDON: u8 = 7;
     pub(super) const INQUIRE: u8 = 8;
     pub(super) const TOPOLOGY: u8 = 9;
+    pub(super) const READ: u8 = 10;
     pub(super) const REPLIES: u8 = 32;
     pub(super) const ABORTED: u8 = 33;
     pub(super) const DONE: u8 = 34;
@@ -122,6 +125,7 @@ mod kind {
     pub(super) const FATE: u8 = 36;
     pub(super) const FILE: u8 = 37;
     pub(super) const FAILED: u8 = 38;
+    pub(super) const WAS_READ: u8 = 39;
     pub(super) const ABORT: u8 = 64;
     pub(super) const FORGET: u8 = 65;
 }
@@ -162,11 +166,11 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     }
     let kind = from.u8()?;
     let message = match kind {
-        kind::EXECUTE..=kind::TOPOLOGY => Message::Request {
+        kind::EXECUTE..=kind::READ => Message::Request {
             number: from.u64()?,
             request: decode_request(kind, &mut from)?,
         },
-        kind::REPLIES..=kind::FAILED => Message::Reply {
+        kind::REPLIES..=kind::WAS_READ => Message::Reply {
             number: from.u64()?,
             reply: decode_answer(kind, &mut from)?,
         },
@@ -193,12 +197,15 @@ fn request_kind(request: &Request<'_>) -> u8 {
         Request::Abandon { .. } => kind::ABANDON,
         Request::Inquire { .. } => kind::INQUIRE,
         Request::Topology => kind::TOPOLOGY,
+        Request::Read { .. } => kind::READ,
     }
 }
 
 fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
     match request {
-        Request::Execute { ops } | Request::Coordinate { ops } => encode_ops(ops, to),
+        Request::Execute { ops } | Request::Coordinate { ops } | Request::Read { ops } => {
+            encode_ops(ops, to);
+        }
         Request::Prepare {
             id,
             age,
@@ -242,6 +249,9 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
         kind::ABANDON => Request::Abandon { id: from.id()? },
         kind::INQUIRE => Request::Inquire { id: from.id()? },
         kind::TOPOLOGY => Request::Topology,
+        kind::READ => Request::Read {
+            ops: ops::read_all(from)?,
+        },
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "request"))),
     })
 }
@@ -255,6 +265,7 @@ fn answer_kind(answer: &Answer) -> u8 {
         Answer::Fate(_) => kind::FATE,
         Answer::Topology(_) => kind::FILE,
         Answer::Failed(_) => kind::FAILED,
+        Answer::Read { .. } => kind::WAS_READ,
     }
 }
 
@@ -279,6 +290,10 @@ fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
             Fate::Open => 2,
         }),
         Answer::Topology(text) | Answer::Failed(text) => put_bytes(to, text.as_bytes()),
+        Answer::Read { finished, replies } => {
+            put_u64(to, finished.0);
+            replies::write_all(replies, to);
+        }
     }
 }
 
@@ -302,6 +317,10 @@ fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
         }),
         kind::FILE => Answer::Topology(from.text()?.to_owned()),
         kind::FAILED => Answer::Failed(from.text()?.to_owned()),
+        kind::WAS_READ => Answer::Read {
+            finished: base::Epoch(from.u64()?),
+            replies: replies::read_all(from)?,
+        },
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "reply"))),
     })
 }

@@ -158,6 +158,10 @@ impl Participant for Partition {
         self.worker.releases()
     }
 
+    fn finished(&self) -> Epoch {
+        self.worker.engine().epochs().finished()
+    }
+
     fn durable(&self) -> Epoch {
         self.book.borrow().durable
     }

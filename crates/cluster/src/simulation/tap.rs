@@ -62,6 +62,7 @@ impl fmt::Display for Said<'_, '_> {
         match self.0 {
             Message::Request { number, request } => match request {
                 Request::Execute { ops } => write!(f, "{number}: execute {}", SaidOps(ops)),
+                Request::Read { ops } => write!(f, "{number}: read {}", SaidOps(ops)),
                 Request::Coordinate { ops } => write!(f, "{number}: coordinate {}", SaidOps(ops)),
                 Request::Prepare {
                     id, age, roll, ops, ..
@@ -107,7 +108,10 @@ fn is_protocol(message: &Message<'_>) -> bool {
     match message {
         Message::Request { request, .. } => !matches!(
             request,
-            Request::Execute { .. } | Request::Coordinate { .. } | Request::Topology
+            Request::Execute { .. }
+                | Request::Read { .. }
+                | Request::Coordinate { .. }
+                | Request::Topology
         ),
         Message::Reply { reply, .. } => !matches!(reply, Answer::Topology(_) | Answer::Failed(_)),
         Message::Notice(_) => true,

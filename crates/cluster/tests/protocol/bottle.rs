@@ -272,6 +272,7 @@ fn short(message: &Message<'_>) -> &'static str {
     match message {
         Message::Request { request, .. } => match request {
             Request::Execute { .. } => "execute",
+            Request::Read { .. } => "read",
             Request::Coordinate { .. } => "coordinate",
             Request::Prepare { .. } => "prepare",
             Request::Commit { .. } => "commit",

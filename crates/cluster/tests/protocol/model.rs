@@ -62,7 +62,7 @@ impl Model {
 
     fn version(&self, key: &[u8]) -> Version {
         match self.values.get(key) {
-            Some((_, version)) => Version::present(Tid::from_bits(version << 2)),
+            Some((_, version)) => Version::present(Tid::new(Epoch(*version), 0)),
             None => Version::absent(Tid::ZERO),
         }
     }
@@ -215,6 +215,11 @@ impl Participant for Model {
 
     fn releases(&self) -> u64 {
         self.releases
+    }
+
+    fn finished(&self) -> Epoch {
+        // Every change is over when its call has returned.
+        self.now()
     }
 
     fn durable(&self) -> Epoch {

@@ -205,7 +205,14 @@ fn abort(random: &mut Rng) -> Abort {
 
 fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
     let note = pool[random.usize(..pool.len())].clone();
-    match random.u8(..7) {
+    match random.u8(..8) {
+        7 => {
+            let count = random.usize(..8);
+            Answer::Read {
+                finished: base::Epoch(number(random)),
+                replies: (0..count).map(|_| reply(random, pool)).collect(),
+            }
+        }
         0 => {
             let count = random.usize(..8);
             Answer::Replies((0..count).map(|_| reply(random, pool)).collect())
@@ -226,7 +233,10 @@ fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
 
 fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
     let id = id(random);
-    match random.u8(..9) {
+    match random.u8(..10) {
+        9 => Request::Read {
+            ops: ops(random, pool),
+        },
         0 => Request::Execute {
             ops: ops(random, pool),
         },

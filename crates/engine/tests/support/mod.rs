@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::change::siblings;
 use base::clock::ManualClock;
@@ -41,6 +42,8 @@ pub(crate) struct Log {
     pub(crate) entries: Arc<Mutex<Entries>>,
     /// Why it takes nothing more.
     pub(crate) broken: Arc<Mutex<Option<&'static str>>>,
+    /// The time of the last transaction's epoch.
+    pub(crate) stamp_ms: Arc<AtomicU64>,
 }
 
 impl RedoLog for Log {
@@ -48,12 +51,13 @@ impl RedoLog for Log {
         Ok(())
     }
 
-    fn append(&mut self, tid: Tid, _: u64, changes: Changes<'_>) -> Result<(), String> {
+    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
         if let Some(reason) = *self.broken.lock() {
             return Err(reason.to_owned());
         }
         let logged = changes.iter().map(|change| owned(&change)).collect();
         self.entries.lock().push((tid, logged));
+        self.stamp_ms.store(stamp_ms, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -160,7 +164,7 @@ impl World {
         let entries = self.log.entries.lock().clone();
         let log = Log {
             entries: Arc::new(Mutex::new(entries.clone())),
-            broken: Arc::default(),
+            ..Log::default()
         };
         let now_ms = base::clock::Clock::now_ms(&*self.clock);
         World::start(*self.engine.limits(), log, now_ms, |engine| {

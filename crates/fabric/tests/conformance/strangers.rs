@@ -9,6 +9,7 @@ use kumiki_fabric as fabric;
 
 use fabric::frame::{Code, Frame, PROOF};
 use fabric::handshake::{Handshake, Identity};
+use fabric::tcp::{Tcp, TcpOptions};
 use fabric::{Messages, Peer, Secret};
 use socket2::SockRef;
 
@@ -314,4 +315,42 @@ fn closing_all_tells_everybody() {
         TcpStream::connect(net.address(2)).is_err(),
         "it listens still"
     );
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let poll = mio::Poll::new().unwrap();
+    let refused = |change: &dyn Fn(&mut TcpOptions)| {
+        let mut options = TcpOptions::new(Peer::Node(NodeId(1)), Secret::new("s"), 7);
+        change(&mut options);
+        let made = Tcp::new(options, poll.registry(), mio::Token(0));
+        made.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(refused(&|_| {}), Ok(()));
+    let error = refused(&|options| options.identity.cluster = None).unwrap_err();
+    assert!(error.contains("one cluster"), "{error}");
+    let error = refused(&|options| {
+        options.identity.me = Peer::Client;
+        options.listener = Some(TcpListener::bind("127.0.0.1:0").unwrap());
+    });
+    assert!(error.unwrap_err().contains("nobody connects to a client"));
+    let error = refused(&|options| options.limits.message = 1 << 32).unwrap_err();
+    assert!(error.contains("limit on messages"), "{error}");
+}
+
+#[test]
+fn a_node_that_is_not_known_is_not_reached_until_it_is() {
+    let mut net = Loopback::new();
+    let end = net.end(Peer::Node(NodeId(1)), |options| options.peers.clear());
+    let (mut a, mut b) = (Party::new(end), Party::new(net.node(2)));
+    let link = a.end.connect(NodeId(2));
+    until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
+        parties[0].why_down(link).is_some()
+    });
+    assert!(a.why_down(link).unwrap().contains("no node 2 is known"));
+    a.end.tcp.set_peer(NodeId(2), net.address(2));
+    let link = a.end.connect(NodeId(2));
+    until(&mut net, &mut [&mut a, &mut b], "a link", |parties| {
+        parties[0].is_up(link)
+    });
 }

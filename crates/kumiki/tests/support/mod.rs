@@ -5,5 +5,6 @@
 #![allow(dead_code)]
 
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod frame;
 pub(crate) mod process;

@@ -56,26 +56,37 @@ impl Server {
     fn start(command: impl Fn(SocketAddr, &Path) -> Command) -> Server {
         let mut said = String::new();
         for _ in 0..5 {
-            let dir = tempfile::tempdir().expect("a temporary directory");
-            let address = free_address();
-            let file = |name| File::create(dir.path().join(name)).expect("a file in it");
-            let child = command(address, dir.path())
-                .stdin(Stdio::null())
-                .stdout(file(OUTPUT))
-                .stderr(file(ERRORS))
-                .spawn()
-                .expect("start a server");
-            let mut server = Server {
-                address,
-                child,
-                dir,
-            };
-            if server.wait_until_listening() {
-                return server;
+            match Server::start_at(free_address(), &command) {
+                Ok(server) => return server,
+                Err(text) => said = text,
             }
-            said = server.output() + &server.errors();
         }
         panic!("the server does not start: {said}");
+    }
+
+    /// Starts what `command` builds and waits until it accepts connections at `address`. If it
+    /// does not start, what it said.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        command: impl Fn(SocketAddr, &Path) -> Command,
+    ) -> Result<Server, String> {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let file = |name| File::create(dir.path().join(name)).expect("a file in it");
+        let child = command(address, dir.path())
+            .stdin(Stdio::null())
+            .stdout(file(OUTPUT))
+            .stderr(file(ERRORS))
+            .spawn()
+            .expect("start a server");
+        let mut server = Server {
+            address,
+            child,
+            dir,
+        };
+        match server.wait_until_listening() {
+            true => Ok(server),
+            false => Err(server.output() + &server.errors()),
+        }
     }
 
     fn wait_until_listening(&mut self) -> bool {
@@ -171,15 +182,32 @@ pub(crate) fn peer(program: &str) -> Option<PathBuf> {
     let found = std::env::split_paths(&path)
         .map(|dir| dir.join(program))
         .find(|p| p.is_file());
-    if found.is_none() {
-        let required = std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1");
-        assert!(
-            !required,
-            "{program} is not installed, and KUMIKI_REQUIRE_PEERS=1 asks for it"
-        );
-        // Written directly: what a test prints is hidden when it passes.
-        let line = format!("skipped: {program} is not installed\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
+    found.or_else(|| absent(program))
+}
+
+/// A library of another language, which `cargo xtask peers` installs, or `None` after saying that
+/// this test is skipped.
+///
+/// # Panics
+/// When it is absent and `KUMIKI_REQUIRE_PEERS=1`.
+pub(crate) fn peer_library(path: &str) -> Option<PathBuf> {
+    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
+    let found = peers.join(path);
+    match found.is_dir() {
+        true => Some(found),
+        false => absent(&format!("{path} (see cargo xtask peers)")),
     }
-    found
+}
+
+/// Says that a peer is absent, and that the test is skipped.
+fn absent(peer: &str) -> Option<PathBuf> {
+    let required = std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1");
+    assert!(
+        !required,
+        "{peer} is not installed, and KUMIKI_REQUIRE_PEERS=1 asks for it"
+    );
+    // Written directly: what a test prints is hidden when it passes.
+    let line = format!("skipped: {peer} is not installed\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    None
 }

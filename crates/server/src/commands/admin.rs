@@ -261,15 +261,29 @@ fn write_info(command: &Command, writer: &mut Writer<'_>) {
     writer.int(command.keys.first as i64);
     writer.int(command.keys.last.into());
     writer.int(command.keys.step as i64);
-    // Categories, hints and key specifications; there are none to tell yet.
+    // Categories and key specifications are not told.
     writer.set(0);
-    writer.array(0);
-    writer.array(0);
-    writer.array(command.subcommands.len());
+    let tips = tips(command.name);
+    writer.set(tips.len());
+    tips.iter().for_each(|tip| writer.bulk(tip.as_bytes()));
+    writer.set(0);
+    writer.set(command.subcommands.len());
     command
         .subcommands
         .iter()
         .for_each(|sub| write_info(sub, writer));
+}
+
+/// What clients of a cluster should know of commands that concern one node's part of the keys. Those
+/// of several keys are not to be split: a node that gets them whole executes them atomically.
+fn tips(name: &str) -> &'static [&'static str] {
+    match name {
+        "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],
+        "keys" => &["request_policy:all_shards", "nondeterministic_output_order"],
+        "scan" => &["nondeterministic_output", "request_policy:special"],
+        "flushall" | "flushdb" => &["request_policy:all_shards", "response_policy:all_succeeded"],
+        _ => &[],
+    }
 }
 
 fn command_docs(_: &mut Context, connection: &mut Connection, args: Args<'_>) {

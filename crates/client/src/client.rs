@@ -1,0 +1,150 @@
+//! The client, and what it offers for single keys and several.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::partition::OwnedReply;
+use base::{NodeId, Op};
+use cluster::Topology;
+
+use crate::error::Error;
+use crate::map::Map;
+use crate::options::Options;
+use crate::pool::Pool;
+
+/// A client of a cluster; see the crate's description.
+pub struct Client {
+    pub(crate) options: Options,
+    pub(crate) map: Map,
+    pub(crate) pool: Pool,
+}
+
+impl Client {
+    /// Asks one of these nodes what the cluster is. One is enough; the more there are, the fewer
+    /// must be alive. They are addresses for nodes and Rust clients, not for Redis clients.
+    ///
+    /// # Errors
+    /// None of them answers, or they do not take this client; see [`Error`].
+    pub fn connect(
+        addresses: impl IntoIterator<Item = SocketAddr>,
+        options: Options,
+    ) -> Result<Client, Error> {
+        let pool = Pool::new(&options);
+        let deadline = Instant::now() + options.timeout;
+        let map = Map::fetch(&pool, addresses.into_iter().collect(), deadline)?;
+        Ok(Client { options, map, pool })
+    }
+
+    /// The cluster's file, as it was last heard of.
+    #[must_use]
+    pub fn topology(&self) -> Arc<Topology> {
+        self.map.current()
+    }
+
+    /// Connections to a node: how many are kept, and how many are in use.
+    #[must_use]
+    pub fn connections(&self, node: NodeId) -> (usize, usize) {
+        self.pool.count(node)
+    }
+
+    /// The value of a key, if it is there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        value(0, self.one(Op::Get { key })?)
+    }
+
+    /// Sets a key, whatever was there, for good.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.one(Op::put(key, value)).map(drop)
+    }
+
+    /// Deletes a key. Returns whether it was there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        Ok(number(self.one(Op::Delete { key })?)? != 0)
+    }
+
+    /// Adds to the value, a decimal number; absent counts as 0. Returns the sum.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn add(&self, key: &[u8], delta: i64) -> Result<i64, Error> {
+        number(self.one(Op::Add { key, delta })?)
+    }
+
+    /// The values of keys, as of one moment; of one that is absent or no string, none.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn mget(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::GetIfString { key }).collect();
+        let replies = self.execute(&ops)?.into_iter().enumerate();
+        replies.map(|(at, reply)| value(at, reply)).collect()
+    }
+
+    /// Sets keys, all at once.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn mset(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        let ops: Vec<Op<'_>> = pairs
+            .iter()
+            .map(|(key, value)| Op::put(key, value))
+            .collect();
+        self.execute(&ops).and_then(|replies| check(&replies))
+    }
+
+    fn one(&self, op: Op<'_>) -> Result<OwnedReply, Error> {
+        let mut replies = self.execute(&[op])?;
+        check(&replies)?;
+        Ok(replies.remove(0))
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client of {:?}", self.topology())
+    }
+}
+
+/// Whether an operation has failed by itself.
+pub(crate) fn check(replies: &[OwnedReply]) -> Result<(), Error> {
+    let failed = replies.iter().enumerate().find_map(|(op, reply)| {
+        let OwnedReply::Error(error) = *reply else {
+            return None;
+        };
+        Some(Error::Operation { op, error })
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+/// The value that a reply is.
+pub(crate) fn value(op: usize, reply: OwnedReply) -> Result<Option<Vec<u8>>, Error> {
+    match reply {
+        OwnedReply::Bytes(bytes) => Ok(Some(bytes)),
+        OwnedReply::Nil => Ok(None),
+        OwnedReply::Error(error) => Err(Error::Operation { op, error }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn number(reply: OwnedReply) -> Result<i64, Error> {
+    match reply {
+        OwnedReply::Int(number) => Ok(number),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The operation was executed, but its reply is of another kind than it has.
+pub(crate) fn unexpected(reply: &OwnedReply) -> Error {
+    let why = format!("it was executed, and its reply is {reply:?}");
+    Error::Unknown { why }
+}

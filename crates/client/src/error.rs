@@ -1,0 +1,96 @@
+//! What can go wrong, and what the caller may do.
+
+use base::transaction::OpError;
+use base::{Abort, NodeId};
+
+/// What can go wrong. [`Error::is_retryable`] and [`Error::is_unknown`] say what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No node of the cluster can be reached. Nothing has happened.
+    #[error(
+        "no node can be reached: {why}; look whether the cluster runs and the addresses are right"
+    )]
+    Unreachable {
+        /// What each address said.
+        why: String,
+    },
+    /// A node and this client do not fit together: another secret, version or program. Nothing has
+    /// happened, and nothing will until that is changed.
+    #[error("a node does not take this client: {why}")]
+    Refused {
+        /// By which, and what to do.
+        why: String,
+    },
+    /// The call's time is up. Nothing has happened; trying again later may help.
+    #[error("gave up after {attempts} attempts, without any effect: {why}")]
+    TimedOut {
+        /// How often it was tried.
+        attempts: u32,
+        /// What was in the way the last time.
+        why: String,
+    },
+    /// The transaction was sent, and it is not known whether it took effect. It was not repeated,
+    /// since it might then take effect twice. Read what it writes to find out, or write it such
+    /// that a second time does no harm: with a `Check` or a key of its own.
+    #[error(
+        "it is not known whether the transaction took effect: {why}; read what it writes before \
+         you repeat it"
+    )]
+    Unknown {
+        /// What happened.
+        why: String,
+    },
+    /// The transaction did not take effect, and repeating it as it is does not help. After
+    /// [`Abort::ReadOnly`] a transaction that writes may have taken effect nevertheless.
+    #[error(transparent)]
+    Aborted(#[from] Abort),
+    /// An operation failed by itself. The others of its transaction have taken effect.
+    #[error("operation {op} failed: {error}")]
+    Operation {
+        /// Its index.
+        op: usize,
+        /// Why.
+        error: OpError,
+    },
+    /// A node has answered, but not the question. The transaction had nothing to write.
+    #[error("node {node} answered what was not asked: {what}")]
+    Answer {
+        /// Which.
+        node: NodeId,
+        /// What it said.
+        what: String,
+    },
+    /// The transaction, or the answer, is longer than messages may be. Split it.
+    #[error("{why}; split the transaction")]
+    TooLong {
+        /// What is how long.
+        why: String,
+    },
+    /// The closure of a transaction gave up, with this reason. Nothing has happened.
+    #[error("cancelled: {0}")]
+    Cancelled(String),
+}
+
+impl Error {
+    /// For closures of transactions that give up.
+    #[must_use]
+    pub fn cancelled(why: impl Into<String>) -> Error {
+        Error::Cancelled(why.into())
+    }
+
+    /// Whether nothing has happened and the same call may succeed later.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Unreachable { .. } | Error::TimedOut { .. })
+    }
+
+    /// Whether it is not known if the transaction took effect.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(
+            self,
+            Error::Unknown { .. } | Error::Aborted(Abort::ReadOnly { .. } | Abort::Unknown { .. })
+        )
+    }
+}

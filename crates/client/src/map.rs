@@ -1,0 +1,168 @@
+//! The cluster's file, as nodes have it: which keys are where.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::{NodeId, Op, PartitionId};
+use cluster::Topology;
+use cluster::message::{Answer, Request};
+use parking_lot::{Mutex, RwLock};
+
+use crate::error::Error;
+use crate::pool::{Failure, Pool};
+
+/// See the module's description.
+pub(crate) struct Map {
+    topology: RwLock<Arc<Topology>>,
+    /// Where nodes were said to be.
+    seeds: Vec<SocketAddr>,
+    /// Held by the one who asks for a newer file.
+    asking: Mutex<()>,
+}
+
+/// Where a transaction goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) node: NodeId,
+    /// Whether its keys are of several partitions, so that the node must coordinate.
+    pub(crate) several: bool,
+}
+
+impl Map {
+    /// Asks the nodes at these addresses for the file.
+    pub(crate) fn fetch(
+        pool: &Pool,
+        seeds: Vec<SocketAddr>,
+        deadline: Instant,
+    ) -> Result<Map, Error> {
+        let topology = ask(pool, &seeds, deadline)?;
+        Ok(Map {
+            topology: RwLock::new(Arc::new(topology)),
+            seeds,
+            asking: Mutex::new(()),
+        })
+    }
+
+    /// The file as it was last heard of.
+    pub(crate) fn current(&self) -> Arc<Topology> {
+        Arc::clone(&self.topology.read())
+    }
+
+    /// Asks for a newer file than this. If nobody answers it stays as it is.
+    pub(crate) fn refresh(&self, old: &Arc<Topology>, pool: &Pool, deadline: Instant) {
+        let Some(_asking) = self.asking.try_lock_until(deadline) else {
+            return;
+        };
+        if !Arc::ptr_eq(&self.current(), old) {
+            // Somebody else has asked meanwhile.
+            return;
+        }
+        let mut addresses: Vec<SocketAddr> = old.nodes().iter().map(|node| node.fabric).collect();
+        fastrand::shuffle(&mut addresses);
+        addresses.extend(&self.seeds);
+        match ask(pool, &addresses, deadline) {
+            Ok(new) => {
+                if new.fingerprint() != old.fingerprint() {
+                    tracing::info!("the cluster has another file");
+                }
+                *self.topology.write() = Arc::new(new);
+            }
+            Err(error) => tracing::warn!(%error, "cannot ask for the cluster's file"),
+        }
+    }
+}
+
+/// Asks one address after the other for the cluster's file.
+fn ask(pool: &Pool, addresses: &[SocketAddr], deadline: Instant) -> Result<Topology, Error> {
+    let mut reasons: Vec<String> = Vec::new();
+    let mut refused = None;
+    for (nth, &address) in addresses.iter().enumerate() {
+        if addresses[..nth].contains(&address) {
+            continue;
+        }
+        match pool.ask_anyone(address, Request::Topology, deadline) {
+            Ok((node, Answer::Topology(text))) => {
+                let name = format!("the cluster file of node {node}");
+                match Topology::parse(&text, &name) {
+                    Ok(topology) => return Ok(topology),
+                    Err(mistakes) => reasons.push(mistakes.to_string()),
+                }
+            }
+            Ok((_, other)) => reasons.push(format!("{address} answered {other:?}")),
+            Err(Failure::Refused(why)) => refused = Some(why),
+            Err(Failure::NotSent(why) | Failure::Lost(why) | Failure::TooLong(why)) => {
+                reasons.push(why);
+            }
+        }
+    }
+    match refused {
+        Some(why) => Err(Error::Refused { why }),
+        None if reasons.is_empty() => Err(Error::Unreachable {
+            why: "no address was given".to_owned(),
+        }),
+        None => Err(Error::Unreachable {
+            why: reasons.join("; "),
+        }),
+    }
+}
+
+/// Where these operations go: to the node of most of their keys, since those need not travel
+/// further. Operations without a key go along.
+pub(crate) fn route(topology: &Topology, ops: &[Op<'_>]) -> Route {
+    let mut counts: Vec<(PartitionId, usize)> = Vec::new();
+    for key in ops.iter().filter_map(Op::key) {
+        let partition = topology.partition_of(key);
+        match counts.iter_mut().find(|(counted, _)| *counted == partition) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((partition, 1)),
+        }
+    }
+    let most = counts.iter().max_by_key(|(of, count)| (*count, of.0));
+    let first = topology.partitions()[0].id;
+    Route {
+        node: topology.node_of(most.map_or(first, |(partition, _)| *partition)),
+        several: counts.len() > 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transactions_go_where_most_of_their_keys_are() {
+        let text = "
+            [[node]]
+            id = 1
+            client = \"127.0.0.1:1\"
+            fabric = \"127.0.0.1:2\"
+            [[node]]
+            id = 2
+            client = \"127.0.0.1:3\"
+            fabric = \"127.0.0.1:4\"
+            [[partition]]
+            id = 1
+            slots = [\"0-8191\"]
+            nodes = [2]
+            [[partition]]
+            id = 2
+            slots = [\"8192-16383\"]
+            nodes = [1]
+        ";
+        let topology = Topology::parse(text, "cluster.toml").unwrap();
+        let get = |key| Op::Get { key };
+        // Slots 3300, 7365 and 11298; partition 1, on node 2, has the lower half.
+        let (b, c, d): (&[u8], &[u8], &[u8]) = (b"b", b"c", b"d");
+        let to = |node, several| Route {
+            node: NodeId(node),
+            several,
+        };
+        assert_eq!(route(&topology, &[get(b)]), to(2, false));
+        assert_eq!(route(&topology, &[get(d), get(d)]), to(1, false));
+        assert_eq!(route(&topology, &[get(c), get(b), get(d)]), to(2, true));
+        assert_eq!(route(&topology, &[get(d), get(b), get(d)]), to(1, true));
+        assert_eq!(route(&topology, &[Op::Count, get(d)]), to(1, false));
+        assert_eq!(route(&topology, &[Op::Count]), to(2, false));
+    }
+}

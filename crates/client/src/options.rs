@@ -1,0 +1,42 @@
+//! How a client is set up.
+
+use std::time::Duration;
+
+use fabric::Secret;
+
+/// How a client is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The cluster's secret.
+    pub secret: Secret,
+    /// How long a call may take, with all that it tries.
+    pub timeout: Duration,
+    /// How long one request may take before a read is tried elsewhere. A transaction that writes
+    /// waits as long as the call may take: giving up earlier would only leave its outcome unknown.
+    pub answer_within: Duration,
+    /// How long connecting to a node may take.
+    pub connect_within: Duration,
+    /// Connections to one node at a time, at most; a call that finds none free waits.
+    pub connections_per_node: usize,
+    /// Connections that were not used for so long are closed.
+    pub idle_after: Duration,
+    /// Bytes of the longest message, in either direction.
+    pub message: usize,
+}
+
+impl Options {
+    /// 10 s for a call, 3 s for an answer, 2 s for connecting, 32 connections to a node, closed
+    /// after 30 s, messages to 1 GiB.
+    #[must_use]
+    pub fn new(secret: impl AsRef<[u8]>) -> Options {
+        Options {
+            secret: Secret::new(secret),
+            timeout: Duration::from_secs(10),
+            answer_within: Duration::from_secs(3),
+            connect_within: Duration::from_secs(2),
+            connections_per_node: 32,
+            idle_after: Duration::from_secs(30),
+            message: 1 << 30,
+        }
+    }
+}

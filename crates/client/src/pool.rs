@@ -1,0 +1,245 @@
+//! Connections to nodes, kept for the next calls.
+//!
+//! Invariants:
+//! 1. A connection is given to one call at a time, and comes back only if every request on it was
+//!    answered.
+//! 2. There are never more to a node than the bound; who finds none free waits.
+//! 3. One that was kept is looked at before it is given away: a node that was restarted has closed
+//!    it.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use cluster::codec;
+use cluster::message::{Answer, Message, Request};
+use fabric::frame::Code;
+use fabric::tcp::{CallError, Caller, CallerOptions};
+use parking_lot::{Condvar, Mutex};
+
+use crate::options::Options;
+
+/// A connection, and how many requests it has carried.
+pub(crate) struct Connection {
+    caller: Caller,
+    requests: u64,
+    output: Vec<u8>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The node has not got it, nor will it. Another try may help, with a newer file maybe.
+    NotSent(String),
+    /// It is too long to be sent.
+    TooLong(String),
+    /// The node does not take this client.
+    Refused(String),
+    /// It was sent; whether it was served is not known.
+    Lost(String),
+}
+
+/// See the module's description.
+pub(crate) struct Pool {
+    places: Mutex<HashMap<NodeId, Place>>,
+    freed: Condvar,
+    bound: usize,
+    idle_after: Duration,
+    caller: CallerOptions,
+}
+
+/// What there is of a node.
+#[derive(Default)]
+struct Place {
+    /// Those that are free, the least recently used in front, with the time of that use.
+    free: VecDeque<(Instant, SocketAddr, Connection)>,
+    /// Those that are used.
+    used: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(options: &Options) -> Pool {
+        let mut caller = CallerOptions::new(options.secret.clone());
+        caller.limits.handshake = options.connect_within;
+        caller.limits.message = options.message;
+        Pool {
+            places: Mutex::default(),
+            freed: Condvar::new(),
+            bound: options.connections_per_node.max(1),
+            idle_after: options.idle_after,
+            caller,
+        }
+    }
+
+    /// Asks a node something. `cluster` is the fingerprint that it must have.
+    pub(crate) fn ask(
+        &self,
+        (node, address, cluster): (NodeId, SocketAddr, u64),
+        request: Request<'_>,
+        deadline: Instant,
+    ) -> Result<Answer, Failure> {
+        let mut lent = self.borrow(node, deadline)?;
+        let mut connection = match self.take_free(node, address) {
+            Some(connection) => connection,
+            None => {
+                let mut options = self.caller.clone();
+                (options.node, options.cluster) = (Some(node), Some(cluster));
+                connect(address, options, deadline)?
+            }
+        };
+        let answer = connection.ask(request, deadline);
+        if answer.is_ok() || matches!(answer, Err(Failure::TooLong(_))) {
+            lent.back = Some((address, connection));
+        }
+        answer
+    }
+
+    /// Asks whoever is at an address something, on a connection of its own.
+    pub(crate) fn ask_anyone(
+        &self,
+        address: SocketAddr,
+        request: Request<'_>,
+        deadline: Instant,
+    ) -> Result<(NodeId, Answer), Failure> {
+        let mut connection = connect(address, self.caller.clone(), deadline)?;
+        let answer = connection.ask(request, deadline)?;
+        Ok((connection.caller.node(), answer))
+    }
+
+    /// Waits for the right to use a connection to a node.
+    fn borrow(&self, node: NodeId, deadline: Instant) -> Result<Lent<'_>, Failure> {
+        let mut places = self.places.lock();
+        while places.entry(node).or_default().used >= self.bound {
+            if self.freed.wait_until(&mut places, deadline).timed_out() {
+                let why = format!("all {} connections to node {node} are in use", self.bound);
+                return Err(Failure::NotSent(why));
+            }
+        }
+        places.entry(node).or_default().used += 1;
+        Ok(Lent {
+            pool: self,
+            node,
+            back: None,
+        })
+    }
+
+    /// A connection that was used before and still can be.
+    fn take_free(&self, node: NodeId, address: SocketAddr) -> Option<Connection> {
+        let mut useless = Vec::new();
+        let mut places = self.places.lock();
+        let place = places.entry(node).or_default();
+        // The most recently used, so that the others grow old.
+        while let Some((since, at, connection)) = place.free.pop_back() {
+            let usable = at == address && since.elapsed() < self.idle_after;
+            if usable && connection.caller.is_quiet() {
+                return Some(connection);
+            }
+            useless.push(connection);
+        }
+        drop(places);
+        // Closing takes a system call each, which nobody should wait for.
+        drop(useless);
+        None
+    }
+
+    fn give_back(&self, node: NodeId, back: Option<(SocketAddr, Connection)>) {
+        let mut old = Vec::new();
+        let mut places = self.places.lock();
+        let place = places.entry(node).or_default();
+        place.used -= 1;
+        if let Some((address, connection)) = back {
+            place.free.push_back((Instant::now(), address, connection));
+        }
+        for place in places.values_mut() {
+            let is_old = |(since, ..): &mut (Instant, _, _)| since.elapsed() >= self.idle_after;
+            while let Some(entry) = place.free.pop_front_if(is_old) {
+                old.push(entry);
+            }
+        }
+        drop(places);
+        self.freed.notify_one();
+        drop(old);
+    }
+
+    /// How many connections there are to a node, free ones and used ones.
+    pub(crate) fn count(&self, node: NodeId) -> (usize, usize) {
+        let places = self.places.lock();
+        places
+            .get(&node)
+            .map_or((0, 0), |place| (place.free.len(), place.used))
+    }
+}
+
+/// The right to use a connection to a node; given back when dropped, with a connection that can be
+/// used again if there is one.
+struct Lent<'a> {
+    pool: &'a Pool,
+    node: NodeId,
+    back: Option<(SocketAddr, Connection)>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.pool.give_back(self.node, self.back.take());
+    }
+}
+
+fn connect(
+    address: SocketAddr,
+    mut options: CallerOptions,
+    deadline: Instant,
+) -> Result<Connection, Failure> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(Failure::NotSent(format!("no time to connect to {address}")));
+    }
+    options.limits.handshake = options.limits.handshake.min(left);
+    let caller = Caller::connect(address, &options).map_err(|error| {
+        // Another file of the cluster may help against these.
+        let stale = matches!(
+            &error,
+            CallError::Refused { refused, .. } if matches!(refused.code, Code::Cluster | Code::Node)
+        );
+        if error.is_final() && !stale {
+            Failure::Refused(error.to_string())
+        } else {
+            Failure::NotSent(error.to_string())
+        }
+    })?;
+    Ok(Connection {
+        caller,
+        requests: 0,
+        output: Vec::new(),
+    })
+}
+
+impl Connection {
+    fn ask(&mut self, request: Request<'_>, deadline: Instant) -> Result<Answer, Failure> {
+        self.requests += 1;
+        let number = self.requests;
+        self.output.clear();
+        codec::encode(&Message::Request { number, request }, &mut self.output);
+        let sent = self.caller.send(&self.output, deadline);
+        self.output.shrink_to(1 << 20);
+        sent.map_err(|error| match error {
+            CallError::TooLong { .. } => Failure::TooLong(error.to_string()),
+            error => Failure::NotSent(error.to_string()),
+        })?;
+        let address = self.caller.address();
+        let lost = |error: CallError| Failure::Lost(error.to_string());
+        let bytes = self.caller.receive(deadline).map_err(lost)?;
+        match codec::decode(bytes) {
+            Ok(Message::Reply {
+                number: answered,
+                reply,
+            }) if answered == number => Ok(reply),
+            Ok(_) => Err(Failure::Lost(format!(
+                "{address} answered what was not asked"
+            ))),
+            Err(error) => Err(Failure::Lost(format!(
+                "{address} answered what makes no sense: {error}"
+            ))),
+        }
+    }
+}

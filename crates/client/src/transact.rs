@@ -1,0 +1,168 @@
+//! Transactions in steps: reads, then writes, on condition that the reads hold.
+//!
+//! A read asks for a value and its version; writes wait in the client. The commit is one
+//! transaction: a `Check` for each version that was read, then the writes. If a check fails,
+//! everything begins anew.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use base::ids::Version;
+use base::limits::Limits;
+use base::partition::OwnedReply;
+use base::transaction::OpError;
+use base::{Abort, Op};
+
+use crate::backoff::Backoff;
+use crate::client::{Client, check, unexpected, value};
+use crate::error::Error;
+
+/// What the closure of [`Client::transact`] reads and writes.
+pub struct Txn<'a> {
+    client: &'a Client,
+    deadline: Instant,
+    /// What was read: with its version.
+    reads: BTreeMap<Vec<u8>, (Version, Option<Vec<u8>>)>,
+    /// How many reads that was; what one read has seen is of one moment.
+    moments: u32,
+    /// What is to be written; `None` deletes.
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Client {
+    /// Runs a transaction in steps. The closure reads and writes by its [`Txn`]; when it returns
+    /// `Ok`, all that it wrote takes effect at once, if all that it read is still so. Else it is run
+    /// again, until the call's time is up.
+    ///
+    /// What the closure reads may be of several moments; that is found out only at the end, and
+    /// then the closure is run again, also if it gave up by [`Error::cancelled`]. So it should do
+    /// nothing that cannot be undone, and not loop on what it reads.
+    ///
+    /// # Errors
+    /// See [`Error`]; those of the closure are passed on, and then nothing has happened.
+    pub fn transact<T>(
+        &self,
+        mut body: impl FnMut(&mut Txn<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + self.options.timeout;
+        let mut backoff = Backoff::until(deadline);
+        loop {
+            let mut txn = Txn {
+                client: self,
+                deadline,
+                reads: BTreeMap::new(),
+                moments: 0,
+                writes: BTreeMap::new(),
+            };
+            let outcome = body(&mut txn);
+            match &outcome {
+                Ok(_) => {}
+                // It may have come to that by reads of several moments.
+                Err(Error::Cancelled(_) | Error::Operation { .. }) => txn.writes.clear(),
+                Err(_) => return outcome,
+            }
+            match txn.commit() {
+                Ok(()) => return outcome,
+                Err(Error::Aborted(Abort::Precondition { .. })) => {}
+                // What the closure has to say matters more than that it could not be validated.
+                Err(error) => return outcome.and(Err(error)),
+            }
+            if !backoff.pause() {
+                return Err(Error::TimedOut {
+                    attempts: backoff.attempts,
+                    why: "what the transaction had read was changed by others each time".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+impl Txn<'_> {
+    /// The value of a key, if it is there: what this transaction has written, or has read before.
+    ///
+    /// # Errors
+    /// See [`Error`]; pass it on.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let mut values = self.get_many(&[key])?;
+        Ok(values.remove(0))
+    }
+
+    /// The values of keys, as [`Txn::get`]; those that were not read before are of one moment, and
+    /// cost one round trip.
+    ///
+    /// # Errors
+    /// See [`Error`]; pass it on.
+    pub fn get_many(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let is_known =
+            |key: &&[u8]| self.writes.contains_key(*key) || self.reads.contains_key(*key);
+        let mut missing: Vec<&[u8]> = keys.iter().copied().filter(|key| !is_known(key)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        self.fetch(&missing)?;
+        let value = |key: &&[u8]| match self.writes.get(*key) {
+            Some(written) => written.clone(),
+            None => self.reads.get(*key).and_then(|(_, value)| value.clone()),
+        };
+        Ok(keys.iter().map(value).collect())
+    }
+
+    fn fetch(&mut self, keys: &[&[u8]]) -> Result<(), Error> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let both = |key| [Op::Watch { key }, Op::Get { key }];
+        let ops: Vec<Op<'_>> = keys.iter().copied().flat_map(both).collect();
+        let replies = self.client.execute_until(&ops, None, self.deadline)?;
+        self.moments += 1;
+        let mut replies = replies.into_iter();
+        for (at, key) in keys.iter().enumerate() {
+            let version = match replies.next() {
+                Some(OwnedReply::Version(version)) => version,
+                other => return Err(unexpected(&other.unwrap_or(OwnedReply::Nil))),
+            };
+            let reply = replies.next().unwrap_or(OwnedReply::Nil);
+            let value = value(2 * at + 1, reply)?;
+            self.reads.insert(key.to_vec(), (version, value));
+        }
+        Ok(())
+    }
+
+    /// Sets a key when the transaction commits, whatever is there, for good.
+    ///
+    /// # Errors
+    /// The key or the value is longer than any store takes.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if key.len() > Limits::MAX_KEY || value.len() > Limits::MAX_VALUE {
+            let error = OpError::TooLong;
+            return Err(Error::Operation {
+                op: self.writes.len(),
+                error,
+            });
+        }
+        self.writes.insert(key.to_vec(), Some(value.to_vec()));
+        Ok(())
+    }
+
+    /// Deletes a key when the transaction commits.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.writes.insert(key.to_vec(), None);
+    }
+
+    fn commit(self) -> Result<(), Error> {
+        // What one read has seen was so at that moment.
+        if self.writes.is_empty() && self.moments <= 1 {
+            return Ok(());
+        }
+        let checks = self.reads.iter().map(|(key, (version, _))| Op::Check {
+            key,
+            version: *version,
+        });
+        let writes = self.writes.iter().map(|(key, value)| match value {
+            Some(value) => Op::put(key, value),
+            None => Op::Delete { key },
+        });
+        let ops: Vec<Op<'_>> = checks.chain(writes).collect();
+        let replies = self.client.execute_until(&ops, None, self.deadline)?;
+        check(&replies)
+    }
+}

@@ -1,0 +1,5 @@
+//! The client against nodes that misbehave.
+
+mod calls;
+mod nodes;
+mod steps;

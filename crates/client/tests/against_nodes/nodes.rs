@@ -1,0 +1,352 @@
+//! A small cluster that speaks the protocol and misbehaves when it is told to. Its nodes share one
+//! map of keys; what they add is who is asked, and what is answered.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base::ids::{Tid, Version};
+use base::partition::OwnedReply;
+use base::transaction::OpError;
+use base::{Abort, Epoch, NodeId, Op};
+use cluster::message::{Answer, Message, Request};
+use cluster::{Topology, codec};
+use fabric::tcp::{Tcp, TcpOptions, listen};
+use fabric::{Event, Inbox, Link, Messages, Peer, Secret};
+use kumiki_client::{Client, Options};
+use mio::{Events, Poll, Token};
+use parking_lot::Mutex;
+
+pub(crate) const SECRET: &str = "a secret of the test's own";
+
+/// What a node does with the next transaction instead of serving it.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// Closes the link; nothing has happened.
+    CloseBefore,
+    /// Executes it, then closes the link.
+    CloseAfter,
+    /// Answers this; nothing has happened.
+    Say(Answer),
+    /// Executes it, then answers this.
+    SayAfter(Answer),
+    /// Says nothing.
+    Silence,
+}
+
+/// Keys and values, with versions.
+#[derive(Default)]
+pub(crate) struct Data {
+    values: BTreeMap<Vec<u8>, Vec<u8>>,
+    versions: BTreeMap<Vec<u8>, u64>,
+    count: u64,
+}
+
+impl Data {
+    /// Executes operations, or finds a precondition that does not hold.
+    fn execute(&mut self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Abort> {
+        for (op, check) in ops.iter().enumerate() {
+            if let Op::Check { key, version } = check
+                && self.version(key) != *version
+            {
+                return Err(Abort::Precondition { op });
+            }
+        }
+        Ok(ops.iter().map(|op| self.one(op)).collect())
+    }
+
+    fn version(&self, key: &[u8]) -> Version {
+        let count = self.versions.get(key).copied().unwrap_or(0);
+        let tid = Tid::new(Epoch(count), 0);
+        if self.values.contains_key(key) {
+            Version::present(tid)
+        } else {
+            Version::absent(tid)
+        }
+    }
+
+    fn set(&mut self, key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>> {
+        self.count += 1;
+        self.versions.insert(key.to_vec(), self.count);
+        match value {
+            Some(value) => self.values.insert(key.to_vec(), value.to_vec()),
+            None => self.values.remove(key),
+        }
+    }
+
+    fn one(&mut self, op: &Op<'_>) -> OwnedReply {
+        match *op {
+            Op::Check { .. } => OwnedReply::Ok,
+            Op::Watch { key } => OwnedReply::Version(self.version(key)),
+            Op::Get { key } | Op::GetIfString { key } => self
+                .values
+                .get(key)
+                .map_or(OwnedReply::Nil, |value| OwnedReply::Bytes(value.clone())),
+            Op::Put { key, value, .. } => {
+                self.set(key, Some(value));
+                OwnedReply::Ok
+            }
+            Op::Delete { key } => OwnedReply::Int(i64::from(self.set(key, None).is_some())),
+            Op::Add { key, delta } => {
+                let text = self.values.get(key).map_or(&b"0"[..], |value| value);
+                let old: Option<i64> = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
+                let Some(old) = old else {
+                    return OwnedReply::Error(OpError::NotInteger);
+                };
+                self.set(key, Some((old + delta).to_string().as_bytes()));
+                OwnedReply::Int(old + delta)
+            }
+            Op::Count => OwnedReply::Int(self.values.len() as i64),
+            ref other => panic!("the test's nodes do not know {other:?}"),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        self.values.get(key).map(|value| &value[..])
+    }
+
+    /// Sets a key behind the clients' backs.
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.set(key, Some(value));
+    }
+}
+
+/// What a node and its test have in common.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) faults: Mutex<VecDeque<Fault>>,
+    /// Transactions that were executed.
+    pub(crate) executed: AtomicUsize,
+    /// How often the file was asked for.
+    pub(crate) asked: AtomicUsize,
+    /// Links of clients that are up, and the most there were at one time.
+    pub(crate) links: AtomicUsize,
+    pub(crate) most_links: AtomicUsize,
+    stop: AtomicBool,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) data: Arc<Mutex<Data>>,
+    pub(crate) topology: Topology,
+    pub(crate) nodes: BTreeMap<u16, Running>,
+}
+
+pub(crate) struct Running {
+    pub(crate) shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The text of a file in which node 1 has the slots up to `last`, and node 2 the others.
+pub(crate) fn text(addresses: [SocketAddr; 2], last: u16) -> String {
+    let mut text = format!("secret = \"{SECRET}\"\n");
+    let slots = [format!("0-{last}"), format!("{}-16383", last + 1)];
+    for (at, (address, slots)) in addresses.iter().zip(slots).enumerate() {
+        let id = at + 1;
+        let client = 20_001 + at;
+        text += &format!(
+            "[[node]]\nid = {id}\nclient = \"127.0.0.1:{client}\"\nfabric = \"{address}\"\n\
+             [[partition]]\nid = {id}\nslots = [\"{slots}\"]\nnodes = [{id}]\n"
+        );
+    }
+    text
+}
+
+/// Two keys of node 1, and two of node 2, while node 1 has the lower half of the slots.
+pub(crate) const ON_1: [&[u8]; 2] = [b"b", b"c"];
+pub(crate) const ON_2: [&[u8]; 2] = [b"a", b"d"];
+
+impl Cluster {
+    pub(crate) fn new() -> Cluster {
+        let listeners: Vec<TcpListener> = (0..2).map(|_| free()).collect();
+        let addresses = [0, 1].map(|at: usize| listeners[at].local_addr().unwrap());
+        let topology = Topology::parse(&text(addresses, 8191), "test").unwrap();
+        let mut cluster = Cluster {
+            data: Arc::default(),
+            topology,
+            nodes: BTreeMap::new(),
+        };
+        for (id, listener) in (1..).zip(listeners) {
+            cluster.start_on(id, listener);
+        }
+        cluster
+    }
+
+    pub(crate) fn addresses(&self) -> [SocketAddr; 2] {
+        [0, 1].map(|at| self.topology.nodes()[at].fabric)
+    }
+
+    /// Starts a node that was stopped.
+    pub(crate) fn start(&mut self, id: u16) {
+        let address = self.topology.node(NodeId(id)).unwrap().fabric;
+        let listener = listen(address, 1).unwrap().pop();
+        self.start_on(id, listener.unwrap());
+    }
+
+    fn start_on(&mut self, id: u16, listener: TcpListener) {
+        let shared = Arc::new(Shared::default());
+        let (topology, data) = (self.topology.clone(), Arc::clone(&self.data));
+        let node = Node::new(NodeId(id), listener, topology, data, Arc::clone(&shared));
+        let thread = std::thread::spawn(move || node.run());
+        let thread = Some(thread);
+        self.nodes.insert(id, Running { shared, thread });
+    }
+
+    /// Ends a node, as the end of its process does.
+    pub(crate) fn stop(&mut self, id: u16) {
+        drop(self.nodes.remove(&id));
+    }
+
+    pub(crate) fn node(&self, id: u16) -> &Shared {
+        &self.nodes[&id].shared
+    }
+
+    /// Has a node do something else with its next transactions.
+    pub(crate) fn fault(&self, id: u16, fault: Fault) {
+        self.node(id).faults.lock().push_back(fault);
+    }
+
+    pub(crate) fn executed(&self, id: u16) -> usize {
+        self.node(id).executed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn options() -> Options {
+        let mut options = Options::new(SECRET);
+        options.timeout = Duration::from_secs(5);
+        options.answer_within = Duration::from_millis(300);
+        options
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client_with(Cluster::options())
+    }
+
+    pub(crate) fn client_with(&self, options: Options) -> Client {
+        Client::connect(self.addresses(), options).unwrap()
+    }
+}
+
+fn free() -> TcpListener {
+    let address = "127.0.0.1:0".parse().unwrap();
+    listen(address, 1).unwrap().pop().unwrap()
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))) || std::thread::panicking());
+    }
+}
+
+struct Node {
+    me: NodeId,
+    poll: Poll,
+    tcp: Tcp,
+    topology: Topology,
+    data: Arc<Mutex<Data>>,
+    shared: Arc<Shared>,
+}
+
+impl Node {
+    fn new(
+        me: NodeId,
+        listener: TcpListener,
+        topology: Topology,
+        data: Arc<Mutex<Data>>,
+        shared: Arc<Shared>,
+    ) -> Node {
+        let fingerprint = topology.fingerprint();
+        let mut options = TcpOptions::new(Peer::Node(me), Secret::new(SECRET), fingerprint);
+        options.listener = Some(listener);
+        let poll = Poll::new().unwrap();
+        let tcp = Tcp::new(options, poll.registry(), Token(0)).unwrap();
+        Node {
+            me,
+            poll,
+            tcp,
+            topology,
+            data,
+            shared,
+        }
+    }
+
+    fn run(mut self) {
+        let (mut events, mut inbox) = (Events::with_capacity(64), Inbox::default());
+        let started = Instant::now();
+        while !self.shared.stop.load(Ordering::SeqCst) {
+            let patience = Some(Duration::from_millis(2));
+            let timeout = self.tcp.timeout(started.elapsed());
+            let timeout = timeout.into_iter().chain(patience).min();
+            self.poll.poll(&mut events, timeout).unwrap();
+            events.iter().for_each(|event| self.tcp.on_event(event));
+            self.tcp.tick(started.elapsed());
+            self.tcp.receive(&mut inbox);
+            for (link, event) in inbox.iter() {
+                match event {
+                    Event::Up(_) => {
+                        let links = self.shared.links.fetch_add(1, Ordering::SeqCst) + 1;
+                        self.shared.most_links.fetch_max(links, Ordering::SeqCst);
+                    }
+                    Event::Down(_) => {
+                        self.shared.links.fetch_sub(1, Ordering::SeqCst);
+                    }
+                    Event::Message(bytes) => self.serve(link, bytes),
+                    Event::Drained => {}
+                }
+            }
+            inbox.clear();
+            self.tcp.flush();
+        }
+    }
+
+    fn serve(&mut self, link: Link, bytes: &[u8]) {
+        let Ok(Message::Request { number, request }) = codec::decode(bytes) else {
+            panic!("a client says only requests");
+        };
+        let answer = |node: &mut Node, reply: Answer| {
+            let mut bytes = Vec::new();
+            codec::encode(&Message::Reply { number, reply }, &mut bytes);
+            node.tcp.send(link, &bytes).unwrap();
+        };
+        let (ops, coordinate) = match request {
+            Request::Topology => {
+                self.shared.asked.fetch_add(1, Ordering::SeqCst);
+                return answer(self, Answer::Topology(self.topology.text().to_owned()));
+            }
+            Request::Execute { ops } => (ops, false),
+            Request::Coordinate { ops } => (ops, true),
+            other => panic!("a client does not ask {other:?}"),
+        };
+        let fault = self.shared.faults.lock().pop_front();
+        match fault {
+            Some(Fault::CloseBefore) => return self.tcp.close(link),
+            Some(Fault::Say(reply)) => return answer(self, reply),
+            Some(Fault::Silence) => return,
+            Some(Fault::CloseAfter | Fault::SayAfter(_)) | None => {}
+        }
+        let reply = self.execute(&ops, coordinate);
+        match fault {
+            Some(Fault::CloseAfter) => self.tcp.close(link),
+            Some(Fault::SayAfter(reply)) => answer(self, reply),
+            _ => answer(self, reply),
+        }
+    }
+
+    fn execute(&mut self, ops: &[Op<'_>], coordinate: bool) -> Answer {
+        let own = self.topology.partition_at(self.me);
+        let mut keys = ops.iter().filter_map(Op::key);
+        let is_elsewhere = |key: &[u8]| Some(self.topology.partition_of(key)) != own;
+        if !coordinate && keys.any(is_elsewhere) {
+            let what = "not of this node".to_owned();
+            return Answer::Aborted(Abort::Unavailable { what });
+        }
+        self.shared.executed.fetch_add(1, Ordering::SeqCst);
+        match self.data.lock().execute(ops) {
+            Ok(replies) => Answer::Replies(replies),
+            Err(abort) => Answer::Aborted(abort),
+        }
+    }
+}
