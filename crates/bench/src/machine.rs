@@ -37,7 +37,7 @@ impl Default for Meter {
         Meter {
             at: Instant::now(),
             busy: busy(),
-            own: own_cpu(),
+            own: own_cpu() + ended_cpu(),
         }
     }
 }
@@ -47,7 +47,7 @@ impl Meter {
     #[must_use]
     pub fn noise(&self) -> Noise {
         let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
-        let others = (busy() - self.busy) - (own_cpu() - self.own);
+        let others = (busy() - self.busy) - (own_cpu() + ended_cpu() - self.own);
         // The system counts in ticks of ten milliseconds: a short run says little by itself.
         let slack = 0.02 / seconds;
         let foreign = (others / seconds).max(0.0);
@@ -68,6 +68,28 @@ fn ticks_per_second() -> f64 {
 pub fn own_cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Processor time of this process's children that have ended, in seconds.
+fn ended_cpu() -> f64 {
+    times("self", [16, 17])
+}
+
+/// Processor time of another process, in seconds; zero if it has gone.
+#[must_use]
+pub fn cpu_of(process: u32) -> f64 {
+    times(&process.to_string(), [14, 15])
+}
+
+/// The sum of two fields of a process's `stat`, in seconds; fields are counted from 1.
+fn times(process: &str, fields: [usize; 2]) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name of the program, which is the second field, may have blanks in it.
+    let behind = text.rsplit(')').next().unwrap_or_default();
+    let values: Vec<&str> = behind.split_whitespace().collect();
+    let value = |field: usize| values.get(field - 3)?.parse::<f64>().ok();
+    let sum: f64 = fields.into_iter().filter_map(value).sum();
+    sum / ticks_per_second()
 }
 
 /// Busy time of all processors: everything but idling and waiting for disks.

@@ -44,6 +44,9 @@ pub struct Options {
     pub affinity: Option<Affinity>,
     /// Writes wrong values on purpose: a test of the checks.
     pub plant: bool,
+    /// The program whose `serve` starts a server; without one, points that need servers are
+    /// skipped.
+    pub server: Option<PathBuf>,
 }
 
 /// Why there are no results.
@@ -248,6 +251,7 @@ impl Run<'_> {
             reopen,
             affinity: self.options.affinity.as_ref(),
             plant: self.options.plant,
+            server: self.options.server.as_deref(),
         };
         let meter = Meter::default();
         let sample = self.points[i].job.run(&context);

@@ -27,6 +27,7 @@ fn options(dir: &Path) -> Options {
         seed: 7,
         affinity: None,
         plant: false,
+        server: None,
     }
 }
 

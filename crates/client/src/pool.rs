@@ -126,21 +126,15 @@ impl Pool {
 
     /// A connection that was used before and still can be.
     fn take_free(&self, node: NodeId, address: SocketAddr) -> Option<Connection> {
-        let mut useless = Vec::new();
-        let mut places = self.places.lock();
-        let place = places.entry(node).or_default();
-        // The most recently used, so that the others grow old.
-        while let Some((since, at, connection)) = place.free.pop_back() {
+        loop {
+            // The most recently used, so that the others grow old. It is looked at, and closed if
+            // need be, while others have the lock: that takes system calls.
+            let (since, at, connection) = self.places.lock().get_mut(&node)?.free.pop_back()?;
             let usable = at == address && since.elapsed() < self.idle_after;
             if usable && connection.caller.is_quiet() {
                 return Some(connection);
             }
-            useless.push(connection);
         }
-        drop(places);
-        // Closing takes a system call each, which nobody should wait for.
-        drop(useless);
-        None
     }
 
     fn give_back(&self, node: NodeId, back: Option<(SocketAddr, Connection)>) {

@@ -122,7 +122,7 @@ pub(crate) enum Purpose {
     /// A participant's question to the home.
     Outcome { id: TransactionId },
     /// The home's question to a participant.
-    Vote { id: TransactionId },
+    Vote { id: TransactionId, of: PartitionId },
     /// A participant's question whether it may forget.
     Inquire { id: TransactionId },
 }
@@ -361,7 +361,7 @@ impl<C> Node<C> {
                 }
                 Purpose::Commit { id, of } => self.on_acknowledged(partition, id, of, &answer),
                 Purpose::Outcome { id } => self.on_outcome(partition, id, &answer),
-                Purpose::Vote { id } => self.on_resolver_vote(partition, id, answer),
+                Purpose::Vote { id, of } => self.on_resolver_vote(partition, id, of, answer),
                 Purpose::Inquire { id } => self.on_inquired(partition, id, &answer),
             }
         }

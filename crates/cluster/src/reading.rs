@@ -10,7 +10,8 @@
 //! **Otherwise** the versions are compared once more. Every value was current from its reading to its
 //! comparison; all readings come before all comparisons, so that there is a moment in between at
 //! which all values were current. With one partition besides the coordinator's own, the own part is
-//! read before and compared after the other one is read, which then needs no comparison.
+//! read before and compared after the other one is read, which then needs no comparison; unless
+//! the own part had to wait for holds, and may have been read last.
 //!
 //! At that moment the read stands in the serial order: after everything that was acknowledged
 //! before it began. A transaction over several partitions is never seen in part: what is prepared
@@ -68,6 +69,7 @@ impl<C> Node<C> {
             };
         }
         let attempt = c.attempt;
+        let parked = self.parked.len();
         for (at, part) in c.parts.iter().enumerate() {
             let request = Request::Read {
                 ops: part.ops.iter().map(|&op| ops[op].clone()).collect(),
@@ -79,6 +81,8 @@ impl<C> Node<C> {
             };
             self.ask(partition, part.of, request, purpose);
         }
+        // Others are asked when this node sends, the own partition at once, unless it has to wait.
+        c.own_first = self.parked.len() == parked;
     }
 
     /// A part has been read.
@@ -117,8 +121,8 @@ impl<C> Node<C> {
         let mut c = self.coordinations.remove(&number).expect("it is current");
         let bytes = std::mem::take(&mut c.ops);
         let ops = codec::decode_ops(&bytes).expect("it was encoded here");
-        let own_is_enough =
-            c.parts.len() == 2 && c.parts.iter().any(|part| Some(part.of) == self.own);
+        let has_own = c.parts.iter().any(|part| Some(part.of) == self.own);
+        let own_is_enough = c.parts.len() == 2 && has_own && c.own_first;
         c.stage = Stage::Confirming;
         c.missing = 0;
         for part in &c.parts {

@@ -30,7 +30,7 @@ pub(crate) struct Keeper {
 /// A vote that the home takes.
 struct Resolution {
     participants: Vec<PartitionId>,
-    missing: usize,
+    missing: Vec<PartitionId>,
     until: Duration,
 }
 
@@ -127,13 +127,13 @@ impl<C> Node<C> {
         // This partition's own vote, too, counts only once it is durable.
         let asked = roll.participants.clone();
         let resolution = Resolution {
-            missing: asked.len(),
+            missing: asked.clone(),
             participants: roll.participants,
             until,
         };
         keeper.resolving.insert(id, resolution);
         for of in asked {
-            self.ask(partition, of, Request::Vote { id }, Purpose::Vote { id });
+            self.ask(partition, of, Request::Vote { id }, Purpose::Vote { id, of });
         }
     }
 
@@ -142,6 +142,7 @@ impl<C> Node<C> {
         &mut self,
         partition: &mut impl Participant,
         id: TransactionId,
+        of: PartitionId,
         answer: Result<Answer, Lost>,
     ) {
         let Some(keeper) = &mut self.keeper else {
@@ -152,8 +153,9 @@ impl<C> Node<C> {
         };
         match answer {
             Ok(Answer::State(State::Prepared(_) | State::Committed(_))) => {
-                resolution.missing -= 1;
-                if resolution.missing > 0 {
+                // An answer to an earlier question may come, too: each participant counts once.
+                resolution.missing.retain(|other| *other != of);
+                if !resolution.missing.is_empty() {
                     return;
                 }
                 let resolution = keeper.resolving.remove(&id).expect("it was there");

@@ -12,6 +12,7 @@ use crate::worker::{Stop, Worker};
 impl<L: RedoLog> Worker<L> {
     /// The same, or [`Abort::Held`] if the transaction, which has nothing locked any more, met a
     /// hold.
+    #[cold]
     pub(crate) fn blame(&self, stop: Stop) -> Stop {
         let holder = match &stop {
             Stop::Conflict => self.in_the_way(),

@@ -149,6 +149,7 @@ impl Run {
             seed: self.seed,
             affinity: self.affinity.clone(),
             plant: self.plant_failure,
+            server: std::env::current_exe().ok(),
         }
     }
 }

@@ -96,3 +96,42 @@ fn mistakes_explain_themselves() {
     let list = bench(dir.path(), &["list"]);
     assert!(list.status.success() && text(&list.stdout).contains("silo-latency"));
 }
+
+/// As little as can be measured of `ramp-reads`: four servers, started and killed.
+#[test]
+fn servers_are_started_judged_and_gone_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = [
+        "run",
+        "ramp-reads",
+        "--quick",
+        "--out",
+        "results",
+        "--memory",
+        ".",
+        "--repetitions",
+        "1",
+        "--seconds",
+        "0.2",
+        "--warm-up",
+        "0.01",
+        "--only",
+        "log=disk reads=50",
+    ];
+    let run = bench(dir.path(), &small);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let json = std::fs::read_to_string(dir.path().join("results/ramp-reads.json")).unwrap();
+    for check in [
+        "every answer is right",
+        "no read is fractured",
+        "every key is right",
+        "what was acknowledged is recovered",
+    ] {
+        assert!(json.contains(check), "{check} was not checked: {json}");
+    }
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 1, "the servers' files are removed");
+    let planted = bench(dir.path(), &[&small[..], &["--plant-failure"]].concat());
+    assert!(!planted.status.success(), "what was planted is found");
+    assert!(text(&planted.stderr).contains("the check '"));
+}

@@ -142,13 +142,14 @@ impl Coordination {
 /// The links, and to which node each of them leads.
 struct Links {
     fabric: Tcp,
-    nodes: HashMap<Link, NodeId>,
+    /// And whether it is up.
+    nodes: HashMap<Link, (NodeId, bool)>,
 }
 
 impl Messages for Links {
     fn connect(&mut self, to: NodeId) -> Link {
         let link = self.fabric.connect(to);
-        self.nodes.insert(link, to);
+        self.nodes.insert(link, (to, false));
         link
     }
 
@@ -181,12 +182,12 @@ impl Links {
     fn note(&mut self, routes: &Routes, link: Link, event: &Event<'_>) {
         match event {
             Event::Up(Peer::Node(node)) => {
-                self.nodes.insert(link, *node);
-                routes.note_reachable(*node, true);
+                self.nodes.insert(link, (*node, true));
+                routes.note_up(*node);
             }
             Event::Down(_) => {
-                if let Some(node) = self.nodes.remove(&link) {
-                    routes.note_reachable(node, false);
+                if let Some((node, was_up)) = self.nodes.remove(&link) {
+                    routes.note_down(node, was_up);
                 }
             }
             _ => {}

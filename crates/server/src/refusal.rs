@@ -137,3 +137,42 @@ fn cut(bytes: &[u8], most: usize) -> &[u8] {
         .position(|&byte| byte == 0)
         .map_or(bytes, |zero| &bytes[..zero])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::transaction::Holder;
+    use base::{Timestamp, TransactionId};
+    use resp::Protocol;
+
+    fn told(reason: Abort) -> String {
+        let mut out = Vec::new();
+        abort(&reason, &mut Writer::new(&mut out, Protocol::Resp2));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_may_be_tried_again_begins_with_words_that_clients_know() {
+        let timestamp = Timestamp::at_ms(1);
+        let id = TransactionId {
+            timestamp,
+            unique: 1,
+        };
+        let by = Holder { id, age: timestamp };
+        let what = "node 2 cannot be reached".to_owned();
+        for (reason, word) in [
+            (Abort::Held { by }, "-TRYAGAIN "),
+            (Abort::Overtaken { newest: timestamp }, "-TRYAGAIN "),
+            (Abort::Refused, "-TRYAGAIN "),
+            (Abort::Conflict { attempts: 3 }, "-TRYAGAIN "),
+            (Abort::Unavailable { what: what.clone() }, "-CLUSTERDOWN "),
+        ] {
+            assert!(told(reason.clone()).starts_with(word), "{reason:?}");
+        }
+        // No client may try this again by itself.
+        let unknown = told(Abort::Unknown { what });
+        assert!(unknown.starts_with("-UNKNOWN node 2"), "{unknown}");
+        assert!(unknown.contains("not known") && unknown.ends_with("\r\n"));
+        assert_eq!(unknown.matches("\r\n").count(), 1);
+    }
+}

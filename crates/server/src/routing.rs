@@ -10,7 +10,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use base::{NodeId, Op, PartitionId};
 use cluster::Counters;
@@ -25,8 +25,8 @@ pub(crate) struct Routes {
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: NodeId,
     own: Option<PartitionId>,
-    /// Whether each node could be reached when that was last tried, in the order of the topology.
-    reachable: Box<[AtomicBool]>,
+    /// What is known of the way to each node, in the order of the topology.
+    ways: Box<[Way]>,
     /// What each runtime has done.
     figures: Box<[Mutex<ClusterFigures>]>,
 }
@@ -41,6 +41,15 @@ pub(crate) struct ClusterFigures {
     pub(crate) waiting: usize,
     /// Other nodes to which there is a link.
     pub(crate) links: usize,
+}
+
+/// What is known of the way to a node.
+#[derive(Default)]
+struct Way {
+    /// Links that are up, those of all runtimes.
+    up: AtomicUsize,
+    /// The last one that was made broke, or could not be made.
+    broken: AtomicBool,
 }
 
 /// Where a transaction leads.
@@ -61,11 +70,7 @@ impl Routes {
         Routes {
             own: topology.partition_at(membership.node),
             me: membership.node,
-            reachable: topology
-                .nodes()
-                .iter()
-                .map(|_| AtomicBool::new(true))
-                .collect(),
+            ways: topology.nodes().iter().map(|_| Way::default()).collect(),
             figures: (0..runtimes).map(|_| Mutex::default()).collect(),
             topology,
         }
@@ -124,24 +129,34 @@ impl Routes {
         nodes.filter(|node| self.topology.partition_at(node.id).is_some())
     }
 
-    /// Notes whether a node could be reached.
-    pub(crate) fn note_reachable(&self, node: NodeId, reachable: bool) {
-        if let Some(at) = self.index_of(node) {
-            self.reachable[at].store(reachable, Ordering::Relaxed);
+    /// Notes that a link to a node is up.
+    pub(crate) fn note_up(&self, node: NodeId) {
+        if let Some(way) = self.way_to(node) {
+            way.up.fetch_add(1, Ordering::Relaxed);
+            way.broken.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Whether a node could be reached when that was last tried.
-    pub(crate) fn is_reachable(&self, node: NodeId) -> bool {
-        let at = self.index_of(node);
-        node == self.me || at.is_some_and(|at| self.reachable[at].load(Ordering::Relaxed))
+    /// Notes that a link to a node, which was up or not, is down.
+    pub(crate) fn note_down(&self, node: NodeId, was_up: bool) {
+        if let Some(way) = self.way_to(node) {
+            way.up.fetch_sub(usize::from(was_up), Ordering::Relaxed);
+            way.broken.store(true, Ordering::Relaxed);
+        }
     }
 
-    fn index_of(&self, node: NodeId) -> Option<usize> {
-        self.topology
-            .nodes()
-            .iter()
-            .position(|info| info.id == node)
+    /// Whether a node can be reached, or nothing is known that is against it.
+    pub(crate) fn is_reachable(&self, node: NodeId) -> bool {
+        let way = self.way_to(node).filter(|_| node != self.me);
+        way.is_none_or(|way| {
+            way.up.load(Ordering::Relaxed) > 0 || !way.broken.load(Ordering::Relaxed)
+        })
+    }
+
+    fn way_to(&self, node: NodeId) -> Option<&Way> {
+        let mut nodes = self.topology.nodes().iter();
+        let at = nodes.position(|info| info.id == node)?;
+        self.ways.get(at)
     }
 
     /// Says what a runtime has done so far.
@@ -236,6 +251,23 @@ mod tests {
         let other = other.next().expect("half of all keys");
         assert_eq!(route(&[get(b"foo"), get(&other)]), Route::Slots);
         assert_eq!(routes.client_address(12182).port(), 7002);
+    }
+
+    #[test]
+    fn a_node_is_reachable_by_any_link() {
+        let (routes, node) = (routes(), NodeId(2));
+        let mut seen = vec![routes.is_reachable(node)];
+        routes.note_down(node, false);
+        seen.push(routes.is_reachable(node));
+        routes.note_up(node);
+        seen.push(routes.is_reachable(node));
+        routes.note_up(node);
+        // One of the two that are up.
+        routes.note_down(node, true);
+        seen.push(routes.is_reachable(node));
+        routes.note_down(node, true);
+        seen.push(routes.is_reachable(node));
+        assert_eq!(seen, [true, false, true, true, false]);
     }
 
     #[test]

@@ -243,7 +243,12 @@ impl Op {
 
 fn judge_group(items: &[Reply]) -> Result<Shown, String> {
     if items.iter().any(|item| item != &items[0]) {
-        return Err(format!("a group was read in part: {items:?}"));
+        let value = |item: &Reply| match item {
+            Reply::Bulk(Some(bytes)) => Value::decode(bytes),
+            _ => None,
+        };
+        let values: Vec<_> = items.iter().map(value).collect();
+        return Err(format!("a group was read in part: {values:?}"));
     }
     match &items[0] {
         Reply::Bulk(None) => Ok(Shown::Group(None)),

@@ -1,6 +1,7 @@
 //! The experiments that there are. To add one, write it as data beside the others and name it here.
 
 mod log_device;
+mod ramp_reads;
 mod silo;
 mod silo_buffers;
 mod silo_latency;
@@ -12,6 +13,7 @@ use crate::experiment::Experiment;
 
 /// All of them, in the order of the papers.
 pub const ALL: &[Experiment] = &[
+    ramp_reads::EXPERIMENT,
     log_device::EXPERIMENT,
     silo_threads::EXPERIMENT,
     silo_buffers::EXPERIMENT,

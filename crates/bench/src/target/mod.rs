@@ -3,18 +3,21 @@
 //! | target | measured | checked |
 //! |---|---|---|
 //! | [`StoreJob`] | transactions of a store within this process | every value read; every key after the run, and again after the store was opened anew |
+//! | [`ClusterJob`] | transactions on server processes that form a cluster | no read sees a write in part; every key after the run, and again after the servers were killed |
 //! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
 
+mod cluster;
 mod device;
 mod layer;
 mod store;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use base::affinity::Affinity;
 use serde::{Deserialize, Serialize};
 
+pub use cluster::ClusterJob;
 pub use device::DeviceJob;
 pub use layer::{Device, Slow};
 pub use store::{LogKnobs, StoreJob};
@@ -28,6 +31,8 @@ use crate::sample::{RunError, Sample};
 pub enum Job {
     /// Transactions on a store.
     Store(StoreJob),
+    /// Transactions on a cluster.
+    Cluster(ClusterJob),
     /// Writes to files.
     Device(DeviceJob),
 }
@@ -40,6 +45,7 @@ impl Job {
     pub fn run(&self, context: &Context<'_>) -> Result<Sample, RunError> {
         match self {
             Job::Store(job) => store::run(job, context),
+            Job::Cluster(job) => cluster::run(job, context),
             Job::Device(job) => device::run(job, context),
         }
     }
@@ -88,6 +94,8 @@ pub struct Context<'c> {
     pub affinity: Option<&'c Affinity>,
     /// Writes wrong values on purpose: a test of the checks.
     pub plant: bool,
+    /// The program whose `serve` starts a server, if there is one.
+    pub server: Option<&'c Path>,
 }
 
 impl Context<'_> {

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::change::Origin;
 use base::transaction::Kind;
@@ -16,12 +17,15 @@ use engine::{Changes, RedoLog};
 pub(super) struct Book {
     entries: Vec<Entry>,
     pub(super) durable: Epoch,
+    /// The time at which something is logged now.
+    pub(super) now: Duration,
 }
 
 #[derive(Debug)]
 struct Entry {
     tid: Tid,
     stamp_ms: u64,
+    at: Duration,
     change: OwnedChange,
 }
 
@@ -53,11 +57,36 @@ impl Book {
         (before - self.entries.len()) as u64
     }
 
-    /// Whether a key was ever written, as far as is known.
-    pub(super) fn has_put(&self, name: &[u8]) -> bool {
-        self.entries
-            .iter()
-            .any(|entry| matches!(&entry.change, OwnedChange::Put { key, .. } if **key == *name))
+    /// Where a value was put, which nobody else puts.
+    pub(super) fn find_put(&self, name: &[u8], wanted: &[u8]) -> Option<Place> {
+        let is_it = |entry: &&Entry| {
+            matches!(&entry.change, OwnedChange::Put { key, value, .. }
+                if **key == *name && **value == *wanted)
+        };
+        self.entries.iter().find(is_it).map(Entry::place)
+    }
+
+    /// What a transaction over several partitions did to a key.
+    pub(super) fn find_origin(&self, name: &[u8], of: Timestamp) -> Option<Place> {
+        let is_it = |entry: &&Entry| {
+            entry.change.key() == Some(name) && entry.place().origin == Some(of)
+        };
+        self.entries.iter().find(is_it).map(Entry::place)
+    }
+
+    /// The value of a key before a transaction.
+    pub(super) fn value_before(&self, name: &[u8], tid: Tid) -> Option<&[u8]> {
+        let touches = |entry: &&Entry| {
+            let key = entry.change.key();
+            entry.tid < tid && key.is_none_or(|key| key == name)
+        };
+        let last = self.entries.iter().filter(touches).max_by_key(|entry| entry.tid)?;
+        // A transaction that flushes and then puts has one TID.
+        let same = self.entries.iter().filter(|entry| entry.tid == last.tid);
+        same.filter(touches).find_map(|entry| match &entry.change {
+            OwnedChange::Put { value, .. } => Some(&**value),
+            _ => None,
+        })
     }
 
     /// The greatest time stamp that it has.
@@ -74,7 +103,39 @@ impl Book {
     }
 }
 
+/// Where something is logged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) tid: Tid,
+    /// Of a transaction over several partitions.
+    pub(super) origin: Option<Timestamp>,
+    /// When.
+    pub(super) at: Duration,
+}
+
+impl Entry {
+    fn place(&self) -> Place {
+        let origin = match &self.change {
+            OwnedChange::Put { origin, .. } | OwnedChange::Delete { origin, .. } => origin,
+            OwnedChange::Flush { .. } => &None,
+        };
+        Place {
+            tid: self.tid,
+            origin: origin.as_ref().map(|(timestamp, _)| *timestamp),
+            at: self.at,
+        }
+    }
+}
+
 impl OwnedChange {
+    /// The key; a flush has none.
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            OwnedChange::Put { key, .. } | OwnedChange::Delete { key, .. } => Some(key),
+            OwnedChange::Flush { .. } => None,
+        }
+    }
+
     fn new(change: &Change<'_>) -> OwnedChange {
         let own = |origin: &Origin<'_>| (origin.timestamp, origin.siblings.into());
         match *change {
@@ -146,12 +207,15 @@ impl RedoLog for Pen {
     }
 
     fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
+        let mut book = self.0.borrow_mut();
+        let at = book.now;
         let entries = changes.iter().map(|change| Entry {
             tid,
             stamp_ms,
+            at,
             change: OwnedChange::new(&change),
         });
-        self.0.borrow_mut().entries.extend(entries);
+        book.entries.extend(entries);
         Ok(())
     }
 }

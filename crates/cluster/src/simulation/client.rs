@@ -11,6 +11,7 @@ use fabric::sim::Endpoint;
 use fabric::{Event as LinkEvent, Inbox, Link, Messages};
 use history::Outcome;
 
+use super::doubt::Doubt;
 use super::job::{Draw, Job, Watched};
 use super::machine::Ticket;
 use super::reached::Point;
@@ -50,13 +51,6 @@ struct Remote {
     inbox: Inbox,
     link: Option<(usize, Link)>,
     up: bool,
-}
-
-/// A deletion of unknown outcome, which is settled at the end.
-pub(super) struct Doubt {
-    mark: Vec<u8>,
-    start: Duration,
-    ops: String,
 }
 
 impl Client {
@@ -225,12 +219,22 @@ impl World {
             job, start, own, ..
         } = current;
         let time = (start, self.now);
+        let doubt = |job, told| Doubt {
+            process,
+            start,
+            told,
+            own,
+            job,
+        };
         let counts = &mut self.chronicle.counts;
         match (outcome, replies) {
             (_, Some(replies)) => {
                 counts.committed += 1;
                 self.reached.add(Point::Flushed, u64::from(job.flushes()));
                 match job.seen(&self.keys, own, replies) {
+                    Ok(_) if job.is_blind() => {
+                        self.finale.doubts.push(doubt(job, Some(self.now)));
+                    }
                     Ok(seen) => {
                         self.chronicle.record(process, time, outcome, &seen.ops);
                         self.clients[at].watched = seen.watched;
@@ -242,15 +246,7 @@ impl World {
             (Outcome::Unknown, None) => {
                 counts.unknown += 1;
                 self.reached.add(Point::UnknownOutcome, 1);
-                let ops = job.attempted(&self.keys, own);
-                match job.mark() {
-                    Some(mark) => self.finale.doubts.push(Doubt {
-                        mark: mark.to_vec(),
-                        start,
-                        ops,
-                    }),
-                    None => self.chronicle.record(process, time, outcome, &ops),
-                }
+                self.finale.doubts.push(doubt(job, None));
             }
             (_, None) => {
                 let ops = job.attempted(&self.keys, own);
@@ -266,18 +262,6 @@ impl World {
         let expected = self.keys.sum();
         if let Some(sum) = sum.filter(|sum| *sum != expected) {
             self.fail(format!("all accounts together have {sum}, and had {expected}"));
-        }
-    }
-
-    /// Says of the deletions of unknown outcome which have happened: their marks are in the logs.
-    pub(super) fn settle_doubts(&mut self) {
-        for doubt in std::mem::take(&mut self.finale.doubts) {
-            let has_it = self.machines.iter().any(|machine| machine.book.borrow().has_put(&doubt.mark));
-            let outcome = if has_it { Outcome::Committed } else { Outcome::Aborted };
-            // A process of its own: the client went on before this ended.
-            let process = self.processes;
-            self.processes += 1;
-            self.chronicle.record(process, (doubt.start, self.now), outcome, &doubt.ops);
         }
     }
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 use base::Op;
 use base::participant::Participant;
 
-use super::client::{Answered, Client, Doubt};
+use super::client::{Answered, Client};
+use super::doubt::Doubt;
 use super::job::{Job, Step};
 use super::machine::Ticket;
 use super::world::{Event, World};

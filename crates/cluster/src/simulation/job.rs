@@ -236,12 +236,9 @@ impl Job {
         })
     }
 
-    /// The mark that it leaves, if it deletes.
-    pub(super) fn mark(&self) -> Option<&[u8]> {
-        self.steps.iter().find_map(|step| match step {
-            Step::Mark(name, _) => Some(&name[..]),
-            _ => None,
-        })
+    /// Whether it writes without looking, so that its replies do not tell what it replaced.
+    pub(super) fn is_blind(&self) -> bool {
+        self.steps.iter().all(|step| matches!(step, Step::Put(..)))
     }
 
     pub(super) fn flushes(&self) -> bool {
@@ -284,7 +281,7 @@ impl Job {
     /// The history's operations of a transaction that did not take effect, or of which that is not
     /// known: somebody may see its writes.
     pub(super) fn attempted(&self, keys: &Keys, own: Option<PartitionId>) -> String {
-        let mut lines = Lines { keys, text: String::new() };
+        let mut lines = Lines::new(keys);
         for step in &self.steps {
             match step {
                 Step::Put(key, value, _) => lines.write(*key, *value),
@@ -313,7 +310,7 @@ impl Job {
             return Err(format!("{} replies to {:?}", replies.len(), self.steps));
         }
         let mut seen = Seen::default();
-        let mut lines = Lines { keys, text: String::new() };
+        let mut lines = Lines::new(keys);
         let mut read = BTreeMap::new();
         let mut found = BTreeMap::new();
         let mut balances = Vec::new();
@@ -355,25 +352,34 @@ fn is_mark(name: &[u8]) -> bool {
     String::from_utf8_lossy(name).contains(MARK)
 }
 
+/// The number that a value is the text of.
+pub(super) fn text_of(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
 fn number(reply: &OwnedReply) -> Result<Option<i64>, String> {
     match reply {
         OwnedReply::Nil => Ok(None),
         OwnedReply::Bytes(bytes) => {
-            let text = std::str::from_utf8(bytes).ok();
-            let number = text.and_then(|text| text.parse().ok());
-            number.map(Some).ok_or(format!("{bytes:?} was never written"))
+            let number = text_of(bytes).map(Some);
+            number.ok_or_else(|| format!("{bytes:?} was never written"))
         }
         other => Err(format!("{other:?} is no answer to a read")),
     }
 }
 
 /// Operations in the form of [`history::json`].
-struct Lines<'k> {
+pub(super) struct Lines<'k> {
     keys: &'k Keys,
-    text: String,
+    pub(super) text: String,
 }
 
-impl Lines<'_> {
+impl<'k> Lines<'k> {
+    pub(super) fn new(keys: &'k Keys) -> Lines<'k> {
+        let text = String::new();
+        Lines { keys, text }
+    }
+
     fn push(&mut self, what: &str, key: usize, value: Option<&str>) {
         let comma = if self.text.is_empty() { "" } else { "," };
         let name = &self.keys.recorded[key].name;
@@ -384,16 +390,16 @@ impl Lines<'_> {
         self.text.push('}');
     }
 
-    fn read(&mut self, key: usize, value: Option<i64>) {
+    pub(super) fn read(&mut self, key: usize, value: Option<i64>) {
         let value = value.map_or("null".to_owned(), |value| value.to_string());
         self.push("read", key, Some(&value));
     }
 
-    fn write(&mut self, key: usize, value: i64) {
+    pub(super) fn write(&mut self, key: usize, value: i64) {
         self.push("write", key, Some(&value.to_string()));
     }
 
-    fn delete(&mut self, key: usize) {
+    pub(super) fn delete(&mut self, key: usize) {
         self.push("delete", key, None);
     }
 

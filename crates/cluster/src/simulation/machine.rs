@@ -81,6 +81,7 @@ impl Machine {
     }
 
     pub(super) fn set_clock(&self, now: Duration) {
+        self.book.borrow_mut().now = now;
         let time = BEGIN_MS + now.as_millis() as u64;
         self.clock.set(time.saturating_add_signed(self.ahead_ms));
     }

@@ -20,13 +20,14 @@
 //! | `client`, `job`, `keys` | transactions |
 //! | `faults` | what goes wrong |
 //! | `tap` | listens to what nodes send |
-//! | `finale`, `chronicle` | the judgement |
+//! | `finale`, `doubt`, `chronicle` | the judgement |
 //! | `reached` | what runs have met |
 //! | `trace` | what happened, to compare and to read |
 
 mod book;
 mod chronicle;
 mod client;
+mod doubt;
 mod faults;
 mod finale;
 mod job;

@@ -27,11 +27,7 @@ impl World {
         let queue = self.options.queue;
         let mut ends = [End::new(from, link, queue), End::new(to, Link(0), queue)];
         ends[0].endpoint = Some(number);
-        let wire = Wire {
-            ends,
-            broken: false,
-            cut: None,
-        };
+        let wire = Wire { ends, cut: None };
         let name = self.number();
         self.wires.insert(name, wire);
         self.links.insert(link, (name, 0));

@@ -100,11 +100,10 @@ impl World {
             self.cut_short(name, side);
             self.travel(name, side, Item::Fin("the connection broke"));
         }
-        if let Some(wire) = self.wires.get_mut(&name) {
-            wire.broken = true;
-        }
     }
 
+    /// Loses the end of what is on its way. Whoever calls this sees to it that the other side is told
+    /// of the end, by a new [`Item::Fin`] or by silence: one that was on its way may be lost.
     fn cut_short(&mut self, name: u64, side: usize) {
         if let Some(wire) = self.wires.get_mut(&name) {
             let flight = wire.ends[side].flight.len();

@@ -1,7 +1,7 @@
 //! A connection between two endpoints: its ends, and what travels in each direction.
 //!
 //! What travels in one direction arrives in its order. Invariants:
-//! 1. After a [`Item::Fin`] nothing is on its way in that direction.
+//! 1. What is on its way behind an [`Item::Fin`] does not arrive.
 //! 2. An end that is closed has been told of nothing since, and has had its `Down`, if it was owed
 //!    one.
 
@@ -16,8 +16,6 @@ use crate::room::Room;
 pub(super) struct Wire {
     /// The initiator, and the acceptor.
     pub(super) ends: [End; 2],
-    /// It has broken: nothing that is sent from now on will arrive.
-    pub(super) broken: bool,
     /// The partition that it lies across, by number.
     pub(super) cut: Option<u64>,
 }

@@ -192,9 +192,6 @@ impl World {
         };
         let way = (wire.ends[side].place, wire.ends[1 - side].place);
         let end = &mut wire.ends[side];
-        if wire.broken {
-            return;
-        }
         let rate = self.rates.get(&way).copied();
         let takes = rate.map_or(0.0, |rate| item.len() as f64 / rate as f64);
         end.taken = end.taken.max(self.now) + Duration::from_secs_f64(takes);

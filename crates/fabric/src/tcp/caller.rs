@@ -18,6 +18,9 @@ use crate::messages::Peer;
 const READ: usize = 16 << 10;
 /// Memory that is kept between messages, at most.
 const KEPT: usize = 1 << 20;
+/// Directions of a socket.
+const READING: usize = 0;
+const WRITING: usize = 1;
 
 /// How a connection is made.
 #[derive(Clone, Debug)]
@@ -102,6 +105,8 @@ pub struct Caller {
     from: usize,
     filled: usize,
     output: Vec<u8>,
+    /// How long the socket waits, when reading and when writing.
+    patience: [Duration; 2],
     /// A message was sent or received in part: nothing can follow.
     torn: bool,
 }
@@ -127,6 +132,7 @@ impl Caller {
             from: 0,
             filled: 0,
             output: Vec::new(),
+            patience: [Duration::MAX; 2],
             torn: false,
         };
         let identity = Identity {
@@ -269,8 +275,8 @@ impl Caller {
     fn read(&mut self, wanted: usize, deadline: Instant) -> Result<(), CallError> {
         self.make_room(wanted);
         loop {
-            let read = left(deadline)
-                .and_then(|left| self.stream.set_read_timeout(Some(left)))
+            let read = self
+                .be_patient(READING, deadline)
                 .and_then(|()| self.stream.read(&mut self.input[self.filled..]));
             match read {
                 Ok(0) => {
@@ -281,9 +287,40 @@ impl Caller {
                     self.filled += n;
                     return Ok(());
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.broken(error)),
+                Err(error) => self.again_or_broken(error, deadline)?,
             }
+        }
+    }
+
+    /// Has the socket wait until about the deadline; tells the system only if it waits for much
+    /// less or any more.
+    fn be_patient(&mut self, direction: usize, deadline: Instant) -> io::Result<()> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        // Sockets count microseconds, and take zero for no limit.
+        let left = left.max(Duration::from_micros(1));
+        if (left / 2..=left + Duration::from_millis(1)).contains(&self.patience[direction]) {
+            return Ok(());
+        }
+        self.patience[direction] = left;
+        if direction == READING {
+            self.stream.set_read_timeout(Some(left))
+        } else {
+            self.stream.set_write_timeout(Some(left))
+        }
+    }
+
+    fn again_or_broken(&mut self, error: io::Error, deadline: Instant) -> Result<(), CallError> {
+        match error.kind() {
+            ErrorKind::Interrupted => Ok(()),
+            // The socket waited for less.
+            ErrorKind::WouldBlock if Instant::now() < deadline => {
+                self.patience = [Duration::MAX; 2];
+                Ok(())
+            }
+            _ => Err(self.broken(error)),
         }
     }
 
@@ -308,13 +345,12 @@ impl Caller {
             return Err(self.broken(io::Error::new(ErrorKind::BrokenPipe, text)));
         }
         while !bytes.is_empty() {
-            let written = left(deadline)
-                .and_then(|left| self.stream.set_write_timeout(Some(left)))
+            let written = self
+                .be_patient(WRITING, deadline)
                 .and_then(|()| self.stream.write(bytes));
             match written {
                 Ok(n) => bytes = &bytes[n..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.broken(error)),
+                Err(error) => self.again_or_broken(error, deadline)?,
             }
         }
         Ok(())
@@ -334,14 +370,4 @@ impl CallError {
             _ => false,
         }
     }
-}
-
-/// The time that is left.
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(ErrorKind::TimedOut.into());
-    }
-    // Sockets count microseconds, and take zero for no limit.
-    Ok(left.max(Duration::from_micros(1)))
 }

@@ -224,3 +224,35 @@ impl Connection {
         arrival::discard(&mut self.stream, inbox)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    /// A link that is never empty does not keep what it has sent.
+    #[test]
+    fn what_is_sent_is_given_back_while_more_waits() {
+        const QUEUE: usize = 256 << 10;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (mut peer, stream) = {
+            let stream = std::net::TcpStream::connect(address).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            (listener.accept().unwrap().0, TcpStream::from_std(stream))
+        };
+        let mut connection = Connection::new(Link(1), stream, address, Phase::Up, QUEUE);
+        let (mut pool, mut taken) = (Vec::new(), vec![0; QUEUE]);
+        for _ in 0..200 {
+            while connection.take(&[1; 10_000], &mut pool).is_ok() {}
+            connection.full = false;
+            connection.write(&mut pool).unwrap();
+            if connection.full {
+                peer.read_exact(&mut taken[..QUEUE / 4]).unwrap();
+            }
+            assert!(connection.output.len() <= 2 * QUEUE + KEPT);
+        }
+        assert!(connection.waiting() > 0, "it was never full");
+    }
+}

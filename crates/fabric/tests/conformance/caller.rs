@@ -126,6 +126,24 @@ fn a_caller_does_not_wait_for_ever() {
     assert!(!error.is_final());
 }
 
+/// Deadlines are kept from call to call, whatever the one before was.
+#[test]
+fn a_caller_waits_as_long_as_it_is_told() {
+    let echo = Echo::new();
+    for limits in [[30, 40, 70], [70, 40, 30]] {
+        let mut caller = echo.connect(&options()).unwrap();
+        for limit in limits.map(Duration::from_millis) {
+            caller.send(b"x", Instant::now() + limit * 50).unwrap();
+            caller.receive(Instant::now() + limit * 50).unwrap();
+        }
+        caller.send(b"silence", soon()).unwrap();
+        let limit = Duration::from_millis(limits[2]);
+        let begun = Instant::now();
+        assert!(caller.receive(begun + limit).is_err());
+        assert!((limit..limit * 10).contains(&begun.elapsed()));
+    }
+}
+
 #[test]
 fn a_caller_notices_the_end() {
     let echo = Echo::new();

@@ -9,7 +9,7 @@ use kumiki_fabric as fabric;
 
 use fabric::frame::{Code, Frame, PROOF};
 use fabric::handshake::{Handshake, Identity};
-use fabric::tcp::{Tcp, TcpOptions};
+use fabric::tcp::{Limits, Tcp, TcpOptions};
 use fabric::{Messages, Peer, Secret};
 use socket2::SockRef;
 
@@ -281,7 +281,11 @@ fn strangers_are_limited() {
 #[test]
 fn idle_links_cost_nothing() {
     let mut net = Loopback::new();
-    let Pair { mut a, mut b, .. } = Pair::new(&mut net);
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
     until(&mut net, &mut [&mut a, &mut b], "rest", |parties| {
         parties
             .iter()
@@ -292,6 +296,14 @@ fn idle_links_cost_nothing() {
         let patience = Some(Duration::from_millis(50));
         party.end.poll.poll(&mut events, patience).unwrap();
         assert!(events.is_empty(), "{events:?}");
+    }
+    // Nor for links that are no more.
+    a.end.close(links[0]);
+    until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
+        parties.iter().all(|party| party.up().is_empty())
+    });
+    for party in [&a, &b] {
+        assert_eq!(party.end.tcp.timeout(Duration::ZERO), None);
     }
 }
 
@@ -305,10 +317,13 @@ fn closing_all_tells_everybody() {
         links,
     } = Pair::new(&mut net);
     b.send(links[1], b"good-bye");
+    let begun = Instant::now();
     b.end.tcp.close_all();
     until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
         parties.iter().all(|party| party.up().is_empty())
     });
+    // Nobody had to wait until the other is given up.
+    assert!(begun.elapsed() < Limits::default().dead_after / 2);
     assert_eq!(a.messages(links[0]), [b"good-bye"]);
     assert_eq!(b.end.tcp.connections(), 0);
     assert!(

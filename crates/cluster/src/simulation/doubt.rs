@@ -1,0 +1,132 @@
+//! Transactions of which their clients do not know all: whether they took effect, or what they
+//! replaced.
+//!
+//! The logs tell, once everything has come to rest. A transaction that is there counts as committed,
+//! another one as aborted, so that somebody who has seen it gives it away; what was acknowledged must
+//! be there. What a transaction replaced is taken from the logs, too: a checker need not guess the
+//! order of writes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::PartitionId;
+use history::Outcome;
+
+use super::book::Place;
+use super::job::{Job, Lines, Step, text_of};
+use super::world::World;
+
+/// A transaction whose client does not know all.
+pub(super) struct Doubt {
+    pub(super) process: u32,
+    pub(super) start: Duration,
+    /// When its client was told that it took effect, if it was told.
+    pub(super) told: Option<Duration>,
+    /// The partition of the node that coordinated it.
+    pub(super) own: Option<PartitionId>,
+    pub(super) job: Job,
+}
+
+impl World {
+    /// Records them.
+    pub(super) fn settle_doubts(&mut self) {
+        for doubt in std::mem::take(&mut self.finale.doubts) {
+            let found = self.find(&doubt.job);
+            let (outcome, end, ops) = match found {
+                Some((partition, place)) => {
+                    let ops = self.retell(&doubt, partition, place);
+                    (Outcome::Committed, doubt.told.unwrap_or(place.at), ops)
+                }
+                None if doubt.told.is_some() => {
+                    let steps = &doubt.job.steps;
+                    return self.fail(format!("{steps:?} was acknowledged and is not there"));
+                }
+                None => {
+                    let ops = doubt.job.attempted(&self.keys, doubt.own);
+                    (Outcome::Aborted, self.now, ops)
+                }
+            };
+            let time = (doubt.start, end.max(doubt.start));
+            self.chronicle.record(doubt.process, time, outcome, &ops);
+        }
+    }
+
+    /// Where a transaction is in the logs: its mark, or the first value that it puts.
+    fn find(&self, job: &Job) -> Option<(PartitionId, Place)> {
+        let key = |key: &usize| &self.keys.recorded[*key];
+        let (name, value, partition) = job.steps.iter().rev().find_map(|step| match step {
+            Step::Mark(name, partition) => Some((&name[..], &b"1"[..], *partition)),
+            Step::Put(at, _, text) => {
+                Some((key(at).name.as_bytes(), &text[..], key(at).partition))
+            }
+            _ => None,
+        })?;
+        let place = self.with_book(partition, |book| book.find_put(name, value))?;
+        Some((partition, place))
+    }
+
+    fn with_book<T>(&self, of: PartitionId, ask: impl FnOnce(&super::book::Book) -> T) -> T {
+        let node = self.topology.node_of(of);
+        let book = &self.machines[usize::from(node.0) - 1].book;
+        ask(&book.borrow())
+    }
+
+    /// The history's operations of a transaction that took effect.
+    fn retell(&self, doubt: &Doubt, partition: PartitionId, place: Place) -> String {
+        let mut lines = Lines::new(&self.keys);
+        let mut touched = BTreeSet::new();
+        for step in &doubt.job.steps {
+            match step {
+                Step::Put(key, value, _) => {
+                    if touched.insert(*key)
+                        && let Some(before) = self.before(*key, partition, place)
+                    {
+                        lines.read(*key, before);
+                    }
+                    lines.write(*key, *value);
+                }
+                Step::Delete(key) => {
+                    if touched.insert(*key)
+                        && let Some(before) = self.before(*key, partition, place)
+                    {
+                        lines.read(*key, before);
+                        if before.is_some() {
+                            lines.delete(*key);
+                        }
+                    }
+                }
+                Step::Flush => {
+                    for key in 0..self.keys.recorded.len() {
+                        let is_there = Some(self.keys.recorded[key].partition) == doubt.own;
+                        if is_there
+                            && touched.insert(key)
+                            && let Some(before) = self.before(key, partition, place)
+                        {
+                            lines.read(key, before);
+                            if before.is_some() {
+                                lines.delete(key);
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        lines.text
+    }
+
+    /// The value of a key before a transaction that is at `place` in the log of `partition`.
+    /// `None`: the transaction has left nothing there.
+    fn before(&self, key: usize, partition: PartitionId, place: Place) -> Option<Option<i64>> {
+        let key = &self.keys.recorded[key];
+        let name = key.name.as_bytes();
+        self.with_book(key.partition, |book| {
+            let tid = if key.partition == partition {
+                place.tid
+            } else {
+                book.find_origin(name, place.origin?)?.tid
+            };
+            Some(book.value_before(name, tid).and_then(text_of))
+        })
+    }
+}
