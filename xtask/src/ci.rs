@@ -25,6 +25,8 @@ const ROUNDS: u64 = 100;
 /// Crash rounds with checkpoints; the next number is their longest time.
 const CHECKPOINT_ROUNDS: u64 = 200;
 const CHECKPOINT_TIME: Duration = Duration::from_secs(180);
+/// Crash rounds over a cluster of three nodes, without checkpoints and with them.
+const NODE_ROUNDS: u64 = 25;
 /// Crash rounds in which the planted bug must show; the first loss ends them.
 const PLANTED_ROUNDS: u64 = 100;
 
@@ -67,6 +69,12 @@ const STEPS: &[Step] = &[
         crash::require_clean(&crash(Disk::Forgetful, Build::Honest, ROUNDS, false)?)
     }),
     ("crash during checkpoints", crash_during_checkpoints),
+    ("crash of cluster nodes", || {
+        let verdict = crash_nodes(Build::Honest, NODE_ROUNDS, false)?;
+        let with_checkpoints = crash_nodes(Build::Honest, NODE_ROUNDS, true)?;
+        crash::require_clean(&verdict)?;
+        crash::require_clean(&with_checkpoints)
+    }),
     ("benchmarks", benchmarks),
     ("trace", || trace::require_clean(&trace(Build::Honest)?)),
     ("crash with the planted bug", || {
@@ -76,6 +84,10 @@ const STEPS: &[Step] = &[
             PLANTED_ROUNDS,
             false,
         )?)
+    }),
+    ("crash of cluster nodes with the planted bug", || {
+        let verdict = crash_nodes(Build::PlantedEarlyDecision, PLANTED_ROUNDS, false)?;
+        crash::nodes::require_found(&verdict)
     }),
     ("trace with the planted bug", || {
         trace::require_early(&trace(Build::PlantedEarlyReply)?)
@@ -174,6 +186,19 @@ fn crash(disk: Disk, build: Build, rounds: u64, checkpoints: bool) -> Result<Ver
         server: vec![],
     };
     crash::run(&kumiki(build)?.with(disk.arguments()), &options)
+}
+
+fn crash_nodes(build: Build, rounds: u64, checkpoints: bool) -> Result<Verdict> {
+    let options = crash::nodes::Options {
+        rounds,
+        seed: fastrand::u64(..),
+        nodes: 3,
+        connections: 4,
+        checkpoints,
+        keep: build == Build::Honest,
+    };
+    let program = kumiki(build)?.with(Disk::Forgetful.arguments());
+    crash::nodes::run(&program, &options)
 }
 
 fn trace(build: Build) -> Result<Vec<String>> {

@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use kumiki_cluster::simulation::{self, Counts, Reached, Run};
 
-const USAGE: &str = "usage: sim 2pc [--seeds N] [--first N] [--seed N [--trace] [--history]] [--expect-failure]";
+const USAGE: &str =
+    "usage: sim 2pc [--seeds N] [--first N] [--seed N [--trace] [--history]] [--expect-failure]";
 
 /// What was asked for.
 #[derive(Default)]
@@ -92,7 +93,11 @@ fn many(arguments: &Arguments) -> bool {
         sum.add(&run.counts);
     }
     let ms = begin.elapsed().as_secs_f64() * 1000.0;
-    println!("{} seeds passed, {:.2} ms each; {sum:?}", arguments.seeds, ms / arguments.seeds as f64);
+    println!(
+        "{} seeds passed, {:.2} ms each; {sum:?}",
+        arguments.seeds,
+        ms / arguments.seeds as f64
+    );
     println!("seeds in which");
     print!("{reached}");
     false

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::cluster::Cluster;
+use support::cluster::{Cluster, Keeping};
 use support::process::{peer, peer_library};
 
 const NODES: usize = 3;
@@ -51,7 +51,7 @@ fn redis_cli_follows_redirects() {
     let Some(program) = peer("redis-cli") else {
         return;
     };
-    let cluster = Cluster::start(NODES);
+    let cluster = Cluster::start(NODES, Keeping::Nothing);
     let port = cluster.address(0).port().to_string();
     // foo is of the last node, bar of the first.
     let said = run(
@@ -84,7 +84,7 @@ fn redis_py_works_unmodified() {
     let (Some(python), Some(library)) = (peer("python3"), peer_library("python/redis")) else {
         return;
     };
-    let cluster = Cluster::start(NODES);
+    let cluster = Cluster::start(NODES, Keeping::Nothing);
     for (node, protocol) in [(0, "2"), (1, "3")] {
         let port = cluster.address(node).port().to_string();
         let mut command = Command::new(&python);
@@ -101,7 +101,7 @@ fn ioredis_works_unmodified() {
     else {
         return;
     };
-    let cluster = Cluster::start(NODES);
+    let cluster = Cluster::start(NODES, Keeping::Nothing);
     let port = cluster.address(2).port().to_string();
     let mut command = Command::new(&node);
     command.arg(script("cluster.js")).arg(&port);

@@ -2,60 +2,14 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use base::participant::{Participant, Prepare};
-use base::transaction::Holder;
-use base::{Op, Timestamp, TransactionId};
 use resp::Value;
-use store::{Db, Worker};
+use support::held::Held;
 use support::nodes::{Nodes, NodesOptions};
 use support::{Client, bulk, error, int, ok, status};
 
-/// Prepared transactions so far.
-static COUNT: AtomicU64 = AtomicU64::new(1);
-
 const SILENCE: Duration = Duration::from_millis(100);
-
-/// A transaction that is prepared until the test decides it.
-struct Held {
-    worker: Worker,
-    id: TransactionId,
-}
-
-impl Held {
-    /// Appends `x` to the key.
-    fn new(db: &Db, key: &str) -> Held {
-        let mut worker = db.worker().expect("a spare worker");
-        // Each is later than the one before it, also within a millisecond.
-        let unique = COUNT.fetch_add(1, Ordering::Relaxed);
-        let now = Timestamp::at_ms(worker.time_ms() + unique);
-        let id = TransactionId {
-            timestamp: now,
-            unique,
-        };
-        let (key, value) = (key.as_bytes(), b"x");
-        let mut siblings = Vec::new();
-        base::change::siblings::push(&mut siblings, key);
-        let prepare = Prepare {
-            holder: Holder { id, age: now },
-            ops: &[Op::Append { key, value }],
-            siblings: &siblings,
-            note: &[],
-        };
-        worker.prepare(&prepare).expect("nobody else is here");
-        Held { worker, id }
-    }
-
-    fn commit(mut self) {
-        self.worker.commit(self.id).expect("it was prepared");
-    }
-
-    fn abort(mut self) {
-        self.worker.abort(self.id).expect("it was prepared");
-    }
-}
 
 /// One node that leaves the test's transactions alone, with one thread.
 fn alone(hold_timeout: Duration) -> Nodes {

@@ -119,6 +119,22 @@ fn a_later_write_does_not_survive_an_earlier_one() {
     assert_eq!(judge(records, &own(&[(1, 2)])), (0, 1, 0));
 }
 
+/// Keys on several nodes: what was not acknowledged may be lost in any order, and no other.
+#[test]
+fn keys_of_several_nodes_are_judged_one_by_one() {
+    let judge = |records: Vec<Record>, found: &Found| {
+        let complaint = None;
+        let logs = vec![Log { records, complaint }];
+        Ledger::scattered(1).judge(logs, found)
+    };
+    let records = vec![sent(set(0, 1), 1), sent(set(1, 2), 2), acked(set(2, 3), 3)];
+    let verdict = judge(records.clone(), &own(&[(1, 2), (2, 3)]));
+    assert!(verdict.is_clean(), "{}", verdict.complaints());
+    assert_eq!(judge(records.clone(), &own(&[(1, 2)])).lost.len(), 1);
+    let never_sent = own(&[(2, 3), (0, 2)]);
+    assert_eq!(judge(records, &never_sent).wrong.len(), 1);
+}
+
 #[test]
 fn a_write_that_goes_back_is_lost_over_rounds() {
     let mut ledger = Ledger::new(1);

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::change::Origin;
+use base::change::{Origin, siblings};
 use base::transaction::Kind;
 use base::{Change, Epoch, Tid, Timestamp};
 use engine::{Changes, RedoLog};
@@ -66,10 +66,15 @@ impl Book {
         self.entries.iter().find(is_it).map(Entry::place)
     }
 
-    /// What a transaction over several partitions did to a key.
-    pub(super) fn find_origin(&self, name: &[u8], of: Timestamp) -> Option<Place> {
+    /// Where a transaction over several partitions that also wrote `sibling` did something to a key.
+    pub(super) fn find_sibling(&self, name: &[u8], sibling: &[u8]) -> Option<Place> {
         let is_it = |entry: &&Entry| {
-            entry.change.key() == Some(name) && entry.place().origin == Some(of)
+            let mut siblings = entry
+                .siblings()
+                .into_iter()
+                .flat_map(siblings::iter)
+                .flatten();
+            entry.change.key() == Some(name) && siblings.any(|key| key == sibling)
         };
         self.entries.iter().find(is_it).map(Entry::place)
     }
@@ -80,7 +85,11 @@ impl Book {
             let key = entry.change.key();
             entry.tid < tid && key.is_none_or(|key| key == name)
         };
-        let last = self.entries.iter().filter(touches).max_by_key(|entry| entry.tid)?;
+        let last = self
+            .entries
+            .iter()
+            .filter(touches)
+            .max_by_key(|entry| entry.tid)?;
         // A transaction that flushes and then puts has one TID.
         let same = self.entries.iter().filter(|entry| entry.tid == last.tid);
         same.filter(touches).find_map(|entry| match &entry.change {
@@ -107,22 +116,23 @@ impl Book {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) tid: Tid,
-    /// Of a transaction over several partitions.
-    pub(super) origin: Option<Timestamp>,
     /// When.
     pub(super) at: Duration,
 }
 
 impl Entry {
     fn place(&self) -> Place {
-        let origin = match &self.change {
-            OwnedChange::Put { origin, .. } | OwnedChange::Delete { origin, .. } => origin,
-            OwnedChange::Flush { .. } => &None,
-        };
-        Place {
-            tid: self.tid,
-            origin: origin.as_ref().map(|(timestamp, _)| *timestamp),
-            at: self.at,
+        let (tid, at) = (self.tid, self.at);
+        Place { tid, at }
+    }
+
+    /// The keys that its transaction wrote, if that was one over several partitions.
+    fn siblings(&self) -> Option<&[u8]> {
+        match &self.change {
+            OwnedChange::Put { origin, .. } | OwnedChange::Delete { origin, .. } => {
+                origin.as_ref().map(|(_, siblings)| &**siblings)
+            }
+            OwnedChange::Flush { .. } => None,
         }
     }
 }

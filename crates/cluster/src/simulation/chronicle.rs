@@ -76,7 +76,9 @@ impl Chronicle {
             history::json::read(self.text.as_bytes()).map_err(|error| error.to_string())?;
         match history::check::strictly_serializable(&history) {
             Verdict::Accepted => Ok(()),
-            other => Err(format!("the history is not strictly serializable: {other:?}")),
+            other => Err(format!(
+                "the history is not strictly serializable: {other:?}"
+            )),
         }
     }
 }

@@ -195,11 +195,13 @@ impl World {
         match answered.0 {
             Ok(replies) => self.end(at, Outcome::Committed, Some(&replies)),
             Err(Abort::Unknown { what }) => {
-                self.trace.note(self.now, format_args!("client {at}: {what}"));
+                self.trace
+                    .note(self.now, format_args!("client {at}: {what}"));
                 self.end(at, Outcome::Unknown, None);
             }
             Err(abort) => {
-                self.trace.note(self.now, format_args!("client {at}: {abort}"));
+                self.trace
+                    .note(self.now, format_args!("client {at}: {abort}"));
                 if matches!(abort, Abort::Precondition { .. }) {
                     self.chronicle.counts.declined += 1;
                 } else {
@@ -253,15 +255,19 @@ impl World {
                 self.chronicle.record(process, time, outcome, &ops);
             }
         }
-        self.trace
-            .note(self.now, format_args!("client {at}: {outcome:?}, {replies:?}"));
+        self.trace.note(
+            self.now,
+            format_args!("client {at}: {outcome:?}, {replies:?}"),
+        );
         self.pause(at);
     }
 
     pub(super) fn check_sum(&mut self, sum: Option<i64>) {
         let expected = self.keys.sum();
         if let Some(sum) = sum.filter(|sum| *sum != expected) {
-            self.fail(format!("all accounts together have {sum}, and had {expected}"));
+            self.fail(format!(
+                "all accounts together have {sum}, and had {expected}"
+            ));
         }
     }
 
@@ -278,7 +284,8 @@ impl World {
 
     /// A client goes away, and another one comes in its place.
     pub(super) fn replace_client(&mut self, at: usize) {
-        self.trace.note(self.now, format_args!("client {at} goes away"));
+        self.trace
+            .note(self.now, format_args!("client {at} goes away"));
         if self.clients[at].is_busy() {
             self.end(at, Outcome::Unknown, None);
         }
@@ -365,8 +372,13 @@ impl World {
                     return;
                 };
                 let nothing = !was_up || reads(current);
-                self.trace.note(self.now, format_args!("client {at}: {why}"));
-                let outcome = if nothing { Outcome::Aborted } else { Outcome::Unknown };
+                self.trace
+                    .note(self.now, format_args!("client {at}: {why}"));
+                let outcome = if nothing {
+                    Outcome::Aborted
+                } else {
+                    Outcome::Unknown
+                };
                 self.end(at, outcome, None);
             }
             LinkEvent::Message(bytes) => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use base::PartitionId;
 use history::Outcome;
 
-use super::book::Place;
+use super::book::{Book, Place};
 use super::job::{Job, Lines, Step, text_of};
 use super::world::World;
 
@@ -27,15 +27,26 @@ pub(super) struct Doubt {
     pub(super) job: Job,
 }
 
+/// A key that a transaction wrote, and where.
+struct Found {
+    name: Vec<u8>,
+    partition: PartitionId,
+    place: Place,
+}
+
 impl World {
     /// Records them.
     pub(super) fn settle_doubts(&mut self) {
         for doubt in std::mem::take(&mut self.finale.doubts) {
             let found = self.find(&doubt.job);
             let (outcome, end, ops) = match found {
-                Some((partition, place)) => {
-                    let ops = self.retell(&doubt, partition, place);
-                    (Outcome::Committed, doubt.told.unwrap_or(place.at), ops)
+                Some(found) => {
+                    let ops = self.retell(&doubt, &found);
+                    (
+                        Outcome::Committed,
+                        doubt.told.unwrap_or(found.place.at),
+                        ops,
+                    )
                 }
                 None if doubt.told.is_some() => {
                     let steps = &doubt.job.steps;
@@ -52,60 +63,58 @@ impl World {
     }
 
     /// Where a transaction is in the logs: its mark, or the first value that it puts.
-    fn find(&self, job: &Job) -> Option<(PartitionId, Place)> {
-        let key = |key: &usize| &self.keys.recorded[*key];
-        let (name, value, partition) = job.steps.iter().rev().find_map(|step| match step {
-            Step::Mark(name, partition) => Some((&name[..], &b"1"[..], *partition)),
-            Step::Put(at, _, text) => {
-                Some((key(at).name.as_bytes(), &text[..], key(at).partition))
-            }
+    fn find(&self, job: &Job) -> Option<Found> {
+        let mark = job.steps.iter().find_map(|step| match step {
+            Step::Mark(name, partition) => Some((name.clone(), &b"1"[..], *partition)),
             _ => None,
-        })?;
-        let place = self.with_book(partition, |book| book.find_put(name, value))?;
-        Some((partition, place))
+        });
+        let put = || {
+            job.steps.iter().find_map(|step| match step {
+                Step::Put(at, _, text) => {
+                    let key = &self.keys.recorded[*at];
+                    Some((key.name.clone().into_bytes(), &text[..], key.partition))
+                }
+                _ => None,
+            })
+        };
+        // Who removes something leaves a mark, which nobody else writes.
+        let (name, value, partition) = mark.or_else(put)?;
+        let place = self.with_book(partition, |book| book.find_put(&name, value))?;
+        Some(Found {
+            name,
+            partition,
+            place,
+        })
     }
 
-    fn with_book<T>(&self, of: PartitionId, ask: impl FnOnce(&super::book::Book) -> T) -> T {
+    fn with_book<T>(&self, of: PartitionId, ask: impl FnOnce(&Book) -> T) -> T {
         let node = self.topology.node_of(of);
         let book = &self.machines[usize::from(node.0) - 1].book;
         ask(&book.borrow())
     }
 
     /// The history's operations of a transaction that took effect.
-    fn retell(&self, doubt: &Doubt, partition: PartitionId, place: Place) -> String {
+    fn retell(&self, doubt: &Doubt, found: &Found) -> String {
         let mut lines = Lines::new(&self.keys);
         let mut touched = BTreeSet::new();
         for step in &doubt.job.steps {
             match step {
-                Step::Put(key, value, _) => {
+                Step::Put(key, value, text) => {
                     if touched.insert(*key)
-                        && let Some(before) = self.before(*key, partition, place)
+                        && let Some(before) = self.before(*key, found, Some(text))
                     {
                         lines.read(*key, before);
                     }
                     lines.write(*key, *value);
                 }
-                Step::Delete(key) => {
-                    if touched.insert(*key)
-                        && let Some(before) = self.before(*key, partition, place)
-                    {
-                        lines.read(*key, before);
-                        if before.is_some() {
-                            lines.delete(*key);
-                        }
-                    }
+                Step::Delete(key) if touched.insert(*key) => {
+                    self.retell_removal(&mut lines, *key, found);
                 }
                 Step::Flush => {
                     for key in 0..self.keys.recorded.len() {
                         let is_there = Some(self.keys.recorded[key].partition) == doubt.own;
-                        if is_there
-                            && touched.insert(key)
-                            && let Some(before) = self.before(key, partition, place)
-                        {
-                            lines.read(key, before);
-                            if before.is_some() {
-                                lines.delete(key);
-                            }
+                        if is_there && touched.insert(key) {
+                            self.retell_removal(&mut lines, key, found);
                         }
                     }
                 }
@@ -115,16 +124,25 @@ impl World {
         lines.text
     }
 
-    /// The value of a key before a transaction that is at `place` in the log of `partition`.
-    /// `None`: the transaction has left nothing there.
-    fn before(&self, key: usize, partition: PartitionId, place: Place) -> Option<Option<i64>> {
+    fn retell_removal(&self, lines: &mut Lines<'_>, key: usize, found: &Found) {
+        if let Some(before) = self.before(key, found, None) {
+            lines.read(key, before);
+            if before.is_some() {
+                lines.delete(key);
+            }
+        }
+    }
+
+    /// The value of a key before a transaction, which put `put` there or removed it. `None`: the
+    /// transaction has left nothing there.
+    fn before(&self, key: usize, found: &Found, put: Option<&[u8]>) -> Option<Option<i64>> {
         let key = &self.keys.recorded[key];
         let name = key.name.as_bytes();
         self.with_book(key.partition, |book| {
-            let tid = if key.partition == partition {
-                place.tid
-            } else {
-                book.find_origin(name, place.origin?)?.tid
+            let tid = match put {
+                Some(value) => book.find_put(name, value)?.tid,
+                None if key.partition == found.partition => found.place.tid,
+                None => book.find_sibling(name, &found.name)?.tid,
             };
             Some(book.value_before(name, tid).and_then(text_of))
         })

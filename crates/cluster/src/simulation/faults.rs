@@ -26,12 +26,14 @@ impl World {
         }
         if self.draw(faults.break_links) && node != other {
             let (a, b) = (self.machines[node].id, self.machines[other].id);
-            self.trace.note(self.now, format_args!("links between {a} and {b} break"));
+            self.trace
+                .note(self.now, format_args!("links between {a} and {b} break"));
             self.network.break_links(a, b);
         }
         if self.draw(faults.slow_disk) {
             let time = self.while_up_to(Duration::from_millis(100));
-            self.trace.note(self.now, format_args!("the disk of {} is slow", node + 1));
+            self.trace
+                .note(self.now, format_args!("the disk of {} is slow", node + 1));
             self.machines[node].slow_disk = true;
             self.after(time, Event::FastDisk(node));
         }
@@ -44,8 +46,10 @@ impl World {
         if self.draw(faults.clock_step) {
             let limit = faults.clock_step_ms;
             let ahead = self.random.i64(-limit..=limit);
-            self.trace
-                .note(self.now, format_args!("the clock of {} is {ahead} ms ahead", node + 1));
+            self.trace.note(
+                self.now,
+                format_args!("the clock of {} is {ahead} ms ahead", node + 1),
+            );
             self.machines[node].ahead_ms = ahead;
         }
         if self.draw(faults.client) {
@@ -61,10 +65,15 @@ impl World {
     }
 
     fn separate(&mut self, node: usize, other: usize) {
-        let (a, b): (Place, Place) = (self.machines[node].id.into(), self.machines[other].id.into());
+        let (a, b): (Place, Place) = (
+            self.machines[node].id.into(),
+            self.machines[other].id.into(),
+        );
         let is_one_way = self.random.u8(..3) == 0;
-        self.trace
-            .note(self.now, format_args!("{a:?} and {b:?} are separated; one way: {is_one_way}"));
+        self.trace.note(
+            self.now,
+            format_args!("{a:?} and {b:?} are separated; one way: {is_one_way}"),
+        );
         if is_one_way {
             self.network.partition_one_way(a, b);
         } else {

@@ -118,7 +118,12 @@ impl World {
     }
 
     pub(super) fn finale_answered(&mut self, node: usize, number: u32, answered: Answered) {
-        let Some(asked) = self.finale.asked.take().filter(|_| number == self.finale.number) else {
+        let Some(asked) = self
+            .finale
+            .asked
+            .take()
+            .filter(|_| number == self.finale.number)
+        else {
             return;
         };
         let replies = match answered.0 {
@@ -128,7 +133,8 @@ impl World {
                 return self.trace.note(self.now, format_args!("finale: {abort}"));
             }
         };
-        self.trace.note(self.now, format_args!("finale: {replies:?}"));
+        self.trace
+            .note(self.now, format_args!("finale: {replies:?}"));
         match self.finale.stage {
             Stage::Reading => {
                 let own = self.topology.partition_at(self.machines[node].id);
@@ -136,7 +142,8 @@ impl World {
                     Ok(seen) => {
                         let time = (asked, self.now);
                         let outcome = history::Outcome::Committed;
-                        self.chronicle.record(self.processes, time, outcome, &seen.ops);
+                        self.chronicle
+                            .record(self.processes, time, outcome, &seen.ops);
                         self.processes += 1;
                         self.settle_doubts();
                         self.check_sum(seen.sum);
@@ -153,7 +160,11 @@ impl World {
 
     /// What has not ended, said for people; nothing if everything has.
     fn what_is_left(&mut self) -> String {
-        let busy = self.clients.iter().filter(|client| !Client::is_done(client)).count();
+        let busy = self
+            .clients
+            .iter()
+            .filter(|client| !Client::is_done(client))
+            .count();
         let mut left = Vec::new();
         if busy > 0 {
             left.push(format!("{busy} clients at work"));
@@ -183,7 +194,9 @@ impl World {
         let counts = self.chronicle.counts;
         let all = counts.committed + counts.aborted + counts.unknown;
         if self.plan.faults.is_none() && (counts.aborted + counts.unknown) * 5 > all {
-            self.fail(format!("too few transactions took effect without faults: {counts:?}"));
+            self.fail(format!(
+                "too few transactions took effect without faults: {counts:?}"
+            ));
         }
     }
 

@@ -75,7 +75,10 @@ pub(super) struct Draw<'a> {
     pub(super) own: Option<PartitionId>,
 }
 
-impl Draw<'_> {
+/// Draws the steps of one kind of job.
+type Kind<'a> = fn(&mut Draw<'a>) -> Vec<Step>;
+
+impl<'a> Draw<'a> {
     /// The next job of a client that has watched keys, or has not.
     pub(super) fn job(&mut self, watched: &mut Watched) -> Job {
         if !watched.is_empty() && self.random.u8(..4) > 0 {
@@ -83,7 +86,7 @@ impl Draw<'_> {
         }
         watched.clear();
         let has_accounts = self.keys.accounts.len() > 1;
-        let kinds: [(u32, fn(&mut Self) -> Vec<Step>); 10] = [
+        let kinds: [(u32, Kind<'a>); 10] = [
             (4, Self::observe),
             (5, Self::modify),
             (3, Self::cross),
@@ -107,8 +110,13 @@ impl Draw<'_> {
     }
 
     fn pick(&mut self, least: usize, most: usize) -> Vec<usize> {
-        let count = self.random.usize(least..=most).min(self.keys.recorded.len());
-        let mut picked = self.random.choose_multiple(0..self.keys.recorded.len(), count);
+        let count = self
+            .random
+            .usize(least..=most)
+            .min(self.keys.recorded.len());
+        let mut picked = self
+            .random
+            .choose_multiple(0..self.keys.recorded.len(), count);
         self.random.shuffle(&mut picked);
         picked
     }
@@ -124,7 +132,8 @@ impl Draw<'_> {
 
     fn modify(&mut self) -> Vec<Step> {
         let keys = self.pick(1, 3).into_iter();
-        keys.flat_map(|key| [Step::Get(key), self.put(key)]).collect()
+        keys.flat_map(|key| [Step::Get(key), self.put(key)])
+            .collect()
     }
 
     fn cross(&mut self) -> Vec<Step> {
@@ -135,12 +144,18 @@ impl Draw<'_> {
     }
 
     fn overwrite(&mut self) -> Vec<Step> {
-        self.pick(1, 3).into_iter().map(|key| self.put(key)).collect()
+        self.pick(1, 3)
+            .into_iter()
+            .map(|key| self.put(key))
+            .collect()
     }
 
     fn create(&mut self) -> Vec<Step> {
         let keys = self.pick(1, 2);
-        let required = keys.iter().map(|key| Step::Absent(*key)).collect::<Vec<_>>();
+        let required = keys
+            .iter()
+            .map(|key| Step::Absent(*key))
+            .collect::<Vec<_>>();
         let puts = keys.into_iter().map(|key| self.put(key));
         required.into_iter().chain(puts).collect()
     }
@@ -157,12 +172,16 @@ impl Draw<'_> {
     fn mark(&mut self, beside: usize) -> Step {
         *self.value += 1;
         let Key { name, partition } = &self.keys.recorded[beside];
-        Step::Mark(format!("{{{name}}}{MARK}{}", self.value).into_bytes(), *partition)
+        Step::Mark(
+            format!("{{{name}}}{MARK}{}", self.value).into_bytes(),
+            *partition,
+        )
     }
 
     fn watch(&mut self) -> Vec<Step> {
         let keys = self.pick(1, 2).into_iter();
-        keys.flat_map(|key| [Step::Get(key), Step::Watch(key)]).collect()
+        keys.flat_map(|key| [Step::Get(key), Step::Watch(key)])
+            .collect()
     }
 
     fn optimistic(&mut self, watched: &Watched) -> Job {
@@ -206,7 +225,11 @@ const DEPOSIT_SHARE: i64 = 30;
 
 impl Job {
     /// The partitions that it needs, if the node that coordinates holds `own`.
-    pub(super) fn partitions(&self, keys: &Keys, own: Option<PartitionId>) -> Vec<Option<PartitionId>> {
+    pub(super) fn partitions(
+        &self,
+        keys: &Keys,
+        own: Option<PartitionId>,
+    ) -> Vec<Option<PartitionId>> {
         let place = |step: &Step| match step {
             Step::Get(key)
             | Step::Watch(key)
@@ -249,10 +272,16 @@ impl Job {
         let recorded = |key: usize| keys.recorded[key].name.as_bytes();
         let account = |key: usize| keys.accounts[key].name.as_bytes();
         let op = |step: &'a Step| match step {
-            Step::Get(key) => Op::Get { key: recorded(*key) },
-            Step::Watch(key) => Op::Watch { key: recorded(*key) },
+            Step::Get(key) => Op::Get {
+                key: recorded(*key),
+            },
+            Step::Watch(key) => Op::Watch {
+                key: recorded(*key),
+            },
             Step::Put(key, _, value) => Op::put(recorded(*key), value),
-            Step::Delete(key) => Op::Delete { key: recorded(*key) },
+            Step::Delete(key) => Op::Delete {
+                key: recorded(*key),
+            },
             Step::Absent(key) => Op::Require {
                 key: recorded(*key),
                 present: false,
@@ -419,7 +448,9 @@ impl<'k> Lines<'k> {
                     return Err(format!("a scan answered {} twice", keys.recorded[key].name));
                 }
             } else if !keys.accounts.iter().any(is_it) && !is_mark(name) {
-                return Err(format!("a scan answered {name:?}, which nobody wrote there"));
+                return Err(format!(
+                    "a scan answered {name:?}, which nobody wrote there"
+                ));
             }
         }
         for (index, key) in keys.recorded.iter().enumerate() {

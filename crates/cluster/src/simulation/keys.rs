@@ -43,7 +43,9 @@ fn spread(topology: &Topology, prefix: &str, count: usize) -> Vec<Key> {
         let partition = partitions[index % partitions.len()].id;
         let names = (0..).map(|n: u32| format!("{prefix}{index}-{n}"));
         let mut fitting = names.filter(|name| topology.partition_of(name.as_bytes()) == partition);
-        let name = fitting.next().expect("slots are spread over all partitions");
+        let name = fitting
+            .next()
+            .expect("slots are spread over all partitions");
         Key { name, partition }
     };
     (0..count).map(key).collect()

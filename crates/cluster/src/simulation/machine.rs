@@ -155,7 +155,11 @@ impl World {
         let deposit = DEPOSIT.to_string();
         for machine in &mut self.machines {
             let own = self.topology.partition_at(machine.id);
-            let here = self.keys.accounts.iter().filter(|account| Some(account.partition) == own);
+            let here = self
+                .keys
+                .accounts
+                .iter()
+                .filter(|account| Some(account.partition) == own);
             let ops: Vec<Op<'_>> = here
                 .map(|account| Op::put(account.name.as_bytes(), deposit.as_bytes()))
                 .collect();
@@ -181,11 +185,17 @@ impl World {
         machine.newest = newest;
         let (id, life) = (machine.id, machine.life);
         self.network.crash(id);
-        self.trace
-            .note(self.now, format_args!("node {id} crashes; {lost} changes are lost"));
+        self.trace.note(
+            self.now,
+            format_args!("node {id} crashes; {lost} changes are lost"),
+        );
         self.reached.add(Point::LostEpochs, u64::from(lost > 0));
-        self.reached.add(Point::ParticipantCrash, u64::from(was_prepared));
-        self.reached.add(Point::CoordinatorCrash, u64::from(!running.voting.is_empty()));
+        self.reached
+            .add(Point::ParticipantCrash, u64::from(was_prepared));
+        self.reached.add(
+            Point::CoordinatorCrash,
+            u64::from(!running.voting.is_empty()),
+        );
         self.lose_clients_of(at);
         let pause = self.while_up_to(Duration::from_millis(150));
         self.after(pause, Event::Restart(at, life));
@@ -274,7 +284,11 @@ impl World {
         let now = self.now;
         // Nor does anything go wrong before the accounts are there.
         let is_safe = self.is_calm() || now.is_zero();
-        let faults = if is_safe { Faults::default() } else { self.plan.faults };
+        let faults = if is_safe {
+            Faults::default()
+        } else {
+            self.plan.faults
+        };
         let machine = &mut self.machines[at];
         machine.set_clock(now);
         let Some(running) = &mut machine.running else {
@@ -340,7 +354,10 @@ impl World {
         let durable = running.partition.durable();
         if let Some(wake_at) = wants.wake_at {
             let wake_at = wake_at.max(now + Duration::from_micros(1));
-            if running.wake_at.is_none_or(|other| wake_at < other || other <= now) {
+            if running
+                .wake_at
+                .is_none_or(|other| wake_at < other || other <= now)
+            {
                 running.wake_at = Some(wake_at);
                 self.after(wake_at - now, Event::Wake(at, life));
             }
@@ -361,7 +378,11 @@ impl World {
             return;
         }
         let epoch = running.partition.begin_sync();
-        let limit = if slow { Duration::from_millis(200) } else { self.plan.sync };
+        let limit = if slow {
+            Duration::from_millis(200)
+        } else {
+            self.plan.sync
+        };
         let time = self.while_up_to(limit);
         self.after(time, Event::Synced(at, life, epoch));
     }

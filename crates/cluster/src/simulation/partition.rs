@@ -41,7 +41,8 @@ impl Partition {
             limits: Limits::default(),
         });
         let mut restorer = engine.restorer().expect("a place is free");
-        book.borrow().replay(|tid, change| restorer.apply(tid, change));
+        book.borrow()
+            .replay(|tid, change| restorer.apply(tid, change));
         let stamp_ms = book.borrow().stamp_ms();
         engine.finish_restore(vec![restorer], newest, stamp_ms);
         engine.restore_prepared()?;

@@ -101,7 +101,13 @@ impl Faults {
         if random.u8(..8) == 0 {
             return Faults::default();
         }
-        let mut some = |share: u32| if random.bool() { random.u32(1..=share) } else { 0 };
+        let mut some = |share: u32| {
+            if random.bool() {
+                random.u32(1..=share)
+            } else {
+                0
+            }
+        };
         Faults {
             crash_at_step: some(4),
             crash_at_protocol: some(25),

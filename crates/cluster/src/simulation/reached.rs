@@ -26,12 +26,30 @@ pub enum Point {
 
 /// The points, in the order of the enumeration.
 const NAMES: [(Point, &str); 16] = [
-    (Point::CoordinatorCrash, "a coordinator crashed after it had asked for votes"),
-    (Point::ParticipantCrash, "a participant crashed while it was prepared"),
-    (Point::RestoredPrepared, "a restart brought prepared attempts back"),
-    (Point::RestoredCommitted, "a restart brought committed attempts back"),
-    (Point::HomeCommitted, "a home committed in a coordinator's stead"),
-    (Point::HomeAborted, "a home aborted in a coordinator's stead"),
+    (
+        Point::CoordinatorCrash,
+        "a coordinator crashed after it had asked for votes",
+    ),
+    (
+        Point::ParticipantCrash,
+        "a participant crashed while it was prepared",
+    ),
+    (
+        Point::RestoredPrepared,
+        "a restart brought prepared attempts back",
+    ),
+    (
+        Point::RestoredCommitted,
+        "a restart brought committed attempts back",
+    ),
+    (
+        Point::HomeCommitted,
+        "a home committed in a coordinator's stead",
+    ),
+    (
+        Point::HomeAborted,
+        "a home aborted in a coordinator's stead",
+    ),
     (Point::Abandoned, "a coordinator gave up by way of the home"),
     (Point::Died, "a younger transaction gave way"),
     (Point::Waited, "somebody waited for holds"),
@@ -39,7 +57,10 @@ const NAMES: [(Point, &str); 16] = [
     (Point::HeldOcc, "a transaction of one partition met a hold"),
     (Point::Overtaken, "a commit timestamp was overtaken"),
     (Point::UnknownOutcome, "a client was not told the outcome"),
-    (Point::LostEpochs, "a crash lost epochs that were not durable"),
+    (
+        Point::LostEpochs,
+        "a crash lost epochs that were not durable",
+    ),
     (Point::Separated, "nodes were separated"),
     (Point::Flushed, "a partition was flushed"),
 ];

@@ -45,9 +45,14 @@ impl Tap<'_> {
         }
         let node = self.node;
         let said = Said(&message);
-        self.trace
-            .note(self.now, format_args!("node {node} sends on {}: {said}", link.0));
-        if self.left.is_none() && is_protocol(&message) && self.random.u32(..1000) < self.crash_share {
+        self.trace.note(
+            self.now,
+            format_args!("node {node} sends on {}: {said}", link.0),
+        );
+        if self.left.is_none()
+            && is_protocol(&message)
+            && self.random.u32(..1000) < self.crash_share
+        {
             // The last message that leaves is this one, or the one before.
             self.left = Some(self.random.usize(..2));
         }
@@ -69,7 +74,10 @@ impl fmt::Display for Said<'_, '_> {
                 } => {
                     let (age, home) = (age.0, roll.home);
                     let ops = SaidOps(ops);
-                    write!(f, "{number}: prepare {id} of age {age:x}, home {home}: {ops}")
+                    write!(
+                        f,
+                        "{number}: prepare {id} of age {age:x}, home {home}: {ops}"
+                    )
                 }
                 Request::Commit { id } => write!(f, "{number}: commit {id}"),
                 Request::Vote { id } => write!(f, "{number}: vote {id}"),
@@ -122,8 +130,10 @@ impl Messages for Tap<'_> {
     fn connect(&mut self, to: NodeId) -> Link {
         let link = self.endpoint.connect(to);
         let node = self.node;
-        self.trace
-            .note(self.now, format_args!("node {node} connects to {to} by {}", link.0));
+        self.trace.note(
+            self.now,
+            format_args!("node {node} connects to {to} by {}", link.0),
+        );
         link
     }
 

@@ -138,9 +138,10 @@ impl World {
             topology,
             plan,
         };
-        world
-            .trace
-            .note(Duration::ZERO, format_args!("seed {seed}: {:?}", world.plan));
+        world.trace.note(
+            Duration::ZERO,
+            format_args!("seed {seed}: {:?}", world.plan),
+        );
         world
     }
 

@@ -41,19 +41,20 @@ impl Client {
     /// # Panics
     /// When nobody listens there.
     pub(crate) fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap_or_else(|e| panic!("{address}: {e}"));
-        stream.set_nodelay(true).expect("no delay");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("read time-out");
-        stream
-            .set_write_timeout(Some(PATIENCE))
-            .expect("write time-out");
-        Client {
+        Client::try_connect(address).unwrap_or_else(|e| panic!("{address}: {e}"))
+    }
+
+    /// As [`Client::connect`], if somebody listens there.
+    pub(crate) fn try_connect(address: SocketAddr) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Client {
             stream,
             received: Vec::new(),
             consumed: 0,
-        }
+        })
     }
 
     /// Sends bytes. A connection that the peer has closed shows when its answer is read.

@@ -12,54 +12,86 @@ use super::process::{Server, free_address};
 
 /// A running cluster. Its processes are killed when this is dropped.
 pub(crate) struct Cluster {
-    servers: Vec<Server>,
-    /// Where the cluster's file lies.
-    _dir: TempDir,
+    servers: Vec<Option<Server>>,
+    /// Where clients of each node connect.
+    addresses: Vec<SocketAddr>,
+    keeping: Keeping,
+    /// Where the cluster's file lies, and each node's data.
+    dir: TempDir,
+}
+
+/// Whether nodes keep their data on disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    Nothing,
+    Data,
 }
 
 impl Cluster {
-    /// Starts so many nodes with equal shares of the slots, which keep nothing on disk.
-    pub(crate) fn start(count: usize) -> Cluster {
+    /// Starts so many nodes with equal shares of the slots.
+    pub(crate) fn start(count: usize, keeping: Keeping) -> Cluster {
         let mut said = String::new();
         // Another process may take a port that was found free.
         for _ in 0..5 {
-            match Cluster::try_start(count) {
-                Ok(cluster) => return cluster,
+            let (dir, addresses) = Cluster::prepare(count);
+            let mut cluster = Cluster {
+                servers: (0..count).map(|_| None).collect(),
+                addresses,
+                keeping,
+                dir,
+            };
+            match (0..count).try_for_each(|node| cluster.start_node(node)) {
+                Ok(()) => return cluster,
                 Err(text) => said = text,
             }
         }
         panic!("the cluster does not start: {said}");
     }
 
-    fn try_start(count: usize) -> Result<Cluster, String> {
+    /// Writes the cluster's file. Returns where, and the addresses for clients.
+    fn prepare(count: usize) -> (TempDir, Vec<SocketAddr>) {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let file = dir.path().join("cluster.toml");
         let mut addresses = BTreeSet::new();
         while addresses.len() < 2 * count {
             addresses.insert(free_address());
         }
         let addresses: Vec<SocketAddr> = addresses.into_iter().collect();
-        std::fs::write(&file, describe(&addresses)).expect("the cluster's file");
-        let servers = addresses
-            .chunks(2)
-            .enumerate()
-            .map(|(at, pair)| Server::start_at(pair[0], |_, _| node(&file, at + 1)))
-            .collect::<Result<_, _>>()?;
-        Ok(Cluster { servers, _dir: dir })
+        std::fs::write(dir.path().join(FILE), describe(&addresses)).expect("the cluster's file");
+        (dir, addresses.into_iter().step_by(2).collect())
     }
 
-    /// Where clients of a node connect; nodes are numbered from 0 here.
+    /// Starts a node, which are numbered from 0 here. If it does not start, what it said.
+    pub(crate) fn start_node(&mut self, node: usize) -> Result<(), String> {
+        let dir = self.dir.path();
+        let build = |_, _: &Path| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+            command.args(["serve", "--threads", "2", "--cluster"]);
+            command.arg(dir.join(FILE));
+            command.args(["--node", &(node + 1).to_string()]);
+            match self.keeping {
+                Keeping::Nothing => command.arg("--ephemeral"),
+                Keeping::Data => command.arg("--data").arg(dir.join(format!("node{node}"))),
+            };
+            command
+        };
+        let server = Server::start_at(self.addresses[node], build)?;
+        self.servers[node] = Some(server);
+        Ok(())
+    }
+
+    /// Kills a node as a crash would.
+    pub(crate) fn kill_node(&mut self, node: usize) {
+        self.servers[node].take().expect("it runs").kill();
+    }
+
+    /// Where clients of a node connect.
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
-        self.servers[node].address
+        self.addresses[node]
     }
 }
 
-fn node(file: &Path, id: usize) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
-    command.args(["serve", "--ephemeral", "--threads", "2", "--cluster"]);
-    command.arg(file).args(["--node", &id.to_string()]);
-    command
-}
+/// The name of the cluster's file.
+const FILE: &str = "cluster.toml";
 
 /// The file of nodes with these addresses, a pair for each.
 fn describe(addresses: &[SocketAddr]) -> String {

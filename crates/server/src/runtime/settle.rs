@@ -163,11 +163,9 @@ impl Runtime {
             self.pool.push(buffer);
         }
         let state = &connection.state;
-        let now = context.now;
-        let next = connection
-            .task
-            .as_ref()
-            .map(|task| task.next(self.releases, now));
+        let (now, db) = (context.now, &context.shared.db);
+        let task = connection.task.as_ref();
+        let next = task.map(|task| task.next(db.releases(), now));
         let more = match next {
             Some(Next::Now) => true,
             Some(Next::Woken(due)) => {

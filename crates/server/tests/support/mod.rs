@@ -5,6 +5,7 @@
 pub(crate) mod client;
 pub(crate) mod exposition;
 pub(crate) mod gate;
+pub(crate) mod held;
 pub(crate) mod http;
 pub(crate) mod nodes;
 
