@@ -15,6 +15,7 @@ use crate::crash::{self, Disk};
 use crate::fuzz::{self, Target};
 use crate::process;
 use crate::server::Program;
+use crate::sim::{self, Bug, Protocol};
 use crate::smoke;
 use crate::trace;
 
@@ -27,6 +28,9 @@ const CHECKPOINT_ROUNDS: u64 = 200;
 const CHECKPOINT_TIME: Duration = Duration::from_secs(180);
 /// Crash rounds over a cluster of three nodes, without checkpoints and with them.
 const NODE_ROUNDS: u64 = 25;
+/// Seeds of the simulation, and seeds of which one must show a planted bug.
+const SEEDS: u64 = 1000;
+const PLANTED_SEEDS: u64 = 400;
 /// Crash rounds in which the planted bug must show; the first loss ends them.
 const PLANTED_ROUNDS: u64 = 100;
 
@@ -74,6 +78,13 @@ const STEPS: &[Step] = &[
         let with_checkpoints = crash_nodes(Build::Honest, NODE_ROUNDS, true)?;
         crash::require_clean(&verdict)?;
         crash::require_clean(&with_checkpoints)
+    }),
+    ("simulation", || {
+        sim::run(Protocol::TwoPhaseCommit, SEEDS, None, None)
+    }),
+    ("simulation with the planted bugs", || {
+        let find = |bug| sim::run(Protocol::TwoPhaseCommit, PLANTED_SEEDS, None, Some(bug));
+        Bug::ALL.iter().copied().try_for_each(find)
     }),
     ("benchmarks", benchmarks),
     ("trace", || trace::require_clean(&trace(Build::Honest)?)),

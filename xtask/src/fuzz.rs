@@ -36,6 +36,16 @@ pub enum Target {
     Log,
     /// Files of checkpoints.
     Checkpoint,
+    /// What nodes say to each other before they know each other.
+    Handshake,
+    /// Links: messages in frames.
+    Links,
+    /// What nodes and clients of a cluster say to each other.
+    Messages,
+    /// A cluster's file.
+    ClusterFile,
+    /// What a partition keeps of a prepared transaction.
+    Prepared,
 }
 
 impl Target {
@@ -45,6 +55,11 @@ impl Target {
         Target::Replies,
         Target::Log,
         Target::Checkpoint,
+        Target::Handshake,
+        Target::Links,
+        Target::Messages,
+        Target::ClusterFile,
+        Target::Prepared,
     ];
 
     fn name(self) -> &'static str {
@@ -53,6 +68,11 @@ impl Target {
             Target::Replies => "replies",
             Target::Log => "log",
             Target::Checkpoint => "checkpoint",
+            Target::Handshake => "handshake",
+            Target::Links => "links",
+            Target::Messages => "messages",
+            Target::ClusterFile => "cluster-file",
+            Target::Prepared => "prepared",
         }
     }
 
@@ -62,6 +82,11 @@ impl Target {
             Target::Replies => resp::fuzz::fuzz_replies,
             Target::Log => journal::fuzz::fuzz_log,
             Target::Checkpoint => journal::fuzz::fuzz_checkpoint,
+            Target::Handshake => fabric::fuzz::fuzz_handshake,
+            Target::Links => fabric::fuzz::fuzz_messages,
+            Target::Messages => cluster::fuzz::fuzz_messages,
+            Target::ClusterFile => cluster::fuzz::fuzz_topology,
+            Target::Prepared => engine::fuzz::fuzz_system_record,
         }
     }
 
@@ -71,6 +96,11 @@ impl Target {
             Target::Replies => "crates/resp/corpus/replies",
             Target::Log => "crates/journal/corpus/log",
             Target::Checkpoint => "crates/journal/corpus/checkpoint",
+            Target::Handshake => "crates/fabric/corpus/handshake",
+            Target::Links => "crates/fabric/corpus/messages",
+            Target::Messages => "crates/cluster/corpus/messages",
+            Target::ClusterFile => "crates/cluster/corpus/topology",
+            Target::Prepared => "crates/engine/corpus/system",
         }
     }
 }

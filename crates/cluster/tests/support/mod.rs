@@ -3,7 +3,7 @@
 use base::participant::State;
 use base::partition::OwnedReply;
 use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
-use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId, Version};
+use base::{Abort, Op, PartitionId, Timestamp, TransactionId, Version};
 use fastrand::Rng;
 use kumiki_cluster::message::{Answer, Fate, Message, Notice, Request, Roll};
 
