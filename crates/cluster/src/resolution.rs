@@ -61,7 +61,9 @@ impl<C> Node<C> {
             return;
         }
         keeper.next = now + self.timeouts.doubt / 4;
-        keeper.resolving.retain(|_, resolution| resolution.until > now);
+        keeper
+            .resolving
+            .retain(|_, resolution| resolution.until > now);
         let first = !std::mem::replace(&mut keeper.looked, true);
         let mut undecided = partition.undecided();
         undecided.sort_unstable_by_key(|(id, _)| *id);
@@ -98,11 +100,21 @@ impl<C> Node<C> {
         match state {
             State::Prepared(note) if at_home => self.resolve(partition, id, note),
             State::Prepared(_) => {
-                self.ask(partition, roll.home, Request::Outcome { id }, Purpose::Outcome { id });
+                self.ask(
+                    partition,
+                    roll.home,
+                    Request::Outcome { id },
+                    Purpose::Outcome { id },
+                );
             }
             _ if self.finishing.contains_key(&id) => {}
             _ if at_home => self.finish_in_stead(partition, id, roll.participants),
-            _ => self.ask(partition, roll.home, Request::Inquire { id }, Purpose::Inquire { id }),
+            _ => self.ask(
+                partition,
+                roll.home,
+                Request::Inquire { id },
+                Purpose::Inquire { id },
+            ),
         }
     }
 
@@ -133,7 +145,12 @@ impl<C> Node<C> {
         };
         keeper.resolving.insert(id, resolution);
         for of in asked {
-            self.ask(partition, of, Request::Vote { id }, Purpose::Vote { id, of });
+            self.ask(
+                partition,
+                of,
+                Request::Vote { id },
+                Purpose::Vote { id, of },
+            );
         }
     }
 

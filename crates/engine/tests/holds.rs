@@ -371,24 +371,34 @@ fn a_prepared_scan_agrees_with_what_was_counted() {
     let stop = AtomicBool::new(false);
     let workers = [(); 2].map(|()| world.worker());
     let (mut w, mut wrong) = (world.worker(), None);
-    let insert_or_delete = |w: &mut Worker<Log>, key: &[u8]| {
-        let there = w.execute(&[Op::Exists { key }])?.replies() == [base::Reply::Int(1)];
-        let (op, delta) = if there {
-            (Op::Delete { key }, -1)
-        } else {
-            (Op::put(key, b""), 1)
-        };
-        let key = b"count";
-        w.execute(&[op, Op::Add { key, delta }]).map(|_| ())
-    };
     std::thread::scope(|scope| {
         for (mut w, thread) in workers.into_iter().zip(0_u8..) {
             let stop = &stop;
             scope.spawn(move || {
-                let mut random = fastrand::Rng::with_seed(thread.into());
-                while !stop.load(Ordering::Relaxed) {
-                    let key = [b'k', random.u8(..), thread];
-                    patiently(stop, || insert_or_delete(&mut w, &key));
+                // Always new keys, of which there is no record; old ones go.
+                for round in 0_u32.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let key = |number: u32| [&b"k"[..], &[thread], &number.to_be_bytes()].concat();
+                    let (new, old) = (key(round), key(round.wrapping_sub(100)));
+                    let (count, delta) = (b"count", 1);
+                    let insert = [Op::put(&new, b""), Op::Add { key: count, delta }];
+                    patiently(stop, || w.execute(&insert).map(|_| ()));
+                    let delete = [
+                        Op::Require {
+                            key: &old,
+                            present: true,
+                        },
+                        Op::Delete { key: &old },
+                        Op::Add {
+                            key: count,
+                            delta: -1,
+                        },
+                    ];
+                    if round >= 100 {
+                        patiently(stop, || w.execute(&delete).map(|_| ()));
+                    }
                 }
             });
         }
@@ -404,6 +414,7 @@ fn a_prepared_scan_agrees_with_what_was_counted() {
             let found = (pairs.len() as i64, number(&replies[1].as_reply()));
             w.commit(holder(attempt).id).unwrap();
             w.forget(holder(attempt).id).unwrap();
+            world.tidy();
             wrong = (found.0 != found.1).then_some(found);
             if wrong.is_some() || start.elapsed() > PATIENCE {
                 break;
