@@ -293,7 +293,7 @@ impl<C> Node<C> {
         self.now = now;
         self.deliver_due(partition);
         self.work(partition);
-        while partition.releases() != self.releases {
+        if partition.releases() != self.releases {
             self.releases = partition.releases();
             self.retry_parked(partition);
             self.work(partition);

@@ -216,7 +216,8 @@ impl<C> Node<C> {
     ) {
         let limits = self.timeouts;
         let patience = limits.answer + limits.hold + limits.transaction;
-        self.finish_commit(partition, id, participants, self.now + patience);
+        let until = self.now + patience;
+        self.finish_commit(partition, id, participants, Some(until));
     }
 
     /// One will never be prepared.

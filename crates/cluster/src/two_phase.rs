@@ -16,6 +16,8 @@ pub(crate) struct Finishing {
     participants: Vec<PartitionId>,
     missing: Vec<PartitionId>,
     again_at: Duration,
+    /// Whether only this node's own partition is asked so far.
+    own_first: bool,
     /// Nobody forgets before.
     forget_from: Duration,
     until: Duration,
@@ -126,33 +128,50 @@ impl<C> Node<C> {
         let participants: Vec<_> = c.parts.iter().map(|part| part.of).collect();
         let replies = together(c.places.len(), c.parts);
         self.finish(partition, c.caller, Ok(replies));
-        let now = self.now;
-        self.finish_commit(partition, id, participants, now);
+        self.finish_commit(partition, id, participants, None);
     }
 
-    /// Steps 4 to 6 for an attempt that has committed; step 6 not before `forget_from`.
+    /// Steps 4 to 6 for an attempt that has committed. In the stead of a coordinator that may not
+    /// know, others are told only once the commit is durable here, and forgetting begins not before
+    /// `in_stead_until`: until then the coordinator may ask to abandon the attempt.
     pub(crate) fn finish_commit(
         &mut self,
         partition: &mut impl Participant,
         id: TransactionId,
         participants: Vec<PartitionId>,
-        forget_from: Duration,
+        in_stead_until: Option<Duration>,
     ) {
+        let forget_from = in_stead_until.unwrap_or(self.now);
         let finishing = Finishing {
             missing: participants.clone(),
+            own_first: in_stead_until.is_some(),
             again_at: self.now + AGAIN,
             until: forget_from + FINISHING,
             forget_from,
-            participants: participants.clone(),
+            participants,
         };
         self.finishing.insert(id, finishing);
-        for of in participants {
-            self.ask(
-                partition,
-                of,
-                Request::Commit { id },
-                Purpose::Commit { id, of },
-            );
+        self.ask_to_commit(partition, id);
+    }
+
+    /// Asks those that have not acknowledged.
+    fn ask_to_commit(&mut self, partition: &mut impl Participant, id: TransactionId) {
+        let finishing = &self.finishing[&id];
+        let mut asked = finishing.missing.clone();
+        if finishing.own_first {
+            asked.retain(|of| Some(*of) == self.own);
+        }
+        for of in asked {
+            let purpose = Purpose::Commit { id, of };
+            self.ask(partition, of, Request::Commit { id }, purpose);
+        }
+    }
+
+    /// Step 6.
+    fn forget_all(&mut self, partition: &mut impl Participant, id: TransactionId) {
+        let finishing = self.finishing.remove(&id).expect("it is finishing");
+        for of in finishing.participants {
+            self.tell(partition, of, Notice::Forget { id });
         }
     }
 
@@ -172,11 +191,13 @@ impl<C> Node<C> {
             return;
         }
         finishing.missing.retain(|other| *other != of);
-        if finishing.missing.is_empty() && finishing.forget_from <= self.now {
-            let finishing = self.finishing.remove(&id).expect("it was there");
-            for of in finishing.participants {
-                self.tell(partition, of, Notice::Forget { id });
+        if finishing.missing.is_empty() {
+            if finishing.forget_from <= self.now {
+                self.forget_all(partition, id);
             }
+        } else if finishing.own_first && Some(of) == self.own {
+            finishing.own_first = false;
+            self.ask_to_commit(partition, id);
         }
     }
 
@@ -189,31 +210,21 @@ impl<C> Node<C> {
         let mut over: Vec<TransactionId> = over.map(|(id, _)| *id).collect();
         over.sort_unstable();
         for id in over {
-            let finishing = self.finishing.remove(&id).expect("it was there");
-            for of in finishing.participants {
-                self.tell(partition, of, Notice::Forget { id });
-            }
+            self.forget_all(partition, id);
         }
         let late = self
             .finishing
             .iter_mut()
             .filter(|(_, finishing)| finishing.again_at <= now);
-        let mut again: Vec<(TransactionId, Vec<PartitionId>)> = late
+        let mut again: Vec<TransactionId> = late
             .map(|(id, finishing)| {
                 finishing.again_at = now + AGAIN;
-                (*id, finishing.missing.clone())
+                *id
             })
             .collect();
         again.sort_unstable();
-        for (id, missing) in again {
-            for of in missing {
-                self.ask(
-                    partition,
-                    of,
-                    Request::Commit { id },
-                    Purpose::Commit { id, of },
-                );
-            }
+        for id in again {
+            self.ask_to_commit(partition, id);
         }
     }
 

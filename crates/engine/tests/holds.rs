@@ -399,6 +399,8 @@ fn a_prepared_scan_agrees_with_what_was_counted() {
                     if round >= 100 {
                         patiently(stop, || w.execute(&delete).map(|_| ()));
                     }
+                    // Else no scan would ever be valid.
+                    std::thread::sleep(Duration::from_micros(50));
                 }
             });
         }

@@ -76,10 +76,6 @@ impl Runtime {
             };
             self.executor.tell_finished(connection, finished);
             self.lists.touched(key, connection);
-            if connection.state.ended {
-                // It closes when it is served.
-                self.lists.ready(key, connection);
-            }
         }
         self.finished = finished;
     }
