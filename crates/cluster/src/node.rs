@@ -166,8 +166,11 @@ pub struct Node<C> {
     pub(crate) now: Duration,
     pub(crate) wires: Wires,
     due: BinaryHeap<Due>,
-    /// The newest epoch that an answer waits for, or waited for.
+    /// The newest epoch that an answer waits for which somebody else waits for; zero if there is
+    /// none.
     due_until: Epoch,
+    /// The newest epoch of answers that can wait, and since when there are any.
+    leisure: Option<(Epoch, Duration)>,
     sequence: u64,
     /// Answers that have come and were not looked at.
     pub(crate) answers: VecDeque<(Purpose, Result<Answer, Lost>)>,
@@ -186,6 +189,8 @@ pub struct Node<C> {
     pub(crate) counters: Counters,
 }
 
+/// For so long answers that can wait do so.
+const LEISURE: Duration = Duration::from_millis(100);
 /// How often time-outs are looked at.
 const SWEEP: Duration = Duration::from_millis(20);
 
@@ -205,6 +210,7 @@ impl<C> Node<C> {
             wires: Wires::default(),
             due: BinaryHeap::new(),
             due_until: Epoch::ZERO,
+            leisure: None,
             sequence: 0,
             answers: VecDeque::new(),
             coordinations: HashMap::new(),
@@ -306,6 +312,11 @@ impl<C> Node<C> {
         }
         if self.next_sweep <= now {
             self.next_sweep = now + SWEEP;
+            if let Some((epoch, since)) = self.leisure
+                && since + LEISURE <= now
+            {
+                self.due_until = self.due_until.max(epoch);
+            }
             self.sweep_parked(partition);
             self.sweep_coordinations(partition);
             self.sweep_finishing(partition);
@@ -321,6 +332,10 @@ impl<C> Node<C> {
             let due = self.due.pop().expect("it was there");
             self.deliver(due.asker, due.answer);
         }
+        if self.due_until <= durable {
+            self.due_until = Epoch::ZERO;
+        }
+        self.leisure = self.leisure.filter(|(epoch, _)| *epoch > durable);
     }
 
     /// Handles answers until there are none.
@@ -385,6 +400,7 @@ impl<C> Node<C> {
         let busy = !self.coordinations.is_empty()
             || !self.parked.is_empty()
             || !self.finishing.is_empty()
+            || !self.due.is_empty()
             || self.wires.is_dialling();
         // The keeper looks when time-outs are looked at.
         let keeper = self.keeper.as_ref().map(Keeper::next);
@@ -393,7 +409,7 @@ impl<C> Node<C> {
         let times = [busy.then_some(self.next_sweep), keeper, paused];
         let now = !self.answers.is_empty();
         Wants {
-            epoch: (!self.due.is_empty()).then_some(self.due_until),
+            epoch: (self.due_until > Epoch::ZERO).then_some(self.due_until),
             wake_at: if now {
                 Some(self.now)
             } else {
@@ -464,8 +480,30 @@ impl<C> Node<C> {
         if epoch <= partition.durable() {
             return self.deliver(asker, answer);
         }
-        self.sequence += 1;
         self.due_until = self.due_until.max(epoch);
+        self.put_off(asker, answer, epoch);
+    }
+
+    /// Answers once `epoch` is durable, for which nobody need hurry: other transactions' syncs will
+    /// do, or those of an idle log. An acknowledgement of a commit, after which only notes are
+    /// forgotten, is not worth a sync.
+    pub(crate) fn answer_at_leisure(
+        &mut self,
+        partition: &impl Participant,
+        asker: Asker,
+        answer: Answer,
+        epoch: Epoch,
+    ) {
+        if epoch <= partition.durable() {
+            return self.deliver(asker, answer);
+        }
+        let (newest, since) = self.leisure.unwrap_or((epoch, self.now));
+        self.leisure = Some((newest.max(epoch), since));
+        self.put_off(asker, answer, epoch);
+    }
+
+    fn put_off(&mut self, asker: Asker, answer: Answer, epoch: Epoch) {
+        self.sequence += 1;
         self.due.push(Due {
             epoch,
             sequence: self.sequence,

@@ -85,15 +85,15 @@ impl<C> Node<C> {
                 };
                 self.prepare(partition, asker, &prepare);
             }
-            Request::Commit { id } => {
-                let done = partition.commit(id).map(|(state, epoch)| {
+            Request::Commit { id } => match partition.commit(id) {
+                Ok((state, epoch)) => {
                     if state == State::Refused {
                         tracing::error!(%id, "told to commit what was refused: atomicity is lost");
                     }
-                    (Answer::Done, epoch)
-                });
-                self.answer_with(partition, asker, done);
-            }
+                    self.answer_at_leisure(partition, asker, Answer::Done, epoch);
+                }
+                Err(abort) => self.deliver(asker, Answer::Failed(abort.to_string())),
+            },
             Request::Vote { id } => {
                 let until = partition.time_ms() + REFUSAL_MS;
                 let known = partition.refuse(id, until).map(|(state, epoch)| {
