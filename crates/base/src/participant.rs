@@ -116,6 +116,9 @@ pub trait Participant {
     /// one, has been there since before this call.
     fn finished(&self) -> Epoch;
 
+    /// Why no later epoch will ever be durable.
+    fn failed(&self) -> Option<String>;
+
     /// Everything up to this epoch is durable.
     fn durable(&self) -> Epoch;
 }

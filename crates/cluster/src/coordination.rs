@@ -182,7 +182,7 @@ impl<C> Node<C> {
         }
         let safe = c.read_only;
         match answer {
-            Ok(Answer::Replies(replies)) => {
+            Ok(Answer::Replies(replies)) if replies.len() == c.places.len() => {
                 let c = self.coordinations.remove(&number).expect("it was there");
                 self.finish(partition, c.caller, Ok(replies));
             }
@@ -191,6 +191,10 @@ impl<C> Node<C> {
                 self.again_or_end(partition, number, Abort::Unavailable { what: why });
             }
             Err(Lost { why, .. }) => self.end_unknown(partition, number, why),
+            Ok(Answer::Failed(what)) if safe => {
+                self.again_or_end(partition, number, Abort::Unavailable { what });
+            }
+            Ok(Answer::Failed(what)) => self.end_unknown(partition, number, what),
             Ok(other) => self.end_unknown(partition, number, format!("a node answered {other:?}")),
         }
     }

@@ -39,4 +39,5 @@ mod wires;
 pub use counters::Counters;
 pub use node::{Finished, Node, Wants};
 pub use options::{NodeOptions, Timeouts};
+pub use participation::Waiting;
 pub use topology::Topology;

@@ -25,6 +25,20 @@ pub enum Message<'a> {
     Notice(Notice),
 }
 
+impl Message<'_> {
+    /// Whether a client may send it: transactions, and questions about the cluster.
+    #[must_use]
+    pub fn may_come_from_a_client(&self) -> bool {
+        let Message::Request { request, .. } = self else {
+            return false;
+        };
+        matches!(
+            request,
+            Request::Execute { .. } | Request::Coordinate { .. } | Request::Topology
+        )
+    }
+}
+
 /// What can be asked. Any of them may be asked again after a link broke, except
 /// [`Request::Execute`] with writes and [`Request::Coordinate`].
 #[derive(Clone, Debug, PartialEq)]

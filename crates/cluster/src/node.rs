@@ -38,14 +38,14 @@
 //!    no circle of waiting transactions. A transaction keeps its age when it is tried again, so that
 //!    each becomes the oldest at last.
 
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, Op, PartitionId, TransactionId};
-use fabric::{Event, Link, Messages};
+use fabric::{Event, Link, Messages, Peer};
 
 use crate::clock::HybridClock;
 use crate::codec;
@@ -53,7 +53,7 @@ use crate::coordination::Coordination;
 use crate::counters::Counters;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::options::{NodeOptions, Timeouts};
-use crate::participation::Parked;
+use crate::participation::{Parked, Waiting};
 use crate::resolution::Keeper;
 use crate::topology::Topology;
 use crate::two_phase::Finishing;
@@ -165,6 +165,8 @@ pub struct Node<C> {
     pub(crate) random: fastrand::Rng,
     pub(crate) now: Duration,
     pub(crate) wires: Wires,
+    /// Links that lead to clients.
+    clients: HashSet<Link>,
     due: BinaryHeap<Due>,
     /// The newest epoch that an answer waits for which somebody else waits for; zero if there is
     /// none.
@@ -181,6 +183,7 @@ pub struct Node<C> {
     /// Committed attempts that wait for acknowledgements.
     pub(crate) finishing: HashMap<TransactionId, Finishing>,
     pub(crate) parked: Vec<Parked>,
+    pub(crate) waiting: Waiting,
     /// [`Participant::releases`] when the parked were last looked at.
     pub(crate) releases: u64,
     pub(crate) keeper: Option<Keeper>,
@@ -208,6 +211,7 @@ impl<C> Node<C> {
             random: fastrand::Rng::with_seed(options.unique),
             now,
             wires: Wires::default(),
+            clients: HashSet::new(),
             due: BinaryHeap::new(),
             due_until: Epoch::ZERO,
             leisure: None,
@@ -218,6 +222,7 @@ impl<C> Node<C> {
             paused: BinaryHeap::new(),
             finishing: HashMap::new(),
             parked: Vec::new(),
+            waiting: options.waiting,
             releases: 0,
             keeper: (options.keeper && own.is_some()).then(|| Keeper::new(now)),
             finished: Vec::new(),
@@ -257,9 +262,15 @@ impl<C> Node<C> {
     ) {
         self.now = now;
         match event {
-            Event::Up(_) => self.wires.up(link),
+            Event::Up(peer) => {
+                if peer == Peer::Client {
+                    self.clients.insert(link);
+                }
+                self.wires.up(link);
+            }
             Event::Drained => self.wires.drained(link),
             Event::Down(why) => {
+                self.clients.remove(&link);
                 self.leave(link);
                 let lost = self.wires.down(link, why, now);
                 self.answers
@@ -277,6 +288,10 @@ impl<C> Node<C> {
     }
 
     fn message(&mut self, partition: &mut impl Participant, link: Link, message: Message<'_>) {
+        if self.clients.contains(&link) && !message.may_come_from_a_client() {
+            tracing::warn!("a client has sent what only nodes may; its link is closed");
+            return self.wires.hang_up(link);
+        }
         match message {
             Message::Request { number, request } => match request {
                 Request::Coordinate { ops } => {
@@ -325,8 +340,11 @@ impl<C> Node<C> {
         self.work(partition);
     }
 
-    /// Delivers the answers that have become durable.
+    /// Delivers the answers that have become durable; what never will be is a failure.
     fn deliver_due(&mut self, partition: &impl Participant) {
+        if self.due.is_empty() {
+            return;
+        }
         let durable = partition.durable();
         while self.due.peek().is_some_and(|due| due.epoch <= durable) {
             let due = self.due.pop().expect("it was there");
@@ -336,6 +354,12 @@ impl<C> Node<C> {
             self.due_until = Epoch::ZERO;
         }
         self.leisure = self.leisure.filter(|(epoch, _)| *epoch > durable);
+        if let Some(reason) = partition.failed() {
+            for due in std::mem::take(&mut self.due) {
+                self.deliver(due.asker, Answer::Failed(reason.clone()));
+            }
+            (self.due_until, self.leisure) = (Epoch::ZERO, None);
+        }
     }
 
     /// Handles answers until there are none.
@@ -429,6 +453,16 @@ impl<C> Node<C> {
     #[must_use]
     pub fn under_way(&self) -> (usize, usize) {
         (self.coordinations.len(), self.parked.len())
+    }
+
+    /// Whether nothing is under way that others wait for.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.coordinations.is_empty()
+            && self.parked.is_empty()
+            && self.due_until == Epoch::ZERO
+            && self.wires.is_empty()
+            && self.finishing.values().all(Finishing::is_in_stead)
     }
 
     /// Nodes to which there is a link.

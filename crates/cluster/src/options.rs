@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::NodeId;
 
+use crate::participation::Waiting;
 use crate::topology::Topology;
 
 /// How long what is waited for.
@@ -49,6 +50,8 @@ pub struct NodeOptions {
     pub unique: u64,
     /// Whether it resolves attempts that nobody decides: one [`Node`](crate::Node) of each process does.
     pub keeper: bool,
+    /// What the [`Node`](crate::Node)s of one process share.
+    pub waiting: Waiting,
     /// See there.
     pub timeouts: Timeouts,
 }

@@ -5,12 +5,15 @@
 //! 2. A prepare waits for holds only if its transaction is older than their holder, and than every
 //!    other prepare that waits for a key of its own: the others are told to give way.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base::change::siblings;
 use base::participant::{Participant, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::Holder;
-use base::{Abort, Epoch, Op, Timestamp, TransactionId};
+use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
 use fabric::Link;
 
 use crate::codec;
@@ -32,6 +35,35 @@ pub(crate) struct Parked {
     what: Parking,
     /// Who holds what it needs.
     by: Holder,
+}
+
+/// The attempts that wait to be prepared, at all threads of a process: shared by its
+/// [`Node`](crate::Node)s.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting(Arc<Mutex<HashSet<TransactionId>>>);
+
+impl Waiting {
+    fn ids(&self) -> MutexGuard<'_, HashSet<TransactionId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, id: TransactionId) -> bool {
+        self.ids().contains(&id)
+    }
+
+    fn add(&self, id: TransactionId) {
+        self.ids().insert(id);
+    }
+
+    fn leave(&self, parked: &[Parked]) {
+        let mut gone = parked.iter().filter_map(Parked::prepared).peekable();
+        if gone.peek().is_some() {
+            let mut ids = self.ids();
+            for holder in gone {
+                ids.remove(&holder.id);
+            }
+        }
+    }
 }
 
 /// What it asks for.
@@ -75,6 +107,9 @@ impl<C> Node<C> {
                 siblings,
                 ops,
             } => {
+                if let Some(what) = self.unfit(&roll, siblings) {
+                    return self.deliver(asker, Answer::Aborted(Abort::Unavailable { what }));
+                }
                 let mut note = Vec::new();
                 codec::encode_roll(&roll, &mut note);
                 let prepare = Prepare {
@@ -94,6 +129,14 @@ impl<C> Node<C> {
                 }
                 Err(abort) => self.deliver(asker, Answer::Failed(abort.to_string())),
             },
+            // Whoever waits for holds is not undecided for want of a coordinator.
+            Request::Vote { id } if self.waiting.has(id) => {
+                let what = "it waits for keys that another transaction holds".to_owned();
+                self.deliver(asker, Answer::Failed(what));
+            }
+            Request::Outcome { id } if self.waiting.has(id) => {
+                self.deliver(asker, Answer::Fate(Fate::Open));
+            }
             Request::Vote { id } => {
                 let until = partition.time_ms() + REFUSAL_MS;
                 let known = partition.refuse(id, until).map(|(state, epoch)| {
@@ -126,6 +169,18 @@ impl<C> Node<C> {
         }
     }
 
+    /// Why an attempt cannot be prepared, whatever its operations.
+    fn unfit(&self, roll: &Roll, siblings: &[u8]) -> Option<String> {
+        let own = self.own.is_some_and(|own| roll.participants.contains(&own));
+        if !own {
+            return Some("the node that was asked does not take part".to_owned());
+        }
+        if siblings::iter(siblings).any(|key| key.is_none()) {
+            return Some("the list of keys is malformed".to_owned());
+        }
+        self.stranger(roll)
+    }
+
     fn answer_with(
         &mut self,
         partition: &impl Participant,
@@ -151,7 +206,7 @@ impl<C> Node<C> {
             Err(Abort::Held { by }) => return self.park(asker, ops, Parking::Execute, by),
             Err(abort) => Answer::Aborted(abort),
         };
-        let epoch = partition.observed().epoch;
+        let epoch = shown(&answer, partition);
         self.answer(partition, asker, answer, epoch);
     }
 
@@ -180,7 +235,7 @@ impl<C> Node<C> {
             Err(Abort::Held { by }) => return self.park(asker, ops, Parking::Read, by),
             Err(abort) => Answer::Aborted(abort),
         };
-        let epoch = partition.observed().epoch;
+        let epoch = shown(&answer, partition);
         self.answer(partition, asker, answer, epoch);
     }
 
@@ -196,8 +251,11 @@ impl<C> Node<C> {
 
     fn prepare(&mut self, partition: &mut impl Participant, asker: Asker, prepare: &Prepare<'_>) {
         let Holder { id, age } = prepare.holder;
-        // One that is too far ahead is no reason to refuse: it is the greater timestamp.
-        let _ = self.clock.witness(id.timestamp, partition.time_ms());
+        if let Err(error) = self.clock.witness(id.timestamp, partition.time_ms()) {
+            // Its keys could not be written by others until their clocks had caught up.
+            let what = error.to_string();
+            return self.deliver(asker, Answer::Aborted(Abort::Unavailable { what }));
+        }
         let oldest = partition.time_ms().saturating_sub(OLDEST_PREPARE_MS);
         if id.timestamp.ms() < oldest {
             let newest = Timestamp::at_ms(partition.time_ms());
@@ -230,15 +288,10 @@ impl<C> Node<C> {
                 Answer::Aborted(abort)
             }
         };
-        // A vote for yes promises; one against it because of a value shows that value.
-        let shows = matches!(
-            answer,
-            Answer::Replies(_) | Answer::Aborted(Abort::Precondition { .. })
-        );
-        let epoch = if shows && !cfg!(feature = "planted-early-decision") {
-            partition.observed().epoch
-        } else {
+        let epoch = if cfg!(feature = "planted-early-decision") {
             Epoch::ZERO
+        } else {
+            shown(&answer, partition)
         };
         self.answer(partition, asker, answer, epoch);
     }
@@ -249,10 +302,12 @@ impl<C> Node<C> {
             let other = parked.prepared()?;
             ((other.age, other.id) < (holder.age, holder.id)).then_some((other, parked))
         });
+        let flushes = |ops: &[Op<'_>]| ops.iter().any(|op| matches!(op, Op::Flush));
         for (other, parked) in waiting {
             let theirs = codec::decode_ops(&parked.ops).expect("it was encoded here");
             let wanted = |key| ops.iter().any(|op| op.key() == Some(key));
-            if theirs.iter().filter_map(Op::key).any(wanted) {
+            let conflict = theirs.iter().filter_map(Op::key).any(wanted);
+            if conflict || flushes(&theirs) || flushes(ops) {
                 return Some(other);
             }
         }
@@ -261,6 +316,9 @@ impl<C> Node<C> {
 
     fn park(&mut self, asker: Asker, ops: &[Op<'_>], what: Parking, by: Holder) {
         self.counters.waited += 1;
+        if let Parking::Prepare(prepare) = &what {
+            self.waiting.add(prepare.holder.id);
+        }
         let mut bytes = Vec::new();
         codec::encode_ops(ops, &mut bytes);
         self.parked.push(Parked {
@@ -275,6 +333,7 @@ impl<C> Node<C> {
     /// Tries everything that waits for holds once more, the oldest prepares first.
     pub(crate) fn retry_parked(&mut self, partition: &mut impl Participant) {
         let mut parked = std::mem::take(&mut self.parked);
+        self.waiting.leave(&parked);
         parked.sort_by_key(|parked| parked.prepared().map(|holder| (holder.age, holder.id)));
         for Parked {
             asker,
@@ -314,6 +373,7 @@ impl<C> Node<C> {
             .parked
             .extract_if(.., |parked| parked.until <= now)
             .collect();
+        self.waiting.leave(&over);
         for parked in over {
             let abort = Abort::Held { by: parked.by };
             self.answer(partition, parked.asker, Answer::Aborted(abort), Epoch::ZERO);
@@ -322,14 +382,16 @@ impl<C> Node<C> {
 
     /// Whoever asked on this link is gone.
     pub(crate) fn leave(&mut self, link: Link) {
-        self.parked
-            .retain(|parked| !matches!(parked.asker, Asker::Remote { link: on, .. } if on == link));
+        let of_it = |parked: &mut Parked| matches!(parked.asker, Asker::Remote { link: on, .. } if on == link);
+        let gone: Vec<Parked> = self.parked.extract_if(.., of_it).collect();
+        self.waiting.leave(&gone);
     }
 
     /// Drops a prepare that waits and must not be prepared any more.
     fn drop_parked(&mut self, id: TransactionId) {
         let gone = |parked: &mut Parked| parked.prepared().is_some_and(|holder| holder.id == id);
         let gone: Vec<Parked> = self.parked.extract_if(.., gone).collect();
+        self.waiting.leave(&gone);
         for parked in gone {
             self.deliver(parked.asker, Answer::Aborted(Abort::Refused));
         }
@@ -382,24 +444,54 @@ impl<C> Node<C> {
     ) -> Result<(Fate, Epoch), Abort> {
         self.drop_parked(id);
         self.counters.abandoned += 1;
-        let (state, epoch) = partition.abort(id)?;
-        match state {
-            State::Committed(_) => Ok((Fate::Committed, epoch)),
-            State::Prepared(_) => Ok((Fate::Aborted, epoch)),
-            State::Unknown | State::Refused => {
-                let until = partition.time_ms() + REFUSAL_MS;
-                let (_, epoch) = partition.refuse(id, until)?;
-                Ok((Fate::Aborted, epoch))
+        loop {
+            let (state, epoch) = partition.abort(id)?;
+            match state {
+                State::Committed(_) => return Ok((Fate::Committed, epoch)),
+                State::Prepared(_) => return Ok((Fate::Aborted, epoch)),
+                State::Unknown | State::Refused => {}
             }
+            let until = partition.time_ms() + REFUSAL_MS;
+            let (state, epoch) = partition.refuse(id, until)?;
+            if let State::Unknown | State::Refused = state {
+                return Ok((Fate::Aborted, epoch));
+            }
+            // Another thread of this node has prepared it in between.
         }
     }
 
-    /// The note of a prepared or committed attempt.
-    pub(crate) fn roll(id: TransactionId, note: &[u8]) -> Option<Roll> {
-        let roll = codec::decode_roll(note);
+    /// Who takes part in a prepared or committed attempt.
+    pub(crate) fn roll(&self, id: TransactionId, note: &[u8]) -> Option<Roll> {
+        let roll = codec::decode_roll(note).map_err(|error| error.to_string());
+        let roll = roll.and_then(|roll| match self.stranger(&roll) {
+            Some(stranger) => Err(stranger),
+            None => Ok(roll),
+        });
         if let Err(error) = &roll {
-            tracing::error!(%id, %error, "the participants of a transaction cannot be read");
+            tracing::error!(
+                %id, %error,
+                "a transaction cannot be decided: start the cluster with the file that it began with"
+            );
         }
         roll.ok()
+    }
+
+    /// What is wrong with a roll: a partition that the cluster's file does not have.
+    fn stranger(&self, roll: &Roll) -> Option<String> {
+        let known = |of: &&PartitionId| self.topology.partition(**of).is_none();
+        let stranger = roll.participants.iter().find(known)?;
+        Some(format!(
+            "partition {stranger} takes part, which the cluster's file does not have"
+        ))
+    }
+}
+
+/// What an answer promises or shows of the partition. Those that something was in the way show
+/// nothing.
+fn shown(answer: &Answer, partition: &impl Participant) -> Epoch {
+    match answer {
+        Answer::Aborted(Abort::Precondition { .. }) => partition.observed().epoch,
+        Answer::Aborted(_) => Epoch::ZERO,
+        _ => partition.observed().epoch,
     }
 }

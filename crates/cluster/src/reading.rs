@@ -100,7 +100,7 @@ impl<C> Node<C> {
             return;
         }
         match answer {
-            Ok(Answer::Read { replies, .. }) => {
+            Ok(Answer::Read { replies, .. }) if replies.len() >= c.parts[part].ops.len() => {
                 c.parts[part].replies = Some(replies);
                 c.missing -= 1;
                 if c.missing > 0 {

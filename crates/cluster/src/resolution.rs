@@ -93,7 +93,7 @@ impl<C> Node<C> {
         let (State::Prepared(note) | State::Committed(note)) = state else {
             return;
         };
-        let Some(roll) = Self::roll(id, note) else {
+        let Some(roll) = self.roll(id, note) else {
             return;
         };
         let at_home = Some(roll.home) == self.own;
@@ -125,6 +125,9 @@ impl<C> Node<C> {
         id: TransactionId,
         note: &[u8],
     ) {
+        let Some(roll) = self.roll(id, note) else {
+            return;
+        };
         let until = self.now + self.timeouts.answer;
         // Only the keeper decides, so that there is one vote at a time.
         let Some(keeper) = &mut self.keeper else {
@@ -133,9 +136,6 @@ impl<C> Node<C> {
         if keeper.resolving.contains_key(&id) {
             return;
         }
-        let Some(roll) = Self::roll(id, note) else {
-            return;
-        };
         // This partition's own vote, too, counts only once it is durable.
         let asked = roll.participants.clone();
         let resolution = Resolution {

@@ -18,9 +18,17 @@ pub(crate) struct Finishing {
     again_at: Duration,
     /// Whether only this node's own partition is asked so far.
     own_first: bool,
+    in_stead: bool,
     /// Nobody forgets before.
     forget_from: Duration,
     until: Duration,
+}
+
+impl Finishing {
+    /// Whether it is finished for a coordinator that did not; that can go on after a restart.
+    pub(crate) fn is_in_stead(&self) -> bool {
+        self.in_stead
+    }
 }
 
 /// Acknowledgements, and the home's consent, are asked for again after this time.
@@ -145,6 +153,7 @@ impl<C> Node<C> {
         let finishing = Finishing {
             missing: participants.clone(),
             own_first: in_stead_until.is_some(),
+            in_stead: in_stead_until.is_some(),
             again_at: self.now + AGAIN,
             until: forget_from + FINISHING,
             forget_from,
@@ -296,6 +305,8 @@ impl<C> Node<C> {
                     format!("{why}; the transaction has committed, but its replies are lost");
                 self.finish(partition, c.caller, Err(Abort::Unknown { what }));
             }
+            // Its log has failed: what it will find after a restart cannot be told.
+            Ok(Answer::Failed(what)) => self.end_unknown(partition, which.0, what),
             // The sweep asks again, or gives up.
             _ => {}
         }

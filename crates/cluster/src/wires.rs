@@ -45,6 +45,22 @@ struct Wire {
     failures: u32,
 }
 
+/// What a link had no room for.
+#[derive(Default)]
+struct Backlog {
+    messages: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Backlog {
+    /// Returns how many bytes wait.
+    fn push(&mut self, message: &[u8]) -> usize {
+        self.messages.push(message.to_vec());
+        self.bytes += message.len();
+        self.bytes
+    }
+}
+
 /// See the module's description.
 #[derive(Default)]
 pub(crate) struct Wires {
@@ -56,12 +72,14 @@ pub(crate) struct Wires {
     outbox: Vec<(Link, Range<usize>)>,
     bytes: Vec<u8>,
     /// What links had no room for.
-    backlog: HashMap<Link, VecDeque<Vec<u8>>>,
+    backlog: HashMap<Link, Backlog>,
     closing: Vec<Link>,
     /// For each node an epoch that it has said to have finished, on the link that is up.
     finished: BTreeMap<NodeId, Epoch>,
 }
 
+/// A link whose peer lets more bytes wait is closed.
+const BACKLOG: usize = 256 << 20;
 /// Pauses between attempts to reach a node.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -120,11 +138,14 @@ impl Wires {
 
     /// A link has room again.
     pub(crate) fn drained(&mut self, link: Link) {
-        for bytes in self.backlog.remove(&link).into_iter().flatten() {
+        let mut first = Vec::new();
+        for bytes in self.backlog.remove(&link).unwrap_or_default().messages {
             let from = self.bytes.len();
             self.bytes.extend_from_slice(&bytes);
-            self.outbox.push((link, from..self.bytes.len()));
+            first.push((link, from..self.bytes.len()));
         }
+        // Before what was put behind it since.
+        self.outbox.splice(0..0, first);
     }
 
     /// A link is gone. Returns the questions that are lost with it.
@@ -211,20 +232,35 @@ impl Wires {
                 wire.link = Some(fabric.connect(*node));
             }
         }
+        let mut lost = Vec::new();
+        // What is too long is answered for, which is sent, too.
+        for _ in 0..2 {
+            for (link, bytes) in self.send_all(fabric) {
+                lost.extend(self.answer_for(link, &bytes));
+            }
+        }
+        for link in self.closing.drain(..) {
+            fabric.close(link);
+        }
+        lost
+    }
+
+    /// Gives what is to be sent to the links. Returns what is longer than messages may be.
+    fn send_all(&mut self, fabric: &mut impl Messages) -> Vec<(Link, Vec<u8>)> {
         let mut too_long = Vec::new();
         for (link, range) in self.outbox.drain(..) {
             let bytes = &self.bytes[range];
             if let Some(backlog) = self.backlog.get_mut(&link) {
-                backlog.push_back(bytes.to_vec());
+                if backlog.push(bytes) > BACKLOG {
+                    tracing::warn!("a peer takes no messages; its link is closed");
+                    self.closing.push(link);
+                }
                 continue;
             }
             match fabric.send(link, bytes) {
                 Ok(()) => {}
                 Err(SendError::Full) => {
-                    self.backlog
-                        .entry(link)
-                        .or_default()
-                        .push_back(bytes.to_vec());
+                    self.backlog.entry(link).or_default().push(bytes);
                 }
                 // Its end will be told; what was asked is lost then.
                 Err(SendError::Down) => {}
@@ -232,27 +268,29 @@ impl Wires {
             }
         }
         self.bytes.clear();
-        for link in self.closing.drain(..) {
-            fabric.close(link);
-        }
-        let mut lost = Vec::new();
-        for (link, bytes) in too_long {
-            match codec::decode(&bytes) {
-                Ok(Message::Request { number, .. }) => {
-                    if let Some(asked) = self.asked.remove(&number) {
-                        let why = "a part of the transaction is longer than messages may be";
-                        let why = why.to_owned();
-                        lost.push((asked.purpose, Lost { sent: false, why }));
-                    }
-                }
-                Ok(Message::Reply { number, .. }) => {
-                    let what = "the replies are longer than messages may be".to_owned();
-                    self.reply(link, number, Answer::Failed(what));
-                }
-                _ => {}
+        too_long
+    }
+
+    /// Answers for a message that cannot be sent.
+    fn answer_for(&mut self, link: Link, bytes: &[u8]) -> Option<(Purpose, Lost)> {
+        match codec::decode(bytes) {
+            Ok(Message::Request { number, .. }) => {
+                let asked = self.asked.remove(&number)?;
+                let why = "a part of the transaction is longer than messages may be".to_owned();
+                Some((asked.purpose, Lost { sent: false, why }))
             }
+            Ok(Message::Reply { number, .. }) => {
+                let what = "the replies are longer than messages may be".to_owned();
+                self.reply(link, number, Answer::Failed(what));
+                None
+            }
+            _ => None,
         }
-        lost
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outbox.is_empty() && self.backlog.is_empty()
     }
 
     /// Whether a node is to be reached.

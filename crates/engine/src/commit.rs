@@ -152,10 +152,14 @@ impl<L: RedoLog> Worker<L> {
         };
         let state = &self.state;
         // A lone read is atomic by itself; only the generation it belongs to must still be there.
-        // But what is held may have been overwritten already in the eyes of other partitions.
+        // But what is held may have been overwritten already in the eyes of other partitions, and
+        // what is locked in the eyes of those who order the two commits by what they have read.
         let alone = own.is_empty()
             && state.reads.len() + state.missing_ends.len() <= 2
-            && !state.reads.last().is_some_and(|(_, seen)| seen.has(HELD));
+            && !state
+                .reads
+                .last()
+                .is_some_and(|(_, seen)| seen.has(HELD | LOCK));
         let reads = if alone && state.scans.is_empty() {
             1
         } else {
@@ -329,4 +333,55 @@ fn never_written(record: RecordRef, own: bool) -> bool {
         LOCK | HELD
     };
     RecordRef::version(seen).is_never() && (own || !seen.has(about))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use base::clock::ManualClock;
+    use base::limits::Limits;
+    use base::{Op, Reply, Version};
+
+    use super::*;
+    use crate::worker::Running;
+    use crate::{Engine, NoLog, Options};
+
+    /// Runs and commits once, without trying again.
+    fn once(w: &mut Worker<NoLog>, ops: &[Op<'_>]) -> Result<(), Stop> {
+        w.begin();
+        let running = Running(w);
+        running.0.run(ops)?;
+        running.0.finish()
+    }
+
+    fn version(w: &mut Worker<NoLog>, key: &[u8]) -> Version {
+        match w.execute(&[Op::Watch { key }]).unwrap().replies()[0] {
+            Reply::Version(version) => version,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    /// The commit that has the lock may be before others that this reader has seen the effects of.
+    #[test]
+    fn a_lone_read_of_what_a_commit_has_locked_is_validated() {
+        let engine = Engine::new(&Options {
+            workers: 2,
+            clock: Arc::new(ManualClock::new(1_000)),
+            limits: Limits::default(),
+        });
+        let mut w = engine.worker(|_| NoLog).unwrap();
+        w.execute(&[Op::put(b"c", b"old")]).map(drop).unwrap();
+        let check = Op::Check {
+            key: b"c",
+            version: version(&mut w, b"c"),
+        };
+        let record = engine.index.get(engine.index.hash(b"c"), b"c").unwrap();
+        let locked = record.word().lock().unwrap();
+        for op in [check, Op::Get { key: b"c" }] {
+            assert_eq!(once(&mut w, &[op]), Err(Stop::Conflict));
+        }
+        record.word().unlock(locked, locked.0 & QUEUED);
+        assert_eq!(once(&mut w, &[check]), Ok(()), "it was given up");
+    }
 }

@@ -13,13 +13,14 @@
 //!
 //! If anything fails before the last step, everything is given back. After it the transaction can
 //! commit whenever it is told to: nobody reads what it will write or writes what it has read
-//! until then. So it counts as executed at the moment of its preparation, and takes its TID when
+//! until then. Any thread may tell it from then on, so that the new versions are no longer this
+//! one's to read: replies are copied before. So it counts as executed at the moment of its preparation, and takes its TID when
 //! it commits (module [`crate::decide`]), above those of all that it has read and replaces.
 //!
 //! Every prepared transaction holds the generation's record as a reader, and one that flushes
 //! exclusively: a flush waits for all others. Counting keys holds nothing, as it validates nothing.
 
-use base::change::{Origin, SYSTEM_GENERATION};
+use base::change::{Origin, SYSTEM_GENERATION, siblings};
 use base::participant::{Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Kind};
@@ -49,10 +50,14 @@ impl<L: RedoLog> Worker<L> {
     ///
     /// # Errors
     /// The [`Abort`] says why it is not prepared, in which case it has left nothing:
-    /// [`Abort::Refused`] if its state is not unknown, [`Abort::Held`], [`Abort::Overtaken`], or
-    /// what the operations met.
+    /// [`Abort::Refused`] if its state is not unknown or its siblings are malformed,
+    /// [`Abort::Held`], [`Abort::Overtaken`], or what the operations met.
     pub fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
         self.check_count(prepare.ops)?;
+        // A log with such siblings in it could not be read again.
+        if siblings::iter(prepare.siblings).any(|key| key.is_none()) {
+            return Err(Abort::Refused);
+        }
         for attempt in 0.. {
             self.log
                 .ready()
@@ -79,10 +84,12 @@ impl<L: RedoLog> Worker<L> {
             timestamp: prepare.holder.id.timestamp,
             siblings: prepare.siblings,
         }));
-        let outcome = self
-            .run(prepare.ops)
-            .and_then(|()| self.hold_all(prepare))
-            .map(|()| self.state.replies.iter().map(OwnedReply::from).collect());
+        let outcome = self.run(prepare.ops).and_then(|()| {
+            // Replies may refer to versions that the attempt made. Once it is prepared another
+            // thread may abort it, which frees them at once.
+            let replies = self.state.replies.iter().map(OwnedReply::from).collect();
+            self.hold_all(prepare).map(|()| replies)
+        });
         outcome.map_err(|stop| {
             let stop = self.blame(stop);
             for (record, _) in &self.state.reads {

@@ -841,3 +841,54 @@ fn flushes_pass_by_the_generation_of_system_records() {
     );
     assert_eq!(world.get(b"a"), None);
 }
+
+/// Replies may refer to what the attempt wrote, which an abort by another thread frees.
+#[test]
+fn replies_outlive_an_abort_that_comes_at_once() {
+    let world = World::new();
+    let (mut w, mut other) = (world.worker(), world.worker());
+    let value = vec![b'v'; 1 << 20];
+    let ops = [
+        Op::put(b"k", &value),
+        Op::Get { key: b"k" },
+        Op::put(b"l", &value),
+        Op::Get { key: b"l" },
+    ];
+    for number in 1..=40 {
+        let replies = std::thread::scope(|threads| {
+            let aborter =
+                threads.spawn(
+                    || while other.abort(holder(number).id).unwrap().0 == State::Unknown {},
+                );
+            let replies = world.prepare(&mut w, number, &ops);
+            aborter.join().unwrap();
+            replies.unwrap()
+        });
+        let whole = OwnedReply::Bytes(value.clone());
+        assert!(replies[1] == whole && replies[3] == whole);
+        world.log.entries.lock().clear();
+    }
+    assert_eq!(world.get(b"k"), None);
+}
+
+#[test]
+fn malformed_siblings_are_refused_before_anything_is_logged() {
+    let world = World::new();
+    let mut w = world.worker();
+    let ops = [Op::put(b"a", b"1")];
+    let well_formed = siblings_of(&[b"a", b"elsewhere"]);
+    for cut in [1, 4, well_formed.len() - 1] {
+        let outcome = w.prepare(&Prepare {
+            holder: holder(1),
+            ops: &ops,
+            siblings: &well_formed[..cut],
+            note: NOTE,
+        });
+        assert_eq!(outcome.unwrap_err(), Abort::Refused, "{cut} bytes");
+    }
+    assert!(world.log.entries.lock().is_empty());
+    assert_eq!(world.state(1), State::Unknown);
+    world.run(&[Op::put(b"a", b"2")]);
+    world.prepare(&mut w, 1, &ops).map(drop).unwrap_err();
+    world.prepare(&mut w, 9_000, &ops).unwrap();
+}

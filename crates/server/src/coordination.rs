@@ -61,6 +61,7 @@ impl Coordination {
             me: membership.node,
             unique: RandomState::new().hash_one(runtime),
             keeper: runtime == 0,
+            waiting: routes.waiting.clone(),
             timeouts: membership.timeouts,
         };
         Coordination {
@@ -135,7 +136,7 @@ impl Coordination {
 
     /// Whether nothing would be left undecided if the server stopped now.
     pub(crate) fn is_idle(&self) -> bool {
-        self.node.under_way() == (0, 0) && self.node.wants().epoch.is_none()
+        self.node.is_settled()
     }
 }
 

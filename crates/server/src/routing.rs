@@ -27,6 +27,8 @@ pub(crate) struct Routes {
     own: Option<PartitionId>,
     /// What is known of the way to each node, in the order of the topology.
     ways: Box<[Way]>,
+    /// The attempts that wait to be prepared, at any runtime.
+    pub(crate) waiting: cluster::Waiting,
     /// What each runtime has done.
     figures: Box<[Mutex<ClusterFigures>]>,
 }
@@ -71,6 +73,7 @@ impl Routes {
             own: topology.partition_at(membership.node),
             me: membership.node,
             ways: topology.nodes().iter().map(|_| Way::default()).collect(),
+            waiting: cluster::Waiting::default(),
             figures: (0..runtimes).map(|_| Mutex::default()).collect(),
             topology,
         }
@@ -188,6 +191,7 @@ impl ClusterFigures {
         sum.resolved_committed += more.resolved_committed;
         sum.resolved_aborted += more.resolved_aborted;
         sum.refused += more.refused;
+        sum.compared += more.compared;
         self.coordinating += other.coordinating;
         self.waiting += other.waiting;
         self.links += other.links;

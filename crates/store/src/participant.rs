@@ -80,6 +80,11 @@ impl Participant for Worker {
         self.inner.engine().epochs().finished()
     }
 
+    fn failed(&self) -> Option<String> {
+        let journal = self.shared.journal.as_ref();
+        journal?.failed().map(|failed| failed.to_string())
+    }
+
     fn durable(&self) -> Epoch {
         self.shared.durable_epoch()
     }

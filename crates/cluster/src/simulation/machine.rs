@@ -132,6 +132,7 @@ impl World {
             me: machine.id,
             unique,
             keeper: true,
+            waiting: crate::Waiting::default(),
             timeouts: self.plan.timeouts,
         };
         machine.running = Some(Running {

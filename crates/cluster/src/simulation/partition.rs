@@ -163,6 +163,10 @@ impl Participant for Partition {
         self.worker.engine().epochs().finished()
     }
 
+    fn failed(&self) -> Option<String> {
+        None
+    }
+
     fn durable(&self) -> Epoch {
         self.book.borrow().durable
     }

@@ -105,6 +105,7 @@ impl Bottle {
             me: NodeId(at as u16 + 1),
             unique: self.next,
             keeper: true,
+            waiting: kumiki_cluster::Waiting::default(),
             timeouts: Timeouts::default(),
         };
         self.nodes[at] = Some(Node::new(options, self.now));
@@ -150,6 +151,18 @@ impl Bottle {
         self.settle(at);
     }
 
+    /// Somebody without a link of the bottle's says something to a node.
+    pub(crate) fn say(&mut self, at: usize, who: Peer, message: &Message<'_>) {
+        let link = Link(u64::MAX - 1);
+        let mut bytes = Vec::new();
+        codec::encode(message, &mut bytes);
+        let (node, model) = (self.nodes[at].as_mut().unwrap(), &mut self.models[at]);
+        node.event(model, link, Event::Up(who), self.now);
+        node.event(model, link, Event::Message(&bytes), self.now);
+        node.event(model, link, Event::Down("said"), self.now);
+        self.settle(at);
+    }
+
     /// A key of a node's partition.
     pub(crate) fn key(&self, at: usize, name: &str) -> String {
         let mine = |key: &String| self.topology.partition_of(key.as_bytes()).0 == at as u16 + 1;
@@ -179,7 +192,8 @@ impl Bottle {
         }
         for (link, bytes) in desk.sends {
             let (pair, side) = (link.0 as usize / 2, link.0 as usize % 2);
-            if self.pairs[pair].up {
+            // What is said to nobody's link is lost.
+            if self.pairs.get(pair).is_some_and(|pair| pair.up) {
                 self.pairs[pair].towards[1 - side].push_back(bytes);
             }
         }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use base::participant::State;
 use base::partition::OwnedReply;
 use base::{Abort, Op};
-use kumiki_cluster::message::{Message, Notice, Request};
+use fabric::Peer;
+use kumiki_cluster::message::{Message, Notice, Request, Roll};
 
 use bottle::Bottle;
 
@@ -334,4 +335,74 @@ fn a_transaction_of_one_other_partition_is_executed_there() {
         );
         assert_eq!(outcome.is_ok(), !unknown);
     }
+}
+
+#[test]
+fn a_participant_whose_log_has_failed_says_so() {
+    for slow in [0, 1] {
+        let (mut bottle, [a, b, _]) = three();
+        bottle.models[slow].broken = true;
+        bottle.begin(0, 1, &[put(&a, "1"), put(&b, "2")]);
+        bottle.pass_all();
+        bottle.wait(Duration::from_secs(3));
+        assert!(bottle.outcome(1).expect("told at once").is_err());
+    }
+}
+
+#[test]
+fn a_clock_that_is_far_ahead_is_named() {
+    let (mut bottle, [_, b, c]) = three();
+    bottle.models[0].time_ms += 3_600_000;
+    bottle.begin(0, 1, &[put(&b, "2"), put(&c, "3")]);
+    bottle.wait(Duration::from_secs(3));
+    let outcome = bottle.outcome(1).expect("told in time").clone();
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("clock"), "{error}");
+    // It has left nothing that others would stumble over.
+    bottle.begin(1, 2, &[put(&b, "2"), put(&c, "3")]);
+    bottle.pass_all();
+    assert!(bottle.outcome(2).unwrap().is_ok());
+    assert_clean(&bottle);
+}
+
+#[test]
+fn what_no_node_of_this_cluster_says_does_no_harm() {
+    let (mut bottle, [a, _, _]) = three();
+    let prepare = |participants: &[u16], siblings: &'static [u8]| Message::Request {
+        number: 1,
+        request: Request::Prepare {
+            id: base::TransactionId {
+                timestamp: base::Timestamp::at_ms(1_000_000),
+                unique: 7,
+            },
+            age: base::Timestamp::ZERO,
+            roll: Roll {
+                home: base::PartitionId(participants[0]),
+                participants: participants
+                    .iter()
+                    .map(|of| base::PartitionId(*of))
+                    .collect(),
+            },
+            siblings,
+            ops: vec![put(&a, "1")],
+        },
+    };
+    let node = Peer::Node(base::NodeId(2));
+    for (who, message) in [
+        (node, prepare(&[1, 99], b"")),
+        (node, prepare(&[2, 3], b"")),
+        (node, prepare(&[1, 2], b"no keys")),
+        (Peer::Client, prepare(&[1, 2], b"")),
+    ] {
+        bottle.say(0, who, &message);
+        bottle.wait(Duration::from_secs(5));
+        assert_clean(&bottle);
+        assert!(bottle.models[0].attempts().is_empty(), "{message:?}");
+    }
+    bottle.say(0, node, &prepare(&[1, 2], b""));
+    assert_eq!(
+        bottle.models[0].attempts().len(),
+        1,
+        "else this proves nothing"
+    );
 }

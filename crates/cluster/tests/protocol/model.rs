@@ -19,6 +19,8 @@ pub(crate) struct Model {
     pub(crate) durable: u64,
     /// Whether changes become durable at once.
     pub(crate) synced: bool,
+    /// Nothing becomes durable any more.
+    pub(crate) broken: bool,
     releases: u64,
     pub(crate) time_ms: u64,
 }
@@ -54,7 +56,7 @@ impl Model {
 
     fn changed(&mut self) -> Epoch {
         self.epoch += 1;
-        if self.synced {
+        if self.synced && !self.broken {
             self.durable = self.epoch;
         }
         Epoch(self.epoch)
@@ -220,6 +222,10 @@ impl Participant for Model {
     fn finished(&self) -> Epoch {
         // Every change is over when its call has returned.
         self.now()
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.broken.then(|| "the disk is broken".to_owned())
     }
 
     fn durable(&self) -> Epoch {
