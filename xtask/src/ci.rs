@@ -80,6 +80,8 @@ const STEPS: &[Step] = &[
         crash::require_clean(&with_checkpoints)
     }),
     ("simulation", || {
+        let test = "test --package kumiki-cluster --features simulation --test simulation";
+        run(cargo().args(test.split(' ')))?;
         sim::run(Protocol::TwoPhaseCommit, SEEDS, None, None)
     }),
     ("simulation with the planted bugs", || {
@@ -105,6 +107,9 @@ const STEPS: &[Step] = &[
     }),
     ("log with the planted bug", || {
         planted("kumiki-journal", "planted-early-reply", "crash")
+    }),
+    ("holds with the planted bug", || {
+        planted("kumiki-engine", "planted-ignored-holds", "ignored_holds")
     }),
     ("histories with the planted bug", || {
         planted("kumiki-store", "planted-no-validation", "histories")

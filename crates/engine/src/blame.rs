@@ -15,7 +15,7 @@ impl<L: RedoLog> Worker<L> {
     #[cold]
     pub(crate) fn blame(&self, stop: Stop) -> Stop {
         let holder = match &stop {
-            Stop::Conflict => self.in_the_way(),
+            Stop::Conflict => self.in_the_way().inspect(|_| self.want_writes()),
             // It ended because of what it read: that may be out of date already.
             Stop::Abort(Abort::Precondition { .. } | Abort::Failed(_) | Abort::Cancelled)
                 if self.read_what_is_held() =>
@@ -31,6 +31,18 @@ impl<L: RedoLog> Worker<L> {
         match holder {
             Some(by) => Stop::Abort(Abort::Held { by }),
             None => stop,
+        }
+    }
+
+    /// Has readers who come later give way to this transaction when it tries again.
+    fn want_writes(&self) {
+        for write in &self.state.writes {
+            let seen = write.record.word().load();
+            if seen.has(SHARED) {
+                let wanted = &self.engine.holds.wanted;
+                let version = RecordRef::version(seen).tid();
+                wanted.note(write.record, version, self.state.time_ms);
+            }
         }
     }
 

@@ -378,7 +378,7 @@ mod tests {
         };
         let record = engine.index.get(engine.index.hash(b"c"), b"c").unwrap();
         let locked = record.word().lock().unwrap();
-        for op in [check, Op::Get { key: b"c" }] {
+        for op in [check.clone(), Op::Get { key: b"c" }] {
             assert_eq!(once(&mut w, &[op]), Err(Stop::Conflict));
         }
         record.word().unlock(locked, locked.0 & QUEUED);

@@ -7,7 +7,8 @@
 //! | range | keys from one to another that it has scanned | who makes a key in it present that has no record |
 //!
 //! A record that lay in a scanned range has a hold of its own, so that a range stops only those who
-//! write a record for the first time.
+//! write a record for the first time. Readers share, but who comes later gives way to one who wants
+//! to write (module `wanted`).
 //!
 //! Thread safety and invariants:
 //! 1. A record is in its shard's table if and only if its word has `HELD` or `SHARED`; both change
@@ -27,6 +28,7 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::record::{RecordRef, VersionRef};
+use crate::wanted::Wanted;
 use crate::word::{HELD, QUEUED, Refused, SHARED, Seen};
 
 const SHARDS: usize = 64;
@@ -56,6 +58,8 @@ pub(crate) struct Holds {
     ranged: CachePadded<AtomicUsize>,
     releases: AtomicU64,
     listeners: RwLock<Vec<Listener>>,
+    /// What others want to write.
+    pub(crate) wanted: Wanted,
 }
 
 impl Hold {
@@ -82,6 +86,7 @@ impl Holds {
             ranged: CachePadded::default(),
             releases: AtomicU64::new(0),
             listeners: RwLock::default(),
+            wanted: Wanted::default(),
         }
     }
 
@@ -114,6 +119,8 @@ impl Holds {
         let old = shard.insert(record, Hold::Exclusive(holder));
         debug_assert!(old.is_none(), "a held record is not locked");
         record.word().unlock(locked, locked.0 & QUEUED | HELD);
+        drop(shard);
+        self.wanted.forget(record);
     }
 
     /// Gives back one holder's hold on a record. Returns whether the janitor is to be told: the

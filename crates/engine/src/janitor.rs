@@ -272,6 +272,7 @@ impl Janitor {
         }
         Place::count(&place.records, -1);
         self.engine.index.remove(record, seen);
+        self.engine.holds.wanted.forget(record);
         self.retire(Garbage::Record(record));
     }
 

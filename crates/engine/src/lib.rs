@@ -9,7 +9,7 @@
 //! | `origin`, `record` | records and versions in memory |
 //! | [`epoch`] | the global epoch, the workers' places in it, time stamps |
 //! | `garbage` | memory that waits until nobody can see it |
-//! | `holds` | who holds what under two-phase locking |
+//! | `holds`, `wanted` | who holds what under two-phase locking, and what others wait to write |
 //! | `lookaside`, `index` | from key to record |
 //! | `floors` | versions of keys that have no record |
 //! | [`engine`] | what workers share |
@@ -51,6 +51,7 @@ mod retry;
 pub mod snapshot;
 mod sync;
 pub mod system;
+mod wanted;
 mod word;
 pub mod worker;
 

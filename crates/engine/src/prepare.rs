@@ -18,7 +18,9 @@
 //! it commits (module [`crate::decide`]), above those of all that it has read and replaces.
 //!
 //! Every prepared transaction holds the generation's record as a reader, and one that flushes
-//! exclusively: a flush waits for all others. Counting keys holds nothing, as it validates nothing.
+//! exclusively: a flush waits for all others. So that it does not wait for ever, one who would hold
+//! as a reader what somebody wants to write (module `wanted`) is refused while others hold it, and
+//! told who: it waits for one who ends, or gives up, as with any other hold. Counting keys holds nothing, as it validates nothing.
 
 use base::change::{Origin, SYSTEM_GENERATION, siblings};
 use base::participant::{Prepare, State};
@@ -65,7 +67,7 @@ impl<L: RedoLog> Worker<L> {
             self.refresh();
             self.begin();
             let running = Running(self);
-            let outcome = running.0.try_prepare(prepare);
+            let outcome = running.0.try_prepare(prepare, attempt);
             drop(running);
             if std::mem::take(&mut self.state.gave_back) {
                 self.engine.holds.notify();
@@ -79,7 +81,11 @@ impl<L: RedoLog> Worker<L> {
         unreachable!("backing off ends the attempts")
     }
 
-    fn try_prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Stop> {
+    fn try_prepare(
+        &mut self,
+        prepare: &Prepare<'_>,
+        attempt: u32,
+    ) -> Result<Vec<OwnedReply>, Stop> {
         self.state.origin = Some(self.engine.origins.share(Origin {
             timestamp: prepare.holder.id.timestamp,
             siblings: prepare.siblings,
@@ -88,7 +94,7 @@ impl<L: RedoLog> Worker<L> {
             // Replies may refer to versions that the attempt made. Once it is prepared another
             // thread may abort it, which frees them at once.
             let replies = self.state.replies.iter().map(OwnedReply::from).collect();
-            self.hold_all(prepare).map(|()| replies)
+            self.hold_all(prepare, attempt).map(|()| replies)
         });
         outcome.map_err(|stop| {
             let stop = self.blame(stop);
@@ -100,7 +106,7 @@ impl<L: RedoLog> Worker<L> {
     }
 
     /// Steps 1 to 7.
-    fn hold_all(&mut self, prepare: &Prepare<'_>) -> Result<(), Stop> {
+    fn hold_all(&mut self, prepare: &Prepare<'_>, attempt: u32) -> Result<(), Stop> {
         // A flush takes effect at the commit, not before.
         self.state.generation = RecordRef::version(self.state.reads[0].1).generation();
         self.gather_reads()?;
@@ -108,6 +114,7 @@ impl<L: RedoLog> Worker<L> {
         if self.in_the_way().is_some() {
             return Err(Stop::Conflict);
         }
+        self.give_way(prepare.holder.id, attempt)?;
         let record = self.record_of(&system::key(prepare.holder.id));
         let value = self.describe(prepare);
         let version = system_version(&value, None);

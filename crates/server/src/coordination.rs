@@ -99,17 +99,21 @@ impl Coordination {
         number
     }
 
-    /// Has the node go on, and sends what it has to say. Outcomes are added to `finished`.
-    pub(crate) fn turn(
+    /// Has the node go on. Outcomes are added to `finished`.
+    pub(crate) fn go_on(
         &mut self,
         worker: &mut Worker,
         now: Duration,
         finished: &mut Vec<Finished<Caller>>,
     ) {
         self.node.turn(worker, now);
+        finished.extend(self.node.finished());
+    }
+
+    /// Sends what the node has to say.
+    pub(crate) fn send(&mut self) {
         self.node.pump(&mut self.links);
         self.links.flush();
-        finished.extend(self.node.finished());
         let (coordinating, waiting) = self.node.under_way();
         let figures = ClusterFigures {
             counters: self.node.counters(),

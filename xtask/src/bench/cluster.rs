@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,6 +64,9 @@ struct Latencies {
     round_trip: f64,
     /// Writing 512 bytes to a file of the same file system, and syncing it.
     sync: f64,
+    /// Two such syncs of two files at once, until both have ended: what the nodes of a transaction
+    /// over two partitions do when they share a device.
+    two_syncs: f64,
     /// `SET` of a key of the node that is asked.
     set: f64,
     /// `MSET` of a key of the node that is asked and of one of another node.
@@ -129,7 +133,8 @@ fn tell(latencies: &[Latencies], reads: &[Reads]) {
     let (trip, sync) = (of(|l| l.round_trip), of(|l| l.sync));
     let aim = ROUND_TRIPS * trip + sync;
     println!(
-        "\nmedians, µs: round trip {trip:.0}, sync {sync:.0}, SET {:.0}",
+        "\nmedians, µs: round trip {trip:.0}, sync {sync:.0}, two syncs at once {:.0}, SET {:.0}",
+        of(|l| l.two_syncs),
         of(|l| l.set)
     );
     for (name, time) in [
@@ -239,10 +244,33 @@ impl Bench {
         Ok(Latencies {
             round_trip,
             sync,
+            two_syncs: self.two_syncs(operations)?,
             set,
             with_own,
             of_others,
         })
+    }
+
+    /// The median time of two syncs at once.
+    fn two_syncs(&self, operations: usize) -> Result<f64> {
+        let barrier = Barrier::new(2);
+        let run = |name: &str| -> Result<Vec<f64>> {
+            let mut file = File::create(self.dir.join(name))?;
+            let times = (0..operations).map(|_| {
+                barrier.wait();
+                let begun = Instant::now();
+                let synced = sync(&mut file);
+                synced.map(|()| begun.elapsed().as_secs_f64() * 1e6)
+            });
+            // Both go to the end, also after an error: neither waits for the other in vain.
+            times.collect::<Vec<_>>().into_iter().collect()
+        };
+        let (one, other) = thread::scope(|scope| {
+            let other = scope.spawn(|| run("sync-2"));
+            (run("sync-1"), other.join().expect("it does not panic"))
+        });
+        let both = one?.into_iter().zip(other?);
+        Ok(median(both.map(|(one, other)| one.max(other)).collect()))
     }
 
     fn reads(&self, time: Duration) -> Result<Reads> {

@@ -61,14 +61,17 @@ impl Runtime {
         }
     }
 
-    /// Has the node go on, and tells connections how their transactions ended.
+    /// Has the node go on, tells connections how their transactions ended, and sends what other
+    /// nodes are to be told: in this order, because clients wait for the one, and nobody for what
+    /// follows from it.
     pub(super) fn turn_node(&mut self) {
         let Some(cluster) = &mut self.executor.cluster else {
             return;
         };
         let mut finished = std::mem::take(&mut self.finished);
         let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
-        cluster.turn(worker, now, &mut finished);
+        cluster.go_on(worker, now, &mut finished);
+        let told = !finished.is_empty();
         for finished in finished.drain(..) {
             let key = finished.caller.key;
             let Some(connection) = self.connections.get_mut(key) else {
@@ -78,6 +81,12 @@ impl Runtime {
             self.lists.touched(key, connection);
         }
         self.finished = finished;
+        if told {
+            self.settle_touched();
+        }
+        if let Some(cluster) = &mut self.executor.cluster {
+            cluster.send();
+        }
     }
 
     /// The epoch that an answer to another node waits for. Once the log has failed none will come.
