@@ -12,7 +12,7 @@ pub(crate) struct Model {
     values: BTreeMap<Vec<u8>, (Vec<u8>, u64)>,
     states: BTreeMap<TransactionId, State>,
     /// What prepared attempts will write, and the keys they hold.
-    effects: BTreeMap<TransactionId, Vec<(Vec<u8>, Option<Vec<u8>>)>>,
+    effects: BTreeMap<TransactionId, Effects>,
     held: BTreeMap<Vec<u8>, Holder>,
     /// Every change makes a new epoch.
     epoch: u64,
