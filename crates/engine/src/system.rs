@@ -1,6 +1,6 @@
 //! System records: what a partition keeps about the transactions over several partitions in which
 //! it takes part. They are ordinary versions of ordinary records, so that log, checkpoints and
-//! recovery carry them like any other; their generation is [`SYSTEM_GENERATION`].
+//! recovery carry them like any other; their generation is `base::change::SYSTEM_GENERATION`.
 //!
 //! The key of a record is [`RESERVED`] and then the transaction's id (16 bytes). Reserved keys are
 //! the last ones in the order of keys; clients can neither write nor see them.
