@@ -11,6 +11,7 @@
 //! | `participation` | what it does for coordinators |
 //! | `resolution` | what becomes of attempts that nobody decides |
 //! | `options`, `counters` | how a node is set up; what has happened there |
+//! | `due` | answers that wait until what they tell is durable |
 //! | `wires` | its links to other nodes |
 //! | `simulation` | whole clusters in virtual time, with faults (a cargo feature) |
 //!
@@ -22,6 +23,7 @@ pub mod clock;
 pub mod codec;
 mod coordination;
 mod counters;
+mod due;
 pub mod fuzz;
 pub mod message;
 pub mod node;

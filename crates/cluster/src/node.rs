@@ -51,6 +51,7 @@ use crate::clock::HybridClock;
 use crate::codec;
 use crate::coordination::Coordination;
 use crate::counters::Counters;
+use crate::due::{Dues, Haste};
 use crate::message::{Answer, Message, Notice, Request};
 use crate::options::{NodeOptions, Timeouts};
 use crate::participation::{Parked, Waiting};
@@ -127,33 +128,6 @@ pub(crate) enum Purpose {
     Inquire { id: TransactionId },
 }
 
-/// An answer that waits for an epoch.
-pub(crate) struct Due {
-    epoch: Epoch,
-    /// Keeps answers of one epoch in order.
-    sequence: u64,
-    asker: Asker,
-    answer: Answer,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Due) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    /// The greatest is the first to leave.
-    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
-        (other.epoch, other.sequence).cmp(&(self.epoch, self.sequence))
-    }
-}
-
 /// See the module's description.
 pub struct Node<C> {
     pub(crate) topology: Arc<Topology>,
@@ -167,13 +141,7 @@ pub struct Node<C> {
     pub(crate) wires: Wires,
     /// Links that lead to clients.
     clients: HashSet<Link>,
-    due: BinaryHeap<Due>,
-    /// The newest epoch that an answer waits for which somebody else waits for; zero if there is
-    /// none.
-    due_until: Epoch,
-    /// The newest epoch of answers that can wait, and since when there are any.
-    leisure: Option<(Epoch, Duration)>,
-    sequence: u64,
+    due: Dues,
     /// Answers that have come and were not looked at.
     pub(crate) answers: VecDeque<(Purpose, Result<Answer, Lost>)>,
     pub(crate) coordinations: HashMap<u64, Coordination<C>>,
@@ -192,8 +160,6 @@ pub struct Node<C> {
     pub(crate) counters: Counters,
 }
 
-/// For so long answers that can wait do so.
-const LEISURE: Duration = Duration::from_millis(100);
 /// How often time-outs are looked at.
 const SWEEP: Duration = Duration::from_millis(20);
 
@@ -212,10 +178,7 @@ impl<C> Node<C> {
             now,
             wires: Wires::default(),
             clients: HashSet::new(),
-            due: BinaryHeap::new(),
-            due_until: Epoch::ZERO,
-            leisure: None,
-            sequence: 0,
+            due: Dues::default(),
             answers: VecDeque::new(),
             coordinations: HashMap::new(),
             next_coordination: 0,
@@ -327,12 +290,8 @@ impl<C> Node<C> {
         }
         if self.next_sweep <= now {
             self.next_sweep = now + SWEEP;
-            if let Some((epoch, since)) = self.leisure
-                && since + LEISURE <= now
-            {
-                self.due_until = self.due_until.max(epoch);
-            }
-            self.sweep_parked(partition);
+            self.due.hurry(now);
+            self.sweep_parked();
             self.sweep_coordinations(partition);
             self.sweep_finishing(partition);
             self.keep(partition);
@@ -346,19 +305,13 @@ impl<C> Node<C> {
             return;
         }
         let durable = partition.durable();
-        while self.due.peek().is_some_and(|due| due.epoch <= durable) {
-            let due = self.due.pop().expect("it was there");
-            self.deliver(due.asker, due.answer);
+        while let Some((asker, answer)) = self.due.pop(durable) {
+            self.deliver(asker, answer);
         }
-        if self.due_until <= durable {
-            self.due_until = Epoch::ZERO;
-        }
-        self.leisure = self.leisure.filter(|(epoch, _)| *epoch > durable);
         if let Some(reason) = partition.failed() {
-            for due in std::mem::take(&mut self.due) {
-                self.deliver(due.asker, Answer::Failed(reason.clone()));
+            for asker in self.due.give_up() {
+                self.deliver(asker, Answer::Failed(reason.clone()));
             }
-            (self.due_until, self.leisure) = (Epoch::ZERO, None);
         }
     }
 
@@ -433,7 +386,7 @@ impl<C> Node<C> {
         let times = [busy.then_some(self.next_sweep), keeper, paused];
         let now = !self.answers.is_empty();
         Wants {
-            epoch: (self.due_until > Epoch::ZERO).then_some(self.due_until),
+            epoch: self.due.wants(),
             wake_at: if now {
                 Some(self.now)
             } else {
@@ -460,7 +413,7 @@ impl<C> Node<C> {
     pub fn is_settled(&self) -> bool {
         self.coordinations.is_empty()
             && self.parked.is_empty()
-            && self.due_until == Epoch::ZERO
+            && self.due.wants().is_none()
             && self.wires.is_empty()
             && self.finishing.values().all(Finishing::is_in_stead)
     }
@@ -509,41 +462,13 @@ impl<C> Node<C> {
         partition: &impl Participant,
         asker: Asker,
         answer: Answer,
-        epoch: Epoch,
+        (epoch, haste): (Epoch, Haste),
     ) {
         if epoch <= partition.durable() {
-            return self.deliver(asker, answer);
+            self.deliver(asker, answer);
+        } else {
+            self.due.push(epoch, haste, (asker, answer), self.now);
         }
-        self.due_until = self.due_until.max(epoch);
-        self.put_off(asker, answer, epoch);
-    }
-
-    /// Answers once `epoch` is durable, for which nobody need hurry: other transactions' syncs will
-    /// do, or those of an idle log. An acknowledgement of a commit, after which only notes are
-    /// forgotten, is not worth a sync.
-    pub(crate) fn answer_at_leisure(
-        &mut self,
-        partition: &impl Participant,
-        asker: Asker,
-        answer: Answer,
-        epoch: Epoch,
-    ) {
-        if epoch <= partition.durable() {
-            return self.deliver(asker, answer);
-        }
-        let (newest, since) = self.leisure.unwrap_or((epoch, self.now));
-        self.leisure = Some((newest.max(epoch), since));
-        self.put_off(asker, answer, epoch);
-    }
-
-    fn put_off(&mut self, asker: Asker, answer: Answer, epoch: Epoch) {
-        self.sequence += 1;
-        self.due.push(Due {
-            epoch,
-            sequence: self.sequence,
-            asker,
-            answer,
-        });
     }
 
     pub(crate) fn deliver(&mut self, asker: Asker, answer: Answer) {

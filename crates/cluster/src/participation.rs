@@ -17,6 +17,7 @@ use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
 use fabric::Link;
 
 use crate::codec;
+use crate::due::Haste;
 use crate::message::{Answer, Fate, Request, Roll};
 use crate::node::{Asker, Node};
 
@@ -125,7 +126,8 @@ impl<C> Node<C> {
                     if state == State::Refused {
                         tracing::error!(%id, "told to commit what was refused: atomicity is lost");
                     }
-                    self.answer_at_leisure(partition, asker, Answer::Done, epoch);
+                    let when = (epoch, Haste::Leisure);
+                    self.answer(partition, asker, Answer::Done, when);
                 }
                 Err(abort) => self.deliver(asker, Answer::Failed(abort.to_string())),
             },
@@ -158,7 +160,7 @@ impl<C> Node<C> {
             }
             Request::Inquire { id } => {
                 let (state, epoch) = partition.state(id);
-                self.answer(partition, asker, Answer::State(state), epoch);
+                self.answer(partition, asker, Answer::State(state), (epoch, Haste::Soon));
             }
             Request::Topology => {
                 let text = self.topology.text().to_owned();
@@ -188,7 +190,7 @@ impl<C> Node<C> {
         done: Result<(Answer, Epoch), Abort>,
     ) {
         match done {
-            Ok((answer, epoch)) => self.answer(partition, asker, answer, epoch),
+            Ok((answer, epoch)) => self.answer(partition, asker, answer, (epoch, Haste::Soon)),
             Err(abort) => self.deliver(asker, Answer::Failed(abort.to_string())),
         }
     }
@@ -207,7 +209,7 @@ impl<C> Node<C> {
             Err(abort) => Answer::Aborted(abort),
         };
         let epoch = shown(&answer, partition);
-        self.answer(partition, asker, answer, epoch);
+        self.answer(partition, asker, answer, (epoch, Haste::Soon));
     }
 
     /// Reads, with the versions of the keys.
@@ -236,7 +238,7 @@ impl<C> Node<C> {
             Err(abort) => Answer::Aborted(abort),
         };
         let epoch = shown(&answer, partition);
-        self.answer(partition, asker, answer, epoch);
+        self.answer(partition, asker, answer, (epoch, Haste::Soon));
     }
 
     /// Why operations cannot be executed here: a key belongs to another partition. Whoever sent
@@ -293,7 +295,7 @@ impl<C> Node<C> {
         } else {
             shown(&answer, partition)
         };
-        self.answer(partition, asker, answer, epoch);
+        self.answer(partition, asker, answer, (epoch, Haste::Soon));
     }
 
     /// An older prepare that waits for a key which this one wants, too.
@@ -367,7 +369,7 @@ impl<C> Node<C> {
     }
 
     /// Answers those that have waited for too long.
-    pub(crate) fn sweep_parked(&mut self, partition: &impl Participant) {
+    pub(crate) fn sweep_parked(&mut self) {
         let now = self.now;
         let over: Vec<Parked> = self
             .parked
@@ -376,7 +378,7 @@ impl<C> Node<C> {
         self.waiting.leave(&over);
         for parked in over {
             let abort = Abort::Held { by: parked.by };
-            self.answer(partition, parked.asker, Answer::Aborted(abort), Epoch::ZERO);
+            self.deliver(parked.asker, Answer::Aborted(abort));
         }
     }
 
