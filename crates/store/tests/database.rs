@@ -1,5 +1,7 @@
 //! A database over real files and over disks that fail.
 
+mod support;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,28 +11,10 @@ use base::transaction::{Expiry, When};
 use base::{Abort, Epoch, Op, Transaction};
 use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 use kumiki_store::{Db, EpochTime, OpenError, Options};
+use support::block_on;
 
 fn durably(db: &Db, ops: Vec<Op<'_>>) -> Result<Vec<OwnedReply>, Abort> {
     block_on(db.execute(&Transaction::new(ops)))
-}
-
-/// Runs a future on this thread.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut context = std::task::Context::from_waker(&waker);
-    let mut future = std::pin::pin!(future);
-    loop {
-        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return value;
-        }
-        std::thread::park();
-    }
 }
 
 fn get(db: &Db, key: &[u8]) -> Option<Vec<u8>> {

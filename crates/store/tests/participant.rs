@@ -1,6 +1,8 @@
 //! A database as the participant of transactions over several partitions: what is prepared,
 //! committed or refused survives crashes and checkpoints, and who is held up waits.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use base::transaction::Holder;
 use base::{Abort, Op, Timestamp, Transaction, TransactionId};
 use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 use kumiki_store::{CheckpointOptions, Db, OpenError, Options, Worker};
+use support::block_on;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -377,25 +380,6 @@ fn after_the_log_has_failed_nothing_ends_and_nothing_is_lost() {
     assert_eq!(worker.undecided(), [(id(1), prepared(1))]);
     worker.commit(id(1)).unwrap();
     assert_eq!(get(&mut worker, b"a"), Ok(Some(b"new".to_vec())));
-}
-
-/// Runs a future on this thread.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut context = std::task::Context::from_waker(&waker);
-    let mut future = std::pin::pin!(future);
-    loop {
-        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return value;
-        }
-        std::thread::park();
-    }
 }
 
 /// Every round all waiters meet the hold, or miss it by a hair; a release that is missed would
