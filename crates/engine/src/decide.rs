@@ -163,29 +163,11 @@ impl<L: RedoLog> Worker<L> {
     }
 
     fn decide(&mut self, id: TransactionId, verdict: Verdict) -> Result<(State, Epoch), Abort> {
-        for attempt in 0.. {
-            let (state, epoch) = self.state(id);
-            if !applies(verdict, &state) {
-                return Ok((state, epoch));
-            }
-            self.log
-                .ready()
-                .map_err(|reason| Abort::ReadOnly { reason })?;
-            self.refresh();
-            self.begin();
-            let running = Running(self);
-            let outcome = running.0.decide_now(id, verdict);
-            drop(running);
-            if std::mem::take(&mut self.state.gave_back) {
-                self.engine.holds.notify();
-            }
-            match outcome {
-                Ok(done) => return Ok(done),
-                Err(Stop::Abort(abort)) => return Err(abort),
-                Err(Stop::Conflict) => self.back_off(attempt)?,
-            }
+        let (state, epoch) = self.state(id);
+        if !applies(verdict, &state) {
+            return Ok((state, epoch));
         }
-        unreachable!("backing off ends the attempts")
+        self.until_done(|worker, _| worker.decide_now(id, verdict))
     }
 
     /// Locks the system record, looks what it says, and acts on that.

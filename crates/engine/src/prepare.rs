@@ -34,7 +34,7 @@ use crate::log::{RedoLog, Write};
 use crate::record::{Content, RecordRef, VersionRef};
 use crate::system::{self, Effect, Entry, Kept};
 use crate::word::{QUEUED, Seen};
-use crate::worker::{Running, Stop, Worker, forsake};
+use crate::worker::{Stop, Worker, forsake};
 
 /// What an attempt has taken so far.
 #[derive(Default)]
@@ -60,25 +60,7 @@ impl<L: RedoLog> Worker<L> {
         if siblings::iter(prepare.siblings).any(|key| key.is_none()) {
             return Err(Abort::Refused);
         }
-        for attempt in 0.. {
-            self.log
-                .ready()
-                .map_err(|reason| Abort::ReadOnly { reason })?;
-            self.refresh();
-            self.begin();
-            let running = Running(self);
-            let outcome = running.0.try_prepare(prepare, attempt);
-            drop(running);
-            if std::mem::take(&mut self.state.gave_back) {
-                self.engine.holds.notify();
-            }
-            match outcome {
-                Ok(replies) => return Ok(replies),
-                Err(Stop::Abort(abort)) => return Err(abort),
-                Err(Stop::Conflict) => self.back_off(attempt)?,
-            }
-        }
-        unreachable!("backing off ends the attempts")
+        self.until_done(|worker, attempt| worker.try_prepare(prepare, attempt))
     }
 
     fn try_prepare(

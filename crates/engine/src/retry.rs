@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::Abort;
 
 use crate::log::RedoLog;
-use crate::worker::Worker;
+use crate::worker::{Running, Stop, Worker};
 
 /// After so many attempts a transaction gives up; with the pauses below that is a second or so.
 const ATTEMPTS: u32 = 1000;
@@ -14,6 +14,33 @@ const SPINNING: u32 = 8;
 const LONGEST_PAUSE_US: u64 = 1000;
 
 impl<L: RedoLog> Worker<L> {
+    /// Makes attempts, each in an epoch of its own, until one does not end with a conflict. Tells
+    /// those who wait for holds if any were given back.
+    pub(crate) fn until_done<T>(
+        &mut self,
+        mut once: impl FnMut(&mut Worker<L>, u32) -> Result<T, Stop>,
+    ) -> Result<T, Abort> {
+        for attempt in 0.. {
+            self.log
+                .ready()
+                .map_err(|reason| Abort::ReadOnly { reason })?;
+            self.refresh();
+            self.begin();
+            let running = Running(self);
+            let outcome = once(running.0, attempt);
+            drop(running);
+            if std::mem::take(&mut self.state.gave_back) {
+                self.engine.holds.notify();
+            }
+            match outcome {
+                Ok(done) => return Ok(done),
+                Err(Stop::Abort(abort)) => return Err(abort),
+                Err(Stop::Conflict) => self.back_off(attempt)?,
+            }
+        }
+        unreachable!("backing off ends the attempts")
+    }
+
     /// Waits, outside of any epoch, before attempt `attempt` + 1, a random time that grows with
     /// the attempts.
     pub(crate) fn back_off(&mut self, attempt: u32) -> Result<(), Abort> {
