@@ -60,14 +60,12 @@ fn found(cells: &[(String, Vec<u8>)]) -> Found {
                 FoundCell {
                     bytes: bytes.clone(),
                     ttl_ms: -1,
+                    read_at: Instant::now(),
                 },
             )
         })
         .collect();
-    Found {
-        cells,
-        read_at: Instant::now(),
-    }
+    Found { cells }
 }
 
 fn own(cells: &[(usize, u64)]) -> Found {
@@ -178,6 +176,30 @@ fn an_expiry_that_was_forgotten_is_wrong() {
         how: How::MSet,
     };
     assert_eq!(judge(vec![acked(op, 1)], &own(&[(0, 1)])), (0, 0, 1));
+}
+
+#[test]
+fn an_expiry_of_another_time_is_wrong_where_requests_wait_too() {
+    let judge = |mut own: Own, ttl_ms| {
+        let cell = Cell {
+            value: value(1),
+            expiry: Expiry::Late(3_600_000, Instant::now()),
+        };
+        let cells = vec![(own_key(0, 0), Some(cell))];
+        let op = Op::Assign {
+            cells,
+            how: How::MSet,
+        };
+        let mut found = self::own(&[(0, 1)]);
+        found.cells.get_mut(&own_key(0, 0)).unwrap().ttl_ms = ttl_ms;
+        let mut verdict = Verdict::default();
+        own.judge(&[acked(op, 1)], &found, &mut verdict);
+        verdict.wrong.len()
+    };
+    assert_eq!(judge(Own::new(0), 3_599_000), 0);
+    assert_eq!(judge(Own::new(0), 3_592_000), 1);
+    assert_eq!(judge(Own::scattered(0), 3_592_000), 0);
+    assert_eq!(judge(Own::scattered(0), 3_580_000), 1);
 }
 
 #[test]

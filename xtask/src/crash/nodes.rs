@@ -337,9 +337,9 @@ impl<'a> Crash<'a> {
     /// What has a single key is answered by its own node alone; a transaction over many by each.
     fn read_through(&self, client: &mut Client) -> Result<Found> {
         let names: Vec<&str> = self.ledger.names().collect();
-        let read_at = Instant::now();
         let mut cells = BTreeMap::new();
         for names in names.chunks(CHUNK) {
+            let read_at = Instant::now();
             client.push(&["MULTI"]);
             for name in names {
                 client.push(&["GET", name]);
@@ -358,15 +358,19 @@ impl<'a> Crash<'a> {
             for (name, pair) in names.iter().zip(replies.chunks(2)) {
                 match pair {
                     [Reply::Bulk(Some(bytes)), Reply::Int(ttl_ms)] => {
-                        let (bytes, ttl_ms) = (bytes.clone(), *ttl_ms);
-                        cells.insert((*name).to_owned(), FoundCell { bytes, ttl_ms });
+                        let cell = FoundCell {
+                            bytes: bytes.clone(),
+                            ttl_ms: *ttl_ms,
+                            read_at,
+                        };
+                        cells.insert((*name).to_owned(), cell);
                     }
                     [Reply::Bulk(None), Reply::Int(-2)] => {}
                     other => bail!("GET and PTTL of {name} say {other:?}"),
                 }
             }
         }
-        Ok(Found { cells, read_at })
+        Ok(Found { cells })
     }
 
     /// Begins with an empty directory.

@@ -16,6 +16,10 @@ use crate::crash::verdict::{Found, FoundCell, Verdict};
 /// How far a remaining life may be from what the books say: requests wait in queues.
 const TTL_SLACK_MS: i64 = 1500;
 
+/// As [`TTL_SLACK_MS`], where a request may also wait for a transaction over several nodes, ten
+/// seconds at most.
+const SCATTERED_TTL_SLACK_MS: i64 = 11_500;
+
 type Assignments = [(String, Option<Cell>)];
 type State = BTreeMap<String, Cell>;
 
@@ -79,7 +83,7 @@ impl Own {
 
     fn matches(&self, state: &State, found: &Found) -> bool {
         self.keys()
-            .all(|key| agrees(state.get(&key), found.cells.get(&key), found))
+            .all(|key| self.agrees(state.get(&key), found.cells.get(&key)))
     }
 
     /// No prefix fits: says of each key what is wrong with it, or, when every key could be right
@@ -114,7 +118,7 @@ impl Own {
             past.extend(acked.iter().filter_map(|cells| assigned(cells, &key)));
             let mut allowed = vec![past[past.len() - 1]];
             allowed.extend(open.iter().filter_map(|cells| assigned(cells, &key)));
-            diagnose_key(&key, &past, &allowed, found, verdict);
+            self.diagnose_key(&key, &past, &allowed, found, verdict);
         }
     }
 
@@ -124,57 +128,81 @@ impl Own {
             let cell = found.cells.get(&key);
             if let Some((cell, value)) = cell.and_then(|c| Some((c, Value::decode(&c.bytes)?))) {
                 let expiry = match u64::try_from(cell.ttl_ms) {
-                    Ok(ms) => Expiry::Late(ms, found.read_at),
+                    Ok(ms) => Expiry::Late(ms, cell.read_at),
                     Err(_) => Expiry::Never,
                 };
                 self.settled.insert(key, Cell { value, expiry });
             }
         }
     }
-}
 
-/// `past` is what the key held up to the last acknowledged write, `allowed` that and what came
-/// after it.
-fn diagnose_key(
-    key: &str,
-    past: &[Option<&Cell>],
-    allowed: &[Option<&Cell>],
-    found: &Found,
-    verdict: &mut Verdict,
-) {
-    let cell = found.cells.get(key);
-    if allowed
-        .iter()
-        .any(|expected| agrees(*expected, cell, found))
-    {
-        return;
+    /// `past` is what the key held up to the last acknowledged write, `allowed` that and what came
+    /// after it.
+    fn diagnose_key(
+        &self,
+        key: &str,
+        past: &[Option<&Cell>],
+        allowed: &[Option<&Cell>],
+        found: &Found,
+        verdict: &mut Verdict,
+    ) {
+        let cell = found.cells.get(key);
+        if allowed.iter().any(|expected| self.agrees(*expected, cell)) {
+            return;
+        }
+        let value = cell.and_then(|cell| Value::decode(&cell.bytes));
+        let held = |cells: &[Option<&Cell>]| {
+            value.is_some()
+                && cells
+                    .iter()
+                    .any(|cell| cell.map(|cell| cell.value) == value)
+        };
+        let acked = allowed[0];
+        match cell {
+            None => verdict
+                .lost
+                .push(format!("{key} is absent; acknowledged was {acked:?}")),
+            Some(cell) if held(allowed) => {
+                let ttl_ms = cell.ttl_ms;
+                verdict.wrong.push(format!(
+                    "{key} has {ttl_ms} ms to live instead of {acked:?}"
+                ));
+            }
+            Some(_) if held(past) => {
+                verdict.lost.push(format!(
+                    "{key} went back to {value:?}; acknowledged was {acked:?}"
+                ));
+            }
+            Some(_) => verdict
+                .wrong
+                .push(format!("{key} holds what nobody sent: {value:?}")),
+        }
     }
-    let value = cell.and_then(|cell| Value::decode(&cell.bytes));
-    let held = |cells: &[Option<&Cell>]| {
-        value.is_some()
-            && cells
-                .iter()
-                .any(|cell| cell.map(|cell| cell.value) == value)
-    };
-    let acked = allowed[0];
-    match cell {
-        None => verdict
-            .lost
-            .push(format!("{key} is absent; acknowledged was {acked:?}")),
-        Some(cell) if held(allowed) => {
-            let ttl_ms = cell.ttl_ms;
-            verdict.wrong.push(format!(
-                "{key} has {ttl_ms} ms to live instead of {acked:?}"
-            ));
+
+    fn agrees(&self, expected: Option<&Cell>, cell: Option<&FoundCell>) -> bool {
+        let expected = expected.filter(|e| !matches!(e.expiry, Expiry::Soon(_)));
+        match (expected, cell) {
+            (None, None) => true,
+            (Some(expected), Some(cell)) => {
+                let ttl_fits = match expected.expiry {
+                    Expiry::Late(ms, set) => {
+                        let passed = cell.read_at.duration_since(set).as_millis() as i64;
+                        (cell.ttl_ms - (ms as i64 - passed)).abs() <= self.slack_ms()
+                    }
+                    Expiry::Never | Expiry::Soon(_) => cell.ttl_ms == -1,
+                };
+                ttl_fits && Value::decode(&cell.bytes) == Some(expected.value)
+            }
+            _ => false,
         }
-        Some(_) if held(past) => {
-            verdict.lost.push(format!(
-                "{key} went back to {value:?}; acknowledged was {acked:?}"
-            ));
+    }
+
+    fn slack_ms(&self) -> i64 {
+        if self.ordered {
+            TTL_SLACK_MS
+        } else {
+            SCATTERED_TTL_SLACK_MS
         }
-        Some(_) => verdict
-            .wrong
-            .push(format!("{key} holds what nobody sent: {value:?}")),
     }
 }
 
@@ -208,22 +236,4 @@ fn assigned<'c>(cells: &'c Assignments, key: &str) -> Option<Option<&'c Cell>> {
         .iter()
         .find(|(k, _)| k == key)
         .map(|(_, cell)| cell.as_ref())
-}
-
-fn agrees(expected: Option<&Cell>, cell: Option<&FoundCell>, found: &Found) -> bool {
-    let expected = expected.filter(|e| !matches!(e.expiry, Expiry::Soon(_)));
-    match (expected, cell) {
-        (None, None) => true,
-        (Some(expected), Some(cell)) => {
-            let ttl_fits = match expected.expiry {
-                Expiry::Late(ms, set) => {
-                    let passed = found.read_at.duration_since(set).as_millis() as i64;
-                    (cell.ttl_ms - (ms as i64 - passed)).abs() <= TTL_SLACK_MS
-                }
-                Expiry::Never | Expiry::Soon(_) => cell.ttl_ms == -1,
-            };
-            ttl_fits && Value::decode(&cell.bytes) == Some(expected.value)
-        }
-        _ => false,
-    }
 }

@@ -76,6 +76,8 @@ pub struct FoundCell {
     pub bytes: Vec<u8>,
     /// What PTTL said: milliseconds, or −1 for never.
     pub ttl_ms: i64,
+    /// When PTTL was asked.
+    pub read_at: Instant,
 }
 
 /// All keys as they were found after a restart.
@@ -83,8 +85,6 @@ pub struct FoundCell {
 pub struct Found {
     /// Every key that the server listed.
     pub cells: BTreeMap<String, FoundCell>,
-    /// When their expiries were read.
-    pub read_at: Instant,
 }
 
 impl Found {
@@ -113,14 +113,19 @@ impl Found {
         for name in names {
             match (client.reply()?, client.reply()?) {
                 (Reply::Bulk(Some(bytes)), Reply::Int(ttl_ms)) => {
-                    cells.insert(name, FoundCell { bytes, ttl_ms });
+                    let cell = FoundCell {
+                        bytes,
+                        ttl_ms,
+                        read_at,
+                    };
+                    cells.insert(name, cell);
                 }
                 (value, ttl) => {
                     bail!("KEYS listed {name}, but GET and PTTL say {value:?}, {ttl:?}")
                 }
             }
         }
-        Ok(Found { cells, read_at })
+        Ok(Found { cells })
     }
 
     /// The bytes of a key.
