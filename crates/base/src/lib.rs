@@ -2,7 +2,8 @@
 //!
 //! This crate holds no behaviour that another crate could disagree with: ids, the
 //! [`Transaction`] and its replies, the [`Partition`](partition::Partition)
-//! that executes it, the [`Participant`](participant::Participant) of transactions over several, limits, the outside world as parameters ([`clock`]), and places of threads
+//! that executes it, the [`Participant`](participant::Participant) of transactions over several, how both are written as
+//! bytes ([`codec`]), limits, the outside world as parameters ([`clock`]), and places of threads
 //! ([`affinity`], [`cpus`]). It knows no other crate of the workspace.
 
 #![forbid(unsafe_code)]
@@ -10,6 +11,7 @@
 pub mod affinity;
 pub mod change;
 pub mod clock;
+pub mod codec;
 pub mod cpus;
 pub mod epochs;
 pub mod ids;

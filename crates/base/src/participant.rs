@@ -121,4 +121,10 @@ pub trait Participant {
 
     /// Everything up to this epoch is durable.
     fn durable(&self) -> Epoch;
+
+    /// Whether it will never be known that `epoch` is durable: what depends on it may have happened
+    /// or not, and its asker must be told so.
+    fn is_lost(&self, epoch: Epoch) -> bool {
+        epoch > self.durable() && self.failed().is_some()
+    }
 }

@@ -7,7 +7,7 @@
 //! effect, as in a Redis `MULTI` block; [`Op::Check`] and [`Op::Require`] are the operations that
 //! abort.
 
-use crate::ids::{Epoch, Tid, Timestamp, TransactionId, Version};
+use crate::ids::{Epoch, NodeId, Tid, Timestamp, TransactionId, Version};
 
 /// The type of a value. A record knows it from the first day, so that a later type cannot be
 /// mistaken for a string.
@@ -347,6 +347,13 @@ pub enum Abort {
     /// The attempt was given up, or must not be begun any more. Safe to retry as another attempt.
     #[error("the transaction was given up while it was being prepared; retry it")]
     Refused,
+    /// Another node leads the partition, or none does at the moment. Nothing has happened; retry
+    /// there.
+    #[error("{}; nothing has happened, retry it there", said_of(*leader))]
+    Elsewhere {
+        /// The leader, as far as this node knows.
+        leader: Option<NodeId>,
+    },
     /// A partition cannot be reached; nothing has happened. Safe to retry.
     #[error("{what}; nothing has happened, retry it")]
     Unavailable {
@@ -378,6 +385,13 @@ pub enum Abort {
     /// The closure of an interactive transaction gave up.
     #[error("the transaction was cancelled by its caller")]
     Cancelled,
+}
+
+fn said_of(leader: Option<NodeId>) -> String {
+    match leader {
+        Some(node) => format!("node {} leads this partition", node.0),
+        None => "no node is known to lead this partition at the moment".to_owned(),
+    }
 }
 
 /// Who holds a key under two-phase locking.

@@ -128,7 +128,7 @@ fn judge(
     match answer {
         Ok(Answer::Replies(replies)) if replies.len() == count => Ok(Ok(replies)),
         Ok(Answer::Aborted(abort)) => match abort {
-            Abort::Unavailable { .. } => again(abort.to_string(), true),
+            Abort::Unavailable { .. } | Abort::Elsewhere { .. } => again(abort.to_string(), true),
             Abort::Conflict { .. }
             | Abort::Held { .. }
             | Abort::Overtaken { .. }

@@ -82,7 +82,9 @@ pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
         Abort::Conflict { .. } | Abort::Held { .. } | Abort::Overtaken { .. } | Abort::Refused => {
             writer.error(&format!("TRYAGAIN {abort}"))
         }
-        Abort::Unavailable { .. } => writer.error(&format!("CLUSTERDOWN {abort}")),
+        Abort::Unavailable { .. } | Abort::Elsewhere { .. } => {
+            writer.error(&format!("CLUSTERDOWN {abort}"))
+        }
         Abort::Unknown { .. } => writer.error(&format!(
             "UNKNOWN {abort}; read what it writes to find out, before it is given again"
         )),

@@ -41,7 +41,7 @@
 //! | bytes | count, then so many bytes |
 //! | text | as bytes, UTF-8 |
 //! | id | 16 bytes: the attempt's timestamp and its unique number, big-endian, as in keys |
-//! | ops, replies | count, then so many; see the modules `ops` and `replies` |
+//! | ops, replies | count, then so many; see the modules of [`base::codec`] |
 //! | roll | see `roll` |
 //!
 //! Invariants:
@@ -50,62 +50,17 @@
 //!    count of more things than bytes follow is refused.
 //! 3. Operations borrow their keys and values from the input.
 
-mod bytes;
-mod ops;
-mod replies;
 mod roll;
 
 use base::participant::State;
 
 use crate::message::{Answer, Fate, Message, Notice, Request};
-use bytes::{Reader, put_bytes, put_u64};
+use base::codec::{
+    Reader, put_bytes, put_u64, read_abort, read_ops, read_replies, write_abort, write_replies,
+};
 
-pub use ops::{decode_ops, encode_ops};
+pub use base::codec::{Malformed, MalformedKind, VERSION, decode_ops, encode_ops};
 pub use roll::{decode_roll, encode_roll};
-
-/// The version of the encoding.
-pub const VERSION: u8 = 1;
-
-/// Why bytes are not what they should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} (at byte {at})")]
-pub struct Malformed {
-    /// What is wrong.
-    pub kind: MalformedKind,
-    /// How many bytes had been read.
-    pub at: usize,
-}
-
-/// What can be wrong with bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MalformedKind {
-    /// They end too early.
-    #[error("the message is cut off")]
-    Cut,
-    /// They go on behind the end.
-    #[error("bytes follow the message's end")]
-    TooMuch,
-    /// They are of another version than [`VERSION`].
-    #[error(
-        "the message is of version {0} and this program reads version {VERSION}: use the same release on both sides"
-    )]
-    Version(u8),
-    /// A number that tells variants apart has no meaning.
-    #[error("{0} is no kind of {1}")]
-    Kind(u8, &'static str),
-    /// A count is too large, or longer than necessary.
-    #[error("a count is out of range")]
-    BadCount,
-    /// A flag is neither set nor clear, or has no meaning.
-    #[error("flags are set that mean nothing")]
-    BadFlag,
-    /// A roll has a home that does not take part.
-    #[error("the home is none of the participants")]
-    NoHome,
-    /// A text is not UTF-8.
-    #[error("a text is not UTF-8")]
-    NotText,
-}
 
 mod kind {
     pub(super) const EXECUTE: u8 = 1;
@@ -231,17 +186,17 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
 fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Malformed> {
     Ok(match kind {
         kind::EXECUTE => Request::Execute {
-            ops: ops::read_all(from)?,
+            ops: read_ops(from)?,
         },
         kind::COORDINATE => Request::Coordinate {
-            ops: ops::read_all(from)?,
+            ops: read_ops(from)?,
         },
         kind::PREPARE => Request::Prepare {
             id: from.id()?,
             age: base::Timestamp(from.u64()?),
             roll: roll::read(from)?,
             siblings: from.bytes()?,
-            ops: ops::read_all(from)?,
+            ops: read_ops(from)?,
         },
         kind::COMMIT => Request::Commit { id: from.id()? },
         kind::VOTE => Request::Vote { id: from.id()? },
@@ -250,7 +205,7 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
         kind::INQUIRE => Request::Inquire { id: from.id()? },
         kind::TOPOLOGY => Request::Topology,
         kind::READ => Request::Read {
-            ops: ops::read_all(from)?,
+            ops: read_ops(from)?,
         },
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "request"))),
     })
@@ -271,8 +226,8 @@ fn answer_kind(answer: &Answer) -> u8 {
 
 fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
     match answer {
-        Answer::Replies(replies) => replies::write_all(replies, to),
-        Answer::Aborted(abort) => replies::write_abort(abort, to),
+        Answer::Replies(replies) => write_replies(replies, to),
+        Answer::Aborted(abort) => write_abort(abort, to),
         Answer::Done => {}
         Answer::State(State::Unknown) => to.push(0),
         Answer::State(State::Prepared(note)) => {
@@ -292,15 +247,15 @@ fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
         Answer::Topology(text) | Answer::Failed(text) => put_bytes(to, text.as_bytes()),
         Answer::Read { finished, replies } => {
             put_u64(to, finished.0);
-            replies::write_all(replies, to);
+            write_replies(replies, to);
         }
     }
 }
 
 fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
     Ok(match kind {
-        kind::REPLIES => Answer::Replies(replies::read_all(from)?),
-        kind::ABORTED => Answer::Aborted(replies::read_abort(from)?),
+        kind::REPLIES => Answer::Replies(read_replies(from)?),
+        kind::ABORTED => Answer::Aborted(read_abort(from)?),
         kind::DONE => Answer::Done,
         kind::STATE => Answer::State(match from.u8()? {
             0 => State::Unknown,
@@ -319,7 +274,7 @@ fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
         kind::FAILED => Answer::Failed(from.text()?.to_owned()),
         kind::WAS_READ => Answer::Read {
             finished: base::Epoch(from.u64()?),
-            replies: replies::read_all(from)?,
+            replies: read_replies(from)?,
         },
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "reply"))),
     })

@@ -10,9 +10,8 @@
 //! Invariant: home is one of the participants.
 
 use base::PartitionId;
+use base::codec::{Malformed, MalformedKind, Reader, put_count};
 
-use super::bytes::{Reader, put_count};
-use super::{Malformed, MalformedKind};
 use crate::message::Roll;
 
 const VERSION: u8 = 1;

@@ -33,8 +33,8 @@
 //! | expiry | 1 byte: 0 never, 1 keep, 2 at, 3 in; of 2 and 3 milliseconds (8 bytes, signed) |
 //! | when of an expire | 0 always, 1 if none, 2 if some, 3 later, 4 earlier, 5 some and later, 6 some and earlier |
 
-use base::Op;
-use base::transaction::{ExpireWhen, Expiry, When};
+use crate::Op;
+use crate::transaction::{ExpireWhen, Expiry, When};
 
 use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
 use super::{Malformed, MalformedKind};
@@ -95,12 +95,16 @@ pub fn encode_ops(ops: &[Op<'_>], to: &mut Vec<u8>) {
 /// What is wrong with them.
 pub fn decode_ops(bytes: &[u8]) -> Result<Vec<Op<'_>>, Malformed> {
     let mut from = Reader::new(bytes);
-    let ops = read_all(&mut from)?;
+    let ops = read_ops(&mut from)?;
     from.end()?;
     Ok(ops)
 }
 
-pub(super) fn read_all<'a>(from: &mut Reader<'a>) -> Result<Vec<Op<'a>>, Malformed> {
+/// Reads operations; bytes may follow.
+///
+/// # Errors
+/// As [`decode_ops`].
+pub fn read_ops<'a>(from: &mut Reader<'a>) -> Result<Vec<Op<'a>>, Malformed> {
     from.list(read)
 }
 
@@ -211,7 +215,7 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
 fn read_keyed<'a>(tag: u8, key: &'a [u8], from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
     Ok(match tag {
         tag::CHECK => {
-            let version = base::Version::from_bits(from.u64()?);
+            let version = crate::Version::from_bits(from.u64()?);
             Op::Check { key, version }
         }
         tag::REQUIRE => {

@@ -26,10 +26,11 @@
 //! | 8 | read-only | text |
 //! | 9 | failed | an error, as in replies |
 //! | 10 | cancelled | none |
+//! | 11 | elsewhere | 1 byte: 1 if a leader is known; then its number (2 bytes) |
 
-use base::partition::OwnedReply;
-use base::transaction::{Holder, Kind, OpError};
-use base::{Abort, Timestamp, Version};
+use crate::partition::OwnedReply;
+use crate::transaction::{Holder, Kind, OpError};
+use crate::{Abort, NodeId, Timestamp, Version};
 
 use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
 use super::{Malformed, MalformedKind};
@@ -48,12 +49,17 @@ const ERRORS: [OpError; 8] = [
 /// The limits that are named by their place; the last one stands for all others.
 const LIMITS: [&str; 3] = ["operations", "bytes written", "what a partition takes"];
 
-pub(super) fn write_all(replies: &[OwnedReply], to: &mut Vec<u8>) {
+/// Appends replies.
+pub fn write_replies(replies: &[OwnedReply], to: &mut Vec<u8>) {
     put_count(to, replies.len() as u64);
     replies.iter().for_each(|reply| write(reply, to));
 }
 
-pub(super) fn read_all(from: &mut Reader<'_>) -> Result<Vec<OwnedReply>, Malformed> {
+/// Reads replies; bytes may follow.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn read_replies(from: &mut Reader<'_>) -> Result<Vec<OwnedReply>, Malformed> {
     from.list(read)
 }
 
@@ -114,7 +120,8 @@ fn read(from: &mut Reader<'_>) -> Result<OwnedReply, Malformed> {
     })
 }
 
-pub(super) fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
+/// Appends why a transaction did not take effect.
+pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
     let mut text = |tag: u8, text: &str| {
         to.push(tag);
         put_bytes(to, text.as_bytes());
@@ -147,10 +154,19 @@ pub(super) fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
         }
         Abort::Failed(error) => to.extend_from_slice(&[9, error_code(*error)]),
         Abort::Cancelled => to.push(10),
+        Abort::Elsewhere { leader } => {
+            to.extend_from_slice(&[11, leader.is_some().into()]);
+            let leader = leader.map(|node| node.0.to_le_bytes());
+            to.extend(leader.iter().flatten());
+        }
     }
 }
 
-pub(super) fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
+/// Reads why a transaction did not take effect.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
     Ok(match from.u8()? {
         0 => Abort::Precondition { op: from.size()? },
         1 => Abort::Conflict {
@@ -183,6 +199,12 @@ pub(super) fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
         },
         9 => Abort::Failed(read_error(from)?),
         10 => Abort::Cancelled,
+        11 => Abort::Elsewhere {
+            leader: match from.bool()? {
+                true => Some(NodeId(from.u16()?)),
+                false => None,
+            },
+        },
         other => return Err(from.malformed(MalformedKind::Kind(other, "abort"))),
     })
 }
