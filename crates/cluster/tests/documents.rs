@@ -28,6 +28,7 @@ fn messages_are_documented() {
     let modules = [
         "codec/mod.rs",
         "codec/roll.rs",
+        "../../base/src/codec/mod.rs",
         "../../base/src/codec/ops.rs",
         "../../base/src/codec/replies.rs",
     ];

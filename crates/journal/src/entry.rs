@@ -34,6 +34,7 @@ use base::{Change, Tid, Timestamp};
 
 use crate::checkpoint::Head;
 
+pub use read::ChangeReader;
 pub(crate) use read::{decode, decode_keys};
 
 const PUT: u8 = 1;
@@ -214,16 +215,22 @@ pub(crate) fn encode(buf: &mut Vec<u8>, tid: Tid, fill: impl FnOnce(&mut EntryWr
     let start = buf.len();
     buf.extend_from_slice(&tid.to_bits().to_le_bytes());
     buf.extend_from_slice(&[0; 4]);
+    let entries = write_changes(buf, fill);
+    if entries == 0 {
+        buf.truncate(start);
+    } else {
+        buf[start + 8..start + FRAME].copy_from_slice(&entries.to_le_bytes());
+    }
+}
+
+/// Appends a transaction's entries, for logs that are not the journal's: without its TID and without
+/// their number, which is returned. [`ChangeReader`] reads them.
+pub fn write_changes(buf: &mut Vec<u8>, fill: impl FnOnce(&mut EntryWriter<'_>)) -> u32 {
     let mut writer = EntryWriter {
         buf,
         entries: 0,
         origin: None,
     };
     fill(&mut writer);
-    let entries = writer.entries;
-    if entries == 0 {
-        buf.truncate(start);
-    } else {
-        buf[start + 8..start + FRAME].copy_from_slice(&entries.to_le_bytes());
-    }
+    writer.entries
 }

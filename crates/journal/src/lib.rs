@@ -69,7 +69,7 @@ mod threads;
 
 pub use base::Change;
 pub use checkpoint::{Draft, Head, Part, PartWriter, Published, View};
-pub use entry::{Entry, EntryWriter};
+pub use entry::{ChangeReader, Entry, EntryWriter, write_changes};
 pub use error::{CheckpointError, Failed, RecoverError, StartError};
 pub use journal::{Journal, LogWriter};
 pub use options::{Drive, EpochTime, Options};

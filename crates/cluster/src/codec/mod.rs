@@ -41,7 +41,7 @@
 //! | bytes | count, then so many bytes |
 //! | text | as bytes, UTF-8 |
 //! | id | 16 bytes: the attempt's timestamp and its unique number, big-endian, as in keys |
-//! | ops, replies | count, then so many; see the modules of [`base::codec`] |
+//! | ops, replies | count, then so many; see the modules `ops` and `replies` |
 //! | roll | see `roll` |
 //!
 //! Invariants:

@@ -85,7 +85,52 @@ pub(crate) fn decode_keys(
     Ok(total)
 }
 
+/// Reads entries of [`write_changes`](super::write_changes). It ends behind the last one, or with the
+/// first that is malformed.
+#[derive(Clone, Debug)]
+pub struct ChangeReader<'a> {
+    rest: Rest<'a>,
+    len: usize,
+    origin: Option<Origin<'a>>,
+}
+
+impl<'a> ChangeReader<'a> {
+    /// Begins at the first entry.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> ChangeReader<'a> {
+        ChangeReader {
+            rest: Rest { bytes },
+            len: bytes.len(),
+            origin: None,
+        }
+    }
+
+    /// What has not been read yet.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest.bytes
+    }
+}
+
+impl<'a> Iterator for ChangeReader<'a> {
+    /// The offset of an entry that is malformed, and what is wrong with it.
+    type Item = Result<Change<'a>, (usize, &'static str)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.bytes.is_empty() {
+            return None;
+        }
+        let at = self.len - self.rest.bytes.len();
+        let change = self.rest.change(&mut self.origin);
+        if change.is_err() {
+            self.rest.bytes = &[];
+        }
+        Some(change.map_err(|what| (at, what)))
+    }
+}
+
 /// What is left of a payload.
+#[derive(Clone, Debug)]
 struct Rest<'a> {
     bytes: &'a [u8],
 }

@@ -191,3 +191,40 @@ fn a_cut_payload_is_an_error_at_every_length() {
     }
     assert!(decode(&buf, Epoch(4), 0, |_| {}).is_err(), "another epoch");
 }
+
+#[test]
+fn changes_come_back_without_a_transaction_around_them() {
+    let mut siblings = Vec::new();
+    base::change::siblings::push(&mut siblings, b"a");
+    let origin = Some(Origin {
+        timestamp: Timestamp(9),
+        siblings: &siblings,
+    });
+    let changes = [
+        Change::Put {
+            key: b"a",
+            value: b"v",
+            kind: Kind::String,
+            generation: 3,
+            deadline: Some(7),
+            origin,
+        },
+        Change::Delete { key: b"b", origin },
+        Change::Delete {
+            key: b"c",
+            origin: None,
+        },
+        Change::Flush { generation: 4 },
+    ];
+    let mut bytes = b"before".to_vec();
+    let count = super::write_changes(&mut bytes, |to| {
+        changes.iter().for_each(|change| to.change(change));
+    });
+    assert_eq!(count, 4);
+    let bytes = &bytes[6..];
+    let back: Result<Vec<_>, _> = super::ChangeReader::new(bytes).collect();
+    assert_eq!(back.as_deref(), Ok(&changes[..]));
+    let cut: Vec<_> = super::ChangeReader::new(&bytes[..bytes.len() - 1]).collect();
+    assert_eq!(cut.len(), 4);
+    assert_eq!(cut[3], Err((bytes.len() - 3, "an entry ends too early")));
+}

@@ -1,0 +1,228 @@
+//! What an entry of the log holds: a tag, then the fields in this order. An entry without data is
+//! Raft's own: a new leader's first.
+//!
+//! | tag | payload | fields |
+//! |---|---|---|
+//! | 1 | transaction | stamp (8 bytes), client (8 bytes), sequence (8 bytes), result (bytes), changes (the rest) |
+//! | 2 | operations | stamp (8 bytes), client (8 bytes), sequence (8 bytes), ops (the rest) |
+//! | 3 | tick | stamp (8 bytes) |
+//! | 4 | sessions | stamp (8 bytes), count of the clients whose sessions end, each 8 bytes |
+//!
+//! | field | meaning |
+//! |---|---|
+//! | stamp | the leader's time, milliseconds since the Unix epoch |
+//! | client, sequence | whose transaction it is, and which of theirs |
+//! | result | what the client is told, now and whenever it asks again |
+//! | changes | what was written, as the journal encodes the entries of a transaction |
+//! | ops | the operations, which every member executes by itself |
+
+use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count, put_u64};
+use journal::ChangeReader;
+
+const TRANSACTION: u8 = 1;
+const EXECUTE: u8 = 2;
+const TICK: u8 = 3;
+const SESSIONS: u8 = 4;
+
+/// What an entry of the log holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload<'a> {
+    /// A transaction that the leader has executed.
+    Transaction {
+        /// The leader's time, milliseconds since the Unix epoch.
+        stamp_ms: u64,
+        /// Whose it is.
+        client: u64,
+        /// Which of the client's.
+        sequence: u64,
+        /// What the client is told.
+        result: &'a [u8],
+        /// What was written; [`changes`] reads it, [`journal::write_changes`] writes it.
+        changes: &'a [u8],
+    },
+    /// Operations that every member executes when it applies the entry.
+    Execute {
+        /// The leader's time, milliseconds since the Unix epoch.
+        stamp_ms: u64,
+        /// Whose they are.
+        client: u64,
+        /// Which of the client's.
+        sequence: u64,
+        /// The operations, as [`base::codec::encode_ops`] writes them.
+        ops: &'a [u8],
+    },
+    /// Time passes.
+    Tick {
+        /// The leader's time, milliseconds since the Unix epoch.
+        stamp_ms: u64,
+    },
+    /// Clients that have not been heard of for long are forgotten.
+    Sessions {
+        /// The leader's time, milliseconds since the Unix epoch.
+        stamp_ms: u64,
+        /// Those whose sessions end.
+        expire: Vec<u64>,
+    },
+}
+
+/// The changes of a transaction.
+#[must_use]
+pub fn changes(bytes: &[u8]) -> ChangeReader<'_> {
+    ChangeReader::new(bytes)
+}
+
+impl<'a> Payload<'a> {
+    /// The leader's time, milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn stamp_ms(&self) -> u64 {
+        match self {
+            Payload::Transaction { stamp_ms, .. }
+            | Payload::Execute { stamp_ms, .. }
+            | Payload::Tick { stamp_ms }
+            | Payload::Sessions { stamp_ms, .. } => *stamp_ms,
+        }
+    }
+
+    /// Appends the payload. It has no length: it is all of an entry's data.
+    pub fn encode(&self, to: &mut Vec<u8>) {
+        to.push(match self {
+            Payload::Transaction { .. } => TRANSACTION,
+            Payload::Execute { .. } => EXECUTE,
+            Payload::Tick { .. } => TICK,
+            Payload::Sessions { .. } => SESSIONS,
+        });
+        put_u64(to, self.stamp_ms());
+        match self {
+            Payload::Transaction {
+                client,
+                sequence,
+                result,
+                changes,
+                ..
+            } => {
+                put_u64(to, *client);
+                put_u64(to, *sequence);
+                put_bytes(to, result);
+                to.extend_from_slice(changes);
+            }
+            Payload::Execute {
+                client,
+                sequence,
+                ops,
+                ..
+            } => {
+                put_u64(to, *client);
+                put_u64(to, *sequence);
+                to.extend_from_slice(ops);
+            }
+            Payload::Tick { .. } => {}
+            Payload::Sessions { expire, .. } => {
+                put_count(to, expire.len() as u64);
+                expire.iter().for_each(|&client| put_u64(to, client));
+            }
+        }
+    }
+
+    /// Reads a payload, which is all of `bytes`. Its changes or operations are read by whoever
+    /// applies them.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(bytes: &'a [u8]) -> Result<Payload<'a>, Malformed> {
+        let mut from = Reader::new(bytes);
+        let tag = from.u8()?;
+        if !(TRANSACTION..=SESSIONS).contains(&tag) {
+            return Err(from.malformed(MalformedKind::Kind(tag, "payload")));
+        }
+        let stamp_ms = from.u64()?;
+        let payload = match tag {
+            TRANSACTION => {
+                let (client, sequence) = (from.u64()?, from.u64()?);
+                Payload::Transaction {
+                    stamp_ms,
+                    client,
+                    sequence,
+                    result: from.bytes()?,
+                    changes: rest(&mut from, bytes)?,
+                }
+            }
+            EXECUTE => Payload::Execute {
+                stamp_ms,
+                client: from.u64()?,
+                sequence: from.u64()?,
+                ops: rest(&mut from, bytes)?,
+            },
+            TICK => Payload::Tick { stamp_ms },
+            _ => Payload::Sessions {
+                stamp_ms,
+                expire: from.list(Reader::u64)?,
+            },
+        };
+        from.end()?;
+        Ok(payload)
+    }
+}
+
+/// Everything that has not been read.
+fn rest<'a>(from: &mut Reader<'a>, bytes: &'a [u8]) -> Result<&'a [u8], Malformed> {
+    let read = from.malformed(MalformedKind::Cut).at;
+    from.take(bytes.len() - read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Payload<'static>> {
+        vec![
+            Payload::Transaction {
+                stamp_ms: 1,
+                client: 2,
+                sequence: 3,
+                result: b"done",
+                changes: b"\x04\x02\0",
+            },
+            Payload::Transaction {
+                stamp_ms: 1,
+                client: 2,
+                sequence: 3,
+                result: b"",
+                changes: b"",
+            },
+            Payload::Execute {
+                stamp_ms: u64::MAX,
+                client: 5,
+                sequence: 6,
+                ops: b"\0",
+            },
+            Payload::Tick { stamp_ms: 7 },
+            Payload::Sessions {
+                stamp_ms: 8,
+                expire: vec![9, u64::MAX],
+            },
+        ]
+    }
+
+    #[test]
+    fn payloads_come_back() {
+        for payload in samples() {
+            let mut bytes = Vec::new();
+            payload.encode(&mut bytes);
+            assert_eq!(Payload::decode(&bytes), Ok(payload));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_unknown_is_refused() {
+        assert!(Payload::decode(b"").is_err());
+        let unknown = Payload::decode(b"\x05\0\0\0\0\0\0\0\0").unwrap_err();
+        assert_eq!(unknown.kind, MalformedKind::Kind(5, "payload"));
+        let mut bytes = Vec::new();
+        samples()[4].encode(&mut bytes);
+        for len in 0..bytes.len() {
+            assert!(Payload::decode(&bytes[..len]).is_err(), "{len} bytes");
+        }
+        bytes.push(0);
+        assert!(Payload::decode(&bytes).is_err());
+    }
+}
