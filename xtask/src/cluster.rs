@@ -21,6 +21,8 @@ use crate::server::{self, Program, Server};
 
 /// How far a node's port for other nodes is from that for clients.
 const FABRIC: u16 = 10_000;
+/// How far the port is for those that hold the same partition.
+const REPLICA: u16 = 20_000;
 /// How long nodes may take to find each other.
 const TOGETHER: Duration = Duration::from_secs(30);
 /// How often the nodes are looked after.
@@ -33,6 +35,8 @@ const REST: Duration = Duration::from_secs(2);
 pub struct Options {
     /// How many nodes.
     pub nodes: u16,
+    /// How many of them hold the same partition.
+    pub replicas: u16,
     /// The port at which clients find the first node; the others follow.
     pub base_port: u16,
     /// Where file, logs and data lie.
@@ -46,13 +50,10 @@ pub struct Options {
 /// # Errors
 /// If they cannot be started or do not find each other.
 pub fn run(program: &Program, options: &Options) -> Result<()> {
-    let ports = (0..options.nodes).map(|n| {
-        let client = options.base_port.checked_add(n)?;
-        Some((client, client.checked_add(FABRIC)?))
-    });
+    let ports = (0..options.nodes).map(|n| Ports::from(options.base_port.checked_add(n)?));
     let ports: Option<Vec<_>> = ports.collect();
     let ports = ports.context("the ports exceed 65535; choose a smaller --base-port")?;
-    let mut nodes = Nodes::new(program, &options.dir, &ports)?;
+    let mut nodes = Nodes::new(program, &options.dir, options.replicas, &ports)?;
     nodes.start_all()?;
     let ready = nodes.wait_together();
     // Ctrl-C is a good reason to stop here.
@@ -69,12 +70,35 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
     nodes.stop()
 }
 
+/// Where a node listens, on loopback.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// For clients.
+    pub client: u16,
+    /// For other nodes.
+    pub fabric: u16,
+    /// For those that hold the same partition.
+    pub replica: u16,
+}
+
+impl Ports {
+    /// Those that belong to one for clients, unless they are too great.
+    fn from(client: u16) -> Option<Ports> {
+        Some(Ports {
+            client,
+            fabric: client.checked_add(FABRIC)?,
+            replica: client.checked_add(REPLICA)?,
+        })
+    }
+}
+
 /// The nodes of a cluster. They are killed when this goes.
 #[derive(Debug)]
 pub struct Nodes {
     program: Program,
     dir: PathBuf,
     file: PathBuf,
+    is_replicated: bool,
     nodes: Vec<Node>,
 }
 
@@ -88,25 +112,35 @@ struct Node {
 }
 
 impl Nodes {
-    /// Describes nodes 1, 2, … on loopback, with these ports for clients and for other nodes, in
-    /// `dir`; starts none.
+    /// Describes nodes 1, 2, … at these ports in `dir`; every `replicas` of them hold a partition.
+    /// Starts none.
     ///
     /// # Errors
-    /// If the directory has the file of another cluster, or cannot be written.
-    pub fn new(program: &Program, dir: &Path, ports: &[(u16, u16)]) -> Result<Nodes> {
+    /// If the directory has the file of another cluster, or cannot be written; if there cannot be
+    /// so many replicas.
+    pub fn new(program: &Program, dir: &Path, replicas: u16, ports: &[Ports]) -> Result<Nodes> {
+        let replicas = usize::from(replicas);
         if ports.is_empty() {
             bail!("a cluster has at least one node");
+        }
+        if !matches!(replicas, 1 | 3..) || !ports.len().is_multiple_of(replicas) {
+            bail!(
+                "{} nodes cannot hold partitions of {replicas} replicas: a partition is on one node, \
+                 or on three or more, and the number of nodes is a multiple of that",
+                ports.len()
+            );
         }
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let infos: Vec<_> = (1..)
             .zip(ports)
-            .map(|(id, &(client, fabric))| NodeInfo {
+            .map(|(id, ports)| NodeInfo {
                 id: base::NodeId(id),
-                client: at(client),
-                fabric: at(fabric),
+                client: at(ports.client),
+                fabric: at(ports.fabric),
+                replica: (replicas > 1).then(|| at(ports.replica)),
             })
             .collect();
-        let text = topology::even(&infos, None);
+        let text = topology::even(&infos, replicas, None);
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let dir = dir.canonicalize()?;
         let file = dir.join("cluster.toml");
@@ -130,18 +164,39 @@ impl Nodes {
             program: program.clone(),
             dir,
             file,
+            is_replicated: replicas > 1,
             nodes: infos.into_iter().map(node).collect(),
         })
+    }
+
+    /// As [`Nodes::new`] without replicas, at ports that nobody uses now.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn anywhere(program: &Program, dir: &Path, count: u16) -> Result<Nodes> {
+        Nodes::replicated_anywhere(program, dir, 1, count)
     }
 
     /// As [`Nodes::new`], at ports that nobody uses now.
     ///
     /// # Errors
     /// As there.
-    pub fn anywhere(program: &Program, dir: &Path, count: u16) -> Result<Nodes> {
+    pub fn replicated_anywhere(
+        program: &Program,
+        dir: &Path,
+        replicas: u16,
+        count: u16,
+    ) -> Result<Nodes> {
         let port = || server::free_address().map(|address| address.port());
-        let ports: Result<Vec<_>> = (0..count).map(|_| Ok((port()?, port()?))).collect();
-        Nodes::new(program, dir, &ports?)
+        let ports = (0..count).map(|_| {
+            let (client, fabric, replica) = (port()?, port()?, port()?);
+            Ok(Ports {
+                client,
+                fabric,
+                replica,
+            })
+        });
+        Nodes::new(program, dir, replicas, &ports.collect::<Result<Vec<_>>>()?)
     }
 
     /// How many there are.
@@ -261,6 +316,12 @@ impl Nodes {
         println!("  redis-cli -c -p {port} mset a 1 b 2 c 3");
         println!("  redis-cli -p {port} mget a b c");
         println!("  redis-cli -p {port} cluster nodes");
+        if self.is_replicated
+            && let Program::Kumiki { binary, .. } = &self.program
+        {
+            let (binary, file) = (binary.display(), self.file.display());
+            println!("  {binary} cluster status --cluster {file}");
+        }
         let last = self.nodes.last().and_then(|node| node.server.as_ref());
         if let Some(last) = last {
             println!("  kill -9 {}", last.pid().as_raw_nonzero());
@@ -321,7 +382,9 @@ mod tests {
     #[test]
     fn the_file_is_one_that_nodes_read_and_stays_that_of_its_data() {
         let dir = tempfile::tempdir().unwrap();
-        let nodes = Nodes::new(&kumiki(), dir.path(), &[(7001, 17001), (7002, 17002)]).unwrap();
+        let ports = [7001, 7002].map(|port| Ports::from(port).unwrap());
+        let new = |replicas, ports| Nodes::new(&kumiki(), dir.path(), replicas, ports);
+        let nodes = new(1, &ports).unwrap();
         let text = fs::read_to_string(&nodes.file).unwrap();
         let topology = cluster::Topology::parse(&text, "cluster.toml").unwrap();
         assert_eq!(topology.nodes().len(), 2);
@@ -332,8 +395,24 @@ mod tests {
             line.contains("--node 2") && !line.contains("--data"),
             "{line}"
         );
-        drop(Nodes::new(&kumiki(), dir.path(), &[(7001, 17001), (7002, 17002)]).unwrap());
-        let other = Nodes::new(&kumiki(), dir.path(), &[(7001, 17001)]).unwrap_err();
+        drop(new(1, &ports).unwrap());
+        let other = new(1, &ports[..1]).unwrap_err();
         assert!(other.to_string().contains("another cluster"), "{other}");
+    }
+
+    #[test]
+    fn replicas_are_on_nodes_that_follow_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let ports: Vec<_> = (7001..7007).flat_map(Ports::from).collect();
+        let nodes = Nodes::new(&kumiki(), dir.path(), 3, &ports).unwrap();
+        let topology = cluster::Topology::load(&nodes.file).unwrap();
+        let holders = topology.partitions().iter().map(|one| one.nodes.clone());
+        assert!(holders.eq([[1, 2, 3], [4, 5, 6]].map(|ids| ids.map(base::NodeId).to_vec())));
+        for (replicas, count) in [(2, 6), (3, 4), (0, 3)] {
+            let other = tempfile::tempdir().unwrap();
+            let refused = Nodes::new(&kumiki(), other.path(), replicas, &ports[..count]);
+            let said = refused.unwrap_err().to_string();
+            assert!(said.contains("three or more"), "{said}");
+        }
     }
 }

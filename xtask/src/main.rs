@@ -37,6 +37,10 @@ enum Task {
         /// How many nodes.
         #[arg(default_value_t = 4)]
         nodes: u16,
+        /// How many of them hold the same partition: 1, or 3 and more, of which less than half may
+        /// fail. The number of nodes is a multiple of this.
+        #[arg(long, value_name = "R", default_value_t = 1)]
+        replicas: u16,
         /// The port at which clients find the first node; the others follow.
         #[arg(long, default_value_t = 7001)]
         base_port: u16,
@@ -203,6 +207,7 @@ fn run(task: Task) -> Result<()> {
         Task::Arch => arch::check(),
         Task::Cluster {
             nodes,
+            replicas,
             base_port,
             data,
             ephemeral,
@@ -216,6 +221,7 @@ fn run(task: Task) -> Result<()> {
             let binary = binary(given, Build::Honest)?;
             let options = cluster::Options {
                 nodes,
+                replicas,
                 base_port,
                 dir: data,
                 restart,

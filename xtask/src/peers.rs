@@ -1,5 +1,7 @@
 //! The programs that tests and benchmarks stand beside: present or not, and how to get them.
 
+mod etcd;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -152,7 +154,8 @@ pub fn install() -> Result<()> {
         };
         println!("peers: {:<16} {version}", peer.program);
     }
-    LIBRARIES.iter().try_for_each(Library::install)
+    LIBRARIES.iter().try_for_each(Library::install)?;
+    etcd::install()
 }
 
 /// Whether a program can be started.
@@ -169,21 +172,36 @@ fn version(peer: &Peer) -> Option<String> {
     Some(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-/// A fresh machine has no package lists; an installed one need not ask for them again.
+/// Installs packages. A fresh machine has no package lists; an installed one need not ask for them
+/// again.
 fn apt(packages: &[&str]) -> Result<()> {
     let install = || {
         let mut command = as_root("apt-get");
         command.args(["install", "--yes", "--no-install-recommends", "--quiet"]);
         process::run("apt-get install", command.args(packages))
     };
-    if has_lists() && install().is_ok() {
+    with_lists(install)
+}
+
+/// Downloads a package into a folder, without installing it.
+fn fetch(package: &str, folder: &Path) -> Result<()> {
+    with_lists(|| {
+        let mut command = as_root("apt-get");
+        command.args(["download", "--quiet", package]);
+        process::run("apt-get download", command.current_dir(folder))
+    })
+}
+
+/// Does what needs package lists; again with new ones when that fails.
+fn with_lists(work: impl Fn() -> Result<()>) -> Result<()> {
+    if has_lists() && work().is_ok() {
         return Ok(());
     }
     process::run(
         "apt-get update",
         as_root("apt-get").args(["update", "--quiet"]),
     )?;
-    install()
+    work()
 }
 
 /// Packages are installed by root, or by whoever may become root without a password.

@@ -18,8 +18,13 @@
 //! 2. Between `prepare` and `commit` or `abort` nobody reads what the attempt will write, and
 //!    nobody writes what it has read: absences and ranges included.
 //! 3. A prepared attempt is prepared again after a restart, with what it holds.
+//!
+//! A partition that several nodes hold is led by one of them at a time. Where it is not led, nothing
+//! of the above happens: whatever returns a [`Result`] says [`Abort::Elsewhere`]. What its epochs
+//! are numbers of may then be *lost*, see [`Participant::is_lost`]; a prepared attempt is prepared
+//! at the next leader, too.
 
-use crate::ids::{Epoch, TransactionId};
+use crate::ids::{Epoch, NodeId, TransactionId};
 use crate::partition::OwnedReply;
 use crate::transaction::{Abort, Holder, Observed, Op, Reply};
 
@@ -99,10 +104,12 @@ pub trait Participant {
     /// As above.
     fn forget(&mut self, id: TransactionId) -> Result<(), Abort>;
 
-    /// What is known of an attempt, and the epoch on which that depends.
+    /// What is known of an attempt, and the epoch on which that depends. Where the partition is not
+    /// led, both mean nothing.
     fn state(&mut self, id: TransactionId) -> (State, Epoch);
 
-    /// The attempts that are prepared or committed, in no particular order.
+    /// The attempts that are prepared or committed, in no particular order; none where the partition
+    /// is not led.
     fn undecided(&mut self) -> Vec<(TransactionId, State)>;
 
     /// This partition's time, milliseconds since the Unix epoch: never decreases, also not over a
@@ -123,8 +130,22 @@ pub trait Participant {
     fn durable(&self) -> Epoch;
 
     /// Whether it will never be known that `epoch` is durable: what depends on it may have happened
-    /// or not, and its asker must be told so.
+    /// or not, and its asker must be told so. What is lost stays so when [`Participant::durable`]
+    /// passes it by, because later epochs become durable.
     fn is_lost(&self, epoch: Epoch) -> bool {
         epoch > self.durable() && self.failed().is_some()
+    }
+
+    /// Whether the partition is led here, so that the calls above do what they say.
+    ///
+    /// # Errors
+    /// Who leads it instead, as far as is known.
+    fn leads(&self) -> Result<(), Option<NodeId>> {
+        Ok(())
+    }
+
+    /// The number of the leadership that began last here: another one each time.
+    fn leadership(&self) -> u64 {
+        0
     }
 }

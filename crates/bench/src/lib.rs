@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | [`keys`], [`stamp`], [`workload`] | what transactions do, and how it is known that they did it right | nothing of what runs them |
 //! | [`driver`], [`latency`] | closed and open loops, and the time that things take | clients, by a trait |
-//! | [`target`] | what is measured: a store, a device | the crates that it measures, by their public interfaces |
+//! | [`target`] | what is measured: a store, clusters of processes, a device | the crates that it measures, by their public interfaces |
 //! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper | that all of it is data |
-//! | [`runner`], [`machine`], [`sample`], [`result`] | rounds, noise, checks, medians, the result file | nothing of any experiment |
+//! | [`runner`], [`machine`], [`awake`], [`peers`], [`sample`], [`result`] | rounds, noise, checks, medians, the result file | nothing of any experiment |
 //! | [`table`], [`report`] | results for people | results alone |
 //!
 //! An experiment that measures something new adds a target; one that sweeps something known is a
@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod awake;
 pub mod driver;
 pub mod experiment;
 pub mod experiments;
@@ -21,6 +22,7 @@ pub mod keys;
 pub mod latency;
 pub mod machine;
 pub mod metric;
+pub mod peers;
 pub mod plot;
 pub mod report;
 pub mod result;

@@ -30,6 +30,8 @@ pub const METRICS: &[Metric] = &[
     metric("log-rate", "log", "MB/s"),
     metric("sync-rate", "syncs", "1/s"),
     metric("sync-time", "mean sync", "ms"),
+    metric("device-syncs", "the device by itself", "syncs/s"),
+    metric("per-sync", "for a sync of the device", "txn"),
     metric("rate", "written", "MB/s"),
     metric("in-buffer", "in the worker's buffer", "ms"),
     metric("in-queue", "in the logger's queue", "ms"),

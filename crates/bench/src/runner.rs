@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::experiment::{Experiment, Point, Scale};
 use crate::machine::{self, Host, Meter};
+use crate::peers::Peers;
 use crate::result::{PointResult, Repetition, Results, SCHEMA};
 use crate::sample::{Check, RunError, Sample};
 use crate::target::Context;
@@ -47,6 +48,8 @@ pub struct Options {
     /// The program whose `serve` starts a server; without one, points that need servers are
     /// skipped.
     pub server: Option<PathBuf>,
+    /// Programs of others, which some points stand beside.
+    pub peers: Peers,
 }
 
 /// Why there are no results.
@@ -252,6 +255,7 @@ impl Run<'_> {
             affinity: self.options.affinity.as_ref(),
             plant: self.options.plant,
             server: self.options.server.as_deref(),
+            peers: &self.options.peers,
         };
         let meter = Meter::default();
         let sample = self.points[i].job.run(&context);

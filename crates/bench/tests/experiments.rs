@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bench::experiment::{Effort, Experiment, Scale};
+use bench::peers::Peers;
 use bench::result::Results;
 use bench::runner::{self, Options, Outcome};
 use bench::{experiments, report, table};
@@ -28,6 +29,17 @@ fn options(dir: &Path) -> Options {
         affinity: None,
         plant: false,
         server: None,
+        peers: peers(),
+    }
+}
+
+/// What `cargo xtask peers` installs.
+fn peers() -> Peers {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Peers {
+        required: std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1"),
+        ..Peers::find(&root, &path)
     }
 }
 
@@ -127,6 +139,40 @@ fn ycsb() {
 #[test]
 fn transfers() {
     whole("transfers");
+}
+
+/// Kumiki's servers are processes of its program, which tests of that crate have.
+#[test]
+fn raft_etcd_without_kumiki() {
+    let options = |dir: &Path| Options {
+        only: Some("system=etcd".to_owned()),
+        ..options(dir)
+    };
+    if peers().etcd.is_none() && !peers().required {
+        eprintln!("skipped: etcd is not installed (see cargo xtask peers)");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = run("raft-etcd", &options(dir.path()));
+    assert_eq!(outcome.failure(), None);
+    let results = outcome.results;
+    assert!(results.complete && left(&dir.path().join("disk")) == 0);
+    for point in &results.points {
+        assert_eq!(point.skipped, None);
+        for metric in ["throughput", "latency-p99", "device-syncs", "per-sync"] {
+            assert!(point.summary[metric].median > 0.0, "{}: {metric}", point.id);
+        }
+        let checks = &point.repetitions[0].checks;
+        let named = |name: &str| checks.iter().any(|check| check.name.contains(name));
+        assert!(named("etcd 3.") && named("last write") && named("recovered"));
+    }
+    let planted = Options {
+        plant: true,
+        ..options(dir.path())
+    };
+    let outcome = run("raft-etcd", &planted);
+    let failure = outcome.failure().expect("the wrong value is found");
+    assert!(failure.contains("does not hold put"), "{failure}");
 }
 
 #[test]

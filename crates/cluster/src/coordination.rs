@@ -58,10 +58,11 @@ pub(crate) enum Stage {
     Preparing {
         id: TransactionId,
     },
-    /// The home is asked to abort, because of this.
+    /// The home is asked to abort, because of this; again from this time on.
     Abandoning {
         id: TransactionId,
         why: Abort,
+        again_at: Duration,
     },
 }
 
@@ -79,6 +80,8 @@ pub(crate) struct Part {
 /// Pauses between attempts double from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_micros(300);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// The least pause while nobody is known to lead a partition.
+const LEADERLESS_PAUSE: Duration = Duration::from_millis(5);
 /// A validated read that fails so often takes holds instead.
 pub(crate) const READ_ATTEMPTS: u32 = 8;
 
@@ -181,21 +184,35 @@ impl<C> Node<C> {
             return;
         }
         let safe = c.read_only;
+        let of = c.parts[0].of;
         match answer {
             Ok(Answer::Replies(replies)) if replies.len() == c.places.len() => {
                 let c = self.coordinations.remove(&number).expect("it was there");
                 self.finish(partition, c.caller, Ok(replies));
             }
+            Ok(Answer::Aborted(Abort::Unknown { what }) | Answer::Failed(what)) if safe => {
+                let abort = self.unreached(of, what);
+                self.again_or_end(partition, number, abort);
+            }
             Ok(Answer::Aborted(abort)) => self.again_or_end(partition, number, abort),
             Err(Lost { sent, why }) if !sent || safe => {
-                self.again_or_end(partition, number, Abort::Unavailable { what: why });
+                let abort = self.unreached(of, why);
+                self.again_or_end(partition, number, abort);
             }
             Err(Lost { why, .. }) => self.end_unknown(partition, number, why),
-            Ok(Answer::Failed(what)) if safe => {
-                self.again_or_end(partition, number, Abort::Unavailable { what });
-            }
             Ok(Answer::Failed(what)) => self.end_unknown(partition, number, what),
             Ok(other) => self.end_unknown(partition, number, format!("a node answered {other:?}")),
+        }
+    }
+
+    /// What a caller is told if nothing has happened because a partition did not answer. Another of
+    /// its nodes may, if it has others.
+    pub(crate) fn unreached(&self, of: PartitionId, what: String) -> Abort {
+        if self.leaders.is_replicated(of) {
+            let leader = self.leaders.leader(of);
+            Abort::Elsewhere { leader }
+        } else {
+            Abort::Unavailable { what }
         }
     }
 
@@ -231,6 +248,7 @@ impl<C> Node<C> {
             Abort::Held { .. } => time < self.timeouts.hold,
             Abort::Refused | Abort::Conflict { .. } => true,
             Abort::Unavailable { .. } => time < self.timeouts.unreachable,
+            Abort::Elsewhere { .. } => time < self.timeouts.answer,
             _ => false,
         };
         if !again || time >= self.timeouts.transaction {
@@ -238,9 +256,14 @@ impl<C> Node<C> {
             return self.finish(partition, c.caller, Err(abort));
         }
         c.stage = Stage::Paused;
+        let least = match abort {
+            Abort::Elsewhere { leader: None } => LEADERLESS_PAUSE,
+            _ => Duration::ZERO,
+        };
         let longest = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << (c.attempt - 1).min(10)));
         let pause = longest.mul_f64(0.5 + self.random.f64() / 2.0);
-        self.paused.push(Reverse((self.now + pause, number)));
+        self.paused
+            .push(Reverse((self.now + pause.max(least), number)));
     }
 
     /// Gives up what has waited for too long.
@@ -257,6 +280,11 @@ impl<C> Node<C> {
         let what = || "a node does not answer in time".to_owned();
         for number in late {
             let c = self.coordinations.get_mut(&number).expect("it was there");
+            for part in c.parts.iter().filter(|part| part.replies.is_none()) {
+                if let Some(silent) = self.leaders.leader(part.of) {
+                    self.leaders.doubt(part.of, silent);
+                }
+            }
             match c.stage {
                 Stage::Preparing { .. } => {
                     self.abandon_home(partition, number, Abort::Unavailable { what: what() });

@@ -25,6 +25,10 @@ pub struct Counters {
     pub resolved_committed: u64,
     /// Attempts that this node as their home aborted in their coordinator's stead.
     pub resolved_aborted: u64,
+    /// Requests for a partition that this node holds and does not lead.
+    pub redirected: u64,
+    /// Answers that could not be given because the leadership ended before they were durable.
+    pub lost: u64,
     /// Attempts that were refused because somebody asked before they came.
     pub refused: u64,
 }

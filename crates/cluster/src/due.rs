@@ -53,23 +53,25 @@ impl Dues {
         self.waiting.insert((epoch, self.sequence), answer);
     }
 
-    /// The next answer that waits for nothing any more.
-    pub(crate) fn pop(&mut self, durable: Epoch) -> Option<(Asker, Answer)> {
+    /// The next answer that waits for nothing any more: because its epoch is durable, or because it
+    /// is lost, which is said.
+    pub(crate) fn pop(
+        &mut self,
+        durable: Epoch,
+        is_lost: impl Fn(Epoch) -> bool,
+    ) -> Option<(Asker, Answer, bool)> {
         let first = self.waiting.first_entry()?;
-        if first.key().0 <= durable {
-            return Some(first.remove());
+        let epoch = first.key().0;
+        let is_lost = is_lost(epoch);
+        if is_lost || epoch <= durable {
+            let (asker, answer) = first.remove();
+            return Some((asker, answer, is_lost));
         }
         if self.until <= durable {
             self.until = Epoch::ZERO;
         }
         self.leisure = self.leisure.filter(|(epoch, _)| *epoch > durable);
         None
-    }
-
-    /// Takes all of them: what they wait for will never come.
-    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = Asker> + use<> {
-        let waiting = std::mem::take(self).waiting;
-        waiting.into_values().map(|(asker, _)| asker)
     }
 
     /// Asks for what has waited long enough.
@@ -102,12 +104,41 @@ mod tests {
     }
 
     fn popped(dues: &mut Dues, durable: u64) -> Vec<u64> {
-        let pop = || dues.pop(Epoch(durable));
-        let numbers = std::iter::from_fn(pop).map(|(asker, _)| match asker {
-            Asker::Remote { number, .. } => number,
-            Asker::Own(_) => unreachable!("none was put in"),
-        });
-        numbers.collect()
+        let (kept, lost) = popped_and_lost(dues, durable, 0..0);
+        assert_eq!(lost, []);
+        kept
+    }
+
+    /// The answers that leave because their epochs are durable, and those because they are lost.
+    fn popped_and_lost(
+        dues: &mut Dues,
+        durable: u64,
+        lost: std::ops::Range<u64>,
+    ) -> (Vec<u64>, Vec<u64>) {
+        let (mut kept, mut gone) = (Vec::new(), Vec::new());
+        while let Some((asker, _, is_lost)) =
+            dues.pop(Epoch(durable), |epoch| lost.contains(&epoch.0))
+        {
+            let Asker::Remote { number, .. } = asker else {
+                unreachable!("none was put in")
+            };
+            if is_lost { &mut gone } else { &mut kept }.push(number);
+        }
+        (kept, gone)
+    }
+
+    #[test]
+    fn what_is_lost_leaves_as_such_also_when_later_epochs_are_durable() {
+        for durable in [4, 6, 9] {
+            let mut dues = Dues::default();
+            for epoch in [3, 5, 6, 9] {
+                let answer = (asker(epoch), Answer::Done);
+                dues.push(Epoch(epoch), Haste::Soon, answer, Duration::ZERO);
+            }
+            let (kept, lost) = popped_and_lost(&mut dues, durable, 5..7);
+            assert_eq!(lost, [5, 6]);
+            assert_eq!(kept, if durable == 9 { vec![3, 9] } else { vec![3] });
+        }
     }
 
     #[test]
@@ -133,7 +164,7 @@ mod tests {
         dues.push(Epoch(7), Haste::Soon, (asker(4), Answer::Done), LEISURE);
         assert_eq!(popped(&mut dues, 5), [1]);
         assert_eq!(dues.wants(), Some(Epoch(7)));
-        assert_eq!(dues.give_up().count(), 1);
+        assert_eq!(popped(&mut dues, 7), [4]);
         assert!(dues.is_empty() && dues.wants().is_none());
     }
 }

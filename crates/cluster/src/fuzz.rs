@@ -47,9 +47,13 @@ pub fn fuzz_topology(bytes: &[u8]) {
         assert!(holds.slots.iter().any(|range| range.contains(&slot)));
     }
     for partition in topology.partitions() {
-        let node = topology.node_of(partition.id);
-        assert!(topology.node(node).is_some());
-        assert_eq!(topology.partition_at(node), Some(partition.id));
+        let nodes = topology.nodes_of(partition.id);
+        assert!(matches!(nodes.len(), 1 | 3..) && nodes.is_sorted());
+        for node in nodes {
+            let info = topology.node(*node).expect("a node of the file");
+            assert!(info.replica.is_some() || nodes.len() == 1);
+            assert_eq!(topology.partition_at(*node), Some(partition.id));
+        }
     }
     let again = Topology::parse(topology.text(), "again").expect("it was accepted before");
     assert_eq!(again.fingerprint(), topology.fingerprint());

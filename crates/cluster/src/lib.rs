@@ -3,6 +3,7 @@
 //! | module | concept |
 //! |---|---|
 //! | [`slot`], [`topology`] | which partition holds a key, and which node a partition |
+//! | [`leaders`] | which of its nodes leads a replicated partition, as far as is known |
 //! | [`message`] | what nodes and clients say to each other |
 //! | [`codec`] | messages as bytes |
 //! | [`clock`] | timestamps |
@@ -25,6 +26,7 @@ mod coordination;
 mod counters;
 mod due;
 pub mod fuzz;
+pub mod leaders;
 pub mod message;
 pub mod node;
 mod options;
@@ -39,6 +41,7 @@ mod two_phase;
 mod wires;
 
 pub use counters::Counters;
+pub use leaders::Leaders;
 pub use node::{Finished, Node, Wants};
 pub use options::{NodeOptions, Timeouts};
 pub use participation::Waiting;

@@ -37,6 +37,12 @@
 //! 5. An older transaction waits for a younger one's holds, a younger one does not wait (wait-die):
 //!    no circle of waiting transactions. A transaction keeps its age when it is tried again, so that
 //!    each becomes the oldest at last.
+//!
+//! A partition is wherever it is led: its participant's state is the same at whichever of its nodes.
+//! What comes to another one is answered [`Abort::Elsewhere`], and asked again where the leader is.
+//! Who loses the leadership does not know what becomes of what was not durable yet: then a vote
+//! counts as one that did not come, anything else is asked again. A new leader goes on with what its
+//! predecessor has prepared, as a restarted node does.
 
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -44,7 +50,7 @@ use std::time::Duration;
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
-use base::{Abort, Epoch, Op, PartitionId, TransactionId};
+use base::{Abort, Epoch, NodeId, Op, PartitionId, TransactionId};
 use fabric::{Event, Link, Messages, Peer};
 
 use crate::clock::HybridClock;
@@ -52,6 +58,7 @@ use crate::codec;
 use crate::coordination::Coordination;
 use crate::counters::Counters;
 use crate::due::{Dues, Haste};
+use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::options::{NodeOptions, Timeouts};
 use crate::participation::{Parked, Waiting};
@@ -109,7 +116,11 @@ pub(crate) enum Purpose {
         part: usize,
     },
     /// The second.
-    Confirm { coordination: u64, attempt: u32 },
+    Confirm {
+        coordination: u64,
+        attempt: u32,
+        part: usize,
+    },
     /// A vote.
     Prepare {
         coordination: u64,
@@ -131,8 +142,12 @@ pub(crate) enum Purpose {
 /// See the module's description.
 pub struct Node<C> {
     pub(crate) topology: Arc<Topology>,
-    /// The partition that this node holds.
+    pub(crate) leaders: Arc<Leaders>,
+    me: NodeId,
+    /// The partition that this node holds, alone or with others.
     pub(crate) own: Option<PartitionId>,
+    /// The leadership of it, or who has it instead, when that was last looked at.
+    led: Option<Result<u64, Option<NodeId>>>,
     pub(crate) unique: u64,
     pub(crate) timeouts: Timeouts,
     pub(crate) clock: HybridClock,
@@ -151,6 +166,8 @@ pub struct Node<C> {
     /// Committed attempts that wait for acknowledgements.
     pub(crate) finishing: HashMap<TransactionId, Finishing>,
     pub(crate) parked: Vec<Parked>,
+    /// Attempts that have aborted while something of them was on its way into the log.
+    pub(crate) undoing: Vec<TransactionId>,
     pub(crate) waiting: Waiting,
     /// [`Participant::releases`] when the parked were last looked at.
     pub(crate) releases: u64,
@@ -170,13 +187,16 @@ impl<C> Node<C> {
     pub fn new(options: NodeOptions, now: Duration) -> Node<C> {
         let own = options.topology.partition_at(options.me);
         Node {
+            me: options.me,
             own,
+            led: None,
             unique: options.unique,
             timeouts: options.timeouts,
             clock: HybridClock::default(),
             random: fastrand::Rng::with_seed(options.unique),
             now,
-            wires: Wires::default(),
+            wires: Wires::new(Arc::clone(&options.leaders)),
+            leaders: options.leaders,
             clients: HashSet::new(),
             due: Dues::default(),
             answers: VecDeque::new(),
@@ -185,6 +205,7 @@ impl<C> Node<C> {
             paused: BinaryHeap::new(),
             finishing: HashMap::new(),
             parked: Vec::new(),
+            undoing: Vec::new(),
             waiting: options.waiting,
             releases: 0,
             keeper: (options.keeper && own.is_some()).then(|| Keeper::new(now)),
@@ -277,8 +298,9 @@ impl<C> Node<C> {
         self.now = now;
         self.deliver_due(partition);
         self.work(partition);
-        if partition.releases() != self.releases {
+        if self.see_who_leads(partition) || partition.releases() != self.releases {
             self.releases = partition.releases();
+            self.retry_undoing(partition);
             self.retry_parked(partition);
             self.work(partition);
         }
@@ -299,20 +321,57 @@ impl<C> Node<C> {
         self.work(partition);
     }
 
-    /// Delivers the answers that have become durable; what never will be is a failure.
+    /// Looks whether this node has begun or ceased to lead its partition. Returns whether it has.
+    fn see_who_leads(&mut self, partition: &impl Participant) -> bool {
+        let Some(own) = self.own else {
+            return false;
+        };
+        let led = partition.leads().map(|()| partition.leadership());
+        if self.led == Some(led) {
+            return false;
+        }
+        self.led = Some(led);
+        let leader = led.map_or_else(|leader| leader, |_| Some(self.me));
+        self.leaders.redirect(own, self.me, leader);
+        if let Some(keeper) = &mut self.keeper {
+            *keeper = Keeper::new(self.now);
+        }
+        true
+    }
+
+    /// Delivers the answers that have become durable, and others in place of those that are lost.
     fn deliver_due(&mut self, partition: &impl Participant) {
         if self.due.is_empty() {
             return;
         }
+        // Before it is asked what is lost, which is known before later epochs become durable.
         let durable = partition.durable();
-        while let Some((asker, answer)) = self.due.pop(durable) {
-            self.deliver(asker, answer);
-        }
-        if let Some(reason) = partition.failed() {
-            for asker in self.due.give_up() {
-                self.deliver(asker, Answer::Failed(reason.clone()));
+        let is_lost = |epoch| partition.is_lost(epoch);
+        while let Some((asker, answer, is_lost)) = self.due.pop(durable, is_lost) {
+            if is_lost {
+                self.deliver_lost(partition, asker, &answer);
+            } else {
+                self.deliver(asker, answer);
             }
         }
+    }
+
+    /// Says instead of an answer that it will never be known whether it holds.
+    fn deliver_lost(&mut self, partition: &impl Participant, asker: Asker, answer: &Answer) {
+        self.counters.lost += 1;
+        let instead = match (partition.failed(), answer) {
+            (Some(reason), _) => Answer::Failed(reason),
+            // Whatever it was, nothing has happened.
+            (None, Answer::Read { .. } | Answer::Aborted(_)) => {
+                let leader = partition.leads().err().flatten();
+                Answer::Aborted(Abort::Elsewhere { leader })
+            }
+            (None, _) => {
+                let what = "the node that was asked has ceased to lead the partition".to_owned();
+                Answer::Aborted(Abort::Unknown { what })
+            }
+        };
+        self.deliver(asker, instead);
     }
 
     /// Handles answers until there are none.
@@ -335,8 +394,9 @@ impl<C> Node<C> {
                 Purpose::Confirm {
                     coordination,
                     attempt,
+                    part,
                 } => {
-                    self.on_confirmed(partition, (coordination, attempt), answer);
+                    self.on_confirmed(partition, (coordination, attempt), part, answer);
                 }
                 Purpose::Prepare {
                     coordination,
@@ -392,7 +452,7 @@ impl<C> Node<C> {
             } else {
                 times.into_iter().flatten().min()
             },
-            holds: !self.parked.is_empty(),
+            holds: !self.parked.is_empty() || !self.undoing.is_empty(),
         }
     }
 
@@ -424,6 +484,11 @@ impl<C> Node<C> {
         self.wires.links_up()
     }
 
+    /// Whether a partition is this node's own, and led here.
+    fn is_here(&self, partition: &impl Participant, of: PartitionId) -> bool {
+        Some(of) == self.own && partition.leads().is_ok()
+    }
+
     /// Asks a partition, which may be this node's own.
     pub(crate) fn ask(
         &mut self,
@@ -432,11 +497,11 @@ impl<C> Node<C> {
         request: Request<'_>,
         purpose: Purpose,
     ) {
-        if Some(to) == self.own {
+        if self.is_here(partition, to) {
             self.serve(partition, Asker::Own(purpose), request);
         } else {
-            let node = self.topology.node_of(to);
-            self.wires.ask(node, request, purpose);
+            let node = self.leaders.find(to, self.me);
+            self.wires.ask((node, to), request, purpose);
         }
     }
 
@@ -447,8 +512,9 @@ impl<C> Node<C> {
         to: PartitionId,
         notice: Notice,
     ) {
-        if Some(to) != self.own {
-            return self.wires.tell(self.topology.node_of(to), notice);
+        if !self.is_here(partition, to) {
+            let node = self.leaders.find(to, self.me);
+            return self.wires.tell(node, notice);
         }
         match notice {
             Notice::Abort { id } => self.on_abort(partition, id),
@@ -464,7 +530,8 @@ impl<C> Node<C> {
         answer: Answer,
         (epoch, haste): (Epoch, Haste),
     ) {
-        if epoch <= partition.durable() {
+        let durable = partition.durable();
+        if epoch <= durable && !partition.is_lost(epoch) {
             self.deliver(asker, answer);
         } else {
             self.due.push(epoch, haste, (asker, answer), self.now);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::NodeId;
 
+use crate::leaders::Leaders;
 use crate::participation::Waiting;
 use crate::topology::Topology;
 
@@ -52,6 +53,8 @@ pub struct NodeOptions {
     pub keeper: bool,
     /// What the [`Node`](crate::Node)s of one process share.
     pub waiting: Waiting,
+    /// Who leads which partition: the same for all [`Node`](crate::Node)s of one process.
+    pub leaders: Arc<Leaders>,
     /// See there.
     pub timeouts: Timeouts,
 }

@@ -13,7 +13,7 @@ use base::change::siblings;
 use base::participant::{Participant, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::Holder;
-use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
+use base::{Abort, Epoch, NodeId, Op, PartitionId, Timestamp, TransactionId};
 use fabric::Link;
 
 use crate::codec;
@@ -98,6 +98,9 @@ impl<C> Node<C> {
         asker: Asker,
         request: Request<'_>,
     ) {
+        if let (Err(leader), false) = (partition.leads(), request == Request::Topology) {
+            return self.redirect(asker, leader);
+        }
         match request {
             Request::Execute { ops } => self.execute(partition, asker, &ops),
             Request::Read { ops } => self.read(partition, asker, &ops),
@@ -129,7 +132,7 @@ impl<C> Node<C> {
                     let when = (epoch, Haste::Leisure);
                     self.answer(partition, asker, Answer::Done, when);
                 }
-                Err(abort) => self.deliver(asker, Answer::Failed(abort.to_string())),
+                Err(abort) => self.deliver(asker, not_done(abort)),
             },
             // Whoever waits for holds is not undecided for want of a coordinator.
             Request::Vote { id } if self.waiting.has(id) => {
@@ -159,8 +162,16 @@ impl<C> Node<C> {
                 self.answer_with(partition, asker, fate);
             }
             Request::Inquire { id } => {
+                let leadership = partition.leadership();
                 let (state, epoch) = partition.state(id);
-                self.answer(partition, asker, Answer::State(state), (epoch, Haste::Soon));
+                // What another thread has noticed in between may have made it mean nothing.
+                match partition.leads() {
+                    Ok(()) if partition.leadership() == leadership => {
+                        let when = (epoch, Haste::Soon);
+                        self.answer(partition, asker, Answer::State(state), when);
+                    }
+                    led => self.redirect(asker, led.err().flatten()),
+                }
             }
             Request::Topology => {
                 let text = self.topology.text().to_owned();
@@ -191,8 +202,14 @@ impl<C> Node<C> {
     ) {
         match done {
             Ok((answer, epoch)) => self.answer(partition, asker, answer, (epoch, Haste::Soon)),
-            Err(abort) => self.deliver(asker, Answer::Failed(abort.to_string())),
+            Err(abort) => self.deliver(asker, not_done(abort)),
         }
+    }
+
+    /// Says that this node does not lead its partition.
+    fn redirect(&mut self, asker: Asker, leader: Option<NodeId>) {
+        self.counters.redirected += 1;
+        self.deliver(asker, Answer::Aborted(Abort::Elsewhere { leader }));
     }
 
     fn execute(&mut self, partition: &mut impl Participant, asker: Asker, ops: &[Op<'_>]) {
@@ -336,6 +353,11 @@ impl<C> Node<C> {
     pub(crate) fn retry_parked(&mut self, partition: &mut impl Participant) {
         let mut parked = std::mem::take(&mut self.parked);
         self.waiting.leave(&parked);
+        if let Err(leader) = partition.leads() {
+            return parked
+                .into_iter()
+                .for_each(|parked| self.redirect(parked.asker, leader));
+        }
         parked.sort_by_key(|parked| parked.prepared().map(|holder| (holder.age, holder.id)));
         for Parked {
             asker,
@@ -402,15 +424,32 @@ impl<C> Node<C> {
     /// The coordinator, or the home, says that the attempt has aborted.
     pub(crate) fn on_abort(&mut self, partition: &mut impl Participant, id: TransactionId) {
         self.drop_parked(id);
-        if let Err(error) = partition.abort(id) {
-            tracing::warn!(%id, %error, "cannot undo a prepared transaction; trying again later");
+        match partition.abort(id) {
+            // Its preparation is on its way into the log.
+            Err(Abort::Held { .. }) => self.undoing.push(id),
+            // Its leader is told by its home, when it asks.
+            Ok(_) | Err(Abort::Elsewhere { .. }) => {}
+            Err(error) => {
+                tracing::warn!(%id, %error, "cannot undo a prepared transaction; trying again later");
+            }
+        }
+    }
+
+    /// Holds were given back: what is on its way into the log may have arrived.
+    pub(crate) fn retry_undoing(&mut self, partition: &mut impl Participant) {
+        for id in std::mem::take(&mut self.undoing) {
+            self.on_abort(partition, id);
         }
     }
 
     /// Nobody will ask for the attempt any more.
     pub(crate) fn on_forget(&mut self, partition: &mut impl Participant, id: TransactionId) {
-        if let Err(error) = partition.forget(id) {
-            tracing::warn!(%id, %error, "cannot forget a committed transaction; trying again later");
+        match partition.forget(id) {
+            // Its keeper asks when it finds it again.
+            Ok(()) | Err(Abort::Elsewhere { .. } | Abort::Held { .. }) => {}
+            Err(error) => {
+                tracing::warn!(%id, %error, "cannot forget a committed transaction; trying again later");
+            }
         }
     }
 
@@ -485,6 +524,16 @@ impl<C> Node<C> {
         Some(format!(
             "partition {stranger} takes part, which the cluster's file does not have"
         ))
+    }
+}
+
+/// Why nothing was done: as it is if whoever asked may ask again, here or elsewhere.
+fn not_done(abort: Abort) -> Answer {
+    match abort {
+        Abort::Elsewhere { .. } | Abort::Held { .. } | Abort::Unknown { .. } => {
+            Answer::Aborted(abort)
+        }
+        other => Answer::Failed(other.to_string()),
     }
 }
 

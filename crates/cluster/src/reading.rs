@@ -19,7 +19,7 @@
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
-use base::{Abort, Op, Tid, Version};
+use base::{Abort, Epoch, Op, Tid, Version};
 
 use crate::codec;
 use crate::coordination::{Coordination, Part, Stage, together, whole};
@@ -65,11 +65,13 @@ impl<C> Node<C> {
             part.finished = if Some(part.of) == self.own {
                 partition.finished()
             } else {
-                self.wires.finished(self.topology.node_of(part.of))
+                let leader = self.leaders.leader(part.of);
+                leader.map_or(Epoch::ZERO, |leader| self.wires.finished(leader))
             };
         }
         let attempt = c.attempt;
         let parked = self.parked.len();
+        let is_led = partition.leads().is_ok();
         for (at, part) in c.parts.iter().enumerate() {
             let request = Request::Read {
                 ops: part.ops.iter().map(|&op| ops[op].clone()).collect(),
@@ -81,8 +83,9 @@ impl<C> Node<C> {
             };
             self.ask(partition, part.of, request, purpose);
         }
-        // Others are asked when this node sends, the own partition at once, unless it has to wait.
-        c.own_first = self.parked.len() == parked;
+        // Others are asked when this node sends, the own partition at once, unless it has to wait or
+        // is led elsewhere.
+        c.own_first = is_led && self.parked.len() == parked;
     }
 
     /// A part has been read.
@@ -125,7 +128,7 @@ impl<C> Node<C> {
         let own_is_enough = c.parts.len() == 2 && has_own && c.own_first;
         c.stage = Stage::Confirming;
         c.missing = 0;
-        for part in &c.parts {
+        for (at, part) in c.parts.iter().enumerate() {
             if own_is_enough && Some(part.of) != self.own {
                 continue;
             }
@@ -137,6 +140,7 @@ impl<C> Node<C> {
             let purpose = Purpose::Confirm {
                 coordination: number,
                 attempt,
+                part: at,
             };
             c.missing += 1;
             self.ask(partition, part.of, request, purpose);
@@ -151,6 +155,7 @@ impl<C> Node<C> {
         &mut self,
         partition: &mut impl Participant,
         which: (u64, u32),
+        part: usize,
         answer: Result<Answer, Lost>,
     ) {
         let Some(c) = self.current(which) else {
@@ -171,7 +176,7 @@ impl<C> Node<C> {
                 let attempts = c.attempt;
                 self.again_or_end(partition, which.0, Abort::Conflict { attempts });
             }
-            other => self.read_again(partition, which.0, 0, other),
+            other => self.read_again(partition, which.0, part, other),
         }
     }
 
@@ -194,13 +199,16 @@ impl<C> Node<C> {
         part: usize,
         answer: Result<Answer, Lost>,
     ) {
+        let of = self.coordinations[&number].parts[part].of;
         let abort = match answer {
+            Ok(Answer::Aborted(Abort::Unknown { what }) | Answer::Failed(what)) => {
+                self.unreached(of, what)
+            }
             Ok(Answer::Aborted(abort)) => whole(abort, &self.coordinations[&number].parts[part]),
-            Ok(Answer::Failed(what)) => Abort::Unavailable { what },
             Ok(other) => Abort::Unavailable {
                 what: format!("a node answered a read with {other:?}"),
             },
-            Err(Lost { why, .. }) => Abort::Unavailable { what: why },
+            Err(Lost { why, .. }) => self.unreached(of, why),
         };
         self.again_or_end(partition, number, abort);
     }

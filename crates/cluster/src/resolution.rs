@@ -11,16 +11,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use base::participant::{Participant, State};
-use base::{PartitionId, TransactionId};
+use base::{Abort, Epoch, PartitionId, TransactionId};
 
+use crate::due::Haste;
 use crate::message::{Answer, Fate, Notice, Request};
-use crate::node::{Node, Purpose};
+use crate::node::{Asker, Node, Purpose};
 use crate::wires::Lost;
 
 /// Looks after what is undecided; see the module's description.
 pub(crate) struct Keeper {
     next: Duration,
-    /// Whether it has looked since the start. What a restart has brought back is in doubt at once.
+    /// Whether it has looked since the start, or since this node leads. What a restart or another
+    /// leader has left is in doubt at once.
     looked: bool,
     /// Since when attempts have been in their state.
     noticed: BTreeMap<TransactionId, (bool, Duration)>,
@@ -59,6 +61,10 @@ impl<C> Node<C> {
         };
         if now < keeper.next {
             return;
+        }
+        if partition.leads().is_err() {
+            // Another one is made when this node leads again.
+            return keeper.next = now + self.timeouts.doubt;
         }
         keeper.next = now + self.timeouts.doubt / 4;
         keeper
@@ -108,7 +114,14 @@ impl<C> Node<C> {
                 );
             }
             _ if self.finishing.contains_key(&id) => {}
-            _ if at_home => self.finish_in_stead(partition, id, roll.participants),
+            _ if at_home => match partition.commit(id) {
+                Ok((State::Committed(_), epoch)) => {
+                    self.finish_in_stead(partition, id, roll.participants, epoch);
+                }
+                // The next look sees what it is now.
+                Ok(_) => {}
+                Err(error) => later(id, &error),
+            },
             _ => self.ask(
                 partition,
                 roll.home,
@@ -195,29 +208,35 @@ impl<C> Node<C> {
         participants: Vec<PartitionId>,
     ) {
         match partition.commit(id) {
-            Ok((State::Prepared(_), _)) => {
+            Ok((State::Prepared(_), epoch)) => {
                 self.counters.resolved_committed += 1;
-                self.finish_in_stead(partition, id, participants);
+                self.finish_in_stead(partition, id, participants, epoch);
             }
             // Somebody else has decided, and tells the others.
             Ok(_) => {}
-            Err(error) => tracing::warn!(%id, %error, "cannot commit; trying again later"),
+            Err(error) => later(id, &error),
         }
     }
 
-    /// Finishes an attempt that has committed here, in its coordinator's stead. The coordinator may
-    /// live and not know; as long as it may still ask to abandon the attempt, this home must not
-    /// have forgotten it.
+    /// Finishes an attempt that has committed here in `epoch`, in its coordinator's stead. The
+    /// coordinator may live and not know; as long as it may still ask to abandon the attempt, this
+    /// home must not have forgotten it. If the epoch is lost, nobody has been told, and whoever leads
+    /// next decides anew.
     fn finish_in_stead(
         &mut self,
         partition: &mut impl Participant,
         id: TransactionId,
         participants: Vec<PartitionId>,
+        epoch: Epoch,
     ) {
+        let Some(own) = self.own else { return };
         let limits = self.timeouts;
         let patience = limits.answer + limits.hold + limits.transaction;
         let until = self.now + patience;
-        self.finish_commit(partition, id, participants, Some(until));
+        self.finish_commit(id, participants, Some(until));
+        let asker = Asker::Own(Purpose::Commit { id, of: own });
+        let when = (epoch, Haste::Leisure);
+        self.answer(partition, asker, Answer::Done, when);
     }
 
     /// One will never be prepared.
@@ -237,7 +256,7 @@ impl<C> Node<C> {
                 }
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(%id, %error, "cannot abort; trying again later"),
+            Err(error) => later(id, &error),
         }
     }
 
@@ -255,7 +274,7 @@ impl<C> Node<C> {
             _ => Ok(()),
         };
         if let Err(error) = done {
-            tracing::warn!(%id, %error, "cannot record the outcome; trying again later");
+            later(id, &error);
         }
     }
 
@@ -269,5 +288,14 @@ impl<C> Node<C> {
         if let Ok(Answer::State(State::Unknown | State::Refused)) = answer {
             self.on_forget(partition, id);
         }
+    }
+}
+
+/// A decision cannot be recorded now; the next look tries again.
+fn later(id: TransactionId, why: &Abort) {
+    match why {
+        // Its leader looks after it, or something of it is on its way into the log.
+        Abort::Elsewhere { .. } | Abort::Held { .. } => {}
+        why => tracing::warn!(%id, %why, "cannot record a decision; trying again later"),
     }
 }

@@ -14,9 +14,9 @@ use crate::wires::Lost;
 /// A committed attempt whose participants have not all acknowledged.
 pub(crate) struct Finishing {
     participants: Vec<PartitionId>,
-    missing: Vec<PartitionId>,
-    again_at: Duration,
-    /// Whether only this node's own partition is asked so far.
+    /// Those that have not acknowledged, and when they are asked again.
+    missing: Vec<(PartitionId, Duration)>,
+    /// Whether this node's own partition has not committed durably, so that nobody is asked.
     own_first: bool,
     in_stead: bool,
     /// Nobody forgets before.
@@ -33,6 +33,9 @@ impl Finishing {
 
 /// Acknowledgements, and the home's consent, are asked for again after this time.
 const AGAIN: Duration = Duration::from_millis(500);
+/// They are after this one if another node is to be asked, or after that if none is known to lead.
+const SOON: Duration = Duration::from_millis(20);
+const LEADERLESS: Duration = Duration::from_millis(100);
 /// After this time the home's keeper is relied upon.
 const FINISHING: Duration = Duration::from_secs(30);
 
@@ -111,17 +114,23 @@ impl<C> Node<C> {
                     self.commit_all(partition, which.0, id);
                 }
             }
+            // It was not told whether the vote is durable: as good as lost.
+            Ok(Answer::Aborted(Abort::Unknown { what })) => {
+                let why = self.unreached_part(which.0, part, what);
+                self.abandon_home(partition, which.0, why);
+            }
             Ok(Answer::Aborted(abort)) => {
                 let abort = whole(abort, &c.parts[part]);
                 self.abort_all(partition, which.0, Some(part), id, abort);
             }
             // What was never sent is as good as a vote against.
             Err(Lost { sent: false, why }) => {
-                let abort = Abort::Unavailable { what: why };
+                let abort = self.unreached_part(which.0, part, why);
                 self.abort_all(partition, which.0, Some(part), id, abort);
             }
             Err(Lost { why, .. }) => {
-                self.abandon_home(partition, which.0, Abort::Unavailable { what: why })
+                let why = self.unreached_part(which.0, part, why);
+                self.abandon_home(partition, which.0, why);
             }
             Ok(other) => {
                 let what = format!("a participant answered a prepare with {other:?}");
@@ -130,45 +139,57 @@ impl<C> Node<C> {
         }
     }
 
+    fn unreached_part(&self, number: u64, part: usize, what: String) -> Abort {
+        let of = self.coordinations[&number].parts[part].of;
+        self.unreached(of, what)
+    }
+
     /// Step 3 and 4: every part is prepared, durably.
     fn commit_all(&mut self, partition: &mut impl Participant, number: u64, id: TransactionId) {
         let c = self.coordinations.remove(&number).expect("it is current");
         let participants: Vec<_> = c.parts.iter().map(|part| part.of).collect();
         let replies = together(c.places.len(), c.parts);
         self.finish(partition, c.caller, Ok(replies));
-        self.finish_commit(partition, id, participants, None);
+        self.finish_commit(id, participants, None);
+        self.ask_to_commit(partition, id);
     }
 
     /// Steps 4 to 6 for an attempt that has committed. In the stead of a coordinator that may not
-    /// know, others are told only once the commit is durable here, and forgetting begins not before
-    /// `in_stead_until`: until then the coordinator may ask to abandon the attempt.
+    /// know, others are told only once the commit is durable here, as this node's answer to itself
+    /// will say, and forgetting begins not before `in_stead_until`: until then the coordinator may
+    /// ask to abandon the attempt.
     pub(crate) fn finish_commit(
         &mut self,
-        partition: &mut impl Participant,
         id: TransactionId,
         participants: Vec<PartitionId>,
         in_stead_until: Option<Duration>,
     ) {
         let forget_from = in_stead_until.unwrap_or(self.now);
+        let missing = participants.iter().map(|of| (*of, self.now));
         let finishing = Finishing {
-            missing: participants.clone(),
+            missing: missing.collect(),
             own_first: in_stead_until.is_some(),
             in_stead: in_stead_until.is_some(),
-            again_at: self.now + AGAIN,
             until: forget_from + FINISHING,
             forget_from,
             participants,
         };
         self.finishing.insert(id, finishing);
-        self.ask_to_commit(partition, id);
     }
 
-    /// Asks those that have not acknowledged.
+    /// Asks those that have not acknowledged, and are to be asked by now.
     fn ask_to_commit(&mut self, partition: &mut impl Participant, id: TransactionId) {
-        let finishing = &self.finishing[&id];
-        let mut asked = finishing.missing.clone();
+        let finishing = self.finishing.get_mut(&id).expect("it is finishing");
         if finishing.own_first {
-            asked.retain(|of| Some(*of) == self.own);
+            return;
+        }
+        let now = self.now;
+        let mut asked = Vec::new();
+        for (of, again_at) in &mut finishing.missing {
+            if *again_at <= now {
+                *again_at = now + AGAIN;
+                asked.push(*of);
+            }
         }
         for of in asked {
             let purpose = Purpose::Commit { id, of };
@@ -196,10 +217,19 @@ impl<C> Node<C> {
             return;
         };
         if *answer != Ok(Answer::Done) {
-            // Asked again later.
+            if finishing.own_first {
+                // Whoever leads this partition next finds whether it has committed, and goes on.
+                self.finishing.remove(&id);
+            } else if let Some(again_at) = self.sooner(of, answer) {
+                let finishing = self.finishing.get_mut(&id).expect("it is finishing");
+                let missing = finishing.missing.iter_mut().find(|(other, _)| *other == of);
+                if let Some(missing) = missing {
+                    missing.1 = missing.1.min(again_at);
+                }
+            }
             return;
         }
-        finishing.missing.retain(|other| *other != of);
+        finishing.missing.retain(|(other, _)| *other != of);
         if finishing.missing.is_empty() {
             if finishing.forget_from <= self.now {
                 self.forget_all(partition, id);
@@ -208,6 +238,19 @@ impl<C> Node<C> {
             finishing.own_first = false;
             self.ask_to_commit(partition, id);
         }
+    }
+
+    /// When to ask a partition again that has not answered what it was asked, if that is before it
+    /// would be asked anyway: because it is led by another node, or will be.
+    fn sooner(&self, of: PartitionId, answer: &Result<Answer, Lost>) -> Option<Duration> {
+        let is_led = self.leaders.leader(of).is_some();
+        let pause = if is_led { SOON } else { LEADERLESS };
+        let may_move = match answer {
+            Ok(Answer::Aborted(_)) => true,
+            Ok(_) => false,
+            Err(_) => self.leaders.is_replicated(of),
+        };
+        may_move.then_some(self.now + pause)
     }
 
     /// Asks for acknowledgements that have not come.
@@ -221,16 +264,9 @@ impl<C> Node<C> {
         for id in over {
             self.forget_all(partition, id);
         }
-        let late = self
-            .finishing
-            .iter_mut()
-            .filter(|(_, finishing)| finishing.again_at <= now);
-        let mut again: Vec<TransactionId> = late
-            .map(|(id, finishing)| {
-                finishing.again_at = now + AGAIN;
-                *id
-            })
-            .collect();
+        let is_late = |f: &Finishing| f.missing.iter().any(|(_, again_at)| *again_at <= now);
+        let late = self.finishing.iter().filter(|(_, f)| is_late(f));
+        let mut again: Vec<TransactionId> = late.map(|(id, _)| *id).collect();
         again.sort_unstable();
         for id in again {
             self.ask_to_commit(partition, id);
@@ -269,8 +305,21 @@ impl<C> Node<C> {
         let Stage::Preparing { id } = c.stage else {
             return;
         };
-        c.stage = Stage::Abandoning { id, why };
-        c.attempt_begun = self.now;
+        c.stage = Stage::Abandoning {
+            id,
+            why,
+            again_at: self.now,
+        };
+        self.ask_to_abandon(partition, number);
+    }
+
+    fn ask_to_abandon(&mut self, partition: &mut impl Participant, number: u64) {
+        let c = self.coordinations.get_mut(&number).expect("it is current");
+        let Stage::Abandoning { id, again_at, .. } = &mut c.stage else {
+            return;
+        };
+        *again_at = self.now + AGAIN;
+        let id = *id;
         let purpose = Purpose::Abandon {
             coordination: number,
             attempt: c.attempt,
@@ -290,9 +339,11 @@ impl<C> Node<C> {
         let Some(c) = self.current(which) else {
             return;
         };
-        let Stage::Abandoning { id, why } = c.stage.clone() else {
+        let Stage::Abandoning { id, why, .. } = c.stage.clone() else {
             return;
         };
+        let home = home(self.own, &self.coordinations[&which.0].parts);
+        let c = &self.coordinations[&which.0];
         if c.begun + limit <= now {
             // The home may have committed and forgotten it by now.
             return self.end_unknown(partition, which.0, why.to_string());
@@ -308,7 +359,15 @@ impl<C> Node<C> {
             // Its log has failed: what it will find after a restart cannot be told.
             Ok(Answer::Failed(what)) => self.end_unknown(partition, which.0, what),
             // The sweep asks again, or gives up.
-            _ => {}
+            other => {
+                let sooner = self.sooner(home, &other);
+                let c = self.coordinations.get_mut(&which.0);
+                if let (Some(sooner), Some(c)) = (sooner, c)
+                    && let Stage::Abandoning { again_at, .. } = &mut c.stage
+                {
+                    *again_at = sooner.min(*again_at);
+                }
+            }
         }
     }
 
@@ -316,26 +375,20 @@ impl<C> Node<C> {
     pub(crate) fn sweep_abandoning(&mut self, partition: &mut impl Participant) {
         let (now, limits) = (self.now, self.timeouts);
         let waiting = self.coordinations.iter().filter_map(|(number, c)| {
-            let Stage::Abandoning { id, why } = &c.stage else {
+            let Stage::Abandoning { why, again_at, .. } = &c.stage else {
                 return None;
             };
-            (c.attempt_begun + AGAIN <= now).then(|| (*number, *id, why.clone()))
+            let is_over = c.begun + limits.transaction <= now;
+            (*again_at <= now).then(|| (*number, is_over, why.to_string()))
         });
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_unstable_by_key(|(number, ..)| *number);
-        for (number, id, why) in waiting {
-            let c = self.coordinations.get_mut(&number).expect("it was there");
-            if c.begun + limits.transaction <= now {
-                self.end_unknown(partition, number, why.to_string());
-                continue;
+        for (number, is_over, why) in waiting {
+            if is_over {
+                self.end_unknown(partition, number, why);
+            } else {
+                self.ask_to_abandon(partition, number);
             }
-            c.attempt_begun = now;
-            let purpose = Purpose::Abandon {
-                coordination: number,
-                attempt: c.attempt,
-            };
-            let home = home(self.own, &c.parts);
-            self.ask(partition, home, Request::Abandon { id }, purpose);
         }
     }
 }

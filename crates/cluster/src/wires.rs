@@ -7,12 +7,14 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Epoch, NodeId};
+use base::{Abort, Epoch, NodeId, PartitionId};
 use fabric::{Link, Messages, SendError};
 
 use crate::codec;
+use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::node::Purpose;
 
@@ -28,6 +30,8 @@ pub(crate) struct Lost {
 /// What was asked.
 struct Asked {
     to: NodeId,
+    /// For which partition.
+    of: PartitionId,
     purpose: Purpose,
     /// The link that it was given to.
     on: Option<Link>,
@@ -62,8 +66,9 @@ impl Backlog {
 }
 
 /// See the module's description.
-#[derive(Default)]
 pub(crate) struct Wires {
+    /// Learns from answers, and from questions that are lost.
+    leaders: Arc<Leaders>,
     /// In order, so that one schedule gives one outcome.
     nodes: BTreeMap<NodeId, Wire>,
     asked: HashMap<u64, Asked>,
@@ -85,12 +90,37 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 impl Wires {
-    /// Asks a node.
-    pub(crate) fn ask(&mut self, to: NodeId, request: Request<'_>, purpose: Purpose) {
+    pub(crate) fn new(leaders: Arc<Leaders>) -> Wires {
+        Wires {
+            leaders,
+            nodes: BTreeMap::new(),
+            asked: HashMap::new(),
+            next: 0,
+            outbox: Vec::new(),
+            bytes: Vec::new(),
+            backlog: HashMap::new(),
+            closing: Vec::new(),
+            finished: BTreeMap::new(),
+        }
+    }
+
+    /// Asks a node something of a partition.
+    pub(crate) fn ask(
+        &mut self,
+        (to, of): (NodeId, PartitionId),
+        request: Request<'_>,
+        purpose: Purpose,
+    ) {
         self.next += 1;
         let number = self.next;
         let on = self.put(to, Some(number), &Message::Request { number, request });
-        self.asked.insert(number, Asked { to, purpose, on });
+        let asked = Asked {
+            to,
+            of,
+            purpose,
+            on,
+        };
+        self.asked.insert(number, asked);
     }
 
     /// Tells a node; in vain if it cannot be reached.
@@ -189,6 +219,7 @@ impl Wires {
             .iter()
             .filter_map(|number| self.asked.remove(number));
         lost.map(|asked| {
+            self.leaders.doubt(asked.of, asked.to);
             let sent = asked.on.is_some();
             let why = why.to_owned();
             (asked.purpose, Lost { sent, why })
@@ -205,8 +236,14 @@ impl Wires {
             return None;
         }
         let asked = asked.remove();
-        if let Answer::Read { finished, .. } = answer {
-            self.finished.insert(asked.to, *finished);
+        match answer {
+            Answer::Read { finished, .. } => {
+                self.finished.insert(asked.to, *finished);
+            }
+            Answer::Aborted(Abort::Elsewhere { leader }) => {
+                self.leaders.redirect(asked.of, asked.to, *leader);
+            }
+            _ => {}
         }
         Some(asked.purpose)
     }

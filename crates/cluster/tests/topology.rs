@@ -141,11 +141,6 @@ fn nodes_and_partitions_must_fit_each_other() {
     one_mistake("[2]", "[]", "nodes = []", &["empty"]);
     one_mistake("[2]", "2", "nodes = 2", &["integer", "a list such as [1]"]);
     one_mistake("nodes = [2]", "", "# second", &["nodes is missing"]);
-    let three = mistakes(&TWO.replace("nodes = [2]", "nodes = [2, 3, 4]")).join("\n");
-    assert!(
-        three.contains("replicated partitions are not there yet"),
-        "{three}"
-    );
     let two = TWO.replace("nodes = [2]", "nodes = [1, 2]");
     let found = mistakes(&two).join("\n");
     for words in [
@@ -154,6 +149,119 @@ fn nodes_and_partitions_must_fit_each_other() {
     ] {
         assert!(found.contains(words), "{words:?} is missing: {found}");
     }
+}
+
+/// Three nodes with one partition, and a fourth with another.
+const REPLICATED: &str = r#"[[node]]
+id = 1
+client = "127.0.0.1:7001"
+fabric = "127.0.0.1:17001"
+replica = "127.0.0.1:27001"
+[[node]]
+id = 2
+client = "127.0.0.1:7002"
+fabric = "127.0.0.1:17002"
+replica = "127.0.0.1:27002"
+[[node]]
+id = 3
+client = "127.0.0.1:7003"
+fabric = "127.0.0.1:17003"
+replica = "127.0.0.1:27003"
+[[node]]
+id = 4
+client = "127.0.0.1:7004"
+fabric = "127.0.0.1:17004"
+[[partition]]
+id = 1
+slots = "0-8191"
+nodes = [3, 1, 2]
+[[partition]]
+id = 2
+slots = "8192-16383"
+nodes = [4]
+"#;
+
+#[test]
+fn a_partition_of_three_nodes_is_replicated() {
+    let topology = Topology::parse(REPLICATED, "f").unwrap();
+    let (one, two) = (PartitionId(1), PartitionId(2));
+    assert_eq!(topology.nodes_of(one), [1, 2, 3].map(NodeId));
+    assert_eq!(topology.nodes_of(two), [NodeId(4)]);
+    assert!(topology.is_replicated(one) && !topology.is_replicated(two));
+    assert_eq!(topology.node_of(one), NodeId(1), "the first, as a hint");
+    for node in [1, 2, 3] {
+        assert_eq!(topology.partition_at(NodeId(node)), Some(one));
+    }
+    let replica = topology.node(NodeId(3)).unwrap().replica;
+    assert_eq!(replica, Some("127.0.0.1:27003".parse().unwrap()));
+    assert_eq!(topology.node(NodeId(4)).unwrap().replica, None);
+    // The order in which holders are written means nothing; who holds a partition does.
+    let of = |text: &str| Topology::parse(text, "f").unwrap().fingerprint();
+    assert_eq!(
+        of(REPLICATED),
+        of(&REPLICATED.replace("[3, 1, 2]", "[1, 2, 3]"))
+    );
+    assert_ne!(of(REPLICATED), of(&REPLICATED.replace("[3, 1, 2]", "[2]")));
+}
+
+#[test]
+fn what_is_wrong_with_replicas_is_said_on_its_line() {
+    let cases: [(&str, &str, &[&str]); 7] = [
+        (
+            "replica = \"127.0.0.1:27002\"\n",
+            "",
+            &[
+                "cluster.toml:6: node 2 has no replica address",
+                "line 22",
+                "add replica =",
+            ],
+        ),
+        (
+            "127.0.0.1:27002",
+            "127.0.0.1:17001",
+            &[
+                "cluster.toml:10: replica is 127.0.0.1:17001",
+                "the fabric address on line 4",
+            ],
+        ),
+        (
+            "127.0.0.1:27002",
+            "127.0.0.1:27001",
+            &["cluster.toml:10: ", "the replica address on line 5"],
+        ),
+        (
+            "127.0.0.1:27002",
+            "10.0.0.1:27002",
+            &["cluster.toml:10: ", "10.0.0.1:27002", "there is no secret"],
+        ),
+        (
+            "\"127.0.0.1:27002\"",
+            "2",
+            &["cluster.toml:10: replica is of the type integer"],
+        ),
+        (
+            "127.0.0.1:27002",
+            "host",
+            &["cluster.toml:10: ", "no IP address"],
+        ),
+        (
+            "[3, 1, 2]",
+            "[3, 1, 3]",
+            &["cluster.toml:22: node 3 is named twice"],
+        ),
+    ];
+    for (old, new, words) in cases {
+        let found = mistakes(&REPLICATED.replacen(old, new, 1));
+        assert_eq!(found.len(), 1, "{found:#?}");
+        for word in words {
+            assert!(found[0].contains(word), "{word:?} is missing: {found:?}");
+        }
+    }
+    let two = mistakes(&REPLICATED.replace("[3, 1, 2]", "[1, 2]"));
+    assert!(
+        two[0].contains("cluster.toml:22: two nodes cannot hold"),
+        "{two:?}"
+    );
 }
 
 #[test]
@@ -305,6 +413,7 @@ fn info(id: u16) -> NodeInfo {
         id: NodeId(id),
         client: ([127, 0, 0, 1], 7000 + id).into(),
         fabric: ([127, 0, 0, 1], 17000 + id).into(),
+        replica: None,
     }
 }
 
@@ -312,7 +421,7 @@ fn info(id: u16) -> NodeInfo {
 fn slots_are_shared_evenly() {
     for count in [1_u16, 2, 3, 4, 5, 7, 100] {
         let nodes: Vec<_> = (1..=count).map(info).collect();
-        let topology = Topology::parse(&even(&nodes, None), "even").unwrap();
+        let topology = Topology::parse(&even(&nodes, 1, None), "even").unwrap();
         assert_eq!(topology.nodes(), nodes);
         let sizes = topology.partitions().iter().map(|one| {
             let [range] = &one.slots[..] else {
@@ -324,8 +433,19 @@ fn slots_are_shared_evenly() {
         let (least, most) = (sizes.clone().min().unwrap(), sizes.max().unwrap());
         assert!(most - least <= 1, "{count} nodes: {least} to {most} slots");
     }
+    let nodes: Vec<_> = (1..=10)
+        .map(|id| NodeInfo {
+            replica: Some(([127, 0, 0, 1], 27000 + id).into()),
+            ..info(id)
+        })
+        .collect();
+    let topology = Topology::parse(&even(&nodes, 5, None), "even").unwrap();
+    assert_eq!(topology.nodes(), nodes);
+    let holders = topology.partitions().iter().map(|one| one.nodes.clone());
+    let of = |ids: std::ops::RangeInclusive<u16>| ids.map(NodeId).collect::<Vec<_>>();
+    assert!(holders.eq([of(1..=5), of(6..=10)]));
     let secret = "quotes \" and \\ are text";
-    let topology = Topology::parse(&even(&[info(1)], Some(secret)), "even").unwrap();
+    let topology = Topology::parse(&even(&[info(1)], 1, Some(secret)), "even").unwrap();
     assert_eq!(topology.secret(), Some(secret));
 }
 

@@ -101,6 +101,10 @@ impl<L: RedoLog> Worker<L> {
 
     /// Step 4: a TID above `newest` and those that this worker has drawn.
     pub(crate) fn draw(&mut self, epoch: Epoch, newest: Tid) -> Result<Tid, Stop> {
+        assert!(
+            !self.engine.epochs.is_driven(),
+            "a driven engine's changes come from its log"
+        );
         let Some(tid) = newest.max(self.last_tid).next_in(epoch) else {
             // The epoch's sequence numbers are used up: the next epoch has new ones.
             self.engine.epochs.advance(epoch);
@@ -254,7 +258,7 @@ impl<L: RedoLog> Worker<L> {
     }
 
     /// Makes `new` current in place of `old` and sees to it that `old` goes when it may.
-    fn install(
+    pub(crate) fn install(
         &self,
         bag: &mut Bag,
         record: RecordRef,
@@ -283,7 +287,15 @@ impl<L: RedoLog> Worker<L> {
     }
 
     pub(crate) fn append(&mut self, writes: &[Write], tid: Tid) -> Result<(), Stop> {
-        let stamp_ms = self.engine.epochs.stamp_ms(tid.epoch());
+        self.hand_over(writes, tid, self.engine.epochs.stamp_ms(tid.epoch()))
+    }
+
+    /// Hands changes to the log that are to be published by the applier.
+    pub(crate) fn append_staged(&mut self, writes: &[Write]) -> Result<(), Stop> {
+        self.hand_over(writes, Tid::ZERO, self.state.time_ms)
+    }
+
+    fn hand_over(&mut self, writes: &[Write], tid: Tid, stamp_ms: u64) -> Result<(), Stop> {
         let changes = Changes {
             writes,
             generation: self.engine.generation,

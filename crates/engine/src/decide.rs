@@ -17,7 +17,6 @@
 //!
 //! Errors leave everything as it was, also that of a log which has failed.
 
-use base::epochs::EpochClock;
 use base::participant::State;
 use base::{Abort, Epoch, Tid, Timestamp, TransactionId};
 
@@ -33,7 +32,7 @@ use crate::worker::{Running, Stop, Worker, forsake};
 
 /// What is to become of a transaction.
 #[derive(Clone, Copy)]
-enum Verdict {
+pub(crate) enum Verdict {
     Commit,
     Abort,
     Refuse { until_ms: u64 },
@@ -136,15 +135,7 @@ impl<L: RedoLog> Worker<L> {
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.refresh();
-        let epochs = &self.engine.epochs;
-        loop {
-            let epoch = epochs.current();
-            let stamp = epochs.stamp_ms(epoch);
-            // Stamps are kept for the last epochs only.
-            if epochs.current() == epoch {
-                return stamp;
-            }
-        }
+        self.engine.epochs.time_ms()
     }
 
     /// How often holds have been given back; see [`crate::Engine::releases`].
@@ -236,7 +227,7 @@ impl<L: RedoLog> Worker<L> {
         let mut writes = std::mem::take(&mut prepared.effects);
         let of = |record: &RecordRef| record.word().load();
         let mut words: Vec<Seen> = writes.iter().map(|write| of(&write.record)).collect();
-        let read: Vec<Seen> = prepared.shared.iter().map(of).collect();
+        let read: Vec<Seen> = prepared.held.iter().map(of).collect();
         let own = Write {
             record,
             version: system_version(&marker, None),
@@ -256,7 +247,7 @@ impl<L: RedoLog> Worker<L> {
             return outcome;
         }
         Place::count(&self.place().commits, 1);
-        self.give_back(id, &prepared.shared, prepared.ranged);
+        self.give_back(id, &prepared.held, prepared.ranged);
         // Effects are given back even when nothing else was held.
         self.state.gave_back = true;
         outcome
@@ -276,7 +267,7 @@ impl<L: RedoLog> Worker<L> {
             return outcome;
         }
         let written = prepared.effects.iter().map(|write| write.record);
-        let held: Vec<RecordRef> = written.chain(prepared.shared.iter().copied()).collect();
+        let held: Vec<RecordRef> = written.chain(prepared.held.iter().copied()).collect();
         self.give_back(id, &held, prepared.ranged);
         outcome
     }
@@ -302,9 +293,10 @@ impl<L: RedoLog> Worker<L> {
     }
 }
 
-const WELL_FORMED: &str = "system records were checked when they were restored";
+pub(crate) const WELL_FORMED: &str = "system records were checked when they were restored";
 
-fn applies(verdict: Verdict, state: &State) -> bool {
+/// Whether a verdict changes an attempt of this state.
+pub(crate) fn applies(verdict: Verdict, state: &State) -> bool {
     match verdict {
         Verdict::Commit | Verdict::Abort => matches!(state, State::Prepared(_)),
         Verdict::Refuse { .. } => matches!(state, State::Unknown | State::Refused),

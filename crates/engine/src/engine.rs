@@ -1,7 +1,7 @@
 //! What the workers of one engine share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::change::SYSTEM_GENERATION;
 use base::clock::Clock;
@@ -48,6 +48,8 @@ pub(crate) struct Place {
     pub(crate) records: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) conflicts: AtomicU64,
+    /// Locked while the worker stages something (module [`crate::stage`]).
+    pub(crate) staging: Arc<Mutex<()>>,
 }
 
 impl Place {
@@ -109,17 +111,37 @@ pub struct Engine {
     /// taken out by whoever has that record locked.
     pub(crate) prepared: Mutex<HashMap<TransactionId, Prepared>>,
     pub(crate) origins: Origins,
+    /// How many workers there can be; places behind theirs are the driven engine's own.
+    pub(crate) workers: usize,
+    /// Of a driven engine: locked while an entry is applied, and while whoever wants no entry
+    /// half applied looks around.
+    pub(crate) applying: Mutex<()>,
+    pub(crate) has_applier: AtomicBool,
 }
 
 /// The place of the janitor, which is not handed out.
 pub(crate) const JANITOR: usize = 0;
 
+/// Places that a driven engine has besides: the applier's, and that of who restores holds.
+const OWN_PLACES: usize = 2;
+
 impl Engine {
     /// An empty engine.
     #[must_use]
     pub fn new(options: &Options) -> Arc<Engine> {
-        let places = options.workers + 1;
-        let epochs = Epochs::new(places, Arc::clone(&options.clock));
+        Self::build(options, false)
+    }
+
+    /// An empty engine of which nobody but its applier moves the epoch or publishes anything: that
+    /// of a replica, whose epochs are the indexes of its log; see [`crate::apply`].
+    #[must_use]
+    pub fn driven(options: &Options) -> Arc<Engine> {
+        Self::build(options, true)
+    }
+
+    fn build(options: &Options, driven: bool) -> Arc<Engine> {
+        let places = options.workers + 1 + if driven { OWN_PLACES } else { 0 };
+        let epochs = Epochs::new(places, Arc::clone(&options.clock), driven);
         epochs.occupy(JANITOR);
         let generation = RecordRef::new(b"");
         Self::set_generation(generation, Tid::ZERO, 0);
@@ -135,13 +157,16 @@ impl Engine {
             places: (0..places)
                 .map(|_| CachePadded::new(Place::default()))
                 .collect(),
-            free_places: Mutex::new((1..places).rev().collect()),
+            free_places: Mutex::new((1..=options.workers).rev().collect()),
             expired: AtomicU64::new(0),
             oldest_generation: AtomicU64::new(0),
             limits: options.limits,
             holds,
             prepared: Mutex::default(),
             origins: Origins::default(),
+            workers: options.workers,
+            applying: Mutex::default(),
+            has_applier: AtomicBool::new(false),
         })
     }
 

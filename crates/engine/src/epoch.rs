@@ -13,6 +13,12 @@
 //! 3. Stamps do not decrease, whatever the clock does.
 //! 4. What was taken out of shared memory while the epoch was *r* can be freed once
 //!    [`Epochs::finished`] ≥ *r*: a worker that could have seen it was pinned at *r* or before.
+//!
+//! The epochs of a *driven* engine (module [`crate::apply`]) are the indexes of a log: the applier
+//! alone moves them, one with each entry, and there is no clock but the log's stamps and what
+//! [`crate::Engine::set_time_ms`] says. The applier waits for no reader, so that invariant 1 does
+//! not hold there. Nobody needs it: no other worker commits, memory goes by invariant 4, and a
+//! reader that is far behind finds the stamp of a later epoch, which is not too early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -38,12 +44,15 @@ pub struct Epochs {
     clock: Arc<dyn Clock>,
     /// How far the current epoch's time may be behind the clock.
     slack_ms: AtomicU64,
+    driven: bool,
+    /// The newest stamp of an applied entry: the time that all replicas agree on.
+    logged_ms: AtomicU64,
 }
 
 impl Epochs {
     /// Epochs for at most `places` workers, beginning at epoch 1.
-    pub(crate) fn new(places: usize, clock: Arc<dyn Clock>) -> Epochs {
-        let now = clock.now_ms();
+    pub(crate) fn new(places: usize, clock: Arc<dyn Clock>, driven: bool) -> Epochs {
+        let now = if driven { 0 } else { clock.now_ms() };
         Epochs {
             current: CachePadded::new(AtomicU64::new(1)),
             stamps: std::array::from_fn(|_| AtomicU64::new(now)),
@@ -54,6 +63,61 @@ impl Epochs {
             advancing: Mutex::new(()),
             clock,
             slack_ms: AtomicU64::new(0),
+            driven,
+            logged_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the applier alone moves the epoch.
+    pub(crate) fn is_driven(&self) -> bool {
+        self.driven
+    }
+
+    /// Moves a driven engine to a later epoch, in which it is `stamp_ms`, or as late as it has
+    /// been already.
+    pub(crate) fn drive(&self, next: Epoch, stamp_ms: u64) {
+        let _one = self.advancing.lock();
+        let now = self.current();
+        assert!(self.driven && next >= now, "the applier goes on");
+        let stamp = self.stamp_ms(now).max(stamp_ms);
+        self.stamps[next.0 as usize % STAMPS].store(stamp, Ordering::SeqCst);
+        self.current.store(next.0, Ordering::SeqCst);
+        // Last: what expires by this time, and is removed, was read in an earlier epoch by those
+        // who saw it alive, and they look at the stamps again.
+        self.logged_ms.fetch_max(stamp_ms, Ordering::SeqCst);
+    }
+
+    /// Lets it be at least `now_ms` for transactions that begin from now on.
+    pub(crate) fn set_time_ms(&self, now_ms: u64) {
+        let _one = self.advancing.lock();
+        let slot = self.current().0 as usize % STAMPS;
+        self.stamps[slot].fetch_max(now_ms, Ordering::SeqCst);
+    }
+
+    /// The time now: the current epoch's stamp.
+    pub(crate) fn time_ms(&self) -> u64 {
+        loop {
+            let epoch = self.current();
+            let stamp = self.stamp_ms(epoch);
+            // Stamps are kept for the last epochs only.
+            if self.current() == epoch {
+                return stamp;
+            }
+        }
+    }
+
+    /// The newest stamp of an applied entry.
+    pub(crate) fn logged_ms(&self) -> u64 {
+        self.logged_ms.load(Ordering::SeqCst)
+    }
+
+    /// By what time versions that have expired may go for good, in `epoch`, the current one:
+    /// replicas must agree on it.
+    pub(crate) fn expired_ms(&self, epoch: Epoch) -> u64 {
+        if self.driven {
+            self.logged_ms()
+        } else {
+            self.stamp_ms(epoch)
         }
     }
 
@@ -61,11 +125,13 @@ impl Epochs {
     /// below `stamp_ms`. Only while no worker is active.
     pub(crate) fn resume(&self, epoch: Epoch, stamp_ms: u64) {
         let _one = self.advancing.lock();
-        let stamp = self.clock.now_ms().max(stamp_ms);
+        let now = if self.driven { 0 } else { self.clock.now_ms() };
+        let stamp = now.max(stamp_ms);
         for slot in &self.stamps {
             slot.store(stamp, Ordering::SeqCst);
         }
         self.current.store(epoch.0, Ordering::SeqCst);
+        self.logged_ms.fetch_max(stamp_ms, Ordering::SeqCst);
     }
 
     /// Declares that the worker of `place` exists.
@@ -110,6 +176,9 @@ impl Epochs {
     /// Moves on if the clock has passed the current epoch's stamp by more than the slack, so that a
     /// transaction that begins now has today's time.
     pub(crate) fn refresh(&self) {
+        if self.driven {
+            return;
+        }
         let epoch = self.current();
         let slack = self.slack_ms.load(Ordering::Relaxed);
         if self.clock.now_ms() > self.stamp_ms(epoch) + slack {
@@ -147,7 +216,8 @@ impl EpochClock for Epochs {
     }
 
     fn advance(&self, from: Epoch) -> Epoch {
-        if let Some(_one) = self.advancing.try_lock()
+        if !self.driven
+            && let Some(_one) = self.advancing.try_lock()
             && self.current() == from
             && self.oldest_active(from.0) >= from.0
         {
@@ -176,7 +246,7 @@ mod tests {
     use base::clock::ManualClock;
 
     fn epochs(clock: &Arc<ManualClock>) -> Epochs {
-        let epochs = Epochs::new(4, Arc::clone(clock) as Arc<dyn Clock>);
+        let epochs = Epochs::new(4, Arc::clone(clock) as Arc<dyn Clock>, false);
         (0..2).for_each(|place| epochs.occupy(place));
         epochs
     }

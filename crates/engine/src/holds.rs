@@ -72,6 +72,16 @@ impl Hold {
     }
 }
 
+/// Takes the marks of holds off a record's word, under its shard's mutex. Returns whether it has got
+/// the mark `QUEUED` because nobody has ever written it.
+fn free(record: RecordRef) -> bool {
+    let unknown = |seen: Seen| RecordRef::version(seen).is_never() && !seen.has(QUEUED);
+    let before = record
+        .word()
+        .give_back(|seen| if unknown(seen) { QUEUED } else { 0 });
+    unknown(before)
+}
+
 fn oldest<'h>(holders: impl Iterator<Item = &'h Holder>) -> Option<Holder> {
     holders
         .min_by_key(|holder| (holder.age, holder.id))
@@ -123,23 +133,46 @@ impl Holds {
         self.wanted.forget(record);
     }
 
-    /// Gives back one holder's hold on a record. Returns whether the janitor is to be told: the
-    /// record has got the mark `QUEUED` because nobody has ever written it.
+    /// Gives back one holder's hold on a record, if it has one. Returns whether the janitor is to
+    /// be told: the record has got the mark `QUEUED` because nobody has ever written it.
     pub(crate) fn give_back(&self, record: RecordRef, id: TransactionId) -> bool {
         let mut shard = self.shard(record);
-        if let Some(Hold::Shared(holders)) = shard.get_mut(&record) {
-            holders.retain(|holder| holder.id != id);
-            if !holders.is_empty() {
-                return false;
+        match shard.get_mut(&record) {
+            Some(Hold::Shared(holders)) => {
+                holders.retain(|holder| holder.id != id);
+                if !holders.is_empty() {
+                    return false;
+                }
+            }
+            Some(Hold::Exclusive(holder)) if holder.id == id => {}
+            // It may be gone, so that nothing of it is read.
+            _ => return false,
+        }
+        shard.remove(&record);
+        free(record)
+    }
+
+    /// Turns an exclusive hold, whoever has it, into the caller's lock.
+    pub(crate) fn seize(&self, record: RecordRef) -> Option<Seen> {
+        let mut shard = self.shard(record);
+        let locked = record.word().seize()?;
+        shard.remove(&record);
+        Some(locked)
+    }
+
+    /// Gives back everything of everybody; `queue` gets the records that the janitor is to be told
+    /// of.
+    pub(crate) fn drop_all(&self, mut queue: impl FnMut(RecordRef)) {
+        for shard in &self.shards {
+            for (record, _) in shard.lock().drain() {
+                if free(record) {
+                    queue(record);
+                }
             }
         }
-        let hold = shard.remove(&record);
-        debug_assert!(hold.is_some(), "a hold is given back once");
-        let unknown = |seen: Seen| RecordRef::version(seen).is_never() && !seen.has(QUEUED);
-        let before = record
-            .word()
-            .give_back(|seen| if unknown(seen) { QUEUED } else { 0 });
-        unknown(before)
+        let mut ranges = self.ranges.lock();
+        self.ranged.fetch_sub(ranges.len(), Ordering::SeqCst);
+        ranges.clear();
     }
 
     /// Takes an exclusive hold out of the table; its word must be published before the guard is
@@ -222,8 +255,9 @@ pub(crate) struct Prepared {
     /// What it will publish: versions that nobody else knows, of records that it holds
     /// exclusively.
     pub(crate) effects: Vec<crate::log::Write>,
-    /// The records that it holds as a reader, the generation's among them unless it flushes.
-    pub(crate) shared: Vec<RecordRef>,
+    /// The records that it holds besides: as a reader, the generation's among them unless it
+    /// flushes; in a driven engine, which keeps no effects, those that it will write, too.
+    pub(crate) held: Vec<RecordRef>,
     pub(crate) ranged: bool,
 }
 

@@ -129,7 +129,8 @@ impl Janitor {
             self.settle();
             self.list_slice(budget);
         }
-        let garbage = self.empty_bags();
+        // In a driven engine it goes with the next entry, which nobody can hurry.
+        let garbage = self.empty_bags() && !engine.epochs.is_driven();
         if garbage || !self.waiting.is_empty() {
             engine.epochs.hurry();
         }
@@ -152,13 +153,19 @@ impl Janitor {
         // In this order: a snapshot that is announced too late to be seen here is of this epoch or
         // a later one.
         let epoch = engine.epochs.current();
+        // Those of a driven engine are of what is applied.
+        let next = if engine.epochs.is_driven() {
+            epoch.prev()
+        } else {
+            epoch
+        };
         let oldest_snapshot = engine.snapshots.oldest();
         Now {
             reclaimable: engine.reclaimable(durable),
-            time_ms: engine.epochs.stamp_ms(epoch),
+            time_ms: engine.epochs.expired_ms(epoch),
             generation: flush.generation(),
             flushed: flush.epoch(),
-            viewed: oldest_snapshot.map_or(epoch, |oldest| oldest.min(epoch)),
+            viewed: oldest_snapshot.map_or(next, |oldest| oldest.min(next)),
             oldest_snapshot,
             oldest_snapshot_time: engine.snapshots.oldest_time(),
         }

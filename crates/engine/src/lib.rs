@@ -17,7 +17,9 @@
 //! | [`one_shot`], [`interactive`] | the two ways to run one |
 //! | `blame` | whose hold was in the way of one that failed |
 //! | [`system`], [`prepare`], [`decide`] | the parts of transactions over several partitions |
+//! | [`stage`], [`apply`], [`load`], `driven` | engines of replicas: what goes to their log, and what comes from it |
 //! | [`snapshot`] | read-only views at an epoch boundary |
+//! | `hash` | whether two engines have the same in them |
 //! | [`janitor`] | reclamation and expiry |
 //! | [`restore`] | filling an engine from a log |
 //! | [`log`] | where commits go |
@@ -28,18 +30,22 @@
 #![deny(unsafe_code)]
 
 mod access;
+pub mod apply;
 mod blame;
 mod commit;
 pub mod decide;
+mod driven;
 pub mod engine;
 pub mod epoch;
 mod floors;
 pub mod fuzz;
 mod garbage;
+mod hash;
 mod holds;
 mod index;
 pub mod interactive;
 pub mod janitor;
+pub mod load;
 pub mod log;
 mod lookaside;
 pub mod one_shot;
@@ -49,18 +55,22 @@ mod record;
 pub mod restore;
 mod retry;
 pub mod snapshot;
+pub mod stage;
 mod sync;
 pub mod system;
 mod wanted;
 mod word;
 pub mod worker;
 
+pub use apply::Applier;
 pub use engine::{Engine, Options, Stats};
 pub use interactive::Txn;
 pub use janitor::{Janitor, Tidied};
+pub use load::Loader;
 pub use log::{Changes, NoLog, RedoLog};
 pub use one_shot::Committed;
 pub use restore::Restorer;
 pub use snapshot::{Snapshot, SnapshotEntry};
+pub use stage::Staged;
 pub use system::RESERVED;
 pub use worker::{Stop, Worker};

@@ -63,6 +63,10 @@ pub trait RedoLog {
 
     /// Takes a committed transaction's changes. Called inside the epoch of `tid`.
     ///
+    /// Of a driven engine (module [`crate::stage`]) it takes changes that are to be applied: `tid`
+    /// is zero and `stamp_ms` the transaction's time. What the transaction needs is locked
+    /// meanwhile, so that it must not wait for the applier.
+    ///
     /// # Errors
     /// Why the changes will never be durable, said for people.
     fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String>;

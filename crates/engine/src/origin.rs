@@ -42,6 +42,29 @@ impl Origins {
     }
 }
 
+/// The origin that was met last: a transaction's changes mostly follow each other.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Option<Arc<OwnedOrigin>>);
+
+impl Recent {
+    pub(crate) fn of(origin: &Arc<OwnedOrigin>) -> Recent {
+        Recent(Some(Arc::clone(origin)))
+    }
+
+    /// The copy for a version with this origin, if it has one.
+    pub(crate) fn share(
+        &mut self,
+        origins: &Origins,
+        origin: Option<Origin<'_>>,
+    ) -> Option<&Arc<OwnedOrigin>> {
+        let origin = origin?;
+        if self.0.as_ref().is_none_or(|last| last.get() != origin) {
+            self.0 = Some(origins.share(origin));
+        }
+        self.0.as_ref()
+    }
+}
+
 impl OwnedOrigin {
     pub(crate) fn get(&self) -> Origin<'_> {
         Origin {

@@ -38,7 +38,7 @@ use crate::worker::{Stop, Worker, forsake};
 
 /// What an attempt has taken so far.
 #[derive(Default)]
-struct Taken {
+pub(crate) struct Taken {
     /// Words of the write set's records, in its order.
     locked: Vec<Seen>,
     /// Records held as a reader.
@@ -55,15 +55,20 @@ impl<L: RedoLog> Worker<L> {
     /// [`Abort::Refused`] if its state is not unknown or its siblings are malformed,
     /// [`Abort::Held`], [`Abort::Overtaken`], or what the operations met.
     pub fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        self.admit_prepare(prepare)?;
+        self.until_done(|worker, attempt| worker.try_prepare(prepare, attempt))
+    }
+
+    pub(crate) fn admit_prepare(&self, prepare: &Prepare<'_>) -> Result<(), Abort> {
         self.check_count(prepare.ops)?;
         // A log with such siblings in it could not be read again.
         if siblings::iter(prepare.siblings).any(|key| key.is_none()) {
             return Err(Abort::Refused);
         }
-        self.until_done(|worker, attempt| worker.try_prepare(prepare, attempt))
+        Ok(())
     }
 
-    fn try_prepare(
+    pub(crate) fn try_prepare(
         &mut self,
         prepare: &Prepare<'_>,
         attempt: u32,
@@ -75,20 +80,34 @@ impl<L: RedoLog> Worker<L> {
         let outcome = self.run(prepare.ops).and_then(|()| {
             // Replies may refer to versions that the attempt made. Once it is prepared another
             // thread may abort it, which frees them at once.
-            let replies = self.state.replies.iter().map(OwnedReply::from).collect();
-            self.hold_all(prepare, attempt).map(|()| replies)
+            let replies = self.owned_replies();
+            let held = self.hold_all(prepare.holder, Some(prepare), attempt);
+            held.map(|()| replies)
         });
-        outcome.map_err(|stop| {
-            let stop = self.blame(stop);
-            for (record, _) in &self.state.reads {
-                forsake(&self.engine, *record);
-            }
-            stop
-        })
+        outcome.map_err(|stop| self.give_up_reads(stop))
     }
 
-    /// Steps 1 to 7.
-    fn hold_all(&mut self, prepare: &Prepare<'_>, attempt: u32) -> Result<(), Stop> {
+    pub(crate) fn owned_replies(&self) -> Vec<OwnedReply> {
+        self.state.replies.iter().map(OwnedReply::from).collect()
+    }
+
+    /// Leaves the records to the janitor that were made to hold absences.
+    pub(crate) fn give_up_reads(&self, stop: Stop) -> Stop {
+        let stop = self.blame(stop);
+        for (record, _) in &self.state.reads {
+            forsake(&self.engine, *record);
+        }
+        stop
+    }
+
+    /// Steps 1 to 7; without a system record for a transaction of this partition alone, which is
+    /// staged. In a driven engine all that is written is the log's to bring back.
+    pub(crate) fn hold_all(
+        &mut self,
+        holder: Holder,
+        prepare: Option<&Prepare<'_>>,
+        attempt: u32,
+    ) -> Result<(), Stop> {
         // A flush takes effect at the commit, not before.
         self.state.generation = RecordRef::version(self.state.reads[0].1).generation();
         self.gather_reads()?;
@@ -96,31 +115,51 @@ impl<L: RedoLog> Worker<L> {
         if self.in_the_way().is_some() {
             return Err(Stop::Conflict);
         }
-        self.give_way(prepare.holder.id, attempt)?;
-        let record = self.record_of(&system::key(prepare.holder.id));
-        let value = self.describe(prepare);
-        let version = system_version(&value, None);
-        let sizes = self
-            .check_size(&self.state.writes)
-            .and(self.check_size(&[Write { record, version }]));
-        self.state.writes.push(Write { record, version });
-        sizes?;
+        self.give_way(holder.id, attempt)?;
+        self.check_size(&self.state.writes)?;
+        let own = match prepare {
+            Some(prepare) => Some(self.write_system(prepare)?),
+            None => None,
+        };
         let mut writes = std::mem::take(&mut self.state.writes);
         writes.sort_unstable_by_key(|write| write.record);
         let mut taken = Taken::default();
         let outcome = self
-            .take(prepare.holder, &writes, record, &mut taken)
-            .and_then(|tid| self.append(&writes_of(&writes, record), tid).map(|()| tid));
-        match outcome {
-            Ok(tid) => {
-                self.settle(prepare.holder, writes, record, taken, tid);
+            .take(holder, &writes, own, &mut taken)
+            .and_then(|tid| self.log_held(&writes, own, tid).map(|()| tid));
+        match (outcome, own) {
+            (Ok(Tid::ZERO), own) => {
+                self.settle_staged(holder, writes, own, taken);
                 Ok(())
             }
-            Err(stop) => {
-                self.give_up(prepare.holder.id, &writes, &taken);
+            (Ok(tid), own) => {
+                let own = own.expect("only a driven engine stages");
+                self.settle(holder, writes, own, taken, tid);
+                Ok(())
+            }
+            (Err(stop), _) => {
+                self.give_up(holder.id, &writes, &taken);
                 self.state.writes = writes;
                 Err(stop)
             }
+        }
+    }
+
+    /// Puts the system record into the write set.
+    fn write_system(&mut self, prepare: &Prepare<'_>) -> Result<RecordRef, Stop> {
+        let record = self.record_of(&system::key(prepare.holder.id));
+        let version = system_version(&self.describe(prepare), None);
+        let write = Write { record, version };
+        self.state.writes.push(write);
+        self.check_size(&[write]).map(|()| record)
+    }
+
+    fn log_held(&mut self, writes: &[Write], own: Option<RecordRef>, tid: Tid) -> Result<(), Stop> {
+        let own = own.map(|record| writes_of(writes, record));
+        let writes = own.as_deref().unwrap_or(writes);
+        match tid {
+            Tid::ZERO => self.append_staged(writes),
+            tid => self.append(writes, tid),
         }
     }
 
@@ -174,12 +213,13 @@ impl<L: RedoLog> Worker<L> {
         Entry::Prepared { note, kept }.encode()
     }
 
-    /// Steps 2 to 6 but for the log. `taken` gets what was taken, also on an error.
+    /// Steps 2 to 6 but for the log. `taken` gets what was taken, also on an error. The TID is zero
+    /// in a driven engine, where the log gives it.
     fn take(
         &mut self,
         holder: Holder,
         writes: &[Write],
-        own: RecordRef,
+        own: Option<RecordRef>,
         taken: &mut Taken,
     ) -> Result<Tid, Stop> {
         for scan in &self.state.scans {
@@ -191,11 +231,16 @@ impl<L: RedoLog> Worker<L> {
             taken.locked.push(seen);
         }
         let epoch = self.engine.epochs.commit_epoch();
-        self.check_unknown(writes, own, &taken.locked)?;
-        self.check_timestamp(holder.id.timestamp, &taken.locked)?;
+        if let Some(own) = own {
+            self.check_unknown(writes, own, &taken.locked)?;
+            self.check_timestamp(holder.id.timestamp, &taken.locked)?;
+        }
         self.hold_reads(holder, writes, taken)?;
         self.enters_no_range(writes, &taken.locked, Some(holder.id))?;
         self.check_ranges(epoch, writes)?;
+        if self.engine.epochs.is_driven() {
+            return Ok(Tid::ZERO);
+        }
         let read = self.state.reads.iter().map(|(_, seen)| seen);
         let newest = newest(taken.locked.iter().chain(read));
         self.draw(epoch, newest)
@@ -267,7 +312,7 @@ impl<L: RedoLog> Worker<L> {
         }
         let prepared = Prepared {
             effects,
-            shared: taken.shared,
+            held: taken.shared,
             ranged: taken.ranged,
         };
         self.engine.prepared.lock().insert(holder.id, prepared);
@@ -275,6 +320,37 @@ impl<L: RedoLog> Worker<L> {
         self.publish(&[write], &[seen], tid);
         self.state.observed = tid.epoch();
         self.state.wrote = tid;
+    }
+
+    /// Step 7 of what is staged. The applier may be waiting for the last of these records already:
+    /// it is the one whose version is in the log, and everything else is in place before.
+    fn settle_staged(
+        &mut self,
+        holder: Holder,
+        writes: Vec<Write>,
+        own: Option<RecordRef>,
+        taken: Taken,
+    ) {
+        let mut held = taken.shared;
+        let keys = writes.iter().map(|write| write.record);
+        held.extend(keys.filter(|record| Some(*record) != own));
+        let prepared = Prepared {
+            effects: Vec::new(),
+            held,
+            ranged: taken.ranged,
+        };
+        self.engine.prepared.lock().insert(holder.id, prepared);
+        let pairs = || writes.iter().zip(&taken.locked);
+        for (write, seen) in pairs().filter(|(write, _)| Some(write.record) != own) {
+            self.engine.holds.exclude(write.record, *seen, holder);
+        }
+        for (write, seen) in pairs().filter(|(write, _)| Some(write.record) == own) {
+            let holder = deciding(holder.id);
+            self.engine.holds.exclude(write.record, *seen, holder);
+        }
+        for write in writes {
+            write.version.free_unpublished();
+        }
     }
 
     fn give_up(&mut self, id: TransactionId, writes: &[Write], taken: &Taken) {
@@ -297,6 +373,13 @@ impl<L: RedoLog> Worker<L> {
         }
         self.state.gave_back |= ranged || !shared.is_empty();
     }
+}
+
+/// Who holds a system record until what is staged of it is applied. Everybody may wait for that one,
+/// who waits for nobody.
+pub(crate) fn deciding(id: TransactionId) -> Holder {
+    let age = Timestamp(u64::MAX);
+    Holder { id, age }
 }
 
 /// Whether a record is in a write set, which is sorted.

@@ -17,12 +17,13 @@ use crate::commit::counts;
 use crate::engine::{Engine, Place, generation_after};
 use crate::garbage::Garbage;
 use crate::holds::Prepared;
-use crate::log::{NoLog, Write};
-use crate::origin::OwnedOrigin;
+use crate::log::{NoLog, RedoLog, Write};
+use crate::origin::{OwnedOrigin, Recent};
 use crate::record::{Content, RecordRef, VersionRef};
+use crate::retry::pause;
 use crate::snapshot::Pinned;
 use crate::system::{self, Effect, Entry, Kept};
-use crate::word::{QUEUED, Seen};
+use crate::word::{DEAD, QUEUED, Refused, Seen};
 use crate::worker::Worker;
 
 /// Restores changes; one for each thread. Give it to [`Engine::finish_restore`] at the end.
@@ -30,8 +31,7 @@ pub struct Restorer {
     worker: Worker<NoLog>,
     /// Keys of each generation: found minus replaced.
     keys: HashMap<u16, i64>,
-    /// The origin that was met last: a transaction's changes mostly follow each other.
-    origin: Option<Arc<OwnedOrigin>>,
+    recent: Recent,
 }
 
 impl Engine {
@@ -42,7 +42,7 @@ impl Engine {
         Some(Restorer {
             worker,
             keys: HashMap::new(),
-            origin: None,
+            recent: Recent::default(),
         })
     }
 
@@ -73,49 +73,8 @@ impl Restorer {
         self.worker.refresh();
         let engine = Arc::clone(&self.worker.engine);
         let _pinned = Pinned::new(&engine, self.worker.place);
-        match *change {
-            Change::Put {
-                key,
-                value,
-                kind,
-                generation,
-                deadline,
-                origin,
-            } => {
-                let content = Content {
-                    parts: &[value],
-                    kind,
-                    deadline,
-                };
-                let origin = self.origin(origin);
-                let version = VersionRef::new(generation, Some(content), origin.as_ref());
-                self.install(tid, self.record(key), version);
-            }
-            Change::Delete { key, origin } => {
-                let origin = self.origin(origin);
-                let version = VersionRef::new(0, None, origin.as_ref());
-                self.install(tid, self.record(key), version);
-            }
-            Change::Flush { generation } => {
-                self.install(
-                    tid,
-                    engine.generation,
-                    Engine::generation_version(generation),
-                );
-            }
-        }
-    }
-
-    fn origin(&mut self, origin: Option<Origin<'_>>) -> Option<Arc<OwnedOrigin>> {
-        let origin = origin?;
-        if self.origin.as_ref().is_none_or(|last| last.get() != origin) {
-            self.origin = Some(self.worker.engine.origins.share(origin));
-        }
-        self.origin.clone()
-    }
-
-    fn record(&self, key: &[u8]) -> RecordRef {
-        self.worker.record_of(key)
+        let write = self.worker.write_of(change, &mut self.recent);
+        self.install(tid, write.record, write.version);
     }
 
     fn install(&mut self, tid: Tid, record: RecordRef, new: VersionRef) {
@@ -160,13 +119,20 @@ impl Engine {
     /// Prepares again what was prepared before a restart, with all holds. Call it once, after
     /// [`Engine::finish_restore`] and before any transaction runs. Returns how many there are.
     ///
+    /// In a driven engine it is called each time before the replica begins to lead, with nothing
+    /// left of what was held before ([`Engine::drop_holds`]); it may be called again.
+    ///
     /// # Errors
     /// Which system record cannot be understood, said for people: the log is damaged, or was
     /// written by another version of the program.
     pub fn restore_prepared(self: &Arc<Self>) -> Result<usize, String> {
-        let worker = self
-            .worker(|_| NoLog)
-            .ok_or("all workers are in use, so that nothing can be restored")?;
+        let _applying = self.applying.lock();
+        let worker = if self.epochs.is_driven() {
+            self.seat(self.workers + 2, NoLog)
+        } else {
+            self.worker(|_| NoLog)
+                .ok_or("all workers are in use, so that nothing can be restored")?
+        };
         let _pinned = Pinned::new(self, worker.place);
         let mut found = Vec::new();
         self.index.range(&system::RESERVED, None, |record| {
@@ -198,6 +164,9 @@ impl Engine {
 impl Worker<NoLog> {
     fn restore_one(&self, id: TransactionId, kept: &Kept<'_>) -> Result<(), system::Malformed> {
         let engine = &self.engine;
+        if engine.prepared.lock().contains_key(&id) {
+            return Ok(());
+        }
         let holder = Holder { id, age: kept.age };
         let origin = engine.origins.share(Origin {
             timestamp: id.timestamp,
@@ -205,25 +174,31 @@ impl Worker<NoLog> {
         });
         let mut prepared = Prepared {
             effects: Vec::new(),
-            shared: Vec::new(),
+            held: Vec::new(),
             ranged: !kept.ranges.is_empty(),
         };
+        let mut flushes = false;
         for effect in &kept.effects {
-            let write = self.restore_effect(effect, &origin);
-            let locked = write.record.word().lock();
-            prepared.effects.push(write);
-            let held_twice = |_| system::Malformed("another one holds a key that it writes");
-            engine
-                .holds
-                .exclude(write.record, locked.map_err(held_twice)?, holder);
+            let mut write = self.effect(effect, &origin);
+            let (record, locked) = self.lock_restored(write.record)?;
+            write.record = record;
+            flushes |= record == engine.generation;
+            if engine.epochs.is_driven() {
+                // Its system record has all that the log will need.
+                write.version.free_unpublished();
+                prepared.held.push(record);
+            } else {
+                prepared.effects.push(write);
+            }
+            engine.holds.exclude(record, locked, holder);
         }
-        let flushes = |write: &Write| write.record == engine.generation;
-        let generation = (!prepared.effects.iter().any(flushes)).then_some(engine.generation);
-        let keys = kept.shared.iter().map(|key| self.record_of(key));
-        for record in keys.chain(generation) {
-            let shared = engine.holds.share(record, record.word().load(), holder);
-            shared.map_err(|_| system::Malformed("another one holds a key that it has read"))?;
-            prepared.shared.push(record);
+        for key in &kept.shared {
+            let record = self.share_restored(self.record_of(key), holder)?;
+            prepared.held.push(record);
+        }
+        if !flushes {
+            let record = self.share_restored(engine.generation, holder)?;
+            prepared.held.push(record);
         }
         for (from, to) in &kept.ranges {
             engine.holds.hold_range(holder, from, to);
@@ -232,33 +207,115 @@ impl Worker<NoLog> {
         Ok(())
     }
 
-    fn restore_effect(&self, effect: &Effect<'_>, origin: &Arc<OwnedOrigin>) -> Write {
-        match *effect {
-            Effect::Put {
+    /// Locks a record, or that of its key which is alive. Others have it for a moment only.
+    fn lock_restored(&self, record: RecordRef) -> Result<(RecordRef, Seen), system::Malformed> {
+        let (mut record, mut patience) = (record, Patience::default());
+        loop {
+            match record.word().lock() {
+                Ok(seen) => return Ok((record, seen)),
+                Err(Refused::Dead) => record = self.record_of(record.key()),
+                Err(_) if patience.is_left() => {}
+                Err(_) => {
+                    return Err(system::Malformed("another one holds a key that it writes"));
+                }
+            }
+        }
+    }
+
+    fn share_restored(
+        &self,
+        record: RecordRef,
+        holder: Holder,
+    ) -> Result<RecordRef, system::Malformed> {
+        let (mut record, mut patience) = (record, Patience::default());
+        loop {
+            let seen = record.word().load();
+            match self.engine.holds.share(record, seen, holder) {
+                Ok(()) => return Ok(record),
+                Err(Refused::Dead) if seen.has(DEAD) => record = self.record_of(record.key()),
+                Err(_) if patience.is_left() => {}
+                Err(_) => {
+                    return Err(system::Malformed(
+                        "another one holds a key that it has read",
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// How long a restoration waits for those who have a record for a moment: a janitor, or a
+/// transaction that is about to be told that it came too late.
+#[derive(Default)]
+struct Patience(u32);
+
+impl Patience {
+    const ROUNDS: u32 = 2_000;
+
+    fn is_left(&mut self) -> bool {
+        self.0 += 1;
+        pause(self.0);
+        self.0 < Self::ROUNDS
+    }
+}
+
+impl<L: RedoLog> Worker<L> {
+    /// What a change writes.
+    pub(crate) fn write_of(&self, change: &Change<'_>, recent: &mut Recent) -> Write {
+        let origins = &self.engine.origins;
+        match *change {
+            Change::Put {
                 key,
                 value,
                 kind,
                 generation,
                 deadline,
+                origin,
             } => {
                 let content = Content {
                     parts: &[value],
                     kind,
                     deadline,
                 };
+                let origin = recent.share(origins, origin);
                 Write {
                     record: self.record_of(key),
-                    version: VersionRef::new(generation, Some(content), Some(origin)),
+                    version: VersionRef::new(generation, Some(content), origin),
                 }
             }
-            Effect::Delete { key } => Write {
+            Change::Delete { key, origin } => Write {
                 record: self.record_of(key),
-                version: VersionRef::new(0, None, Some(origin)),
+                version: VersionRef::new(0, None, recent.share(origins, origin)),
             },
-            Effect::Flush { generation } => Write {
+            Change::Flush { generation } => Write {
                 record: self.engine.generation,
                 version: Engine::generation_version(generation),
             },
         }
+    }
+
+    /// What an effect of a prepared transaction will write.
+    pub(crate) fn effect(&self, effect: &Effect<'_>, origin: &Arc<OwnedOrigin>) -> Write {
+        let mut recent = Recent::of(origin);
+        let origin = Some(origin.get());
+        let change = match *effect {
+            Effect::Put {
+                key,
+                value,
+                kind,
+                generation,
+                deadline,
+            } => Change::Put {
+                key,
+                value,
+                kind,
+                generation,
+                deadline,
+                origin,
+            },
+            Effect::Delete { key } => Change::Delete { key, origin },
+            Effect::Flush { generation } => Change::Flush { generation },
+        };
+        self.write_of(&change, &mut recent)
     }
 }

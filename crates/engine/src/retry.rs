@@ -13,6 +13,16 @@ const ATTEMPTS: u32 = 1000;
 const SPINNING: u32 = 8;
 const LONGEST_PAUSE_US: u64 = 1000;
 
+/// Waits a moment for the `waits`-th time, outside of any epoch or for one who does not wait for
+/// this thread.
+pub(crate) fn pause(waits: u32) {
+    match waits {
+        0..SPINNING => std::hint::spin_loop(),
+        SPINNING..64 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(50)),
+    }
+}
+
 impl<L: RedoLog> Worker<L> {
     /// Makes attempts, each in an epoch of its own, until one does not end with a conflict. Tells
     /// those who wait for holds if any were given back.

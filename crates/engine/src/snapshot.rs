@@ -8,6 +8,10 @@
 //! | 2 | see to it that the current epoch is beyond *S* |
 //! | 3 | wait until *S* has finished |
 //!
+//! In a driven engine *S* is the epoch of the newest entry that is applied, and the current one is
+//! beyond it already. It is announced while no entry is being applied, and its time is the newest
+//! stamp of an applied entry, so that snapshots of one epoch are the same on all replicas.
+//!
 //! Invariants:
 //! 1. A commit of an epoch > *S* drew its epoch after step 2 began, hence sees the announcement
 //!    and keeps the version that the snapshot needs, linked behind the new one.
@@ -88,11 +92,15 @@ pub struct Snapshot {
 
 impl Engine {
     /// A view of everything that has committed. It waits for transactions that run in the current
-    /// epoch, which is a matter of microseconds unless one of them takes its time.
+    /// epoch, which is a matter of microseconds unless one of them takes its time; in a driven
+    /// engine, for the entry that is being applied, or the snapshot that is being loaded.
     ///
     /// Must not be called by a thread that is within a transaction of this engine.
     #[must_use]
     pub fn snapshot(self: &Arc<Self>) -> Snapshot {
+        if self.epochs.is_driven() {
+            return self.snapshot_of_applied();
+        }
         let epochs = &self.epochs;
         epochs.refresh();
         let snapshot = loop {
@@ -120,6 +128,17 @@ impl Engine {
             }
         }
         snapshot
+    }
+
+    fn snapshot_of_applied(self: &Arc<Self>) -> Snapshot {
+        let _applying = self.applying.lock();
+        let (epoch, time_ms) = (self.applied(), self.epochs.logged_ms());
+        self.snapshots.add(epoch, time_ms);
+        Snapshot {
+            engine: Arc::clone(self),
+            epoch,
+            time_ms,
+        }
     }
 
     /// Whether one of the first `workers` workers is in the middle of something at this moment: a

@@ -167,6 +167,21 @@ impl Word {
         }
     }
 
+    /// Turns an exclusive hold into the lock, or says that there is none. Under the mutex of the
+    /// table of holds.
+    pub(crate) fn seize(&self) -> Option<Seen> {
+        loop {
+            let now = self.load();
+            if !now.has(HELD) {
+                return None;
+            }
+            let locked = now.0 & !HELD | LOCK;
+            if self.change(now, locked) {
+                return Some(Seen(locked));
+            }
+        }
+    }
+
     fn change(&self, from: Seen, to: u64) -> bool {
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         self.0

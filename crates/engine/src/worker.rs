@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub(crate) places: HashMap<RecordRef, usize>,
     /// Versions that the transaction made and replaced again; replies may refer to them.
     pub(crate) discarded: Vec<VersionRef>,
+    /// Whether what it answers must be the same on all replicas.
+    pub(crate) exact: bool,
     pub(crate) observed: Epoch,
     /// The TID, once the transaction has committed writes.
     pub(crate) wrote: Tid,
@@ -127,7 +129,7 @@ impl Engine {
         Some(self.seat(index + 1, log(index)))
     }
 
-    fn seat<L>(self: &Arc<Self>, place: usize, log: L) -> Worker<L> {
+    pub(crate) fn seat<L>(self: &Arc<Self>, place: usize, log: L) -> Worker<L> {
         self.epochs.occupy(place);
         Worker {
             engine: Arc::clone(self),
@@ -143,7 +145,9 @@ impl Engine {
 
 impl<L> Drop for Worker<L> {
     fn drop(&mut self) {
-        self.engine.free_places.lock().push(self.place);
+        if self.place <= self.engine.workers {
+            self.engine.free_places.lock().push(self.place);
+        }
     }
 }
 
@@ -152,6 +156,12 @@ impl<L: RedoLog> Worker<L> {
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// The worker's log.
+    #[must_use]
+    pub fn log(&self) -> &L {
+        &self.log
     }
 
     /// Brings the epoch's time up to date. Call it before a batch of transactions.
@@ -245,6 +255,7 @@ impl<L: RedoLog> Worker<L> {
             state.places.clear();
         }
         state.origin = None;
+        state.exact = false;
         self.engine.epochs.unpin(self.place);
     }
 

@@ -1,11 +1,12 @@
 //! `kumiki bench`: experiments, their results, the report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ::bench::experiment::{Effort, Scale};
+use ::bench::peers::Peers;
 use ::bench::runner::{self, Options};
 use ::bench::{experiments, report, table};
 use base::affinity::Affinity;
@@ -150,7 +151,18 @@ impl Run {
             affinity: self.affinity.clone(),
             plant: self.plant_failure,
             server: std::env::current_exe().ok(),
+            peers: peers(),
         }
+    }
+}
+
+/// The programs of others that there are.
+fn peers() -> Peers {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let required = std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1");
+    Peers {
+        required,
+        ..Peers::find(Path::new("."), &path)
     }
 }
 

@@ -8,3 +8,19 @@
 pub mod log;
 pub mod snapshot;
 mod wire;
+
+mod member;
+mod messages;
+mod options;
+mod sessions;
+mod shared;
+mod status;
+mod tickets;
+mod time;
+mod worker;
+
+pub use member::{Change, Failure, Member, Place, Spawn};
+pub use options::{GROUP, Grouping, MemberOptions};
+pub use status::{MemberStatus, Role, Status};
+pub use time::{Now, SystemTime, Time};
+pub use worker::{Sequenced, Worker};

@@ -94,17 +94,17 @@ impl Executor {
         if self.cluster.is_some() && self.leads_elsewhere(connection, command, args, &ops) {
             return;
         }
-        let outcome = match self.worker.execute(&ops) {
-            Ok(done) => {
-                connection.note_watches(args, done.replies());
-                Ok(())
-            }
-            Err(abort) => Err(abort),
-        };
+        let outcome = self.worker.execute(&ops, None, |replies, _| {
+            connection.note_watches(args, replies);
+        });
         match outcome {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(Abort::Held { by }) => {
                 self.park(connection, Work::Call(Call::new(command, args)), by);
+            }
+            Err(Abort::Elsewhere { leader }) => {
+                let work = Work::Call(Call::new(command, args));
+                self.redirect(connection, &ops, leader, work);
             }
             Err(abort) => refusal::abort(&abort, &mut connection.writer()),
         }

@@ -85,6 +85,8 @@ pub struct Config {
     pub inline_sync: Duration,
     /// How long a command waits for keys that a transaction over several nodes holds.
     pub hold_timeout: Duration,
+    /// How old what is read from a replica may be (`READONLY`).
+    pub staleness: Duration,
     /// Which node of which cluster it is, if it is of one.
     pub cluster: Option<Membership>,
     /// How long a stopping server waits for clients to take their replies.
@@ -106,6 +108,7 @@ impl Default for Config {
             limits: Limits::default(),
             inline_sync: Duration::from_millis(1),
             hold_timeout: Duration::from_secs(10),
+            staleness: Duration::from_secs(1),
             cluster: None,
             drain: Duration::from_secs(10),
         }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use base::Version;
+use base::{Epoch, Version};
 use mio::net::TcpStream;
 use resp::{Parser, Protocol, Writer};
 
@@ -29,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) output: Output,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
+    /// Whether it may read what a replica has (`READONLY`).
+    pub(crate) reads_stale: bool,
     /// The `MULTI` block that is being queued.
     pub(crate) block: Option<Box<Block>>,
     /// Keys under `WATCH`, with the versions seen.
@@ -82,6 +84,7 @@ impl Connection {
             output: Output::default(),
             protocol: Protocol::Resp2,
             authenticated,
+            reads_stale: false,
             block: None,
             watches: Vec::new(),
             task: None,
@@ -91,6 +94,15 @@ impl Connection {
                 ..State::default()
             },
             last_command: "NULL",
+        }
+    }
+
+    /// What it waits for: its last reply, or what it has proposed.
+    #[inline]
+    pub(crate) fn waits_for(&self) -> Option<Epoch> {
+        match &self.task {
+            Some(Task::Proposed(proposed)) => Some(proposed.epoch),
+            _ => self.output.waits_for(),
         }
     }
 

@@ -16,7 +16,6 @@ use cluster::{Finished, Node, NodeOptions, Wants};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use resp::Args;
-use store::Worker;
 
 use crate::block::Call;
 use crate::command::{Command, Ops, Run};
@@ -24,6 +23,7 @@ use crate::config::Membership;
 use crate::connection::Connection;
 use crate::execution::{Execution, Verdict};
 use crate::executor::{Executor, tell_abort};
+use crate::partition::Worker;
 use crate::render::Surroundings;
 use crate::routing::{ClusterFigures, Route, Routes};
 use crate::task::{Coordinated, Task, Work};
@@ -62,6 +62,7 @@ impl Coordination {
             unique: RandomState::new().hash_one(runtime),
             keeper: runtime == 0,
             waiting: routes.waiting.clone(),
+            leaders: Arc::clone(&routes.leaders),
             timeouts: membership.timeouts,
         };
         Coordination {
@@ -261,6 +262,18 @@ impl Executor {
             return;
         };
         let from = connection.output.position();
+        self.tell_outcome(connection, work, outcome, time_ms);
+        self.context.errors += u64::from(connection.output.is_error_at(from));
+    }
+
+    /// Answers what was executed elsewhere, or later.
+    pub(crate) fn tell_outcome(
+        &mut self,
+        connection: &mut Connection,
+        work: Work,
+        outcome: Result<Vec<OwnedReply>, Abort>,
+        time_ms: u64,
+    ) {
         match work {
             Work::Call(call) => self.tell_call(connection, &call, outcome, time_ms),
             Work::Block(execution) => match outcome {
@@ -272,7 +285,6 @@ impl Executor {
                 Err(abort) => self.go_on(connection, execution, abort),
             },
         }
-        self.context.errors += u64::from(connection.output.is_error_at(from));
     }
 
     fn go_on(&mut self, connection: &mut Connection, mut execution: Box<Execution>, abort: Abort) {
@@ -317,9 +329,13 @@ impl Executor {
 
 /// Whether a command that leads to one slot of another node may be answered by where that is. Who
 /// watches keys here would lose them there; and `WATCH` itself should work for clients that know
-/// nothing of clusters.
-fn can_be_sent_away(connection: &Connection, command: &Command) -> bool {
-    connection.watches.is_empty() && !matches!(command.run, Run::Watch)
+/// nothing of clusters. `SCAN` goes on where it has begun.
+pub(crate) fn can_be_sent_away(connection: &Connection, command: &Command) -> bool {
+    match command.run {
+        Run::Scan => true,
+        Run::Watch => false,
+        _ => connection.watches.is_empty(),
+    }
 }
 
 impl Connection {

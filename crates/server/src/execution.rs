@@ -16,7 +16,6 @@
 
 use std::sync::Arc;
 
-use base::transaction::Observed;
 use base::{Abort, Epoch, Op, Reply, Version};
 use resp::Writer;
 
@@ -253,22 +252,28 @@ impl Executor {
                 drop(plan);
                 return connection.wait_for(number, Work::Block(execution));
             }
+            if plan.ops.is_empty() {
+                // It shows nothing of the store.
+                return execution.answer(&plan, &[], 0, &mut self.context, connection);
+            }
+            if self.worker.executes_later(&plan.ops) {
+                let proposed = self.worker.propose(&plan.ops);
+                drop(plan);
+                return self.wait_for_outcome(connection, Work::Block(execution), proposed);
+            }
             let from = connection.output.position();
-            let outcome = match self.worker.execute(&plan.ops) {
-                Ok(done) => {
-                    let Observed { epoch, time_ms, .. } = done.observed();
-                    let replies = done.replies();
-                    execution.answer(&plan, replies, time_ms, &mut self.context, connection);
-                    Ok(if plan.ops.is_empty() {
-                        Epoch::ZERO
-                    } else {
-                        epoch
-                    })
-                }
-                Err(abort) => Err(abort),
-            };
+            let context = &mut self.context;
+            let outcome = self.worker.execute(&plan.ops, None, |replies, observed| {
+                execution.answer(&plan, replies, observed.time_ms, context, connection);
+            });
             let abort = match outcome {
                 Ok(epoch) => return self.finish(connection, from, epoch),
+                Err(Abort::Elsewhere { .. }) => {
+                    // Its client cannot go elsewhere with it.
+                    let number = self.begin(connection, &plan.ops);
+                    drop(plan);
+                    return connection.wait_for(number, Work::Block(execution));
+                }
                 Err(abort) => abort,
             };
             drop(plan);

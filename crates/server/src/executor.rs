@@ -2,7 +2,6 @@
 
 use base::{Abort, Epoch};
 use resp::{Args, Writer};
-use store::Worker;
 
 use crate::block::{Block, Call};
 use crate::command::{Command, Flags, Ops, Plan, Run};
@@ -11,6 +10,7 @@ use crate::commands::key::plan_scan;
 use crate::connection::Connection;
 use crate::coordination::Coordination;
 use crate::keys::KeysTask;
+use crate::partition::Worker;
 use crate::refusal;
 use crate::render::{Render, Surroundings};
 use crate::shared::Context;
@@ -139,7 +139,7 @@ impl Executor {
     #[inline]
     pub(crate) fn is_full(&self, bytes: usize) -> bool {
         let shared = &self.context.shared;
-        shared.memory.is_full(&shared.db, self.context.now, bytes)
+        shared.memory.is_full(&shared.partition, self.context.now, bytes)
     }
 
     #[inline]
@@ -156,7 +156,11 @@ impl Executor {
             Run::Local(local) => local(&mut self.context, connection, args),
             Run::Scan => self.scan(connection, command, args),
             Run::Keys => {
-                let task = KeysTask::matching(&self.context.shared.db, args.at(1));
+                let stale = self.stale(connection);
+                if let Err(abort) = self.worker.check_view(stale) {
+                    return self.tell_elsewhere(connection, &[], &abort);
+                }
+                let task = KeysTask::matching(&self.context.shared.partition, args.at(1));
                 connection.task = Some(Task::Keys(Box::new(task)));
                 self.step_task(connection);
             }
@@ -201,25 +205,29 @@ impl Executor {
         if self.cluster.is_some() && self.leads_elsewhere(connection, command, args, ops) {
             return;
         }
+        if self.worker.executes_later(ops) {
+            return self.propose(connection, ops, Work::Call(Call::new(command, args)));
+        }
+        let cursors = &self.context.shared.cursors;
+        let stale = self.stale(connection);
         let from = connection.output.position();
         let mut writer = Writer::new(connection.output.buffer(), connection.protocol);
-        let outcome = match self.worker.execute(ops) {
-            Ok(done) => {
-                let observed = done.observed();
-                let around = Surroundings {
-                    command,
-                    cursors: &self.context.shared.cursors,
-                    time_ms: observed.time_ms,
-                };
-                render.write(done.replies(), &around, &mut writer);
-                Ok(observed.epoch)
-            }
-            Err(abort) => Err(abort),
-        };
+        let outcome = self.worker.execute(ops, stale, |replies, observed| {
+            let around = Surroundings {
+                command,
+                cursors,
+                time_ms: observed.time_ms,
+            };
+            render.write(replies, &around, &mut writer);
+        });
         let epoch = match outcome {
             Ok(epoch) => epoch,
             Err(Abort::Held { by }) => {
                 return self.park(connection, Work::Call(Call::new(command, args)), by);
+            }
+            Err(Abort::Elsewhere { leader }) => {
+                let work = Work::Call(Call::new(command, args));
+                return self.redirect(connection, ops, leader, work);
             }
             Err(abort) if tell_abort(&abort, &mut writer) => Epoch::ZERO,
             Err(_) => self.worker.observed().epoch,
@@ -238,7 +246,11 @@ impl Executor {
             connection.writer().error(refusal::NEVER_DURABLE);
             return;
         }
-        connection.output.hold(from, epoch, self.context.durable);
+        if self.context.can_lose {
+            connection.output.hold_alone(from, epoch, self.context.durable);
+        } else {
+            connection.output.hold(from, epoch, self.context.durable);
+        }
     }
 
     fn scan(&mut self, connection: &mut Connection, command: &'static Command, args: Args<'_>) {
@@ -269,15 +281,19 @@ impl Executor {
                 Step::TooLong => connection
                     .writer()
                     .error("ERR the reply exceeds the limit on a client's output"),
-                Step::Done => {
-                    keys.write(&mut connection.writer());
-                    self.finish(connection, from, keys.epoch());
-                }
+                Step::Done => match self.worker.epoch_of(&keys, self.stale(connection)) {
+                    Ok(epoch) => {
+                        keys.write(&mut connection.writer());
+                        self.finish(connection, from, epoch);
+                    }
+                    Err(abort) => self.tell_elsewhere(connection, &[], &abort),
+                },
             },
             Task::Save(save) if save.is_done() => {
                 finish_save(&mut self.context, connection, &save);
             }
             Task::Parked(parked) => self.unpark(connection, parked),
+            Task::Proposed(proposed) => self.tell_proposed(connection, proposed),
             waits @ (Task::Save(_) | Task::Coordinated(_)) => connection.task = Some(waits),
         }
         self.context.errors += u64::from(connection.output.is_error_at(from));

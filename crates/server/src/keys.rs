@@ -3,10 +3,11 @@
 //! meanwhile.
 
 use resp::{Protocol, Writer};
-use store::{Db, Snapshot, Worker};
+use store::Snapshot;
 
 use crate::glob;
 use crate::limits::SLICE_KEYS;
+use crate::partition::{Partition, Worker};
 use crate::task::Step;
 
 /// A command of that kind that is under way.
@@ -34,25 +35,25 @@ enum Wanted {
 
 impl KeysTask {
     /// `KEYS`.
-    pub(crate) fn matching(db: &Db, pattern: &[u8]) -> KeysTask {
+    pub(crate) fn matching(partition: &Partition, pattern: &[u8]) -> KeysTask {
         let prefix = glob::prefix(pattern);
         let wanted = Wanted::Matching(pattern.to_vec());
-        KeysTask::new(db, wanted, prefix.to_vec(), glob::behind_prefix(prefix))
+        KeysTask::new(partition, wanted, prefix.to_vec(), glob::behind_prefix(prefix))
     }
 
     /// `CLUSTER GETKEYSINSLOT`.
-    pub(crate) fn of_slot(db: &Db, slot: u16, most: usize) -> KeysTask {
-        KeysTask::new(db, Wanted::Of { slot, most }, Vec::new(), None)
+    pub(crate) fn of_slot(partition: &Partition, slot: u16, most: usize) -> KeysTask {
+        KeysTask::new(partition, Wanted::Of { slot, most }, Vec::new(), None)
     }
 
     /// `CLUSTER COUNTKEYSINSLOT`.
-    pub(crate) fn count_of_slot(db: &Db, slot: u16) -> KeysTask {
-        KeysTask::new(db, Wanted::CountOf { slot }, Vec::new(), None)
+    pub(crate) fn count_of_slot(partition: &Partition, slot: u16) -> KeysTask {
+        KeysTask::new(partition, Wanted::CountOf { slot }, Vec::new(), None)
     }
 
-    fn new(db: &Db, wanted: Wanted, from: Vec<u8>, to: Option<Vec<u8>>) -> KeysTask {
+    fn new(partition: &Partition, wanted: Wanted, from: Vec<u8>, to: Option<Vec<u8>>) -> KeysTask {
         KeysTask {
-            snapshot: db.snapshot(),
+            snapshot: partition.snapshot(),
             wanted,
             from,
             to,

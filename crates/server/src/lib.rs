@@ -15,6 +15,8 @@
 //! | `executor` `block` `execution` | running a command alone, in a `MULTI` block |
 //! | `task` `keys` `parking` | commands that last: checkpoints on request, `KEYS` in slices, those that wait for others |
 //! | `routing` `coordination` | in a cluster: where keys lead; transactions with other nodes |
+//! | `redirect` | what a node does that does not lead its partition |
+//! | `partition` | what is served: the partition behind all this |
 //! | `render` `refusal` | replies and errors as RESP |
 //! | `clients` `cursors` `shared` | what runtimes have in common |
 //! | `figures` `process` `about` | figures of the server, the process and the build |
@@ -54,7 +56,9 @@ pub mod limits;
 mod metrics;
 mod output;
 mod parking;
+mod partition;
 mod process;
+mod redirect;
 mod refusal;
 mod render;
 mod routing;
@@ -65,19 +69,20 @@ mod task;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
 use mio::{Poll, Waker};
 use socket2::{Domain, Protocol, Socket, Type};
-use store::{Db, Worker};
 
 pub use admin::{Admin, Starting};
 pub use config::{Config, Durability, Membership, StartError};
 pub use limits::Limits;
+pub use partition::Partition;
 
+use crate::partition::Worker;
 use crate::routing::Routes;
 use crate::runtime::{Runtime, WAKER};
 use crate::shared::{Counters, MemoryWatch, Shared, Signal};
@@ -156,14 +161,14 @@ impl Drop for Running {
     }
 }
 
-/// Serves `db` as `config` says, on threads of its own.
+/// Serves `partition` as `config` says, on threads of its own.
 ///
 /// # Errors
 /// The [`StartError`] says what to do.
-pub fn serve(db: Db, config: Config) -> Result<Running, StartError> {
+pub fn serve(partition: impl Into<Partition>, config: Config) -> Result<Running, StartError> {
     config.check()?;
     let admin = config.admin.map(Admin::start).transpose()?;
-    serve_with(db, config, admin)
+    serve_with(partition, config, admin)
 }
 
 /// As [`serve`], with an admin endpoint that was started before, or none; [`Config::admin`] is not
@@ -171,7 +176,11 @@ pub fn serve(db: Db, config: Config) -> Result<Running, StartError> {
 ///
 /// # Errors
 /// The [`StartError`] says what to do.
-pub fn serve_with(db: Db, config: Config, admin: Option<Admin>) -> Result<Running, StartError> {
+pub fn serve_with(
+    partition: impl Into<Partition>,
+    config: Config,
+    admin: Option<Admin>,
+) -> Result<Running, StartError> {
     config.check()?;
     let threads = config.threads.max(1);
     let listeners = listen(config.listen, threads).map_err(|error| StartError::Listen {
@@ -187,7 +196,7 @@ pub fn serve_with(db: Db, config: Config, admin: Option<Admin>) -> Result<Runnin
         .iter()
         .map(|poll| Waker::new(poll.registry(), WAKER).map(Signal::new))
         .collect::<Result<Vec<_>, _>>()?;
-    let shared = Arc::new(share(db, config, address, signals));
+    let shared = Arc::new(share(partition.into(), config, address, signals));
     listen_to_store(&shared);
     let mut running = Running {
         address,
@@ -243,16 +252,16 @@ impl Running {
 /// gives it its worker. Before anything else: memory belongs to the processor that touches it
 /// first.
 fn settle_in(shared: &Shared, index: usize) -> Result<Worker, StartError> {
-    let db = &shared.db;
+    let partition = &shared.partition;
     let worker = match shared.config.cpus.get(index) {
         Some(&cpu) => {
             let pinned = base::cpus::pin_current_thread(cpu);
             pinned.map_err(|error| StartError::Pin { cpu, error })?;
             // Another one would be served by a logger that was not meant for this processor.
-            db.worker_at(index)
+            partition.worker_at(index)
         }
         // A program that embeds the store may have taken some.
-        None => db.worker_at(index).or_else(|| db.worker()),
+        None => partition.worker_at(index).or_else(|| partition.worker()),
     };
     worker.ok_or(StartError::NoWorker { thread: index })
 }
@@ -267,11 +276,16 @@ fn listen_to_store(shared: &Arc<Shared>) {
             }
         })
     };
-    shared.db.on_durable(tell(Shared::durable_changed));
-    shared.db.on_release(tell(Shared::holds_released));
+    shared.partition.on_durable(tell(Shared::durable_changed));
+    shared.partition.on_release(tell(Shared::holds_released));
 }
 
-fn share(db: Db, config: Config, address: SocketAddr, signals: Vec<Signal>) -> Shared {
+fn share(
+    partition: Partition,
+    config: Config,
+    address: SocketAddr,
+    signals: Vec<Signal>,
+) -> Shared {
     let random = RandomState::new();
     let run_id = (0..3u8)
         .map(|part| format!("{:016x}", random.hash_one(part)))
@@ -292,7 +306,8 @@ fn share(db: Db, config: Config, address: SocketAddr, signals: Vec<Signal>) -> S
         signals,
         stopping: AtomicBool::new(false),
         failed: AtomicBool::new(false),
-        db,
+        changes: AtomicU64::new(0),
+        partition,
         config,
     }
 }

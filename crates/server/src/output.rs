@@ -3,11 +3,12 @@
 //! | part | meaning |
 //! |---|---|
 //! | bytes | encoded replies not yet taken by the socket |
-//! | marks | pairs of a position and an epoch: bytes from the position on, up to the next mark, may leave once the epoch is durable |
+//! | marks | a reply, or several, and an epoch: they, and all bytes behind them, may leave once the epoch is durable |
 //!
 //! Invariants:
-//! 1. Marks grow in both position and epoch: a reply waits for what the replies before it wait
-//!    for, so none overtakes another.
+//! 1. Marks grow in position: none overtakes another. Where one epoch can be lost and a later one
+//!    not, each reply that waits has a mark of its own; elsewhere marks grow in their epoch, too,
+//!    and replies that wait for no more than the one before them share its mark.
 //! 2. Bytes before the first mark may leave.
 
 use std::collections::VecDeque;
@@ -26,6 +27,8 @@ pub(crate) struct Output {
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     from: usize,
+    /// Where the reply ends that has this mark for itself.
+    to: usize,
     epoch: Epoch,
 }
 
@@ -47,8 +50,22 @@ impl Output {
     #[inline]
     pub(crate) fn hold(&mut self, from: usize, epoch: Epoch, durable: Epoch) {
         if epoch > durable && self.marks.back().is_none_or(|last| last.epoch < epoch) {
-            self.marks.push_back(Mark { from, epoch });
+            self.mark(from, epoch);
         }
+    }
+
+    /// As [`Output::hold`], where epochs can be lost: the reply is all that there is from `from` on.
+    #[inline]
+    pub(crate) fn hold_alone(&mut self, from: usize, epoch: Epoch, durable: Epoch) {
+        if epoch > durable {
+            self.mark(from, epoch);
+        }
+    }
+
+    #[inline]
+    fn mark(&mut self, from: usize, epoch: Epoch) {
+        let to = self.bytes.len();
+        self.marks.push_back(Mark { from, to, epoch });
     }
 
     /// Whether the reply that starts at `position` is an error; `false` where there is none.
@@ -70,7 +87,57 @@ impl Output {
         }
     }
 
-    /// The greatest epoch that a reply waits for.
+    /// As [`Output::release`], where epochs can be lost: that is asked before an epoch counts as
+    /// durable. Puts `instead` in the place of each reply that is lost. Returns how many these are.
+    #[inline]
+    pub(crate) fn release_or_lose(
+        &mut self,
+        durable: Epoch,
+        is_lost: impl Fn(Epoch) -> bool,
+        instead: &[u8],
+    ) -> usize {
+        let mut lost = 0;
+        while let Some(mark) = self.marks.front() {
+            if is_lost(mark.epoch) {
+                lost += self.lose(&is_lost, instead);
+            } else if mark.epoch <= durable {
+                self.marks.pop_front();
+            } else {
+                break;
+            }
+        }
+        lost
+    }
+
+    #[cold]
+    fn lose(&mut self, is_lost: impl Fn(Epoch) -> bool, instead: &[u8]) -> usize {
+        let lost = |mark: &Mark| is_lost(mark.epoch);
+        let Some(first) = self.marks.iter().find(|mark| lost(mark)) else {
+            return 0;
+        };
+        // Each byte behind the first one that is lost moves once.
+        let mut old = self.bytes.split_off(first.from);
+        let (start, mut copied, before) = (self.bytes.len(), 0, self.marks.len());
+        let bytes = &mut self.bytes;
+        self.marks.retain_mut(|mark| {
+            if mark.from < start {
+                return true;
+            }
+            bytes.extend_from_slice(&old[copied..mark.from - start]);
+            let reply = mark.from - start..mark.to - start;
+            copied = reply.end;
+            mark.from = bytes.len();
+            let is_lost = lost(mark);
+            bytes.extend_from_slice(if is_lost { instead } else { &old[reply] });
+            mark.to = bytes.len();
+            !is_lost
+        });
+        bytes.extend(old.drain(copied..));
+        before - self.marks.len()
+    }
+
+    /// What the last reply that waits does so for. That is the greatest epoch, unless epochs can be
+    /// lost.
     #[inline]
     pub(crate) fn waits_for(&self) -> Option<Epoch> {
         self.marks.back().map(|mark| mark.epoch)
@@ -98,6 +165,7 @@ impl Output {
             self.bytes.drain(..self.sent);
             for mark in &mut self.marks {
                 mark.from -= self.sent;
+                mark.to -= self.sent;
             }
             self.sent = 0;
         }
@@ -186,6 +254,56 @@ mod tests {
         assert_eq!(output.pending(), 1);
         assert!(output.give_up());
         assert!(output.is_empty() && !output.give_up());
+    }
+
+    /// A reply with a mark of its own.
+    fn alone(output: &mut Output, text: &str, epoch: u64) {
+        let from = output.position();
+        output.buffer().extend_from_slice(text.as_bytes());
+        output.hold_alone(from, Epoch(epoch), Epoch(3));
+    }
+
+    #[test]
+    fn what_is_lost_is_told_in_its_place() {
+        let mut output = Output::default();
+        for (text, epoch) in [
+            ("a", 3),
+            ("bbbb", 4),
+            ("c", 0),
+            ("dd", 5),
+            ("e", 5),
+            ("f", 0),
+            ("g", 9),
+            ("h", 0),
+        ] {
+            alone(&mut output, text, epoch);
+        }
+        let fifth = |epoch| epoch == Epoch(5);
+        assert_eq!(output.release_or_lose(Epoch(3), fifth, b"-X"), 0);
+        assert_eq!(take(&mut output), "a", "the one before them still waits");
+        // Durability has passed what is lost: it is lost all the same.
+        assert_eq!(output.release_or_lose(Epoch(6), fifth, b"-X"), 2);
+        assert_eq!(take(&mut output), "bbbbc-X-Xf");
+        assert_eq!(output.waits_for(), Some(Epoch(9)));
+        assert_eq!(output.release_or_lose(Epoch(6), |_| true, b"-long"), 1);
+        assert_eq!(take(&mut output), "-longh");
+        assert!(output.is_empty() && output.waits_for().is_none());
+    }
+
+    #[test]
+    fn losses_are_found_behind_what_was_sent() {
+        let mut output = Output::default();
+        let long = "x".repeat(100 * 1024);
+        alone(&mut output, &long, 0);
+        alone(&mut output, "lost", 5);
+        alone(&mut output, "kept", 6);
+        output.sent(90 * 1024);
+        let fifth = |epoch| epoch == Epoch(5);
+        assert_eq!(output.release_or_lose(Epoch(3), fifth, b"-X"), 1);
+        output.sent(10 * 1024);
+        assert_eq!(take(&mut output), "-X");
+        assert_eq!(output.release_or_lose(Epoch(6), fifth, b"-X"), 0);
+        assert_eq!(take(&mut output), "kept");
     }
 
     #[test]

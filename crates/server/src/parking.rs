@@ -78,7 +78,7 @@ impl Executor {
         if self.context.now >= until {
             return refusal::abort(&Abort::Held { by }, &mut connection.writer());
         }
-        let seen = self.context.shared.db.releases();
+        let seen = self.context.shared.partition.releases();
         match work {
             Work::Call(call) => self.run(connection, call.command, call.args()),
             Work::Block(execution) => self.execute_block(connection, execution),

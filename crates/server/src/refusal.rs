@@ -40,6 +40,10 @@ pub(crate) const MAX_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 /// For replies whose epoch will never be durable: what they say must not be relied upon.
 pub(crate) const OUTCOME_UNKNOWN: &str = "MISCONF Errors writing to the log: the outcome of this \
     and of the commands behind it is unknown; see INFO persistence and the server's log";
+/// For replies whose outcome will never be known, because leadership was lost.
+pub(crate) const LEADERSHIP_LOST: &[u8] = b"-UNKNOWN the partition's leader changed before this \
+    was known to be kept; a read may be given again, and what a write was to write must be read \
+    before it is given again\r\n";
 /// For a read of what will never be durable.
 pub(crate) const NEVER_DURABLE: &str = "MISCONF Errors writing to the log: what this command reads \
     was not written to it; see INFO persistence and the server's log";

@@ -2,8 +2,8 @@
 //!
 //! | its keys are | then |
 //! |---|---|
-//! | all of this node's partition, or it has none | it executes here |
-//! | all of one slot of another node | its client is told of that node (`MOVED`) |
+//! | all of this node's partition, or it has none | it executes here, if this node leads |
+//! | all of one slot of another partition | its client is told of that one's leader (`MOVED`) |
 //! | else | this node coordinates it |
 //!
 //! Operations without a key are of this node's own partition.
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use base::{NodeId, Op, PartitionId};
-use cluster::Counters;
+use cluster::{Counters, Leaders};
 use cluster::slot;
-use cluster::topology::{NodeInfo, Topology};
+use cluster::topology::{NodeInfo, PartitionInfo, Topology};
 use parking_lot::Mutex;
 
 use crate::config::Membership;
@@ -24,7 +24,9 @@ use crate::config::Membership;
 pub(crate) struct Routes {
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: NodeId,
-    own: Option<PartitionId>,
+    pub(crate) own: Option<PartitionId>,
+    /// Who leads which partition, as far as this node knows.
+    pub(crate) leaders: Arc<Leaders>,
     /// What is known of the way to each node, in the order of the topology.
     ways: Box<[Way]>,
     /// The attempts that wait to be prepared, at any runtime.
@@ -72,6 +74,7 @@ impl Routes {
         Routes {
             own: topology.partition_at(membership.node),
             me: membership.node,
+            leaders: Arc::new(Leaders::new(&topology)),
             ways: topology.nodes().iter().map(|_| Way::default()).collect(),
             waiting: cluster::Waiting::default(),
             figures: (0..runtimes).map(|_| Mutex::default()).collect(),
@@ -102,12 +105,60 @@ impl Routes {
         Some(self.topology.partition_of_slot(slot)) == self.own
     }
 
-    /// Where clients find the node that has a slot.
+    /// Where clients find the node that leads a slot's partition, or one that may know who does.
     pub(crate) fn client_address(&self, slot: u16) -> SocketAddr {
-        let node = self.topology.node_of(self.topology.partition_of_slot(slot));
+        let partition = self.topology.partition_of_slot(slot);
+        self.address_of(self.leaders.find(partition, self.me))
+    }
+
+    /// Where clients find a node.
+    pub(crate) fn address_of(&self, node: NodeId) -> SocketAddr {
         let node = self.topology.node(node);
         node.expect("partitions are at nodes of the topology")
             .client
+    }
+
+    /// The slot to tell clients of who gave operations on this node's partition: that of their first
+    /// key. Those without one are about all of its slots.
+    pub(crate) fn own_slot(&self, ops: &[Op<'_>]) -> u16 {
+        if let Some(key) = ops.iter().find_map(Op::key) {
+            return slot::of(key);
+        }
+        let own = self.own.and_then(|id| self.topology.partition(id));
+        let first = own.and_then(|own| own.slots.first());
+        first.map_or(0, |range| *range.start())
+    }
+
+    /// The node that clients are to take for the partition's master.
+    pub(crate) fn master_of(&self, partition: &PartitionInfo) -> NodeId {
+        let leader = self.leaders.leader(partition.id);
+        leader.unwrap_or(partition.nodes[0])
+    }
+
+    /// The nodes of a partition, its master first.
+    pub(crate) fn nodes_of<'a>(
+        &'a self,
+        partition: &'a PartitionInfo,
+    ) -> impl Iterator<Item = &'a NodeInfo> {
+        let master = self.master_of(partition);
+        let others = partition.nodes.iter().filter(move |node| **node != master);
+        let nodes = std::iter::once(master).chain(others.copied());
+        nodes.filter_map(|node| self.topology.node(node))
+    }
+
+    /// The partition that a node holds, if it holds one, and whether the node is its master.
+    pub(crate) fn held_by(&self, node: NodeId) -> Option<(&PartitionInfo, bool)> {
+        let partition = self.topology.partition(self.topology.partition_at(node)?)?;
+        Some((partition, self.master_of(partition) == node))
+    }
+
+    /// Whether somebody is known to lead a partition, and can be reached as far as is known.
+    pub(crate) fn is_led(&self, partition: &PartitionInfo) -> bool {
+        match self.leaders.leader(partition.id) {
+            Some(leader) => self.is_reachable(leader),
+            // Of others nothing is known before somebody asks for them.
+            None => Some(partition.id) != self.own,
+        }
     }
 
     /// A node's name in Redis's words: 40 hexadecimal digits, the same in every node's mouth.
@@ -117,19 +168,6 @@ impl Routes {
         let mut name: String = (1..=3).map(|part| format!("{:016x}", word(part))).collect();
         name.truncate(40);
         name
-    }
-
-    /// Slot ranges of a node's partition.
-    pub(crate) fn slots_of(&self, node: NodeId) -> Vec<std::ops::RangeInclusive<u16>> {
-        let partition = self.topology.partition_at(node);
-        let partition = partition.and_then(|id| self.topology.partition(id));
-        partition.map_or_else(Vec::new, |partition| partition.slots.clone())
-    }
-
-    /// The nodes that have slots.
-    pub(crate) fn holders(&self) -> impl Iterator<Item = &NodeInfo> {
-        let nodes = self.topology.nodes().iter();
-        nodes.filter(|node| self.topology.partition_at(node.id).is_some())
     }
 
     /// Notes that a link to a node is up.

@@ -31,7 +31,6 @@ use cluster::Finished;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
-use store::Worker;
 
 use crate::commands;
 use crate::connection::Connection;
@@ -39,6 +38,7 @@ use crate::coordination::Caller;
 use crate::executor::Executor;
 use crate::input::{self, Batch};
 use crate::limits::READ_BUFFER;
+use crate::partition::Worker;
 use crate::shared::{Context, Shared, Signal};
 
 pub(crate) const WAKER: Token = Token(usize::MAX);

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use base::Epoch;
 use mio::Waker;
-use store::Db;
 
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::cursors::Cursors;
+use crate::partition::Partition;
 use crate::routing::Routes;
 
 pub(crate) struct Shared {
-    pub(crate) db: Db,
+    pub(crate) partition: Partition,
     pub(crate) config: Config,
     /// The port that is listened on.
     pub(crate) port: u16,
@@ -33,6 +33,9 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// The journal has failed.
     pub(crate) failed: AtomicBool,
+    /// How often there was news of what replies wait for, where epochs can be lost: durability does
+    /// not tell of a loss.
+    pub(crate) changes: AtomicU64,
 }
 
 /// What has happened since the start.
@@ -67,10 +70,13 @@ impl Shared {
 
     /// Tells the runtimes that wait that durability has advanced, or never will.
     pub(crate) fn durable_changed(&self) {
-        if let Some(reason) = self.db.durable().failed
+        if let Some(reason) = self.partition.durable().failed
             && !self.failed.swap(true, Ordering::SeqCst)
         {
             tracing::error!(%reason, "the log has failed; writes are refused from now on");
+        }
+        if self.partition.can_lose() {
+            self.changes.fetch_add(1, Ordering::SeqCst);
         }
         // Pairs with the fence in `Signal::wait`: either this sees that the runtime waits, or the
         // runtime sees what became durable before this was called.
@@ -187,7 +193,7 @@ impl MemoryWatch {
 
     /// Whether a command that brings `bytes` must be refused. `now` is the time since the server's
     /// start.
-    pub(crate) fn is_full(&self, db: &Db, now: Duration, bytes: usize) -> bool {
+    pub(crate) fn is_full(&self, partition: &Partition, now: Duration, bytes: usize) -> bool {
         let most = self.most.load(Ordering::Relaxed);
         if most == 0 {
             return false;
@@ -198,7 +204,7 @@ impl MemoryWatch {
         if age >= MEMORY_AGE.as_millis() as u64 || written >= MEMORY_WRITTEN {
             self.asked_ms.store(now, Ordering::Relaxed);
             self.written.store(0, Ordering::Relaxed);
-            self.used.store(db.memory_bytes(), Ordering::Relaxed);
+            self.used.store(partition.memory_bytes(), Ordering::Relaxed);
         }
         self.used.load(Ordering::Relaxed) > most
     }
@@ -213,6 +219,10 @@ pub(crate) struct Context {
     pub(crate) durable: Epoch,
     /// Why nothing later ever will be.
     pub(crate) failed: Option<String>,
+    /// Whether an epoch can be lost and a later one not.
+    pub(crate) can_lose: bool,
+    /// As [`Shared::changes`], when it was last looked at.
+    pub(crate) changes: u64,
     /// Time since the server's start, as of this turn of the loop.
     pub(crate) now: Duration,
     /// Commands executed since they were last added to the shared counter.
@@ -231,7 +241,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(shared: Arc<Shared>) -> Context {
         let group = shared.config.durability == crate::config::Durability::Group;
-        let durable = shared.db.durable();
+        let durable = shared.partition.durable();
         Context {
             group,
             durable: if group {
@@ -240,6 +250,8 @@ impl Context {
                 Epoch(u64::MAX)
             },
             failed: durable.failed,
+            can_lose: shared.partition.can_lose(),
+            changes: 0,
             now: shared.started.elapsed(),
             shared,
             commands: 0,
@@ -257,13 +269,16 @@ impl Context {
         if self.failed.is_none() && self.shared.failed.load(Ordering::Relaxed) {
             self.refresh_all();
         } else if self.group {
-            self.durable = self.shared.db.durable_epoch();
+            self.durable = self.shared.partition.durable_epoch();
         }
     }
 
     /// Looks at what is durable and whether the journal has failed.
     pub(crate) fn refresh_all(&mut self) {
-        let durable = self.shared.db.durable();
+        if self.can_lose {
+            self.changes = self.shared.changes.load(Ordering::SeqCst);
+        }
+        let durable = self.shared.partition.durable();
         if self.group {
             self.durable = durable.epoch;
         }

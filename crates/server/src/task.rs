@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::Epoch;
 use parking_lot::Mutex;
 
 use crate::block::Call;
 use crate::execution::Execution;
 use crate::keys::KeysTask;
 use crate::parking::Parked;
-use crate::shared::Shared;
+use crate::shared::{Context, Shared};
 
 /// A long command that is under way.
 pub(crate) enum Task {
@@ -21,6 +22,8 @@ pub(crate) enum Task {
     Parked(Parked),
     /// Runs on several nodes; the runtime is told how it ends.
     Coordinated(Coordinated),
+    /// Is executed once it has gone through consensus.
+    Proposed(Proposed),
 }
 
 /// How far a task that runs in slices is.
@@ -45,15 +48,18 @@ pub(crate) enum Next {
 }
 
 impl Task {
-    /// When there is something to do. Holds were given back `releases` times.
-    pub(crate) fn next(&self, releases: u64, now: Duration) -> Next {
+    /// When there is something to do.
+    pub(crate) fn next(&self, context: &Context) -> Next {
+        let (partition, now) = (&context.shared.partition, context.now);
         match self {
             Task::Keys(_) => Next::Now,
             Task::Save(task) if task.is_done() => Next::Now,
             Task::Save(_) => Next::Woken(None),
-            Task::Parked(parked) if parked.is_due(releases, now) => Next::Now,
+            Task::Parked(parked) if parked.is_due(partition.releases(), now) => Next::Now,
             Task::Parked(parked) => Next::Woken(Some(parked.until)),
             Task::Coordinated(_) => Next::Told,
+            Task::Proposed(proposed) if proposed.is_over(context) => Next::Now,
+            Task::Proposed(_) => Next::Woken(None),
         }
     }
 }
@@ -71,6 +77,23 @@ pub(crate) struct Coordinated {
     pub(crate) work: Work,
     /// Tells its outcome from those of others.
     pub(crate) number: u64,
+}
+
+/// A transaction that is executed after consensus.
+pub(crate) struct Proposed {
+    pub(crate) work: Work,
+    /// Under which the partition keeps its outcome.
+    pub(crate) number: u64,
+    /// When that is known.
+    pub(crate) epoch: Epoch,
+    /// The transaction's time.
+    pub(crate) time_ms: u64,
+}
+
+impl Proposed {
+    fn is_over(&self, context: &Context) -> bool {
+        context.durable >= self.epoch || context.shared.partition.is_lost(self.epoch)
+    }
 }
 
 /// A checkpoint that a client waits for: `SAVE`, or `SHUTDOWN SAVE`.
@@ -105,7 +128,7 @@ impl SaveTask {
         // The store's own thread makes the checkpoint; this one waits in the runtime's stead. It
         // does nothing but sleep, so that it may share the runtime's processor.
         let wait = move || {
-            let made = shared.db.checkpoint();
+            let made = shared.partition.checkpoint();
             *slot.lock() = Some(made.map(|_| ()).map_err(|error| error.to_string()));
             shared.signals[runtime].wake();
         };

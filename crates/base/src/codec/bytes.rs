@@ -82,6 +82,11 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
+    /// All that is left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
     /// One byte.
     ///
     /// # Errors

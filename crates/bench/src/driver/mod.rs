@@ -20,6 +20,7 @@
 //!    as unserved.
 
 mod completions;
+mod tasks;
 mod window;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use completions::Completions;
+pub use tasks::{Caller, drive_tasks};
 pub use window::Window;
 
 use crate::driver::completions::Reader;

@@ -1,6 +1,7 @@
 //! The experiments that there are. To add one, write it as data beside the others and name it here.
 
 mod log_device;
+mod raft_etcd;
 mod ramp_reads;
 mod silo;
 mod silo_buffers;
@@ -18,6 +19,7 @@ pub const ALL: &[Experiment] = &[
     silo_threads::EXPERIMENT,
     silo_buffers::EXPERIMENT,
     silo_latency::EXPERIMENT,
+    raft_etcd::EXPERIMENT,
     ycsb::EXPERIMENT,
     transfers::EXPERIMENT,
 ];

@@ -4,12 +4,15 @@
 //! |---|---|---|
 //! | [`StoreJob`] | transactions of a store within this process | every value read; every key after the run, and again after the store was opened anew |
 //! | [`ClusterJob`] | transactions on server processes that form a cluster | no read sees a write in part; every key after the run, and again after the servers were killed |
+//! | [`PutsJob`] | puts on server processes that hold replicas of everything, ours or etcd's | every key after the run, and again after the servers were killed |
 //! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
 
 mod cluster;
 mod device;
 mod layer;
+mod puts;
 mod store;
+mod syncs;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -20,9 +23,11 @@ use serde::{Deserialize, Serialize};
 pub use cluster::ClusterJob;
 pub use device::DeviceJob;
 pub use layer::{Device, Slow};
+pub use puts::{PutsJob, System};
 pub use store::{LogKnobs, StoreJob};
 
 use crate::experiment::Scale;
+use crate::peers::Peers;
 use crate::sample::{RunError, Sample};
 
 /// What measures a point.
@@ -33,6 +38,8 @@ pub enum Job {
     Store(StoreJob),
     /// Transactions on a cluster.
     Cluster(ClusterJob),
+    /// Puts on a replicated store.
+    Puts(PutsJob),
     /// Writes to files.
     Device(DeviceJob),
 }
@@ -46,6 +53,7 @@ impl Job {
         match self {
             Job::Store(job) => store::run(job, context),
             Job::Cluster(job) => cluster::run(job, context),
+            Job::Puts(job) => puts::run(job, context),
             Job::Device(job) => device::run(job, context),
         }
     }
@@ -96,6 +104,8 @@ pub struct Context<'c> {
     pub plant: bool,
     /// The program whose `serve` starts a server, if there is one.
     pub server: Option<&'c Path>,
+    /// Programs of others.
+    pub peers: &'c Peers,
 }
 
 impl Context<'_> {
@@ -117,4 +127,12 @@ impl Context<'_> {
             .tempdir_in(above);
         made.map_err(failed)
     }
+}
+
+/// What runs the tasks of many clients, on the calling thread.
+fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
+    let built = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    built.map_err(|error| RunError::failed("making a runtime")(&error))
 }

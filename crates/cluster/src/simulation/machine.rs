@@ -133,6 +133,7 @@ impl World {
             unique,
             keeper: true,
             waiting: crate::Waiting::default(),
+            leaders: Arc::new(crate::Leaders::new(&self.topology)),
             timeouts: self.plan.timeouts,
         };
         machine.running = Some(Running {

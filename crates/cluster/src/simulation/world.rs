@@ -262,12 +262,15 @@ fn topology(plan: &Plan) -> Topology {
         id: NodeId(id),
         client: ([127, 0, 0, 1], 7000 + id).into(),
         fabric: ([127, 0, 0, 1], 17000 + id).into(),
+        replica: Some(([127, 0, 0, 1], 27000 + id).into()),
     };
     let idle = u16::from(plan.has_idle_node);
     let holders: Vec<NodeInfo> = (1..=plan.nodes - idle).map(info).collect();
-    let mut text = even(&holders, None);
+    let mut text = even(&holders, 1, None);
     if plan.has_idle_node {
-        let NodeInfo { id, client, fabric } = info(plan.nodes);
+        let NodeInfo {
+            id, client, fabric, ..
+        } = info(plan.nodes);
         text += &format!("[[node]]\nid = {id}\nclient = \"{client}\"\nfabric = \"{fabric}\"\n");
     }
     Topology::parse(&text, "simulated").expect("the text is right")

@@ -31,6 +31,7 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
     );
     checker.addresses(&draft.nodes);
     checker.placement(&draft);
+    checker.replicas(&draft);
     let owners = checker.owners(&draft);
     if !checker.found.is_empty() {
         return None;
@@ -51,11 +52,18 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
 }
 
 fn node(draft: &At<NodeDraft>) -> Option<NodeInfo> {
-    let NodeDraft { id, client, fabric } = &draft.value;
+    let NodeDraft {
+        id,
+        client,
+        fabric,
+        replica,
+        ..
+    } = &draft.value;
     Some(NodeInfo {
         id: NodeId(id.as_ref()?.value),
         client: client.as_ref()?.value,
         fabric: fabric.as_ref()?.value,
+        replica: replica.as_ref().map(|address| address.value),
     })
 }
 
@@ -64,10 +72,12 @@ fn partition(draft: At<PartitionDraft>) -> Option<PartitionInfo> {
         id, slots, nodes, ..
     } = draft.value;
     let nodes = nodes?.value.into_iter().map(|node| NodeId(node.value));
+    let mut nodes: Vec<NodeId> = nodes.collect();
+    nodes.sort_unstable();
     Some(PartitionInfo {
         id: PartitionId(id?.value),
         slots: join(slots.into_iter().map(|slots| slots.value).collect()),
-        nodes: nodes.collect(),
+        nodes,
     })
 }
 
@@ -162,9 +172,10 @@ impl Checker<'_> {
         let ids = draft.nodes.iter().flat_map(|node| &node.value.id);
         let known: Vec<u16> = ids.map(|id| id.value).collect();
         let are_all_known = known.len() == draft.nodes.len() && !known.is_empty();
-        let mut holds: BTreeMap<u16, usize> = BTreeMap::new();
+        // For each node the partition that it holds, by its place in the file, and the line.
+        let mut holds: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
         let lists = draft.partitions.iter().flat_map(|one| &one.value.nodes);
-        for list in lists {
+        for (at, list) in lists.enumerate() {
             if let Some(what) = wrong_count(list.value.len()) {
                 self.note(list.line, what);
             }
@@ -177,13 +188,37 @@ impl Checker<'_> {
                     );
                     self.note(node.line, what);
                 }
-                if let Some(first) = holds.insert(number, node.line) {
-                    let what = format!(
+                let what = match holds.insert(number, (at, node.line)) {
+                    None => continue,
+                    Some((other, _)) if other == at => {
+                        format!("node {number} is named twice: name it once, and others beside it")
+                    }
+                    Some((_, first)) => format!(
                         "node {number} holds the partition on line {first} already: a node holds \
                          one partition, so give this one to another node"
-                    );
-                    self.note(node.line, what);
-                }
+                    ),
+                };
+                self.note(node.line, what);
+            }
+        }
+    }
+
+    /// Nodes of replicated partitions need an address for the others.
+    fn replicas(&mut self, draft: &Draft) {
+        let lists = draft.partitions.iter().flat_map(|one| &one.value.nodes);
+        let replicated = lists.filter(|list| list.value.len() > 2);
+        let lines: BTreeMap<u16, usize> = replicated
+            .flat_map(|list| list.value.iter().map(|node| (node.value, list.line)))
+            .collect();
+        for node in &draft.nodes {
+            let Some(id) = &node.value.id else { continue };
+            if let (Some(line), true) = (lines.get(&id.value), node.value.has_no_replica) {
+                let what = format!(
+                    "node {} has no replica address, and the partition on line {line} is replicated: \
+                     add replica = \"address:port\", where the others can connect that hold it",
+                    id.value
+                );
+                self.note(node.line, what);
             }
         }
     }
@@ -251,22 +286,24 @@ impl Checker<'_> {
 }
 
 fn addresses(node: &At<NodeDraft>) -> impl Iterator<Item = (&'static str, &At<SocketAddr>)> {
-    let NodeDraft { client, fabric, .. } = &node.value;
-    let client = client.iter().map(|address| ("client", address));
-    client.chain(fabric.iter().map(|address| ("fabric", address)))
+    let NodeDraft {
+        client,
+        fabric,
+        replica,
+        ..
+    } = &node.value;
+    let all = [("client", client), ("fabric", fabric), ("replica", replica)];
+    let given = all.into_iter();
+    given.filter_map(|(name, address)| Some((name, address.as_ref()?)))
 }
 
 fn wrong_count(nodes: usize) -> Option<String> {
     let what = match nodes {
-        1 => return None,
+        1 | 3.. => return None,
         0 => "nodes is empty: name the node that holds the partition".to_owned(),
         2 => "two nodes cannot hold a partition, because neither could go on without the other: \
-              name one"
+              name one, or three"
             .to_owned(),
-        more => format!(
-            "{more} nodes would hold replicas, and replicated partitions are not there yet: name one \
-             node"
-        ),
     };
     Some(what)
 }

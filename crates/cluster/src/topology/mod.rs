@@ -8,16 +8,19 @@
 //! | `id` | node | 1–65535 | its number |
 //! | `client` | node | address and port | where Redis clients connect |
 //! | `fabric` | node | address and port | where nodes and Rust clients connect |
+//! | `replica` | node | address and port | where the others connect that hold the same partition; needed where it is replicated |
 //! | `[[partition]]` | top | tables | the partitions |
 //! | `id` | partition | 1–65535 | its number |
 //! | `slots` | partition | text or list of texts | slots and ranges of them: `"0-4095, 8000"` |
-//! | `nodes` | partition | list of one number | the node that holds it |
+//! | `nodes` | partition | list of numbers | the nodes that hold it: one, or three and more, of which each has all of it |
 //!
 //! Invariants of a [`Topology`]:
 //! 1. Each slot belongs to exactly one partition.
-//! 2. Each partition is on one node of the file; a node holds at most one partition.
+//! 2. Each partition is on one node of the file, or on three or more; a node holds at most one
+//!    partition.
 //! 3. No two addresses of the file are the same, of whatever kind.
 //! 4. Without a secret, in the file or beside it, all addresses are loopback ones.
+//! 5. A node of a replicated partition has an address for that.
 
 mod check;
 mod even;
@@ -48,6 +51,8 @@ pub struct NodeInfo {
     pub client: SocketAddr,
     /// Where nodes and Rust clients connect.
     pub fabric: SocketAddr,
+    /// Where the nodes connect that hold the same partition; some where it is replicated.
+    pub replica: Option<SocketAddr>,
 }
 
 /// A partition, as the file has it.
@@ -57,7 +62,7 @@ pub struct PartitionInfo {
     pub id: PartitionId,
     /// Its slots in their order; ranges neither overlap nor touch.
     pub slots: Vec<RangeInclusive<u16>>,
-    /// The nodes that hold it; one.
+    /// The nodes that hold it, by id: one, or three and more.
     pub nodes: Vec<NodeId>,
 }
 
@@ -148,14 +153,33 @@ impl Topology {
         self.owners[usize::from(slot)]
     }
 
-    /// The node that holds a partition.
+    /// A node that holds a partition. Of a replicated one it is the first, and no more than a hint:
+    /// who leads it is not in the file; see [`Leaders`](crate::Leaders).
     ///
     /// # Panics
     /// If the file has no such partition.
     #[must_use]
     pub fn node_of(&self, partition: PartitionId) -> NodeId {
+        self.nodes_of(partition)[0]
+    }
+
+    /// The nodes that hold a partition, by id.
+    ///
+    /// # Panics
+    /// If the file has no such partition.
+    #[must_use]
+    pub fn nodes_of(&self, partition: PartitionId) -> &[NodeId] {
         let partition = self.partition(partition);
-        partition.expect("a partition of this cluster").nodes[0]
+        &partition.expect("a partition of this cluster").nodes
+    }
+
+    /// Whether several nodes hold a partition.
+    ///
+    /// # Panics
+    /// If the file has no such partition.
+    #[must_use]
+    pub fn is_replicated(&self, partition: PartitionId) -> bool {
+        self.nodes_of(partition).len() > 1
     }
 
     /// The partition on a node, if it holds one.

@@ -31,6 +31,9 @@ pub(super) struct NodeDraft {
     pub(super) id: Option<At<u16>>,
     pub(super) client: Option<At<SocketAddr>>,
     pub(super) fabric: Option<At<SocketAddr>>,
+    pub(super) replica: Option<At<SocketAddr>>,
+    /// Whether the file says nothing of `replica`.
+    pub(super) has_no_replica: bool,
 }
 
 pub(super) struct PartitionDraft {
@@ -74,6 +77,9 @@ pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
     }
     Some(draft)
 }
+
+/// An address, as it is written.
+const EXAMPLE: &str = "\"127.0.0.1:7001\"";
 
 type Value<'a> = Spanned<DeValue<'a>>;
 
@@ -138,14 +144,16 @@ impl Reader<'_, '_> {
 
     fn node(&mut self, table: &DeTable<'_>, at: usize) -> NodeDraft {
         for key in table.keys() {
-            if !matches!(&**key.get_ref(), "id" | "client" | "fabric") {
-                self.unknown(key, key.get_ref(), "id, client and fabric");
+            if !matches!(&**key.get_ref(), "id" | "client" | "fabric" | "replica") {
+                self.unknown(key, key.get_ref(), "id, client, fabric and replica");
             }
         }
         NodeDraft {
             id: self.id(table, "node", at),
             client: self.address(table, "client", at),
             fabric: self.address(table, "fabric", at),
+            replica: self.address_if_given(table, "replica"),
+            has_no_replica: table.get("replica").is_none(),
         }
     }
 
@@ -212,8 +220,12 @@ impl Reader<'_, '_> {
     }
 
     fn address(&mut self, table: &DeTable<'_>, name: &str, at: usize) -> Option<At<SocketAddr>> {
-        let example = "\"127.0.0.1:7001\"";
-        let value = self.field(table, name, at, example)?;
+        self.field(table, name, at, EXAMPLE)?;
+        self.address_if_given(table, name)
+    }
+
+    fn address_if_given(&mut self, table: &DeTable<'_>, name: &str) -> Option<At<SocketAddr>> {
+        let value = table.get(name)?;
         let text = self.text_of(value, name)?;
         let mut refuse = |why: &str| {
             let what = format!("{name} is {:?}, {why}", text.value);
@@ -222,7 +234,7 @@ impl Reader<'_, '_> {
         };
         match text.value.parse::<SocketAddr>() {
             Err(_) => refuse(&format!(
-                "which is no IP address with a port; write it as {example}"
+                "which is no IP address with a port; write it as {EXAMPLE}"
             )),
             Ok(address) if address.port() == 0 => {
                 refuse("without a port that others could connect to; choose one from 1 to 65535")

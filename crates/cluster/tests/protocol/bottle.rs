@@ -106,6 +106,7 @@ impl Bottle {
             unique: self.next,
             keeper: true,
             waiting: kumiki_cluster::Waiting::default(),
+            leaders: Arc::new(kumiki_cluster::Leaders::new(&self.topology)),
             timeouts: Timeouts::default(),
         };
         self.nodes[at] = Some(Node::new(options, self.now));

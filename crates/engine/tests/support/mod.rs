@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // Each test uses a part of it.
 
+pub(crate) mod replica;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +64,7 @@ impl RedoLog for Log {
     }
 }
 
-fn owned(change: &Change<'_>) -> Logged {
+pub(crate) fn owned(change: &Change<'_>) -> Logged {
     let own = |origin: Option<Origin<'_>>| origin.map(|o| (o.timestamp, o.siblings.to_vec()));
     match *change {
         Change::Put {
@@ -92,7 +94,7 @@ pub(crate) fn apply(restorer: &mut Restorer, tid: Tid, changes: &[Logged]) {
     changes.for_each(|change| restorer.apply(tid, &borrowed(change)));
 }
 
-fn borrowed(logged: &Logged) -> Change<'_> {
+pub(crate) fn borrowed(logged: &Logged) -> Change<'_> {
     fn of(origin: &Option<(Timestamp, Vec<u8>)>) -> Option<Origin<'_>> {
         origin.as_ref().map(|(timestamp, siblings)| Origin {
             timestamp: *timestamp,

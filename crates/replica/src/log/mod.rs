@@ -1,1 +1,393 @@
-//! The durable log.
+//! A member's log: Raft's entries and what Raft must not forget, in segments on disk, with the
+//! entries since the last compaction in memory as well.
+//!
+//! What is taken ([`Log::append`], [`Log::set_hard_state`], …) is seen at once and durable when the
+//! next [`Log::sync`] has returned: one write and one sync for everything since the last one.
+//!
+//! | module | concept |
+//! |---|---|
+//! | `format` | the bytes of segments and frames, as tables |
+//! | `record` | what a frame holds |
+//! | `state` | what all records together say: entries, votes, members |
+//! | `files` | the segments: writing, going on in the next one, removing old ones |
+//! | `recover` | reading it all back |
+//! | `storage` | the log as Raft's library sees it |
+//!
+//! Invariants:
+//! 1. A frame is found whole or not at all, and none without those before it. What was synced is
+//!    found; of what was not, at most the frame that was under way.
+//! 2. After a write or sync that failed, none succeeds any more. Only when the next segment cannot be
+//!    made, which is where a full disk shows, nothing is lost and trying again may help.
+//! 3. An entry is removed only when a durable snapshot contains it.
+//! 4. Who the members are follows from the newest snapshot, or else from the founding, and from the
+//!    log's entries behind it, which are applied again after a restart. What
+//!    [`Log::set_conf_state`] keeps is for people who look at a member that does not run.
+//!
+//! A last frame that was synced and then damaged looks as one that was under way, and is cut like
+//! that. Every other damage is refused.
+
+mod error;
+mod files;
+mod format;
+mod record;
+mod recover;
+mod state;
+mod storage;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::Disk;
+use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
+
+pub use error::LogError;
+use files::{Files, Place, WriteError};
+use record::Start;
+use state::State;
+
+pub(crate) use recover::read_payload;
+
+/// How a log is kept.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The size of a segment, which is set aside when it is made.
+    pub segment_bytes: u64,
+    /// A random number, which keeps bytes that a client chose from being taken for a frame.
+    pub salt: u64,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
+            segment_bytes: 64 << 20,
+            salt: fastrand::u64(..),
+        }
+    }
+}
+
+/// A member's log; see the [module](self).
+pub struct Log {
+    /// 0: of no member yet.
+    raft_id: u64,
+    state: State,
+    /// What the files say.
+    synced: Start,
+    /// The frame of the next sync, with room for its header.
+    frame: Vec<u8>,
+    /// The greatest index in that frame.
+    frame_max: u64,
+    /// Whether that frame replaces all before it.
+    replaces: bool,
+    hard_dirty: bool,
+    floor_dirty: bool,
+    /// The newest durable snapshot.
+    snapshot: Option<SnapshotMetadata>,
+    place: Option<Place>,
+    files: Option<Files>,
+    failed: Option<LogError>,
+}
+
+impl Log {
+    /// A log in memory alone, which knows nothing after a restart.
+    #[must_use]
+    pub fn in_memory() -> Log {
+        Log::new(None)
+    }
+
+    fn new(place: Option<Place>) -> Log {
+        Log {
+            raft_id: 0,
+            state: State::default(),
+            synced: Start::default(),
+            frame: files::empty_frame(),
+            frame_max: 0,
+            replaces: false,
+            hard_dirty: false,
+            floor_dirty: false,
+            snapshot: None,
+            place,
+            files: None,
+            failed: None,
+        }
+    }
+
+    /// Reads the log in `dir`, which is made if it is missing; other files there are left alone.
+    /// `progress` is told how many bytes have been read, of how many. What was under way at a crash
+    /// is cut; what is found is durable. If there is a snapshot, [`Log::recover_snapshot`] comes next.
+    ///
+    /// # Errors
+    /// As the operating system says, or the log is damaged; nothing was changed then.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: LogOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Log, LogError> {
+        let place = Place::new(disk, dir, options);
+        let recovered = recover::recover(&place, progress)?;
+        let mut log = Log::new(Some(place));
+        if let Some(found) = recovered {
+            log.raft_id = found.raft_id;
+            log.synced = found.state.start();
+            log.state = found.state;
+            log.files = Some(found.files);
+        }
+        Ok(log)
+    }
+
+    /// Whether the log is of no member yet.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.raft_id == 0
+    }
+
+    /// Makes a blank log that of a member, durably. One that joins others does not know the members
+    /// yet: `members` is empty.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    ///
+    /// # Panics
+    /// If the log is not blank, or the id is 0.
+    pub fn found(&mut self, raft_id: u64, members: &ConfState) -> Result<(), LogError> {
+        assert!(self.is_blank() && raft_id != 0, "a log is founded once");
+        self.check()?;
+        self.state.base = (0, members.clone());
+        self.state.conf = (0, members.clone());
+        self.synced = self.state.start();
+        if let Some(place) = &self.place {
+            match Files::found(place, raft_id, &self.synced) {
+                Ok(files) => self.files = Some(files),
+                Err(error) => return Err(self.fail(error)),
+            }
+        }
+        self.raft_id = raft_id;
+        Ok(())
+    }
+
+    /// Whose log it is; 0 for nobody's.
+    #[must_use]
+    pub fn raft_id(&self) -> u64 {
+        self.raft_id
+    }
+
+    /// Takes entries, the first of which follows one that is there; entries of the same index, and
+    /// those behind them, are replaced.
+    ///
+    /// # Panics
+    /// If there is a gap, or an entry has been compacted: then the caller's order of things is wrong.
+    pub fn append(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            self.state.append(entry.clone());
+            if self.place.is_some() {
+                record::put_entry(&mut self.frame, entry);
+            }
+            self.frame_max = self.frame_max.max(entry.index);
+        }
+    }
+
+    /// Takes Raft's term, vote and commit.
+    pub fn set_hard_state(&mut self, hard: &HardState) {
+        self.hard_dirty |= self.state.hard != *hard;
+        self.state.hard = hard.clone();
+    }
+
+    /// Takes who the members are since the entry `index` was applied.
+    pub fn set_conf_state(&mut self, index: u64, members: &ConfState) {
+        self.state.conf = (index, members.clone());
+        if self.place.is_some() {
+            record::put_members(&mut self.frame, &self.state.conf);
+        }
+    }
+
+    /// Makes everything durable that was taken: one write and one sync, or none if there is nothing.
+    ///
+    /// # Errors
+    /// As the operating system says. Unless [`LogError::may_retry`], every later one fails as well.
+    ///
+    /// # Panics
+    /// If the log is blank.
+    pub fn sync(&mut self) -> Result<(), LogError> {
+        self.check()?;
+        assert!(!self.is_blank(), "a log is founded before it is written");
+        if self.frame.len() == files::empty_frame().len() && !self.hard_dirty {
+            return Ok(());
+        }
+        self.write()
+    }
+
+    /// Writes a frame, if it were an empty one.
+    fn write(&mut self) -> Result<(), LogError> {
+        let Some(files) = &mut self.files else {
+            self.hard_dirty = false;
+            return Ok(());
+        };
+        if std::mem::take(&mut self.hard_dirty) {
+            record::put_hard_state(&mut self.frame, &self.state.hard);
+        }
+        if std::mem::take(&mut self.floor_dirty) {
+            record::put_floor(&mut self.frame, self.state.floor);
+        }
+        if let Err(error) = files.write(&mut self.frame, self.frame_max, &self.synced) {
+            return Err(self.fail(error));
+        }
+        if std::mem::take(&mut self.replaces) {
+            files.forget_older();
+        }
+        self.frame = files::empty_frame_in(std::mem::take(&mut self.frame));
+        self.frame_max = 0;
+        self.state.update(&mut self.synced);
+        Ok(())
+    }
+
+    /// Replaces the log by a snapshot that was received and is durable, durably.
+    ///
+    /// # Errors
+    /// As [`Log::sync`].
+    pub fn install(&mut self, meta: &SnapshotMetadata) -> Result<(), LogError> {
+        self.check()?;
+        self.state.replace(meta);
+        self.frame_max = 0;
+        self.replaces = true;
+        if self.place.is_some() {
+            record::put_replaced(&mut self.frame, meta);
+        }
+        self.hard_dirty = true;
+        self.snapshot = Some(meta.clone());
+        self.write()?;
+        self.remove_segments()
+    }
+
+    /// After [`Log::open`]: there is this snapshot, from which the state is rebuilt. If it is ahead
+    /// of the log, because the process ended between the two, the log follows, durably. Raft starts
+    /// with this snapshot's members, and applies the entries behind it.
+    ///
+    /// # Errors
+    /// As [`Log::sync`]; or the snapshot is older than what was removed from the log.
+    pub fn recover_snapshot(&mut self, meta: &SnapshotMetadata) -> Result<(), LogError> {
+        let floor = self.state.floor.0;
+        if meta.index < floor {
+            let dir = self.place.as_ref().map(|place| place.dir.clone());
+            return Err(LogError::Missing {
+                path: dir.unwrap_or_default(),
+                what: format!("a snapshot as of entry {floor} or later"),
+            });
+        }
+        if self.state.term(meta.index) != Some(meta.term) {
+            return self.install(meta);
+        }
+        self.set_snapshot(meta);
+        if self.state.hard.commit < meta.index {
+            let mut hard = self.state.hard.clone();
+            hard.commit = meta.index;
+            hard.term = hard.term.max(meta.term);
+            self.set_hard_state(&hard);
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// There is this snapshot now, durably: entries up to it may go.
+    pub fn set_snapshot(&mut self, meta: &SnapshotMetadata) {
+        self.state.base = (meta.index, meta.get_conf_state().clone());
+        self.snapshot = Some(meta.clone());
+    }
+
+    /// The newest durable snapshot.
+    #[must_use]
+    pub fn snapshot_meta(&self) -> Option<&SnapshotMetadata> {
+        self.snapshot.as_ref()
+    }
+
+    /// Drops entries up to `index`, or up to the newest snapshot if that is less, and the segments
+    /// that are not needed then.
+    ///
+    /// # Errors
+    /// As [`Log::sync`], which a removal begins with.
+    pub fn compact(&mut self, index: u64) -> Result<(), LogError> {
+        let snapshot = self.snapshot.as_ref().map_or(0, |meta| meta.index);
+        let index = index.min(snapshot).min(self.state.last());
+        let Some(term) = self.state.term(index).filter(|_| index > self.state.floor.0) else {
+            return Ok(());
+        };
+        self.check()?;
+        self.state.compact((index, term));
+        self.floor_dirty = true;
+        let floor = self.state.floor.0;
+        if self.files.as_ref().is_some_and(|files| files.has_below(floor)) {
+            self.write()?;
+        }
+        self.remove_segments()
+    }
+
+    fn remove_segments(&mut self) -> Result<(), LogError> {
+        let floor = self.synced.floor.0;
+        match self.files.as_mut().map(|files| files.remove_below(floor)) {
+            Some(Err(error)) => Err(self.fail(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The last entry that was removed, and its term.
+    #[must_use]
+    pub fn floor(&self) -> (u64, u64) {
+        self.state.floor
+    }
+
+    /// The index of the last entry.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.state.last()
+    }
+
+    /// An entry, if it is in memory.
+    #[must_use]
+    pub fn entry(&self, index: u64) -> Option<&Entry> {
+        self.state.entry(index)
+    }
+
+    /// Raft's term, vote and commit.
+    #[must_use]
+    pub fn hard_state(&self) -> &HardState {
+        &self.state.hard
+    }
+
+    /// Who the members are, and since which entry, as [`Log::set_conf_state`] was told.
+    #[must_use]
+    pub fn conf_state(&self) -> (u64, &ConfState) {
+        (self.state.conf.0, &self.state.conf.1)
+    }
+
+    /// Bytes of all segments, without room that was set aside.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.as_ref().map_or(0, Files::bytes)
+    }
+
+    /// How many syncs of frames there were.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.files.as_ref().map_or(0, |files| files.syncs)
+    }
+
+    /// Bytes of the frames that were written.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.files.as_ref().map_or(0, |files| files.written)
+    }
+
+    fn check(&self) -> Result<(), LogError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn fail(&mut self, error: WriteError) -> LogError {
+        match error {
+            WriteError::Again(error) => error,
+            WriteError::Final(error) => {
+                let failed = error.into_failed();
+                self.failed = Some(failed.clone());
+                failed
+            }
+        }
+    }
+}

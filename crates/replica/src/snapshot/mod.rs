@@ -1,1 +1,198 @@
-//! Snapshots as files.
+//! Snapshots: the whole state of a partition as of one entry of its log, in one file, so that the
+//! entries before it can go and members that need them can be given this instead.
+//!
+//! A snapshot as of entry *index*, which is of *term*, lies in one directory with others:
+//!
+//! | name | what |
+//! |---|---|
+//! | `snapshot-<term>-<index>` | a whole snapshot; both numbers have twenty digits |
+//! | `snapshot.new` | one that is being made here |
+//! | `snapshot.part` | one that is being received |
+//!
+//! Invariants:
+//! 1. A file that has its name is whole and durable: it was synced before it was renamed. What was
+//!    received has been verified before, too.
+//! 2. Files of the two other names hold nothing that is needed; [`tidy`] removes them.
+//! 3. Writing and reading take memory for a block, whatever the size of the state.
+//!
+//! | module | concept |
+//! |---|---|
+//! | `format` | the bytes of a snapshot, as tables |
+//! | `write` | making one |
+//! | `read` | reading it in order, or in pieces for another member |
+//! | `receive` | putting such pieces together |
+
+mod error;
+mod format;
+mod read;
+mod receive;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::Tid;
+use base::change::Origin;
+use base::transaction::Kind;
+use disk::Disk;
+use raft::eraftpb::SnapshotMetadata;
+
+pub use error::SnapshotError;
+pub use read::{SnapshotReader, SnapshotSource};
+pub use receive::SnapshotReceiver;
+pub use write::SnapshotWriter;
+
+/// The name while it is made.
+const DRAFT: &str = "snapshot.new";
+/// The name while it is received.
+const PART: &str = "snapshot.part";
+
+/// What a snapshot is of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Head {
+    /// The last entry that it contains, that entry's term, and who the members are then.
+    pub meta: SnapshotMetadata,
+    /// The partition's time then, milliseconds since the Unix epoch.
+    pub stamp_ms: u64,
+    /// The generation that is visible.
+    pub generation: u16,
+    /// The transaction that began it; zero when nothing was ever flushed.
+    pub generation_tid: Tid,
+}
+
+/// A key with all that belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotRecord<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+    /// The value's type.
+    pub kind: Kind,
+    /// The generation that it belongs to.
+    pub generation: u16,
+    /// When it expires, in milliseconds since the Unix epoch.
+    pub deadline: Option<u64>,
+    /// Who wrote it.
+    pub tid: Tid,
+    /// Of a transaction over several partitions.
+    pub origin: Option<Origin<'a>>,
+}
+
+/// A whole snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SnapshotFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it is of.
+    pub head: Head,
+    /// Its length.
+    pub bytes: u64,
+    /// How many keys it has.
+    pub records: u64,
+}
+
+/// The name of a whole snapshot.
+fn name(meta: &SnapshotMetadata) -> String {
+    format!("snapshot-{:020}-{:020}", meta.term, meta.index)
+}
+
+/// The index and the term in a name; the later snapshot has the greater pair.
+fn parse(name: &str) -> Option<(u64, u64)> {
+    let (term, index) = name.strip_prefix("snapshot-")?.split_once('-')?;
+    let (term, index) = (term.parse().ok()?, index.parse().ok()?);
+    let again = format!("snapshot-{term:020}-{index:020}");
+    (again == name).then_some((index, term))
+}
+
+/// The whole snapshots in `dir`, the newest last.
+fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, SnapshotError> {
+    let entries = disk.list(dir).map_err(SnapshotError::io("list", dir))?;
+    let mut found: Vec<_> = entries
+        .iter()
+        .filter(|entry| !entry.is_dir)
+        .filter_map(|entry| Some((parse(entry.name.to_str()?)?, dir.join(&entry.name))))
+        .collect();
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// The newest snapshot in `dir`, which exists; its beginning and end are verified, not what lies
+/// between.
+///
+/// # Errors
+/// As the operating system says, or the snapshot is damaged: an older one is no substitute, because
+/// the log's entries before this one may be gone.
+pub fn newest(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Option<SnapshotFile>, SnapshotError> {
+    match list(&**disk, dir)?.last() {
+        Some(path) => Ok(Some(SnapshotReader::open(disk, path)?.file().clone())),
+        None => Ok(None),
+    }
+}
+
+/// Removes what was left by work that was interrupted, and all snapshots but the newest. Whether the
+/// removal survives a crash makes no difference. Call it when none is being made or received.
+///
+/// # Errors
+/// As the operating system says.
+pub fn tidy(disk: &dyn Disk, dir: &Path) -> Result<(), SnapshotError> {
+    remove_old(disk, dir)?;
+    [DRAFT, PART]
+        .iter()
+        .try_for_each(|name| remove_leftover(disk, &dir.join(name)))
+}
+
+/// Removes all snapshots but the newest, while another one may be under way.
+///
+/// # Errors
+/// As the operating system says.
+pub fn remove_old(disk: &dyn Disk, dir: &Path) -> Result<(), SnapshotError> {
+    let mut old = list(disk, dir)?;
+    old.pop();
+    old.iter()
+        .try_for_each(|path| disk.remove(path).map_err(SnapshotError::io("remove", path)))
+}
+
+fn remove_leftover(disk: &dyn Disk, path: &Path) -> Result<(), SnapshotError> {
+    match disk.remove(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        done => done.map_err(SnapshotError::io("remove", path)),
+    }
+}
+
+/// Gives a synced file its name, durably.
+fn publish(
+    disk: &dyn Disk,
+    from: &Path,
+    meta: &SnapshotMetadata,
+) -> Result<PathBuf, SnapshotError> {
+    let dir = from.parent().unwrap_or(Path::new("."));
+    let path = dir.join(name(meta));
+    disk.rename(from, &path)
+        .map_err(SnapshotError::io("rename", from))?;
+    disk.sync_dir(dir).map_err(SnapshotError::io("sync", dir))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written_and_in_no_other_way() {
+        let meta = SnapshotMetadata {
+            index: 7,
+            term: u64::MAX,
+            ..SnapshotMetadata::default()
+        };
+        assert_eq!(parse(&name(&meta)), Some((7, u64::MAX)));
+        for other in [
+            "",
+            "snapshot.new",
+            "snapshot-1-2",
+            "snapshot-00000000000000000001-00000000000000000002.old",
+        ] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use cluster::slot::{self, SLOTS};
-use cluster::topology::NodeInfo;
+use cluster::topology::{NodeInfo, PartitionInfo};
 use resp::{Args, Writer};
 
 use super::admin::{help, local};
@@ -47,15 +47,15 @@ pub(super) const COMMANDS: &[Command] = &[
         "readonly",
         1,
         Flags::FAST,
-        switch,
-        "Accepted; there are no replicas to read from yet.",
+        readonly,
+        "Lets this connection read what a replica has, which may be a little old.",
     ),
-    command("readwrite", 1, Flags::FAST, switch, "Ends READONLY."),
+    command("readwrite", 1, Flags::FAST, readwrite, "Ends READONLY."),
     command(
         "asking",
         1,
         Flags::FAST,
-        switch,
+        asking,
         "Accepted; slots do not move between nodes yet.",
     ),
 ];
@@ -141,7 +141,21 @@ fn cluster_help(context: &mut Context, connection: &mut Connection, _: Args<'_>)
     }
 }
 
-fn switch(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+fn readonly(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    if routes(context, connection).is_some() {
+        connection.reads_stale = true;
+        connection.writer().ok();
+    }
+}
+
+fn readwrite(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    if routes(context, connection).is_some() {
+        connection.reads_stale = false;
+        connection.writer().ok();
+    }
+}
+
+fn asking(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     if routes(context, connection).is_some() {
         connection.writer().ok();
     }
@@ -152,25 +166,26 @@ fn slots(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
         return;
     };
     let mut ranges: Vec<_> = routes
-        .holders()
-        .flat_map(|node| {
-            let slots = routes.slots_of(node.id).into_iter();
-            slots.map(move |range| (range, node))
-        })
+        .topology
+        .partitions()
+        .iter()
+        .flat_map(|partition| partition.slots.iter().map(move |range| (range, partition)))
         .collect();
     ranges.sort_by_key(|(range, _)| *range.start());
     let mut writer = connection.writer();
     writer.array(ranges.len());
-    for (range, node) in ranges {
-        writer.array(3);
+    for (range, partition) in ranges {
+        writer.array(2 + partition.nodes.len());
         writer.int((*range.start()).into());
         writer.int((*range.end()).into());
-        writer.array(4);
-        writer.bulk(node.client.ip().to_string().as_bytes());
-        writer.int(node.client.port().into());
-        writer.bulk(routes.name(node.id).as_bytes());
-        // Further addresses of the node.
-        writer.map(0);
+        for node in routes.nodes_of(partition) {
+            writer.array(4);
+            writer.bulk(node.client.ip().to_string().as_bytes());
+            writer.int(node.client.port().into());
+            writer.bulk(routes.name(node.id).as_bytes());
+            // Further addresses of the node.
+            writer.map(0);
+        }
     }
 }
 
@@ -179,24 +194,26 @@ fn shards(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
         return;
     };
     let mut writer = connection.writer();
-    writer.array(routes.holders().count());
-    for node in routes.holders() {
-        let slots = routes.slots_of(node.id);
+    writer.array(routes.topology.partitions().len());
+    for partition in routes.topology.partitions() {
         writer.map(2);
         writer.bulk(b"slots");
-        writer.array(2 * slots.len());
-        for range in slots {
+        writer.array(2 * partition.slots.len());
+        for range in &partition.slots {
             writer.int((*range.start()).into());
             writer.int((*range.end()).into());
         }
         writer.bulk(b"nodes");
-        writer.array(1);
-        write_node(&routes, node, &mut writer);
+        writer.array(partition.nodes.len());
+        for (at, node) in routes.nodes_of(partition).enumerate() {
+            let role = if at == 0 { "master" } else { "replica" };
+            write_node(&routes, node, role, &mut writer);
+        }
     }
 }
 
 /// A node as `CLUSTER SHARDS` shows it.
-fn write_node(routes: &Routes, node: &NodeInfo, writer: &mut Writer<'_>) {
+fn write_node(routes: &Routes, node: &NodeInfo, role: &str, writer: &mut Writer<'_>) {
     let ip = node.client.ip().to_string();
     let name = routes.name(node.id);
     let health = match routes.is_reachable(node.id) {
@@ -211,7 +228,7 @@ fn write_node(routes: &Routes, node: &NodeInfo, writer: &mut Writer<'_>) {
     text("id", &name);
     text("ip", &ip);
     text("endpoint", &ip);
-    text("role", "master");
+    text("role", role);
     text("health", health);
     writer.bulk(b"port");
     writer.int(node.client.port().into());
@@ -233,9 +250,11 @@ fn nodes(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
 /// A node as `CLUSTER NODES` shows it: name, addresses, flags, its master, when it was asked and
 /// answered, its epoch, its link, its slots.
 fn write_line(routes: &Routes, node: &NodeInfo, out: &mut String) -> std::fmt::Result {
-    let flags = match node.id == routes.me {
-        true => "myself,master",
-        false => "master",
+    let myself = if node.id == routes.me { "myself," } else { "" };
+    let held = routes.held_by(node.id);
+    let (role, master) = match held {
+        Some((partition, false)) => ("slave", routes.name(routes.master_of(partition))),
+        _ => ("master", "-".to_owned()),
     };
     let link = match routes.is_reachable(node.id) {
         true => "connected",
@@ -244,13 +263,15 @@ fn write_line(routes: &Routes, node: &NodeInfo, out: &mut String) -> std::fmt::R
     let (client, fabric) = (node.client, node.fabric.port());
     write!(
         out,
-        "{} {}:{}@{fabric} {flags} - 0 0 {} {link}",
+        "{} {}:{}@{fabric} {myself}{role} {master} 0 0 {} {link}",
         routes.name(node.id),
         client.ip(),
         client.port(),
         node.id,
     )?;
-    for range in routes.slots_of(node.id) {
+    // Those of a partition are its master's.
+    let slots = held.filter(|(_, is_master)| *is_master);
+    for range in slots.iter().flat_map(|(partition, _)| &partition.slots) {
         match (range.start(), range.end()) {
             (first, last) if first == last => write!(out, " {first}")?,
             (first, last) => write!(out, " {first}-{last}")?,
@@ -264,26 +285,30 @@ fn info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let Some(routes) = routes(context, connection) else {
         return;
     };
-    let nodes = routes.topology.nodes();
-    let unreachable: usize = nodes
-        .iter()
-        .filter(|node| !routes.is_reachable(node.id))
-        .flat_map(|node| routes.slots_of(node.id))
-        .map(|range| range.len())
-        .sum();
+    let (nodes, partitions) = (routes.topology.nodes(), routes.topology.partitions());
+    let slots = |partition: &PartitionInfo| -> usize {
+        let slots = partition.slots.iter();
+        slots.map(|range| range.len()).sum()
+    };
+    let is_own = |partition: &&PartitionInfo| Some(partition.id) == routes.own;
+    let not_led = || partitions.iter().filter(|one| !routes.is_led(one));
+    let unreachable: usize = not_led().filter(|one| !is_own(one)).map(slots).sum();
+    // Of its own partition a node knows for sure.
+    let failed: usize = not_led().filter(is_own).map(slots).sum();
     let all = usize::from(SLOTS);
     let newest = nodes.iter().map(|node| node.id.0).max().unwrap_or(0);
     let fields = [
         ("slots_assigned", all),
-        ("slots_ok", all - unreachable),
+        ("slots_ok", all - unreachable - failed),
         ("slots_pfail", unreachable),
-        ("slots_fail", 0),
+        ("slots_fail", failed),
         ("known_nodes", nodes.len()),
-        ("size", routes.holders().count()),
+        ("size", partitions.len()),
         ("current_epoch", newest.into()),
         ("my_epoch", routes.me.0.into()),
     ];
-    let mut text = "cluster_state:ok\r\n".to_owned();
+    let state = if failed == 0 { "ok" } else { "fail" };
+    let mut text = format!("cluster_state:{state}\r\n");
     for (name, value) in fields {
         write!(text, "cluster_{name}:{value}\r\n").expect("a String takes any text");
     }
@@ -320,7 +345,7 @@ fn countkeysinslot(context: &mut Context, connection: &mut Connection, args: Arg
     if routes(context, connection).is_some()
         && let Some(slot) = slot_of(args.at(2), connection)
     {
-        let task = KeysTask::count_of_slot(&context.shared.db, slot);
+        let task = KeysTask::count_of_slot(&context.shared.partition, slot);
         connection.task = Some(Task::Keys(Box::new(task)));
     }
 }
@@ -339,6 +364,6 @@ fn getkeysinslot(context: &mut Context, connection: &mut Connection, args: Args<
     let Ok(most) = usize::try_from(most) else {
         return connection.writer().error("ERR Invalid number of keys");
     };
-    let task = KeysTask::of_slot(&context.shared.db, slot, most);
+    let task = KeysTask::of_slot(&context.shared.partition, slot, most);
     connection.task = Some(Task::Keys(Box::new(task)));
 }

@@ -56,7 +56,7 @@ fn bgsave(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if args.len() > 1 && !scheduled {
         return writer.error("ERR syntax error");
     }
-    match context.shared.db.request_checkpoint() {
+    match context.shared.partition.request_checkpoint() {
         Ok(()) if context.in_block => writer.status("Background saving scheduled"),
         Ok(()) => writer.status("Background saving started"),
         Err(CheckpointRefused::AlreadyRunning) => writer.error(RUNNING),
@@ -66,7 +66,7 @@ fn bgsave(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
 }
 
 fn save(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    if context.shared.db.checkpoint_status().running {
+    if context.shared.partition.checkpoint_status().running {
         return connection.writer().error(RUNNING);
     }
     begin(context, connection, Then::Reply);
@@ -106,7 +106,7 @@ pub(crate) fn finish_save(context: &mut Context, connection: &mut Connection, ta
 }
 
 fn lastsave(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    let checkpoints = context.shared.db.checkpoint_status();
+    let checkpoints = context.shared.partition.checkpoint_status();
     let ms = figures::last_save_ms(&context.shared, &checkpoints);
     connection.writer().int((ms / 1000) as i64);
 }

@@ -30,10 +30,10 @@ impl Runtime {
             self.signal().wait(false);
             if !self.sync_here(wanted) {
                 self.signal().wait(true);
-                let before = self.executor.context.durable;
-                self.executor.context.refresh_all();
-                let context = &self.executor.context;
-                if context.durable == before && context.failed.is_none() {
+                let context = &mut self.executor.context;
+                let before = (context.durable, context.changes);
+                context.refresh_all();
+                if (context.durable, context.changes) == before && context.failed.is_none() {
                     return self.request(wanted);
                 }
             }
@@ -54,6 +54,10 @@ impl Runtime {
 
     /// Asks the log threads to make `epoch` durable.
     pub(super) fn request(&mut self, epoch: Epoch) {
+        if self.executor.context.can_lose {
+            // Whoever it waits for knows since it was executed.
+            return;
+        }
         if epoch > self.requested && self.requested > self.executor.context.durable {
             // Its turn comes when the sync that is under way has ended; until then more can join.
             return;
@@ -63,7 +67,7 @@ impl Runtime {
         }
         self.deferred_until = None;
         self.requested = epoch;
-        self.executor.context.shared.db.request_durable(epoch);
+        self.executor.context.shared.partition.request_durable(epoch);
     }
 
     /// Makes `epoch` durable on this very thread when there is nothing better to do. Returns
@@ -71,7 +75,8 @@ impl Runtime {
     pub(super) fn sync_here(&mut self, epoch: Epoch) -> bool {
         let context = &self.executor.context;
         let longest = context.shared.config.inline_sync;
-        if longest.is_zero()
+        if context.can_lose
+            || longest.is_zero()
             || context.now < self.sync_here_from
             || self.requested > context.durable
             || !self.lists.ready.is_empty()
@@ -82,7 +87,7 @@ impl Runtime {
         self.deferred_until = None;
         let context = &mut self.executor.context;
         let start = Instant::now();
-        let done = context.shared.db.sync_inline(epoch);
+        let done = context.shared.partition.sync_inline(epoch);
         if start.elapsed() > longest {
             // The device is slow; it may be faster some time.
             self.sync_here_from = context.now + SYNC_PAUSE;
@@ -111,7 +116,7 @@ impl Runtime {
             let Some(connection) = connections.get_mut(key) else {
                 return false;
             };
-            let epoch = connection.output.waits_for();
+            let epoch = connection.waits_for();
             connection.state.in_waiting = epoch.is_some();
             wanted = wanted.max(epoch);
             epoch.is_some()
@@ -138,7 +143,14 @@ impl Runtime {
         };
         connection.state.in_touched = false;
         let context = &mut self.executor.context;
-        connection.output.release(context.durable);
+        if context.can_lose {
+            let is_lost = |epoch| context.shared.partition.is_lost(epoch);
+            let (durable, instead) = (context.durable, refusal::LEADERSHIP_LOST);
+            let lost = connection.output.release_or_lose(durable, is_lost, instead);
+            context.errors += lost as u64;
+        } else {
+            connection.output.release(context.durable);
+        }
         if context.failed.is_some() && connection.output.give_up() {
             connection.writer().error(refusal::OUTCOME_UNKNOWN);
             context.errors += 1;
@@ -153,7 +165,7 @@ impl Runtime {
         if connection.state.dead || connection.state.closing && connection.output.is_empty() {
             return self.close(key);
         }
-        if connection.output.waits_for().is_some() {
+        if connection.waits_for().is_some() {
             self.lists.waiting(key, connection);
         }
         if let Some(buffer) = connection.output.take_buffer()
@@ -163,9 +175,8 @@ impl Runtime {
             self.pool.push(buffer);
         }
         let state = &connection.state;
-        let (now, db) = (context.now, &context.shared.db);
         let task = connection.task.as_ref();
-        let next = task.map(|task| task.next(db.releases(), now));
+        let next = task.map(|task| task.next(context));
         let more = match next {
             Some(Next::Now) => true,
             Some(Next::Woken(due)) => {

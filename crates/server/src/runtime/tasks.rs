@@ -12,7 +12,7 @@ impl Runtime {
             return;
         }
         let context = &self.executor.context;
-        let releases = context.shared.db.releases();
+        let releases = context.shared.partition.releases();
         let due = self.tasks_due.is_some_and(|due| due <= context.now);
         if woken || due || releases != self.releases {
             self.releases = releases;
@@ -33,7 +33,7 @@ impl Runtime {
         let cluster = self.executor.cluster.as_ref();
         let held = !self.lists.tasks.is_empty() || cluster.is_some_and(|node| node.wants().holds);
         self.signal().hold(held);
-        held && self.executor.context.shared.db.releases() != self.releases
+        held && self.executor.context.shared.partition.releases() != self.releases
     }
 
     /// In how long a task or the node is to be looked at.

@@ -24,7 +24,7 @@ use crate::stamp::{self, Stamp};
 use crate::target::{Context, Place};
 
 use book::{Book, LOADER, Put, Seen};
-use servers::Servers;
+pub(super) use servers::{Servers, free_address};
 
 /// Keys that are loaded, or checked, at once.
 const BATCH: usize = 100;

@@ -16,7 +16,7 @@ use crate::sample::RunError;
 const READY: Duration = Duration::from_secs(60);
 
 /// The processes. They are killed when this goes.
-pub(super) struct Servers {
+pub(in crate::target) struct Servers {
     binary: PathBuf,
     dir: PathBuf,
     nodes: Vec<NodeInfo>,
@@ -25,11 +25,31 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Describes them in `dir`, where their logs go, too; starts none.
+    /// Describes them in `dir`, where their logs go, too, each with a partition of its own; starts
+    /// none.
     pub(super) fn new(
         binary: &Path,
         dir: &Path,
         count: usize,
+        logged: bool,
+    ) -> Result<Servers, RunError> {
+        Servers::describe(binary, dir, count, 1, logged)
+    }
+
+    /// As [`Servers::new`], with one partition that all of them hold, on disk.
+    pub(in crate::target) fn replicas(
+        binary: &Path,
+        dir: &Path,
+        count: usize,
+    ) -> Result<Servers, RunError> {
+        Servers::describe(binary, dir, count, count, true)
+    }
+
+    fn describe(
+        binary: &Path,
+        dir: &Path,
+        count: usize,
+        replicas: usize,
         logged: bool,
     ) -> Result<Servers, RunError> {
         let nodes: Vec<NodeInfo> = (1..=count as u16)
@@ -38,12 +58,16 @@ impl Servers {
                     id: NodeId(id),
                     client: free_address()?,
                     fabric: free_address()?,
+                    replica: (replicas > 1).then(free_address).transpose()?,
                 })
             })
             .collect::<std::io::Result<_>>()
             .map_err(|error| RunError::failed("looking for ports")(&error))?;
-        std::fs::write(dir.join("cluster.toml"), topology::even(&nodes, None))
-            .map_err(|error| RunError::failed("describing the cluster")(&error))?;
+        std::fs::write(
+            dir.join("cluster.toml"),
+            topology::even(&nodes, replicas, None),
+        )
+        .map_err(|error| RunError::failed("describing the cluster")(&error))?;
         Ok(Servers {
             binary: binary.to_owned(),
             dir: dir.to_owned(),
@@ -58,8 +82,13 @@ impl Servers {
         self.nodes.iter().map(|node| node.fabric)
     }
 
+    /// Where clients that speak RESP find them.
+    pub(in crate::target) fn clients(&self) -> impl Iterator<Item = SocketAddr> {
+        self.nodes.iter().map(|node| node.client)
+    }
+
     /// Starts all of them, and waits until they listen.
-    pub(super) fn start(&mut self) -> Result<(), RunError> {
+    pub(in crate::target) fn start(&mut self) -> Result<(), RunError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (cores / self.nodes.len()).max(1).to_string();
         for node in &self.nodes {
@@ -102,14 +131,25 @@ impl Servers {
         Ok(())
     }
 
+    /// The last that each of them has said.
+    pub(in crate::target) fn said(&self) -> String {
+        let last = |node: &NodeInfo| {
+            let said = self.dir.join(format!("node{}.log", node.id));
+            let said = std::fs::read_to_string(said).unwrap_or_default();
+            said.lines().last().map(str::to_owned)
+        };
+        let all: Vec<String> = self.nodes.iter().filter_map(last).collect();
+        all.join("; ")
+    }
+
     /// Processor time that they have used, in seconds.
-    pub(super) fn cpu(&self) -> f64 {
+    pub(in crate::target) fn cpu(&self) -> f64 {
         let used = self.running.iter().map(|child| machine::cpu_of(child.id()));
         used.sum()
     }
 
     /// Kills them, as a power failure would.
-    pub(super) fn kill(&mut self) {
+    pub(in crate::target) fn kill(&mut self) {
         for child in &mut self.running {
             // An error means that it has ended already, which `wait` tells.
             let _ = child.kill();
@@ -128,6 +168,6 @@ impl Drop for Servers {
 
 /// A loopback address that nobody listens at. If someone else takes it before the server does, the
 /// server says so.
-fn free_address() -> std::io::Result<SocketAddr> {
+pub(in crate::target) fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

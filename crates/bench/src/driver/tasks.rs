@@ -1,0 +1,191 @@
+//! Many closed-loop clients on one thread: each is a task that has one transaction under way at a
+//! time. Clients that wait cost nothing, so that their number says how much is asked for at once,
+//! and not how many threads fight for the processors.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::{sleep, timeout};
+
+use super::{Driven, Moment, Plan, Window};
+use crate::sample::RunError;
+
+/// How long the last transactions may take after the window's end.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a task looks whether the user wants to stop.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// One client.
+pub trait Caller: 'static {
+    /// Runs one transaction until its outcome is known, verifying what it sees.
+    ///
+    /// # Errors
+    /// What went wrong, or what was seen that cannot be.
+    fn call(&mut self) -> impl Future<Output = Result<(), String>>;
+}
+
+/// Runs the clients, each of which begins a transaction as soon as the one before is complete, and
+/// hands them back. The plan's pace is not looked at.
+///
+/// # Errors
+/// The first error of a client, clients that get no answer, or the user's wish to stop.
+pub fn drive_tasks<C: Caller>(
+    runtime: &Runtime,
+    callers: Vec<C>,
+    plan: Plan,
+    stop: &AtomicBool,
+    mut at: impl FnMut(Moment),
+) -> Result<(Driven, Vec<C>), RunError> {
+    let over = Rc::new(Cell::new(false));
+    let all = async {
+        let window = Window::after(plan.warm_up, plan.time, Instant::now());
+        let tasks: Vec<_> = callers
+            .into_iter()
+            .map(|caller| spawn_local(one(caller, window, Rc::clone(&over))))
+            .collect();
+        for (moment, when) in [(Moment::Begin, window.begin), (Moment::End, window.end)] {
+            while window.now() < when && !over.get() {
+                let left = Duration::from_nanos(when.saturating_sub(window.now()));
+                sleep(left.min(LOOK)).await;
+                over.set(over.get() || stop.load(Ordering::Relaxed));
+            }
+            at(moment);
+        }
+        let ended = timeout(PATIENCE, together(tasks, plan.time)).await;
+        ended.unwrap_or_else(|_| {
+            let what = format!("clients have had no answer for {PATIENCE:?}");
+            Err(RunError::Failed(what))
+        })
+    };
+    let ended = runtime.block_on(LocalSet::new().run_until(all))?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(RunError::Interrupted);
+    }
+    Ok(ended)
+}
+
+async fn one<C: Caller>(
+    mut caller: C,
+    window: Window,
+    over: Rc<Cell<bool>>,
+) -> Result<(Driven, C), String> {
+    let mut driven = Driven::default();
+    let mut now = window.now();
+    while now < window.end && !over.get() {
+        let called = caller.call().await;
+        let done = window.now();
+        if let Err(error) = called {
+            over.set(true);
+            return Err(error);
+        }
+        if window.contains(now) {
+            let took = Duration::from_nanos(done - now);
+            driven.transactions += 1;
+            driven.latency.record(took);
+            driven.service.record(took);
+        }
+        now = done;
+    }
+    Ok((driven, caller))
+}
+
+type Task<C> = JoinHandle<Result<(Driven, C), String>>;
+
+async fn together<C>(tasks: Vec<Task<C>>, window: Duration) -> Result<(Driven, Vec<C>), RunError> {
+    let mut all = Driven {
+        window,
+        ..Driven::default()
+    };
+    let mut callers = Vec::new();
+    let mut failed = None;
+    for task in tasks {
+        match task.await {
+            Ok(Ok((driven, caller))) => {
+                all.merge(&driven);
+                callers.push(caller);
+            }
+            Ok(Err(error)) => failed = failed.or(Some(error)),
+            Err(_) => failed = failed.or_else(|| Some("a client panicked".to_owned())),
+        }
+    }
+    match failed {
+        Some(error) => Err(RunError::Failed(error)),
+        None => Ok((all, callers)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Pace;
+
+    /// Takes so long for each transaction; the `fails`-th fails.
+    struct Slow {
+        time: Duration,
+        calls: u64,
+        fails: u64,
+    }
+
+    impl Caller for Slow {
+        async fn call(&mut self) -> Result<(), String> {
+            sleep(self.time).await;
+            self.calls += 1;
+            match self.calls == self.fails {
+                true => Err("as asked".to_owned()),
+                false => Ok(()),
+            }
+        }
+    }
+
+    fn drive(count: usize, time: Duration, fails: u64) -> Result<(Driven, Vec<Slow>), RunError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let plan = Plan {
+            pace: Pace::Closed,
+            warm_up: Duration::from_millis(20),
+            time: Duration::from_millis(200),
+        };
+        let slow = || Slow {
+            time,
+            calls: 0,
+            fails,
+        };
+        let callers = std::iter::repeat_with(slow).take(count).collect();
+        let mut moments = Vec::new();
+        let at = |moment| moments.push(moment);
+        let driven = drive_tasks(&runtime, callers, plan, &AtomicBool::new(false), at);
+        assert_eq!(moments, [Moment::Begin, Moment::End]);
+        driven
+    }
+
+    #[test]
+    fn clients_wait_at_once_and_each_for_its_own() {
+        let (driven, callers) = drive(50, Duration::from_millis(10), 0).unwrap();
+        let most = 50 * 20;
+        assert!(
+            (most / 4..=most).contains(&driven.transactions),
+            "{}",
+            driven.transactions
+        );
+        assert_eq!(driven.latency.count(), driven.transactions);
+        assert!(driven.latency.quantile_ms(0.0) >= 9.9);
+        // The warm-up runs, and does not count.
+        let calls: u64 = callers.iter().map(|caller| caller.calls).sum();
+        assert!(calls > driven.transactions);
+    }
+
+    #[test]
+    fn the_first_failure_ends_all() {
+        let begun = Instant::now();
+        let failed = drive(3, Duration::from_millis(1), 2).map(drop);
+        assert_eq!(failed, Err(RunError::Failed("as asked".to_owned())));
+        assert!(begun.elapsed() < Duration::from_millis(150));
+    }
+}

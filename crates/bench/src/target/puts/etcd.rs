@@ -1,0 +1,125 @@
+//! Processes of etcd, which form a cluster on this machine. What is not said here is as etcd has it
+//! by default; above all, it syncs its log before it answers.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::grpc::Grpc;
+use crate::machine;
+use crate::sample::RunError;
+use crate::target::cluster::free_address;
+
+struct Member {
+    name: String,
+    client: SocketAddr,
+    peer: SocketAddr,
+}
+
+/// The processes. They are killed when this goes.
+pub(super) struct Etcd {
+    binary: PathBuf,
+    dir: PathBuf,
+    members: Vec<Member>,
+    running: Vec<Child>,
+}
+
+impl Etcd {
+    /// Describes them; their data goes to `dir`. Starts none.
+    pub(super) fn new(binary: &Path, dir: &Path, count: usize) -> Result<Etcd, RunError> {
+        let member = |number: usize| {
+            Ok(Member {
+                name: format!("member{number}"),
+                client: free_address()?,
+                peer: free_address()?,
+            })
+        };
+        let members: std::io::Result<Vec<Member>> = (1..=count).map(member).collect();
+        Ok(Etcd {
+            binary: binary.to_owned(),
+            dir: dir.to_owned(),
+            members: members.map_err(|error| RunError::failed("looking for ports")(&error))?,
+            running: Vec::new(),
+        })
+    }
+
+    /// Starts all of them, which does not wait for anything.
+    pub(super) fn start(&mut self) -> Result<(), RunError> {
+        let all = self.members.iter();
+        let all = all.map(|member| format!("{}=http://{}", member.name, member.peer));
+        let all: Vec<String> = all.collect();
+        for member in &self.members {
+            let said = File::create(self.log(member));
+            let said = said.and_then(|file| Ok((file.try_clone()?, file)));
+            let (out, err) = said.map_err(|error| RunError::failed("making a file")(&error))?;
+            let (client, peer) = (member.client, member.peer);
+            let mut command = Command::new(&self.binary);
+            command.args(["--name", &member.name, "--log-level", "error"]);
+            command.arg("--data-dir").arg(self.dir.join(&member.name));
+            command.args(["--listen-client-urls", &format!("http://{client}")]);
+            command.args(["--advertise-client-urls", &format!("http://{client}")]);
+            command.args(["--listen-peer-urls", &format!("http://{peer}")]);
+            command.args(["--initial-advertise-peer-urls", &format!("http://{peer}")]);
+            command.args(["--initial-cluster", &all.join(",")]);
+            command.stdin(Stdio::null()).stdout(out).stderr(err);
+            let child = command.spawn();
+            let child = child.map_err(|error| RunError::failed("starting etcd")(&error));
+            self.running.push(child?);
+        }
+        Ok(())
+    }
+
+    fn log(&self, member: &Member) -> PathBuf {
+        self.dir.join(format!("{}.log", member.name))
+    }
+
+    /// Where clients find the leader, and its version; `None` while there is none.
+    pub(super) async fn leader(&self) -> Option<(SocketAddr, String)> {
+        for member in &self.members {
+            let Ok(mut link) = Grpc::connect(member.client).await else {
+                continue;
+            };
+            let Ok(status) = link.status().await else {
+                continue;
+            };
+            if status.leader != 0 && status.leader == status.member {
+                return Some((member.client, status.version));
+            }
+        }
+        None
+    }
+
+    /// The last that the members have said, for whoever wonders why there is no leader.
+    pub(super) fn said(&self) -> String {
+        let last = |member: &Member| {
+            let said = std::fs::read_to_string(self.log(member)).unwrap_or_default();
+            said.lines().last().map(str::to_owned)
+        };
+        let all: Vec<String> = self.members.iter().filter_map(last).collect();
+        all.join("; ")
+    }
+
+    /// Processor time that they have used, in seconds.
+    pub(super) fn cpu(&self) -> f64 {
+        let used = self.running.iter().map(|child| machine::cpu_of(child.id()));
+        used.sum()
+    }
+
+    /// Kills them, as a power failure would.
+    pub(super) fn kill(&mut self) {
+        for child in &mut self.running {
+            // An error means that it has ended already, which `wait` tells.
+            let _ = child.kill();
+        }
+        for mut child in self.running.drain(..) {
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

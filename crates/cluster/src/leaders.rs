@@ -1,0 +1,182 @@
+//! Who leads each partition, as far as this process knows.
+//!
+//! A partition of one node is led by it. Of a replicated one the file only says who may lead; who
+//! does is learnt: from the member in this process, and from nodes that were asked in vain and name
+//! another one. While nothing is known, and when who was believed to lead cannot be reached, the
+//! members are asked in turn, so that a search ends.
+//!
+//! Concurrency: all threads of a process share one. Each partition's knowledge is one atomic word
+//! that hints at a place to ask; whoever is asked in error says so. So no order between words
+//! matters, and all accesses are relaxed.
+
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use base::{NodeId, PartitionId};
+
+use crate::topology::Topology;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Leaders {
+    /// By the partitions' ids.
+    places: Vec<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    of: PartitionId,
+    nodes: Vec<NodeId>,
+    /// The leader's id; 0 while nobody is known to lead. Nodes have ids from 1 on.
+    leader: AtomicU16,
+    /// The member to be asked next while nobody is known.
+    next: AtomicUsize,
+}
+
+const NOBODY: u16 = 0;
+
+impl Leaders {
+    /// Of replicated partitions nothing is known yet.
+    #[must_use]
+    pub fn new(topology: &Topology) -> Leaders {
+        let place = |one: &crate::topology::PartitionInfo| Place {
+            of: one.id,
+            nodes: one.nodes.clone(),
+            leader: AtomicU16::new(match one.nodes[..] {
+                [only] => only.0,
+                _ => NOBODY,
+            }),
+            next: AtomicUsize::new(0),
+        };
+        Leaders {
+            places: topology.partitions().iter().map(place).collect(),
+        }
+    }
+
+    fn place(&self, of: PartitionId) -> &Place {
+        let at = self.places.binary_search_by_key(&of, |place| place.of);
+        &self.places[at.expect("a partition of this cluster")]
+    }
+
+    /// Who is believed to lead a partition.
+    ///
+    /// # Panics
+    /// If the cluster's file has no such partition, as all of these.
+    #[must_use]
+    pub fn leader(&self, of: PartitionId) -> Option<NodeId> {
+        let leader = self.place(of).leader.load(Ordering::Relaxed);
+        (leader != NOBODY).then_some(NodeId(leader))
+    }
+
+    /// Notes who leads a partition, or that nobody is known to. What cannot be is not believed: a
+    /// partition of one node is led by that, and others by one of their nodes.
+    pub fn learn(&self, of: PartitionId, leader: Option<NodeId>) {
+        let place = self.place(of);
+        let may_lead = leader.is_none_or(|leader| place.nodes.contains(&leader));
+        if place.nodes.len() > 1 && may_lead {
+            let leader = leader.map_or(NOBODY, |leader| leader.0);
+            place.leader.store(leader, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes what a node that was asked in vain has said of the leader.
+    pub fn redirect(&self, of: PartitionId, asked: NodeId, leader: Option<NodeId>) {
+        match leader {
+            Some(leader) => self.learn(of, Some(leader)),
+            None => self.doubt(of, asked),
+        }
+    }
+
+    /// Notes that a node does not lead a partition, or cannot be reached, if it was believed to lead.
+    pub fn doubt(&self, of: PartitionId, node: NodeId) {
+        if self.leader(of) == Some(node) {
+            self.learn(of, None);
+        }
+    }
+
+    /// Whether several nodes may lead a partition.
+    #[must_use]
+    pub fn is_replicated(&self, of: PartitionId) -> bool {
+        self.place(of).nodes.len() > 1
+    }
+
+    /// Whom to ask for a partition: its leader, or the next one to try. `me` knows that it does not
+    /// lead, and is not asked if there are others.
+    #[must_use]
+    pub fn find(&self, of: PartitionId, me: NodeId) -> NodeId {
+        if let Some(leader) = self.leader(of).filter(|leader| *leader != me) {
+            return leader;
+        }
+        let place = self.place(of);
+        let next = || place.nodes[place.next.fetch_add(1, Ordering::Relaxed) % place.nodes.len()];
+        let first = next();
+        if first == me { next() } else { first }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{NodeInfo, even};
+
+    const ONE: PartitionId = PartitionId(1);
+    const OTHER: PartitionId = PartitionId(2);
+
+    fn leaders(nodes: u16, replicas: usize) -> Leaders {
+        let info = |id: u16| NodeInfo {
+            id: NodeId(id),
+            client: ([127, 0, 0, 1], 7000 + id).into(),
+            fabric: ([127, 0, 0, 1], 17000 + id).into(),
+            replica: Some(([127, 0, 0, 1], 27000 + id).into()),
+        };
+        let nodes: Vec<NodeInfo> = (1..=nodes).map(info).collect();
+        Leaders::new(&Topology::parse(&even(&nodes, replicas, None), "even").unwrap())
+    }
+
+    #[test]
+    fn a_single_nodes_partition_is_always_its_own() {
+        let leaders = leaders(2, 1);
+        for doubtful in [None, Some(NodeId(2)), Some(NodeId(9))] {
+            leaders.learn(ONE, doubtful);
+            leaders.doubt(ONE, NodeId(1));
+            assert_eq!(leaders.leader(ONE), Some(NodeId(1)));
+            assert_eq!(leaders.find(ONE, NodeId(2)), NodeId(1));
+        }
+    }
+
+    #[test]
+    fn a_search_asks_every_other_member_in_turn_until_one_is_known() {
+        let leaders = leaders(6, 3);
+        let mut asked: Vec<_> = (0..3).map(|_| leaders.find(OTHER, NodeId(1)).0).collect();
+        asked.sort_unstable();
+        assert_eq!(asked, [4, 5, 6]);
+        let asked: Vec<_> = (0..6).map(|_| leaders.find(OTHER, NodeId(5)).0).collect();
+        assert!(!asked.contains(&5) && asked.contains(&4) && asked.contains(&6));
+        leaders.learn(OTHER, Some(NodeId(6)));
+        assert_eq!(
+            (0..3)
+                .map(|_| leaders.find(OTHER, NodeId(5)).0)
+                .sum::<u16>(),
+            18
+        );
+        assert_eq!(
+            leaders.leader(ONE),
+            None,
+            "the other partition is another matter"
+        );
+    }
+
+    #[test]
+    fn doubt_is_about_the_leader_and_nonsense_is_not_believed() {
+        let leaders = leaders(6, 3);
+        leaders.learn(ONE, Some(NodeId(2)));
+        leaders.doubt(ONE, NodeId(3));
+        leaders.learn(ONE, Some(NodeId(4)));
+        leaders.redirect(ONE, NodeId(1), None);
+        assert_eq!(leaders.leader(ONE), Some(NodeId(2)));
+        assert_ne!(leaders.find(ONE, NodeId(2)), NodeId(2), "it knows better");
+        leaders.redirect(ONE, NodeId(2), None);
+        assert_eq!(leaders.leader(ONE), None);
+        leaders.redirect(ONE, NodeId(2), Some(NodeId(1)));
+        assert_eq!(leaders.leader(ONE), Some(NodeId(1)));
+    }
+}

@@ -1,0 +1,289 @@
+//! Driven engines: those of replicas. All that changes comes from a log that all replicas share,
+//! entry by entry, and one applier publishes it.
+//!
+//! | what | in a driven engine |
+//! |---|---|
+//! | epoch | the index of the next entry: the current epoch is the newest applied index + 1 |
+//! | TID | of all that entry *i* writes: epoch *i*, sequence 0; the same on every replica |
+//! | time | of transactions: the greatest of the entries' stamps and of [`Engine::set_time_ms`] |
+//! | time | by which versions go for good, and of snapshots: the greatest of the entries' stamps |
+//! | holds | of what the leader has staged (module [`crate::stage`]); a follower has none |
+//!
+//! An entry is applied as a commit is made: everything it writes is locked, then published. So
+//! readers, who validate as ever, see all of it or nothing. What its own transaction holds
+//! exclusively is seized: the hold becomes the lock. That gives this hold back.
+//!
+//! Invariants:
+//! 1. Entries are applied in order, one at a time, with [`Engine::applying`] locked.
+//! 2. The epoch moves when all of the entry is published: a snapshot of the newest applied epoch
+//!    has all of it.
+//! 3. Only the applier waits for a lock while it has some; everybody else gives up, so that it gets
+//!    what it needs. For readers under two-phase locking it waits, too: those that are left when an
+//!    entry is applied are about to learn that they came too late.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::partition::OwnedReply;
+use base::{Abort, Change, Epoch, Op, Tid};
+
+use crate::engine::{Engine, Place};
+use crate::log::{NoLog, Write};
+use crate::origin::Recent;
+use crate::record::RecordRef;
+use crate::retry::pause;
+use crate::snapshot::Pinned;
+use crate::system::is_reserved;
+use crate::word::{QUEUED, Refused, Seen};
+use crate::worker::{Running, Stop, Worker};
+
+/// So often a record is tried, which takes tens of seconds, before its holder is taken for a bug.
+const TRIES: u32 = 500_000;
+
+/// The one who publishes what the log says.
+pub struct Applier {
+    pub(crate) worker: Worker<NoLog>,
+    pub(crate) recent: Recent,
+    writes: Vec<Write>,
+    locked: Vec<Seen>,
+}
+
+impl Engine {
+    /// The applier of a driven engine; `None` if there is one already.
+    ///
+    /// # Panics
+    /// If the engine is not driven.
+    #[must_use]
+    pub fn applier(self: &Arc<Self>) -> Option<Applier> {
+        assert!(self.epochs.is_driven(), "the engine moves by itself");
+        if self.has_applier.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        Some(Applier {
+            worker: self.seat(self.workers + 1, NoLog),
+            recent: Recent::default(),
+            writes: Vec::new(),
+            locked: Vec::new(),
+        })
+    }
+}
+
+impl Drop for Applier {
+    fn drop(&mut self) {
+        let engine = &self.worker.engine;
+        engine.has_applier.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Applier {
+    /// Applies the entry of this index, which comes after the newest applied one. Of several
+    /// changes of one key the last one counts.
+    ///
+    /// # Panics
+    /// If it is another index, or somebody keeps holding what the entry writes as a reader: that
+    /// one was admitted without right.
+    pub fn apply<'c>(
+        &mut self,
+        index: Epoch,
+        stamp_ms: u64,
+        changes: impl Iterator<Item = Change<'c>>,
+    ) {
+        let engine = Arc::clone(&self.worker.engine);
+        let applying = engine.applying.lock();
+        expect_next(&engine, index);
+        let decided = {
+            let _pinned = Pinned::new(&engine, self.worker.place);
+            self.gather(changes);
+            self.publish(index)
+        };
+        engine.epochs.drive(index.next(), stamp_ms);
+        drop(applying);
+        if decided {
+            engine.holds.notify();
+        }
+    }
+
+    /// Applies an entry that changes nothing.
+    ///
+    /// # Panics
+    /// As [`Applier::apply`].
+    pub fn skip(&mut self, index: Epoch, stamp_ms: u64) {
+        self.apply(index, stamp_ms, std::iter::empty());
+    }
+
+    /// Executes an entry of operations. The outcome depends on the entries up to this one alone:
+    /// its time is `stamp_ms`, or the greatest stamp before. What is left of absent keys is not the
+    /// same on all replicas, so that an [`Op::Check`] of an absence never holds.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why the entry changes nothing. It counts as applied.
+    ///
+    /// # Panics
+    /// As [`Applier::apply`].
+    pub fn execute(
+        &mut self,
+        index: Epoch,
+        stamp_ms: u64,
+        ops: &[Op<'_>],
+    ) -> Result<Vec<OwnedReply>, Abort> {
+        let engine = Arc::clone(&self.worker.engine);
+        let _applying = engine.applying.lock();
+        expect_next(&engine, index);
+        let time_ms = stamp_ms.max(engine.epochs.logged_ms());
+        let outcome = self.execute_now(index, time_ms, ops);
+        engine.epochs.drive(index.next(), stamp_ms);
+        outcome
+    }
+
+    fn execute_now(
+        &mut self,
+        index: Epoch,
+        time_ms: u64,
+        ops: &[Op<'_>],
+    ) -> Result<Vec<OwnedReply>, Abort> {
+        let worker = &mut self.worker;
+        worker.check_count(ops)?;
+        for tries in 0.. {
+            worker.begin();
+            worker.state.time_ms = time_ms;
+            worker.state.exact = true;
+            let running = Running(worker);
+            let outcome = execute_once(running.0, index, ops);
+            drop(running);
+            match outcome {
+                Ok(replies) => return Ok(replies),
+                Err(Stop::Abort(abort)) => return Err(abort),
+                // The janitor has a record at the moment, or is behind with flushes.
+                Err(Stop::Conflict) => pause(tries),
+            }
+        }
+        unreachable!("it tries again until it is done")
+    }
+
+    /// Makes records and versions of the changes: one of each key.
+    fn gather<'c>(&mut self, changes: impl Iterator<Item = Change<'c>>) {
+        for change in changes {
+            if let Change::Flush { generation } = change {
+                self.wait_for_sweep(generation);
+            }
+            let write = self.worker.write_of(&change, &mut self.recent);
+            self.writes.push(write);
+        }
+        if self.writes.len() > 1 {
+            let generation = self.worker.engine.generation;
+            // By key and not by record: a record may leave, and its key get another one.
+            let order = |write: &Write| (write.record != generation, write.record.key());
+            self.writes.sort_by(|a, b| order(a).cmp(&order(b)));
+            self.writes.dedup_by(|later, kept| {
+                let same = order(later) == order(kept);
+                if same {
+                    std::mem::swap(&mut later.version, &mut kept.version);
+                    later.version.free_unpublished();
+                }
+                same
+            });
+        }
+    }
+
+    /// A number comes again after tens of thousands of flushes: not before the janitor has taken
+    /// away what had it.
+    fn wait_for_sweep(&self, generation: u16) {
+        let engine = &self.worker.engine;
+        let now = engine.current_generation();
+        let mut waits = 0;
+        while generation != now
+            && generation == engine.oldest_generation.load(Ordering::Acquire) as u16
+        {
+            pause(waits);
+            waits += 1;
+        }
+    }
+
+    /// Locks and publishes what was gathered. Returns whether it was a decision that somebody may
+    /// be waiting for.
+    fn publish(&mut self, index: Epoch) -> bool {
+        let worker = &mut self.worker;
+        let mut decided = false;
+        for write in &mut self.writes {
+            let (seen, seized) = worker.lock_to_apply(&mut write.record);
+            decided |= seized && is_reserved(write.record.key());
+            self.locked.push(seen);
+        }
+        let flushes = |write: &&Write| write.record == worker.engine.generation;
+        worker.state.generation = match self.writes.iter().find(flushes) {
+            Some(flush) => flush.version.generation(),
+            None => worker.engine.current_generation(),
+        };
+        if !self.writes.is_empty() {
+            worker.publish(&self.writes, &self.locked, tid_of(index));
+            Place::count(&worker.place().commits, 1);
+        }
+        self.writes.clear();
+        self.locked.clear();
+        decided
+    }
+}
+
+/// The TID of all that an entry writes.
+pub(crate) fn tid_of(index: Epoch) -> Tid {
+    Tid::new(index, 0)
+}
+
+fn expect_next(engine: &Engine, index: Epoch) {
+    let applied = engine.applied();
+    assert!(
+        index == applied.next(),
+        "entry {index} cannot be applied after entry {applied}"
+    );
+}
+
+fn execute_once(
+    worker: &mut Worker<NoLog>,
+    index: Epoch,
+    ops: &[Op<'_>],
+) -> Result<Vec<OwnedReply>, Stop> {
+    worker.run(ops)?;
+    worker.check_size(&worker.state.writes)?;
+    let replies = worker.owned_replies();
+    let writes = std::mem::take(&mut worker.state.writes);
+    let mut locked = Vec::with_capacity(writes.len());
+    for write in &writes {
+        match write.record.word().lock() {
+            Ok(seen) => locked.push(seen),
+            Err(_) => {
+                for (write, seen) in writes.iter().zip(&locked) {
+                    write.record.word().unlock(*seen, seen.0 & QUEUED);
+                }
+                worker.state.writes = writes;
+                return Err(Stop::Conflict);
+            }
+        }
+    }
+    if !writes.is_empty() {
+        worker.publish(&writes, &locked, tid_of(index));
+        Place::count(&worker.place().commits, 1);
+    }
+    Ok(replies)
+}
+
+impl Worker<NoLog> {
+    /// Locks a record, or that of its key which is alive, whoever holds it exclusively; and
+    /// whether somebody did.
+    pub(crate) fn lock_to_apply(&self, record: &mut RecordRef) -> (Seen, bool) {
+        for tries in 0..TRIES {
+            match record.word().lock() {
+                Ok(seen) => return (seen, false),
+                Err(Refused::Held) => {
+                    if let Some(seen) = self.engine.holds.seize(*record) {
+                        return (seen, true);
+                    }
+                }
+                Err(Refused::Dead) => *record = self.record_of(record.key()),
+                Err(Refused::Busy) => {}
+            }
+            pause(tries);
+        }
+        let holder = self.engine.holds.holder(*record).map(|by| by.id);
+        panic!("an entry writes what {holder:?} keeps holding")
+    }
+}

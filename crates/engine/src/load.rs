@@ -1,0 +1,214 @@
+//! Loading a snapshot of another replica, or of an earlier life, into a driven engine: an empty one
+//! or one that has an older state.
+//!
+//! Records come in the order of keys, beside a walk through those that are there:
+//!
+//! | key | becomes |
+//! |---|---|
+//! | in the snapshot, with the same TID | stays as it is |
+//! | in the snapshot | what the snapshot says, with its TID |
+//! | only in the engine | a tombstone with the greatest TID of the snapshot's epoch |
+//!
+//! While a snapshot is being loaded the engine shows a mixture of the two states, with TIDs above
+//! its current epoch: nobody should be let in to read, though nobody comes to harm. Snapshots that
+//! were taken before keep what they had; new ones wait. One that was not loaded to its end leaves
+//! the mixture, and another must be loaded.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use base::{Change, Epoch, Tid};
+use hashbrown::HashMap;
+use parking_lot::MutexGuard;
+
+use crate::apply::Applier;
+use crate::commit::counts;
+use crate::engine::{Engine, Place};
+use crate::log::{NoLog, Write};
+use crate::origin::Recent;
+use crate::record::{RecordRef, VersionRef};
+use crate::snapshot::{Pinned, SnapshotEntry};
+use crate::word::QUEUED;
+use crate::worker::Worker;
+
+/// Keys that are looked up ahead at a time.
+const AHEAD: usize = 1_000;
+
+/// Takes the records of a snapshot.
+pub struct Loader<'a> {
+    worker: &'a Worker<NoLog>,
+    recent: &'a mut Recent,
+    _applying: MutexGuard<'a, ()>,
+    index: Epoch,
+    stamp_ms: u64,
+    /// The next keys that are there, and where to look for more of them if there may be some.
+    ahead: VecDeque<Vec<u8>>,
+    more_from: Option<Vec<u8>>,
+    /// Keys of each generation: loaded minus replaced.
+    keys: HashMap<u16, i64>,
+    /// The key that came last.
+    last: Option<Vec<u8>>,
+}
+
+impl Applier {
+    /// Begins to load a snapshot of epoch `index`, whose time is `stamp_ms`, in place of what the
+    /// engine has. Nothing must be held.
+    ///
+    /// # Panics
+    /// If a later entry has been applied.
+    pub fn load(&mut self, index: Epoch, stamp_ms: u64) -> Loader<'_> {
+        let worker = &self.worker;
+        let applying = worker.engine.applying.lock();
+        let applied = worker.engine.applied();
+        assert!(
+            index >= applied,
+            "a snapshot of entry {index} is older than entry {applied}, which is applied"
+        );
+        Loader {
+            worker,
+            recent: &mut self.recent,
+            _applying: applying,
+            index,
+            stamp_ms,
+            ahead: VecDeque::new(),
+            more_from: Some(Vec::new()),
+            keys: HashMap::new(),
+            last: None,
+        }
+    }
+}
+
+impl Loader<'_> {
+    /// Loads a record.
+    ///
+    /// # Panics
+    /// If its key is not after the last one's.
+    pub fn put(&mut self, entry: &SnapshotEntry<'_>) {
+        let in_order = self.last.as_deref().is_none_or(|last| last < entry.key);
+        assert!(
+            in_order,
+            "the records of a snapshot come in the order of keys"
+        );
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(entry.key);
+        self.bury_before(Some(entry.key));
+        let _pinned = Pinned::new(&self.worker.engine, self.worker.place);
+        let change = Change::Put {
+            key: entry.key,
+            value: entry.value,
+            kind: entry.kind,
+            generation: entry.generation,
+            deadline: entry.deadline,
+            origin: entry.origin,
+        };
+        let write = self.worker.write_of(&change, self.recent);
+        self.install(write, entry.tid);
+    }
+
+    /// Ends the snapshot: `generation` is visible in it, and `flushed` the transaction that began
+    /// it. The engine has applied everything up to the snapshot's index now.
+    pub fn finish(mut self, generation: u16, flushed: Tid) {
+        self.bury_before(None);
+        let engine = &self.worker.engine;
+        {
+            let _pinned = Pinned::new(engine, self.worker.place);
+            let write = Write {
+                record: engine.generation,
+                version: Engine::generation_version(generation),
+            };
+            self.install(write, flushed);
+        }
+        engine
+            .generation_now
+            .store(u64::from(generation), Ordering::Release);
+        // Versions of any other one are gone.
+        engine
+            .oldest_generation
+            .store(u64::from(generation), Ordering::Release);
+        let keys = self.keys.get(&generation).copied().unwrap_or(0);
+        self.worker.place().count_keys(generation, keys);
+        engine.floors.raise_all(last_of(self.index));
+        engine.epochs.drive(self.index.next(), self.stamp_ms);
+    }
+
+    /// Makes what the snapshot does not have before this key absent.
+    fn bury_before(&mut self, key: Option<&[u8]>) {
+        while !self.ahead.is_empty() || self.look_ahead() {
+            match key {
+                Some(key) if &self.ahead[0][..] > key => return,
+                Some(key) if self.ahead[0] == key => {
+                    self.ahead.pop_front();
+                    return;
+                }
+                _ => {}
+            }
+            if let Some(key) = self.ahead.pop_front() {
+                self.bury(&key);
+            }
+        }
+    }
+
+    /// Looks for the next keys that are there. Returns whether there are any.
+    fn look_ahead(&mut self) -> bool {
+        while let Some(from) = self.more_from.take() {
+            let engine = &self.worker.engine;
+            let _pinned = Pinned::new(engine, self.worker.place);
+            let mut looked = 0;
+            engine.index.range(&from, None, |record| {
+                if looked == AHEAD {
+                    self.more_from = Some(record.key().to_vec());
+                    return false;
+                }
+                looked += 1;
+                if !RecordRef::version(record.word().load()).is_absent() {
+                    self.ahead.push_back(record.key().to_vec());
+                }
+                true
+            });
+            if !self.ahead.is_empty() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn bury(&mut self, key: &[u8]) {
+        let _pinned = Pinned::new(&self.worker.engine, self.worker.place);
+        let write = Write {
+            record: self.worker.record_of(key),
+            version: VersionRef::new(0, None, None),
+        };
+        self.install(write, last_of(self.index));
+    }
+
+    /// Makes a version current, unless it is already.
+    fn install(&mut self, write: Write, tid: Tid) {
+        let (mut record, new) = (write.record, write.version);
+        let (seen, _) = self.worker.lock_to_apply(&mut record);
+        let old = RecordRef::version(seen);
+        if !old.is_never() && old.tid() == tid {
+            record.word().unlock(seen, seen.0 & QUEUED);
+            return new.free_unpublished();
+        }
+        new.set_tid(tid);
+        if record != self.worker.engine.generation {
+            for (version, by) in [(old, -1), (new, 1)] {
+                if counts(version, version.generation()) {
+                    *self.keys.entry(version.generation()).or_default() += by;
+                }
+            }
+        }
+        let place = self.worker.place();
+        let mut bag = place.bag.lock();
+        self.worker.install(&mut bag, record, seen, old, new);
+        let freed = bag.take_freed() as i64;
+        drop(bag);
+        Place::count(&place.bytes, new.bytes() as i64 - freed);
+    }
+}
+
+/// The greatest TID of an epoch.
+fn last_of(epoch: Epoch) -> Tid {
+    Tid::new(epoch, (1 << Tid::SEQUENCE_BITS) - 1)
+}

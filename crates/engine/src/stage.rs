@@ -1,0 +1,268 @@
+//! Staging: what the leader of a replicated partition does with a transaction before consensus
+//! (paper 5: strict two-phase locking, then the log).
+//!
+//! The operations are executed and hold what they need exactly as in module [`crate::prepare`].
+//! But nothing is kept and nothing is published: the changes go to the worker's log, with TID zero
+//! and the transaction's time, and are forgotten. Whoever has the log submits them as an entry.
+//! When that is applied (module [`crate::apply`]) the changes come back, on every replica alike.
+//!
+//! | call | changes of its entry | held until it is applied | and then, until `release` |
+//! |---|---|---|---|
+//! | `stage` | what the operations write | what they write | and have read, and scanned |
+//! | `stage_prepare` | the system record: prepared | the system record | nothing is released: the keys are held until the transaction is decided |
+//! | `stage_commit` | the effects; the system record: committed | the system record, the effects' keys | all that was held since it was prepared |
+//! | `stage_abort` | the system record goes | the system record | the same |
+//! | `stage_refuse` | the system record: refused | the system record | – |
+//! | `stage_forget` | the system record goes | the system record | – |
+//!
+//! A decision finds in the system record what it needs. Until its entry is applied nobody else
+//! decides: who tries meets [`Abort::Held`].
+//!
+//! Invariants:
+//! 1. Who stages never waits for anybody while it has something locked or held.
+//! 2. A worker has its place's mutex `staging` locked from before it takes the first lock until all
+//!    locks have become holds, and what must be released is in [`Engine::prepared`].
+//! 3. The holds on an entry's records are complete before its applier can have locked the last of
+//!    them; so whoever releases them afterwards finds all.
+//!
+//! [`Engine::prepared`]: crate::Engine
+
+use std::sync::Arc;
+
+use base::participant::{Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::Holder;
+use base::{Abort, Op, Origin, TransactionId};
+
+use crate::decide::{Verdict, WELL_FORMED, applies};
+use crate::log::{RedoLog, Write};
+use crate::prepare::{deciding, system_version};
+use crate::record::{RecordRef, VersionRef};
+use crate::snapshot::Pinned;
+use crate::system::{self, Entry};
+use crate::word::{QUEUED, Refused, Seen};
+use crate::worker::{Stop, Worker, forsake};
+
+/// A transaction that was executed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Staged {
+    /// One reply for each operation: what it will have answered once its entry is applied, or,
+    /// without an entry, has read.
+    pub replies: Vec<OwnedReply>,
+    /// How many changes went to the log. If there are none it is done, and nothing is held;
+    /// otherwise [`crate::Engine::release`] must follow the application of the entry, or the news
+    /// that it was not submitted.
+    pub writes: usize,
+}
+
+impl<L: RedoLog> Worker<L> {
+    /// Executes the operations, holds what they read and will write as `holder`, and hands what
+    /// they will write to the log. Without any writes it is a transaction that has ended.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing has happened, in which case nothing is held:
+    /// [`Abort::Held`], [`Abort::ReadOnly`] when the log takes nothing, or what the operations met.
+    pub fn stage(&mut self, ops: &[Op<'_>], holder: Holder) -> Result<Staged, Abort> {
+        self.expect_driven();
+        self.check_count(ops)?;
+        self.until_done(|worker, attempt| worker.try_stage(ops, holder, attempt))
+    }
+
+    /// Executes the operations, holds what they read and will write, and hands the system record
+    /// that brings all of it back to the log. The attempt counts as prepared once that entry is
+    /// committed.
+    ///
+    /// # Errors
+    /// As [`Worker::prepare`].
+    pub fn stage_prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        self.expect_driven();
+        self.admit_prepare(prepare)?;
+        self.until_done(|worker, attempt| {
+            let staging = Arc::clone(&worker.place().staging);
+            let _staging = staging.lock();
+            worker.try_prepare(prepare, attempt)
+        })
+    }
+
+    /// Hands a prepared attempt's effects to the log, and that it has committed. Returns the state
+    /// before, and whether there is anything to submit: of an attempt that is not prepared nothing
+    /// happens.
+    ///
+    /// # Errors
+    /// [`Abort::Held`] while something else that was staged of the attempt is not applied;
+    /// [`Abort::Elsewhere`] when its holds were dropped, because this replica leads no more;
+    /// [`Abort::ReadOnly`] when the log takes nothing. Nothing has changed then.
+    pub fn stage_commit(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
+        self.stage_decision(id, Verdict::Commit)
+    }
+
+    /// Hands it to the log that a prepared attempt has aborted; as [`Worker::stage_commit`]
+    /// otherwise.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn stage_abort(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
+        self.stage_decision(id, Verdict::Abort)
+    }
+
+    /// Hands it to the log that an unknown attempt must not be prepared before this engine's time
+    /// is `until_ms`; as [`Worker::stage_commit`] otherwise.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn stage_refuse(
+        &mut self,
+        id: TransactionId,
+        until_ms: u64,
+    ) -> Result<(State, bool), Abort> {
+        self.stage_decision(id, Verdict::Refuse { until_ms })
+    }
+
+    /// Hands it to the log that a committed attempt is forgotten; as [`Worker::stage_commit`]
+    /// otherwise.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn stage_forget(&mut self, id: TransactionId) -> Result<(State, bool), Abort> {
+        self.stage_decision(id, Verdict::Forget)
+    }
+
+    /// Gives the system record of an attempt back, of which something was staged that will never
+    /// be submitted; whoever waits is told. What the attempt holds besides is left alone: see
+    /// [`crate::Engine::release`].
+    pub fn unstage(&mut self, id: TransactionId) {
+        self.expect_driven();
+        let engine = Arc::clone(&self.engine);
+        {
+            let _pinned = Pinned::new(&engine, self.place);
+            let key = system::key(id);
+            let Some(record) = engine.index.get(engine.index.hash(&key), &key) else {
+                return;
+            };
+            if engine.holds.give_back(record, id) {
+                engine.queue.push(record);
+            }
+        }
+        engine.holds.notify();
+    }
+
+    fn expect_driven(&self) {
+        assert!(
+            self.engine.epochs.is_driven(),
+            "only a driven engine has an applier to bring back what is staged"
+        );
+    }
+
+    fn try_stage(&mut self, ops: &[Op<'_>], holder: Holder, attempt: u32) -> Result<Staged, Stop> {
+        let outcome = self.run(ops).and_then(|()| {
+            let (replies, writes) = (self.owned_replies(), self.state.writes.len());
+            let done = if writes == 0 {
+                self.finish()
+            } else {
+                let staging = Arc::clone(&self.place().staging);
+                let _staging = staging.lock();
+                self.hold_all(holder, None, attempt)
+            };
+            done.map(|()| Staged { replies, writes })
+        });
+        outcome.map_err(|stop| self.give_up_reads(stop))
+    }
+
+    fn stage_decision(
+        &mut self,
+        id: TransactionId,
+        verdict: Verdict,
+    ) -> Result<(State, bool), Abort> {
+        self.expect_driven();
+        self.until_done(|worker, _| {
+            let staging = Arc::clone(&worker.place().staging);
+            let _staging = staging.lock();
+            worker.decide_staged(id, verdict)
+        })
+    }
+
+    /// Locks the system record, looks what it says, and hands over what follows from that.
+    fn decide_staged(
+        &mut self,
+        id: TransactionId,
+        verdict: Verdict,
+    ) -> Result<(State, bool), Stop> {
+        let record = self.record_of(&system::key(id));
+        let seen = match record.word().lock() {
+            Ok(seen) => seen,
+            Err(refused) => {
+                forsake(&self.engine, record);
+                return Err(self.refused(record, refused));
+            }
+        };
+        let old = RecordRef::version(seen);
+        let state = self.known(old);
+        let outcome = match verdict {
+            _ if !applies(verdict, &state) => Ok(false),
+            Verdict::Refuse { until_ms } if old.deadline() >= Some(until_ms) => Ok(false),
+            _ => self
+                .changes_of(id, verdict, record, old)
+                .and_then(|writes| {
+                    let logged = self.append_staged(&writes);
+                    writes.iter().for_each(|w| w.version.free_unpublished());
+                    logged.map(|()| true)
+                }),
+        };
+        match outcome {
+            Ok(true) => self.engine.holds.exclude(record, seen, deciding(id)),
+            _ => self.put_back(record, seen),
+        }
+        outcome.map(|appended| (state, appended))
+    }
+
+    /// Why a system record could not be locked.
+    fn refused(&self, record: RecordRef, refused: Refused) -> Stop {
+        let holder = (refused == Refused::Held).then(|| self.engine.holds.holder(record));
+        match holder.flatten() {
+            Some(by) => Stop::Abort(Abort::Held { by }),
+            None => Stop::Conflict,
+        }
+    }
+
+    fn put_back(&self, record: RecordRef, seen: Seen) {
+        record.word().unlock(seen, seen.0 & QUEUED);
+        forsake(&self.engine, record);
+    }
+
+    /// What a verdict that applies writes. `record` is the system record, and `old` what it says.
+    fn changes_of(
+        &self,
+        id: TransactionId,
+        verdict: Verdict,
+        record: RecordRef,
+        old: VersionRef,
+    ) -> Result<Vec<Write>, Stop> {
+        let holds = matches!(verdict, Verdict::Commit | Verdict::Abort);
+        if holds && !self.engine.prepared.lock().contains_key(&id) {
+            return Err(Stop::Abort(Abort::Elsewhere { leader: None }));
+        }
+        let own = |version| Write { record, version };
+        Ok(match verdict {
+            Verdict::Commit => {
+                let Ok(Entry::Prepared { note, kept }) = system::decode(old.value()) else {
+                    panic!("{WELL_FORMED}");
+                };
+                let origin = self.engine.origins.share(Origin {
+                    timestamp: id.timestamp,
+                    siblings: kept.siblings,
+                });
+                let effects = kept.effects.iter();
+                let mut writes: Vec<Write> =
+                    effects.map(|effect| self.effect(effect, &origin)).collect();
+                let marker = Entry::Committed { note }.encode();
+                writes.push(own(system_version(&marker, None)));
+                writes
+            }
+            Verdict::Refuse { until_ms } => {
+                let refusal = Entry::Refused.encode();
+                vec![own(system_version(&refusal, Some(until_ms)))]
+            }
+            Verdict::Abort | Verdict::Forget => vec![own(VersionRef::new(0, None, None))],
+        })
+    }
+}

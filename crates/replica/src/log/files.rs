@@ -1,0 +1,288 @@
+//! The segments: writing, going on in the next one, removing old ones.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{Disk, DiskFile};
+
+use super::error::LogError;
+use super::format::{self, ALIGN, DRAFT, FRAME_HEADER, SegmentHeader, name};
+use super::record::{self, Start};
+use super::LogOptions;
+
+/// Where a log lies.
+pub(super) struct Place {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) options: LogOptions,
+}
+
+impl Place {
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Place {
+        let dir = dir.to_owned();
+        Place { disk, dir, options }
+    }
+
+    pub(super) fn path(&self, segment: u64) -> PathBuf {
+        self.dir.join(name(segment))
+    }
+}
+
+/// Why something was not written.
+pub(super) enum WriteError {
+    /// The log is as it was; the same may be tried again.
+    Again(LogError),
+    /// Nobody knows what the log is.
+    Final(LogError),
+}
+
+/// Room for a frame's header.
+pub(super) fn empty_frame() -> Vec<u8> {
+    vec![0; FRAME_HEADER]
+}
+
+/// The same, in memory that was used before unless it is much.
+pub(super) fn empty_frame_in(mut frame: Vec<u8>) -> Vec<u8> {
+    frame.clear();
+    frame.shrink_to(4 << 20);
+    frame.resize(FRAME_HEADER, 0);
+    frame
+}
+
+/// A segment that is not written any more.
+pub(super) struct Older {
+    pub(super) segment: u64,
+    /// The greatest index of its entries.
+    pub(super) max: u64,
+    pub(super) bytes: u64,
+}
+
+/// The segment that is written.
+pub(super) struct Current {
+    pub(super) file: Box<dyn DiskFile>,
+    pub(super) header: SegmentHeader,
+    /// Where the next frame goes.
+    pub(super) end: u64,
+    /// How far it may go.
+    pub(super) size: u64,
+    pub(super) max: u64,
+}
+
+/// All segments of a log.
+pub(super) struct Files {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    options: LogOptions,
+    older: VecDeque<Older>,
+    current: Current,
+    /// Number of the next frame.
+    sequence: u64,
+    pub(super) syncs: u64,
+    pub(super) written: u64,
+}
+
+impl Files {
+    /// Goes on behind what was recovered.
+    pub(super) fn resume(
+        place: &Place,
+        older: VecDeque<Older>,
+        current: Current,
+        sequence: u64,
+    ) -> Files {
+        Files {
+            disk: Arc::clone(&place.disk),
+            dir: place.dir.clone(),
+            options: place.options.clone(),
+            older,
+            current,
+            sequence,
+            syncs: 0,
+            written: 0,
+        }
+    }
+
+    /// Makes the first segment.
+    pub(super) fn found(place: &Place, raft_id: u64, start: &Start) -> Result<Files, WriteError> {
+        let header = SegmentHeader {
+            align: alignment(&*place.disk),
+            segment: 1,
+            raft_id,
+            salt: place.options.salt,
+            sequence: 1,
+        };
+        let current = begin(place, header, start, 0)?;
+        Ok(Files::resume(place, VecDeque::new(), current, 2))
+    }
+
+    /// Writes a frame, whose payload lies behind room for its header, and makes it durable. `max`:
+    /// the greatest index of its entries; `start`: what the log says without it.
+    pub(super) fn write(
+        &mut self,
+        frame: &mut Vec<u8>,
+        max: u64,
+        start: &Start,
+    ) -> Result<(), WriteError> {
+        let length = frame.len();
+        if self.current.end + self.space(length) > self.current.size {
+            self.next_segment(start, length)?;
+        }
+        let current = &mut self.current;
+        let align = current.header.align as usize;
+        format::seal(frame, self.sequence, current.header.seed(), align);
+        current
+            .file
+            .write_and_sync(&[IoSlice::new(frame)], current.end)
+            .map_err(|error| WriteError::Final(self.error("write and sync", error)))?;
+        let current = &mut self.current;
+        current.end += frame.len() as u64;
+        current.max = current.max.max(max);
+        self.sequence += 1;
+        self.syncs += 1;
+        self.written += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes that a frame takes, and the end behind it.
+    fn space(&self, length: usize) -> u64 {
+        let align = self.current.header.align as usize;
+        (length.next_multiple_of(align) + (FRAME_HEADER + 1).next_multiple_of(align)) as u64
+    }
+
+    fn next_segment(&mut self, start: &Start, length: usize) -> Result<(), WriteError> {
+        let place = Place::new(Arc::clone(&self.disk), &self.dir, self.options.clone());
+        let header = SegmentHeader {
+            align: alignment(&*self.disk),
+            segment: self.current.header.segment + 1,
+            sequence: self.sequence,
+            salt: self.options.salt,
+            ..self.current.header
+        };
+        let next = begin(&place, header, start, length)?;
+        self.end_segment()?;
+        let last = std::mem::replace(&mut self.current, next);
+        self.older.push_back(Older {
+            segment: last.header.segment,
+            max: last.max,
+            bytes: last.end,
+        });
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Says in the current segment that the log goes on in the next, which is there.
+    fn end_segment(&mut self) -> Result<(), WriteError> {
+        let current = &mut self.current;
+        let mut frame = empty_frame();
+        record::put_end(&mut frame);
+        let align = current.header.align as usize;
+        format::seal(&mut frame, self.sequence, current.header.seed(), align);
+        let written = current
+            .file
+            .write_and_sync(&[IoSlice::new(&frame)], current.end);
+        current.end += frame.len() as u64;
+        // Room that is left over reads as the end, whether or not it goes away.
+        let _ = current.file.set_size(current.end);
+        written.map_err(|error| WriteError::Final(self.error("write and sync", error)))
+    }
+
+    /// The older segments say nothing that counts any more.
+    pub(super) fn forget_older(&mut self) {
+        self.older.iter_mut().for_each(|older| older.max = 0);
+    }
+
+    /// Whether a segment can go when entries up to `floor` have gone.
+    pub(super) fn has_below(&self, floor: u64) -> bool {
+        self.older.front().is_some_and(|older| older.max <= floor)
+    }
+
+    /// Removes the segments that can go. Those that come back after a crash do no harm.
+    pub(super) fn remove_below(&mut self, floor: u64) -> Result<(), WriteError> {
+        while self.has_below(floor) {
+            let path = self.dir.join(name(self.older[0].segment));
+            self.disk
+                .remove(&path)
+                .map_err(|error| WriteError::Again(LogError::io("remove", &path)(error)))?;
+            self.older.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Bytes of all segments, without room that was set aside.
+    pub(super) fn bytes(&self) -> u64 {
+        self.older.iter().map(|older| older.bytes).sum::<u64>() + self.current.end
+    }
+
+    fn error(&self, action: &'static str, error: io::Error) -> LogError {
+        LogError::io(action, &self.dir.join(name(self.current.header.segment)))(error)
+    }
+}
+
+/// What frames of new segments are aligned to.
+fn alignment(disk: &dyn Disk) -> u32 {
+    disk.alignment().max(ALIGN) as u32
+}
+
+/// Makes a segment, with room for a frame of `length` bytes at least. Until it has its name, nothing
+/// has happened.
+fn begin(
+    place: &Place,
+    header: SegmentHeader,
+    start: &Start,
+    length: usize,
+) -> Result<Current, WriteError> {
+    let draft = place.dir.join(DRAFT);
+    let current = draft_segment(place, &draft, header, start, length).map_err(|error| {
+        // What stays behind is removed before the next one, or at the next start.
+        let _ = place.disk.remove(&draft);
+        WriteError::Again(error)
+    })?;
+    let path = place.path(header.segment);
+    let named = place.disk.rename(&draft, &path);
+    named.map_err(|error| WriteError::Final(LogError::io("rename", &draft)(error)))?;
+    let synced = place.disk.sync_dir(&place.dir);
+    synced.map_err(|error| WriteError::Final(LogError::io("sync", &place.dir)(error)))?;
+    Ok(current)
+}
+
+fn draft_segment(
+    place: &Place,
+    draft: &Path,
+    header: SegmentHeader,
+    start: &Start,
+    length: usize,
+) -> Result<Current, LogError> {
+    remove_leftover(&*place.disk, draft)?;
+    let mut frame = empty_frame();
+    record::put_start(&mut frame, start);
+    let align = header.align as usize;
+    format::seal(&mut frame, header.sequence, header.seed(), align);
+    let mut bytes = header.encode().to_vec();
+    bytes.resize(header.first(), 0);
+    bytes.extend_from_slice(&frame);
+    let end = bytes.len() as u64;
+    let least = end + (length + FRAME_HEADER + 1 + 2 * align) as u64;
+    let size = place.options.segment_bytes.max(least);
+
+    let file = place.disk.create_new(draft);
+    let file = file.map_err(LogError::io("create", draft))?;
+    file.allocate(size)
+        .map_err(LogError::io("set space aside for", draft))?;
+    file.write_and_sync(&[IoSlice::new(&bytes)], 0)
+        .map_err(LogError::io("write and sync", draft))?;
+    Ok(Current {
+        file,
+        header,
+        end,
+        size,
+        max: 0,
+    })
+}
+
+pub(super) fn remove_leftover(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
+    match disk.remove(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done.map_err(LogError::io("remove", path)),
+    }
+}

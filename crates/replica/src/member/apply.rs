@@ -1,0 +1,189 @@
+//! Entries become state: the same on every member, in the order of the log.
+
+use std::sync::atomic::Ordering;
+
+use base::{Change, Epoch};
+use protobuf::Message as _;
+use raft::eraftpb::{ConfChangeV2, Entry, EntryType};
+
+use super::{Failure, Member};
+use crate::sessions::Known;
+use crate::wire::{Payload, changes};
+
+impl Member {
+    pub(super) fn apply(&mut self, entries: Vec<Entry>) -> Result<(), Failure> {
+        for entry in entries {
+            // A snapshot may have been loaded that contains it.
+            if entry.index <= self.applied {
+                continue;
+            }
+            self.apply_one(&entry).map_err(|failure| match failure {
+                Failure::Entry { what, .. } => Failure::Entry {
+                    index: entry.index,
+                    what,
+                },
+                other => other,
+            })?;
+            self.applied = entry.index;
+            self.applied_term = entry.term;
+            self.settle(entry.index);
+        }
+        self.note_role();
+        Ok(())
+    }
+
+    fn apply_one(&mut self, entry: &Entry) -> Result<(), Failure> {
+        let index = Epoch(entry.index);
+        match entry.get_entry_type() {
+            EntryType::EntryNormal if entry.data.is_empty() => {
+                self.applier.skip(index, self.stamp_ms);
+                Ok(())
+            }
+            EntryType::EntryNormal => {
+                let payload = Payload::decode(&entry.data).map_err(unreadable)?;
+                self.apply_payload(index, &payload)
+            }
+            // Nobody proposes the older kind.
+            EntryType::EntryConfChange => Err(unreadable("a change of members of the older kind")),
+            EntryType::EntryConfChangeV2 => {
+                let mut change = ConfChangeV2::default();
+                change.merge_from_bytes(&entry.data).map_err(unreadable)?;
+                self.apply_members(index, &change)
+            }
+        }
+    }
+
+    fn apply_members(&mut self, index: Epoch, change: &ConfChangeV2) -> Result<(), Failure> {
+        let raft = self.raft.as_mut().expect("it takes part");
+        let members = raft.apply_conf_change(change)?;
+        tracing::info!(voters = ?members.voters, learners = ?members.learners, "members");
+        raft.mut_store().set_conf_state(index.0, &members);
+        self.applier.skip(index, self.stamp_ms);
+        self.changed = true;
+        Ok(())
+    }
+
+    fn apply_payload(&mut self, index: Epoch, payload: &Payload<'_>) -> Result<(), Failure> {
+        self.stamp_ms = self.stamp_ms.max(payload.stamp_ms());
+        match payload {
+            Payload::Transaction {
+                client,
+                sequence,
+                result,
+                changes: bytes,
+                ..
+            } => {
+                if self.was_applied(*client, *sequence) {
+                    self.applier.skip(index, self.stamp_ms);
+                    return Ok(());
+                }
+                self.apply_changes(index, bytes)?;
+                self.remember(*client, *sequence, result);
+            }
+            Payload::Execute {
+                client,
+                sequence,
+                ops,
+                ..
+            } => self.execute(index, (*client, *sequence), ops)?,
+            Payload::Tick { stamp_ms } => {
+                self.applier.skip(index, self.stamp_ms);
+                self.deadlines = self.deadlines.split_off(&(stamp_ms + 1));
+                self.shared.ticking.store(false, Ordering::SeqCst);
+                self.tell_limit();
+            }
+            Payload::Sessions { expire, .. } => {
+                self.applier.skip(index, self.stamp_ms);
+                let mut sessions = self.shared.sessions.lock();
+                expire.iter().for_each(|client| sessions.forget(*client));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_changes(&mut self, index: Epoch, bytes: &[u8]) -> Result<(), Failure> {
+        let mut found = Vec::new();
+        for change in changes(bytes) {
+            let change = change.map_err(|(at, what)| unreadable(format!("{what} (at byte {at})")))?;
+            if let Change::Put {
+                deadline: Some(deadline),
+                ..
+            } = change
+            {
+                self.deadlines.insert(deadline);
+            }
+            found.push(change);
+        }
+        // Before anybody sees a key that may have expired already.
+        self.tell_limit();
+        self.applier.apply(index, self.stamp_ms, found.into_iter());
+        Ok(())
+    }
+
+    /// The paper's baseline: executed after consensus, by every member.
+    fn execute(&mut self, index: Epoch, by: (u64, u64), ops: &[u8]) -> Result<(), Failure> {
+        let ops = base::codec::decode_ops(ops).map_err(unreadable)?;
+        let outcome = if self.was_applied(by.0, by.1) {
+            self.applier.skip(index, self.stamp_ms);
+            let known = self.shared.sessions.lock().look_up(by.0, by.1);
+            match known {
+                Known::Done(result) => {
+                    let mut from = base::codec::Reader::new(&result);
+                    Ok(base::codec::read_replies(&mut from).map_err(unreadable)?)
+                }
+                _ => Err(base::Abort::Refused),
+            }
+        } else {
+            self.applier.execute(index, self.stamp_ms, &ops)
+        };
+        if let Ok(replies) = &outcome {
+            let mut result = Vec::new();
+            base::codec::write_replies(replies, &mut result);
+            self.remember(by.0, by.1, &result);
+        }
+        let waits = self.pending.front().filter(|front| front.index == index.0);
+        if let Some(number) = waits.and_then(|front| front.number) {
+            self.shared.outcomes.lock().insert(number, outcome);
+        }
+        Ok(())
+    }
+
+    fn was_applied(&self, client: u64, sequence: u64) -> bool {
+        client != 0 && self.shared.sessions.lock().look_up(client, sequence) != Known::New
+    }
+
+    fn remember(&mut self, client: u64, sequence: u64, result: &[u8]) {
+        if client != 0 {
+            let mut sessions = self.shared.sessions.lock();
+            sessions.note(client, sequence, result, self.stamp_ms);
+        }
+    }
+
+    /// Says up to when time may pass without an entry that says so.
+    pub(super) fn tell_limit(&self) {
+        let first = self.deadlines.first().copied().unwrap_or(u64::MAX);
+        self.shared.limit_ms.store(first, Ordering::SeqCst);
+    }
+
+    /// Gives back what was held for the entry that has just been applied.
+    fn settle(&mut self, index: u64) {
+        while let Some(front) = self.pending.front()
+            && front.index <= index
+        {
+            let front = self.pending.pop_front().expect("looked at before");
+            if let Some(id) = front.release {
+                self.shared.engine.release(id);
+            }
+            if front.client != 0 {
+                self.shared.under_way.lock().remove(&front.client);
+            }
+        }
+    }
+}
+
+fn unreadable(error: impl ToString) -> Failure {
+    Failure::Entry {
+        index: 0,
+        what: error.to_string(),
+    }
+}

@@ -1,0 +1,152 @@
+//! How a partition begins, and how a member does whose disk is empty.
+//!
+//! An empty disk may mean that the partition was never there, or that this node has lost it. In the
+//! second case it must not come back under its old number: its votes and its log are gone. So
+//!
+//! | a blank member | does |
+//! |---|---|
+//! | has heard, since it was started, from every other one that its disk is empty, too | says so |
+//! | and hears the same of every other one, or that it has begun | begins, as one of the first members |
+//! | is invited by a leader, who has a place for it under a new number | begins under that number |
+//! | else | waits, and says what for |
+//!
+//! If all have been blank since this one was started, there is nothing that it could have lost.
+
+use std::time::Duration;
+
+use base::NodeId;
+use hashbrown::{HashMap, HashSet};
+use raft::eraftpb::ConfState;
+
+use super::{Failure, Member};
+use crate::messages::{Envelope, Hello};
+use crate::status::raft_id;
+
+/// How often others are asked.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Founding {
+    /// Who has said that its disk is empty.
+    blank: HashSet<NodeId>,
+    /// What each has said last.
+    last: HashMap<NodeId, Hello>,
+    next: Duration,
+}
+
+impl Member {
+    /// Asks the others what they are, while this one is nobody.
+    pub(super) fn seek_others(&mut self) -> Result<(), Failure> {
+        if self.options.nodes == [self.options.me] {
+            return self.found();
+        }
+        if self.now.since >= self.founding.next {
+            self.founding.next = self.now.since + PAUSE;
+            self.next_tick = self.founding.next;
+            let hello = Envelope::Hello(self.hello());
+            for node in self.options.nodes.clone() {
+                self.send(node, &hello);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node has said last of itself.
+    pub(super) fn founding_hello(&self, node: NodeId) -> Option<Hello> {
+        self.founding.last.get(&node).copied()
+    }
+
+    fn others(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let me = self.options.me;
+        self.options.nodes.iter().copied().filter(move |n| *n != me)
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            raft_id: self.raft.as_ref().map_or(0, |raft| raft.raft.id),
+            all_blank: self.others().all(|node| self.founding.blank.contains(&node)),
+        }
+    }
+
+    pub(super) fn on_hello(&mut self, from: NodeId, hello: Hello) -> Result<(), Failure> {
+        let is_blank = hello.raft_id == 0;
+        if is_blank {
+            self.founding.blank.insert(from);
+        }
+        self.founding.last.insert(from, hello);
+        if self.raft.is_some() {
+            if is_blank {
+                // It asks.
+                let answer = Envelope::Hello(self.hello());
+                self.send(from, &answer);
+            }
+            return Ok(());
+        }
+        let ready = |node| {
+            let hello = self.founding.last.get(&node);
+            hello.is_some_and(|hello| hello.all_blank || hello.raft_id == raft_id(1, node))
+        };
+        if self.hello().all_blank && self.others().all(ready) {
+            return self.found();
+        }
+        self.say_what_it_waits_for();
+        Ok(())
+    }
+
+    fn say_what_it_waits_for(&mut self) {
+        let member = self.founding.last.values().any(|hello| hello.raft_id != 0);
+        let note = if member {
+            format!(
+                "the partition exists, and this node's disk is empty: run \"kumiki cluster add \
+                 --node {}\" to give it a copy",
+                self.options.me.0
+            )
+        } else {
+            let silent = self.others().filter(|n| !self.founding.last.contains_key(n));
+            let silent: Vec<u16> = silent.map(|node| node.0).collect();
+            format!("the partition is new, and begins when nodes {silent:?} have been heard from")
+        };
+        if self.note.as_ref() != Some(&note) {
+            tracing::info!("{note}");
+            self.note = Some(note);
+            self.changed = true;
+        }
+    }
+
+    /// Begins as one of the first members.
+    fn found(&mut self) -> Result<(), Failure> {
+        let ids = self.options.nodes.iter().map(|node| raft_id(1, *node));
+        let members = ConfState::from((ids.collect::<Vec<u64>>(), vec![]));
+        let id = raft_id(1, self.options.me);
+        tracing::info!(members = ?self.options.nodes, "founds the partition");
+        self.become_member(id, &members)?;
+        let hello = Envelope::Hello(self.hello());
+        for node in self.options.nodes.clone() {
+            self.send(node, &hello);
+        }
+        Ok(())
+    }
+
+    fn become_member(&mut self, id: u64, members: &ConfState) -> Result<(), Failure> {
+        let Some(mut log) = self.blank.take() else {
+            return Ok(());
+        };
+        if let Err(error) = log.found(id, members) {
+            self.blank = Some(log);
+            return Err(error.into());
+        }
+        self.note = None;
+        self.next_tick = self.now.since + self.options.tick();
+        self.start(log)
+    }
+
+    /// A leader has a place for this member.
+    pub(super) fn on_invite(&mut self, id: u64) -> Result<(), Failure> {
+        if self.raft.is_some() || crate::status::node_of(id) != self.options.me {
+            return Ok(());
+        }
+        tracing::info!(raft_id = id, "joins the partition");
+        self.become_member(id, &ConfState::default())
+    }
+}

@@ -1,0 +1,239 @@
+//! Leadership: what was submitted goes into the log.
+
+use std::sync::atomic::Ordering;
+
+use raft::StateRole;
+use raft::eraftpb::{Entry, Message, MessageType};
+
+use super::{Failure, Member, Open, Pending};
+use crate::options::Grouping;
+use crate::tickets::Group;
+use crate::wire::Payload;
+
+/// Entries that may be under way; more wait in the queue, and their clients with them.
+const UNDER_WAY: usize = 1 << 14;
+/// How often clients that were silent for long are looked for, in election time-outs.
+const EXPIRY_EVERY: u32 = 10;
+
+impl Member {
+    /// Notes whether leadership has begun or ended.
+    pub(super) fn note_role(&mut self) {
+        let Some(raft) = &self.raft else { return };
+        let (term, leads) = (raft.raft.term, raft.raft.state == StateRole::Leader);
+        if self.leading.is_some_and(|since| !leads || since != term) {
+            self.lose();
+        }
+        if leads && self.leading.is_none() {
+            tracing::info!(term, "elected");
+            self.leading = Some(term);
+            self.changed = true;
+        }
+        if leads && self.applied_term == term && !self.shared.tickets.is_serving() {
+            self.serve();
+        }
+        let leader = self.raft.as_ref().map_or(0, |raft| raft.raft.leader_id);
+        let leader = (leader != 0).then(|| crate::status::node_of(leader));
+        if self.shared.leader() != leader {
+            self.shared.set_leader(leader);
+            self.changed = true;
+        }
+    }
+
+    /// All that predecessors have acknowledged is applied: transactions are admitted.
+    fn serve(&mut self) {
+        let shared = &self.shared;
+        let _nobody = shared.tickets.change();
+        match shared.engine.restore_prepared() {
+            Ok(prepared) => {
+                tracing::info!(term = self.leading, prepared, "leads the partition");
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot lead");
+                self.note = Some(error);
+                return;
+            }
+        }
+        let first = self.deadlines.first().copied().unwrap_or(u64::MAX);
+        shared.limit_ms.store(first, Ordering::SeqCst);
+        shared.ticking.store(false, Ordering::SeqCst);
+        shared.tickets.open();
+        self.changed = true;
+    }
+
+    /// Leadership has ended: what was executed and is not applied is dropped, and so are the locks,
+    /// before anything of the next leader is applied (paper 5 leaves this open).
+    fn lose(&mut self) {
+        tracing::info!(term = self.leading, "leads no more");
+        self.leading = None;
+        self.changed = true;
+        let shared = &self.shared;
+        let _nobody = shared.tickets.change();
+        shared.set_lease(std::time::Duration::ZERO);
+        if cfg!(feature = "planted-kept-overlay") {
+            // The open turns stay, as if their entries could not be replaced.
+            return shared.tickets.pause();
+        }
+        shared.tickets.close();
+        shared.engine.drop_holds();
+        shared.under_way.lock().clear();
+        shared.outcomes.lock().clear();
+        self.pending.clear();
+        self.open.clear();
+        self.rounds.forget();
+        self.changing = None;
+    }
+
+    /// Has the log say that deadlines have passed.
+    pub(super) fn tell_time(&mut self) {
+        let shared = &self.shared;
+        if !shared.tickets.is_serving() {
+            return;
+        }
+        let wall = self.now.wall_ms.max(self.stamp_ms);
+        let passed = self.deadlines.first().is_some_and(|first| *first <= wall);
+        if passed && !shared.ticking.swap(true, Ordering::SeqCst) {
+            shared.tickets.tick(wall);
+            shared.engine.set_time_ms(wall);
+        }
+        shared.refresh();
+    }
+
+    /// Whether something that was submitted can be taken now.
+    pub(super) fn may_propose(&self) -> bool {
+        let Some(raft) = &self.raft else { return false };
+        self.shared.tickets.is_serving()
+            && raft.raft.lead_transferee.is_none()
+            && self.pending.len() < UNDER_WAY
+            && !(self.options.grouping == Grouping::Naive && !self.pending.is_empty())
+            && self.shared.tickets.is_waiting()
+    }
+
+    /// Puts the next group into the log.
+    pub(super) fn propose(&mut self) {
+        if !self.may_propose() {
+            return;
+        }
+        let Some(group) = self.shared.tickets.take() else {
+            return;
+        };
+        self.forget_clients();
+        let Group {
+            ticket,
+            tick_ms,
+            entries,
+            reads,
+        } = group;
+        let tick = tick_ms.map(|stamp_ms| Payload::Tick { stamp_ms });
+        let mut all: Vec<Entry> = tick.iter().map(|tick| entry(encode(tick))).collect();
+        let ticks = all.len();
+        let mut pending: Vec<Pending> = all.iter().map(|_| Pending::nobodys()).collect();
+        for submission in entries {
+            pending.push(Pending {
+                index: 0,
+                release: submission.release,
+                number: submission.number,
+                client: submission.client,
+            });
+            all.push(entry(submission.payload));
+        }
+        let taken = (all.len() - ticks) as u64;
+        let last = if all.is_empty() {
+            0
+        } else {
+            self.groups += u64::from(taken > 0);
+            self.entries += taken;
+            self.put(all, pending)
+        };
+        // Entries of this turn show by themselves that nobody else leads when they commit.
+        let round = if reads && last == 0 { self.ask() } else { 0 };
+        self.open.push_back(Open {
+            ticket,
+            last,
+            round,
+        });
+    }
+
+    /// Proposes entries; returns the index of the last one.
+    fn put(&mut self, entries: Vec<Entry>, pending: Vec<Pending>) -> u64 {
+        let raft = self.raft.as_mut().expect("it leads");
+        let count = entries.len() as u64;
+        let mut message = Message {
+            from: raft.raft.id,
+            ..Message::default()
+        };
+        message.set_msg_type(MessageType::MsgPropose);
+        message.set_entries(entries.into());
+        if let Err(error) = raft.step(message) {
+            // Not while it leads and hands nothing over; whoever waits learns from the term's end.
+            tracing::error!(%error, "a group was not taken");
+            return u64::MAX;
+        }
+        let last = raft.raft.raft_log.last_index();
+        let first = last + 1 - count;
+        let pending = pending.into_iter().zip(first..);
+        self.pending
+            .extend(pending.map(|(one, index)| Pending { index, ..one }));
+        last
+    }
+
+    /// Resolves the tickets of which all is known.
+    pub(super) fn resolve(&mut self) {
+        let mut newest = None;
+        while let Some(open) = self.open.front() {
+            if open.last > self.applied || open.round > self.rounds.confirmed {
+                break;
+            }
+            newest = Some(open.ticket);
+            self.open.pop_front();
+        }
+        if let Some(ticket) = newest {
+            self.shared.tickets.resolve(ticket);
+            self.shared.tell();
+        }
+    }
+
+    /// Has the log forget clients that were silent for long.
+    fn forget_clients(&mut self) {
+        if self.now.since < self.next_expiry {
+            return;
+        }
+        self.next_expiry = self.now.since + self.options.election * EXPIRY_EVERY;
+        let stamp_ms = self.now.wall_ms.max(self.stamp_ms);
+        let oldest = stamp_ms.saturating_sub(self.options.session.as_millis() as u64);
+        let expire = self.shared.sessions.lock().stale(oldest, self.options.sessions);
+        if !expire.is_empty() {
+            let payload = encode(&Payload::Sessions { stamp_ms, expire });
+            self.put(vec![entry(payload)], vec![Pending::nobodys()]);
+        }
+    }
+}
+
+impl Pending {
+    fn nobodys() -> Pending {
+        Pending {
+            index: 0,
+            release: None,
+            number: None,
+            client: 0,
+        }
+    }
+}
+
+fn encode(payload: &Payload<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    payload.encode(&mut bytes);
+    bytes
+}
+
+fn entry(data: Vec<u8>) -> Entry {
+    Entry {
+        data: data.into(),
+        ..Entry::default()
+    }
+}
+
+impl From<raft::Error> for Failure {
+    fn from(error: raft::Error) -> Failure {
+        Failure::Raft(error.to_string())
+    }
+}

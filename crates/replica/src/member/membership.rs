@@ -1,0 +1,294 @@
+//! Members come and go by command, and leadership is handed over.
+//!
+//! | command | steps |
+//! |---|---|
+//! | add a node | a snapshot, behind which the log begins → a learner under a new number → invited, until it has caught up → it gets its vote, and the node's older numbers go, in one step |
+//! | remove a node | its number goes |
+//! | transfer | reads and groups stop; the other one is told to be elected |
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::NodeId;
+use parking_lot::Mutex;
+use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2};
+
+use super::Member;
+use crate::messages::Envelope;
+use crate::status::{node_of, raft_id};
+
+/// What is to become of the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A node whose disk is empty gets a copy and a vote.
+    Add(NodeId),
+    /// A node is a member no more.
+    Remove(NodeId),
+    /// Another node leads; any, if none is named.
+    Transfer(Option<NodeId>),
+}
+
+/// Where the outcome is told.
+pub(crate) type Answer = Arc<Mutex<Option<Result<(), String>>>>;
+
+/// A learner that lacks no more entries than this has caught up.
+const CAUGHT_UP: u64 = 256;
+/// How long commands may take; a copy takes as long as it takes, while it gets on.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is under way.
+pub(super) struct Changing {
+    change: Change,
+    step: Step,
+    answer: Answer,
+    until: Duration,
+    /// The last sign that a copy gets on.
+    progress: (u64, u64),
+    invite_at: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Begin,
+    Snapshot,
+    Learner(u64),
+    Copy(u64),
+    Vote(u64),
+    Gone,
+    Handed,
+}
+
+impl Member {
+    /// Begins to change the members; `answer` gets the outcome.
+    pub(crate) fn change(&mut self, change: Change, answer: Answer) {
+        let refusal = if self.raft.is_none() || !self.shared.tickets.is_serving() {
+            Some(match self.shared.leader() {
+                Some(node) if node != self.options.me => {
+                    format!("node {} leads the partition: ask it", node.0)
+                }
+                _ => "nobody leads the partition at the moment: try again".to_owned(),
+            })
+        } else if self.changing.is_some() {
+            Some("another change is under way: wait for it to end".to_owned())
+        } else {
+            self.refuse(change)
+        };
+        if let Some(refusal) = refusal {
+            *answer.lock() = Some(Err(refusal));
+            return self.shared.tell();
+        }
+        self.changing = Some(Changing {
+            change,
+            step: Step::Begin,
+            answer,
+            until: self.now.since + PATIENCE,
+            progress: (0, 0),
+            invite_at: Duration::ZERO,
+        });
+    }
+
+    fn ids_of(&self, node: NodeId) -> Vec<u64> {
+        let raft = self.raft.as_ref().expect("it leads");
+        let ids = raft.raft.prs().iter().map(|(id, _)| *id);
+        ids.filter(|id| node_of(*id) == node).collect()
+    }
+
+    fn refuse(&self, change: Change) -> Option<String> {
+        let raft = self.raft.as_ref().expect("it leads");
+        match change {
+            Change::Add(node) => {
+                if !self.options.nodes.contains(&node) {
+                    return Some(format!(
+                        "node {} is not one of this partition's nodes in the cluster's file: put it \
+                         there, on all nodes, first",
+                        node.0
+                    ));
+                }
+                let hello = self.founding_hello(node);
+                if hello.is_none_or(|hello| hello.raft_id != 0) {
+                    return Some(format!(
+                        "node {} does not wait to be added: start it with an empty data directory",
+                        node.0
+                    ));
+                }
+                self.dir().is_none().then(|| {
+                    "the log lies in memory, so that there are no snapshots to copy".to_owned()
+                })
+            }
+            Change::Remove(node) if node == self.options.me => {
+                Some("it leads: transfer the leadership to another node first".to_owned())
+            }
+            Change::Remove(node) => {
+                let ids = self.ids_of(node);
+                if ids.is_empty() {
+                    return Some(format!("node {} is not a member", node.0));
+                }
+                let voters = raft.raft.prs().conf().voters().ids();
+                let left: Vec<u64> = voters.iter().filter(|id| !ids.contains(id)).collect();
+                let alive = left.iter().filter(|id| self.is_active(**id)).count();
+                (alive * 2 <= left.len()).then(|| {
+                    format!(
+                        "only {alive} of the {} other members are alive, which is no majority: bring \
+                         one back first",
+                        left.len()
+                    )
+                })
+            }
+            Change::Transfer(Some(node)) if node == self.options.me => {
+                Some("it leads already".to_owned())
+            }
+            Change::Transfer(node) => self.heir(node).is_none().then(|| match node {
+                Some(node) => format!("node {} is no living member with a vote", node.0),
+                None => "no other member with a vote is alive".to_owned(),
+            }),
+        }
+    }
+
+    pub(super) fn is_active(&self, id: u64) -> bool {
+        let raft = self.raft.as_ref().expect("it takes part");
+        id == raft.raft.id || raft.raft.prs().get(id).is_some_and(|one| one.recent_active)
+    }
+
+    /// Who is to lead: the one of `node`, or the one that lacks least.
+    fn heir(&self, node: Option<NodeId>) -> Option<u64> {
+        let raft = self.raft.as_ref()?;
+        let voters = raft.raft.prs().conf().voters().ids();
+        let others = voters.iter().filter(|id| *id != raft.raft.id && self.is_active(*id));
+        let fit = others.filter(|id| node.is_none_or(|node| node_of(*id) == node));
+        fit.max_by_key(|id| (raft.raft.prs().get(*id).map_or(0, |one| one.matched), *id))
+    }
+
+    /// Goes on with what is under way.
+    pub(super) fn go_on_changing(&mut self) {
+        let Some(mut changing) = self.changing.take() else {
+            return;
+        };
+        if self.leading.is_none() {
+            return self.answer(&changing, self.ended_by_loss(changing.change));
+        }
+        if self.now.since >= changing.until {
+            let error = format!("it takes too long, at the step {:?}: see the status", changing.step);
+            if let Some(raft) = &mut self.raft {
+                raft.raft.abort_leader_transfer();
+            }
+            return self.answer(&changing, Err(error));
+        }
+        match self.next_step(&mut changing) {
+            Some(outcome) => self.answer(&changing, outcome),
+            None => self.changing = Some(changing),
+        }
+    }
+
+    fn answer(&mut self, changing: &Changing, outcome: Result<(), String>) {
+        *changing.answer.lock() = Some(outcome);
+        self.changed = true;
+        self.shared.tell();
+    }
+
+    fn ended_by_loss(&self, change: Change) -> Result<(), String> {
+        match change {
+            Change::Transfer(_) => Ok(()),
+            _ => Err("the leadership was lost meanwhile: see the status, and try again".to_owned()),
+        }
+    }
+
+    /// Returns the outcome at the end.
+    fn next_step(&mut self, changing: &mut Changing) -> Option<Result<(), String>> {
+        match (changing.change, changing.step) {
+            (Change::Add(_), Step::Begin) => {
+                self.want_snapshot();
+                changing.step = Step::Snapshot;
+            }
+            (Change::Add(node), Step::Snapshot) => {
+                if self.log().floor().0 > 0 && !self.snapshot_is_wanted() {
+                    let incarnations = self.ids_of(node).into_iter().map(|id| id >> 16);
+                    let id = raft_id(incarnations.max().unwrap_or(1) + 1, node);
+                    changing.step = Step::Learner(id);
+                    return self.propose_members(&[(ConfChangeType::AddLearnerNode, id)]);
+                }
+            }
+            (_, Step::Learner(id)) => {
+                if self.raft.as_ref()?.raft.prs().get(id).is_some() {
+                    changing.step = Step::Copy(id);
+                }
+            }
+            (Change::Add(node), Step::Copy(id)) => return self.copy(changing, node, id),
+            (Change::Add(node), Step::Vote(id)) => {
+                let conf = self.raft.as_ref()?.raft.prs().conf().to_conf_state();
+                let alone = self.ids_of(node) == [id];
+                if conf.voters.contains(&id) && conf.voters_outgoing.is_empty() && alone {
+                    return Some(Ok(()));
+                }
+            }
+            (Change::Remove(node), Step::Begin) => {
+                changing.step = Step::Gone;
+                let gone = self.ids_of(node);
+                let gone: Vec<_> =
+                    gone.iter().map(|id| (ConfChangeType::RemoveNode, *id)).collect();
+                return self.propose_members(&gone);
+            }
+            (Change::Remove(node), Step::Gone) => {
+                return self.ids_of(node).is_empty().then_some(Ok(()));
+            }
+            (Change::Transfer(node), Step::Begin) => {
+                let heir = self.heir(node)?;
+                // The other one may be elected at once.
+                self.shared.set_lease(Duration::ZERO);
+                self.raft.as_mut()?.transfer_leader(heir);
+                changing.step = Step::Handed;
+            }
+            (Change::Transfer(_), Step::Handed) => {
+                // Raft gives up after an election time-out.
+                if self.raft.as_ref()?.raft.lead_transferee.is_none() {
+                    let error = "the other node did not take over in time: try again".to_owned();
+                    return Some(Err(error));
+                }
+            }
+            (change, step) => unreachable!("{change:?} has no step {step:?}"),
+        }
+        None
+    }
+
+    /// Waits until a new member has caught up; then it gets its vote.
+    fn copy(&mut self, changing: &mut Changing, node: NodeId, id: u64) -> Option<Result<(), String>> {
+        if self.now.since >= changing.invite_at {
+            changing.invite_at = self.now.since + self.options.tick();
+            self.send(node, &Envelope::Invite { raft_id: id });
+        }
+        let raft = &self.raft.as_ref()?.raft;
+        let matched = raft.prs().get(id)?.matched;
+        let sent = self.snapshots.sending.get(&id).map_or(0, |sending| sending.offset);
+        if (matched, sent) != changing.progress {
+            changing.progress = (matched, sent);
+            changing.until = self.now.since + PATIENCE;
+        }
+        if matched == 0 || matched + CAUGHT_UP < raft.raft_log.committed {
+            return None;
+        }
+        let mut changes = vec![(ConfChangeType::AddNode, id)];
+        let older = self.ids_of(node).into_iter().filter(|other| *other != id);
+        changes.extend(older.map(|other| (ConfChangeType::RemoveNode, other)));
+        changing.step = Step::Vote(id);
+        self.propose_members(&changes)
+    }
+
+    fn propose_members(&mut self, changes: &[(ConfChangeType, u64)]) -> Option<Result<(), String>> {
+        let singles = changes.iter().map(|(change_type, node_id)| {
+            let mut single = ConfChangeSingle {
+                node_id: *node_id,
+                ..ConfChangeSingle::default()
+            };
+            single.set_change_type(*change_type);
+            single
+        });
+        let mut change = ConfChangeV2::default();
+        change.set_changes(singles.collect::<Vec<_>>().into());
+        let raft = self.raft.as_mut()?;
+        let before = raft.raft.raft_log.last_index();
+        match raft.propose_conf_change(Vec::new(), change) {
+            Ok(()) if raft.raft.raft_log.last_index() > before => None,
+            Ok(()) => Some(Err("the change was not taken: try again".to_owned())),
+            Err(error) => Some(Err(format!("the change was not taken: {error}"))),
+        }
+    }
+}

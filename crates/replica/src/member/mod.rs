@@ -1,0 +1,350 @@
+//! One member of a replicated partition: everything but threads, sockets and clocks.
+//!
+//! The Raft algorithm is a library's; around it:
+//!
+//! | module | concept |
+//! |---|---|
+//! | `founding` | how the first members begin, and how one whose disk is empty joins |
+//! | `leading` | what was submitted goes into the log in groups; leadership begins and ends |
+//! | `turn` | what Raft wants done: append, sync, send, in this order |
+//! | `apply` | entries become state, on every member alike |
+//! | `reads` | rounds of messages that show that nobody else leads; leases |
+//! | `snapshots` | making, sending, receiving and loading them |
+//! | `membership` | members come and go by command; leadership is handed over |
+//! | `report` | what it says of itself |
+//!
+//! Who drives it calls [`Member::receive`] for what comes, and [`Member::turn`] when something has
+//! come, was submitted, or is due ([`Member::due`]); then sends [`Member::outbox`].
+//!
+//! Invariants:
+//! 1. One append, one sync and one transfer serve all that was submitted between two turns, up to
+//!    the size of a group. Followers get it before it is synced here.
+//! 2. A ticket resolves when its entries are applied here in the term in which they were proposed.
+//!    When leadership ends, all that was executed and not applied is dropped before anything else
+//!    is applied.
+//! 3. A new leader admits nobody before it has applied an entry of its own term, and so all that
+//!    its predecessors have acknowledged.
+
+mod apply;
+mod founding;
+mod leading;
+mod membership;
+mod reads;
+mod report;
+mod snapshots;
+mod turn;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{NodeId, TransactionId};
+use disk::Disk;
+use engine::Applier;
+use raft::{Config, RawNode};
+
+use crate::log::{Log, LogError, LogOptions};
+use crate::messages::Envelope;
+use crate::options::{ELECTION_TICKS, MemberOptions};
+use crate::shared::Shared;
+use crate::snapshot::SnapshotError;
+use crate::status::node_of;
+use crate::time::Now;
+use founding::Founding;
+pub use membership::Change;
+use membership::Changing;
+use reads::Rounds;
+use snapshots::Snapshots;
+
+/// Why a member cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The log cannot be read or written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A snapshot cannot be read or written.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// Something was agreed upon that cannot be understood.
+    #[error(
+        "entry {index} cannot be applied: {what}. All members have it; start the release that wrote \
+         it, or a newer one"
+    )]
+    Entry {
+        /// The entry.
+        index: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The Raft library refuses something that it never should.
+    #[error("the Raft group cannot go on: {0}")]
+    Raft(String),
+}
+
+/// Runs work beside the member: on a thread of its own, or at once.
+pub type Spawn = Box<dyn FnMut(Box<dyn FnOnce() + Send>) + Send>;
+
+/// Where a member keeps its data.
+pub struct Place {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The directory, which exists. `None`: the log lies in memory, and there are no snapshots.
+    pub dir: Option<PathBuf>,
+    /// How the log is kept.
+    pub log: LogOptions,
+}
+
+/// What was proposed and is not applied yet.
+struct Pending {
+    index: u64,
+    release: Option<TransactionId>,
+    number: Option<u64>,
+    client: u64,
+}
+
+/// A turn whose ticket has not resolved.
+struct Open {
+    ticket: u64,
+    /// The last entry that it took; 0 if it took none.
+    last: u64,
+    /// The round of messages that its reads wait for; 0 if they wait for none.
+    round: u64,
+}
+
+/// See the module's description.
+pub struct Member {
+    options: MemberOptions,
+    shared: Arc<Shared>,
+    place: Place,
+    spawn: Spawn,
+    applier: Applier,
+    /// While the disk is empty.
+    blank: Option<Log>,
+    raft: Option<RawNode<Log>>,
+    founding: Founding,
+    now: Now,
+    started: Duration,
+    next_tick: Duration,
+    random: fastrand::Rng,
+    /// Term, role and leader when the election time-out was drawn last.
+    drawn_for: (u64, raft::StateRole, u64),
+    timeout: usize,
+    /// The term in which this member leads, if it does.
+    leading: Option<u64>,
+    pending: VecDeque<Pending>,
+    open: VecDeque<Open>,
+    rounds: Rounds,
+    applied: u64,
+    applied_term: u64,
+    /// The greatest stamp of the applied entries.
+    stamp_ms: u64,
+    /// Deadlines of keys that the log has not said to have passed.
+    deadlines: BTreeSet<u64>,
+    next_expiry: Duration,
+    snapshots: Snapshots,
+    changing: Option<Changing>,
+    outbox: Vec<(NodeId, Vec<u8>)>,
+    groups: u64,
+    entries: u64,
+    changed: bool,
+    next_report: Duration,
+    /// A member that was started must not vote while the leader of its last life may hold a lease.
+    silent_until: Duration,
+    note: Option<String>,
+}
+
+impl Member {
+    /// Reads what the place has of it, and begins. `progress` is told how many bytes have been read,
+    /// of how many.
+    ///
+    /// # Errors
+    /// The [`Failure`] says what cannot be read, and what to do.
+    pub(crate) fn open(
+        options: MemberOptions,
+        shared: Arc<Shared>,
+        place: Place,
+        spawn: Spawn,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Member, Failure> {
+        let now = shared.time.now();
+        let applier = shared.engine.applier().expect("nobody else applies");
+        let log = match &place.dir {
+            Some(dir) => {
+                let disk = Arc::clone(&place.disk);
+                crate::snapshot::tidy(&*disk, dir)?;
+                Log::open(disk, dir, place.log.clone(), progress)?
+            }
+            None => Log::in_memory(),
+        };
+        let tick = options.tick();
+        let mut member = Member {
+            random: fastrand::Rng::with_seed(options.seed),
+            founding: Founding::default(),
+            started: now.since,
+            next_tick: now.since + tick,
+            silent_until: Duration::ZERO,
+            options,
+            shared,
+            place,
+            spawn,
+            applier,
+            blank: None,
+            raft: None,
+            now,
+            drawn_for: (0, raft::StateRole::Follower, 0),
+            timeout: ELECTION_TICKS,
+            leading: None,
+            pending: VecDeque::new(),
+            open: VecDeque::new(),
+            rounds: Rounds::default(),
+            applied: 0,
+            applied_term: 0,
+            stamp_ms: 0,
+            deadlines: BTreeSet::new(),
+            next_expiry: now.since,
+            snapshots: Snapshots::default(),
+            changing: None,
+            outbox: Vec::new(),
+            groups: 0,
+            entries: 0,
+            changed: true,
+            next_report: now.since,
+            note: None,
+        };
+        if log.is_blank() {
+            member.blank = Some(log);
+        } else {
+            member.recover(log)?;
+        }
+        member.report();
+        Ok(member)
+    }
+
+    fn recover(&mut self, mut log: Log) -> Result<(), Failure> {
+        if let Some(dir) = self.place.dir.clone()
+            && let Some(file) = crate::snapshot::newest(&self.place.disk, &dir)?
+        {
+            log.recover_snapshot(&file.head.meta)?;
+            self.load(&file.path)?;
+        }
+        if log.hard_state().term > 0 {
+            // It may have promised the leader of its last life not to vote for a while.
+            self.silent_until = self.now.since + self.options.election;
+        }
+        self.start(log)
+    }
+
+    /// Begins to take part with a log that is not blank.
+    fn start(&mut self, log: Log) -> Result<(), Failure> {
+        let config = Config {
+            id: log.raft_id(),
+            election_tick: ELECTION_TICKS,
+            heartbeat_tick: 1,
+            applied: self.applied,
+            max_size_per_msg: self.options.message as u64,
+            max_inflight_msgs: 256,
+            check_quorum: true,
+            pre_vote: true,
+            batch_append: true,
+            ..Config::default()
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let raft = RawNode::new(&config, log, &logger);
+        self.raft = Some(raft.map_err(|error| Failure::Raft(error.to_string()))?);
+        self.draw_timeout();
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Something has come from another member. What cannot be understood is told and dropped.
+    pub fn receive(&mut self, from: NodeId, bytes: &[u8], now: Now) -> Result<(), Failure> {
+        self.now = now;
+        match Envelope::decode(bytes) {
+            Ok(envelope) => self.take(from, envelope),
+            Err(error) => {
+                tracing::error!(%error, node = from.0, "a member's message makes no sense");
+                Ok(())
+            }
+        }
+    }
+
+    fn take(&mut self, from: NodeId, envelope: Envelope<'_>) -> Result<(), Failure> {
+        match envelope {
+            Envelope::Raft(message) => self.step(message),
+            Envelope::Hello(hello) => self.on_hello(from, hello),
+            Envelope::Invite { raft_id } => self.on_invite(raft_id),
+            Envelope::Piece {
+                to,
+                announces,
+                total,
+                offset,
+                piece,
+            } => self.on_piece(to, announces, (total, offset), piece),
+            Envelope::Committed { term, index } => {
+                self.on_committed(term, index);
+                Ok(())
+            }
+            Envelope::Taken {
+                from,
+                index,
+                offset,
+            } => self.on_taken(from, index, offset),
+        }
+    }
+
+    /// What is to be sent, and to whom.
+    pub fn outbox(&mut self) -> std::vec::Drain<'_, (NodeId, Vec<u8>)> {
+        self.outbox.drain(..)
+    }
+
+    fn send(&mut self, to: NodeId, envelope: &Envelope<'_>) {
+        if to != self.options.me {
+            self.outbox.push((to, envelope.encode()));
+        }
+    }
+
+    /// Messages to a node do not arrive at the moment.
+    pub fn unreachable(&mut self, node: NodeId) {
+        if let Some(raft) = &mut self.raft {
+            let ids: Vec<u64> = raft.raft.prs().iter().map(|(id, _)| *id).collect();
+            for id in ids.into_iter().filter(|id| node_of(*id) == node) {
+                raft.report_unreachable(id);
+            }
+        }
+    }
+
+    /// When [`Member::turn`] is due although nothing has come: a moment of [`Now::since`].
+    #[must_use]
+    pub fn due(&self) -> Duration {
+        self.next_tick
+    }
+
+    /// Whether another turn would go on with something at once.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.raft.as_ref().is_some_and(RawNode::has_ready) || self.may_propose()
+    }
+
+    /// The index of the newest entry that was applied.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Where it keeps its files, if it does.
+    fn dir(&self) -> Option<&Path> {
+        self.place.dir.as_deref()
+    }
+
+    fn draw_timeout(&mut self) {
+        let Some(raft) = &mut self.raft else { return };
+        let state = (raft.raft.term, raft.raft.state, raft.raft.leader_id);
+        if state != self.drawn_for {
+            self.drawn_for = state;
+            self.timeout = self.random.usize(ELECTION_TICKS..2 * ELECTION_TICKS);
+        }
+        // The library draws from a generator of its own, which no seed reaches.
+        raft.raft.set_randomized_election_timeout(self.timeout);
+    }
+}

@@ -1,0 +1,136 @@
+//! Rounds of messages that show that nobody else leads, for reads; and leases that rest on them.
+//!
+//! A read is executed first, on what is applied. All that was acknowledged before it began is
+//! applied here, unless somebody else has led since; and that nobody has, a round shows that began
+//! after the read, or entries of this term that were proposed after it and have committed.
+//!
+//! A lease: followers vote for nobody within an election time-out of a message of their leader. So
+//! for that long from the beginning of a round that was confirmed, less what clocks may differ by,
+//! nobody else leads.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use base::NodeId;
+use raft::ReadState;
+
+use super::Member;
+use crate::messages::Envelope;
+use crate::options::ELECTION_TICKS;
+use crate::status::node_of;
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Rounds {
+    /// The last round that was begun, and the last one that was confirmed.
+    begun: u64,
+    pub(super) confirmed: u64,
+    /// When each round that is not confirmed was begun.
+    open: VecDeque<(u64, Duration)>,
+    /// When the last one was begun.
+    begun_at: Duration,
+    /// What a leader said last of what is committed, and when that was heard.
+    heard: Option<(u64, Duration)>,
+}
+
+impl Rounds {
+    /// Nobody waits for any of them.
+    pub(super) fn forget(&mut self) {
+        self.confirmed = self.begun;
+        self.open.clear();
+    }
+}
+
+impl Member {
+    /// Begins a round; returns its number.
+    pub(super) fn ask(&mut self) -> u64 {
+        self.rounds.begun += 1;
+        self.rounds.begun_at = self.now.since;
+        let round = self.rounds.begun;
+        self.rounds.open.push_back((round, self.now.since));
+        if let Some(raft) = &mut self.raft {
+            raft.read_index(round.to_be_bytes().to_vec());
+        }
+        round
+    }
+
+    /// Begins another round when the last one was not confirmed for long, because messages are
+    /// lost; and one to prolong the lease.
+    pub(super) fn ask_again(&mut self) {
+        if !self.shared.tickets.is_serving() {
+            return;
+        }
+        let pause = match self.options.leases {
+            true => self.options.election / 5,
+            false => self.options.tick(),
+        };
+        let last = self.rounds.open.back().map(|(_, begun)| *begun);
+        let due = match last {
+            Some(begun) => self.now.since >= begun + self.options.tick(),
+            None => self.options.leases && self.now.since >= self.rounds.begun_at + pause,
+        };
+        if due {
+            self.ask();
+        }
+    }
+
+    /// Takes what has been confirmed.
+    pub(super) fn confirm(&mut self, reads: Vec<ReadState>) {
+        for read in reads {
+            let Ok(round) = read.request_ctx.as_slice().try_into() else {
+                continue;
+            };
+            let round = u64::from_be_bytes(round);
+            self.rounds.confirmed = self.rounds.confirmed.max(round);
+            while let Some((open, begun)) = self.rounds.open.front().copied()
+                && open <= round
+            {
+                self.rounds.open.pop_front();
+                if open == round {
+                    self.prolong(begun);
+                }
+            }
+        }
+    }
+
+    fn prolong(&mut self, begun: Duration) {
+        let Some(raft) = &self.raft else { return };
+        if self.leading.is_none() || raft.raft.lead_transferee.is_some() {
+            return;
+        }
+        // A follower counts whole ticks, the first of which may come at once.
+        let ticks = self.options.tick() * (ELECTION_TICKS as u32 - 1);
+        self.shared.set_lease(begun + ticks * 8 / 10);
+    }
+
+    /// The leader tells followers how far it has committed, so that these know how old what they
+    /// show is.
+    pub(super) fn tell_committed(&mut self) {
+        let Some(raft) = self.raft.as_ref().filter(|_| self.leading.is_some()) else {
+            return;
+        };
+        let (term, index) = (raft.raft.term, raft.raft.raft_log.committed);
+        let nodes: BTreeSet<NodeId> = raft.raft.prs().iter().map(|(id, _)| node_of(*id)).collect();
+        for node in nodes {
+            self.send(node, &Envelope::Committed { term, index });
+        }
+    }
+
+    pub(super) fn on_committed(&mut self, term: u64, index: u64) {
+        if self.raft.as_ref().is_some_and(|raft| term >= raft.raft.term) {
+            self.rounds.heard = Some((index, self.now.since));
+        }
+    }
+
+    /// Notes up to when this member shows all that was committed.
+    pub(super) fn note_fresh(&mut self) {
+        if self.shared.tickets.is_serving() {
+            self.shared.set_fresh(self.now.since);
+        } else if let Some((index, at)) = self.rounds.heard
+            && self.applied >= index
+        {
+            self.shared.set_fresh(at);
+            self.rounds.heard = None;
+        }
+    }
+}

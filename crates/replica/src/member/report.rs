@@ -1,0 +1,84 @@
+//! What a member says of itself.
+
+use raft::StateRole;
+
+use super::Member;
+use crate::status::{MemberStatus, Role, Status, node_of};
+
+impl Member {
+    /// Brings the status up to date when something has changed, and from time to time.
+    pub(super) fn report_if_due(&mut self) {
+        if self.changed || self.now.since >= self.next_report {
+            self.next_report = self.now.since + self.options.tick();
+            self.report();
+        }
+    }
+
+    pub(super) fn report(&mut self) {
+        let changed = std::mem::take(&mut self.changed);
+        let status = self.describe();
+        let mut shared = self.shared.status.lock();
+        let role_changed = shared.role != status.role || shared.leader != status.leader;
+        *shared = status;
+        drop(shared);
+        if changed || role_changed {
+            self.shared.tell();
+        }
+    }
+
+    fn role(&self) -> Role {
+        let Some(raft) = &self.raft else {
+            return Role::Blank;
+        };
+        let raft = &raft.raft;
+        let conf = raft.prs().conf();
+        match raft.state {
+            StateRole::Leader if self.shared.tickets.is_serving() => Role::Leader,
+            StateRole::Leader => Role::Elected,
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+            StateRole::Follower if conf.voters().contains(raft.id) => Role::Follower,
+            StateRole::Follower if conf.learners().contains(&raft.id) => Role::Learner,
+            // One that was invited does not know the members before it has its copy.
+            StateRole::Follower if conf.voters().ids().is_empty() => Role::Learner,
+            StateRole::Follower => Role::Removed,
+        }
+    }
+
+    fn describe(&self) -> Status {
+        let mut status = Status {
+            role: self.role(),
+            leader: self.shared.leader(),
+            applied: self.applied,
+            groups: self.groups,
+            entries: self.entries,
+            leaderships: self.shared.tickets.leaderships(),
+            receiving: self.snapshots.receiving.as_ref().map(|one| one.progress()),
+            note: self.note.clone(),
+            ..Status::new(self.options.me)
+        };
+        let Some(raft) = &self.raft else {
+            return status;
+        };
+        let (raft, log) = (&raft.raft, raft.store());
+        status.raft_id = raft.id;
+        status.term = raft.term;
+        status.last = raft.raft_log.last_index();
+        status.committed = raft.raft_log.committed;
+        status.snapshot = log.snapshot_meta().map_or(0, |meta| meta.index);
+        status.syncs = log.syncs();
+        status.log_bytes = log.bytes();
+        let voters = raft.prs().conf().voters();
+        let mut members: Vec<_> = raft.prs().iter().collect();
+        members.sort_unstable_by_key(|(id, _)| (node_of(**id), **id));
+        let members = members.into_iter().map(|(id, progress)| MemberStatus {
+            node: node_of(*id),
+            raft_id: *id,
+            voter: voters.contains(*id),
+            matched: if *id == raft.id { status.last } else { progress.matched },
+            active: *id == raft.id || progress.recent_active,
+            snapshot: self.snapshots.sending.get(id).map(|one| one.progress()),
+        });
+        status.members = members.collect();
+        status
+    }
+}

@@ -1,0 +1,422 @@
+//! Snapshots: made from the engine's view beside everything else, sent in pieces to members that are
+//! too far behind, loaded as a whole.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::change::SYSTEM_GENERATION;
+use disk::Disk;
+use engine::{Engine, NoLog, Snapshot, SnapshotEntry};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use raft::SnapshotStatus;
+use raft::eraftpb::{Message, SnapshotMetadata};
+
+use super::{Failure, Member};
+use crate::messages::{Envelope, REFUSED};
+use crate::sessions::Sessions;
+use crate::snapshot::{
+    Head, SnapshotError, SnapshotFile, SnapshotReader, SnapshotReceiver, SnapshotRecord,
+    SnapshotSource, SnapshotWriter, newest, tidy,
+};
+use crate::status::node_of;
+
+/// Records that the view is walked through at a time.
+const SLICE: usize = 1000;
+/// A piece that was not answered is sent again after so many election time-outs, so often.
+const PATIENCE: u32 = 2;
+const TRIES: u32 = 10;
+
+type Outcome = Arc<Mutex<Option<Result<SnapshotFile, SnapshotError>>>>;
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Snapshots {
+    /// The one that is being made.
+    job: Option<Outcome>,
+    /// One is wanted, however short the log is, and the log is to begin behind it.
+    wanted: bool,
+    /// Bytes that had been written to the log at the last one.
+    written: u64,
+    pub(super) sending: HashMap<u64, Sending>,
+    pub(super) receiving: Option<SnapshotReceiver>,
+}
+
+/// One that is being sent.
+pub(super) struct Sending {
+    source: SnapshotSource,
+    announces: Message,
+    pub(super) offset: u64,
+    sent_at: Duration,
+    tries: u32,
+}
+
+impl Sending {
+    pub(super) fn progress(&self) -> (u64, u64) {
+        (self.offset, self.source.bytes())
+    }
+}
+
+impl Member {
+    /// Has a snapshot made soon, behind which the log begins.
+    pub(crate) fn want_snapshot(&mut self) {
+        self.snapshots.wanted = true;
+    }
+
+    /// Whether one is still to be made.
+    pub(super) fn snapshot_is_wanted(&self) -> bool {
+        self.snapshots.wanted
+    }
+
+    /// Makes snapshots when the log has grown, and sends again what was lost.
+    pub(super) fn keep_snapshots(&mut self) -> Result<(), Failure> {
+        self.send_again();
+        if let Some(job) = &self.snapshots.job {
+            let outcome = job.lock().take();
+            return match outcome {
+                Some(outcome) => self.made(outcome?),
+                None => Ok(()),
+            };
+        }
+        let Some(dir) = self.place.dir.clone() else {
+            return Ok(());
+        };
+        let threshold = self.options.snapshot_bytes;
+        let wanted = self.snapshots.wanted;
+        let before = self.snapshots.written;
+        let log = self.log();
+        let has_grown = log.written() - before >= threshold;
+        let newest = log.snapshot_meta().map_or(0, |meta| meta.index);
+        if self.applied > newest && (wanted || has_grown) {
+            self.make(&dir);
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, dir: &Path) {
+        let snapshot = self.shared.engine.snapshot();
+        debug_assert_eq!(snapshot.epoch().0, self.applied);
+        let raft = self.raft.as_ref().expect("it takes part");
+        let mut meta = SnapshotMetadata {
+            index: self.applied,
+            term: self.applied_term,
+            ..SnapshotMetadata::default()
+        };
+        meta.set_conf_state(raft.raft.prs().conf().to_conf_state());
+        self.snapshots.written = raft.store().written();
+        let stamp_ms = self.stamp_ms;
+        let sessions = self.shared.sessions.lock().encode();
+        let engine = Arc::clone(&self.shared.engine);
+        let (disk, dir) = (Arc::clone(&self.place.disk), dir.to_owned());
+        let outcome = Outcome::default();
+        self.snapshots.job = Some(Arc::clone(&outcome));
+        let shared = Arc::clone(&self.shared);
+        (self.spawn)(Box::new(move || {
+            let made = write(&engine, &snapshot, &disk, &dir, (meta, stamp_ms), &sessions);
+            *outcome.lock() = Some(made);
+            shared.wake();
+        }));
+    }
+
+    /// There is a new one: the log may lose what is before it.
+    fn made(&mut self, file: SnapshotFile) -> Result<(), Failure> {
+        self.snapshots.job = None;
+        let kept = if std::mem::take(&mut self.snapshots.wanted) {
+            0
+        } else {
+            self.options.kept_entries
+        };
+        let meta = file.head.meta;
+        tracing::info!(index = meta.index, keys = file.records, bytes = file.bytes, "snapshot made");
+        let log = self.log();
+        log.set_snapshot(&meta);
+        log.compact(meta.index.saturating_sub(kept))?;
+        self.changed = true;
+        self.remove_old()
+    }
+
+    fn remove_old(&self) -> Result<(), Failure> {
+        let idle = self.snapshots.sending.is_empty() && self.snapshots.receiving.is_none();
+        if let Some(dir) = self.dir().filter(|_| idle) {
+            tidy(&*self.place.disk, dir)?;
+        }
+        Ok(())
+    }
+
+    /// A member is so far behind that it needs a snapshot.
+    pub(super) fn begin_sending(&mut self, announces: Message) {
+        let to = announces.to;
+        if self.snapshots.sending.contains_key(&to) {
+            return;
+        }
+        let index = announces.get_snapshot().get_metadata().index;
+        match self.source(index) {
+            Ok(source) => {
+                tracing::info!(node = node_of(to).0, index, bytes = source.bytes(), "sends a snapshot");
+                let sending = Sending {
+                    source,
+                    announces,
+                    offset: 0,
+                    sent_at: self.now.since,
+                    tries: 0,
+                };
+                self.snapshots.sending.insert(to, sending);
+                self.send_piece(to);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a snapshot cannot be sent");
+                self.end_sending(to, SnapshotStatus::Failure);
+            }
+        }
+    }
+
+    fn source(&self, index: u64) -> Result<SnapshotSource, String> {
+        let dir = self.dir().ok_or("there are none in memory")?;
+        let file = newest(&self.place.disk, dir).map_err(|error| error.to_string())?;
+        let file = file.filter(|file| file.head.meta.index == index);
+        let path = file.ok_or("it is there no more")?.path;
+        SnapshotSource::open(&*self.place.disk, &path).map_err(|error| error.to_string())
+    }
+
+    fn send_piece(&mut self, to: u64) {
+        let chunk = self.options.chunk;
+        let now = self.now.since;
+        let Some(sending) = self.snapshots.sending.get_mut(&to) else {
+            return;
+        };
+        sending.sent_at = now;
+        match sending.source.read_chunk(sending.offset, chunk) {
+            Ok(piece) => {
+                let envelope = Envelope::Piece {
+                    to,
+                    announces: sending.announces.clone(),
+                    total: sending.source.bytes(),
+                    offset: sending.offset,
+                    piece: &piece,
+                };
+                let bytes = envelope.encode();
+                self.outbox.push((node_of(to), bytes));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a snapshot cannot be sent");
+                self.end_sending(to, SnapshotStatus::Failure);
+            }
+        }
+    }
+
+    fn send_again(&mut self) {
+        if self.snapshots.sending.is_empty() {
+            return;
+        }
+        let patience = self.options.election * PATIENCE;
+        let late = self.snapshots.sending.iter();
+        let late = late.filter(|(_, sending)| self.now.since >= sending.sent_at + patience);
+        for to in late.map(|(to, _)| *to).collect::<Vec<u64>>() {
+            let sending = self.snapshots.sending.get_mut(&to).expect("it was there");
+            sending.tries += 1;
+            if sending.tries > TRIES || self.leading.is_none() {
+                self.end_sending(to, SnapshotStatus::Failure);
+            } else {
+                self.send_piece(to);
+            }
+        }
+    }
+
+    pub(super) fn on_taken(&mut self, from: u64, index: u64, offset: u64) -> Result<(), Failure> {
+        let Some(sending) = self.snapshots.sending.get_mut(&from) else {
+            return Ok(());
+        };
+        if sending.announces.get_snapshot().get_metadata().index != index {
+            return Ok(());
+        }
+        if offset == REFUSED {
+            self.end_sending(from, SnapshotStatus::Failure);
+        } else if offset >= sending.source.bytes() {
+            self.end_sending(from, SnapshotStatus::Finish);
+        } else {
+            sending.offset = offset;
+            sending.tries = 0;
+            self.send_piece(from);
+        }
+        self.changed = true;
+        Ok(())
+    }
+
+    fn end_sending(&mut self, to: u64, status: SnapshotStatus) {
+        self.snapshots.sending.remove(&to);
+        if let Some(raft) = &mut self.raft {
+            raft.report_snapshot(to, status);
+        }
+    }
+
+    /// A piece of a snapshot has come.
+    pub(super) fn on_piece(
+        &mut self,
+        to: u64,
+        announces: Message,
+        (total, offset): (u64, u64),
+        piece: &[u8],
+    ) -> Result<(), Failure> {
+        let Some(raft) = self.raft.as_ref().filter(|raft| raft.raft.id == to) else {
+            return Ok(());
+        };
+        // A leader of the past sends nothing of use.
+        if announces.term < raft.raft.term {
+            return Ok(());
+        }
+        let from = node_of(announces.from);
+        let meta = announces.get_snapshot().get_metadata().clone();
+        let taken = if meta.index <= self.applied {
+            Ok(total)
+        } else {
+            self.take_piece(&meta, (total, offset), piece)
+        };
+        let offset = match taken {
+            Ok(offset) => offset,
+            Err(error) => {
+                tracing::warn!(%error, "a snapshot cannot be received");
+                self.snapshots.receiving = None;
+                REFUSED
+            }
+        };
+        self.changed = true;
+        let index = meta.index;
+        self.send(
+            from,
+            &Envelope::Taken {
+                from: to,
+                index,
+                offset,
+            },
+        );
+        if offset == total {
+            return self.step(announces);
+        }
+        Ok(())
+    }
+
+    /// Returns where the next piece begins.
+    fn take_piece(
+        &mut self,
+        meta: &SnapshotMetadata,
+        (total, offset): (u64, u64),
+        piece: &[u8],
+    ) -> Result<u64, SnapshotError> {
+        let Some(dir) = self.place.dir.clone() else {
+            return Ok(REFUSED);
+        };
+        let of = (meta.term, meta.index);
+        let receiver = match self.snapshots.receiving.take() {
+            Some(receiver) if receiver.of() == of => receiver,
+            _ => SnapshotReceiver::begin(&self.place.disk, &dir, of, total)?,
+        };
+        let receiver = self.snapshots.receiving.insert(receiver);
+        let next = receiver.chunk(offset, piece)?;
+        if receiver.is_complete() {
+            let receiver = self.snapshots.receiving.take().expect("it has just been there");
+            receiver.finish()?;
+        }
+        Ok(next)
+    }
+
+    /// Raft takes over a snapshot that has been received.
+    pub(super) fn install(&mut self, meta: &SnapshotMetadata) -> Result<(), Failure> {
+        let dir = self.place.dir.clone();
+        let file = match &dir {
+            Some(dir) => newest(&self.place.disk, dir)?,
+            None => None,
+        };
+        let Some(file) = file.filter(|file| file.head.meta.index == meta.index) else {
+            return Err(Failure::Raft(format!(
+                "the snapshot of entry {} is not there",
+                meta.index
+            )));
+        };
+        self.load(&file.path)?;
+        self.log().install(meta)?;
+        self.changed = true;
+        self.remove_old()
+    }
+
+    /// Makes the state that of a snapshot.
+    pub(super) fn load(&mut self, path: &PathBuf) -> Result<(), Failure> {
+        self.shared.loading.store(true, Ordering::SeqCst);
+        let mut reader = SnapshotReader::open(&self.place.disk, path)?;
+        let head = reader.head().clone();
+        let mut loader = self.applier.load(base::Epoch(head.meta.index), head.stamp_ms);
+        self.deadlines.clear();
+        while let Some(record) = reader.next()? {
+            self.deadlines.extend(record.deadline);
+            loader.put(&SnapshotEntry {
+                key: record.key,
+                value: record.value,
+                kind: record.kind,
+                deadline: record.deadline,
+                tid: record.tid,
+                generation: record.generation,
+                origin: record.origin,
+            });
+        }
+        loader.finish(head.generation, head.generation_tid);
+        let sessions = Sessions::decode(&reader.sessions()?).map_err(|error| Failure::Entry {
+            index: head.meta.index,
+            what: format!("the table of sessions in the snapshot: {error}"),
+        })?;
+        *self.shared.sessions.lock() = sessions;
+        self.applied = head.meta.index;
+        self.applied_term = head.meta.term;
+        self.stamp_ms = head.stamp_ms;
+        self.tell_limit();
+        self.shared.loading.store(false, Ordering::SeqCst);
+        tracing::info!(index = head.meta.index, "snapshot loaded");
+        Ok(())
+    }
+}
+
+fn write(
+    engine: &Arc<Engine>,
+    snapshot: &Snapshot,
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    (meta, stamp_ms): (SnapshotMetadata, u64),
+    sessions: &[u8],
+) -> Result<SnapshotFile, SnapshotError> {
+    let mut worker = engine.worker(|_| NoLog).expect("a place is kept for this");
+    let (generation, generation_tid) = worker.snapshot_generation(snapshot);
+    let head = Head {
+        meta,
+        stamp_ms,
+        generation,
+        generation_tid,
+    };
+    let mut writer = SnapshotWriter::create(disk, dir, &head)?;
+    let mut from = Some(Vec::new());
+    while let Some(begin) = from {
+        let mut outcome = Ok(());
+        let mut left = SLICE;
+        from = worker.walk_snapshot(snapshot, &begin, None, |entry| {
+            if let Some(entry) = entry {
+                debug_assert!([generation, SYSTEM_GENERATION].contains(&entry.generation));
+                outcome = writer.put(&record(&entry));
+            }
+            left -= 1;
+            left > 0 && outcome.is_ok()
+        });
+        outcome?;
+    }
+    writer.finish(sessions)
+}
+
+fn record<'e>(entry: &SnapshotEntry<'e>) -> SnapshotRecord<'e> {
+    SnapshotRecord {
+        key: entry.key,
+        value: entry.value,
+        kind: entry.kind,
+        generation: entry.generation,
+        deadline: entry.deadline,
+        tid: entry.tid,
+        origin: entry.origin,
+    }
+}

@@ -1,0 +1,141 @@
+//! A turn: what Raft wants done.
+
+use raft::RawNode;
+use raft::eraftpb::{Message, MessageType};
+
+use super::{Failure, Member};
+use crate::log::Log;
+use crate::messages::Envelope;
+use crate::status::node_of;
+use crate::time::Now;
+
+/// Rounds of `Ready` in one turn, at most.
+const ROUNDS: usize = 16;
+
+impl Member {
+    /// Goes on: takes what was submitted, writes, syncs, sends, applies, resolves.
+    ///
+    /// # Errors
+    /// The [`Failure`] after which this member must not go on.
+    pub fn turn(&mut self, now: Now) -> Result<(), Failure> {
+        self.now = now;
+        if self.raft.is_none() {
+            self.seek_others()?;
+        } else {
+            self.tick();
+            self.tell_time();
+            self.propose();
+            self.ready()?;
+            self.resolve();
+            self.ask_again();
+            self.keep_snapshots()?;
+            self.go_on_changing();
+        }
+        self.report_if_due();
+        Ok(())
+    }
+
+    /// Time passes for Raft. Time that was slept through counts once: nobody could be heard.
+    fn tick(&mut self) {
+        if self.now.since < self.next_tick {
+            return;
+        }
+        let tick = self.options.tick();
+        self.next_tick += tick;
+        if self.next_tick < self.now.since {
+            self.next_tick = self.now.since + tick;
+        }
+        if let Some(raft) = &mut self.raft {
+            raft.tick();
+        }
+        self.draw_timeout();
+        self.tell_committed();
+    }
+
+    /// Has Raft take a message.
+    pub(super) fn step(&mut self, message: Message) -> Result<(), Failure> {
+        let Some(raft) = &mut self.raft else {
+            return Ok(());
+        };
+        let vote = matches!(
+            message.get_msg_type(),
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
+        );
+        let to_another = message.to != raft.raft.id;
+        // Followers forward proposals in this release of the library: they are executed at the
+        // leader alone here, so that nobody sends any.
+        let proposal = message.get_msg_type() == MessageType::MsgPropose;
+        if to_another || proposal || vote && self.now.since < self.silent_until {
+            return Ok(());
+        }
+        if let Err(error) = raft.step(message) {
+            tracing::debug!(%error, "a message was of no use");
+        }
+        self.draw_timeout();
+        Ok(())
+    }
+
+    /// Does what Raft wants done.
+    pub(super) fn ready(&mut self) -> Result<(), Failure> {
+        for _ in 0..ROUNDS {
+            self.note_role();
+            if !self.raft.as_ref().is_some_and(RawNode::has_ready) {
+                break;
+            }
+            self.ready_once()?;
+        }
+        self.draw_timeout();
+        self.note_fresh();
+        Ok(())
+    }
+
+    fn ready_once(&mut self) -> Result<(), Failure> {
+        let raft = self.raft.as_mut().expect("asked before");
+        let mut ready = raft.ready();
+        let reads = ready.take_read_states();
+        let messages = ready.take_messages();
+        self.send_all(messages);
+        self.confirm(reads);
+        if !ready.snapshot().is_empty() {
+            let meta = ready.snapshot().get_metadata().clone();
+            self.install(&meta)?;
+        }
+        self.apply(ready.take_committed_entries())?;
+        let log = self.log();
+        log.append(ready.entries());
+        if let Some(hard) = ready.hs() {
+            log.set_hard_state(hard);
+        }
+        if ready.must_sync() || !ready.entries().is_empty() {
+            log.sync()?;
+        }
+        self.send_all(ready.take_persisted_messages());
+        let raft = self.raft.as_mut().expect("it is still there");
+        let mut light = raft.advance(ready);
+        if let Some(commit) = light.commit_index() {
+            let log = raft.mut_store();
+            let mut hard = log.hard_state().clone();
+            hard.commit = commit;
+            log.set_hard_state(&hard);
+        }
+        self.send_all(light.take_messages());
+        self.apply(light.take_committed_entries())?;
+        self.raft.as_mut().expect("it is still there").advance_apply();
+        Ok(())
+    }
+
+    pub(super) fn log(&mut self) -> &mut Log {
+        self.raft.as_mut().expect("it takes part").mut_store()
+    }
+
+    fn send_all(&mut self, messages: Vec<Message>) {
+        for message in messages {
+            if message.get_msg_type() == MessageType::MsgSnapshot {
+                self.begin_sending(message);
+            } else {
+                let to = node_of(message.to);
+                self.send(to, &Envelope::Raft(message));
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a member is told when it is made.
+
+use std::time::Duration;
+
+use base::NodeId;
+
+/// How transactions go through consensus (paper 5, sections 3.1.2 and 4.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// Executed before consensus; so many entries, of as many clients, go through one append, one
+    /// sync and one transfer at most. Groups are pipelined.
+    Group(usize),
+    /// Plain Raft, the paper's baseline: one entry at a time goes through consensus, and is
+    /// executed after it.
+    Naive,
+}
+
+/// Entries of one group, as in the paper.
+pub const GROUP: usize = 64;
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct MemberOptions {
+    /// This node.
+    pub me: NodeId,
+    /// The nodes that hold the partition when it is founded, this one among them.
+    pub nodes: Vec<NodeId>,
+    /// How transactions go through consensus.
+    pub grouping: Grouping,
+    /// A follower that hears nothing of its leader for so long, or up to twice as long, wants to be
+    /// elected. Heartbeats come ten times as often.
+    pub election: Duration,
+    /// Whether a leader may answer reads while it is sure by its clock that nobody else leads. It
+    /// rests on clocks whose rates differ by less than a tenth.
+    pub leases: bool,
+    /// A client that has not been heard of for so long is forgotten; it must not repeat anything
+    /// afterwards.
+    pub session: Duration,
+    /// Clients that are remembered; those that were silent longest are forgotten first.
+    pub sessions: usize,
+    /// A snapshot is made when the log behind the last one has so many bytes.
+    pub snapshot_bytes: u64,
+    /// Entries that are kept before a snapshot, for followers that are a little behind.
+    pub kept_entries: u64,
+    /// Bytes of a snapshot that go in one message.
+    pub chunk: usize,
+    /// Bytes of entries that go in one message, but for a single larger one.
+    pub message: usize,
+    /// For what is drawn at random.
+    pub seed: u64,
+}
+
+impl MemberOptions {
+    /// The defaults, for a node of a partition.
+    #[must_use]
+    pub fn new(me: NodeId, nodes: Vec<NodeId>) -> MemberOptions {
+        MemberOptions {
+            me,
+            nodes,
+            grouping: Grouping::Group(GROUP),
+            election: Duration::from_secs(1),
+            leases: false,
+            session: Duration::from_secs(600),
+            sessions: 100_000,
+            snapshot_bytes: 256 << 20,
+            kept_entries: 10_000,
+            chunk: 1 << 20,
+            message: 8 << 20,
+            seed: u64::from(me.0),
+        }
+    }
+
+    /// How long a tick takes: the time between heartbeats.
+    #[must_use]
+    pub fn tick(&self) -> Duration {
+        self.election / ELECTION_TICKS as u32
+    }
+}
+
+/// Ticks of the shortest election time-out.
+pub(crate) const ELECTION_TICKS: usize = 10;

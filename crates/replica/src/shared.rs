@@ -1,0 +1,227 @@
+//! What a member and those who use it have in common.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use base::partition::OwnedReply;
+use base::{Abort, Epoch, NodeId};
+use engine::Engine;
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+
+use crate::options::{Grouping, MemberOptions};
+use crate::sessions::{Known, Sessions};
+use crate::status::{Role, Status};
+use crate::tickets::Tickets;
+use crate::time::Time;
+
+/// Called when something has changed.
+type Listener = Box<dyn Fn() + Send + Sync>;
+
+/// See the module's description.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) tickets: Tickets,
+    pub(crate) grouping: Grouping,
+    pub(crate) time: Arc<dyn Time>,
+    /// How old what a follower shows may be.
+    pub(crate) election: Duration,
+    leases: bool,
+    /// Number of the leader's node, plus one; 0: nobody is known to lead.
+    leader: AtomicU32,
+    /// The lease ends at this time, nanoseconds of [`crate::time::Now::since`]; 0: there is none.
+    lease_until: AtomicU64,
+    /// The earliest deadline of a key that the log has not yet said to have passed.
+    pub(crate) limit_ms: AtomicU64,
+    /// The log is about to say so of some.
+    pub(crate) ticking: AtomicBool,
+    /// Up to this time, as above, this member has applied all that it knew to be committed.
+    fresh_at: AtomicU64,
+    /// A snapshot is being loaded: there is nothing to see.
+    pub(crate) loading: AtomicBool,
+    pub(crate) sessions: Mutex<Sessions>,
+    /// Clients' transactions under way: client to number.
+    pub(crate) under_way: Mutex<HashMap<u64, u64>>,
+    /// Outcomes of what was executed after consensus, until they are fetched.
+    pub(crate) outcomes: Mutex<HashMap<u64, Result<Vec<OwnedReply>, Abort>>>,
+    /// For holders of staged transactions, and for outcomes.
+    next_number: AtomicU64,
+    failed: Mutex<Option<String>>,
+    pub(crate) has_failed: AtomicBool,
+    pub(crate) status: Mutex<Status>,
+    waker: RwLock<Option<Listener>>,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(engine: Arc<Engine>, options: &MemberOptions, time: Arc<dyn Time>) -> Shared {
+        let group = match options.grouping {
+            Grouping::Group(count) => count,
+            Grouping::Naive => 1,
+        };
+        Shared {
+            engine,
+            tickets: Tickets::new(group),
+            grouping: options.grouping,
+            time,
+            election: options.election,
+            leases: options.leases,
+            leader: AtomicU32::new(0),
+            lease_until: AtomicU64::new(0),
+            limit_ms: AtomicU64::new(u64::MAX),
+            ticking: AtomicBool::new(false),
+            fresh_at: AtomicU64::new(0),
+            loading: AtomicBool::new(false),
+            sessions: Mutex::default(),
+            under_way: Mutex::default(),
+            outcomes: Mutex::default(),
+            next_number: AtomicU64::new(1),
+            failed: Mutex::default(),
+            has_failed: AtomicBool::new(false),
+            status: Mutex::new(Status::new(options.me)),
+            waker: RwLock::default(),
+            listeners: RwLock::default(),
+        }
+    }
+
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        let leader = self.leader.load(Ordering::SeqCst);
+        leader.checked_sub(1).map(|node| NodeId(node as u16))
+    }
+
+    pub(crate) fn set_leader(&self, leader: Option<NodeId>) {
+        let leader = leader.map_or(0, |node| u32::from(node.0) + 1);
+        self.leader.store(leader, Ordering::SeqCst);
+    }
+
+    pub(crate) fn elsewhere(&self) -> Abort {
+        let leader = self.leader();
+        let me = self.status.lock().node;
+        // A leader that may not serve yet is no place to send anybody to.
+        Abort::Elsewhere {
+            leader: leader.filter(|node| *node != me),
+        }
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.status.lock().role
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Brings the time of what is executed next up to date, as far as no deadline is passed that the
+    /// log does not know of.
+    pub(crate) fn refresh(&self) {
+        if self.tickets.is_serving() {
+            let limit = self.limit_ms.load(Ordering::SeqCst);
+            let wall = self.time.now().wall_ms;
+            self.engine.set_time_ms(wall.min(limit.saturating_sub(1)));
+        }
+    }
+
+    pub(crate) fn set_lease(&self, until: Duration) {
+        let until = if self.leases {
+            until.as_nanos() as u64
+        } else {
+            0
+        };
+        self.lease_until.store(until, Ordering::SeqCst);
+    }
+
+    /// Whether what was executed before this call at `time_ms` may be shown at once, because nobody
+    /// else could lead.
+    pub(crate) fn may_show(&self, time_ms: u64) -> bool {
+        let until = self.lease_until.load(Ordering::SeqCst);
+        if until == 0 {
+            return false;
+        }
+        let now = self.time.now().since.as_nanos() as u64;
+        let holds = now < until || cfg!(feature = "planted-stale-lease");
+        holds
+            && self.tickets.is_serving()
+            && !self.ticking.load(Ordering::SeqCst)
+            && time_ms < self.limit_ms.load(Ordering::SeqCst)
+    }
+
+    /// The ticket of a read that was executed at `time_ms`; [`Epoch::ZERO`] if it need not wait.
+    pub(crate) fn read_ticket(&self, time_ms: u64) -> Epoch {
+        if self.may_show(time_ms) {
+            return Epoch::ZERO;
+        }
+        let ticket = Epoch(self.tickets.read());
+        self.wake();
+        ticket
+    }
+
+    pub(crate) fn set_fresh(&self, at: Duration) {
+        self.fresh_at
+            .store(at.as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    /// How old what this member shows may be; `None`: nobody knows.
+    pub(crate) fn staleness(&self) -> Option<Duration> {
+        let fresh = self.fresh_at.load(Ordering::SeqCst);
+        if fresh == 0 || self.loading.load(Ordering::SeqCst) {
+            return None;
+        }
+        let now = self.time.now().since;
+        Some(now.saturating_sub(Duration::from_nanos(fresh)))
+    }
+
+    /// Whether a client's transaction is to be executed; notes that it is under way then.
+    pub(crate) fn admit(&self, client: u64, sequence: u64) -> Result<(), Known> {
+        let mut under_way = self.under_way.lock();
+        match self.sessions.lock().look_up(client, sequence) {
+            Known::New => {}
+            known => return Err(known),
+        }
+        match under_way.get(&client) {
+            Some(_) => Err(Known::Old),
+            None => {
+                under_way.insert(client, sequence);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn failed(&self) -> Option<String> {
+        if !self.has_failed.load(Ordering::SeqCst) {
+            return None;
+        }
+        self.failed.lock().clone()
+    }
+
+    pub(crate) fn fail(&self, reason: String) {
+        *self.failed.lock() = Some(reason);
+        self.has_failed.store(true, Ordering::SeqCst);
+    }
+
+    /// Has the member take what was submitted.
+    pub(crate) fn wake(&self) {
+        if let Some(wake) = &*self.waker.read() {
+            wake();
+        }
+    }
+
+    pub(crate) fn set_waker(&self, waker: Listener) {
+        *self.waker.write() = Some(waker);
+    }
+
+    pub(crate) fn listen(&self, listener: Listener) {
+        self.listeners.write().push(listener);
+    }
+
+    pub(crate) fn tell(&self) {
+        self.listeners.read().iter().for_each(|listener| listener());
+    }
+}

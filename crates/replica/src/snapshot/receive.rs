@@ -1,0 +1,125 @@
+//! Putting together the pieces of a snapshot that another member sends.
+
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{Disk, DiskFile};
+
+use super::{PART, SnapshotError, SnapshotFile, SnapshotReader, publish, remove_leftover};
+
+/// Takes the pieces of one snapshot in order. A receiver that is dropped leaves no file, as far as
+/// the disk lets it.
+pub struct SnapshotReceiver {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    term: u64,
+    index: u64,
+    bytes: u64,
+    /// Bytes received.
+    end: u64,
+    published: bool,
+}
+
+impl SnapshotReceiver {
+    /// Begins to receive the snapshot of entry `index`, which is of `term`, `bytes` long, into
+    /// `dir`, which exists. One that was begun there before is given up.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn begin(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        (term, index): (u64, u64),
+        bytes: u64,
+    ) -> Result<SnapshotReceiver, SnapshotError> {
+        let path = dir.join(PART);
+        remove_leftover(&**disk, &path)?;
+        let file = disk
+            .create_new(&path)
+            .map_err(SnapshotError::io("create", &path))?;
+        Ok(SnapshotReceiver {
+            disk: Arc::clone(disk),
+            path,
+            file,
+            term,
+            index,
+            bytes,
+            end: 0,
+            published: false,
+        })
+    }
+
+    /// The term and the index of the snapshot.
+    #[must_use]
+    pub fn of(&self) -> (u64, u64) {
+        (self.term, self.index)
+    }
+
+    /// Where the next piece begins: after a lost connection the sender goes on here.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes received, and in all.
+    #[must_use]
+    pub fn progress(&self) -> (u64, u64) {
+        (self.end, self.bytes)
+    }
+
+    /// Whether all has been received.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.end == self.bytes
+    }
+
+    /// Takes the piece that begins at `offset`. One that does not begin where the last one ended, or
+    /// that goes beyond the end, changes nothing. Returns where the next one begins.
+    ///
+    /// # Errors
+    /// As the operating system says; the receiver is of no use then.
+    pub fn chunk(&mut self, offset: u64, bytes: &[u8]) -> Result<u64, SnapshotError> {
+        let room = self.bytes - self.end;
+        if offset == self.end && bytes.len() as u64 <= room && !bytes.is_empty() {
+            self.file
+                .write_all_at(&[IoSlice::new(bytes)], offset)
+                .map_err(SnapshotError::io("write", &self.path))?;
+            self.end += bytes.len() as u64;
+        }
+        Ok(self.end)
+    }
+
+    /// Verifies all of the snapshot and gives it its name; it is durable when this returns.
+    ///
+    /// # Errors
+    /// As the operating system says, or the snapshot is damaged, or not the one that was announced.
+    pub fn finish(mut self) -> Result<SnapshotFile, SnapshotError> {
+        let damaged = |at, what: &str| Err(SnapshotError::damaged(&self.path, at, what));
+        if !self.is_complete() {
+            return damaged(self.end, "pieces of it have not been received");
+        }
+        self.file
+            .sync_data()
+            .map_err(SnapshotError::io("sync", &self.path))?;
+        let mut reader = SnapshotReader::open(&self.disk, &self.path)?;
+        while reader.next()?.is_some() {}
+        let mut found = reader.file().clone();
+        if (found.head.meta.term, found.head.meta.index) != (self.term, self.index) {
+            return damaged(0, "it is another snapshot than was announced");
+        }
+        found.path = publish(&*self.disk, &self.path, &found.head.meta)?;
+        self.published = true;
+        Ok(found)
+    }
+}
+
+impl Drop for SnapshotReceiver {
+    fn drop(&mut self) {
+        if !self.published {
+            // What stays behind is removed before the next one, or at the next start.
+            let _ = self.disk.remove(&self.path);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Tickets: what those wait for whose transaction goes through consensus.
+//!
+//! A ticket is the number of a turn of the member. Turns take what was submitted in its order, so
+//! that tickets resolve in theirs.
+//!
+//! | what waits | gets the ticket of | which resolves when |
+//! |---|---|---|
+//! | a writing transaction | the turn that will take its entry | the entry is committed and applied |
+//! | a read | the next turn | a round of messages that began after the read has shown that nobody else leads |
+//! | either, when leadership is lost | – | never: it is *lost* |
+//!
+//! Invariants:
+//! 1. Whoever waits asks [`Tickets::is_lost`] before [`Tickets::resolved`]: when the next
+//!    leadership's tickets resolve, the number passes those that were lost.
+//! 2. What is submitted is of the leadership in which it was executed: both happen while the
+//!    submitter holds [`Tickets::admission`], and leadership begins and ends while nobody does.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base::{Epoch, TransactionId};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// What goes into one entry of the log.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    /// The entry's payload.
+    pub(crate) payload: Vec<u8>,
+    /// Whose holds are given back when it is applied.
+    pub(crate) release: Option<TransactionId>,
+    /// The client whose transaction it is; 0 for nobody's.
+    pub(crate) client: u64,
+    /// The outcome is kept under this number until it is fetched: of entries that are executed
+    /// after consensus.
+    pub(crate) number: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    entries: std::collections::VecDeque<Submission>,
+    /// A read waits for the next turn.
+    reads: bool,
+    /// The next turn's first entry is that time has come so far.
+    tick_ms: Option<u64>,
+    /// The greatest time that was ever taken so.
+    ticked_ms: u64,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Tickets {
+    queue: Mutex<Queue>,
+    /// Entries that one turn takes.
+    group: usize,
+    /// The next turn's number.
+    next: AtomicU64,
+    resolved: AtomicU64,
+    /// The greatest lost ticket.
+    last_lost: AtomicU64,
+    /// Lost tickets: above the first, up to the second.
+    lost: Mutex<Vec<(u64, u64)>>,
+    /// Whether this member leads and may serve.
+    serving: AtomicBool,
+    admission: RwLock<()>,
+    /// How many leaderships there were.
+    leaderships: AtomicU64,
+}
+
+/// What a turn takes.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) ticket: u64,
+    /// Time has come so far: the first entry.
+    pub(crate) tick_ms: Option<u64>,
+    pub(crate) entries: Vec<Submission>,
+    pub(crate) reads: bool,
+}
+
+impl Tickets {
+    pub(crate) fn new(group: usize) -> Tickets {
+        Tickets {
+            queue: Mutex::default(),
+            group: group.max(1),
+            next: AtomicU64::new(1),
+            resolved: AtomicU64::new(0),
+            last_lost: AtomicU64::new(0),
+            lost: Mutex::default(),
+            serving: AtomicBool::new(false),
+            admission: RwLock::new(()),
+            leaderships: AtomicU64::new(0),
+        }
+    }
+
+    /// Held while a transaction is executed and submitted.
+    pub(crate) fn admission(&self) -> RwLockReadGuard<'_, ()> {
+        self.admission.read()
+    }
+
+    /// Held while leadership begins or ends.
+    pub(crate) fn change(&self) -> RwLockWriteGuard<'_, ()> {
+        self.admission.write()
+    }
+
+    pub(crate) fn is_serving(&self) -> bool {
+        self.serving.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn leaderships(&self) -> u64 {
+        self.leaderships.load(Ordering::SeqCst)
+    }
+
+    /// The holder of [`Tickets::change`] says that transactions are admitted from now on.
+    pub(crate) fn open(&self) {
+        self.leaderships.fetch_add(1, Ordering::SeqCst);
+        self.serving.store(true, Ordering::SeqCst);
+    }
+
+    /// The holder of [`Tickets::change`] says that leadership is lost, and with it every ticket that
+    /// has not resolved.
+    pub(crate) fn close(&self) {
+        self.serving.store(false, Ordering::SeqCst);
+        let mut queue = self.queue.lock();
+        let groups = queue.entries.len().div_ceil(self.group) as u64;
+        queue.entries.clear();
+        queue.reads = false;
+        queue.tick_ms = None;
+        let next = self.next.load(Ordering::SeqCst);
+        let (from, to) = (self.resolved.load(Ordering::SeqCst), next + groups);
+        self.lost.lock().push((from, to));
+        self.last_lost.store(to, Ordering::SeqCst);
+        self.next.store(to + 1, Ordering::SeqCst);
+    }
+
+    /// As [`Tickets::close`], but nothing is lost: the planted bug.
+    pub(crate) fn pause(&self) {
+        self.serving.store(false, Ordering::SeqCst);
+    }
+
+    /// Takes the entry of a transaction that was executed at `time_ms`; only by the holder of
+    /// [`Tickets::admission`], while serving. `None`: a deadline has passed since then, so that it
+    /// must be executed again.
+    pub(crate) fn submit(&self, submission: Submission, time_ms: u64) -> Option<u64> {
+        let mut queue = self.queue.lock();
+        if time_ms < queue.ticked_ms {
+            return None;
+        }
+        let ticket = self.next.load(Ordering::SeqCst) + (queue.entries.len() / self.group) as u64;
+        queue.entries.push_back(submission);
+        Some(ticket)
+    }
+
+    /// Has the next turn begin with an entry that says the time.
+    pub(crate) fn tick(&self, time_ms: u64) {
+        let mut queue = self.queue.lock();
+        queue.tick_ms = Some(time_ms);
+        queue.ticked_ms = queue.ticked_ms.max(time_ms);
+    }
+
+    /// The ticket of a read that has just been executed.
+    pub(crate) fn read(&self) -> u64 {
+        let mut queue = self.queue.lock();
+        queue.reads = true;
+        self.next.load(Ordering::SeqCst)
+    }
+
+    /// Whether a turn has something to take.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.reads || queue.tick_ms.is_some() || !queue.entries.is_empty()
+    }
+
+    /// What the next turn takes, unless there is nothing.
+    pub(crate) fn take(&self) -> Option<Group> {
+        let mut queue = self.queue.lock();
+        if queue.entries.is_empty() && !queue.reads && queue.tick_ms.is_none() {
+            return None;
+        }
+        let count = queue.entries.len().min(self.group);
+        let entries = queue.entries.drain(..count).collect();
+        let reads = std::mem::take(&mut queue.reads);
+        let ticket = self.next.fetch_add(1, Ordering::SeqCst);
+        Some(Group {
+            ticket,
+            tick_ms: queue.tick_ms.take(),
+            entries,
+            reads,
+        })
+    }
+
+    pub(crate) fn resolve(&self, ticket: u64) {
+        self.resolved.store(ticket, Ordering::SeqCst);
+    }
+
+    pub(crate) fn resolved(&self) -> Epoch {
+        Epoch(self.resolved.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn is_lost(&self, ticket: Epoch) -> bool {
+        if ticket.0 > self.last_lost.load(Ordering::SeqCst) {
+            return false;
+        }
+        let lost = self.lost.lock();
+        lost.iter()
+            .any(|(from, to)| (from + 1..=*to).contains(&ticket.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Submission {
+        Submission {
+            payload: Vec::new(),
+            release: None,
+            client: 0,
+            number: None,
+        }
+    }
+
+    fn submit(tickets: &Tickets) -> u64 {
+        tickets.submit(entry(), 5).expect("no deadline has passed")
+    }
+
+    #[test]
+    fn what_was_executed_before_a_tick_is_executed_again() {
+        let tickets = Tickets::new(2);
+        tickets.tick(6);
+        assert_eq!(tickets.submit(entry(), 5), None);
+        assert_eq!(tickets.submit(entry(), 6), Some(1));
+        let group = tickets.take().unwrap();
+        assert_eq!((group.tick_ms, group.entries.len()), (Some(6), 1));
+        assert_eq!(tickets.submit(entry(), 5), None);
+    }
+
+    #[test]
+    fn an_entry_has_the_ticket_of_the_turn_that_takes_it() {
+        let tickets = Tickets::new(2);
+        tickets.open();
+        let drawn: Vec<u64> = (0..5).map(|_| submit(&tickets)).collect();
+        assert_eq!(drawn, [1, 1, 2, 2, 3]);
+        for (ticket, count) in [(1, 2), (2, 2), (3, 1)] {
+            let group = tickets.take().unwrap();
+            assert_eq!((group.ticket, group.entries.len()), (ticket, count));
+        }
+        assert!(tickets.take().is_none());
+        assert_eq!(submit(&tickets), 4);
+    }
+
+    #[test]
+    fn a_read_waits_for_the_next_turn() {
+        let tickets = Tickets::new(2);
+        assert_eq!(tickets.read(), 1);
+        let group = tickets.take().unwrap();
+        assert!(group.reads && group.entries.is_empty());
+        assert_eq!(tickets.read(), 2);
+    }
+
+    #[test]
+    fn what_was_open_is_lost_and_stays_so() {
+        let tickets = Tickets::new(1);
+        tickets.open();
+        let first = submit(&tickets);
+        tickets.take().unwrap();
+        tickets.resolve(first);
+        let taken = submit(&tickets);
+        tickets.take().unwrap();
+        let queued = [submit(&tickets), submit(&tickets)];
+        let read = tickets.read();
+        tickets.close();
+        assert!(!tickets.is_lost(Epoch(first)));
+        for ticket in [taken, queued[0], queued[1], read] {
+            assert!(tickets.is_lost(Epoch(ticket)), "{ticket}");
+        }
+        tickets.open();
+        let next = submit(&tickets);
+        assert!(next > queued[1] && !tickets.is_lost(Epoch(next)));
+        tickets.take().unwrap();
+        tickets.resolve(next);
+        assert!(tickets.is_lost(Epoch(taken)), "the number has passed it");
+    }
+}

@@ -1,0 +1,103 @@
+//! A worker as the participant of transactions over several partitions: each step is an entry.
+
+use base::participant::{Participant, Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::Observed;
+use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
+
+use super::{Step, Worker, observed};
+
+impl Worker {
+    /// The ticket of what was just looked at.
+    fn looked(&mut self) -> Epoch {
+        let time_ms = self.inner.observed().time_ms;
+        self.observed = observed(self.shared.read_ticket(time_ms), time_ms);
+        self.observed.epoch
+    }
+}
+
+impl Participant for Worker {
+    fn execute(
+        &mut self,
+        ops: &[Op<'_>],
+        see: &mut dyn FnMut(&[Reply<'_>], Observed),
+    ) -> Result<(), Abort> {
+        Worker::execute(self, ops, |replies, observed| see(replies, observed))
+    }
+
+    fn observed(&self) -> Observed {
+        self.observed
+    }
+
+    fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        self.step(prepare.holder.id, Step::Prepare, |worker| {
+            Ok((worker.stage_prepare(prepare)?, true))
+        })
+    }
+
+    fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        let state = self.step(id, Step::Decision, |worker| worker.stage_commit(id))?;
+        Ok((state, self.observed.epoch))
+    }
+
+    fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        let state = self.step(id, Step::Decision, |worker| worker.stage_abort(id))?;
+        Ok((state, self.observed.epoch))
+    }
+
+    fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort> {
+        let state = self.step(id, Step::Note, |worker| worker.stage_refuse(id, until_ms))?;
+        Ok((state, self.observed.epoch))
+    }
+
+    fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
+        self.step(id, Step::Note, |worker| worker.stage_forget(id))
+            .map(|_| ())
+    }
+
+    fn state(&mut self, id: TransactionId) -> (State, Epoch) {
+        let (state, _) = self.inner.state(id);
+        (state, self.looked())
+    }
+
+    fn undecided(&mut self) -> Vec<(TransactionId, State)> {
+        let undecided = self.inner.undecided();
+        self.looked();
+        undecided
+    }
+
+    fn time_ms(&self) -> u64 {
+        self.shared.engine.time_ms()
+    }
+
+    fn releases(&self) -> u64 {
+        self.shared.engine.releases()
+    }
+
+    fn finished(&self) -> Epoch {
+        self.shared.engine.applied()
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.shared.failed()
+    }
+
+    fn durable(&self) -> Epoch {
+        self.shared.tickets.resolved()
+    }
+
+    fn leads(&self) -> Result<(), Option<NodeId>> {
+        match Worker::leads(self) {
+            Err(Abort::Elsewhere { leader }) => Err(leader),
+            _ => Ok(()),
+        }
+    }
+
+    fn leadership(&self) -> u64 {
+        self.shared.tickets.leaderships()
+    }
+
+    fn is_lost(&self, epoch: Epoch) -> bool {
+        self.shared.tickets.is_lost(epoch) || epoch > self.durable() && self.failed().is_some()
+    }
+}

@@ -1,0 +1,115 @@
+//! Of a replicated partition: what a node does with commands when it does not lead, and with those
+//! that are executed after consensus.
+//!
+//! | the command | then |
+//! |---|---|
+//! | reads, on a connection that has said `READONLY` | executes here, if what is here is fresh enough |
+//! | is alone, and its connection watches no keys | its client is told who leads (`MOVED`), or that nobody does |
+//! | is a block, a `WATCH`, or behind one | this node coordinates it |
+
+use std::time::Duration;
+
+use base::{Abort, NodeId, Op};
+
+use crate::connection::Connection;
+use crate::coordination::can_be_sent_away;
+use crate::executor::Executor;
+use crate::refusal;
+use crate::task::{Proposed, Task, Work};
+
+impl Executor {
+    /// How old what the connection reads here may be, if it may be old at all.
+    #[inline]
+    pub(crate) fn stale(&self, connection: &Connection) -> Option<Duration> {
+        let bound = self.context.shared.config.staleness;
+        connection.reads_stale.then_some(bound)
+    }
+
+    /// Goes on with operations that found `leader` to lead instead of this node.
+    #[cold]
+    pub(crate) fn redirect(
+        &mut self,
+        connection: &mut Connection,
+        ops: &[Op<'_>],
+        leader: Option<NodeId>,
+        work: Work,
+    ) {
+        if let Work::Call(call) = &work
+            && can_be_sent_away(connection, call.command)
+        {
+            return self.tell_elsewhere(connection, ops, &Abort::Elsewhere { leader });
+        }
+        let number = self.begin(connection, ops);
+        connection.wait_for(number, work);
+    }
+
+    /// Answers with who leads, or with why nothing has happened otherwise.
+    #[cold]
+    pub(crate) fn tell_elsewhere(
+        &mut self,
+        connection: &mut Connection,
+        ops: &[Op<'_>],
+        abort: &Abort,
+    ) {
+        let routes = self.context.shared.routes.as_ref();
+        match (abort, routes) {
+            (
+                Abort::Elsewhere {
+                    leader: Some(leader),
+                },
+                Some(routes),
+            ) => {
+                let (slot, to) = (routes.own_slot(ops), routes.address_of(*leader));
+                let text = format!("MOVED {slot} {}:{}", to.ip(), to.port());
+                connection.writer().error(&text);
+            }
+            _ => refusal::abort(abort, &mut connection.writer()),
+        }
+    }
+
+    /// Has operations go through consensus before they are executed.
+    #[cold]
+    pub(crate) fn propose(&mut self, connection: &mut Connection, ops: &[Op<'_>], work: Work) {
+        match self.worker.propose(ops) {
+            Err(Abort::Elsewhere { leader }) => self.redirect(connection, ops, leader, work),
+            proposed => self.wait_for_outcome(connection, work, proposed),
+        }
+    }
+
+    /// Has the connection wait for what was proposed under a number.
+    #[cold]
+    pub(crate) fn wait_for_outcome(
+        &mut self,
+        connection: &mut Connection,
+        work: Work,
+        proposed: Result<u64, Abort>,
+    ) {
+        match proposed {
+            Ok(number) => {
+                let observed = self.worker.observed();
+                connection.task = Some(Task::Proposed(Proposed {
+                    work,
+                    number,
+                    epoch: observed.epoch,
+                    time_ms: observed.time_ms,
+                }));
+            }
+            Err(abort) => self.tell_elsewhere(connection, &[], &abort),
+        }
+    }
+
+    /// Answers what was proposed, now that its outcome is known, or never will be.
+    pub(crate) fn tell_proposed(&mut self, connection: &mut Connection, proposed: Proposed) {
+        let Proposed {
+            work,
+            number,
+            epoch,
+            time_ms,
+        } = proposed;
+        let is_lost = self.context.shared.partition.is_lost(epoch);
+        match self.worker.outcome(number).filter(|_| !is_lost) {
+            Some(outcome) => self.tell_outcome(connection, work, outcome, time_ms),
+            None => connection.writer().raw(refusal::LEADERSHIP_LOST),
+        }
+    }
+}
