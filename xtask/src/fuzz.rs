@@ -46,6 +46,12 @@ pub enum Target {
     ClusterFile,
     /// What a partition keeps of a prepared transaction.
     Prepared,
+    /// Logs of replicas.
+    ReplicaLog,
+    /// Snapshots of replicas.
+    Snapshot,
+    /// Messages of Raft, and what entries hold.
+    Raft,
 }
 
 impl Target {
@@ -60,6 +66,9 @@ impl Target {
         Target::Messages,
         Target::ClusterFile,
         Target::Prepared,
+        Target::ReplicaLog,
+        Target::Snapshot,
+        Target::Raft,
     ];
 
     fn name(self) -> &'static str {
@@ -73,6 +82,9 @@ impl Target {
             Target::Messages => "messages",
             Target::ClusterFile => "cluster-file",
             Target::Prepared => "prepared",
+            Target::ReplicaLog => "replica-log",
+            Target::Snapshot => "snapshot",
+            Target::Raft => "raft",
         }
     }
 
@@ -87,6 +99,9 @@ impl Target {
             Target::Messages => cluster::fuzz::fuzz_messages,
             Target::ClusterFile => cluster::fuzz::fuzz_topology,
             Target::Prepared => engine::fuzz::fuzz_system_record,
+            Target::ReplicaLog => replica::fuzz::fuzz_log_segment,
+            Target::Snapshot => replica::fuzz::fuzz_snapshot,
+            Target::Raft => replica::fuzz::fuzz_wire,
         }
     }
 
@@ -101,6 +116,9 @@ impl Target {
             Target::Messages => "crates/cluster/corpus/messages",
             Target::ClusterFile => "crates/cluster/corpus/topology",
             Target::Prepared => "crates/engine/corpus/system",
+            Target::ReplicaLog => "crates/replica/corpus/log",
+            Target::Snapshot => "crates/replica/corpus/snapshot",
+            Target::Raft => "crates/replica/corpus/wire",
         }
     }
 }

@@ -141,6 +141,55 @@ fn transfers() {
     whole("transfers");
 }
 
+/// Runs an experiment on replicas of this process, and checks what is the same for all of them.
+fn replicas(name: &str) -> Results {
+    let results = whole(name);
+    for point in &results.points {
+        let checks = &point.repetitions[0].checks;
+        let named = |name: &str| checks.iter().any(|check| check.name.contains(name));
+        let on_disk = point.id.contains("log=disk");
+        assert!(
+            named("on every member") && named("recovered") == on_disk,
+            "{}",
+            point.id
+        );
+        let median = |metric: &str| point.summary.get(metric).map(|summary| summary.median);
+        let group = median("entries-per-group").unwrap();
+        let one = point.id.contains("naive") || point.id.contains("group 1 ");
+        assert!(
+            if one {
+                group == 1.0
+            } else {
+                (1.0..=64.0).contains(&group)
+            },
+            "{}",
+            point.id
+        );
+        assert_eq!(median("ceiling").is_some(), on_disk, "{}", point.id);
+        assert!(median("throughput") > Some(0.0) && median("latency-p99") > Some(0.0));
+    }
+    results
+}
+
+#[test]
+fn raft_grouping() {
+    let results = replicas("raft-grouping");
+    let text = table::show(experiment("raft-grouping"), &results);
+    assert!(text.contains("31.7") && text.contains("group 64"), "{text}");
+}
+
+#[test]
+fn raft_servers() {
+    replicas("raft-servers");
+}
+
+#[test]
+fn raft_bulk() {
+    let results = replicas("raft-bulk");
+    let text = table::show(experiment("raft-bulk"), &results);
+    assert!(text.contains("283") && text.contains("201"), "{text}");
+}
+
 /// Kumiki's servers are processes of its program, which tests of that crate have.
 #[test]
 fn raft_etcd_without_kumiki() {
@@ -177,7 +226,11 @@ fn raft_etcd_without_kumiki() {
 
 #[test]
 fn a_wrong_value_is_a_failure_and_has_no_speed() {
-    for (name, only) in [("silo-threads", "log=disk"), ("transfers", "log=disk")] {
+    for (name, only) in [
+        ("silo-threads", "log=disk"),
+        ("transfers", "log=disk"),
+        ("raft-bulk", "log=memory"),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let options = Options {
             plant: true,

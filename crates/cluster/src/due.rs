@@ -105,7 +105,7 @@ mod tests {
 
     fn popped(dues: &mut Dues, durable: u64) -> Vec<u64> {
         let (kept, lost) = popped_and_lost(dues, durable, 0..0);
-        assert_eq!(lost, []);
+        assert!(lost.is_empty());
         kept
     }
 

@@ -494,4 +494,33 @@ mod tests {
                 .is_none()
         );
     }
+
+    /// As above: that of a driven engine is of the epoch before the current one.
+    #[test]
+    fn a_snapshot_of_what_is_applied_keeps_its_versions_too() {
+        let engine = Engine::driven(&crate::Options {
+            workers: 1,
+            clock: Arc::new(base::clock::ManualClock::new(1000)),
+            limits: Limits::default(),
+        });
+        let mut janitor = engine.janitor();
+        let mut applier = engine.applier().unwrap();
+        let mut worker = engine.worker(|_| NoLog).unwrap();
+        let put = |value| base::Change::Put {
+            key: b"k",
+            value,
+            kind: base::transaction::Kind::String,
+            generation: 0,
+            deadline: None,
+            origin: None,
+        };
+        applier.apply(Epoch(1), 0, [put(b"old")].into_iter());
+        let now = janitor.now(Epoch::ZERO);
+        let snapshot = engine.snapshot();
+        applier.apply(Epoch(2), 0, [put(b"new")].into_iter());
+        let record = engine.queue.pop().expect("it has a history");
+        janitor.attend(record, now);
+        let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.to_vec());
+        assert_eq!(seen.as_deref(), Some(&b"old"[..]));
+    }
 }

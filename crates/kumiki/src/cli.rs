@@ -56,6 +56,8 @@ impl Cli {
 pub(crate) enum Command {
     /// Serve Redis clients.
     Serve(Box<Serve>),
+    /// Look after the replicas of a cluster that runs.
+    Cluster(crate::cluster_command::Cluster),
     /// Run experiments and report them.
     Bench(crate::bench::Bench),
     /// Verify a data directory without starting, and say what a recovery would give.

@@ -3,7 +3,7 @@
 //! | exit code | meaning |
 //! |---|---|
 //! | 0 | stopped as asked; everything acknowledged is durable |
-//! | 1 | could not start, or could not go on; the message says what to do |
+//! | 1 | could not start, or could not go on, or found what is wrong; the message says what to do |
 //! | 2 | the command line makes no sense |
 //! | 130 | a second signal came before it had stopped |
 
@@ -12,6 +12,7 @@
 mod bench;
 mod check;
 mod cli;
+mod cluster_command;
 mod device;
 mod membership;
 mod memory;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let done = match command {
         cli::Command::Serve(options) => serve::serve(*options),
         cli::Command::Bench(options) => bench::bench(options),
+        cli::Command::Cluster(options) => cluster_command::run(&options),
         cli::Command::Check(options) => check::check(&options),
     };
     match done {

@@ -1,7 +1,7 @@
 //! Which node of which cluster `kumiki serve` is.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::NodeId;
@@ -48,12 +48,7 @@ impl Cluster {
         let (Some(file), Some(node)) = (&self.file, self.node) else {
             return Ok(None);
         };
-        let topology = Topology::load(file).map_err(|error| match error {
-            LoadError::Mistakes(mistakes) => {
-                format!("the cluster's file cannot be used:\n{mistakes}")
-            }
-            unreadable => unreadable.to_string(),
-        })?;
+        let topology = load(file)?;
         let membership = Membership {
             topology: Arc::new(topology),
             node: NodeId(node),
@@ -63,6 +58,16 @@ impl Cluster {
         known.map_err(|error| format!("{}: {error}; choose one by --node", file.display()))?;
         Ok(Some(membership))
     }
+}
+
+/// Reads a cluster's file.
+pub(crate) fn load(file: &Path) -> Result<Topology, String> {
+    Topology::load(file).map_err(|error| match error {
+        LoadError::Mistakes(mistakes) => {
+            format!("the cluster's file cannot be used:\n{mistakes}")
+        }
+        unreadable => unreadable.to_string(),
+    })
 }
 
 /// Where to listen: at the address that was given, or that others know.

@@ -5,13 +5,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod fuzz;
 pub mod log;
 pub mod snapshot;
 mod wire;
 
+mod driver;
 mod member;
 mod messages;
 mod options;
+mod partition;
 mod sessions;
 mod shared;
 mod status;
@@ -19,8 +22,10 @@ mod tickets;
 mod time;
 mod worker;
 
-pub use member::{Change, Failure, Member, Place, Spawn};
+pub use log::LogOptions;
+pub use member::{Change, Failure};
 pub use options::{GROUP, Grouping, MemberOptions};
+pub use partition::{OpenError, Options, Partition, PendingChange};
 pub use status::{MemberStatus, Role, Status};
 pub use time::{Now, SystemTime, Time};
 pub use worker::{Sequenced, Worker};

@@ -62,15 +62,15 @@ impl Sessions {
         self.clients.remove(&client);
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.clients.len()
-    }
-
     /// The clients that were not seen since `before_ms`, and those that were silent longest while
     /// there are more than `most`; some of them, in a fixed order.
     pub(crate) fn stale(&self, before_ms: u64, most: usize) -> Vec<u64> {
         let over = self.clients.len().saturating_sub(most);
-        let mut by_age: Vec<_> = self.clients.iter().map(|(id, s)| (s.seen_ms, *id)).collect();
+        let mut by_age: Vec<_> = self
+            .clients
+            .iter()
+            .map(|(id, s)| (s.seen_ms, *id))
+            .collect();
         by_age.sort_unstable();
         let stale = by_age.iter().enumerate();
         stale

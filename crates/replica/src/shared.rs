@@ -26,8 +26,6 @@ pub(crate) struct Shared {
     pub(crate) tickets: Tickets,
     pub(crate) grouping: Grouping,
     pub(crate) time: Arc<dyn Time>,
-    /// How old what a follower shows may be.
-    pub(crate) election: Duration,
     leases: bool,
     /// Number of the leader's node, plus one; 0: nobody is known to lead.
     leader: AtomicU32,
@@ -72,7 +70,6 @@ impl Shared {
             tickets: Tickets::new(group),
             grouping: options.grouping,
             time,
-            election: options.election,
             leases: options.leases,
             leader: AtomicU32::new(0),
             lease_until: AtomicU64::new(0),
@@ -164,8 +161,7 @@ impl Shared {
     }
 
     pub(crate) fn set_fresh(&self, at: Duration) {
-        self.fresh_at
-            .store(at.as_nanos() as u64, Ordering::SeqCst);
+        self.fresh_at.store(at.as_nanos() as u64, Ordering::SeqCst);
     }
 
     /// How old what this member shows may be; `None`: nobody knows.

@@ -51,11 +51,15 @@ fn a_random_load_leaves_what_vectors_hold() {
             let before = log.syncs();
             log.sync().unwrap();
             assert!(log.syncs() <= before + 1);
-            model.compare(&log).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            model
+                .compare(&log)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             if rng.u32(0..8) == 0 {
                 log = open(&disk, segment).unwrap();
                 assert_eq!(log.raft_id(), 65_537);
-                model.compare(&log).unwrap_or_else(|error| panic!("seed {seed}, again: {error}"));
+                model
+                    .compare(&log)
+                    .unwrap_or_else(|error| panic!("seed {seed}, again: {error}"));
                 while log.floor().0 < model.floor.0 {
                     let back = log.entry(model.floor.0).unwrap().clone();
                     let term = log.term(model.floor.0 - 1).unwrap();
@@ -90,10 +94,15 @@ fn one_sync_writes_once_and_none_writes_nothing() {
 fn raft_sees_what_it_expects() {
     let mut log = Log::in_memory();
     log.found(1, &members(&[1, 2])).unwrap();
-    log.append(&(1..=10).map(|index| entry(index, 2, 100)).collect::<Vec<_>>());
+    log.append(
+        &(1..=10)
+            .map(|index| entry(index, 2, 100))
+            .collect::<Vec<_>>(),
+    );
     log.sync().unwrap();
     let some = |low, high, max: u64| {
-        log.entries(low, high, Some(max), GetEntriesContext::empty(false)).map(|list| list.len())
+        log.entries(low, high, Some(max), GetEntriesContext::empty(false))
+            .map(|list| list.len())
     };
     assert_eq!(some(1, 11, u64::MAX), Ok(10));
     assert_eq!(some(3, 3, u64::MAX), Ok(0));
@@ -129,16 +138,28 @@ fn a_snapshot_that_is_ahead_of_the_log_is_followed() {
     (meta.index, meta.term) = (2, 1);
     let mut log = open(&disk, 1 << 16).unwrap();
     log.recover_snapshot(&meta).unwrap();
-    assert_eq!((log.hard_state().commit, log.last()), (2, 3), "its own: entries behind it stay");
+    assert_eq!(
+        (log.hard_state().commit, log.last()),
+        (2, 3),
+        "its own: entries behind it stay"
+    );
     (meta.index, meta.term) = (3, 2);
     log.recover_snapshot(&meta).unwrap();
-    assert_eq!((log.hard_state().commit, log.last(), log.floor()), (3, 3, (3, 2)));
+    assert_eq!(
+        (log.hard_state().commit, log.last(), log.floor()),
+        (3, 3, (3, 2))
+    );
     assert_eq!(log.entry(3), None, "another leader's: it replaces all");
     let mut log = open(&disk, 1 << 16).unwrap();
     assert_eq!((log.last(), log.floor()), (3, (3, 2)));
     (meta.index, meta.term) = (2, 1);
     let error = log.recover_snapshot(&meta).unwrap_err();
-    assert!(error.to_string().contains("lacks a snapshot as of entry 3 or later"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("lacks a snapshot as of entry 3 or later"),
+        "{error}"
+    );
 }
 
 /// A log of three segments without anything left to write.
@@ -162,8 +183,11 @@ fn bytes_of(disk: &FaultDisk, name: &str) -> Vec<u8> {
 }
 
 fn write(disk: &FaultDisk, name: &str, at: usize, bytes: &[u8]) {
-    let file = disk.open(&Path::new(DIR).join(name), Access::ReadWrite).unwrap();
-    file.write_all_at(&[std::io::IoSlice::new(bytes)], at as u64).unwrap();
+    let file = disk
+        .open(&Path::new(DIR).join(name), Access::ReadWrite)
+        .unwrap();
+    file.write_all_at(&[std::io::IoSlice::new(bytes)], at as u64)
+        .unwrap();
     file.sync_data().unwrap();
 }
 
@@ -213,7 +237,10 @@ fn a_missing_segment_is_refused() {
         disk.remove(&Path::new(DIR).join(name)).unwrap();
         let error = open(&disk, 600).map(drop).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains(&format!("lacks segment {lacks}")), "{name}: {text}");
+        assert!(
+            text.contains(&format!("lacks segment {lacks}")),
+            "{name}: {text}"
+        );
     }
 }
 
@@ -224,7 +251,10 @@ fn a_short_segment_before_the_last_is_refused() {
     let file = disk.open(&path, Access::ReadWrite).unwrap();
     file.set_size(400).unwrap();
     let error = open(&disk, 600).map(drop).unwrap_err().to_string();
-    assert!(error.contains("log-0000000002") && error.contains("not whole"), "{error}");
+    assert!(
+        error.contains("log-0000000002") && error.contains("not whole"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -232,7 +262,10 @@ fn every_torn_tail_is_cut_and_written_over() {
     let disk = three_segments();
     let name = "log-0000000003";
     let bytes = bytes_of(&disk, name);
-    let last = bytes.windows(4).rposition(|window| window == b"KRLF").unwrap();
+    let last = bytes
+        .windows(4)
+        .rposition(|window| window == b"KRLF")
+        .unwrap();
     for cut in last..last + 180 {
         let disk = disk.crash(disk::Crash::DropAll, 0);
         write(&disk, name, cut, &vec![0; bytes.len() - cut]);
@@ -253,7 +286,10 @@ fn a_newer_version_is_named() {
     header[60..].copy_from_slice(&checksum.to_le_bytes());
     write(&disk, "log-0000000001", 0, &header);
     let error = open(&disk, 600).map(drop).unwrap_err().to_string();
-    assert!(error.contains("format version 2, and this release reads 1"), "{error}");
+    assert!(
+        error.contains("format version 2, and this release reads 1"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -271,7 +307,10 @@ fn a_full_disk_is_told_before_anything_is_lost() {
     log.append(&[entry(3, 1, 150)]);
     let error = log.sync().unwrap_err();
     assert!(error.is_full() && error.may_retry(), "{error}");
-    assert!(same(&open(&disk.crash(disk::Crash::DropAll, 0), 600).unwrap(), 2));
+    assert!(same(
+        &open(&disk.crash(disk::Crash::DropAll, 0), 600).unwrap(),
+        2
+    ));
     // Someone made room.
     log.sync().unwrap();
     assert!(same(&open(&disk, 600).unwrap(), 3));
@@ -292,10 +331,16 @@ fn after_a_failed_write_there_is_no_other() {
         log.append(&[entry(2, 1, 150)]);
         let error = log.sync().unwrap_err();
         assert_eq!((error.is_full(), error.may_retry()), (full, false));
-        assert!(error.to_string().contains("start this member again"), "{error}");
+        assert!(
+            error.to_string().contains("start this member again"),
+            "{error}"
+        );
         log.append(&[entry(3, 1, 150)]);
         assert!(log.sync().is_err(), "though the disk works again");
-        assert!(same(&open(&disk.crash(disk::Crash::DropAll, 0), 6000).unwrap(), 1));
+        assert!(same(
+            &open(&disk.crash(disk::Crash::DropAll, 0), 6000).unwrap(),
+            1
+        ));
     }
 }
 
@@ -305,7 +350,10 @@ fn progress_goes_to_the_end() {
     let mut seen = Vec::new();
     let options = kumiki_replica::log::LogOptions::default();
     let shared: std::sync::Arc<dyn Disk> = std::sync::Arc::new(disk);
-    Log::open(shared, Path::new(DIR), options, &mut |done, total| seen.push((done, total))).unwrap();
+    Log::open(shared, Path::new(DIR), options, &mut |done, total| {
+        seen.push((done, total))
+    })
+    .unwrap();
     assert!(seen.len() >= 3 && seen.is_sorted());
     let (done, total) = *seen.last().unwrap();
     assert!(done == total && total > 1000);

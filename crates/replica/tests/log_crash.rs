@@ -6,7 +6,7 @@ mod log_support;
 use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
 use kumiki_replica::log::Log;
-use log_support::{Model, members, open, step};
+use log_support::{Model, append, members, open, step};
 
 const CRASHES: [Crash; 4] = [
     Crash::DropAll,
@@ -85,7 +85,9 @@ fn found(log: &Log, played: &Played) -> Result<Model, String> {
             Err(difference) => wrong = difference,
         }
     }
-    Err(format!("neither what was acknowledged nor what was attempted: {wrong}"))
+    Err(format!(
+        "neither what was acknowledged nor what was attempted: {wrong}"
+    ))
 }
 
 fn begin(disk: &FaultDisk) -> Option<Log> {
@@ -107,19 +109,30 @@ fn case(alignment: usize, fault: Fault, crash: Crash, seed: u64) -> Result<(), S
     let Some(mut log) = begin(&disk) else {
         let log = open(&disk.crash(crash, seed), SEGMENT).map_err(|error| error.to_string())?;
         let sound = log.is_blank() || log.raft_id() == 65_537 && log.last() == 0;
-        return sound.then_some(()).ok_or("something was founded".to_owned());
+        return sound
+            .then_some(())
+            .ok_or("something was founded".to_owned());
     };
     let played = play(&mut log, fresh(), seed);
     let disk = disk.crash(crash, seed);
     let log = open(&disk, SEGMENT).map_err(|error| format!("first: {error}"))?;
-    let model = found(&log, &played).map_err(|error| format!("first: {error}"))?;
-    drop(log);
+    let mut model = found(&log, &played).map_err(|error| format!("first: {error}"))?;
 
-    // What was found is durable.
+    // What was found is durable, and so is what is written next.
+    let lost = open(&disk.crash(Crash::DropAll, seed), SEGMENT);
+    let lost = lost.map_err(|error| format!("again: {error}"))?;
+    model
+        .compare(&lost)
+        .map_err(|error| format!("again: {error}"))?;
+    let mut log = log;
+    append(&mut log, &mut model, &mut Rng::with_seed(seed));
+    log.sync().map_err(|error| format!("next: {error}"))?;
+    drop(log);
     let disk = disk.crash(Crash::DropAll, seed);
-    let mut log = open(&disk, SEGMENT).map_err(|error| format!("again: {error}"))?;
-    model.compare(&log).map_err(|error| format!("again: {error}"))?;
-    let mut model = model;
+    let mut log = open(&disk, SEGMENT).map_err(|error| format!("next: {error}"))?;
+    model
+        .compare(&log)
+        .map_err(|error| format!("next: {error}"))?;
     let floor = log.floor();
     if floor.0 < model.floor.0 {
         // Entries that had been compacted came back.
@@ -142,7 +155,10 @@ fn sweep(alignment: usize) {
     let mut log = begin(&disk).expect("no fault is planned");
     play(&mut log, fresh(), 1);
     let operations = disk.count(OpKind::Change);
-    assert!(operations > 60, "the load keeps the disk busy ({operations})");
+    assert!(
+        operations > 60,
+        "the load keeps the disk busy ({operations})"
+    );
     let mut wrong = Vec::new();
     for nth in 0..=operations {
         for kind in FAULTS {
@@ -154,13 +170,20 @@ fn sweep(alignment: usize) {
                         kind,
                     };
                     if let Err(error) = case(alignment, fault, crash, seed) {
-                        wrong.push(format!("{kind:?} at {nth}, then {crash:?}, seed {seed}: {error}"));
+                        wrong.push(format!(
+                            "{kind:?} at {nth}, then {crash:?}, seed {seed}: {error}"
+                        ));
                     }
                 }
             }
         }
     }
-    assert!(wrong.is_empty(), "{} cases: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+    assert!(
+        wrong.is_empty(),
+        "{} cases: {:#?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(5)]
+    );
 }
 
 #[test]

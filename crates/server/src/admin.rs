@@ -250,7 +250,7 @@ fn trouble(state: &State) -> Option<String> {
     let Some(server) = state.server.get() else {
         return Some(starting(state));
     };
-    if let Some(reason) = server.partition.durable().failed {
+    if let Some(reason) = server.partition.failed() {
         let reason = reason.replace(['\r', '\n'], " ");
         return Some(format!(
             "the log has failed, writes are refused: {reason}\n"

@@ -5,7 +5,7 @@ use resp::{Args, Writer};
 
 use crate::block::{Block, Call};
 use crate::command::{Command, Flags, Ops, Plan, Run};
-use crate::commands::finish_save;
+use crate::commands::finish_job;
 use crate::commands::key::plan_scan;
 use crate::connection::Connection;
 use crate::coordination::Coordination;
@@ -139,7 +139,9 @@ impl Executor {
     #[inline]
     pub(crate) fn is_full(&self, bytes: usize) -> bool {
         let shared = &self.context.shared;
-        shared.memory.is_full(&shared.partition, self.context.now, bytes)
+        shared
+            .memory
+            .is_full(&shared.partition, self.context.now, bytes)
     }
 
     #[inline]
@@ -247,7 +249,9 @@ impl Executor {
             return;
         }
         if self.context.can_lose {
-            connection.output.hold_alone(from, epoch, self.context.durable);
+            connection
+                .output
+                .hold_alone(from, epoch, self.context.durable);
         } else {
             connection.output.hold(from, epoch, self.context.durable);
         }
@@ -289,12 +293,12 @@ impl Executor {
                     Err(abort) => self.tell_elsewhere(connection, &[], &abort),
                 },
             },
-            Task::Save(save) if save.is_done() => {
-                finish_save(&mut self.context, connection, &save);
+            Task::Job(save) if save.is_done() => {
+                finish_job(&mut self.context, connection, &save);
             }
             Task::Parked(parked) => self.unpark(connection, parked),
             Task::Proposed(proposed) => self.tell_proposed(connection, proposed),
-            waits @ (Task::Save(_) | Task::Coordinated(_)) => connection.task = Some(waits),
+            waits @ (Task::Job(_) | Task::Coordinated(_)) => connection.task = Some(waits),
         }
         self.context.errors += u64::from(connection.output.is_error_at(from));
     }

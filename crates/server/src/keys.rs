@@ -38,7 +38,12 @@ impl KeysTask {
     pub(crate) fn matching(partition: &Partition, pattern: &[u8]) -> KeysTask {
         let prefix = glob::prefix(pattern);
         let wanted = Wanted::Matching(pattern.to_vec());
-        KeysTask::new(partition, wanted, prefix.to_vec(), glob::behind_prefix(prefix))
+        KeysTask::new(
+            partition,
+            wanted,
+            prefix.to_vec(),
+            glob::behind_prefix(prefix),
+        )
     }
 
     /// `CLUSTER GETKEYSINSLOT`.

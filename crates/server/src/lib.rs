@@ -15,6 +15,7 @@
 //! | `executor` `block` `execution` | running a command alone, in a `MULTI` block |
 //! | `task` `keys` `parking` | commands that last: checkpoints on request, `KEYS` in slices, those that wait for others |
 //! | `routing` `coordination` | in a cluster: where keys lead; transactions with other nodes |
+//! | [`replication`] | what a node says of its replicas |
 //! | `redirect` | what a node does that does not lead its partition |
 //! | `partition` | what is served: the partition behind all this |
 //! | `render` `refusal` | replies and errors as RESP |
@@ -61,6 +62,7 @@ mod process;
 mod redirect;
 mod refusal;
 mod render;
+pub mod replication;
 mod routing;
 mod runtime;
 mod shared;
@@ -80,7 +82,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 pub use admin::{Admin, Starting};
 pub use config::{Config, Durability, Membership, StartError};
 pub use limits::Limits;
-pub use partition::Partition;
+pub use partition::{Partition, Replicated};
 
 use crate::partition::Worker;
 use crate::routing::Routes;
@@ -198,6 +200,7 @@ pub fn serve_with(
         .collect::<Result<Vec<_>, _>>()?;
     let shared = Arc::new(share(partition.into(), config, address, signals));
     listen_to_store(&shared);
+    shared.note_leader();
     let mut running = Running {
         address,
         shared,
@@ -276,7 +279,7 @@ fn listen_to_store(shared: &Arc<Shared>) {
             }
         })
     };
-    shared.partition.on_durable(tell(Shared::durable_changed));
+    shared.partition.on_change(tell(Shared::durable_changed));
     shared.partition.on_release(tell(Shared::holds_released));
 }
 
@@ -305,6 +308,7 @@ fn share(
         counters: Counters::default(),
         signals,
         stopping: AtomicBool::new(false),
+        handing_over: AtomicBool::new(false),
         failed: AtomicBool::new(false),
         changes: AtomicU64::new(0),
         partition,

@@ -3,28 +3,32 @@
 //! | kind | what a reply waits for | what may become of that |
 //! |---|---|---|
 //! | local | an epoch, to become durable | the log fails: no later epoch ever will be |
+//! | replicated | a ticket, to resolve: what was written is agreed upon, or what was read was read by the leader | leadership is lost, and with it each open ticket; later ones may resolve |
 //!
-//! Both kinds are told apart by one branch, which always goes the same way: a server serves one
-//! partition for as long as it lives.
+//! Tickets have the form of epochs. Both kinds are told apart by one branch, which always goes the
+//! same way: a server serves one partition for as long as it lives.
 
-use std::time::Duration;
+mod replicated;
+mod worker;
 
-use base::participant::{Participant, Prepare, State};
-use base::partition::OwnedReply;
-use base::transaction::Observed;
-use base::{Abort, Epoch, Op, Reply, TransactionId};
+use std::sync::Arc;
+
+use base::Epoch;
 use store::{
     CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus, Db, Durable,
-    RecoveryReport, Snapshot, SnapshotEntry, Stats,
+    RecoveryReport, Snapshot, Stats,
 };
 
-use crate::keys::KeysTask;
+pub use replicated::Replicated;
+pub(crate) use worker::Worker;
 
 /// What the server serves.
 #[derive(Clone)]
 pub enum Partition {
     /// On this node alone.
     Local(Db),
+    /// On several nodes.
+    Replicated(Arc<Replicated>),
 }
 
 impl From<Db> for Partition {
@@ -33,11 +37,18 @@ impl From<Db> for Partition {
     }
 }
 
+impl From<Arc<Replicated>> for Partition {
+    fn from(replicated: Arc<Replicated>) -> Partition {
+        Partition::Replicated(replicated)
+    }
+}
+
 impl Partition {
     /// A worker for one thread, or `None` when all are taken.
     pub(crate) fn worker(&self) -> Option<Worker> {
         match self {
             Partition::Local(db) => db.worker().map(Worker::Local),
+            Partition::Replicated(own) => own.member().worker().map(Worker::Replicated),
         }
     }
 
@@ -45,6 +56,16 @@ impl Partition {
     pub(crate) fn worker_at(&self, index: usize) -> Option<Worker> {
         match self {
             Partition::Local(db) => db.worker_at(index).map(Worker::Local),
+            // All are alike.
+            Partition::Replicated(_) => self.worker(),
+        }
+    }
+
+    /// The partition if it is replicated.
+    pub(crate) fn replicated(&self) -> Option<&Arc<Replicated>> {
+        match self {
+            Partition::Local(_) => None,
+            Partition::Replicated(own) => Some(own),
         }
     }
 
@@ -52,6 +73,11 @@ impl Partition {
     pub(crate) fn durable(&self) -> Durable {
         match self {
             Partition::Local(db) => db.durable(),
+            // Without the member nobody leads here, and its tickets are lost, each by itself.
+            Partition::Replicated(own) => Durable {
+                epoch: own.member().durable(),
+                failed: None,
+            },
         }
     }
 
@@ -60,21 +86,33 @@ impl Partition {
     pub(crate) fn durable_epoch(&self) -> Epoch {
         match self {
             Partition::Local(db) => db.durable_epoch(),
+            Partition::Replicated(own) => own.member().durable(),
+        }
+    }
+
+    /// Why nothing can be written here any more.
+    pub(crate) fn failed(&self) -> Option<String> {
+        match self {
+            Partition::Local(db) => db.durable().failed,
+            Partition::Replicated(own) => own.member().failed(),
         }
     }
 
     /// Whether an epoch can be lost and a later one not.
+    #[inline]
     pub(crate) fn can_lose(&self) -> bool {
         match self {
             Partition::Local(_) => false,
+            Partition::Replicated(_) => true,
         }
     }
 
     /// Whether it will never be known that `epoch` is durable. Ask this before durability, which can
     /// have passed the epoch.
-    pub(crate) fn is_lost(&self, _epoch: Epoch) -> bool {
+    pub(crate) fn is_lost(&self, epoch: Epoch) -> bool {
         match self {
             Partition::Local(_) => false,
+            Partition::Replicated(own) => own.member().is_lost(epoch),
         }
     }
 
@@ -82,6 +120,8 @@ impl Partition {
     pub(crate) fn request_durable(&self, epoch: Epoch) {
         match self {
             Partition::Local(db) => db.request_durable(epoch),
+            // The member knows since it was submitted.
+            Partition::Replicated(_) => {}
         }
     }
 
@@ -89,13 +129,15 @@ impl Partition {
     pub(crate) fn sync_inline(&self, epoch: Epoch) -> bool {
         match self {
             Partition::Local(db) => db.sync_inline(epoch),
+            Partition::Replicated(_) => false,
         }
     }
 
-    /// Calls `notify` whenever there is news of what replies wait for.
-    pub(crate) fn on_durable(&self, notify: Box<dyn Fn() + Send + Sync>) {
+    /// Calls `notify` whenever there is news of what replies wait for, and of who leads.
+    pub(crate) fn on_change(&self, notify: Box<dyn Fn() + Send + Sync>) {
         match self {
             Partition::Local(db) => db.on_durable(notify),
+            Partition::Replicated(own) => own.member().on_change(notify),
         }
     }
 
@@ -103,6 +145,7 @@ impl Partition {
     pub(crate) fn on_release(&self, notify: Box<dyn Fn() + Send + Sync>) {
         match self {
             Partition::Local(db) => db.on_release(notify),
+            Partition::Replicated(own) => own.member().engine().on_release(notify),
         }
     }
 
@@ -111,6 +154,7 @@ impl Partition {
     pub(crate) fn releases(&self) -> u64 {
         match self {
             Partition::Local(db) => db.releases(),
+            Partition::Replicated(own) => own.member().releases(),
         }
     }
 
@@ -118,6 +162,7 @@ impl Partition {
     pub(crate) fn snapshot(&self) -> Snapshot {
         match self {
             Partition::Local(db) => db.snapshot(),
+            Partition::Replicated(own) => own.member().engine().snapshot(),
         }
     }
 
@@ -125,12 +170,14 @@ impl Partition {
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Partition::Local(db) => db.memory_bytes(),
+            Partition::Replicated(own) => own.member().engine().stats().memory_bytes,
         }
     }
 
     pub(crate) fn stats(&self) -> Stats {
         match self {
             Partition::Local(db) => db.stats(),
+            Partition::Replicated(own) => own.stats(),
         }
     }
 
@@ -138,6 +185,7 @@ impl Partition {
     pub(crate) fn recovery(&self) -> &RecoveryReport {
         match self {
             Partition::Local(db) => db.recovery(),
+            Partition::Replicated(own) => own.recovery(),
         }
     }
 
@@ -145,6 +193,7 @@ impl Partition {
     pub(crate) fn checkpoint_status(&self) -> CheckpointStatus {
         match self {
             Partition::Local(db) => db.checkpoint_status(),
+            Partition::Replicated(own) => own.checkpoint_status(),
         }
     }
 
@@ -152,6 +201,7 @@ impl Partition {
     pub(crate) fn request_checkpoint(&self) -> Result<(), CheckpointRefused> {
         match self {
             Partition::Local(db) => db.request_checkpoint(),
+            Partition::Replicated(own) => own.request_checkpoint(),
         }
     }
 
@@ -159,204 +209,7 @@ impl Partition {
     pub(crate) fn checkpoint(&self) -> Result<CheckpointReport, CheckpointError> {
         match self {
             Partition::Local(db) => db.checkpoint(),
+            Partition::Replicated(own) => own.checkpoint().map_err(CheckpointError::Failed),
         }
-    }
-}
-
-/// A runtime's way into the partition.
-#[allow(clippy::large_enum_variant)] // Each runtime has one, for ever.
-pub(crate) enum Worker {
-    Local(store::Worker),
-}
-
-impl Worker {
-    /// Brings its time up to date; once before a batch.
-    #[inline]
-    pub(crate) fn refresh(&self) {
-        match self {
-            Worker::Local(worker) => worker.refresh(),
-        }
-    }
-
-    /// Executes operations as one transaction. `see` gets the replies, which may be told once the
-    /// epoch that is returned is durable. What is only read may be as old as `stale`, if that is
-    /// given and another node leads.
-    ///
-    /// # Errors
-    /// The [`Abort`] says why nothing has happened; [`Worker::observed`] what that depends on.
-    #[inline]
-    pub(crate) fn execute(
-        &mut self,
-        ops: &[Op<'_>],
-        stale: Option<Duration>,
-        see: impl FnOnce(&[Reply<'_>], Observed),
-    ) -> Result<Epoch, Abort> {
-        match self {
-            Worker::Local(worker) => {
-                let done = worker.execute(ops)?;
-                let observed = done.observed();
-                see(done.replies(), observed);
-                Ok(observed.epoch)
-            }
-        }
-    }
-
-    /// Whether operations are executed once they have gone through consensus, so that they are to be
-    /// proposed.
-    #[inline]
-    pub(crate) fn executes_later(&self, _ops: &[Op<'_>]) -> bool {
-        match self {
-            Worker::Local(_) => false,
-        }
-    }
-
-    /// Has operations go through consensus before they are executed. Their outcome is known under
-    /// the number that is returned, once [`Worker::observed`] has come.
-    ///
-    /// # Errors
-    /// The [`Abort`] says why that does not begin.
-    pub(crate) fn propose(&mut self, _ops: &[Op<'_>]) -> Result<u64, Abort> {
-        match self {
-            Worker::Local(_) => unreachable!("a local partition executes at once"),
-        }
-    }
-
-    /// What became of what was proposed; once, and only when that is known.
-    pub(crate) fn outcome(&mut self, _number: u64) -> Option<Result<Vec<OwnedReply>, Abort>> {
-        match self {
-            Worker::Local(_) => None,
-        }
-    }
-
-    /// Whether what a walk through a view would find may be shown here.
-    ///
-    /// # Errors
-    /// [`Abort::Elsewhere`] if not.
-    pub(crate) fn check_view(&mut self, _stale: Option<Duration>) -> Result<Epoch, Abort> {
-        match self {
-            Worker::Local(_) => Ok(Epoch::ZERO),
-        }
-    }
-
-    /// When what a walk through a view has found may be shown.
-    ///
-    /// # Errors
-    /// [`Abort::Elsewhere`] if never, because another node leads.
-    pub(crate) fn epoch_of(
-        &mut self,
-        keys: &KeysTask,
-        stale: Option<Duration>,
-    ) -> Result<Epoch, Abort> {
-        match self {
-            Worker::Local(_) => Ok(keys.epoch()),
-        }
-    }
-
-    /// What the last transaction observed.
-    pub(crate) fn observed(&self) -> Observed {
-        match self {
-            Worker::Local(worker) => worker.observed(),
-        }
-    }
-
-    /// Starts fetching the memory of these keys.
-    #[inline]
-    pub(crate) fn prefetch(&mut self, keys: &[&[u8]]) {
-        match self {
-            Worker::Local(worker) => worker.prefetch(keys),
-        }
-    }
-
-    /// Visits keys of a view, `limit` records at most. Returns the key to go on from, if there is
-    /// more.
-    pub(crate) fn scan_snapshot(
-        &mut self,
-        snapshot: &Snapshot,
-        from: &[u8],
-        to: Option<&[u8]>,
-        limit: usize,
-        visit: &mut dyn FnMut(SnapshotEntry<'_>),
-    ) -> Option<Vec<u8>> {
-        match self {
-            Worker::Local(worker) => worker.scan_snapshot(snapshot, from, to, limit, visit),
-        }
-    }
-
-    fn participant(&self) -> &dyn Participant {
-        match self {
-            Worker::Local(worker) => worker,
-        }
-    }
-
-    fn participant_mut(&mut self) -> &mut dyn Participant {
-        match self {
-            Worker::Local(worker) => worker,
-        }
-    }
-}
-
-impl Participant for Worker {
-    fn execute(
-        &mut self,
-        ops: &[Op<'_>],
-        see: &mut dyn FnMut(&[Reply<'_>], Observed),
-    ) -> Result<(), Abort> {
-        self.participant_mut().execute(ops, see)
-    }
-
-    fn observed(&self) -> Observed {
-        self.participant().observed()
-    }
-
-    fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
-        self.participant_mut().prepare(prepare)
-    }
-
-    fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
-        self.participant_mut().commit(id)
-    }
-
-    fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
-        self.participant_mut().abort(id)
-    }
-
-    fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort> {
-        self.participant_mut().refuse(id, until_ms)
-    }
-
-    fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
-        self.participant_mut().forget(id)
-    }
-
-    fn state(&mut self, id: TransactionId) -> (State, Epoch) {
-        self.participant_mut().state(id)
-    }
-
-    fn undecided(&mut self) -> Vec<(TransactionId, State)> {
-        self.participant_mut().undecided()
-    }
-
-    fn time_ms(&self) -> u64 {
-        self.participant().time_ms()
-    }
-
-    fn releases(&self) -> u64 {
-        self.participant().releases()
-    }
-
-    fn finished(&self) -> Epoch {
-        self.participant().finished()
-    }
-
-    fn failed(&self) -> Option<String> {
-        self.participant().failed()
-    }
-
-    fn durable(&self) -> Epoch {
-        self.participant().durable()
-    }
-
-    fn is_lost(&self, epoch: Epoch) -> bool {
-        self.participant().is_lost(epoch)
     }
 }

@@ -253,7 +253,13 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_report() {
-        for text in ["", "role", "role:x\nterm:many", "role:x\nmember:node", "term:1"] {
+        for text in [
+            "",
+            "role",
+            "role:x\nterm:many",
+            "role:x\nmember:node",
+            "term:1",
+        ] {
             assert!(Report::parse(text).is_err(), "{text:?}");
         }
     }

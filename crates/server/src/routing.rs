@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use base::{NodeId, Op, PartitionId};
-use cluster::{Counters, Leaders};
 use cluster::slot;
 use cluster::topology::{NodeInfo, PartitionInfo, Topology};
+use cluster::{Counters, Leaders};
 use parking_lot::Mutex;
 
 use crate::config::Membership;

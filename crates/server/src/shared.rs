@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     /// One for each runtime.
     pub(crate) signals: Vec<Signal>,
     pub(crate) stopping: AtomicBool,
+    /// It is about to stop, and has somebody else lead before that.
+    pub(crate) handing_over: AtomicBool,
     /// The journal has failed.
     pub(crate) failed: AtomicBool,
     /// How often there was news of what replies wait for, where epochs can be lost: durability does
@@ -63,21 +65,39 @@ impl Shared {
     }
 
     /// Asks every runtime to finish what it has received and to stop.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop(self: &Arc<Self>) {
+        let Some(own) = self.partition.replicated() else {
+            return self.stop_now();
+        };
+        // Clients are better off with the next leader before this one refuses them.
+        if self.handing_over.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (shared, own) = (Arc::clone(self), Arc::clone(own));
+        let hand_over = move || {
+            own.hand_over();
+            shared.stop_now();
+        };
+        let thread = std::thread::Builder::new().name("hand-over".to_owned());
+        if let Err(error) = thread.spawn(hand_over) {
+            tracing::warn!(%error, "stopping without handing over the leadership");
+            self.stop_now();
+        }
+    }
+
+    fn stop_now(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.signals.iter().for_each(Signal::wake);
     }
 
     /// Tells the runtimes that wait that durability has advanced, or never will.
     pub(crate) fn durable_changed(&self) {
-        if let Some(reason) = self.partition.durable().failed
+        if let Some(reason) = self.partition.failed()
             && !self.failed.swap(true, Ordering::SeqCst)
         {
             tracing::error!(%reason, "the log has failed; writes are refused from now on");
         }
-        if self.partition.can_lose() {
-            self.changes.fetch_add(1, Ordering::SeqCst);
-        }
+        self.note_leader();
         // Pairs with the fence in `Signal::wait`: either this sees that the runtime waits, or the
         // runtime sees what became durable before this was called.
         std::sync::atomic::fence(Ordering::SeqCst);
@@ -86,6 +106,19 @@ impl Shared {
                 signal.wake();
             }
         }
+    }
+
+    /// Of a replicated partition: notes who leads, and that there is news.
+    pub(crate) fn note_leader(&self) {
+        let Some(own) = self.partition.replicated() else {
+            return;
+        };
+        if let Some(routes) = &self.routes
+            && let Some(partition) = routes.own
+        {
+            routes.leaders.learn(partition, own.member().leader());
+        }
+        self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Tells the runtimes that wait that keys have been given back.

@@ -17,7 +17,7 @@ pub(crate) enum Task {
     /// Runs in slices, one in each turn.
     Keys(Box<KeysTask>),
     /// Is done by others, who wake the runtime.
-    Save(SaveTask),
+    Job(Job),
     /// Runs again once another transaction has given back what it needs.
     Parked(Parked),
     /// Runs on several nodes; the runtime is told how it ends.
@@ -53,8 +53,8 @@ impl Task {
         let (partition, now) = (&context.shared.partition, context.now);
         match self {
             Task::Keys(_) => Next::Now,
-            Task::Save(task) if task.is_done() => Next::Now,
-            Task::Save(_) => Next::Woken(None),
+            Task::Job(task) if task.is_done() => Next::Now,
+            Task::Job(_) => Next::Woken(None),
             Task::Parked(parked) if parked.is_due(partition.releases(), now) => Next::Now,
             Task::Parked(parked) => Next::Woken(Some(parked.until)),
             Task::Coordinated(_) => Next::Told,
@@ -96,45 +96,64 @@ impl Proposed {
     }
 }
 
-/// A checkpoint that a client waits for: `SAVE`, or `SHUTDOWN SAVE`.
-pub(crate) struct SaveTask {
+/// What a client waits for while it is done on another thread: a checkpoint, a change of members.
+pub(crate) struct Job {
     outcome: Arc<Mutex<Option<Outcome>>>,
+    pub(crate) what: &'static str,
     pub(crate) then: Then,
 }
 
-/// Why there is no checkpoint, if there is none.
+/// Why it was not done, if it was not.
 type Outcome = Result<(), String>;
 
-/// What is to be done after a checkpoint.
+/// What is to be done after a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     /// Its client is told.
     Reply,
-    /// The server stops if there is one.
+    /// The server stops if it was done.
     Stop,
     /// The server stops in any case.
     StopAnyway,
 }
 
-impl SaveTask {
+impl Job {
     /// Has a checkpoint made, and `runtime` woken when that has ended.
+    pub(crate) fn checkpoint(
+        shared: &Arc<Shared>,
+        runtime: usize,
+        then: Then,
+    ) -> std::io::Result<Job> {
+        // The store's own thread makes the checkpoint; this one waits in the runtime's stead. It
+        // does nothing but sleep, so that it may share the runtime's processor.
+        Job::begin(shared, runtime, then, "a checkpoint", |shared| {
+            let made = shared.partition.checkpoint();
+            made.map(|_| ()).map_err(|error| error.to_string())
+        })
+    }
+
+    /// Has `work` done on a thread of its own, and `runtime` woken when that has ended.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
         runtime: usize,
         then: Then,
-    ) -> std::io::Result<SaveTask> {
+        what: &'static str,
+        work: impl FnOnce(&Shared) -> Outcome + Send + 'static,
+    ) -> std::io::Result<Job> {
         let outcome = Arc::new(Mutex::new(None));
         let (slot, shared) = (Arc::clone(&outcome), Arc::clone(shared));
-        // The store's own thread makes the checkpoint; this one waits in the runtime's stead. It
-        // does nothing but sleep, so that it may share the runtime's processor.
         let wait = move || {
-            let made = shared.partition.checkpoint();
-            *slot.lock() = Some(made.map(|_| ()).map_err(|error| error.to_string()));
+            let done = work(&shared);
+            *slot.lock() = Some(done);
             shared.signals[runtime].wake();
         };
-        let name = "save".to_owned();
+        let name = "job".to_owned();
         std::thread::Builder::new().name(name).spawn(wait)?;
-        Ok(SaveTask { outcome, then })
+        Ok(Job {
+            outcome,
+            what,
+            then,
+        })
     }
 
     pub(crate) fn is_done(&self) -> bool {

@@ -1,7 +1,11 @@
 //! The experiments that there are. To add one, write it as data beside the others and name it here.
 
 mod log_device;
+mod raft;
+mod raft_bulk;
 mod raft_etcd;
+mod raft_grouping;
+mod raft_servers;
 mod ramp_reads;
 mod silo;
 mod silo_buffers;
@@ -19,6 +23,9 @@ pub const ALL: &[Experiment] = &[
     silo_threads::EXPERIMENT,
     silo_buffers::EXPERIMENT,
     silo_latency::EXPERIMENT,
+    raft_grouping::EXPERIMENT,
+    raft_servers::EXPERIMENT,
+    raft_bulk::EXPERIMENT,
     raft_etcd::EXPERIMENT,
     ycsb::EXPERIMENT,
     transfers::EXPERIMENT,

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`StoreJob`] | transactions of a store within this process | every value read; every key after the run, and again after the store was opened anew |
 //! | [`ClusterJob`] | transactions on server processes that form a cluster | no read sees a write in part; every key after the run, and again after the servers were killed |
+//! | [`ReplicasJob`] | transactions on a replicated partition whose members live in this process | every counter on every member, and that all of them are the same; again after they were opened anew |
 //! | [`PutsJob`] | puts on server processes that hold replicas of everything, ours or etcd's | every key after the run, and again after the servers were killed |
 //! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
 
@@ -11,6 +12,7 @@ mod cluster;
 mod device;
 mod layer;
 mod puts;
+mod replicas;
 mod store;
 mod syncs;
 
@@ -24,6 +26,7 @@ pub use cluster::ClusterJob;
 pub use device::DeviceJob;
 pub use layer::{Device, Slow};
 pub use puts::{PutsJob, System};
+pub use replicas::{Consensus, ReplicasJob};
 pub use store::{LogKnobs, StoreJob};
 
 use crate::experiment::Scale;
@@ -38,6 +41,8 @@ pub enum Job {
     Store(StoreJob),
     /// Transactions on a cluster.
     Cluster(ClusterJob),
+    /// Transactions on a replicated partition.
+    Replicas(ReplicasJob),
     /// Puts on a replicated store.
     Puts(PutsJob),
     /// Writes to files.
@@ -53,6 +58,7 @@ impl Job {
         match self {
             Job::Store(job) => store::run(job, context),
             Job::Cluster(job) => cluster::run(job, context),
+            Job::Replicas(job) => replicas::run(job, context),
             Job::Puts(job) => puts::run(job, context),
             Job::Device(job) => device::run(job, context),
         }

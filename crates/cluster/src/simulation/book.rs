@@ -11,9 +11,10 @@ use base::change::{Origin, siblings};
 use base::transaction::Kind;
 use base::{Change, Epoch, Tid, Timestamp};
 use engine::{Changes, RedoLog};
+use fastrand::Rng;
 
 /// What one partition has logged.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     entries: Vec<Entry>,
     pub(super) durable: Epoch,
@@ -21,7 +22,7 @@ pub(super) struct Book {
     pub(super) now: Duration,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     tid: Tid,
     stamp_ms: u64,
@@ -30,7 +31,7 @@ struct Entry {
 }
 
 /// A [`Change`] that owns its bytes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum OwnedChange {
     Put {
         key: Box<[u8]>,
@@ -55,6 +56,23 @@ impl Book {
         let (durable, before) = (self.durable, self.entries.len());
         self.entries.retain(|entry| entry.tid.epoch() <= durable);
         (before - self.entries.len()) as u64
+    }
+
+    /// A copy with all that is durable, and a random beginning of the rest: whole transactions, in
+    /// their order. Returns how many changes more it has, and how many it lacks.
+    pub(super) fn branch(&self, random: &mut Rng) -> (Book, u64, u64) {
+        let open = |entry: &&Entry| entry.tid.epoch() > self.durable;
+        let open: Vec<Tid> = self.entries.iter().filter(open).map(|e| e.tid).collect();
+        let last = random
+            .usize(..=open.len())
+            .checked_sub(1)
+            .map(|at| open[at]);
+        let mut branch = self.clone();
+        branch.entries.retain(|entry| {
+            entry.tid.epoch() <= self.durable || last.is_some_and(|last| entry.tid <= last)
+        });
+        let lost = (self.entries.len() - branch.entries.len()) as u64;
+        (branch, open.len() as u64 - lost, lost)
     }
 
     /// Where a value was put, which nobody else puts.

@@ -148,8 +148,9 @@ impl World {
     ) -> (usize, Option<PartitionId>) {
         match job.partitions(&self.keys, own)[..] {
             [Some(only)] if self.random.u8(..4) > 0 => {
-                let owner = self.topology.node_of(only);
-                (usize::from(owner.0) - 1, Some(only))
+                let owner = usize::from(self.topology.node_of(only).0) - 1;
+                let leader = self.group_at(owner).map(|group| self.groups[group].leader);
+                (leader.flatten().unwrap_or(owner), Some(only))
             }
             _ => (node, own),
         }
@@ -301,6 +302,9 @@ impl World {
 
     /// A client in the network sends its transaction.
     fn send(&mut self, at: usize) {
+        let client = &self.clients[at];
+        let node = client.current.as_ref().expect("it has just begun").node;
+        let is_leader = self.is_leader(node);
         let client = &mut self.clients[at];
         let number = client.life.into();
         let current = client.current.as_mut().expect("it has just begun");
@@ -319,7 +323,7 @@ impl World {
         };
         let ops = current.job.ops(&self.keys);
         let places = current.job.partitions(&self.keys, current.own);
-        let is_owners = current.own.is_some() && places == [current.own];
+        let is_owners = is_leader && current.own.is_some() && places == [current.own];
         let request = if is_owners {
             Request::Execute { ops }
         } else {

@@ -88,8 +88,9 @@ impl World {
     }
 
     fn with_book<T>(&self, of: PartitionId, ask: impl FnOnce(&Book) -> T) -> T {
-        let node = self.topology.node_of(of);
-        let book = &self.machines[usize::from(node.0) - 1].book;
+        let node = usize::from(self.topology.node_of(of).0) - 1;
+        let group = self.group_at(node);
+        let book = group.map_or(&self.machines[node].book, |group| &self.groups[group].book);
         ask(&book.borrow())
     }
 

@@ -21,6 +21,10 @@ impl World {
         if self.draw(faults.crash) {
             self.crash(node);
         }
+        if self.draw(faults.depose) && !self.groups.is_empty() {
+            let group = self.random.usize(..self.groups.len());
+            self.depose(group);
+        }
         if self.draw(faults.separate) && node != other {
             self.separate(node, other);
         }

@@ -169,6 +169,9 @@ impl World {
         if busy > 0 {
             left.push(format!("{busy} clients at work"));
         }
+        for group in self.groups.iter().filter(|group| group.leader.is_none()) {
+            left.push(format!("partition {} without a leader", group.of));
+        }
         for machine in &mut self.machines {
             let id = machine.id;
             let Some(running) = &mut machine.running else {

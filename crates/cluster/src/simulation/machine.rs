@@ -16,6 +16,7 @@ use fastrand::Rng;
 use super::book::Book;
 use super::client::Answered;
 use super::keys::DEPOSIT;
+use super::member::Member;
 use super::partition::Partition;
 use super::plan::Faults;
 use super::reached::Point;
@@ -50,10 +51,10 @@ pub(super) struct Machine {
 /// A process.
 pub(super) struct Running {
     pub(super) node: Node<Ticket>,
-    pub(super) partition: Partition,
+    pub(super) partition: Member,
     endpoint: Endpoint,
     inbox: Inbox,
-    is_syncing: bool,
+    pub(super) is_syncing: bool,
     wake_at: Option<Duration>,
     /// Attempts that it has asked votes for and not decided.
     voting: BTreeSet<TransactionId>,
@@ -105,6 +106,7 @@ impl World {
     /// A machine's process starts.
     pub(super) fn start(&mut self, at: usize) {
         let unique = self.random.u64(..);
+        let group = self.group_at(at);
         let machine = &mut self.machines[at];
         machine.set_clock(self.now);
         let endpoint = match machine.life {
@@ -112,12 +114,15 @@ impl World {
             _ => self.network.restart(machine.id),
         };
         machine.life += 1;
-        let opened = Partition::open(&machine.book, &machine.clock, machine.newest);
-        let mut partition = match opened {
-            Ok(partition) => partition,
-            Err(error) => {
-                let id = machine.id;
-                return self.fail(format!("node {id} does not start: {error}"));
+        let mut partition = if group.is_some() {
+            Member::of_several(&machine.clock)
+        } else {
+            match Partition::open(&machine.book, &machine.clock, machine.newest) {
+                Ok(partition) => Member::alone(partition, &machine.clock),
+                Err(error) => {
+                    let id = machine.id;
+                    return self.fail(format!("node {id} does not start: {error}"));
+                }
             }
         };
         for (_, state) in partition.undecided() {
@@ -149,6 +154,13 @@ impl World {
         self.trace
             .note(self.now, format_args!("node {id} starts, life {life}"));
         self.after(Duration::from_millis(10), Event::Idle(at, life));
+        if let Some(group) = group {
+            self.spread(group);
+        }
+        self.turn(at);
+    }
+
+    pub(super) fn turn(&mut self, at: usize) {
         self.do_task(at, &Task::Turn);
     }
 
@@ -166,25 +178,32 @@ impl World {
                 .map(|account| Op::put(account.name.as_bytes(), deposit.as_bytes()))
                 .collect();
             let running = machine.running.as_mut().expect("it has just started");
-            if !ops.is_empty() {
-                running.partition.load(&ops);
+            if let (Some(led), false) = (running.partition.led(), ops.is_empty()) {
+                led.load(&ops);
             }
         }
     }
 
     /// A machine's process ends without notice.
     pub(super) fn crash(&mut self, at: usize) {
+        if let (Some(group), true) = (self.group_at(at), self.is_leader(at)) {
+            self.depose(group);
+        }
         let machine = &mut self.machines[at];
         let Some(mut running) = machine.running.take() else {
             return;
         };
+        let is_of_several = self.group_at(at).is_some();
         let undecided = running.partition.undecided();
         let prepared = |(_, state): &(_, State)| matches!(state, State::Prepared(_));
         let was_prepared = undecided.iter().any(prepared);
         self.count(&running);
         let machine = &mut self.machines[at];
-        let (lost, newest) = running.partition.crash(&mut self.random);
-        machine.newest = newest;
+        let led = running.partition.into_led();
+        let mut lost = 0;
+        if let (Some(partition), false) = (led, is_of_several) {
+            (lost, machine.newest) = partition.crash(&mut self.random);
+        }
         let (id, life) = (machine.id, machine.life);
         self.network.crash(id);
         self.trace.note(
@@ -213,6 +232,7 @@ impl World {
     /// Counts what a process has met.
     pub(super) fn count(&mut self, running: &Running) {
         let counters = running.node.counters();
+        let (held, overtaken) = running.partition.met();
         for (point, times) in [
             (Point::HomeCommitted, counters.resolved_committed),
             (Point::HomeAborted, counters.resolved_aborted),
@@ -220,8 +240,10 @@ impl World {
             (Point::Died, counters.died),
             (Point::Waited, counters.waited),
             (Point::Refused, counters.refused),
-            (Point::HeldOcc, running.partition.held),
-            (Point::Overtaken, running.partition.overtaken),
+            (Point::Redirected, counters.redirected),
+            (Point::LostAnswer, counters.lost),
+            (Point::HeldOcc, held),
+            (Point::Overtaken, overtaken),
         ] {
             self.reached.add(point, times);
         }
@@ -234,26 +256,34 @@ impl World {
             && running.wake_at == Some(now)
         {
             running.wake_at = None;
-            self.do_task(at, &Task::Turn);
+            self.turn(at);
         }
     }
 
-    pub(super) fn synced(&mut self, at: usize, life: Life, epoch: Epoch) {
+    pub(super) fn synced(&mut self, at: usize, life: Life, epoch: Epoch, leadership: u64) {
+        let is_leader = self.is_leader(at);
         let machine = &mut self.machines[at];
-        if let (true, Some(running)) = (machine.life == life, &mut machine.running) {
+        if let (true, Some(running)) = (machine.life == life, &mut machine.running)
+            && running.partition.leadership() == leadership
+        {
             running.is_syncing = false;
+            if !is_leader {
+                return;
+            }
             running.partition.synced(epoch);
             let id = machine.id;
             self.trace
                 .note(self.now, format_args!("node {id} has synced epoch {epoch}"));
-            self.do_task(at, &Task::Turn);
+            self.turn(at);
         }
     }
 
     pub(super) fn idle(&mut self, at: usize, life: Life) {
         let machine = &mut self.machines[at];
         if let (true, Some(running)) = (machine.life == life, &mut machine.running) {
-            running.partition.tidy();
+            if let Some(led) = running.partition.led() {
+                led.tidy();
+            }
             if self.random.u8(..4) == 0 {
                 self.sync(at);
             }
@@ -291,6 +321,10 @@ impl World {
         } else {
             self.plan.faults
         };
+        let is_leader = self.is_leader(at);
+        for group in &self.groups {
+            group.book.borrow_mut().now = now;
+        }
         let machine = &mut self.machines[at];
         machine.set_clock(now);
         let Some(running) = &mut machine.running else {
@@ -304,7 +338,13 @@ impl World {
             voting,
             ..
         } = running;
-        partition.refresh();
+        let is_stale = partition.leads().is_ok() && !is_leader;
+        let is_asked = !matches!(task, Task::Turn);
+        self.reached
+            .add(Point::Stale, u64::from(is_stale && is_asked));
+        if let Some(led) = partition.led() {
+            led.refresh();
+        }
         match task {
             Task::Turn => {}
             Task::Receive => {
@@ -342,6 +382,11 @@ impl World {
             return self.crash(at);
         }
         self.obey(at);
+        if let (Some(group), true) = (self.group_at(at), is_leader && is_asked)
+            && self.random.u32(..1000) < faults.depose_at_step
+        {
+            self.depose(group);
+        }
     }
 
     /// Schedules what a node waits for.
@@ -379,13 +424,18 @@ impl World {
         if std::mem::replace(&mut running.is_syncing, true) {
             return;
         }
-        let epoch = running.partition.begin_sync();
+        let leadership = running.partition.leadership();
+        let Some(led) = running.partition.led() else {
+            running.is_syncing = false;
+            return;
+        };
+        let epoch = led.begin_sync();
         let limit = if slow {
             Duration::from_millis(200)
         } else {
             self.plan.sync
         };
         let time = self.while_up_to(limit);
-        self.after(time, Event::Synced(at, life, epoch));
+        self.after(time, Event::Synced(at, life, epoch, leadership));
     }
 }

@@ -1,7 +1,8 @@
 //! Whole clusters in one thread and in virtual time, each from one seed.
 //!
-//! A run has two to five nodes: each a real [`Node`](crate::Node) over a real engine, whose log is
-//! kept in memory and knows which epochs are durable, over a simulated network. Clients run
+//! A run has two to seven nodes: each a real [`Node`](crate::Node) over a real engine, whose log is
+//! kept in memory and knows which epochs are durable, over a simulated network. In half of the runs
+//! there are partitions that three nodes hold, whose leader changes. Clients run
 //! transactions over few keys while nodes crash and start again, links break, nodes are separated,
 //! disks are slow and clocks wrong. Then the faults stop.
 //!
@@ -17,6 +18,7 @@
 //! | `plan` | what a seed decides beforehand |
 //! | `world` | what happens next |
 //! | `machine`, `partition`, `book` | nodes, their engines and logs |
+//! | `group`, `member` | partitions that several nodes hold, as a model of consensus |
 //! | `client`, `job`, `keys` | transactions |
 //! | `faults` | what goes wrong |
 //! | `tap` | listens to what nodes send |
@@ -30,9 +32,11 @@ mod client;
 mod doubt;
 mod faults;
 mod finale;
+mod group;
 mod job;
 mod keys;
 mod machine;
+mod member;
 mod partition;
 mod plan;
 mod reached;

@@ -70,6 +70,11 @@ impl Partition {
         self.worker.refresh();
     }
 
+    /// The epoch in which transactions are executed now.
+    pub(super) fn current(&self) -> Epoch {
+        self.engine.epochs().current()
+    }
+
     /// Ends the current epoch, and says which epochs a sync that begins now makes durable.
     pub(super) fn begin_sync(&self) -> Epoch {
         let epochs = self.engine.epochs();

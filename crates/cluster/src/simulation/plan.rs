@@ -9,7 +9,8 @@ use crate::options::Timeouts;
 /// A run's plan. Shares are out of 1000.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    pub(super) nodes: u16,
+    /// How many nodes hold each partition.
+    pub(super) holders: Vec<u16>,
     /// Whether the last node holds no partition and coordinates only.
     pub(super) has_idle_node: bool,
     pub(super) clients: u32,
@@ -42,6 +43,9 @@ pub(super) struct Faults {
     pub(super) crash_at_protocol: u32,
     /// A node crashes at some moment; per tick.
     pub(super) crash: u32,
+    /// A replicated partition gets another leader: per tick, and after steps of its leader.
+    pub(super) depose: u32,
+    pub(super) depose_at_step: u32,
     /// Two nodes are separated; per tick.
     pub(super) separate: u32,
     /// A link breaks; per tick.
@@ -62,7 +66,13 @@ pub(super) const TICK: Duration = Duration::from_millis(5);
 
 impl Plan {
     pub(super) fn draw(random: &mut Rng) -> Plan {
-        let nodes = random.u16(2..=5);
+        let mut holders = match random.u8(..6) {
+            0 => vec![3, 1],
+            1 => vec![3, 1, 1],
+            2 => vec![3, 3],
+            _ => vec![1; random.usize(2..=5)],
+        };
+        random.shuffle(&mut holders);
         let flushes = random.u8(..4) == 0;
         let ms = Duration::from_millis;
         let scale = random.u64(1..=3);
@@ -70,8 +80,8 @@ impl Plan {
         let calm = ms(random.u64(150..=600));
         let transactions = random.u32(12..=30);
         Plan {
-            nodes,
-            has_idle_node: nodes > 2 && random.u8(..8) == 0,
+            has_idle_node: random.u8(..8) == 0,
+            holders,
             clients: random.u32(2..=6),
             transactions,
             keys: random.usize(3..=9),
@@ -93,6 +103,10 @@ impl Plan {
             },
         }
     }
+
+    pub(super) fn nodes(&self) -> u16 {
+        self.holders.iter().sum::<u16>() + u16::from(self.has_idle_node)
+    }
 }
 
 impl Faults {
@@ -112,6 +126,8 @@ impl Faults {
             crash_at_step: some(4),
             crash_at_protocol: some(25),
             crash: some(15),
+            depose: some(40),
+            depose_at_step: some(10),
             separate: some(20),
             break_links: some(40),
             slow_disk: some(20),
@@ -128,6 +144,8 @@ impl Faults {
             crash_at_step,
             crash_at_protocol,
             crash,
+            depose,
+            depose_at_step,
             separate,
             break_links,
             slow_disk,
@@ -140,6 +158,8 @@ impl Faults {
             crash_at_step,
             crash_at_protocol,
             crash,
+            depose,
+            depose_at_step,
             separate,
             break_links,
             slow_disk,

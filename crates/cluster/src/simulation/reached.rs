@@ -22,10 +22,17 @@ pub enum Point {
     LostEpochs,
     Separated,
     Flushed,
+    Elected,
+    TookOver,
+    Kept,
+    Lost,
+    LostAnswer,
+    Redirected,
+    Stale,
 }
 
 /// The points, in the order of the enumeration.
-const NAMES: [(Point, &str); 16] = [
+const NAMES: [(Point, &str); 23] = [
     (
         Point::CoordinatorCrash,
         "a coordinator crashed after it had asked for votes",
@@ -63,6 +70,22 @@ const NAMES: [(Point, &str); 16] = [
     ),
     (Point::Separated, "nodes were separated"),
     (Point::Flushed, "a partition was flushed"),
+    (Point::Elected, "a replicated partition got another leader"),
+    (Point::TookOver, "a new leader found prepared attempts"),
+    (
+        Point::Kept,
+        "a new leader had what its predecessor could not tell",
+    ),
+    (
+        Point::Lost,
+        "a new leader lacked what its predecessor had begun",
+    ),
+    (Point::LostAnswer, "an answer was lost with the leadership"),
+    (Point::Redirected, "a node was asked that did not lead"),
+    (
+        Point::Stale,
+        "a node was asked that did not know that it led no more",
+    ),
 ];
 
 /// How often each point was met.

@@ -5,19 +5,21 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Epoch, NodeId};
+use base::Epoch;
 use fabric::sim::{Network, Options};
 use fastrand::Rng;
 
 use super::chronicle::Chronicle;
 use super::client::{Answered, Client};
 use super::finale::Finale;
+use super::group::Group;
 use super::keys::Keys;
 use super::machine::Machine;
 use super::plan::{Plan, TICK};
 use super::reached::Reached;
 use super::trace::Trace;
-use crate::topology::{NodeInfo, Topology, even};
+use crate::slot::SLOTS;
+use crate::topology::Topology;
 
 /// The machines' time when a run begins.
 pub(super) const BEGIN_MS: u64 = 1_700_000_000_000;
@@ -30,7 +32,13 @@ pub(super) enum Event {
     /// A node wanted to be woken.
     Wake(usize, Life),
     /// A sync of a node's log has ended.
-    Synced(usize, Life, Epoch),
+    Synced(usize, Life, Epoch, u64),
+    /// A replicated partition gets a leader; the term in which it has none.
+    Elect(usize, u64),
+    /// Its members hear of the leader of a term.
+    Heard(usize, u64),
+    /// A node notices that this leadership of its own has ended.
+    Notice(usize, Life, u64),
     /// A node tidies up, and may sync though nobody waits for it.
     Idle(usize, Life),
     /// A node that crashed starts again.
@@ -87,6 +95,7 @@ pub(super) struct World {
     pub(super) topology: Arc<Topology>,
     pub(super) keys: Keys,
     pub(super) machines: Vec<Machine>,
+    pub(super) groups: Vec<Group>,
     pub(super) clients: Vec<Client>,
     pub(super) processes: u32,
     pub(super) value: i64,
@@ -125,6 +134,7 @@ impl World {
             network,
             keys,
             machines: Vec::new(),
+            groups: Vec::new(),
             clients: Vec::new(),
             processes: 0,
             value: 0,
@@ -165,12 +175,16 @@ impl World {
 
     /// Machines start, and everything that comes by itself is scheduled.
     fn settle(&mut self) {
+        self.groups = self.groups();
         for info in self.topology.nodes().to_vec() {
             let machine = Machine::new(info.id, &mut self.random);
             self.machines.push(machine);
         }
         for node in 0..self.machines.len() {
             self.start(node);
+        }
+        for group in 0..self.groups.len() {
+            self.elect(group, 0);
         }
         self.open_accounts();
         for _ in 0..self.plan.clients {
@@ -204,7 +218,12 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Wake(node, life) => self.wake(node, life),
-            Event::Synced(node, life, epoch) => self.synced(node, life, epoch),
+            Event::Synced(node, life, epoch, leadership) => {
+                self.synced(node, life, epoch, leadership);
+            }
+            Event::Elect(group, term) => self.elect(group, term),
+            Event::Heard(group, term) => self.heard(group, term),
+            Event::Notice(node, life, leadership) => self.notice(node, life, leadership),
             Event::Idle(node, life) => self.idle(node, life),
             Event::Restart(node, life) => self.restart(node, life),
             Event::Think(client, life) => self.think(client, life),
@@ -256,22 +275,31 @@ impl World {
     }
 }
 
-/// The cluster's file: slots are shared evenly, perhaps but for one node that holds none.
+/// The cluster's file: slots are shared evenly by the partitions, and nodes are numbered in their
+/// order; perhaps there is one more that holds none.
 fn topology(plan: &Plan) -> Topology {
-    let info = |id: u16| NodeInfo {
-        id: NodeId(id),
-        client: ([127, 0, 0, 1], 7000 + id).into(),
-        fabric: ([127, 0, 0, 1], 17000 + id).into(),
-        replica: Some(([127, 0, 0, 1], 27000 + id).into()),
-    };
-    let idle = u16::from(plan.has_idle_node);
-    let holders: Vec<NodeInfo> = (1..=plan.nodes - idle).map(info).collect();
-    let mut text = even(&holders, 1, None);
-    if plan.has_idle_node {
-        let NodeInfo {
-            id, client, fabric, ..
-        } = info(plan.nodes);
-        text += &format!("[[node]]\nid = {id}\nclient = \"{client}\"\nfabric = \"{fabric}\"\n");
+    let count = plan.holders.len() as u32;
+    let begin = |index: u32| index * u32::from(SLOTS) / count;
+    let mut text = String::new();
+    for id in 1..=plan.nodes() {
+        text += &format!(
+            "[[node]]\nid = {id}\nclient = \"127.0.0.1:{}\"\nfabric = \"127.0.0.1:{}\"\n\
+             replica = \"127.0.0.1:{}\"\n",
+            7000 + id,
+            17000 + id,
+            27000 + id
+        );
+    }
+    let mut first = 1;
+    for (index, holders) in (0..).zip(&plan.holders) {
+        let nodes: Vec<u16> = (first..first + holders).collect();
+        first += holders;
+        text += &format!(
+            "[[partition]]\nid = {}\nslots = \"{}-{}\"\nnodes = {nodes:?}\n",
+            index + 1,
+            begin(index),
+            begin(index + 1) - 1
+        );
     }
     Topology::parse(&text, "simulated").expect("the text is right")
 }

@@ -188,7 +188,11 @@ fn partition_of(
         return Err(format!(
             "the cluster's file does not have node {node} among those of partition {id}, which are \
              {:?}: add it there, on all nodes, and restart them",
-            partition.nodes.iter().map(|node| node.0).collect::<Vec<_>>()
+            partition
+                .nodes
+                .iter()
+                .map(|node| node.0)
+                .collect::<Vec<_>>()
         ));
     }
     if partition.nodes.len() == 1 {

@@ -30,7 +30,14 @@ pub(super) fn tell(survey: &Survey, as_json: bool) -> Result<(), String> {
 }
 
 const HEADER: [&str; 8] = [
-    "partition", "node", "role", "term", "applied", "lag", "contact", "note",
+    "partition",
+    "node",
+    "role",
+    "term",
+    "applied",
+    "lag",
+    "contact",
+    "note",
 ];
 
 /// A line for each node.
@@ -47,7 +54,9 @@ fn table(survey: &Survey) -> String {
     let mut text = String::new();
     for row in &rows {
         let cells = row.iter().zip(&widths);
-        let line: Vec<String> = cells.map(|(cell, width)| format!("{cell:width$}")).collect();
+        let line: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
         writeln!(text, "{}", line.join("  ").trim_end()).expect("a string grows");
     }
     text
@@ -181,7 +190,11 @@ mod tests {
             term: 5,
             last: 120,
             applied: 119,
-            members: vec![member(1, true, 100), member(2, true, 120), member(3, false, 9)],
+            members: vec![
+                member(1, true, 100),
+                member(2, true, 120),
+                member(3, false, 9),
+            ],
             ..Report::default()
         };
         let follower = Report {
@@ -237,6 +250,9 @@ mod tests {
         assert!(value["partitions"][0]["nodes"][2]["error"].is_string());
         survey.partitions[0].nodes[1].1 = Err("silent".to_owned());
         let problems = survey.partitions[0].problems().join("\n");
-        assert!(problems.contains("has no leader: 1 of its 3 nodes answer, and 2"), "{problems}");
+        assert!(
+            problems.contains("has no leader: 1 of its 3 nodes answer, and 2"),
+            "{problems}"
+        );
     }
 }

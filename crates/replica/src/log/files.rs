@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use disk::{Disk, DiskFile};
 
+use super::LogOptions;
 use super::error::LogError;
 use super::format::{self, ALIGN, DRAFT, FRAME_HEADER, SegmentHeader, name};
 use super::record::{self, Start};
-use super::LogOptions;
 
 /// Where a log lies.
 pub(super) struct Place {

@@ -106,10 +106,14 @@ impl SegmentHeader {
             salt: u64_at(bytes, 32),
             sequence: u64_at(bytes, 40),
         };
-        let aligned = header.align.is_power_of_two()
-            && (ALIGN..=1 << 20).contains(&(header.align as usize));
+        let aligned =
+            header.align.is_power_of_two() && (ALIGN..=1 << 20).contains(&(header.align as usize));
         let sound = aligned && header.raft_id != 0 && header.sequence < u64::MAX / 2;
-        if sound { Ok(header) } else { Err(BadHeader::Damaged) }
+        if sound {
+            Ok(header)
+        } else {
+            Err(BadHeader::Damaged)
+        }
     }
 
     /// Where the first frame begins.
@@ -187,7 +191,11 @@ mod tests {
         for at in 0..SEGMENT_HEADER {
             let mut bytes = bytes;
             bytes[at] ^= 1;
-            assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Damaged), "{at}");
+            assert_eq!(
+                SegmentHeader::decode(&bytes),
+                Err(BadHeader::Damaged),
+                "{at}"
+            );
         }
     }
 }

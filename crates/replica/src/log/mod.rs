@@ -10,7 +10,8 @@
 //! | `record` | what a frame holds |
 //! | `state` | what all records together say: entries, votes, members |
 //! | `files` | the segments: writing, going on in the next one, removing old ones |
-//! | `recover` | reading it all back |
+//! | `recover` | opening a log: what is cut, what is made durable |
+//! | `replay` | reading segments back, and what must hold between them |
 //! | `storage` | the log as Raft's library sees it |
 //!
 //! Invariants:
@@ -23,14 +24,15 @@
 //!    log's entries behind it, which are applied again after a restart. What
 //!    [`Log::set_conf_state`] keeps is for people who look at a member that does not run.
 //!
-//! A last frame that was synced and then damaged looks as one that was under way, and is cut like
-//! that. Every other damage is refused.
+//! A last frame that was damaged after its sync looks as one that was under way, and is cut. Every
+//! other damage is refused.
 
 mod error;
 mod files;
 mod format;
 mod record;
 mod recover;
+mod replay;
 mod state;
 mod storage;
 
@@ -45,7 +47,7 @@ use files::{Files, Place, WriteError};
 use record::Start;
 use state::State;
 
-pub(crate) use recover::read_payload;
+pub(crate) use replay::read_payload;
 
 /// How a log is kept.
 #[derive(Clone, Debug)]
@@ -307,14 +309,22 @@ impl Log {
     pub fn compact(&mut self, index: u64) -> Result<(), LogError> {
         let snapshot = self.snapshot.as_ref().map_or(0, |meta| meta.index);
         let index = index.min(snapshot).min(self.state.last());
-        let Some(term) = self.state.term(index).filter(|_| index > self.state.floor.0) else {
+        let Some(term) = self
+            .state
+            .term(index)
+            .filter(|_| index > self.state.floor.0)
+        else {
             return Ok(());
         };
         self.check()?;
         self.state.compact((index, term));
         self.floor_dirty = true;
         let floor = self.state.floor.0;
-        if self.files.as_ref().is_some_and(|files| files.has_below(floor)) {
+        if self
+            .files
+            .as_ref()
+            .is_some_and(|files| files.has_below(floor))
+        {
             self.write()?;
         }
         self.remove_segments()

@@ -74,7 +74,9 @@ impl State {
     /// but at least one.
     pub(super) fn range(&self, low: u64, high: u64, max: u64) -> Vec<Entry> {
         let begin = (low - self.floor.0 - 1) as usize;
-        let all = self.entries.range(begin..begin.max((high - self.floor.0 - 1) as usize));
+        let all = self
+            .entries
+            .range(begin..begin.max((high - self.floor.0 - 1) as usize));
         let mut bytes = 0_u64;
         all.enumerate()
             .take_while(|(place, entry)| {

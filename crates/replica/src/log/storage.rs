@@ -22,7 +22,10 @@ impl Storage for Log {
             return Err(Error::Store(StorageError::Compacted));
         }
         let last = self.state.last();
-        assert!(high <= last + 1, "entries to {high} of a log that ends at {last}");
+        assert!(
+            high <= last + 1,
+            "entries to {high} of a log that ends at {last}"
+        );
         let max = max_size.into().unwrap_or(u64::MAX);
         Ok(self.state.range(low, high, max))
     }

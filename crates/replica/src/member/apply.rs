@@ -104,7 +104,8 @@ impl Member {
     fn apply_changes(&mut self, index: Epoch, bytes: &[u8]) -> Result<(), Failure> {
         let mut found = Vec::new();
         for change in changes(bytes) {
-            let change = change.map_err(|(at, what)| unreadable(format!("{what} (at byte {at})")))?;
+            let change =
+                change.map_err(|(at, what)| unreadable(format!("{what} (at byte {at})")))?;
             if let Change::Put {
                 deadline: Some(deadline),
                 ..

@@ -65,7 +65,9 @@ impl Member {
     fn hello(&self) -> Hello {
         Hello {
             raft_id: self.raft.as_ref().map_or(0, |raft| raft.raft.id),
-            all_blank: self.others().all(|node| self.founding.blank.contains(&node)),
+            all_blank: self
+                .others()
+                .all(|node| self.founding.blank.contains(&node)),
         }
     }
 
@@ -103,7 +105,9 @@ impl Member {
                 self.options.me.0
             )
         } else {
-            let silent = self.others().filter(|n| !self.founding.last.contains_key(n));
+            let silent = self
+                .others()
+                .filter(|n| !self.founding.last.contains_key(n));
             let silent: Vec<u16> = silent.map(|node| node.0).collect();
             format!("the partition is new, and begins when nodes {silent:?} have been heard from")
         };

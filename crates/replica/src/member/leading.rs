@@ -83,6 +83,25 @@ impl Member {
         self.changing = None;
     }
 
+    /// It goes on no more: whoever waits is told.
+    pub(crate) fn abdicate(&mut self) {
+        if self.leading.is_some() {
+            self.lose();
+        }
+        self.shared.set_leader(None);
+    }
+
+    /// It cannot write at the moment: another one had better lead.
+    pub(crate) fn step_aside(&mut self) {
+        if self.leading.is_some() {
+            let term = self.raft.as_ref().map_or(0, |raft| raft.raft.term);
+            if let Some(raft) = &mut self.raft {
+                raft.raft.become_follower(term, raft::INVALID_ID);
+            }
+            self.lose();
+        }
+    }
+
     /// Has the log say that deadlines have passed.
     pub(super) fn tell_time(&mut self) {
         let shared = &self.shared;
@@ -200,7 +219,11 @@ impl Member {
         self.next_expiry = self.now.since + self.options.election * EXPIRY_EVERY;
         let stamp_ms = self.now.wall_ms.max(self.stamp_ms);
         let oldest = stamp_ms.saturating_sub(self.options.session.as_millis() as u64);
-        let expire = self.shared.sessions.lock().stale(oldest, self.options.sessions);
+        let expire = self
+            .shared
+            .sessions
+            .lock()
+            .stale(oldest, self.options.sessions);
         if !expire.is_empty() {
             let payload = encode(&Payload::Sessions { stamp_ms, expire });
             self.put(vec![entry(payload)], vec![Pending::nobodys()]);

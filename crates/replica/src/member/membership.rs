@@ -153,7 +153,9 @@ impl Member {
     fn heir(&self, node: Option<NodeId>) -> Option<u64> {
         let raft = self.raft.as_ref()?;
         let voters = raft.raft.prs().conf().voters().ids();
-        let others = voters.iter().filter(|id| *id != raft.raft.id && self.is_active(*id));
+        let others = voters
+            .iter()
+            .filter(|id| *id != raft.raft.id && self.is_active(*id));
         let fit = others.filter(|id| node.is_none_or(|node| node_of(*id) == node));
         fit.max_by_key(|id| (raft.raft.prs().get(*id).map_or(0, |one| one.matched), *id))
     }
@@ -167,7 +169,10 @@ impl Member {
             return self.answer(&changing, self.ended_by_loss(changing.change));
         }
         if self.now.since >= changing.until {
-            let error = format!("it takes too long, at the step {:?}: see the status", changing.step);
+            let error = format!(
+                "it takes too long, at the step {:?}: see the status",
+                changing.step
+            );
             if let Some(raft) = &mut self.raft {
                 raft.raft.abort_leader_transfer();
             }
@@ -223,8 +228,10 @@ impl Member {
             (Change::Remove(node), Step::Begin) => {
                 changing.step = Step::Gone;
                 let gone = self.ids_of(node);
-                let gone: Vec<_> =
-                    gone.iter().map(|id| (ConfChangeType::RemoveNode, *id)).collect();
+                let gone: Vec<_> = gone
+                    .iter()
+                    .map(|id| (ConfChangeType::RemoveNode, *id))
+                    .collect();
                 return self.propose_members(&gone);
             }
             (Change::Remove(node), Step::Gone) => {
@@ -250,14 +257,23 @@ impl Member {
     }
 
     /// Waits until a new member has caught up; then it gets its vote.
-    fn copy(&mut self, changing: &mut Changing, node: NodeId, id: u64) -> Option<Result<(), String>> {
+    fn copy(
+        &mut self,
+        changing: &mut Changing,
+        node: NodeId,
+        id: u64,
+    ) -> Option<Result<(), String>> {
         if self.now.since >= changing.invite_at {
             changing.invite_at = self.now.since + self.options.tick();
             self.send(node, &Envelope::Invite { raft_id: id });
         }
         let raft = &self.raft.as_ref()?.raft;
         let matched = raft.prs().get(id)?.matched;
-        let sent = self.snapshots.sending.get(&id).map_or(0, |sending| sending.offset);
+        let sent = self
+            .snapshots
+            .sending
+            .get(&id)
+            .map_or(0, |sending| sending.offset);
         if (matched, sent) != changing.progress {
             changing.progress = (matched, sent);
             changing.until = self.now.since + PATIENCE;

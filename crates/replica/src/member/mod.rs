@@ -52,6 +52,7 @@ use crate::snapshot::SnapshotError;
 use crate::status::node_of;
 use crate::time::Now;
 use founding::Founding;
+pub(crate) use membership::Answer;
 pub use membership::Change;
 use membership::Changing;
 use reads::Rounds;
@@ -80,6 +81,13 @@ pub enum Failure {
     /// The Raft library refuses something that it never should.
     #[error("the Raft group cannot go on: {0}")]
     Raft(String),
+}
+
+impl Failure {
+    /// Whether the same may succeed later: nothing was lost.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Failure::Log(error) if error.may_retry())
+    }
 }
 
 /// Runs work beside the member: on a thread of its own, or at once.
@@ -124,7 +132,6 @@ pub struct Member {
     raft: Option<RawNode<Log>>,
     founding: Founding,
     now: Now,
-    started: Duration,
     next_tick: Duration,
     random: fastrand::Rng,
     /// Term, role and leader when the election time-out was drawn last.
@@ -132,6 +139,8 @@ pub struct Member {
     timeout: usize,
     /// The term in which this member leads, if it does.
     leading: Option<u64>,
+    /// What Raft wants done, from the sync on, which could not be done.
+    unsynced: Option<raft::Ready>,
     pending: VecDeque<Pending>,
     open: VecDeque<Open>,
     rounds: Rounds,
@@ -181,7 +190,6 @@ impl Member {
         let mut member = Member {
             random: fastrand::Rng::with_seed(options.seed),
             founding: Founding::default(),
-            started: now.since,
             next_tick: now.since + tick,
             silent_until: Duration::ZERO,
             options,
@@ -195,6 +203,7 @@ impl Member {
             drawn_for: (0, raft::StateRole::Follower, 0),
             timeout: ELECTION_TICKS,
             leading: None,
+            unsynced: None,
             pending: VecDeque::new(),
             open: VecDeque::new(),
             rounds: Rounds::default(),
@@ -324,12 +333,6 @@ impl Member {
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.raft.as_ref().is_some_and(RawNode::has_ready) || self.may_propose()
-    }
-
-    /// The index of the newest entry that was applied.
-    #[must_use]
-    pub fn applied(&self) -> u64 {
-        self.applied
     }
 
     /// Where it keeps its files, if it does.

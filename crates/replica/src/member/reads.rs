@@ -117,7 +117,11 @@ impl Member {
     }
 
     pub(super) fn on_committed(&mut self, term: u64, index: u64) {
-        if self.raft.as_ref().is_some_and(|raft| term >= raft.raft.term) {
+        if self
+            .raft
+            .as_ref()
+            .is_some_and(|raft| term >= raft.raft.term)
+        {
             self.rounds.heard = Some((index, self.now.since));
         }
     }

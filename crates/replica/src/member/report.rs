@@ -74,7 +74,11 @@ impl Member {
             node: node_of(*id),
             raft_id: *id,
             voter: voters.contains(*id),
-            matched: if *id == raft.id { status.last } else { progress.matched },
+            matched: if *id == raft.id {
+                status.last
+            } else {
+                progress.matched
+            },
             active: *id == raft.id || progress.recent_active,
             snapshot: self.snapshots.sending.get(id).map(|one| one.progress()),
         });

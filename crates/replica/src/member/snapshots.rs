@@ -129,7 +129,12 @@ impl Member {
             self.options.kept_entries
         };
         let meta = file.head.meta;
-        tracing::info!(index = meta.index, keys = file.records, bytes = file.bytes, "snapshot made");
+        tracing::info!(
+            index = meta.index,
+            keys = file.records,
+            bytes = file.bytes,
+            "snapshot made"
+        );
         let log = self.log();
         log.set_snapshot(&meta);
         log.compact(meta.index.saturating_sub(kept))?;
@@ -154,7 +159,12 @@ impl Member {
         let index = announces.get_snapshot().get_metadata().index;
         match self.source(index) {
             Ok(source) => {
-                tracing::info!(node = node_of(to).0, index, bytes = source.bytes(), "sends a snapshot");
+                tracing::info!(
+                    node = node_of(to).0,
+                    index,
+                    bytes = source.bytes(),
+                    "sends a snapshot"
+                );
                 let sending = Sending {
                     source,
                     announces,
@@ -315,7 +325,11 @@ impl Member {
         let receiver = self.snapshots.receiving.insert(receiver);
         let next = receiver.chunk(offset, piece)?;
         if receiver.is_complete() {
-            let receiver = self.snapshots.receiving.take().expect("it has just been there");
+            let receiver = self
+                .snapshots
+                .receiving
+                .take()
+                .expect("it has just been there");
             receiver.finish()?;
         }
         Ok(next)
@@ -345,7 +359,9 @@ impl Member {
         self.shared.loading.store(true, Ordering::SeqCst);
         let mut reader = SnapshotReader::open(&self.place.disk, path)?;
         let head = reader.head().clone();
-        let mut loader = self.applier.load(base::Epoch(head.meta.index), head.stamp_ms);
+        let mut loader = self
+            .applier
+            .load(base::Epoch(head.meta.index), head.stamp_ms);
         self.deadlines.clear();
         while let Some(record) = reader.next()? {
             self.deadlines.extend(record.deadline);

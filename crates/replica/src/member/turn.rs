@@ -1,7 +1,7 @@
 //! A turn: what Raft wants done.
 
-use raft::RawNode;
 use raft::eraftpb::{Message, MessageType};
+use raft::{RawNode, Ready};
 
 use super::{Failure, Member};
 use crate::log::Log;
@@ -79,7 +79,8 @@ impl Member {
     pub(super) fn ready(&mut self) -> Result<(), Failure> {
         for _ in 0..ROUNDS {
             self.note_role();
-            if !self.raft.as_ref().is_some_and(RawNode::has_ready) {
+            let unsynced = self.unsynced.is_some();
+            if !unsynced && !self.raft.as_ref().is_some_and(RawNode::has_ready) {
                 break;
             }
             self.ready_once()?;
@@ -90,6 +91,21 @@ impl Member {
     }
 
     fn ready_once(&mut self) -> Result<(), Failure> {
+        let ready = match self.unsynced.take() {
+            Some(ready) => ready,
+            None => self.begin_ready()?,
+        };
+        let sync = ready.must_sync() || !ready.entries().is_empty();
+        if sync && let Err(error) = self.log().sync() {
+            // If the disk has room again, this is where it goes on.
+            self.unsynced = Some(ready);
+            return Err(error.into());
+        }
+        self.end_ready(ready)
+    }
+
+    /// What comes before the sync: followers get entries while they are synced here.
+    fn begin_ready(&mut self) -> Result<Ready, Failure> {
         let raft = self.raft.as_mut().expect("asked before");
         let mut ready = raft.ready();
         let reads = ready.take_read_states();
@@ -106,9 +122,10 @@ impl Member {
         if let Some(hard) = ready.hs() {
             log.set_hard_state(hard);
         }
-        if ready.must_sync() || !ready.entries().is_empty() {
-            log.sync()?;
-        }
+        Ok(ready)
+    }
+
+    fn end_ready(&mut self, mut ready: Ready) -> Result<(), Failure> {
         self.send_all(ready.take_persisted_messages());
         let raft = self.raft.as_mut().expect("it is still there");
         let mut light = raft.advance(ready);
@@ -120,7 +137,10 @@ impl Member {
         }
         self.send_all(light.take_messages());
         self.apply(light.take_committed_entries())?;
-        self.raft.as_mut().expect("it is still there").advance_apply();
+        self.raft
+            .as_mut()
+            .expect("it is still there")
+            .advance_apply();
         Ok(())
     }
 

@@ -61,8 +61,8 @@ impl SnapshotReader {
         if reader.load()? != Kind::Head {
             return Err(reader.damaged("the first block is no head"));
         }
-        reader.found.head = format::read_head(&reader.block)
-            .map_err(|error| reader.damaged(error.to_string()))?;
+        reader.found.head =
+            format::read_head(&reader.block).map_err(|error| reader.damaged(error.to_string()))?;
         reader.at = reader.block.len();
         Ok(reader)
     }
@@ -89,7 +89,10 @@ impl SnapshotReader {
     ///
     /// # Errors
     /// As the operating system says, or the snapshot is damaged: what was read so far is of no use.
-    #[expect(clippy::should_implement_trait, reason = "a record borrows from the reader")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a record borrows from the reader"
+    )]
     pub fn next(&mut self) -> Result<Option<SnapshotRecord<'_>>, SnapshotError> {
         while self.at == self.block.len() {
             if self.next == self.found.bytes {
@@ -107,8 +110,8 @@ impl SnapshotReader {
         }
         let offset = self.block_at + self.at as u64;
         let parsed = record(&self.block[self.at..]);
-        let (record, length) = parsed
-            .map_err(|what| SnapshotError::damaged(&self.found.path, offset, what))?;
+        let (record, length) =
+            parsed.map_err(|what| SnapshotError::damaged(&self.found.path, offset, what))?;
         self.at += length;
         self.records += 1;
         Ok(Some(record))

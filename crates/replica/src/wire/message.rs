@@ -60,7 +60,13 @@ pub fn put_message(to: &mut Vec<u8>, message: &Message) {
         (!message.context.is_empty(), CONTEXT),
         (priorities, PRIORITIES),
     ];
-    to.push(flags.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum());
+    to.push(
+        flags
+            .iter()
+            .filter(|(set, _)| *set)
+            .map(|(_, bit)| bit)
+            .sum(),
+    );
     for number in [
         message.to,
         message.from,
@@ -75,7 +81,10 @@ pub fn put_message(to: &mut Vec<u8>, message: &Message) {
         put_count(to, number);
     }
     put_count(to, message.entries.len() as u64);
-    message.entries.iter().for_each(|entry| put_entry(to, entry));
+    message
+        .entries
+        .iter()
+        .for_each(|entry| put_entry(to, entry));
     if message.has_snapshot() {
         let meta = message.get_snapshot().get_metadata();
         put_count(to, meta.index);
@@ -144,10 +153,7 @@ fn some_bytes<'a>(from: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     }
 }
 
-fn enumerated<E: ProtobufEnum>(
-    from: &mut Reader<'_>,
-    what: &'static str,
-) -> Result<E, Malformed> {
+fn enumerated<E: ProtobufEnum>(from: &mut Reader<'_>, what: &'static str) -> Result<E, Malformed> {
     let number = from.u8()?;
     let unknown = from.malformed(MalformedKind::Kind(number, what));
     E::from_i32(number.into()).ok_or(unknown)
@@ -187,9 +193,7 @@ pub fn read_entry(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
     entry.data = match entry.entry_type {
         EntryType::EntryNormal => from.bytes()?.to_vec(),
         EntryType::EntryConfChange => read_change(from)?.write_to_bytes().expect("it is small"),
-        EntryType::EntryConfChangeV2 => {
-            read_changes(from)?.write_to_bytes().expect("it is small")
-        }
+        EntryType::EntryConfChangeV2 => read_changes(from)?.write_to_bytes().expect("it is small"),
     }
     .into();
     entry.context = from.bytes()?.to_vec().into();
@@ -363,7 +367,10 @@ mod tests {
     fn what_is_cut_or_of_another_version_is_refused() {
         let mut bytes = encoded(&full());
         for len in 0..bytes.len() {
-            assert!(read_message(&mut Reader::new(&bytes[..len])).is_err(), "{len}");
+            assert!(
+                read_message(&mut Reader::new(&bytes[..len])).is_err(),
+                "{len}"
+            );
         }
         bytes[0] = 2;
         let error = read_message(&mut Reader::new(&bytes)).unwrap_err();

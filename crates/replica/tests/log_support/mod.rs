@@ -9,9 +9,9 @@ use kumiki_replica::log::{Log, LogError, LogOptions};
 use raft::Storage;
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
-pub const DIR: &str = "/member/log";
+pub(crate) const DIR: &str = "/member/log";
 
-pub fn open(disk: &FaultDisk, segment_bytes: u64) -> Result<Log, LogError> {
+pub(crate) fn open(disk: &FaultDisk, segment_bytes: u64) -> Result<Log, LogError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let options = LogOptions {
         segment_bytes,
@@ -20,26 +20,26 @@ pub fn open(disk: &FaultDisk, segment_bytes: u64) -> Result<Log, LogError> {
     Log::open(disk, Path::new(DIR), options, &mut |_, _| {})
 }
 
-pub fn members(ids: &[u64]) -> ConfState {
+pub(crate) fn members(ids: &[u64]) -> ConfState {
     ConfState::from((ids.to_vec(), vec![]))
 }
 
 /// What a log should be.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
-    pub floor: (u64, u64),
-    pub entries: Vec<Entry>,
-    pub hard: HardState,
-    pub conf: (u64, ConfState),
-    pub snapshot: u64,
+pub(crate) struct Model {
+    pub(crate) floor: (u64, u64),
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) hard: HardState,
+    pub(crate) conf: (u64, ConfState),
+    pub(crate) snapshot: u64,
 }
 
 impl Model {
-    pub fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         self.floor.0 + self.entries.len() as u64
     }
 
-    pub fn term(&self, index: u64) -> u64 {
+    pub(crate) fn term(&self, index: u64) -> u64 {
         if index == self.floor.0 {
             self.floor.1
         } else {
@@ -48,15 +48,27 @@ impl Model {
     }
 
     /// How the log differs. It may have entries that were compacted, if a restart brought them back.
-    pub fn compare(&self, log: &Log) -> Result<(), String> {
+    pub(crate) fn compare(&self, log: &Log) -> Result<(), String> {
         let same = |what: &str, ours: String, theirs: String| {
             let difference = format!("{what}: {theirs} instead of {ours}");
             (ours == theirs).then_some(()).ok_or(difference)
         };
-        same("last", self.last().to_string(), log.last_index().unwrap().to_string())?;
-        same("hard", format!("{:?}", self.hard), format!("{:?}", log.hard_state()))?;
+        same(
+            "last",
+            self.last().to_string(),
+            log.last_index().unwrap().to_string(),
+        )?;
+        same(
+            "hard",
+            format!("{:?}", self.hard),
+            format!("{:?}", log.hard_state()),
+        )?;
         let conf = log.conf_state();
-        same("conf", format!("{:?}", self.conf), format!("{:?}", (conf.0, conf.1.clone())))?;
+        same(
+            "conf",
+            format!("{:?}", self.conf),
+            format!("{:?}", (conf.0, conf.1.clone())),
+        )?;
         let first = log.first_index().unwrap();
         if first > self.floor.0 + 1 {
             return Err(format!("first {first}, floor {:?}", self.floor));
@@ -66,18 +78,22 @@ impl Model {
                 return Err(format!("entry {}", entry.index));
             }
         }
-        same("floor's term", format!("{:?}", Some(self.floor.1)), format!("{:?}", log.term(self.floor.0).ok()))
+        same(
+            "floor's term",
+            format!("{:?}", Some(self.floor.1)),
+            format!("{:?}", log.term(self.floor.0).ok()),
+        )
     }
 }
 
 /// One random step on both; syncs are the caller's.
-pub fn step(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
+pub(crate) fn step(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
     match rng.u32(0..12) {
-        0..6 => append(log, model, model.last() + 1, rng),
+        0..6 => append(log, model, rng),
         6 if model.last() > model.hard.commit => {
             let from = rng.u64(model.hard.commit + 1..=model.last());
             model.hard.term += 1;
-            append(log, model, from, rng);
+            append_from(log, model, from, rng);
             log.set_hard_state(&model.hard);
         }
         7 | 8 => {
@@ -96,7 +112,12 @@ pub fn step(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogEr
     Ok(())
 }
 
-fn append(log: &mut Log, model: &mut Model, from: u64, rng: &mut Rng) {
+/// New entries at the end.
+pub(crate) fn append(log: &mut Log, model: &mut Model, rng: &mut Rng) {
+    append_from(log, model, model.last() + 1, rng);
+}
+
+fn append_from(log: &mut Log, model: &mut Model, from: u64, rng: &mut Rng) {
     model.hard.term = model.hard.term.max(1);
     let entries: Vec<Entry> = (from..from + rng.u64(1..4))
         .map(|index| {
@@ -116,7 +137,8 @@ fn append(log: &mut Log, model: &mut Model, from: u64, rng: &mut Rng) {
 /// A snapshot is made of what was committed; entries before it go, but for a few.
 fn compact(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
     let mut meta = SnapshotMetadata::default();
-    meta.index = rng.u64(model.snapshot.max(model.floor.0 + 1).min(model.hard.commit)..=model.hard.commit);
+    meta.index =
+        rng.u64(model.snapshot.max(model.floor.0 + 1).min(model.hard.commit)..=model.hard.commit);
     meta.term = model.term(meta.index);
     meta.set_conf_state(members(&[1, 2, 3]));
     log.set_snapshot(&meta);

@@ -9,7 +9,7 @@ mod string;
 mod transaction;
 
 pub(crate) use connection::{note_client, refuse_client};
-pub(crate) use saving::finish_save;
+pub(crate) use saving::finish_job;
 
 use base::number::parse_int;
 

@@ -12,7 +12,7 @@ use crate::command::{Command, Flags};
 use crate::connection::Connection;
 use crate::figures;
 use crate::shared::Context;
-use crate::task::{SaveTask, Task, Then};
+use crate::task::{Job, Task, Then};
 
 pub(super) const COMMANDS: &[Command] = &[
     local(
@@ -77,8 +77,8 @@ fn begin(context: &mut Context, connection: &mut Connection, then: Then) {
     if context.shared.config.data.is_none() {
         return connection.writer().error(NOTHING_TO_SAVE);
     }
-    match SaveTask::begin(&context.shared, connection.client.runtime, then) {
-        Ok(task) => connection.task = Some(Task::Save(task)),
+    match Job::begin(&context.shared, connection.client.runtime, then) {
+        Ok(task) => connection.task = Some(Task::Job(task)),
         Err(error) => cannot_save(connection, &error.to_string()),
     }
 }
@@ -90,7 +90,7 @@ fn cannot_save(connection: &mut Connection, reason: &str) {
 }
 
 /// Answers, or stops the server, once the checkpoint has ended.
-pub(crate) fn finish_save(context: &mut Context, connection: &mut Connection, task: &SaveTask) {
+pub(crate) fn finish_job(context: &mut Context, connection: &mut Connection, task: &Job) {
     let outcome = task.outcome();
     if let Err(reason) = &outcome {
         tracing::error!(%reason, "a client asked for a checkpoint, and there is none");

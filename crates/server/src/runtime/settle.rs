@@ -67,7 +67,11 @@ impl Runtime {
         }
         self.deferred_until = None;
         self.requested = epoch;
-        self.executor.context.shared.partition.request_durable(epoch);
+        self.executor
+            .context
+            .shared
+            .partition
+            .request_durable(epoch);
     }
 
     /// Makes `epoch` durable on this very thread when there is nothing better to do. Returns

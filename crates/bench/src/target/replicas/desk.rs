@@ -1,0 +1,199 @@
+//! Clients of a replicated partition, within its leader's process.
+//!
+//! All of them share a worker of the leader, as the connections of one thread of a server do: each
+//! executes its request, gets a *ticket*, and is waked when the ticket has resolved. An *usher*, a
+//! task of the same thread, learns from the member when tickets have.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use base::partition::OwnedReply;
+use base::{Abort, Epoch, Op};
+use fastrand::Rng;
+use parking_lot::Mutex;
+use replica::{Partition, Sequenced, Worker};
+use tokio::runtime::Runtime;
+use tokio::sync::{Notify, oneshot};
+
+use super::check::Ledger;
+use crate::driver::Caller;
+use crate::keys;
+use crate::sample::RunError;
+
+/// What those are told who wait for a ticket.
+type Told = Result<(), String>;
+
+/// Who waits for what.
+#[derive(Default)]
+struct Waiting {
+    /// By ticket, and by their order.
+    tickets: BTreeMap<(u64, u64), oneshot::Sender<Told>>,
+    drawn: u64,
+    /// For holds that somebody gives back.
+    held: Vec<oneshot::Sender<()>>,
+}
+
+/// See the module's description.
+pub(super) struct Desk {
+    worker: RefCell<Worker>,
+    partition: Arc<Partition>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+impl Desk {
+    pub(super) fn open(leader: &Arc<Partition>, runtime: &Runtime) -> Result<Rc<Desk>, RunError> {
+        let worker = leader.worker();
+        let none = || RunError::Failed("the leader has no worker left".to_owned());
+        let desk = Desk {
+            worker: RefCell::new(worker.ok_or_else(none)?),
+            partition: Arc::clone(leader),
+            waiting: Arc::default(),
+        };
+        let changed = Arc::new(Notify::new());
+        let notify = Arc::clone(&changed);
+        leader.on_change(Box::new(move || notify.notify_one()));
+        let waiting = Arc::clone(&desk.waiting);
+        runtime.spawn(usher(Arc::downgrade(leader), waiting, changed));
+        Ok(Rc::new(desk))
+    }
+
+    /// Executes operations as one transaction, and waits until it is known that they have been.
+    async fn execute(
+        &self,
+        ops: &[Op<'_>],
+        sequenced: Sequenced,
+    ) -> Result<Vec<OwnedReply>, String> {
+        if self.worker.borrow().is_naive() {
+            return self.propose(ops, sequenced).await;
+        }
+        loop {
+            let releases = self.partition.releases();
+            let (tried, ticket) = {
+                let mut worker = self.worker.borrow_mut();
+                let tried = worker.execute_once(ops, sequenced);
+                (tried, worker.observed().epoch)
+            };
+            match tried {
+                Ok(replies) => {
+                    self.resolved(ticket).await?;
+                    return Ok(replies);
+                }
+                Err(Abort::Held { .. }) => self.released(releases).await,
+                Err(abort) => return Err(abort.to_string()),
+            }
+        }
+    }
+
+    /// The same for a partition that executes after consensus.
+    async fn propose(
+        &self,
+        ops: &[Op<'_>],
+        sequenced: Sequenced,
+    ) -> Result<Vec<OwnedReply>, String> {
+        let (number, ticket) = {
+            let mut worker = self.worker.borrow_mut();
+            let number = worker.propose(ops, sequenced);
+            let number = number.map_err(|abort| abort.to_string())?;
+            (number, worker.observed().epoch)
+        };
+        self.resolved(ticket).await?;
+        let outcome = self.worker.borrow_mut().outcome(number);
+        let outcome = outcome.ok_or("the outcome is not there when its ticket has resolved")?;
+        outcome.map_err(|abort| abort.to_string())
+    }
+
+    async fn resolved(&self, ticket: Epoch) -> Told {
+        let wait = {
+            let mut waiting = self.waiting.lock();
+            if let Some(told) = known(&self.partition, ticket) {
+                return told;
+            }
+            let (send, wait) = oneshot::channel();
+            waiting.drawn += 1;
+            let place = (ticket.0, waiting.drawn);
+            waiting.tickets.insert(place, send);
+            wait
+        };
+        let gone = |_| Err("nobody wakes those who wait".to_owned());
+        wait.await.unwrap_or_else(gone)
+    }
+
+    /// Waits until holds have been given back since there were so many releases.
+    async fn released(&self, releases: u64) {
+        let wait = {
+            let mut waiting = self.waiting.lock();
+            if self.partition.releases() != releases {
+                return;
+            }
+            let (send, wait) = oneshot::channel();
+            waiting.held.push(send);
+            wait
+        };
+        // Without an usher the next attempt is told why.
+        let _ = wait.await;
+    }
+}
+
+/// What is known of a ticket.
+fn known(partition: &Partition, ticket: Epoch) -> Option<Told> {
+    if partition.is_lost(ticket) {
+        return Some(Err("the leader has lost its leadership".to_owned()));
+    }
+    (ticket <= partition.durable()).then_some(Ok(()))
+}
+
+/// Wakes whoever waits for what has changed, until the partition is gone.
+async fn usher(partition: Weak<Partition>, waiting: Arc<Mutex<Waiting>>, changed: Arc<Notify>) {
+    loop {
+        changed.notified().await;
+        let Some(partition) = partition.upgrade() else {
+            return;
+        };
+        let mut waiting = waiting.lock();
+        while let Some(first) = waiting.tickets.first_entry()
+            && let Some(told) = known(&partition, Epoch(first.key().0))
+        {
+            // Who does not wait any more need not be told.
+            let _ = first.remove().send(told);
+        }
+        for held in waiting.held.drain(..) {
+            let _ = held.send(());
+        }
+    }
+}
+
+/// A client.
+pub(super) struct Client {
+    pub(super) desk: Rc<Desk>,
+    pub(super) ledger: Ledger,
+    /// Transactions of a request.
+    pub(super) bulk: usize,
+    pub(super) number: u64,
+    /// Requests that it has sent.
+    pub(super) sequence: u64,
+    pub(super) rng: Rng,
+}
+
+impl Caller for Client {
+    async fn call(&mut self) -> Result<(), String> {
+        let counters = self.ledger.counters();
+        let mut drawn = Vec::with_capacity(2 * self.bulk);
+        for _ in 0..self.bulk {
+            let first = self.rng.u64(0..counters);
+            let second = (first + self.rng.u64(1..counters)) % counters;
+            drawn.extend([first, second]);
+        }
+        let keys: Vec<[u8; 8]> = drawn.iter().map(|&index| keys::encode(index)).collect();
+        let add = |key: &'_ [u8; 8]| Op::Add { key, delta: 1 };
+        let ops: Vec<Op<'_>> = keys.iter().map(add).collect();
+        self.sequence += 1;
+        let sequenced = Sequenced {
+            client: self.number,
+            sequence: self.sequence,
+        };
+        let replies = self.desk.execute(&ops, sequenced).await?;
+        self.ledger.acknowledged(&drawn, &replies)
+    }
+}

@@ -1,0 +1,153 @@
+//! The members of a partition, all in this process; their links are sockets on loopback.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use replica::{Grouping, MemberOptions, Options, Partition};
+
+use super::check::{counter, digest};
+use super::{Consensus, ReplicasJob};
+use crate::sample::RunError;
+
+/// How long they may take to have a leader, or to be level.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often that is looked for.
+const LOOK: Duration = Duration::from_millis(2);
+/// Records that are looked at in one go.
+const SLICE: usize = 1000;
+
+/// See the module's description. They stop when this goes.
+pub(super) struct Members {
+    partitions: Vec<(NodeId, Arc<Partition>)>,
+}
+
+/// What a member holds.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    /// The last entry that it has applied.
+    pub(super) applied: u64,
+    /// Of keys, values, and the transactions that wrote them.
+    pub(super) hash: u64,
+    /// Counters and what they have come to.
+    pub(super) counters: Vec<(u64, u64)>,
+}
+
+impl Members {
+    /// Starts all of them, with logs below `dir`, if they are to have any, and waits for a leader.
+    pub(super) fn open(job: &ReplicasJob, dir: Option<&Path>) -> Result<Members, RunError> {
+        let nodes: Vec<NodeId> = (1..=job.nodes as u16).map(NodeId).collect();
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listeners = nodes.iter().map(|_| fabric::tcp::listen(anywhere, 1));
+        let listeners: std::io::Result<Vec<_>> = listeners.collect();
+        let listeners = listeners.map_err(|error| RunError::failed("listening")(&error))?;
+        let listeners: Vec<TcpListener> = listeners.into_iter().flatten().collect();
+        let addresses = listeners.iter().map(TcpListener::local_addr);
+        let peers: std::io::Result<HashMap<NodeId, SocketAddr>> = nodes
+            .iter()
+            .zip(addresses)
+            .map(|(&node, address)| Ok((node, address?)))
+            .collect();
+        let peers = peers.map_err(|error| RunError::failed("listening")(&error))?;
+        let mut members = Members {
+            partitions: Vec::new(),
+        };
+        for (&node, listener) in nodes.iter().zip(listeners) {
+            let member = MemberOptions {
+                grouping: match job.consensus {
+                    Consensus::Naive => Grouping::Naive,
+                    Consensus::Group(size) => Grouping::Group(size),
+                },
+                ..MemberOptions::new(node, nodes.clone())
+            };
+            let options = Options {
+                dir: dir.map(|dir| dir.join(format!("node{node}"))),
+                peers: peers.clone(),
+                ..Options::new(member, listener)
+            };
+            let partition = Partition::open(options, &mut |_, _| {});
+            let partition = partition.map_err(|error| RunError::failed("opening")(&error))?;
+            members.partitions.push((node, partition));
+        }
+        members.wait("a leader", |members| members.leader().is_ok())?;
+        Ok(members)
+    }
+
+    /// The one that leads and may serve.
+    pub(super) fn leader(&self) -> Result<&Arc<Partition>, RunError> {
+        let mut all = self.partitions.iter().map(|(_, partition)| partition);
+        let none = || RunError::Failed("no member leads any more".to_owned());
+        all.find(|partition| partition.is_leader()).ok_or_else(none)
+    }
+
+    /// Waits until all have applied all entries.
+    pub(super) fn wait_level(&self) -> Result<(), RunError> {
+        self.wait("level members", |members| {
+            let statuses = members.partitions.iter().map(|(_, one)| one.status());
+            let indices: Vec<[u64; 2]> = statuses.map(|all| [all.applied, all.last]).collect();
+            let [applied, last] = indices[0];
+            applied == last && indices.iter().all(|other| *other == [applied, last])
+        })
+    }
+
+    fn wait(&self, what: &str, done: impl Fn(&Members) -> bool) -> Result<(), RunError> {
+        let deadline = Instant::now() + PATIENCE;
+        while !done(self) {
+            let failed = self.partitions.iter().find_map(|(_, one)| one.failed());
+            if let Some(reason) = failed {
+                return Err(RunError::Failed(reason));
+            }
+            if Instant::now() > deadline {
+                let said = self.partitions.iter().map(|(_, one)| one.status());
+                let said: Vec<_> = said.collect();
+                let what = format!("no {what} after {PATIENCE:?}: {said:?}");
+                return Err(RunError::Failed(what));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// What each of them holds.
+    pub(super) fn held(&self) -> Result<Vec<(NodeId, Held)>, String> {
+        let held = |(node, one): &(NodeId, Arc<Partition>)| Ok((*node, held(one)?));
+        self.partitions.iter().map(held).collect()
+    }
+
+    /// Stops them.
+    pub(super) fn close(&mut self) {
+        // The followers first: nobody needs to lead those that stop.
+        self.partitions.sort_by_key(|(_, one)| one.is_leader());
+        for (_, partition) in self.partitions.drain(..) {
+            partition.close(Duration::ZERO);
+        }
+    }
+}
+
+fn held(partition: &Partition) -> Result<Held, String> {
+    let mut worker = partition.worker().ok_or("the member has no worker left")?;
+    let snapshot = partition.engine().snapshot();
+    let mut held = Held {
+        applied: snapshot.epoch().0,
+        hash: 0,
+        counters: Vec::new(),
+    };
+    let mut strange = None;
+    let mut next = Some(Vec::new());
+    while let Some(from) = next {
+        next = worker
+            .inner()
+            .scan_snapshot(&snapshot, &from, None, SLICE, |entry| {
+                let digest = digest(entry.key, entry.tid.0, entry.value);
+                held.hash = held.hash.wrapping_add(digest);
+                match counter(entry.key, entry.value) {
+                    Ok(counter) => held.counters.push(counter),
+                    Err(what) => strange = Some(what),
+                }
+            });
+    }
+    strange.map_or(Ok(held), Err)
+}

@@ -1,0 +1,172 @@
+//! Transactions on a replicated partition all of whose members live in this process, each with a
+//! thread of its own (paper 5, section 4).
+//!
+//! A run founds the partition, measures how fast the disk syncs by itself, drives the clients
+//! against the leader, waits until all members have applied the same entries, and compares what
+//! they hold: every counter with what was acknowledged, and all members with each other.
+//!
+//! Clients are tasks of one thread, with one request under way each. A request is one transaction
+//! that adds to two counters, or a *bulk* of such transactions in one, of which all happen or none.
+
+mod check;
+mod desk;
+mod members;
+
+use std::sync::atomic::Ordering;
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+
+use super::syncs;
+use crate::awake::Awake;
+use crate::driver::{Moment, Pace, Plan, drive_tasks};
+use crate::machine;
+use crate::sample::{Check, RunError, Sample};
+use crate::target::{Context, Place};
+use check::Ledger;
+use desk::{Client, Desk};
+use members::Members;
+
+/// How transactions go through consensus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Consensus {
+    /// Plain Raft: one after the other, each executed after it.
+    Naive,
+    /// Executed before it; so many share an append, a sync and a transfer at most.
+    Group(usize),
+}
+
+/// Transactions on a replicated partition.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplicasJob {
+    /// Its members.
+    pub nodes: usize,
+    /// Clients, each with one request under way.
+    pub clients: usize,
+    /// How requests go through consensus.
+    pub consensus: Consensus,
+    /// Transactions of a request.
+    pub bulk: usize,
+    /// Counters, of which each transaction adds to two.
+    pub counters: u64,
+    /// Where the members' logs lie; `None`: nowhere but in the process's memory.
+    pub log: Option<Place>,
+}
+
+pub(super) fn run(job: &ReplicasJob, context: &Context<'_>) -> Result<Sample, RunError> {
+    if context.recorder.is_some() || context.affinity.is_some() {
+        let what = "replicas of one process are neither recorded nor placed";
+        return Err(RunError::Skipped(what.to_owned()));
+    }
+    let runtime = super::runtime()?;
+    let dir = match job.log {
+        Some(place) => Some(context.directory(place)?),
+        None => None,
+    };
+    let dir = dir.as_ref().map(tempfile::TempDir::path);
+    let mut sample = Sample::default();
+    let awake = Awake::default();
+    if let Some(dir) = dir {
+        let device = syncs::rate(dir, job.nodes, context.scale.time / 4)?;
+        sample.values.set("device-syncs", device);
+    }
+    let members = Members::open(job, dir)?;
+    let mut run = Run {
+        job,
+        context,
+        runtime: &runtime,
+        members,
+        sample,
+    };
+    let driven = run.drive(&awake);
+    let ledger = match driven {
+        Ok(ledger) => ledger,
+        Err(RunError::Failed(what)) => {
+            run.check("every transaction is acknowledged", Err(what));
+            return Ok(run.sample);
+        }
+        Err(other) => return Err(other),
+    };
+    run.check("every transaction is acknowledged", Ok(()));
+    run.tell_groups()?;
+    let held = check::members(&run.members, &ledger, context.plant);
+    run.check("every counter is right on every member", held.clone());
+    run.members.close();
+    if let (Ok(()), Some(dir), true) = (held, dir, context.reopen)
+        && !context.stop.load(Ordering::Relaxed)
+    {
+        run.members = Members::open(job, Some(dir))?;
+        run.members.wait_level()?;
+        let held = check::members(&run.members, &ledger, false);
+        run.check("what was acknowledged is recovered", held);
+        run.members.close();
+    }
+    Ok(run.sample)
+}
+
+struct Run<'r> {
+    job: &'r ReplicasJob,
+    context: &'r Context<'r>,
+    runtime: &'r Runtime,
+    members: Members,
+    sample: Sample,
+}
+
+impl Run<'_> {
+    fn check(&mut self, name: &str, outcome: Result<(), String>) {
+        self.sample.checks.push(Check::new(name, outcome));
+    }
+
+    /// Drives the clients. Returns what was acknowledged.
+    fn drive(&mut self, awake: &Awake) -> Result<Ledger, RunError> {
+        let desk = Desk::open(self.members.leader()?, self.runtime)?;
+        let ledger = Ledger::new(self.job.counters);
+        let client = |number: u64| Client {
+            desk: desk.clone(),
+            ledger: ledger.clone(),
+            bulk: self.job.bulk,
+            number,
+            sequence: 0,
+            rng: Rng::with_seed(self.context.seed.wrapping_add(number << 32)),
+        };
+        let clients = (1..=self.job.clients as u64).map(client).collect();
+        let plan = Plan {
+            pace: Pace::Closed,
+            warm_up: self.context.scale.warm_up,
+            time: self.context.scale.time,
+        };
+        let mut used = [0.0; 2];
+        let at = |moment| {
+            let place = usize::from(moment == Moment::End);
+            used[place] = machine::own_cpu() - awake.cpu();
+        };
+        let driven = drive_tasks(self.runtime, clients, plan, self.context.stop, at);
+        let (driven, _) = driven?;
+        driven.tell(&mut self.sample.values);
+        let transactions = driven.transactions as f64 * self.job.bulk as f64;
+        let rate = transactions / driven.window.as_secs_f64();
+        self.sample.values.set("throughput", rate);
+        let cpu = (used[1] - used[0]) * 1e6 / transactions;
+        self.sample.values.set("cpu", cpu);
+        Ok(ledger)
+    }
+
+    /// How requests went through consensus, and what more would not be possible that way.
+    fn tell_groups(&mut self) -> Result<(), RunError> {
+        self.members.wait_level()?;
+        let status = self.members.leader()?.status();
+        let values = &mut self.sample.values;
+        let size = status.entries as f64 / status.groups as f64;
+        values.set("entries-per-group", size);
+        let (Some(device), Some(rate)) = (values.get("device-syncs"), values.get("throughput"))
+        else {
+            return Ok(());
+        };
+        let ceiling = device * size * self.job.bulk as f64;
+        values.set("ceiling", ceiling);
+        values.set("of-ceiling", rate / ceiling);
+        Ok(())
+    }
+}

@@ -1,0 +1,374 @@
+//! `kumiki cluster add`, `remove` and `transfer`: the leader is asked to, and watched meanwhile.
+
+use std::io::IsTerminal;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use cluster::Topology;
+use cluster::topology::PartitionInfo;
+use server::replication::Report;
+
+use super::ask::Asked;
+use super::survey::Surveyed;
+
+/// How often progress is told.
+const TELL: Duration = Duration::from_secs(1);
+/// How long a leader is looked for.
+const SEARCH: Duration = Duration::from_secs(10);
+/// How often it is looked for.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What is to be so in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The node is a member with a vote.
+    Member,
+    /// The node is no member.
+    NoMember,
+    /// The node leads.
+    Leader,
+}
+
+/// What is to be changed, and how long that may take.
+pub(super) struct Change<'a> {
+    pub(super) topology: &'a Topology,
+    pub(super) partition: &'a PartitionInfo,
+    pub(super) password: Option<&'a str>,
+    pub(super) patience: Duration,
+}
+
+impl Change<'_> {
+    /// Has the leader make it so, and waits until it is.
+    ///
+    /// # Errors
+    /// Says why it is not, and what to do.
+    pub(super) fn run(&self, wanted: Wanted, node: Option<u16>) -> Result<(), String> {
+        let until = Instant::now() + self.patience;
+        let survey = self.find_leader(until)?;
+        let leader = survey.leader().expect("it was found");
+        if let Some(said) = done_already(&survey, leader, wanted, node) {
+            println!("{said}");
+            return Ok(());
+        }
+        check(&survey, wanted, node)?;
+        let address = survey.node(NodeId(leader.node)).expect("it has answered");
+        let mut asked = Asked::connect(address.0.client, self.password)?;
+        let number = node.map(|node| node.to_string());
+        let mut command = vec!["CLUSTER", "REPLICATION"];
+        command.push(match wanted {
+            Wanted::Member => "ADD",
+            Wanted::NoMember => "REMOVE",
+            Wanted::Leader => "TRANSFER",
+        });
+        command.extend(number.as_deref());
+        let (sender, receiver) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let patience = self.patience;
+            scope.spawn(move || {
+                let outcome = asked.ask(&command, patience);
+                // Whoever waited may have given up.
+                drop(sender.send(outcome));
+            });
+            self.watch(&receiver, node, until)
+        })?;
+        self.confirm(wanted, node, leader, until)
+    }
+
+    /// Asks all nodes until one of them leads.
+    fn find_leader(&self, until: Instant) -> Result<Surveyed, String> {
+        let until = until.min(Instant::now() + SEARCH);
+        loop {
+            let survey = Surveyed::take(self.topology, self.partition, self.password);
+            if survey.leader().is_some() {
+                return Ok(survey);
+            }
+            if Instant::now() >= until {
+                let nodes = survey.nodes.iter();
+                let silent = nodes.filter_map(|(info, said)| Some((info.id, said.as_ref().err()?)));
+                let silent: String = silent
+                    .map(|(id, error)| format!("; node {id}: {error}"))
+                    .collect();
+                return Err(survey.without_leader() + &silent);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Tells progress until the leader has answered.
+    fn watch(
+        &self,
+        answer: &mpsc::Receiver<Result<String, String>>,
+        node: Option<u16>,
+        until: Instant,
+    ) -> Result<(), String> {
+        let mut told = Told::default();
+        loop {
+            match answer.recv_timeout(TELL) {
+                Ok(outcome) => {
+                    told.end();
+                    return outcome.map(|_| ());
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the leader was not asked".to_owned());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if Instant::now() >= until {
+                told.end();
+                return Err(format!(
+                    "it has taken longer than {} s, and may still be under way: kumiki cluster \
+                     status tells; --timeout has this command wait longer",
+                    self.patience.as_secs()
+                ));
+            }
+            let survey = Surveyed::take(self.topology, self.partition, self.password);
+            told.tell(&progress(&survey, node));
+        }
+    }
+
+    /// Waits until the nodes themselves say that it is so.
+    fn confirm(
+        &self,
+        wanted: Wanted,
+        node: Option<u16>,
+        before: &Report,
+        until: Instant,
+    ) -> Result<(), String> {
+        loop {
+            let survey = Surveyed::take(self.topology, self.partition, self.password);
+            if let Some(leader) = survey.leader()
+                && is_so(&survey, leader, wanted, node, before)
+            {
+                let id = self.partition.id;
+                let node = node.unwrap_or(leader.node);
+                println!(
+                    "{}",
+                    match wanted {
+                        Wanted::Member =>
+                            format!("node {node} is a member of partition {id}, with a vote"),
+                        Wanted::NoMember =>
+                            format!("node {node} is no member of partition {id} any more"),
+                        Wanted::Leader => format!("node {node} leads partition {id}"),
+                    }
+                );
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(format!(
+                    "the leader has agreed, and it is not seen to be so: {}",
+                    survey.problems().join("; ")
+                ));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Whether it is as wanted.
+fn is_so(
+    survey: &Surveyed,
+    leader: &Report,
+    wanted: Wanted,
+    node: Option<u16>,
+    before: &Report,
+) -> bool {
+    let of_node = |node: u16| leader.members.iter().filter(move |one| one.node == node);
+    match (wanted, node) {
+        (Wanted::Member, Some(node)) => {
+            let (_, said) = survey.node(NodeId(node)).expect("a node of the partition");
+            let takes_part = said.as_ref().is_ok_and(|said| {
+                matches!(
+                    said.role.as_str(),
+                    "follower" | "candidate" | "leader" | "elected"
+                )
+            });
+            takes_part && of_node(node).any(|member| member.voter && member.active)
+        }
+        (Wanted::NoMember, Some(node)) => of_node(node).next().is_none(),
+        (Wanted::Leader, Some(node)) => leader.node == node,
+        (Wanted::Leader, None) => leader.node != before.node,
+        (Wanted::Member | Wanted::NoMember, None) => unreachable!("a node is named"),
+    }
+}
+
+/// What to say if there is nothing to do.
+fn done_already(
+    survey: &Surveyed,
+    leader: &Report,
+    wanted: Wanted,
+    node: Option<u16>,
+) -> Option<String> {
+    let node = node?;
+    let id = survey.partition.id;
+    is_so(survey, leader, wanted, Some(node), leader).then(|| match wanted {
+        Wanted::Member => format!("node {node} is a member of partition {id} already"),
+        Wanted::NoMember => format!("node {node} is no member of partition {id}"),
+        Wanted::Leader => format!("node {node} leads partition {id} already"),
+    })
+}
+
+/// Refuses what cannot work, as far as the leader does not know.
+fn check(survey: &Surveyed, wanted: Wanted, node: Option<u16>) -> Result<(), String> {
+    let Some((info, said)) = node.and_then(|node| survey.node(NodeId(node))) else {
+        return Ok(());
+    };
+    match (wanted, said) {
+        (Wanted::NoMember, _) => Ok(()),
+        (_, Err(error)) => Err(format!(
+            "node {}: {error}; start it first: kumiki serve --cluster FILE --node {} --data DIR",
+            info.id, info.id
+        )),
+        (Wanted::Member, Ok(report)) if report.role != "blank" => Err(format!(
+            "node {} is a {} and keeps data of its own: stop it, remove its data directory, and \
+             start it again, so that it gets a copy",
+            info.id, report.role
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// How far it is, in one line.
+fn progress(survey: &Surveyed, node: Option<u16>) -> String {
+    let Some(leader) = survey.leader() else {
+        return "nobody leads at the moment".to_owned();
+    };
+    let member = node.and_then(|node| {
+        let members = leader.members.iter().filter(|one| one.node == node);
+        members.max_by_key(|member| member.id)
+    });
+    let Some(member) = member else {
+        return format!("node {} works at it", leader.node);
+    };
+    let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
+    let copy = member.snapshot.map_or_else(String::new, |copy| {
+        let (done, total) = (mib(copy.done), mib(copy.total));
+        format!(", {done:.1} of {total:.1} MiB of a snapshot")
+    });
+    format!(
+        "node {} lacks {} entries{copy}",
+        member.node,
+        leader.lag_of(member)
+    )
+}
+
+/// Progress on standard error: one line on a terminal, else a line whenever it changes.
+#[derive(Default)]
+struct Told {
+    last: String,
+}
+
+impl Told {
+    fn tell(&mut self, line: &str) {
+        if self.last == line {
+            return;
+        }
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[Kkumiki: {line}");
+        } else {
+            eprintln!("kumiki: {line}");
+        }
+        line.clone_into(&mut self.last);
+    }
+
+    fn end(&self) {
+        if !self.last.is_empty() && std::io::stderr().is_terminal() {
+            eprintln!();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::PartitionId;
+    use cluster::topology::NodeInfo;
+    use server::replication::{Member, Progress};
+
+    use super::*;
+
+    fn survey() -> Surveyed {
+        let member = |node: u16, id, voter| Member {
+            node,
+            id,
+            voter,
+            active: true,
+            matched: 90,
+            snapshot: None,
+        };
+        let leader = Report {
+            partition: 1,
+            node: 1,
+            role: "leader".to_owned(),
+            term: 3,
+            last: 100,
+            members: vec![
+                member(1, 65_537, true),
+                member(2, 65_538, true),
+                Member {
+                    snapshot: Some(Progress {
+                        done: 1 << 20,
+                        total: 2 << 20,
+                    }),
+                    ..member(3, 131_075, false)
+                },
+            ],
+            ..Report::default()
+        };
+        let of = |node: u16, role: &str| Report {
+            node,
+            role: role.to_owned(),
+            members: Vec::new(),
+            ..leader.clone()
+        };
+        let info = |id: u16| NodeInfo {
+            id: NodeId(id),
+            client: ([127, 0, 0, 1], 7000 + id).into(),
+            fabric: ([127, 0, 0, 1], 17000 + id).into(),
+            replica: None,
+        };
+        let (two, three) = (of(2, "follower"), of(3, "learner"));
+        Surveyed {
+            partition: PartitionInfo {
+                id: PartitionId(1),
+                slots: vec![0..=16383],
+                nodes: [1, 2, 3].map(NodeId).to_vec(),
+            },
+            nodes: vec![
+                (info(1), Ok(leader)),
+                (info(2), Ok(two)),
+                (info(3), Ok(three)),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_so_is_told_and_what_is_not_is_waited_for() {
+        let survey = survey();
+        let leader = survey.leader().unwrap();
+        let so = |wanted, node| is_so(&survey, leader, wanted, Some(node), leader);
+        assert!(so(Wanted::Member, 2) && so(Wanted::Leader, 1) && so(Wanted::NoMember, 9));
+        assert!(!so(Wanted::Member, 3), "it has no vote yet");
+        assert!(!so(Wanted::Leader, 2) && !so(Wanted::NoMember, 3));
+        assert!(!is_so(&survey, leader, Wanted::Leader, None, leader));
+        let said = done_already(&survey, leader, Wanted::Leader, Some(1)).unwrap();
+        assert!(said.contains("leads partition 1 already"), "{said}");
+        assert_eq!(
+            progress(&survey, Some(3)),
+            "node 3 lacks 10 entries, 1.0 of 2.0 MiB of a snapshot"
+        );
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_what_to_do() {
+        let mut survey = survey();
+        let said = check(&survey, Wanted::Member, Some(2)).unwrap_err();
+        assert!(said.contains("remove its data directory"), "{said}");
+        survey.nodes[2].1 = Err("127.0.0.1:7003 does not answer".to_owned());
+        let said = check(&survey, Wanted::Member, Some(3)).unwrap_err();
+        assert!(
+            said.contains("start it first") && said.contains("--node 3"),
+            "{said}"
+        );
+        assert!(check(&survey, Wanted::NoMember, Some(3)).is_ok());
+    }
+}

@@ -1,0 +1,263 @@
+//! The thread that drives a member: its links, its turns.
+//!
+//! A turn of the loop: wait for events → hear other members → the member's turn → send. While the
+//! member syncs, transactions gather for its next turn.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base::NodeId;
+use fabric::tcp::Tcp;
+use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
+use mio::{Events, Poll, Token, Waker};
+use parking_lot::Mutex;
+
+use crate::member::{Answer, Change, Failure, Member};
+use crate::shared::Shared;
+
+const WAKER: Token = Token(0);
+const FABRIC: Token = Token(1);
+const EVENTS: usize = 256;
+/// A link that broke is made again after this time.
+const PAUSE: Duration = Duration::from_millis(50);
+/// When a full disk or the like may have been mended, it is tried again after this.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// What others ask of the thread.
+pub(crate) enum Command {
+    Change(Change, Answer),
+    Snapshot,
+    Stop,
+}
+
+/// How others reach the thread.
+pub(crate) struct Mailbox {
+    waker: Waker,
+    /// It has been woken and has not yet come round: once is enough.
+    woken: AtomicBool,
+    commands: Mutex<Vec<Command>>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(poll: &Poll) -> io::Result<Mailbox> {
+        Ok(Mailbox {
+            waker: Waker::new(poll.registry(), WAKER)?,
+            woken: AtomicBool::new(false),
+            commands: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn wake(&self) {
+        if !self.woken.swap(true, Ordering::SeqCst)
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::error!(%error, "cannot wake the member's thread");
+        }
+    }
+
+    pub(crate) fn command(&self, command: Command) {
+        self.commands.lock().push(command);
+        self.wake();
+    }
+}
+
+/// A way to another member.
+#[derive(Default)]
+struct Way {
+    link: Option<Link>,
+    /// It is not tried again before this time.
+    not_before: Duration,
+}
+
+/// See the module's description.
+pub(crate) struct Driver {
+    poll: Poll,
+    fabric: Tcp,
+    member: Member,
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    ways: HashMap<NodeId, Way>,
+    /// Whom each link leads to, of those that are up.
+    peers: HashMap<Link, NodeId>,
+    inbox: Inbox,
+    /// The fabric has more than was taken.
+    more: bool,
+    /// It does not go on before this time: something has failed that may be mended.
+    blocked_until: Option<Duration>,
+}
+
+/// The first token of links, for those who make them.
+pub(crate) const FIRST_LINK: Token = FABRIC;
+
+impl Driver {
+    pub(crate) fn new(
+        poll: Poll,
+        fabric: Tcp,
+        member: Member,
+        shared: Arc<Shared>,
+        mailbox: Arc<Mailbox>,
+    ) -> Driver {
+        Driver {
+            poll,
+            fabric,
+            member,
+            shared,
+            mailbox,
+            ways: HashMap::new(),
+            peers: HashMap::new(),
+            inbox: Inbox::default(),
+            more: false,
+            blocked_until: None,
+        }
+    }
+
+    /// Runs until it is told to stop, or the member cannot go on.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        let outcome = loop {
+            match self.turn(&mut events) {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(failure) => break Err(failure),
+            }
+        };
+        if let Err(failure) = outcome {
+            tracing::error!(%failure, "the member has stopped; the others go on without it");
+            self.member.abdicate();
+            self.shared.fail(failure.to_string());
+        } else {
+            self.member.abdicate();
+            self.shared.fail("the partition is closed".to_owned());
+        }
+        self.shared.tell();
+    }
+
+    /// Returns whether it goes on.
+    fn turn(&mut self, events: &mut Events) -> Result<bool, Failure> {
+        let now = self.shared.time.now().since;
+        let timeout = self.timeout(now);
+        if let Err(error) = self.poll.poll(events, Some(timeout))
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            return Err(Failure::Raft(format!("cannot wait for events: {error}")));
+        }
+        for event in &*events {
+            if self.fabric.owns(event.token()) {
+                self.fabric.on_event(event);
+            }
+        }
+        self.mailbox.woken.store(false, Ordering::SeqCst);
+        let commands = std::mem::take(&mut *self.mailbox.commands.lock());
+        for command in commands {
+            match command {
+                Command::Change(change, answer) => self.member.change(change, answer),
+                Command::Snapshot => self.member.want_snapshot(),
+                Command::Stop => return Ok(false),
+            }
+        }
+        self.hear()?;
+        self.go_on()?;
+        self.send();
+        Ok(true)
+    }
+
+    fn timeout(&self, now: Duration) -> Duration {
+        if let Some(until) = self.blocked_until {
+            return until.saturating_sub(now);
+        }
+        if self.more || self.member.has_more() {
+            return Duration::ZERO;
+        }
+        let due = self.member.due().saturating_sub(now);
+        self.fabric
+            .timeout(now)
+            .map_or(due, |fabric| fabric.min(due))
+    }
+
+    /// Takes what has come from other members.
+    fn hear(&mut self) -> Result<(), Failure> {
+        let now = self.shared.time.now();
+        self.fabric.tick(now.since);
+        self.more = self.fabric.receive(&mut self.inbox);
+        let mut inbox = std::mem::take(&mut self.inbox);
+        for (link, event) in inbox.iter() {
+            match event {
+                Event::Up(Peer::Node(node)) => {
+                    self.peers.insert(link, node);
+                }
+                Event::Up(Peer::Client) => {
+                    tracing::warn!("a client has connected where members do; its link is closed");
+                    self.fabric.close(link);
+                }
+                Event::Message(bytes) => {
+                    if let Some(node) = self.peers.get(&link) {
+                        self.member.receive(*node, bytes, now)?;
+                    }
+                }
+                Event::Drained => {}
+                Event::Down(why) => self.down(link, why, now.since),
+            }
+        }
+        inbox.clear();
+        self.inbox = inbox;
+        Ok(())
+    }
+
+    fn down(&mut self, link: Link, why: &str, now: Duration) {
+        self.peers.remove(&link);
+        let way = self.ways.iter_mut().find(|(_, way)| way.link == Some(link));
+        if let Some((node, way)) = way {
+            tracing::debug!(node = node.0, why, "the link to a member is down");
+            way.link = None;
+            way.not_before = now + PAUSE;
+            let node = *node;
+            self.member.unreachable(node);
+        }
+    }
+
+    fn go_on(&mut self) -> Result<(), Failure> {
+        let now = self.shared.time.now();
+        if self.blocked_until.is_some_and(|until| now.since < until) {
+            return Ok(());
+        }
+        self.blocked_until = None;
+        match self.member.turn(now) {
+            Err(failure) if failure.may_pass() => {
+                tracing::error!(%failure, "this member cannot write its log at the moment");
+                self.member.step_aside();
+                self.blocked_until = Some(now.since + RETRY);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Sends what the member wants sent; what cannot be is lost, as members expect.
+    fn send(&mut self) {
+        let now = self.shared.time.now().since;
+        let outbox: Vec<_> = self.member.outbox().collect();
+        for (node, bytes) in outbox {
+            let way = self.ways.entry(node).or_default();
+            let link = match way.link {
+                Some(link) => link,
+                None if now >= way.not_before => {
+                    let link = self.fabric.connect(node);
+                    way.link = Some(link);
+                    link
+                }
+                None => continue,
+            };
+            match self.fabric.send(link, &bytes) {
+                Ok(()) => {}
+                Err(SendError::Full | SendError::Down) => self.member.unreachable(node),
+                Err(SendError::TooLong) => {
+                    tracing::error!(node = node.0, bytes = bytes.len(), "a message is too long");
+                }
+            }
+        }
+        self.fabric.flush();
+    }
+}

@@ -1,0 +1,284 @@
+//! What the segments say, one after another.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use base::codec::Reader;
+
+use super::error::LogError;
+use super::files::Older;
+use super::format::{self, BadHeader, FRAME_HEADER, SegmentHeader, VERSION};
+use super::record::{self, Record, Start};
+use super::state::State;
+
+/// Indexes stay below this, so that sums of them are numbers.
+const INDEXES: u64 = 1 << 60;
+
+/// How a segment ends.
+pub(super) struct Tail {
+    pub(super) header: SegmentHeader,
+    /// Where the last frame begins.
+    pub(super) last: usize,
+    /// Where the next one goes.
+    pub(super) end: usize,
+    /// Whether something lies there.
+    pub(super) torn: bool,
+}
+
+/// What has been read.
+#[derive(Default)]
+pub(super) struct Replay {
+    pub(super) raft_id: u64,
+    /// Its floor is where the segments begin, until the log's own floor is known to be above.
+    pub(super) state: State,
+    /// The floor as the log says.
+    floor: (u64, u64),
+    /// Number of the next frame.
+    pub(super) sequence: u64,
+    /// The segment before, and where it ends.
+    before: Option<(PathBuf, u64)>,
+    first: u64,
+    pub(super) older: VecDeque<Older>,
+    /// The greatest index in the segment that is read.
+    pub(super) max: u64,
+}
+
+impl Replay {
+    /// Reads a segment, which is all of `bytes`.
+    pub(super) fn segment(
+        &mut self,
+        path: &Path,
+        number: u64,
+        bytes: &[u8],
+        is_last: bool,
+    ) -> Result<Tail, LogError> {
+        let header = self.header(path, number, bytes)?;
+        let mut tail = Tail {
+            header,
+            last: 0,
+            end: header.first(),
+            torn: false,
+        };
+        let mut ended = false;
+        loop {
+            let rest = bytes.get(tail.end..).unwrap_or_default();
+            let found = format::frame(rest, header.seed());
+            let Some((_, payload)) = found.filter(|(sequence, _)| *sequence == self.sequence)
+            else {
+                break;
+            };
+            let applied = if tail.last == 0 {
+                self.start(payload)
+            } else {
+                self.apply(payload)
+            };
+            ended = applied.map_err(|what| LogError::corrupt(path, tail.end as u64, what))?;
+            if ended {
+                break;
+            }
+            self.sequence += 1;
+            tail.last = tail.end;
+            tail.end += (FRAME_HEADER + payload.len()).next_multiple_of(header.align as usize);
+        }
+        if tail.last == 0 {
+            let what = "its first frame is not whole";
+            return Err(LogError::corrupt(path, tail.end as u64, what));
+        }
+        if is_last {
+            self.torn(path, bytes, &mut tail, ended)?;
+        } else {
+            self.older.push_back(Older {
+                segment: number,
+                max: std::mem::take(&mut self.max),
+                bytes: tail.end as u64,
+            });
+        }
+        self.before = Some((path.to_owned(), tail.end as u64));
+        Ok(tail)
+    }
+
+    fn header(
+        &mut self,
+        path: &Path,
+        number: u64,
+        bytes: &[u8],
+    ) -> Result<SegmentHeader, LogError> {
+        let header = SegmentHeader::decode(bytes).map_err(|bad| match bad {
+            BadHeader::Damaged => LogError::corrupt(path, 0, "its header is not sound"),
+            BadHeader::Newer(version) => LogError::Newer {
+                path: path.to_owned(),
+                version,
+                supported: VERSION,
+            },
+        })?;
+        if header.segment != number {
+            let what = format!("it is segment {}", header.segment);
+            return Err(LogError::corrupt(path, 0, what));
+        }
+        match &self.before {
+            None => {
+                (self.raft_id, self.sequence, self.first) =
+                    (header.raft_id, header.sequence, number)
+            }
+            Some(_) if header.raft_id != self.raft_id => {
+                return Err(LogError::corrupt(path, 0, "it is another member's"));
+            }
+            Some((before, end)) if header.sequence != self.sequence => {
+                let (from, to) = (self.sequence, header.sequence);
+                let what = format!("frame {from} is not whole, and {to} follows in the next file");
+                return Err(LogError::corrupt(before, *end, what));
+            }
+            Some(_) => {}
+        }
+        Ok(header)
+    }
+
+    /// Looks at what follows the last frame of all.
+    fn torn(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        tail: &mut Tail,
+        ended: bool,
+    ) -> Result<(), LogError> {
+        if ended {
+            return Err(LogError::Missing {
+                path: path.parent().unwrap_or(Path::new(".")).to_owned(),
+                what: format!("segment {}", format::name(tail.header.segment + 1)),
+            });
+        }
+        let rest = bytes.get(tail.end..).unwrap_or_default();
+        tail.torn = rest.iter().any(|&byte| byte != 0);
+        if !tail.torn {
+            return Ok(());
+        }
+        let seed = tail.header.seed();
+        let mut later = (0..rest.len()).step_by(tail.header.align as usize);
+        match later.find(|&at| format::frame(&rest[at..], seed).is_some()) {
+            Some(at) => {
+                let what = format!("a frame is not whole, and another follows {at} bytes later");
+                Err(LogError::corrupt(path, tail.end as u64, what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the first frame of a segment.
+    fn start(&mut self, payload: &[u8]) -> Result<bool, String> {
+        let mut from = Reader::new(payload);
+        let record = record::read(&mut from).map_err(|error| error.to_string())?;
+        let Record::Start(start) = record else {
+            return Err("the first frame is no start".to_owned());
+        };
+        from.end().map_err(|error| error.to_string())?;
+        let Start {
+            hard,
+            base,
+            conf,
+            floor,
+            tail,
+        } = *start;
+        bounded(tail.0)?;
+        if floor.0 > tail.0 {
+            return Err("a floor above the end".to_owned());
+        }
+        if self.before.is_none() {
+            self.state.clear(tail);
+            self.floor = floor;
+        } else if tail != self.state.tail() || hard != self.state.hard {
+            return Err("it does not follow the segment before".to_owned());
+        }
+        (self.state.hard, self.state.base, self.state.conf) = (hard, base, conf);
+        Ok(false)
+    }
+
+    /// Takes the records of a frame; says whether it is an end.
+    fn apply(&mut self, payload: &[u8]) -> Result<bool, String> {
+        let mut from = Reader::new(payload);
+        while from.end().is_err() {
+            match record::read(&mut from).map_err(|error| error.to_string())? {
+                Record::Start(_) => return Err("a start in the middle".to_owned()),
+                Record::Entry(entry) => {
+                    let index = bounded(entry.index)?;
+                    if index > self.floor.0 && index <= self.state.floor.0 {
+                        // It takes the place of one in a segment that has been removed.
+                        self.state.clear((index - 1, 0));
+                    }
+                    if !self.state.has_place_for(index) {
+                        return Err(format!("entry {index} follows {}", self.state.last()));
+                    }
+                    self.max = self.max.max(index);
+                    self.state.append(entry);
+                }
+                Record::HardState(hard) => self.state.hard = hard,
+                Record::Members(members) => self.state.conf = members,
+                Record::Floor(floor) => self.raise(floor)?,
+                Record::Replaced(meta) => {
+                    bounded(meta.index)?;
+                    self.state.replace(&meta);
+                    self.floor = self.state.floor;
+                    self.older.iter_mut().for_each(|older| older.max = 0);
+                    self.max = 0;
+                }
+                Record::End if payload.len() == 1 => return Ok(true),
+                Record::End => return Err("an end in the middle".to_owned()),
+            }
+        }
+        Ok(false)
+    }
+
+    fn raise(&mut self, floor: (u64, u64)) -> Result<(), String> {
+        if floor.0 < self.floor.0 || floor.0 > self.state.last() {
+            return Err(format!("a floor of {}", floor.0));
+        }
+        self.floor = floor;
+        if floor.0 >= self.state.floor.0 {
+            self.state.compact(floor);
+        }
+        Ok(())
+    }
+
+    /// Whether what was read is all that must be there.
+    pub(super) fn finish(&mut self, dir: &Path, path: &Path) -> Result<(), LogError> {
+        if self.floor.0 < self.state.floor.0 {
+            return Err(LogError::Missing {
+                path: dir.to_owned(),
+                what: format!("segment {}", format::name(self.first.saturating_sub(1))),
+            });
+        }
+        let (end, last) = (
+            self.before.as_ref().map_or(0, |(_, end)| *end),
+            self.state.last(),
+        );
+        if self.floor.0 > last || self.state.hard.commit > last {
+            let commit = self.state.hard.commit;
+            let what = format!("the log ends with entry {last}, and {commit} was committed");
+            return Err(LogError::corrupt(path, end, what));
+        }
+        self.state.compact(self.floor);
+        Ok(())
+    }
+}
+
+fn bounded(index: u64) -> Result<u64, String> {
+    if index < INDEXES {
+        Ok(index)
+    } else {
+        Err(format!("an index of {index}"))
+    }
+}
+
+/// Reads `payload` as a frame of a log, for fuzzing; says how many entries there are.
+pub(crate) fn read_payload(payload: &[u8]) -> Option<usize> {
+    let mut replay = Replay::default();
+    replay.apply(payload).ok()?;
+    let (floor, last) = (replay.state.floor.0, replay.state.last());
+    assert!(replay.floor.0 <= last, "a floor above the end");
+    let entries = replay.state.range(floor + 1, last + 1, u64::MAX);
+    let in_order = entries
+        .iter()
+        .zip(floor + 1..)
+        .all(|(entry, index)| entry.index == index);
+    assert!(in_order, "a gap");
+    Some(entries.len())
+}

@@ -1,0 +1,359 @@
+//! A replicated partition in a process: a member with its thread, its links and its janitor.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base::clock::Clock;
+use base::limits::Limits;
+use base::{Epoch, NodeId};
+use disk::Disk;
+use engine::{Engine, Janitor};
+use fabric::tcp::{Tcp, TcpOptions};
+use fabric::{Peer, Secret};
+use mio::Poll;
+use parking_lot::{Condvar, Mutex};
+
+use crate::driver::{Command, Driver, FIRST_LINK, Mailbox};
+use crate::log::LogOptions;
+use crate::member::{Answer, Change, Failure, Member, Place, Spawn};
+use crate::options::MemberOptions;
+use crate::shared::Shared;
+use crate::status::{Role, Status};
+use crate::time::{SystemTime, Time};
+use crate::worker::Worker;
+
+/// How a partition is opened.
+pub struct Options {
+    /// The member.
+    pub member: MemberOptions,
+    /// The disk of its log and snapshots.
+    pub disk: Arc<dyn Disk>,
+    /// Their directory; `None` keeps the log in memory alone.
+    pub dir: Option<PathBuf>,
+    /// How the log is kept.
+    pub log: LogOptions,
+    /// Where other members connect to, as [`fabric::tcp::listen`] returns it.
+    pub listener: TcpListener,
+    /// Where they are.
+    pub peers: HashMap<NodeId, SocketAddr>,
+    /// What members prove themselves by.
+    pub secret: Secret,
+    /// The cluster's fingerprint.
+    pub cluster: u64,
+    /// How many workers there can be at once.
+    pub workers: usize,
+    /// Sizes that clients control.
+    pub limits: Limits,
+    /// Time.
+    pub time: Arc<dyn Time>,
+}
+
+impl Options {
+    /// The defaults, for a member that listens at `listener`; it keeps everything in memory.
+    #[must_use]
+    pub fn new(member: MemberOptions, listener: TcpListener) -> Options {
+        Options {
+            member,
+            disk: Arc::new(disk::RealDisk),
+            dir: None,
+            log: LogOptions::default(),
+            listener,
+            peers: HashMap::new(),
+            secret: Secret::new(""),
+            cluster: 0,
+            workers: 8,
+            limits: Limits::default(),
+            time: Arc::new(SystemTime),
+        }
+    }
+}
+
+/// Why a partition cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its data cannot be read.
+    #[error(transparent)]
+    Data(#[from] Failure),
+    /// The system refuses something.
+    #[error("cannot start the member: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Budget of the janitor's slices, and its pauses.
+const BUDGET: usize = 10_000;
+const BUSY: Duration = Duration::from_millis(1);
+const IDLE: Duration = Duration::from_millis(50);
+/// Places for snapshots that are being made, and for walks beside the workers.
+const SPARE_WORKERS: usize = 4;
+
+/// The janitor's thread.
+#[derive(Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// See the module's description.
+pub struct Partition {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    stop: Arc<Stop>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition").finish_non_exhaustive()
+    }
+}
+
+/// The member's clock as the engine knows clocks; a driven engine asks for no time by itself.
+struct WallClock(Arc<dyn Time>);
+
+impl Clock for WallClock {
+    fn now_ms(&self) -> u64 {
+        self.0.now().wall_ms
+    }
+}
+
+pub(crate) fn engine(workers: usize, limits: Limits, time: &Arc<dyn Time>) -> Arc<Engine> {
+    Engine::driven(&engine::Options {
+        workers: workers + SPARE_WORKERS,
+        clock: Arc::new(WallClock(Arc::clone(time))),
+        limits,
+    })
+}
+
+impl Partition {
+    /// Reads what there is, and begins to take part. `progress` is told how many bytes of the log
+    /// have been read, of how many.
+    ///
+    /// # Errors
+    /// The [`OpenError`] says what is wrong, and what to do.
+    pub fn open(
+        options: Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Arc<Partition>, OpenError> {
+        let engine = engine(options.workers, options.limits.clone(), &options.time);
+        let janitor = engine.janitor();
+        let shared = Arc::new(Shared::new(engine, &options.member, options.time));
+        let poll = Poll::new()?;
+        let me = Peer::Node(options.member.me);
+        let fabric = TcpOptions {
+            listener: Some(options.listener),
+            peers: options.peers,
+            ..TcpOptions::new(me, options.secret, options.cluster)
+        };
+        let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
+        let mailbox = Arc::new(Mailbox::new(&poll)?);
+        if let Some(dir) = &options.dir {
+            options.disk.create_dir_all(dir)?;
+        }
+        let place = Place {
+            disk: options.disk,
+            dir: options.dir,
+            log: options.log,
+        };
+        let member = Member::open(
+            options.member,
+            Arc::clone(&shared),
+            place,
+            spawner(),
+            progress,
+        )?;
+        let wake = Arc::clone(&mailbox);
+        shared.set_waker(Box::new(move || wake.wake()));
+        let partition = Partition {
+            shared: Arc::clone(&shared),
+            mailbox: Arc::clone(&mailbox),
+            stop: Arc::default(),
+            threads: Mutex::default(),
+        };
+        let driver = Driver::new(poll, fabric, member, shared, mailbox);
+        partition.start(driver, janitor)?;
+        Ok(Arc::new(partition))
+    }
+
+    fn start(&self, driver: Driver, janitor: Janitor) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name("kumiki-replica".to_owned());
+        let driver = thread.spawn(move || driver.run())?;
+        let (shared, stop) = (Arc::clone(&self.shared), Arc::clone(&self.stop));
+        let thread = std::thread::Builder::new().name("kumiki-janitor".to_owned());
+        let janitor = thread.spawn(move || sweep(&shared, &stop, janitor))?;
+        self.threads.lock().extend([driver, janitor]);
+        Ok(())
+    }
+
+    /// A thread's own way into the partition, or `None` when there are as many as there can be.
+    #[must_use]
+    pub fn worker(&self) -> Option<Worker> {
+        Worker::new(&self.shared)
+    }
+
+    /// Its engine, for snapshots and figures.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.shared.engine
+    }
+
+    /// All tickets up to this one have resolved, or are lost: ask [`Partition::is_lost`] first.
+    #[must_use]
+    pub fn durable(&self) -> Epoch {
+        self.shared.tickets.resolved()
+    }
+
+    /// Whether it will never be known what became of what waits for a ticket.
+    #[must_use]
+    pub fn is_lost(&self, ticket: Epoch) -> bool {
+        self.shared.tickets.is_lost(ticket) || ticket > self.durable() && self.failed().is_some()
+    }
+
+    /// How often holds have been given back.
+    #[must_use]
+    pub fn releases(&self) -> u64 {
+        self.shared.engine.releases()
+    }
+
+    /// Whether this member leads and may serve.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.shared.tickets.is_serving()
+    }
+
+    /// Its role, as of its last turn or so.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.shared.role()
+    }
+
+    /// Who leads, as far as it knows.
+    #[must_use]
+    pub fn leader(&self) -> Option<NodeId> {
+        self.shared.leader()
+    }
+
+    /// How old what this member shows may be, up to an election time-out more if its leader does
+    /// not know yet that it leads no longer; `None`: nobody knows.
+    #[must_use]
+    pub fn staleness(&self) -> Option<Duration> {
+        self.shared.staleness()
+    }
+
+    /// What the member says of itself.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status.lock().clone()
+    }
+
+    /// Why this member does not go on; the others do.
+    #[must_use]
+    pub fn failed(&self) -> Option<String> {
+        self.shared.failed()
+    }
+
+    /// Has `listener` called when tickets have resolved or are lost, or the role has changed. It
+    /// must not block.
+    pub fn on_change(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        self.shared.listen(listener);
+    }
+
+    /// Begins to change the members. Returns where the outcome will be; [`Partition::on_change`]
+    /// tells when to look.
+    #[must_use]
+    pub fn begin_change(&self, change: Change) -> PendingChange {
+        let answer = Answer::default();
+        self.mailbox
+            .command(Command::Change(change, Arc::clone(&answer)));
+        PendingChange(answer)
+    }
+
+    /// Changes the members, and waits until that is done.
+    ///
+    /// # Errors
+    /// Why it was not done, and what to do.
+    pub fn change(&self, change: Change, patience: Duration) -> Result<(), String> {
+        let pending = self.begin_change(change);
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            if let Some(outcome) = pending.outcome() {
+                return outcome;
+            }
+            if let Some(reason) = self.failed() {
+                return Err(reason);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Err("it takes longer than that: see the status".to_owned())
+    }
+
+    /// Has a snapshot made soon; [`Status::snapshot`] tells when there is one.
+    pub fn snapshot(&self) {
+        self.mailbox.command(Command::Snapshot);
+    }
+
+    /// Stops taking part. A leader hands over first, for which it takes `patience` at most.
+    pub fn close(&self, patience: Duration) {
+        if self.is_leader() {
+            match self.change(Change::Transfer(None), patience) {
+                Ok(()) => tracing::info!("another node leads the partition now"),
+                Err(error) => tracing::warn!(error, "the leadership was not handed over"),
+            }
+        }
+        self.mailbox.command(Command::Stop);
+        *self.stop.stopped.lock() = true;
+        self.stop.changed.notify_all();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the partition has panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        self.close(Duration::ZERO);
+    }
+}
+
+/// A change that was begun.
+#[derive(Debug)]
+pub struct PendingChange(Answer);
+
+impl PendingChange {
+    /// The outcome, once there is one.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<(), String>> {
+        self.0.lock().clone()
+    }
+}
+
+/// Runs each piece of work on a thread of its own.
+fn spawner() -> Spawn {
+    Box::new(|work| {
+        let thread = std::thread::Builder::new().name("kumiki-snapshot".to_owned());
+        if let Err(error) = thread.spawn(work) {
+            tracing::error!(%error, "cannot start a thread for a snapshot");
+        }
+    })
+}
+
+fn sweep(shared: &Shared, stop: &Stop, mut janitor: Janitor) {
+    loop {
+        let tidied = janitor.tidy(shared.engine.applied(), BUDGET);
+        let mut stopped = stop.stopped.lock();
+        if !*stopped {
+            let pause = if tidied.more { BUSY } else { IDLE };
+            stop.changed.wait_for(&mut stopped, pause);
+        }
+        if *stopped {
+            return;
+        }
+    }
+}

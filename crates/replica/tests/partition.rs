@@ -1,0 +1,302 @@
+//! Three members in one process, over TCP on loopback.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::partition::OwnedReply;
+use base::transaction::Observed;
+use base::{Abort, Epoch, NodeId, Op, Reply};
+use disk::RealDisk;
+use kumiki_replica::{Change, MemberOptions, Options, Partition, Role, Sequenced, Worker};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A partition of several members, each with a directory.
+struct Group {
+    dir: tempfile::TempDir,
+    nodes: Vec<NodeId>,
+    addresses: Vec<std::net::SocketAddr>,
+    members: Vec<Option<Arc<Partition>>>,
+}
+
+impl Group {
+    fn start(count: u16) -> Group {
+        let dir = tempfile::tempdir().unwrap();
+        let nodes: Vec<NodeId> = (1..=count).map(NodeId).collect();
+        let mut group = Group {
+            dir,
+            addresses: Vec::new(),
+            members: nodes.iter().map(|_| None).collect(),
+            nodes,
+        };
+        let any = "127.0.0.1:0".parse().unwrap();
+        let listeners: Vec<_> = group
+            .nodes
+            .iter()
+            .map(|_| fabric::tcp::listen(any, 1).unwrap().remove(0))
+            .collect();
+        group.addresses = listeners.iter().map(|l| l.local_addr().unwrap()).collect();
+        for (at, listener) in listeners.into_iter().enumerate() {
+            group.open(at, listener);
+        }
+        group
+    }
+
+    fn open(&mut self, at: usize, listener: std::net::TcpListener) {
+        let member = MemberOptions {
+            election: Duration::from_millis(300),
+            ..MemberOptions::new(self.nodes[at], self.nodes.clone())
+        };
+        let addresses = self.nodes.iter().copied().zip(self.addresses.clone());
+        let options = Options {
+            disk: Arc::new(RealDisk),
+            dir: Some(self.dir.path().join(format!("node{at}"))),
+            peers: addresses.collect(),
+            ..Options::new(member, listener)
+        };
+        self.members[at] = Some(Partition::open(options, &mut |_, _| {}).unwrap());
+    }
+
+    fn restart(&mut self, at: usize) {
+        let listener = fabric::tcp::listen(self.addresses[at], 1)
+            .unwrap()
+            .remove(0);
+        self.open(at, listener);
+    }
+
+    fn stop(&mut self, at: usize) {
+        // Dropped without a handover, as if it had been killed.
+        self.members[at].take().unwrap().close(Duration::ZERO);
+    }
+
+    fn alive(&self) -> impl Iterator<Item = (usize, &Arc<Partition>)> {
+        let members = self.members.iter().enumerate();
+        members.filter_map(|(at, member)| Some((at, member.as_ref()?)))
+    }
+
+    fn leader(&self) -> usize {
+        until("a leader", || {
+            self.alive().find(|(_, m)| m.is_leader()).map(|(at, _)| at)
+        })
+    }
+
+    fn worker(&self, at: usize) -> Worker {
+        self.members[at].as_ref().unwrap().worker().unwrap()
+    }
+
+    fn caught_up(&self) {
+        let applied = self.members[self.leader()]
+            .as_ref()
+            .unwrap()
+            .status()
+            .applied;
+        until("all have caught up", || {
+            let mut all = self.alive();
+            all.all(|(_, m)| m.engine().applied().0 >= applied)
+                .then_some(())
+        });
+    }
+
+    fn hashes(&self) -> Vec<u64> {
+        self.caught_up();
+        self.alive()
+            .map(|(_, member)| {
+                let mut worker = member.worker().unwrap();
+                let snapshot = member.engine().snapshot();
+                worker.inner().state_hash(&snapshot)
+            })
+            .collect()
+    }
+}
+
+fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits for a ticket; whether it has resolved.
+fn wait(member: &Partition, ticket: Epoch) -> bool {
+    until("a ticket", || {
+        if member.is_lost(ticket) {
+            return Some(false);
+        }
+        (member.durable() >= ticket).then_some(true)
+    })
+}
+
+fn execute(
+    member: &Partition,
+    worker: &mut Worker,
+    ops: &[Op<'_>],
+) -> Result<Vec<OwnedReply>, Abort> {
+    let see = |replies: &[Reply<'_>], observed: Observed| {
+        let replies: Vec<_> = replies.iter().map(OwnedReply::from).collect();
+        (replies, observed.epoch)
+    };
+    let (replies, ticket) = worker.execute(ops, see)?;
+    if wait(member, ticket) {
+        Ok(replies)
+    } else {
+        Err(Abort::Unknown {
+            what: "the leadership was lost".to_owned(),
+        })
+    }
+}
+
+/// Executes at whoever leads, as often as it takes.
+fn at_the_leader(group: &Group, ops: &[Op<'_>]) -> Vec<OwnedReply> {
+    until("a transaction", || {
+        let at = group.leader();
+        let member = group.members[at].as_ref().unwrap();
+        execute(member, &mut group.worker(at), ops).ok()
+    })
+}
+
+fn add(key: &[u8]) -> Op<'_> {
+    Op::Add { key, delta: 1 }
+}
+
+#[test]
+fn what_the_leader_acknowledges_is_everywhere_and_others_send_there() {
+    let group = Group::start(3);
+    for n in 1..=20 {
+        let replies = at_the_leader(&group, &[add(b"n"), Op::put(b"k", b"v")]);
+        assert_eq!(replies[0], OwnedReply::Int(n));
+    }
+    let leader = group.leader();
+    assert_eq!(
+        at_the_leader(&group, &[Op::Get { key: b"n" }])[0],
+        OwnedReply::Bytes(b"20".into())
+    );
+    let follower = (leader + 1) % 3;
+    let refused = group
+        .worker(follower)
+        .execute(&[Op::Get { key: b"n" }], |_, _| ());
+    let to = Some(group.nodes[leader]);
+    assert_eq!(refused, Err(Abort::Elsewhere { leader: to }));
+    let hashes = group.hashes();
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+#[test]
+fn a_follower_shows_what_it_has_when_it_is_not_too_old() {
+    let group = Group::start(3);
+    at_the_leader(&group, &[Op::put(b"k", b"v")]);
+    let follower = (group.leader() + 1) % 3;
+    let mut worker = group.worker(follower);
+    let shown = until("a fresh follower", || {
+        let see = |replies: &[Reply<'_>], _: Observed| replies[0] == Reply::Bytes(b"v");
+        let bound = Duration::from_secs(1);
+        worker
+            .read_stale(&[Op::Get { key: b"k" }], bound, see)
+            .ok()
+            .filter(|shown| *shown)
+    });
+    assert!(shown);
+}
+
+#[test]
+fn a_leader_dies_and_comes_back() {
+    let mut group = Group::start(3);
+    for _ in 0..10 {
+        at_the_leader(&group, &[add(b"n")]);
+    }
+    let first = group.leader();
+    group.stop(first);
+    let replies = at_the_leader(&group, &[add(b"n")]);
+    assert_eq!(replies[0], OwnedReply::Int(11));
+    group.restart(first);
+    at_the_leader(&group, &[add(b"n")]);
+    let hashes = group.hashes();
+    assert_eq!(hashes.len(), 3);
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+#[test]
+fn a_transaction_that_is_sent_again_is_executed_once() {
+    let mut group = Group::start(3);
+    let first = Sequenced {
+        client: 7,
+        sequence: 1,
+    };
+    let once = |group: &Group| {
+        until("an answer", || {
+            let at = group.leader();
+            let member = group.members[at].as_ref().unwrap();
+            let mut worker = group.worker(at);
+            let replies = worker.execute_once(&[add(b"n")], first).ok()?;
+            wait(member, worker.observed().epoch).then_some(replies)
+        })
+    };
+    assert_eq!(once(&group), [OwnedReply::Int(1)]);
+    assert_eq!(once(&group), [OwnedReply::Int(1)]);
+    group.stop(group.leader());
+    assert_eq!(once(&group), [OwnedReply::Int(1)], "another leader knows");
+    assert_eq!(at_the_leader(&group, &[add(b"n")])[0], OwnedReply::Int(2));
+}
+
+#[test]
+fn a_node_that_lost_its_disk_comes_back_as_a_new_member() {
+    let mut group = Group::start(3);
+    for _ in 0..50 {
+        at_the_leader(&group, &[add(b"n")]);
+    }
+    let lost = (group.leader() + 1) % 3;
+    group.stop(lost);
+    std::fs::remove_dir_all(group.dir.path().join(format!("node{lost}"))).unwrap();
+    group.restart(lost);
+    let node = group.nodes[lost];
+    until("it waits", || {
+        let status = group.members[lost].as_ref().unwrap().status();
+        status
+            .note
+            .filter(|note| note.contains("kumiki cluster add"))
+    });
+    let leader = group.members[group.leader()].clone().unwrap();
+    until("the leader has heard it", || {
+        leader.change(Change::Add(node), PATIENCE).ok()
+    });
+    until("it follows", || {
+        let status = group.members[lost].as_ref().unwrap().status();
+        (status.role == Role::Follower && status.raft_id >> 16 == 2).then_some(())
+    });
+    assert_eq!(leader.status().members.len(), 3);
+    let hashes = group.hashes();
+    assert_eq!(hashes.len(), 3);
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+    assert_eq!(at_the_leader(&group, &[add(b"n")])[0], OwnedReply::Int(51));
+}
+
+#[test]
+fn leadership_is_handed_over_by_command_and_at_the_end() {
+    let mut group = Group::start(3);
+    at_the_leader(&group, &[add(b"n")]);
+    let first = group.leader();
+    let heir = (first + 1) % 3;
+    let change = Change::Transfer(Some(group.nodes[heir]));
+    group.members[first]
+        .as_ref()
+        .unwrap()
+        .change(change, PATIENCE)
+        .unwrap();
+    until("the heir leads", || {
+        group.members[heir]
+            .as_ref()
+            .unwrap()
+            .is_leader()
+            .then_some(())
+    });
+    let begun = Instant::now();
+    group.members[heir].take().unwrap().close(PATIENCE);
+    assert_eq!(at_the_leader(&group, &[add(b"n")])[0], OwnedReply::Int(2));
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "nobody waited for a time-out or two"
+    );
+}

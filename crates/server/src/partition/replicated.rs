@@ -1,0 +1,195 @@
+//! A replicated partition as the server has it: the member, and what the server's figures say of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use base::epochs::EpochClock;
+use parking_lot::Mutex;
+use replica::{Change, Role, Status};
+use store::{CheckpointRefused, CheckpointReport, CheckpointStatus, RecoveryReport, Stats};
+
+use crate::figures::unix_ms;
+use crate::replication::{Member, Progress, Report};
+
+/// How long a snapshot may take that was asked for.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How often is looked whether there is one.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long handing over the leadership may hold up a server that stops.
+pub(crate) const HANDOVER: Duration = Duration::from_secs(3);
+
+/// See the module's description.
+pub struct Replicated {
+    member: Arc<replica::Partition>,
+    recovery: RecoveryReport,
+    saving: AtomicBool,
+    saves: Mutex<CheckpointStatus>,
+}
+
+impl Replicated {
+    /// With what the member has read at its start.
+    #[must_use]
+    pub fn new(member: Arc<replica::Partition>, mut recovery: RecoveryReport) -> Replicated {
+        recovery.keys = member.engine().stats().keys;
+        Replicated {
+            member,
+            recovery,
+            saving: AtomicBool::new(false),
+            saves: Mutex::default(),
+        }
+    }
+
+    /// The member.
+    #[must_use]
+    pub fn member(&self) -> &Arc<replica::Partition> {
+        &self.member
+    }
+
+    pub(crate) fn recovery(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+
+    /// Has another member lead, if this one does.
+    pub(crate) fn hand_over(&self) {
+        if !self.member.is_leader() {
+            return;
+        }
+        tracing::info!("handing over the leadership before stopping");
+        match self.member.change(Change::Transfer(None), HANDOVER) {
+            Ok(()) => tracing::info!(leader = ?self.member.leader(), "another node leads now"),
+            Err(error) => tracing::warn!(%error, "the leadership was not handed over"),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let (engine, status) = (self.member.engine().stats(), self.member.status());
+        Stats {
+            keys: engine.keys,
+            memory_bytes: engine.memory_bytes,
+            epoch: self.member.engine().epochs().current(),
+            durable_epoch: self.member.engine().applied(),
+            commits: engine.commits,
+            conflicts: engine.conflicts,
+            expired: engine.expired,
+            log_bytes: status.log_bytes,
+            log_syncs: status.syncs,
+            journal_failure: self.member.failed(),
+            ..Stats::default()
+        }
+    }
+
+    pub(crate) fn checkpoint_status(&self) -> CheckpointStatus {
+        CheckpointStatus {
+            running: self.saving.load(Ordering::SeqCst),
+            ..self.saves.lock().clone()
+        }
+    }
+
+    /// Begins a snapshot in the background.
+    pub(crate) fn request_checkpoint(self: &Arc<Self>) -> Result<(), CheckpointRefused> {
+        if self.saving.load(Ordering::SeqCst) {
+            return Err(CheckpointRefused::AlreadyRunning);
+        }
+        let partition = Arc::clone(self);
+        let wait = move || {
+            if let Err(reason) = partition.checkpoint() {
+                tracing::error!(%reason, "a client asked for a snapshot, and there is none");
+            }
+        };
+        let thread = std::thread::Builder::new().name("save".to_owned());
+        let started = thread.spawn(wait);
+        started.map_err(|error| CheckpointRefused::Failed(error.to_string()))?;
+        Ok(())
+    }
+
+    /// Makes a snapshot of what is applied now, and waits for it.
+    pub(crate) fn checkpoint(&self) -> Result<CheckpointReport, String> {
+        if self.saving.swap(true, Ordering::SeqCst) {
+            return Err("one is being made".to_owned());
+        }
+        let (start, started_at) = (Instant::now(), SystemTime::now());
+        self.saves.lock().started_ms = Some(unix_ms(started_at));
+        let made = self.make();
+        let mut saves = self.saves.lock();
+        let outcome = match made {
+            Ok(index) => {
+                let report = CheckpointReport {
+                    epoch: base::Epoch(index),
+                    entries: self.member.engine().stats().keys,
+                    elapsed: start.elapsed(),
+                    finished_ms: unix_ms(SystemTime::now()),
+                    ..CheckpointReport::default()
+                };
+                saves.completed += 1;
+                saves.last = Some(report.clone());
+                saves.last_error = None;
+                Ok(report)
+            }
+            Err(reason) => {
+                saves.failed += 1;
+                saves.last_error = Some(reason.clone());
+                Err(reason)
+            }
+        };
+        saves.started_ms = None;
+        drop(saves);
+        self.saving.store(false, Ordering::SeqCst);
+        outcome
+    }
+
+    /// Returns the index of a snapshot that has all that is applied now.
+    fn make(&self) -> Result<u64, String> {
+        let before = self.member.status();
+        if before.role == Role::Blank {
+            return Err("this node is no member of its partition yet".to_owned());
+        }
+        let wanted = self.member.engine().applied().0;
+        self.member.snapshot();
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let made = self.member.status().snapshot;
+            if made >= wanted {
+                return Ok(made);
+            }
+            if let Some(reason) = self.member.failed() {
+                return Err(reason);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Err("it takes too long; the server's log may say why".to_owned())
+    }
+
+    /// What the node says of its replica.
+    pub(crate) fn report(&self, partition: u16) -> Report {
+        let status = self.member.status();
+        let stale = self.member.staleness().filter(|_| !self.member.is_leader());
+        Report {
+            partition,
+            node: status.node.0,
+            role: status.role.name().to_owned(),
+            leader: status.leader.map(|node| node.0),
+            term: status.term,
+            last: status.last,
+            committed: status.committed,
+            applied: status.applied,
+            snapshot: status.snapshot,
+            stale_ms: stale.map(|stale| stale.as_millis() as u64),
+            receiving: status.receiving.map(Progress::from),
+            members: members(&status),
+            note: self.member.failed().or(status.note),
+        }
+    }
+}
+
+fn members(status: &Status) -> Vec<Member> {
+    let members = status.members.iter().map(|member| Member {
+        node: member.node.0,
+        id: member.raft_id,
+        voter: member.voter,
+        active: member.active,
+        matched: member.matched,
+        snapshot: member.snapshot.map(Progress::from),
+    });
+    members.collect()
+}

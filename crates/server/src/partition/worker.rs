@@ -1,0 +1,242 @@
+//! A runtime's way into the partition.
+
+use std::time::Duration;
+
+use base::participant::{Participant, Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::Observed;
+use base::{Abort, Epoch, Op, Reply, TransactionId};
+use replica::Sequenced;
+use store::{Snapshot, SnapshotEntry};
+
+use crate::keys::KeysTask;
+
+/// Clients of Redis number nothing: what they send again is executed again.
+const UNNUMBERED: Sequenced = Sequenced {
+    client: 0,
+    sequence: 0,
+};
+
+/// See the module's description.
+#[allow(clippy::large_enum_variant)] // Each runtime has one, for ever.
+pub(crate) enum Worker {
+    Local(store::Worker),
+    Replicated(replica::Worker),
+}
+
+impl Worker {
+    /// Brings its time up to date; once before a batch.
+    #[inline]
+    pub(crate) fn refresh(&self) {
+        match self {
+            Worker::Local(worker) => worker.refresh(),
+            Worker::Replicated(worker) => worker.refresh(),
+        }
+    }
+
+    /// Executes operations as one transaction. `see` gets the replies, which may be told once the
+    /// epoch that is returned is durable. What is only read may be as old as `stale`, if that is
+    /// given and another node leads.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing has happened; [`Worker::observed`] what that depends on.
+    #[inline]
+    pub(crate) fn execute(
+        &mut self,
+        ops: &[Op<'_>],
+        stale: Option<Duration>,
+        see: impl FnOnce(&[Reply<'_>], Observed),
+    ) -> Result<Epoch, Abort> {
+        match self {
+            Worker::Local(worker) => {
+                let done = worker.execute(ops)?;
+                let observed = done.observed();
+                see(done.replies(), observed);
+                Ok(observed.epoch)
+            }
+            Worker::Replicated(worker) => {
+                let see = |replies: &[Reply<'_>], observed: Observed| {
+                    see(replies, observed);
+                    observed.epoch
+                };
+                match stale.filter(|_| ops.iter().all(Op::is_read_only)) {
+                    Some(bound) => worker.read_stale(ops, bound, see),
+                    None => worker.execute(ops, see),
+                }
+            }
+        }
+    }
+
+    /// Whether operations are executed once they have gone through consensus, so that they are to be
+    /// proposed.
+    #[inline]
+    pub(crate) fn executes_later(&self, ops: &[Op<'_>]) -> bool {
+        match self {
+            Worker::Local(_) => false,
+            Worker::Replicated(worker) => worker.is_naive() && !ops.iter().all(Op::is_read_only),
+        }
+    }
+
+    /// Has operations go through consensus before they are executed. Their outcome is known under
+    /// the number that is returned, once [`Worker::observed`] has come.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why that does not begin.
+    pub(crate) fn propose(&mut self, ops: &[Op<'_>]) -> Result<u64, Abort> {
+        match self {
+            Worker::Local(_) => unreachable!("a local partition executes at once"),
+            Worker::Replicated(worker) => worker.propose(ops, UNNUMBERED),
+        }
+    }
+
+    /// What became of what was proposed; once, and only when that is known.
+    pub(crate) fn outcome(&mut self, number: u64) -> Option<Result<Vec<OwnedReply>, Abort>> {
+        match self {
+            Worker::Local(_) => None,
+            Worker::Replicated(worker) => worker.outcome(number),
+        }
+    }
+
+    /// Whether what a walk through a view would find may be shown here.
+    ///
+    /// # Errors
+    /// [`Abort::Elsewhere`] if not.
+    pub(crate) fn check_view(&mut self, stale: Option<Duration>) -> Result<Epoch, Abort> {
+        match self {
+            Worker::Local(_) => Ok(Epoch::ZERO),
+            // Whoever may read anything now may read the view, which is older.
+            Worker::Replicated(_) => self.execute(&[Op::Count], stale, |_, _| {}),
+        }
+    }
+
+    /// When what a walk through a view has found may be shown.
+    ///
+    /// # Errors
+    /// [`Abort::Elsewhere`] if never, because another node leads.
+    pub(crate) fn epoch_of(
+        &mut self,
+        keys: &KeysTask,
+        stale: Option<Duration>,
+    ) -> Result<Epoch, Abort> {
+        match self {
+            Worker::Local(_) => Ok(keys.epoch()),
+            Worker::Replicated(_) => self.check_view(stale),
+        }
+    }
+
+    /// What the last transaction observed.
+    pub(crate) fn observed(&self) -> Observed {
+        match self {
+            Worker::Local(worker) => worker.observed(),
+            Worker::Replicated(worker) => worker.observed(),
+        }
+    }
+
+    /// Starts fetching the memory of these keys.
+    #[inline]
+    pub(crate) fn prefetch(&mut self, keys: &[&[u8]]) {
+        match self {
+            Worker::Local(worker) => worker.prefetch(keys),
+            Worker::Replicated(worker) => worker.prefetch(keys.iter().copied()),
+        }
+    }
+
+    /// Visits keys of a view, `limit` records at most. Returns the key to go on from, if there is
+    /// more.
+    pub(crate) fn scan_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+        visit: &mut dyn FnMut(SnapshotEntry<'_>),
+    ) -> Option<Vec<u8>> {
+        match self {
+            Worker::Local(worker) => worker.scan_snapshot(snapshot, from, to, limit, visit),
+            Worker::Replicated(worker) => {
+                let inner = worker.inner();
+                inner.scan_snapshot(snapshot, from, to, limit, visit)
+            }
+        }
+    }
+
+    fn participant(&self) -> &dyn Participant {
+        match self {
+            Worker::Local(worker) => worker,
+            Worker::Replicated(worker) => worker,
+        }
+    }
+
+    fn participant_mut(&mut self) -> &mut dyn Participant {
+        match self {
+            Worker::Local(worker) => worker,
+            Worker::Replicated(worker) => worker,
+        }
+    }
+}
+
+impl Participant for Worker {
+    fn execute(
+        &mut self,
+        ops: &[Op<'_>],
+        see: &mut dyn FnMut(&[Reply<'_>], Observed),
+    ) -> Result<(), Abort> {
+        self.participant_mut().execute(ops, see)
+    }
+
+    fn observed(&self) -> Observed {
+        self.participant().observed()
+    }
+
+    fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        self.participant_mut().prepare(prepare)
+    }
+
+    fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        self.participant_mut().commit(id)
+    }
+
+    fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        self.participant_mut().abort(id)
+    }
+
+    fn refuse(&mut self, id: TransactionId, until_ms: u64) -> Result<(State, Epoch), Abort> {
+        self.participant_mut().refuse(id, until_ms)
+    }
+
+    fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
+        self.participant_mut().forget(id)
+    }
+
+    fn state(&mut self, id: TransactionId) -> (State, Epoch) {
+        self.participant_mut().state(id)
+    }
+
+    fn undecided(&mut self) -> Vec<(TransactionId, State)> {
+        self.participant_mut().undecided()
+    }
+
+    fn time_ms(&self) -> u64 {
+        self.participant().time_ms()
+    }
+
+    fn releases(&self) -> u64 {
+        self.participant().releases()
+    }
+
+    fn finished(&self) -> Epoch {
+        self.participant().finished()
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.participant().failed()
+    }
+
+    fn durable(&self) -> Epoch {
+        self.participant().durable()
+    }
+
+    fn is_lost(&self, epoch: Epoch) -> bool {
+        self.participant().is_lost(epoch)
+    }
+}
