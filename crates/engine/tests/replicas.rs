@@ -6,16 +6,13 @@
 mod support;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::participant::State;
 use base::transaction::{Expiry, When};
 use base::{Abort, Op, Reply, TransactionId};
 use fastrand::Rng;
-use kumiki_engine::{Changes, RedoLog, Worker};
-use parking_lot::Mutex;
-use support::replica::{Entry, Replica, driven, stager};
-use support::{Logged, borrowed, holder, number, owned};
+use support::replica::{Entry, Replica, stager};
+use support::{Logged, holder};
 
 /// Entries that were staged and not applied, and what to release when they are.
 type Pending = VecDeque<(Entry, Option<TransactionId>)>;
@@ -261,168 +258,4 @@ fn replicas_agree_at_every_index() {
         }
     }
     assert!(counts.iter().all(|count| *count > 50), "{counts:?}");
-}
-
-/// Keeps what its worker has staged last.
-#[derive(Default)]
-struct Last(Option<Entry>);
-
-impl RedoLog for Last {
-    fn ready(&mut self) -> Result<(), String> {
-        self.0 = None;
-        Ok(())
-    }
-
-    fn append(&mut self, _: base::Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
-        let changes = changes.iter().map(|change| owned(&change)).collect();
-        self.0 = Some(Entry { stamp_ms, changes });
-        Ok(())
-    }
-}
-
-const ACCOUNTS: u8 = 12;
-const START: i64 = 100;
-
-fn account(number: u8) -> [u8; 2] {
-    [b'a', number]
-}
-
-/// What all accounts have together, in a reader's own transaction.
-fn total<L: RedoLog>(w: &mut Worker<L>) -> Option<i64> {
-    let scan = Op::Scan {
-        from: b"a",
-        to: Some(b"b"),
-        limit: usize::MAX,
-        values: true,
-    };
-    let done = match w.execute(&[scan]) {
-        Ok(done) => done,
-        Err(Abort::Held { .. } | Abort::Conflict { .. }) => return None,
-        Err(other) => panic!("{other}"),
-    };
-    let Reply::Pairs(pairs) = &done.replies()[0] else {
-        panic!("{:?}", done.replies());
-    };
-    Some(
-        pairs
-            .iter()
-            .map(|(_, value)| number(&Reply::Bytes(value)))
-            .sum(),
-    )
-}
-
-/// Threads transfer, one applies to a leader and a follower, others add up on both and in
-/// snapshots: every sum is right, whole entries are seen, and money is neither made nor lost.
-#[test]
-fn readers_see_entries_whole() {
-    let [leader, follower] = [driven(), driven()];
-    let queue = Mutex::new(VecDeque::new());
-    let (stop, next) = (AtomicBool::new(false), AtomicU64::new(1));
-    let sums = [const { AtomicU64::new(0) }; 3];
-    let transfer = |mut w: Worker<Last>, seed| {
-        let mut random = Rng::with_seed(seed);
-        while !stop.load(Ordering::SeqCst) {
-            let [from, to] = [(); 2].map(|()| account(random.u8(..ACCOUNTS)));
-            let add = |key, delta| Op::Add { key, delta };
-            let ops = [add(&from, -1), add(&to, 1)];
-            let id = next.fetch_add(1, Ordering::SeqCst);
-            match w.stage(&ops, stager(id)) {
-                Ok(_) => {
-                    let entry = w.log().0.clone().expect("it writes");
-                    queue.lock().push_back((id, entry));
-                }
-                Err(Abort::Held { .. } | Abort::Conflict { .. }) => std::thread::yield_now(),
-                Err(other) => panic!("{other}"),
-            }
-        }
-    };
-    let read = |mut w: Worker<Last>, count: &AtomicU64| {
-        while !stop.load(Ordering::SeqCst) {
-            if let Some(total) = total(&mut w) {
-                assert_eq!(total, START * i64::from(ACCOUNTS));
-                count.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-    };
-    let mut appliers = [leader.applier().unwrap(), follower.applier().unwrap()];
-    let first: Vec<Logged> = (0..ACCOUNTS)
-        .map(|number| Logged::Put {
-            key: account(number).to_vec(),
-            value: START.to_string().into_bytes(),
-            generation: 0,
-            deadline: None,
-            origin: None,
-        })
-        .collect();
-    for applier in &mut appliers {
-        applier.apply(base::Epoch(1), 0, first.iter().map(borrowed));
-    }
-    std::thread::scope(|scope| {
-        let worker = |engine: &std::sync::Arc<_>| {
-            kumiki_engine::Engine::worker(engine, |_| Last::default()).unwrap()
-        };
-        scope.spawn({
-            let w = worker(&leader);
-            || transfer(w, 1)
-        });
-        scope.spawn({
-            let w = worker(&leader);
-            || transfer(w, 2)
-        });
-        scope.spawn({
-            let w = worker(&leader);
-            || read(w, &sums[0])
-        });
-        scope.spawn({
-            let w = worker(&follower);
-            || read(w, &sums[1])
-        });
-        scope.spawn({
-            let mut w = worker(&follower);
-            let (stop, sums, follower) = (&stop, &sums, &follower);
-            move || {
-                let mut janitor = follower.janitor();
-                while !stop.load(Ordering::SeqCst) {
-                    let snapshot = follower.snapshot();
-                    let mut sum = 0;
-                    for _ in 0..2 {
-                        sum = 0;
-                        let next = w.scan_snapshot(&snapshot, b"a", Some(b"b"), 99, |entry| {
-                            sum += number(&Reply::Bytes(entry.value));
-                        });
-                        assert_eq!((next, sum), (None, START * i64::from(ACCOUNTS)));
-                        janitor.tidy(follower.applied(), 100);
-                    }
-                    assert!(sum > 0);
-                    sums[2].fetch_add(1, Ordering::SeqCst);
-                }
-            }
-        });
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        let enough = |applied: u64| {
-            applied > 3_000 && sums.iter().all(|sum| sum.load(Ordering::SeqCst) > 100)
-        };
-        let mut applied = 1;
-        while !enough(applied) && std::time::Instant::now() < deadline {
-            let Some((id, entry)) = queue.lock().pop_front() else {
-                std::thread::yield_now();
-                continue;
-            };
-            applied += 1;
-            for applier in &mut appliers {
-                let changes = entry.changes.iter().map(borrowed);
-                applier.apply(base::Epoch(applied), 0, changes);
-            }
-            leader.release(stager(id).id);
-        }
-        stop.store(true, Ordering::SeqCst);
-        assert!(enough(applied), "{applied} entries, {sums:?}");
-    });
-    let [here, there] = [&leader, &follower].map(|engine| {
-        engine.drop_holds();
-        let mut w = engine.worker(|_| Last::default()).unwrap();
-        assert_eq!(total(&mut w), Some(START * i64::from(ACCOUNTS)));
-        w.state_hash(&engine.snapshot())
-    });
-    assert_eq!(here, there);
 }

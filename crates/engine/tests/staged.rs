@@ -323,6 +323,21 @@ fn a_lost_leadership_leaves_no_holds_and_a_new_one_brings_back_what_is_in_the_lo
     let releases = leader.engine.releases();
     leader.engine.drop_holds();
     assert_eq!(leader.engine.releases(), releases + 1);
+    // One that is staged too late holds what it needs, and nobody else anything.
+    let other_scan = Op::Scan {
+        from: b"u",
+        to: None,
+        limit: 1,
+        values: false,
+    };
+    leader.stage(8, &[other_scan, Op::put(b"x", b"")]).unwrap();
+    leader.stage(9, &[Op::put(b"sesame", b"")]).unwrap();
+    assert_eq!(
+        holder_of(leader.stage(7, &[Op::put(b"up", b"")])),
+        stager(8)
+    );
+    leader.engine.release(stager(8).id);
+    leader.engine.release(stager(9).id);
     // Those who come late find nothing.
     leader.engine.release(stager(2).id);
     leader.with(|w| w.unstage(holder(2).id));

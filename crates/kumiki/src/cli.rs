@@ -13,6 +13,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use store::EpochTime;
 
 use crate::membership::Cluster;
+use crate::replicated::Replication;
 
 /// A distributed transactional key-value store.
 #[derive(Parser, Debug)]
@@ -177,9 +178,10 @@ pub(crate) struct Serve {
     /// Bytes in a log buffer.
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = Size::from_str)]
     pub(crate) log_buffer_size: Size,
-    /// Bytes after which a log goes on in a new file; a checkpoint takes whole files away.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_segment_size)]
-    pub(crate) log_segment_size: Size,
+    /// Bytes after which a log goes on in a new file; a checkpoint takes whole files away. Default:
+    /// 256MiB, and 64MiB for a replica.
+    #[arg(long, value_name = "SIZE", value_parser = parse_segment_size)]
+    pub(crate) log_segment_size: Option<Size>,
     /// How logs and checkpoints are written. Data written one way is read by the other. Needs a
     /// file system with direct I/O for 'direct'; docs/devices.md says when that is faster.
     #[arg(long, value_name = "HOW", default_value = "write")]
@@ -190,15 +192,15 @@ pub(crate) struct Serve {
     #[arg(long, conflicts_with = "ephemeral")]
     pub(crate) log_warm_up: bool,
     /// A checkpoint is made when the logs have grown by this much since the last one; 0: only when
-    /// a client asks for it (BGSAVE).
+    /// a client asks for it (BGSAVE). Default: 1GiB, and 256MiB for a replica, whose checkpoints
+    /// are Raft's snapshots.
     #[arg(
         long,
         value_name = "SIZE",
-        default_value = "1GiB",
         value_parser = Size::from_str,
         conflicts_with = "ephemeral"
     )]
-    pub(crate) checkpoint_log_size: Size,
+    pub(crate) checkpoint_log_size: Option<Size>,
     /// How much of a processor a checkpoint may use while transactions run, in percent.
     #[arg(
         long,
@@ -232,6 +234,8 @@ pub(crate) struct Serve {
     pub(crate) max_value: Size,
     #[command(flatten)]
     pub(crate) cluster: Cluster,
+    #[command(flatten)]
+    pub(crate) replication: Replication,
     /// The file layer; for tests of what survives a crash.
     #[arg(long, value_name = "LAYER", default_value = "real", hide = true)]
     pub(crate) disk: DiskLayer,
@@ -344,7 +348,7 @@ fn parse_target(text: &str) -> Result<Duration, String> {
 }
 
 /// A number, which may have decimals, and its unit.
-fn parse_time(text: &str) -> Option<Duration> {
+pub(crate) fn parse_time(text: &str) -> Option<Duration> {
     let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let nanos = match &text[unit..] {
         "us" => 1e3,
@@ -425,10 +429,12 @@ mod tests {
             (4, 512 * 1024)
         );
         assert_eq!(
-            (serve.checkpoint_log_size.0, serve.checkpoint_share),
-            (1 << 30, 10)
+            (serve.checkpoint_log_size, serve.checkpoint_share),
+            (None, 10)
         );
         assert_eq!(serve.loggers(), 1);
+        assert_eq!(serve.replication.election(), Duration::from_secs(1));
+        assert!(!serve.replication.naive && !serve.replication.lease_reads);
         assert!(serve.affinity.is_none() && serve.cpus().is_empty());
         assert!(!serve.ephemeral && serve.requirepass.is_none() && serve.admin.is_none());
     }
@@ -507,6 +513,21 @@ mod tests {
         refused(&["--cluster", "c.toml"], &["--node"]);
         refused(&["--node", "2"], &["--cluster"]);
         refused(&["--transport", "tcp"], &["--cluster"]);
+        for option in [
+            &["--group", "8"][..],
+            &["--naive"],
+            &["--lease-reads"],
+            &["--election-timeout", "1s"],
+        ] {
+            refused(option, &["--cluster", option[0]]);
+        }
+        let node = ["--cluster", "c.toml", "--node", "2"];
+        let with = |further: &[&'static str]| [&node[..], further].concat();
+        let group = serve(&with(&["--group", "8"])).unwrap().replication.group;
+        assert_eq!(group, Some(8));
+        refused(&with(&["--group", "8", "--naive"]), &["--group", "--naive"]);
+        refused(&with(&["--group", "0"]), &["--group"]);
+        refused(&with(&["--election-timeout", "1ms"]), &["between 50ms and 60s"]);
         refused(&["--cluster", "c.toml", "--node", "0"], &["--node"]);
     }
 

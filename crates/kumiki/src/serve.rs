@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use base::limits::Limits;
 use parking_lot::Mutex;
-use server::{Admin, Config, Membership, Running, Starting};
+use server::{Admin, Config, Membership, Partition, Running, Starting};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::cli::{Durability, Serve};
-use crate::{device, membership, memory};
+use crate::{device, membership, memory, replicated};
 
 /// Workers beyond those of the server's threads, for housekeeping.
 const SPARE_WORKERS: usize = 2;
@@ -27,32 +27,80 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     let signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| format!("cannot receive signals: {error}"))?;
     let membership = options.cluster.join()?;
+    replicated::check(&options, membership.as_ref())?;
     let listen = membership::listen(options.listen, membership.as_ref())?;
     let config = config(&options, threads, listen, membership);
     config.check().map_err(|error| error.to_string())?;
     let admin = options.admin.map(Admin::start).transpose();
     let admin = admin.map_err(|error| error.to_string())?;
-    let opening = store_options(&options, threads, admin.as_ref().map(Admin::starting))?;
-    let db = Db::open(opening).map_err(|error| error.to_string())?;
-    if !options.ephemeral {
-        tell_recovery(db.recovery());
-    }
-    let running =
-        server::serve_with(db.clone(), config, admin).map_err(|error| error.to_string())?;
+    let progress = progress_teller(admin.as_ref().map(Admin::starting));
+    let opened = Opened::open(&options, config.cluster.as_ref(), threads, progress)?;
+    let running = server::serve_with(opened.partition(), config, admin);
+    let running = running.map_err(|error| error.to_string())?;
     stop_on(signals, &running);
     announce(&running, &options, threads)
         .map_err(|error| format!("cannot announce {listen}: {error}"))?;
     let served = running.wait();
-    let closed = db.close().map_err(|error| error.to_string());
+    let closed = opened.close();
     tracing::info!("stopped");
     served.and(closed)
 }
 
-fn store_options(
-    options: &Serve,
-    threads: usize,
-    starting: Option<Starting>,
-) -> Result<Options, String> {
+/// What is served.
+enum Opened {
+    Local(Db),
+    Replicated(replicated::Opened),
+}
+
+impl Opened {
+    fn open(
+        options: &Serve,
+        membership: Option<&Membership>,
+        threads: usize,
+        progress: Progress,
+    ) -> Result<Opened, String> {
+        if let Some(membership) = membership
+            && replicated::partition(membership).is_some()
+        {
+            let workers = threads + SPARE_WORKERS;
+            let opened = replicated::open(options, membership, workers, &*progress)?;
+            tell_recovery(opened.replicated.recovery());
+            return Ok(Opened::Replicated(opened));
+        }
+        if !options.ephemeral {
+            replicated::refuse_beside_replica(&options.data)?;
+        }
+        let opening = store_options(options, threads, progress)?;
+        let db = Db::open(opening).map_err(|error| error.to_string())?;
+        if !options.ephemeral {
+            tell_recovery(db.recovery());
+        }
+        Ok(Opened::Local(db))
+    }
+
+    fn partition(&self) -> Partition {
+        match self {
+            Opened::Local(db) => db.clone().into(),
+            Opened::Replicated(opened) => Arc::clone(&opened.replicated).into(),
+        }
+    }
+
+    fn close(&self) -> Result<(), String> {
+        match self {
+            Opened::Local(db) => db.close().map_err(|error| error.to_string()),
+            Opened::Replicated(opened) => {
+                // The leadership was handed over before the server stopped, if that was possible.
+                opened.replicated.member().close(Duration::ZERO);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Told how far recovery is.
+type Progress = Arc<dyn Fn(&RecoveryProgress) + Send + Sync>;
+
+fn store_options(options: &Serve, threads: usize, progress: Progress) -> Result<Options, String> {
     let defaults = Options::default();
     Ok(Options {
         dir: (!options.ephemeral).then(|| options.data.clone()),
@@ -60,7 +108,9 @@ fn store_options(
         loggers: options.loggers(),
         log_buffers: options.log_buffers.into(),
         log_buffer_size: options.log_buffer_size.0 as usize,
-        segment_size: options.log_segment_size.0,
+        segment_size: options
+            .log_segment_size
+            .map_or(defaults.segment_size, |size| size.0),
         log_warm_up: options.log_warm_up,
         epoch_time: options.epoch_time,
         durability_target: options
@@ -69,7 +119,9 @@ fn store_options(
         max_epoch_diff: options.max_epoch_diff.0,
         affinity: options.affinity.clone(),
         checkpoint: CheckpointOptions {
-            log_size: options.checkpoint_log_size.0,
+            log_size: options
+                .checkpoint_log_size
+                .map_or(defaults.checkpoint.log_size, |size| size.0),
             share: f64::from(options.checkpoint_share) / 100.0,
             ..defaults.checkpoint
         },
@@ -78,7 +130,7 @@ fn store_options(
             ..Limits::default()
         },
         disk: device::open(options.disk, options.log_device)?,
-        progress: progress_teller(starting),
+        progress,
         ..defaults
     })
 }
@@ -99,6 +151,7 @@ fn config(
         cluster,
         threads,
         cpus: options.cpus(),
+        staleness: options.replication.election(),
         admin: options.admin,
         durability: match options.durability {
             Durability::Group => server::Durability::Group,
@@ -167,7 +220,7 @@ fn stop_on(mut signals: Signals, running: &Running) {
 
 /// Tells how far recovery is: rewriting one line on a terminal, else a line a second; and whoever
 /// asks the admin endpoint.
-fn progress_teller(starting: Option<Starting>) -> Arc<dyn Fn(&RecoveryProgress) + Send + Sync> {
+fn progress_teller(starting: Option<Starting>) -> Progress {
     let terminal = std::io::stderr().is_terminal();
     let last = Mutex::new(Duration::ZERO);
     Arc::new(move |progress| {

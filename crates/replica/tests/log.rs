@@ -271,6 +271,8 @@ fn every_torn_tail_is_cut_and_written_over() {
         write(&disk, name, cut, &vec![0; bytes.len() - cut]);
         let mut log = open(&disk, 600).unwrap();
         assert!(same(&log, 5), "cut at {cut}");
+        let left = &bytes_of(&disk, name)[last..];
+        assert!(left.iter().all(|&byte| byte == 0), "nothing is left of it");
         log.append(&[entry(6, 1, 150)]);
         log.sync().unwrap();
         assert!(same(&open(&disk, 600).unwrap(), 6));

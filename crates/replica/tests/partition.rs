@@ -85,14 +85,11 @@ impl Group {
     }
 
     fn caught_up(&self) {
-        let applied = self.members[self.leader()]
-            .as_ref()
-            .unwrap()
-            .status()
-            .applied;
+        let leader = Arc::clone(self.members[self.leader()].as_ref().unwrap());
         until("all have caught up", || {
+            let applied = leader.engine().applied();
             let mut all = self.alive();
-            all.all(|(_, m)| m.engine().applied().0 >= applied)
+            all.all(|(_, m)| m.engine().applied() == applied)
                 .then_some(())
         });
     }
@@ -260,7 +257,10 @@ fn a_node_that_lost_its_disk_comes_back_as_a_new_member() {
     });
     let leader = group.members[group.leader()].clone().unwrap();
     until("the leader has heard it", || {
-        leader.change(Change::Add(node), PATIENCE).ok()
+        let added = leader.change(Change::Add(node), PATIENCE);
+        added
+            .inspect_err(|error| eprintln!("{error}; {:?}", leader.status()))
+            .ok()
     });
     until("it follows", || {
         let status = group.members[lost].as_ref().unwrap().status();

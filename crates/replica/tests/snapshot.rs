@@ -211,31 +211,55 @@ fn a_flipped_byte_is_refused_wherever_it_is() {
     }
 }
 
+/// Where the first block behind the head begins, and where it and the next one end.
+fn first_blocks(bytes: &[u8]) -> [usize; 3] {
+    let end = |at: usize| {
+        let length = bytes[at + 4..at + 8].try_into().unwrap();
+        at + 24 + u32::from_le_bytes(length) as usize
+    };
+    [end(16), end(end(16)), end(end(end(16)))]
+}
+
+fn overwrite(disk: &FaultDisk, path: &Path, at: usize, bytes: &[u8]) {
+    let file = disk.open(path, Access::ReadWrite).unwrap();
+    file.write_all_at(&[IoSlice::new(bytes)], at as u64)
+        .unwrap();
+}
+
 #[test]
 fn blocks_in_another_order_are_refused() {
     let disk = empty();
     let content = Content::new(900, 1000);
     let made = content.write(&disk, 5, b"").unwrap();
-    let mut bytes = bytes_of(&disk, &made.path);
-    // The first two blocks of keys change places: every checksum is right.
-    let block = |bytes: &[u8], at: usize| {
-        24 + u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize
-    };
-    let first = 16 + block(&bytes, 16);
-    let second = first + block(&bytes, first);
-    let (one, two) = (
-        bytes[first..second].to_vec(),
-        second + block(&bytes, second),
-    );
-    let moved = [&bytes[second..two], &one[..]].concat();
-    bytes[first..two].copy_from_slice(&moved);
-    let file = disk.open(&made.path, Access::ReadWrite).unwrap();
-    file.write_all_at(&[IoSlice::new(&bytes)], 0).unwrap();
-    let error = content
-        .check(&disk, &made.path, b"")
-        .unwrap_err()
-        .to_string();
+    let bytes = bytes_of(&disk, &made.path);
+    let [first, second, third] = first_blocks(&bytes);
+    let moved = [&bytes[second..third], &bytes[first..second]].concat();
+    overwrite(&disk, &made.path, first, &moved);
+    let error = content.check(&disk, &made.path, b"").unwrap_err();
+    let error = error.to_string();
     assert!(error.contains("no sound header"), "{error}");
+}
+
+#[test]
+fn a_block_of_another_snapshot_is_refused() {
+    let disk = empty();
+    let content = Content::new(900, 1000);
+    let made = content.write(&disk, 5, b"").unwrap();
+    let mut other = Content::new(900, 1000);
+    other.keys[0].1.fill(9);
+    let theirs = other.write(&disk, 6, b"").unwrap();
+    let theirs = bytes_of(&disk, &theirs.path);
+    let [first, second, _] = first_blocks(&theirs);
+    overwrite(&disk, &made.path, first, &theirs[first..second]);
+    let mut reader = SnapshotReader::open(&on(&disk), &made.path).unwrap();
+    let error = loop {
+        match reader.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it was taken"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("of other blocks"), "{error}");
 }
 
 /// Writes a new snapshot beside an old one, or receives it, while `fault` is planned.

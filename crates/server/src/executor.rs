@@ -293,8 +293,8 @@ impl Executor {
                     Err(abort) => self.tell_elsewhere(connection, &[], &abort),
                 },
             },
-            Task::Job(save) if save.is_done() => {
-                finish_job(&mut self.context, connection, &save);
+            Task::Job(job) if job.is_done() => {
+                finish_job(&mut self.context, connection, &job);
             }
             Task::Parked(parked) => self.unpark(connection, parked),
             Task::Proposed(proposed) => self.tell_proposed(connection, proposed),

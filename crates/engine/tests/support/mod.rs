@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each test uses a part of it.
 
+pub(crate) mod bank;
 pub(crate) mod replica;
 
 use std::cell::RefCell;

@@ -8,3 +8,4 @@ pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod frame;
 pub(crate) mod process;
+pub(crate) mod replicas;

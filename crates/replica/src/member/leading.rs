@@ -66,6 +66,7 @@ impl Member {
         tracing::info!(term = self.leading, "leads no more");
         self.leading = None;
         self.changed = true;
+        self.end_changing();
         let shared = &self.shared;
         let _nobody = shared.tickets.change();
         shared.set_lease(std::time::Duration::ZERO);
@@ -80,7 +81,6 @@ impl Member {
         self.pending.clear();
         self.open.clear();
         self.rounds.forget();
-        self.changing = None;
     }
 
     /// It goes on no more: whoever waits is told.

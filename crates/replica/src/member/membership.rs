@@ -2,7 +2,7 @@
 //!
 //! | command | steps |
 //! |---|---|
-//! | add a node | a snapshot, behind which the log begins → a learner under a new number → invited, until it has caught up → it gets its vote, and the node's older numbers go, in one step |
+//! | add a node | a learner under a new number → a snapshot that knows it, behind which the log begins → invited, until it has caught up → it gets its vote, and the node's older numbers go, in one step |
 //! | remove a node | its number goes |
 //! | transfer | reads and groups stop; the other one is told to be elected |
 
@@ -50,8 +50,8 @@ pub(super) struct Changing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Begin,
-    Snapshot,
     Learner(u64),
+    Snapshot(u64),
     Copy(u64),
     Vote(u64),
     Gone,
@@ -165,9 +165,6 @@ impl Member {
         let Some(mut changing) = self.changing.take() else {
             return;
         };
-        if self.leading.is_none() {
-            return self.answer(&changing, self.ended_by_loss(changing.change));
-        }
         if self.now.since >= changing.until {
             let error = format!(
                 "it takes too long, at the step {:?}: see the status",
@@ -190,6 +187,13 @@ impl Member {
         self.shared.tell();
     }
 
+    /// The leadership is lost; so is what is under way.
+    pub(super) fn end_changing(&mut self) {
+        if let Some(changing) = self.changing.take() {
+            self.answer(&changing, self.ended_by_loss(changing.change));
+        }
+    }
+
     fn ended_by_loss(&self, change: Change) -> Result<(), String> {
         match change {
             Change::Transfer(_) => Ok(()),
@@ -200,20 +204,20 @@ impl Member {
     /// Returns the outcome at the end.
     fn next_step(&mut self, changing: &mut Changing) -> Option<Result<(), String>> {
         match (changing.change, changing.step) {
-            (Change::Add(_), Step::Begin) => {
-                self.want_snapshot();
-                changing.step = Step::Snapshot;
-            }
-            (Change::Add(node), Step::Snapshot) => {
-                if self.log().floor().0 > 0 && !self.snapshot_is_wanted() {
-                    let incarnations = self.ids_of(node).into_iter().map(|id| id >> 16);
-                    let id = raft_id(incarnations.max().unwrap_or(1) + 1, node);
-                    changing.step = Step::Learner(id);
-                    return self.propose_members(&[(ConfChangeType::AddLearnerNode, id)]);
-                }
+            (Change::Add(node), Step::Begin) => {
+                let incarnations = self.ids_of(node).into_iter().map(|id| id >> 16);
+                let id = raft_id(incarnations.max().unwrap_or(1) + 1, node);
+                changing.step = Step::Learner(id);
+                return self.propose_members(&[(ConfChangeType::AddLearnerNode, id)]);
             }
             (_, Step::Learner(id)) => {
                 if self.raft.as_ref()?.raft.prs().get(id).is_some() {
+                    self.want_snapshot();
+                    changing.step = Step::Snapshot(id);
+                }
+            }
+            (_, Step::Snapshot(id)) => {
+                if !self.snapshot_is_wanted() {
                     changing.step = Step::Copy(id);
                 }
             }

@@ -36,8 +36,9 @@ type Outcome = Arc<Mutex<Option<Result<SnapshotFile, SnapshotError>>>>;
 pub(super) struct Snapshots {
     /// The one that is being made.
     job: Option<Outcome>,
-    /// One is wanted, however short the log is, and the log is to begin behind it.
-    wanted: bool,
+    /// One of this entry or a later one is wanted, however short the log is, and the log is to begin
+    /// behind it.
+    wanted: Option<u64>,
     /// Bytes that had been written to the log at the last one.
     written: u64,
     pub(super) sending: HashMap<u64, Sending>,
@@ -62,12 +63,12 @@ impl Sending {
 impl Member {
     /// Has a snapshot made soon, behind which the log begins.
     pub(crate) fn want_snapshot(&mut self) {
-        self.snapshots.wanted = true;
+        self.snapshots.wanted = Some(self.applied);
     }
 
     /// Whether one is still to be made.
     pub(super) fn snapshot_is_wanted(&self) -> bool {
-        self.snapshots.wanted
+        self.snapshots.wanted.is_some()
     }
 
     /// Makes snapshots when the log has grown, and sends again what was lost.
@@ -84,13 +85,17 @@ impl Member {
             return Ok(());
         };
         let threshold = self.options.snapshot_bytes;
-        let wanted = self.snapshots.wanted;
+        let (wanted, applied) = (self.snapshots.wanted.is_some(), self.applied);
         let before = self.snapshots.written;
         let log = self.log();
         let has_grown = log.written() - before >= threshold;
         let newest = log.snapshot_meta().map_or(0, |meta| meta.index);
-        if self.applied > newest && (wanted || has_grown) {
+        if applied > newest && (wanted || has_grown) {
             self.make(&dir);
+        } else if wanted {
+            // There is one of just this state.
+            log.compact(newest)?;
+            self.snapshots.wanted = None;
         }
         Ok(())
     }
@@ -123,12 +128,13 @@ impl Member {
     /// There is a new one: the log may lose what is before it.
     fn made(&mut self, file: SnapshotFile) -> Result<(), Failure> {
         self.snapshots.job = None;
-        let kept = if std::mem::take(&mut self.snapshots.wanted) {
+        let meta = file.head.meta;
+        let kept = if self.snapshots.wanted.is_some_and(|index| meta.index >= index) {
+            self.snapshots.wanted = None;
             0
         } else {
             self.options.kept_entries
         };
-        let meta = file.head.meta;
         tracing::info!(
             index = meta.index,
             keys = file.records,

@@ -118,6 +118,13 @@ const CLUSTER: &[Command] = &[
         "Some keys of a slot that this node has.",
     ),
     command(
+        "cluster|replication",
+        -3,
+        Flags::ADMIN.and(Flags::NO_MULTI),
+        replication,
+        "About the replicas of this node's partition: STATUS, ADD, REMOVE, TRANSFER.",
+    ),
+    command(
         "cluster|help",
         2,
         Flags::NONE,
@@ -319,6 +326,12 @@ fn myid(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     if let Some(routes) = routes(context, connection) {
         let name = routes.name(routes.me);
         connection.writer().bulk(name.as_bytes());
+    }
+}
+
+fn replication(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    if routes(context, connection).is_some() {
+        super::replication::replication(context, connection, args);
     }
 }
 

@@ -4,6 +4,7 @@ mod admin;
 mod cluster;
 mod connection;
 pub(crate) mod key;
+mod replication;
 mod saving;
 mod string;
 mod transaction;

@@ -77,7 +77,7 @@ fn begin(context: &mut Context, connection: &mut Connection, then: Then) {
     if context.shared.config.data.is_none() {
         return connection.writer().error(NOTHING_TO_SAVE);
     }
-    match Job::begin(&context.shared, connection.client.runtime, then) {
+    match Job::checkpoint(&context.shared, connection.client.runtime, then) {
         Ok(task) => connection.task = Some(Task::Job(task)),
         Err(error) => cannot_save(connection, &error.to_string()),
     }
@@ -89,13 +89,13 @@ fn cannot_save(connection: &mut Connection, reason: &str) {
     connection.writer().error(&text);
 }
 
-/// Answers, or stops the server, once the checkpoint has ended.
-pub(crate) fn finish_job(context: &mut Context, connection: &mut Connection, task: &Job) {
-    let outcome = task.outcome();
+/// Answers, or stops the server, once a job has ended.
+pub(crate) fn finish_job(context: &mut Context, connection: &mut Connection, job: &Job) {
+    let outcome = job.outcome();
     if let Err(reason) = &outcome {
-        tracing::error!(%reason, "a client asked for a checkpoint, and there is none");
+        tracing::error!(%reason, "a client asked for {}, in vain", job.what);
     }
-    match (task.then, outcome) {
+    match (job.then, outcome) {
         (Then::Reply, Ok(())) => connection.writer().ok(),
         (Then::Reply, Err(reason)) => connection.writer().error(&format!("ERR {reason}")),
         (Then::Stop, Err(_)) => connection

@@ -46,7 +46,9 @@ impl Replicated {
         &self.member
     }
 
-    pub(crate) fn recovery(&self) -> &RecoveryReport {
+    /// What was found at the start.
+    #[must_use]
+    pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
     }
 

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use base::Tid;
 use base::partition::OwnedReply;
 
 use super::members::{Held, Members};
@@ -108,8 +109,9 @@ pub(super) fn members(members: &Members, ledger: &Ledger, plant: bool) -> Result
 }
 
 /// A number that depends on a key, who wrote it and what it holds, to be added up over all keys.
-pub(super) fn digest(key: &[u8], tid: u64, value: &[u8]) -> u64 {
-    let mut sum = tid.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+pub(super) fn digest(key: &[u8], tid: Tid, value: &[u8]) -> u64 {
+    let number = tid.epoch().0 << 20 | u64::from(tid.sequence());
+    let mut sum = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for &byte in key.iter().chain(value) {
         sum = (sum ^ u64::from(byte)).wrapping_mul(0xff51_afd7_ed55_8ccd);
         sum ^= sum >> 32;
@@ -130,6 +132,8 @@ pub(super) fn counter(key: &[u8], value: &[u8]) -> Result<(u64, u64), String> {
 
 #[cfg(test)]
 mod tests {
+    use base::Epoch;
+
     use super::*;
 
     #[test]
@@ -166,7 +170,11 @@ mod tests {
         assert_eq!(counter(&key, b"12"), Ok((7, 12)));
         assert!(counter(b"other", b"12").is_err());
         assert!(counter(&key, b"many").is_err());
-        assert_ne!(digest(&key, 1, b"12"), digest(&key, 2, b"12"));
-        assert_ne!(digest(&key, 1, b"12"), digest(&key, 1, b"13"));
+        let tid = |epoch, sequence| Tid::new(Epoch(epoch), sequence);
+        let one = digest(&key, tid(1, 0), b"12");
+        assert_eq!(one, digest(&key, tid(1, 0), b"12"));
+        for (tid, value) in [(tid(2, 0), b"12"), (tid(1, 1), b"12"), (tid(1, 0), b"13")] {
+            assert_ne!(one, digest(&key, tid, value));
+        }
     }
 }

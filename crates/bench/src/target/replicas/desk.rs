@@ -186,8 +186,8 @@ impl Caller for Client {
             drawn.extend([first, second]);
         }
         let keys: Vec<[u8; 8]> = drawn.iter().map(|&index| keys::encode(index)).collect();
-        let add = |key: &'_ [u8; 8]| Op::Add { key, delta: 1 };
-        let ops: Vec<Op<'_>> = keys.iter().map(add).collect();
+        let ops = keys.iter().map(|key| Op::Add { key, delta: 1 });
+        let ops: Vec<Op<'_>> = ops.collect();
         self.sequence += 1;
         let sequenced = Sequenced {
             client: self.number,

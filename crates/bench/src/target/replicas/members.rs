@@ -141,7 +141,7 @@ fn held(partition: &Partition) -> Result<Held, String> {
         next = worker
             .inner()
             .scan_snapshot(&snapshot, &from, None, SLICE, |entry| {
-                let digest = digest(entry.key, entry.tid.0, entry.value);
+                let digest = digest(entry.key, entry.tid, entry.value);
                 held.hash = held.hash.wrapping_add(digest);
                 match counter(entry.key, entry.value) {
                     Ok(counter) => held.counters.push(counter),

@@ -1,0 +1,72 @@
+//! Accounts, between which threads transfer money; how much there is of it must not change.
+
+use base::{Abort, Op, Reply};
+use kumiki_engine::{Changes, RedoLog, Worker};
+
+use super::replica::Entry;
+use super::{Logged, number, owned};
+
+/// Keeps what its worker has staged last.
+#[derive(Default)]
+pub(crate) struct Last(pub(crate) Option<Entry>);
+
+impl RedoLog for Last {
+    fn ready(&mut self) -> Result<(), String> {
+        self.0 = None;
+        Ok(())
+    }
+
+    fn append(&mut self, _: base::Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
+        let changes = changes.iter().map(|change| owned(&change)).collect();
+        self.0 = Some(Entry { stamp_ms, changes });
+        Ok(())
+    }
+}
+
+pub(crate) const ACCOUNTS: u8 = 12;
+pub(crate) const START: i64 = 100;
+/// What there is in all accounts together.
+pub(crate) const TOTAL: i64 = START * ACCOUNTS as i64;
+
+pub(crate) fn account(number: u8) -> [u8; 2] {
+    [b'a', number]
+}
+
+/// What all accounts have together, in a reader's own transaction.
+pub(crate) fn total<L: RedoLog>(w: &mut Worker<L>) -> Option<i64> {
+    let scan = Op::Scan {
+        from: b"a",
+        to: Some(b"b"),
+        limit: usize::MAX,
+        values: true,
+    };
+    let done = match w.execute(&[scan]) {
+        Ok(done) => done,
+        Err(Abort::Held { .. } | Abort::Conflict { .. }) => return None,
+        Err(other) => panic!("{other}"),
+    };
+    let Reply::Pairs(pairs) = &done.replies()[0] else {
+        panic!("{:?}", done.replies());
+    };
+    Some(
+        pairs
+            .iter()
+            .map(|(_, value)| number(&Reply::Bytes(value)))
+            .sum(),
+    )
+}
+
+/// The entry that opens the accounts.
+pub(crate) fn opening() -> Entry {
+    let open = |number| Logged::Put {
+        key: account(number).to_vec(),
+        value: START.to_string().into_bytes(),
+        generation: 0,
+        deadline: None,
+        origin: None,
+    };
+    Entry {
+        stamp_ms: 0,
+        changes: (0..ACCOUNTS).map(open).collect(),
+    }
+}

@@ -1,0 +1,339 @@
+//! A cluster of processes of the real binary whose partitions are replicated.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::client::{Answer, Client};
+use super::frame::Frame;
+use super::process::{Server, free_address, wait};
+
+/// How long a cluster may take to do what it should.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a leader is missed before another one is elected.
+const ELECTION: &str = "300ms";
+/// The name of the cluster's file.
+const FILE: &str = "cluster.toml";
+
+/// Processes, numbered from 1 on as in the file. They are killed when this is dropped.
+pub(crate) struct Replicas {
+    servers: Vec<Option<Server>>,
+    addresses: Vec<SocketAddr>,
+    per_partition: usize,
+    further: Vec<String>,
+    dir: TempDir,
+}
+
+impl Replicas {
+    /// Starts so many partitions with so many nodes each, and waits until all are led.
+    pub(crate) fn start(partitions: usize, per_partition: usize) -> Replicas {
+        Replicas::start_with(partitions, per_partition, &[])
+    }
+
+    /// As [`Replicas::start`], with further arguments of each node.
+    pub(crate) fn start_with(
+        partitions: usize,
+        per_partition: usize,
+        further: &[&str],
+    ) -> Replicas {
+        let mut said = String::new();
+        // Another process may take a port that was found free.
+        for _ in 0..5 {
+            let mut replicas = Replicas::prepare(partitions, per_partition, further);
+            let nodes = 1..=replicas.count();
+            match { nodes }.try_for_each(|node| replicas.try_start_node(node)) {
+                Ok(()) => {
+                    replicas.wait_until_led();
+                    return replicas;
+                }
+                Err(text) => said = text,
+            }
+        }
+        panic!("the cluster does not start: {said}");
+    }
+
+    fn prepare(partitions: usize, per_partition: usize, further: &[&str]) -> Replicas {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let count = partitions * per_partition;
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        while addresses.len() < 3 * count {
+            let address = free_address();
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        let text = describe(&addresses, partitions, per_partition);
+        std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");
+        Replicas {
+            servers: (0..count).map(|_| None).collect(),
+            addresses: addresses.into_iter().step_by(3).collect(),
+            per_partition,
+            further: further.iter().map(|arg| (*arg).to_owned()).collect(),
+            dir,
+        }
+    }
+
+    fn try_start_node(&mut self, node: usize) -> Result<(), String> {
+        let (dir, further) = (self.dir.path(), &self.further);
+        let build = |_, _: &Path| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+            command.args(["serve", "--threads", "2", "--election-timeout", ELECTION]);
+            command.args(further).arg("--cluster").arg(dir.join(FILE));
+            command.args(["--node", &node.to_string()]);
+            command.arg("--data").arg(dir.join(format!("node{node}")));
+            command
+        };
+        let server = Server::start_at(self.addresses[node - 1], build)?;
+        self.servers[node - 1] = Some(server);
+        Ok(())
+    }
+
+    /// Starts a node that was killed or stopped.
+    pub(crate) fn start_node(&mut self, node: usize) {
+        self.try_start_node(node).expect("it starts again");
+    }
+
+    /// Kills a node as a crash would.
+    pub(crate) fn kill_node(&mut self, node: usize) {
+        self.servers[node - 1].take().expect("it runs").kill();
+    }
+
+    /// Stops a node as an operator would.
+    pub(crate) fn stop_node(&mut self, node: usize) -> ExitStatus {
+        self.servers[node - 1].take().expect("it runs").terminate()
+    }
+
+    /// Takes away what a node that does not run has on its disk.
+    pub(crate) fn wipe_node(&self, node: usize) {
+        let data = self.dir.path().join(format!("node{node}"));
+        std::fs::remove_dir_all(data).expect("its data");
+    }
+
+    /// What a node has logged since it was started.
+    pub(crate) fn log(&self, node: usize) -> String {
+        self.servers[node - 1].as_ref().expect("it runs").errors()
+    }
+
+    /// Where clients of a node connect.
+    pub(crate) fn address(&self, node: usize) -> SocketAddr {
+        self.addresses[node - 1]
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Nodes that run.
+    pub(crate) fn running(&self) -> impl Iterator<Item = usize> + '_ {
+        let servers = (1..).zip(&self.servers);
+        servers.filter_map(|(node, server)| server.is_some().then_some(node))
+    }
+
+    /// What a node says of its replica: the value of a line of that name.
+    pub(crate) fn said(&self, node: usize, name: &str) -> Option<String> {
+        let mut client = Client::try_connect(self.address(node)).ok()?;
+        let Answer::Reply(frame) = client.call(&["CLUSTER", "REPLICATION", "STATUS"]) else {
+            return None;
+        };
+        let text = String::from_utf8(frame.bytes()?.to_vec()).ok()?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = lines.find(|(known, _)| *known == name)?;
+        Some(value.to_owned())
+    }
+
+    /// The node that leads a partition, numbered from 1 on; waits for it.
+    pub(crate) fn leader(&self, partition: usize) -> usize {
+        let first = (partition - 1) * self.per_partition + 1;
+        let nodes = first..first + self.per_partition;
+        let mut leader = 0;
+        eventually("a leader", || {
+            let leads = |node: &usize| {
+                self.said(*node, "role")
+                    .is_some_and(|role| role == "leader")
+            };
+            let running: Vec<usize> = self.running().collect();
+            let here = nodes.clone().filter(|node| running.contains(node));
+            leader = here.into_iter().find(leads).unwrap_or(0);
+            leader > 0
+        });
+        leader
+    }
+
+    fn wait_until_led(&self) {
+        (1..=self.count() / self.per_partition).for_each(|partition| {
+            self.leader(partition);
+        });
+    }
+
+    /// Runs `kumiki cluster`. Returns its exit code and what it has said: output and errors.
+    pub(crate) fn command(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+        command.arg("cluster").args(args);
+        command.arg("--cluster").arg(self.dir.path().join(FILE));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("start");
+        wait(&mut child);
+        let output = child.wait_with_output().expect("its output");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    }
+
+    /// A client that goes where it is sent.
+    pub(crate) fn client(&self) -> Follower {
+        Follower {
+            addresses: self.addresses.clone(),
+            at: 0,
+            client: None,
+        }
+    }
+}
+
+/// Tries until it is so.
+///
+/// # Panics
+/// When it takes too long.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "{what}: not within {PATIENCE:?}"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A client that goes where it is sent, and elsewhere when its connection breaks.
+pub(crate) struct Follower {
+    addresses: Vec<SocketAddr>,
+    at: usize,
+    client: Option<(SocketAddr, Client)>,
+}
+
+/// How a command ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// It was answered.
+    Reply(Frame),
+    /// It has taken effect or not.
+    Unknown(String),
+}
+
+impl Follower {
+    /// Gives a command until it is answered, or its outcome is not known.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    #[track_caller]
+    pub(crate) fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Outcome {
+        let begin = Instant::now();
+        loop {
+            let answer = self.try_call(args);
+            let said = match answer {
+                None => "nobody listens".to_owned(),
+                Some(Answer::Reply(frame)) if !frame.is_error() => return Outcome::Reply(frame),
+                Some(Answer::Reply(frame)) => {
+                    let text = String::from_utf8_lossy(frame.bytes().unwrap_or_default());
+                    let text = text.into_owned();
+                    match text.split(' ').next() {
+                        Some("MOVED") => self.follow(&text),
+                        Some("CLUSTERDOWN" | "TRYAGAIN") => self.leave(),
+                        Some("UNKNOWN") => return Outcome::Unknown(text),
+                        _ => return Outcome::Reply(frame),
+                    }
+                    text
+                }
+                Some(broken) => {
+                    self.leave();
+                    return Outcome::Unknown(format!("{broken:?}"));
+                }
+            };
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "no answer within {PATIENCE:?}: {said}"
+            );
+        }
+    }
+
+    /// As [`Follower::call`], again when its outcome is not known.
+    #[track_caller]
+    pub(crate) fn insist<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Frame {
+        loop {
+            if let Outcome::Reply(frame) = self.call(args) {
+                return frame;
+            }
+        }
+    }
+
+    /// Gives a command once; `None` if nobody listens.
+    fn try_call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Option<Answer> {
+        if self.client.is_none() {
+            let address = self.addresses[self.at % self.addresses.len()];
+            match Client::try_connect(address) {
+                Ok(client) => self.client = Some((address, client)),
+                Err(_) => {
+                    self.leave();
+                    return None;
+                }
+            }
+        }
+        let (_, client) = self.client.as_mut().expect("connected");
+        Some(client.call(args))
+    }
+
+    fn follow(&mut self, moved: &str) {
+        let address: SocketAddr = moved
+            .rsplit(' ')
+            .next()
+            .and_then(|address| address.parse().ok())
+            .expect("an address");
+        match Client::try_connect(address) {
+            Ok(client) => self.client = Some((address, client)),
+            Err(_) => self.leave(),
+        }
+    }
+
+    fn leave(&mut self) {
+        self.client = None;
+        self.at += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The file of nodes with these addresses, three for each.
+fn describe(addresses: &[SocketAddr], partitions: usize, per_partition: usize) -> String {
+    let mut text = String::new();
+    for (id, three) in (1..).zip(addresses.chunks(3)) {
+        let [client, fabric, replica] = [three[0], three[1], three[2]];
+        write!(
+            text,
+            "[[node]]\nid = {id}\nclient = \"{client}\"\nfabric = \"{fabric}\"\n\
+             replica = \"{replica}\"\n"
+        )
+        .expect("a String takes any text");
+    }
+    for at in 0..partitions {
+        let (first, last) = (at * 16_384 / partitions, (at + 1) * 16_384 / partitions - 1);
+        let nodes: Vec<usize> = (at * per_partition + 1..=(at + 1) * per_partition).collect();
+        write!(
+            text,
+            "[[partition]]\nid = {}\nslots = [\"{first}-{last}\"]\nnodes = {nodes:?}\n",
+            at + 1
+        )
+        .expect("a String takes any text");
+    }
+    text
+}
