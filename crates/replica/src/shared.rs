@@ -1,5 +1,6 @@
 //! What a member and those who use it have in common.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,6 +17,12 @@ use crate::sessions::{Known, Sessions};
 use crate::status::{Role, Status};
 use crate::tickets::Tickets;
 use crate::time::Time;
+
+/// What became of operations.
+type Outcome = Result<Vec<OwnedReply>, Abort>;
+
+/// Outcomes that are kept: whoever has gone does not fetch theirs.
+const OUTCOMES: usize = 1 << 16;
 
 /// Called when something has changed.
 type Listener = Box<dyn Fn() + Send + Sync>;
@@ -43,7 +50,7 @@ pub(crate) struct Shared {
     /// Clients' transactions under way: client to number.
     pub(crate) under_way: Mutex<HashMap<u64, u64>>,
     /// Outcomes of what was executed after consensus, until they are fetched.
-    pub(crate) outcomes: Mutex<HashMap<u64, Result<Vec<OwnedReply>, Abort>>>,
+    outcomes: Mutex<BTreeMap<u64, Outcome>>,
     /// For holders of staged transactions, and for outcomes.
     next_number: AtomicU64,
     failed: Mutex<Option<String>>,
@@ -188,6 +195,23 @@ impl Shared {
                 Ok(())
             }
         }
+    }
+
+    /// Keeps what became of a proposal.
+    pub(crate) fn keep_outcome(&self, number: u64, outcome: Outcome) {
+        let mut outcomes = self.outcomes.lock();
+        outcomes.insert(number, outcome);
+        if outcomes.len() > OUTCOMES {
+            outcomes.pop_first();
+        }
+    }
+
+    pub(crate) fn take_outcome(&self, number: u64) -> Option<Outcome> {
+        self.outcomes.lock().remove(&number)
+    }
+
+    pub(crate) fn forget_outcomes(&self) {
+        self.outcomes.lock().clear();
     }
 
     pub(crate) fn failed(&self) -> Option<String> {

@@ -20,6 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::{Epoch, TransactionId};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+/// Bytes that may wait in the queue, about.
+const MOST_BYTES: usize = 256 << 20;
+
 /// What goes into one entry of the log.
 #[derive(Debug)]
 pub(crate) struct Submission {
@@ -37,6 +40,7 @@ pub(crate) struct Submission {
 #[derive(Debug, Default)]
 struct Queue {
     entries: std::collections::VecDeque<Submission>,
+    bytes: usize,
     /// A read waits for the next turn.
     reads: bool,
     /// The next turn's first entry is that time has come so far.
@@ -121,6 +125,7 @@ impl Tickets {
         let mut queue = self.queue.lock();
         let groups = queue.entries.len().div_ceil(self.group) as u64;
         queue.entries.clear();
+        queue.bytes = 0;
         queue.reads = false;
         queue.tick_ms = None;
         let next = self.next.load(Ordering::SeqCst);
@@ -144,8 +149,14 @@ impl Tickets {
             return None;
         }
         let ticket = self.next.load(Ordering::SeqCst) + (queue.entries.len() / self.group) as u64;
+        queue.bytes += submission.payload.len();
         queue.entries.push_back(submission);
         Some(ticket)
+    }
+
+    /// Whether so much waits that nobody should be admitted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.lock().bytes > MOST_BYTES
     }
 
     /// Has the next turn begin with an entry that says the time.
@@ -175,7 +186,11 @@ impl Tickets {
             return None;
         }
         let count = queue.entries.len().min(self.group);
-        let entries = queue.entries.drain(..count).collect();
+        let entries: Vec<Submission> = queue.entries.drain(..count).collect();
+        queue.bytes -= entries
+            .iter()
+            .map(|entry| entry.payload.len())
+            .sum::<usize>();
         let reads = std::mem::take(&mut queue.reads);
         let ticket = self.next.fetch_add(1, Ordering::SeqCst);
         Some(Group {

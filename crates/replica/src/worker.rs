@@ -224,7 +224,7 @@ impl Worker {
 
     /// What became of what was proposed. Only once; `None` if it is not known yet, or was fetched.
     pub fn outcome(&mut self, number: u64) -> Option<Result<Vec<OwnedReply>, Abort>> {
-        self.shared.outcomes.lock().remove(&number)
+        self.shared.take_outcome(number)
     }
 
     fn leads(&self) -> Result<(), Abort> {
@@ -272,6 +272,10 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let admitted = shared.tickets.admission();
         self.leads()?;
+        if shared.tickets.is_full() {
+            let what = "too much waits to be replicated".to_owned();
+            return Err(Abort::Unavailable { what });
+        }
         if by != NOBODY
             && let Err(known) = shared.admit(by.client, by.sequence)
         {

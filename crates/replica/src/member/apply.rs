@@ -144,7 +144,7 @@ impl Member {
         }
         let waits = self.pending.front().filter(|front| front.index == index.0);
         if let Some(number) = waits.and_then(|front| front.number) {
-            self.shared.outcomes.lock().insert(number, outcome);
+            self.shared.keep_outcome(number, outcome);
         }
         Ok(())
     }
@@ -172,6 +172,7 @@ impl Member {
             && front.index <= index
         {
             let front = self.pending.pop_front().expect("looked at before");
+            self.pending_bytes -= front.bytes;
             if let Some(id) = front.release {
                 self.shared.engine.release(id);
             }

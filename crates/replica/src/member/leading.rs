@@ -10,8 +10,10 @@ use crate::options::Grouping;
 use crate::tickets::Group;
 use crate::wire::Payload;
 
-/// Entries that may be under way; more wait in the queue, and their clients with them.
+/// Entries that may be under way, and their bytes; more wait in the queue, and their clients with
+/// them.
 const UNDER_WAY: usize = 1 << 14;
+const BYTES_UNDER_WAY: usize = 64 << 20;
 /// How often clients that were silent for long are looked for, in election time-outs.
 const EXPIRY_EVERY: u32 = 10;
 
@@ -77,8 +79,9 @@ impl Member {
         shared.tickets.close();
         shared.engine.drop_holds();
         shared.under_way.lock().clear();
-        shared.outcomes.lock().clear();
+        shared.forget_outcomes();
         self.pending.clear();
+        self.pending_bytes = 0;
         self.open.clear();
         self.rounds.forget();
     }
@@ -123,6 +126,7 @@ impl Member {
         self.shared.tickets.is_serving()
             && raft.raft.lead_transferee.is_none()
             && self.pending.len() < UNDER_WAY
+            && self.pending_bytes < BYTES_UNDER_WAY
             && !(self.options.grouping == Grouping::Naive && !self.pending.is_empty())
             && self.shared.tickets.is_waiting()
     }
@@ -152,6 +156,7 @@ impl Member {
                 release: submission.release,
                 number: submission.number,
                 client: submission.client,
+                bytes: submission.payload.len(),
             });
             all.push(entry(submission.payload));
         }
@@ -189,6 +194,7 @@ impl Member {
         }
         let last = raft.raft.raft_log.last_index();
         let first = last + 1 - count;
+        self.pending_bytes += pending.iter().map(|one| one.bytes).sum::<usize>();
         let pending = pending.into_iter().zip(first..);
         self.pending
             .extend(pending.map(|(one, index)| Pending { index, ..one }));
@@ -238,6 +244,7 @@ impl Pending {
             release: None,
             number: None,
             client: 0,
+            bytes: 0,
         }
     }
 }

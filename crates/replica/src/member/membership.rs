@@ -245,6 +245,7 @@ impl Member {
                 let heir = self.heir(node)?;
                 // The other one may be elected at once.
                 self.shared.set_lease(Duration::ZERO);
+                self.handed_over_in = self.leading?;
                 self.raft.as_mut()?.transfer_leader(heir);
                 changing.step = Step::Handed;
             }

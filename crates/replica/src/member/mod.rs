@@ -109,6 +109,7 @@ struct Pending {
     release: Option<TransactionId>,
     number: Option<u64>,
     client: u64,
+    bytes: usize,
 }
 
 /// A turn whose ticket has not resolved.
@@ -142,8 +143,12 @@ pub struct Member {
     /// What Raft wants done, from the sync on, which could not be done.
     unsynced: Option<raft::Ready>,
     pending: VecDeque<Pending>,
+    pending_bytes: usize,
     open: VecDeque<Open>,
     rounds: Rounds,
+    /// In this term the leadership was to be handed over: a message may still be under way that has
+    /// another one elected in spite of a lease.
+    handed_over_in: u64,
     applied: u64,
     applied_term: u64,
     /// The greatest stamp of the applied entries.
@@ -205,8 +210,10 @@ impl Member {
             leading: None,
             unsynced: None,
             pending: VecDeque::new(),
+            pending_bytes: 0,
             open: VecDeque::new(),
             rounds: Rounds::default(),
+            handed_over_in: 0,
             applied: 0,
             applied_term: 0,
             stamp_ms: 0,

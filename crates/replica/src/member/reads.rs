@@ -95,7 +95,7 @@ impl Member {
 
     fn prolong(&mut self, begun: Duration) {
         let Some(raft) = &self.raft else { return };
-        if self.leading.is_none() || raft.raft.lead_transferee.is_some() {
+        if self.leading.is_none() || raft.raft.term == self.handed_over_in {
             return;
         }
         // A follower counts whole ticks, the first of which may come at once.

@@ -129,7 +129,11 @@ impl Member {
     fn made(&mut self, file: SnapshotFile) -> Result<(), Failure> {
         self.snapshots.job = None;
         let meta = file.head.meta;
-        let kept = if self.snapshots.wanted.is_some_and(|index| meta.index >= index) {
+        let kept = if self
+            .snapshots
+            .wanted
+            .is_some_and(|index| meta.index >= index)
+        {
             self.snapshots.wanted = None;
             0
         } else {
