@@ -15,7 +15,7 @@
 mod message;
 mod payload;
 
-pub use message::{
+pub(crate) use message::{
     put_conf_state, put_entry, put_message, read_conf_state, read_entry, read_message,
 };
-pub use payload::{Payload, changes};
+pub(crate) use payload::{Payload, changes};

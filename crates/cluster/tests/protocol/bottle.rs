@@ -67,15 +67,28 @@ pub(crate) struct Bottle {
 impl Bottle {
     /// `count` nodes, with ids from 1 on.
     pub(crate) fn new(count: u16) -> Bottle {
+        let holders: Vec<_> = (1..=count).map(|id| vec![id]).collect();
+        Bottle::holding(count, &holders)
+    }
+
+    /// So many nodes, and the ones that hold each partition. The first of them leads it.
+    pub(crate) fn holding(count: u16, holders: &[Vec<u16>]) -> Bottle {
         let mut text = String::new();
         for id in 1..=count {
-            let (from, to) = (16384 / count * (id - 1), 16384 / count * id - 1);
-            let to = if id == count { 16383 } else { to };
             text += &format!(
                 "[[node]]\nid = {id}\nclient = \"127.0.0.1:{}\"\nfabric = \"127.0.0.1:{}\"\n\
-                 [[partition]]\nid = {id}\nslots = [\"{from}-{to}\"]\nnodes = [{id}]\n",
+                 replica = \"127.0.0.1:{}\"\n",
                 7000 + id,
-                8000 + id
+                8000 + id,
+                9000 + id
+            );
+        }
+        let partitions = holders.len() as u16;
+        for (id, nodes) in (1..).zip(holders) {
+            let (from, to) = (16384 / partitions * (id - 1), 16384 / partitions * id - 1);
+            let to = if id == partitions { 16383 } else { to };
+            text += &format!(
+                "[[partition]]\nid = {id}\nslots = [\"{from}-{to}\"]\nnodes = {nodes:?}\n"
             );
         }
         let topology = Arc::new(Topology::parse(&text, "bottle").unwrap());
@@ -90,6 +103,11 @@ impl Bottle {
             severed: BTreeSet::new(),
             topology,
         };
+        for followers in holders.iter().map(|nodes| &nodes[1..]) {
+            for follower in followers {
+                bottle.models[usize::from(*follower) - 1].elsewhere = Some(None);
+            }
+        }
         for at in 0..count.into() {
             bottle.nodes.push(None);
             bottle.start(at);
@@ -121,6 +139,14 @@ impl Bottle {
                 self.cut(pair);
             }
         }
+    }
+
+    /// One node leads the partition of another one from now on.
+    pub(crate) fn hand_over(&mut self, from: usize, to: usize, keeps: bool) {
+        let [old, new] = self.models.get_disjoint_mut([from, to]).expect("two nodes");
+        old.hand_over(new, NodeId(to as u16 + 1), keeps);
+        self.settle(from);
+        self.settle(to);
     }
 
     /// Breaks the connections between two nodes, with what is on its way.
@@ -164,7 +190,7 @@ impl Bottle {
         self.settle(at);
     }
 
-    /// A key of a node's partition.
+    /// A key of a partition, by its place in the file.
     pub(crate) fn key(&self, at: usize, name: &str) -> String {
         let mine = |key: &String| self.topology.partition_of(key.as_bytes()).0 == at as u16 + 1;
         (0..).map(|n| format!("{name}{n}")).find(mine).unwrap()

@@ -3,6 +3,7 @@
 
 mod bottle;
 mod model;
+mod replicas;
 
 use std::time::Duration;
 

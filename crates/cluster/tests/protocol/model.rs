@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::participant::{Participant, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
-use base::{Abort, Epoch, Op, Reply, Tid, TransactionId, Version};
+use base::{Abort, Epoch, NodeId, Op, Reply, Tid, TransactionId, Version};
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Model {
     values: BTreeMap<Vec<u8>, (Vec<u8>, u64)>,
     states: BTreeMap<TransactionId, State>,
@@ -23,6 +23,15 @@ pub(crate) struct Model {
     pub(crate) broken: bool,
     releases: u64,
     pub(crate) time_ms: u64,
+    /// Attempts whose effects have become current.
+    pub(crate) committed: Vec<TransactionId>,
+    /// Who leads the partition instead, where it is led elsewhere.
+    pub(crate) elsewhere: Option<Option<NodeId>>,
+    leadership: u64,
+    /// Lost epochs: above the first, up to the second.
+    lost: Vec<(u64, u64)>,
+    /// What was agreed upon before nothing became durable any more.
+    agreed: Option<Box<Model>>,
 }
 
 type Effects = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -34,6 +43,39 @@ impl Model {
             time_ms: 1_000_000,
             ..Model::default()
         }
+    }
+
+    /// From now on nothing becomes durable.
+    pub(crate) fn freeze(&mut self) {
+        self.agreed = Some(Box::new(self.clone()));
+        self.synced = false;
+    }
+
+    /// `next` leads from now on. It has what was durable, and the rest if that is kept; here what was
+    /// not is lost in any case.
+    pub(crate) fn hand_over(&mut self, next: &mut Model, id: NodeId, keeps: bool) {
+        let mut state = match self.agreed.take() {
+            Some(agreed) if !keeps => *agreed,
+            _ => self.clone(),
+        };
+        state.epoch = self.epoch;
+        state.durable = self.epoch;
+        state.synced = true;
+        state.elsewhere = None;
+        state.leadership = next.leadership + 1;
+        state.releases = next.releases + 1;
+        state.lost = std::mem::take(&mut next.lost);
+        state.time_ms = next.time_ms;
+        *next = state;
+        if self.durable < self.epoch {
+            self.lost.push((self.durable, self.epoch));
+        }
+        self.elsewhere = Some(Some(id));
+    }
+
+    fn led(&self) -> Result<(), Abort> {
+        let leads = self.leads();
+        leads.map_err(|leader| Abort::Elsewhere { leader })
     }
 
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
@@ -131,6 +173,7 @@ impl Participant for Model {
         ops: &[Op<'_>],
         see: &mut dyn FnMut(&[Reply<'_>], Observed),
     ) -> Result<(), Abort> {
+        self.led()?;
         let (replies, effects) = self.run(ops, None)?;
         if !effects.is_empty() {
             self.apply(effects);
@@ -148,6 +191,7 @@ impl Participant for Model {
     }
 
     fn prepare(&mut self, prepare: &Prepare<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        self.led()?;
         let id = prepare.holder.id;
         if self.states.contains_key(&id) {
             return Err(Abort::Refused);
@@ -164,17 +208,20 @@ impl Participant for Model {
     }
 
     fn commit(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        self.led()?;
         let before = self.known(id);
         if let State::Prepared(note) = &before {
             let effects = self.effects.remove(&id).unwrap();
             self.apply(effects);
             self.states.insert(id, State::Committed(note.clone()));
+            self.committed.push(id);
             self.release(id);
         }
         Ok((before, self.now()))
     }
 
     fn abort(&mut self, id: TransactionId) -> Result<(State, Epoch), Abort> {
+        self.led()?;
         let before = self.known(id);
         if let State::Prepared(_) = &before {
             self.effects.remove(&id);
@@ -186,6 +233,7 @@ impl Participant for Model {
     }
 
     fn refuse(&mut self, id: TransactionId, _: u64) -> Result<(State, Epoch), Abort> {
+        self.led()?;
         let before = self.known(id);
         if before == State::Unknown {
             self.states.insert(id, State::Refused);
@@ -195,6 +243,7 @@ impl Participant for Model {
     }
 
     fn forget(&mut self, id: TransactionId) -> Result<(), Abort> {
+        self.led()?;
         if let State::Committed(_) = self.known(id) {
             self.states.remove(&id);
         }
@@ -206,6 +255,9 @@ impl Participant for Model {
     }
 
     fn undecided(&mut self) -> Vec<(TransactionId, State)> {
+        if self.led().is_err() {
+            return Vec::new();
+        }
         let open = |state: &State| matches!(state, State::Prepared(_) | State::Committed(_));
         let states = self.states.iter().filter(|(_, state)| open(state));
         states.map(|(id, state)| (*id, state.clone())).collect()
@@ -230,5 +282,19 @@ impl Participant for Model {
 
     fn durable(&self) -> Epoch {
         Epoch(self.durable)
+    }
+
+    fn is_lost(&self, epoch: Epoch) -> bool {
+        let mut lost = self.lost.iter();
+        self.broken && epoch > self.durable()
+            || lost.any(|(from, to)| (from + 1..=*to).contains(&epoch.0))
+    }
+
+    fn leads(&self) -> Result<(), Option<NodeId>> {
+        self.elsewhere.map_or(Ok(()), Err)
+    }
+
+    fn leadership(&self) -> u64 {
+        self.leadership
     }
 }

@@ -50,7 +50,7 @@ const PRIORITIES: u8 = 8;
 ///
 /// # Panics
 /// If an entry that changes the members is none: this process made it, or decoded it.
-pub fn put_message(to: &mut Vec<u8>, message: &Message) {
+pub(crate) fn put_message(to: &mut Vec<u8>, message: &Message) {
     to.push(VERSION);
     to.push(message.msg_type as u8);
     let priorities = message.priority != 0 || message.deprecated_priority != 0;
@@ -104,7 +104,7 @@ pub fn put_message(to: &mut Vec<u8>, message: &Message) {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read_message(from: &mut Reader<'_>) -> Result<Message, Malformed> {
+pub(crate) fn read_message(from: &mut Reader<'_>) -> Result<Message, Malformed> {
     let version = from.u8()?;
     if version != VERSION {
         return Err(from.malformed(MalformedKind::Version(version)));
@@ -163,7 +163,7 @@ fn enumerated<E: ProtobufEnum>(from: &mut Reader<'_>, what: &'static str) -> Res
 ///
 /// # Panics
 /// As [`put_message`].
-pub fn put_entry(to: &mut Vec<u8>, entry: &Entry) {
+pub(crate) fn put_entry(to: &mut Vec<u8>, entry: &Entry) {
     to.push(entry.entry_type as u8);
     put_count(to, entry.term);
     put_count(to, entry.index);
@@ -185,7 +185,7 @@ pub fn put_entry(to: &mut Vec<u8>, entry: &Entry) {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read_entry(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
+pub(crate) fn read_entry(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
     let mut entry = Entry::default();
     entry.entry_type = enumerated(from, "entry")?;
     entry.term = from.number()?;
@@ -241,7 +241,7 @@ fn read_changes(from: &mut Reader<'_>) -> Result<ConfChangeV2, Malformed> {
 }
 
 /// Appends who the members are.
-pub fn put_conf_state(to: &mut Vec<u8>, members: &ConfState) {
+pub(crate) fn put_conf_state(to: &mut Vec<u8>, members: &ConfState) {
     for list in [
         &members.voters,
         &members.learners,
@@ -258,7 +258,7 @@ pub fn put_conf_state(to: &mut Vec<u8>, members: &ConfState) {
 ///
 /// # Errors
 /// What is wrong with the bytes.
-pub fn read_conf_state(from: &mut Reader<'_>) -> Result<ConfState, Malformed> {
+pub(crate) fn read_conf_state(from: &mut Reader<'_>) -> Result<ConfState, Malformed> {
     Ok(ConfState {
         voters: from.list(Reader::number)?,
         learners: from.list(Reader::number)?,

@@ -26,7 +26,7 @@ const SESSIONS: u8 = 4;
 
 /// What an entry of the log holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload<'a> {
+pub(crate) enum Payload<'a> {
     /// A transaction that the leader has executed.
     Transaction {
         /// The leader's time, milliseconds since the Unix epoch.
@@ -67,14 +67,14 @@ pub enum Payload<'a> {
 
 /// The changes of a transaction.
 #[must_use]
-pub fn changes(bytes: &[u8]) -> ChangeReader<'_> {
+pub(crate) fn changes(bytes: &[u8]) -> ChangeReader<'_> {
     ChangeReader::new(bytes)
 }
 
 impl<'a> Payload<'a> {
     /// The leader's time, milliseconds since the Unix epoch.
     #[must_use]
-    pub fn stamp_ms(&self) -> u64 {
+    pub(crate) fn stamp_ms(&self) -> u64 {
         match self {
             Payload::Transaction { stamp_ms, .. }
             | Payload::Execute { stamp_ms, .. }
@@ -84,7 +84,7 @@ impl<'a> Payload<'a> {
     }
 
     /// Appends the payload. It has no length: it is all of an entry's data.
-    pub fn encode(&self, to: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         to.push(match self {
             Payload::Transaction { .. } => TRANSACTION,
             Payload::Execute { .. } => EXECUTE,
@@ -128,7 +128,7 @@ impl<'a> Payload<'a> {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn decode(bytes: &'a [u8]) -> Result<Payload<'a>, Malformed> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Payload<'a>, Malformed> {
         let mut from = Reader::new(bytes);
         let tag = from.u8()?;
         if !(TRANSACTION..=SESSIONS).contains(&tag) {

@@ -1,0 +1,82 @@
+//! Messages between nodes: they take time, and are lost, repeated, overtaken and held up.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::plan::Plan;
+
+/// The links between all nodes.
+pub(super) struct Network {
+    nodes: usize,
+    /// Until when nothing gets through, from one to another.
+    cut: Vec<Duration>,
+    /// When the last message on each link arrives.
+    last: Vec<Duration>,
+    orderly: bool,
+    lose: u32,
+    repeat: u32,
+    delay: Duration,
+}
+
+impl Network {
+    pub(super) fn new(plan: &Plan) -> Network {
+        let nodes = plan.nodes();
+        Network {
+            nodes,
+            cut: vec![Duration::ZERO; nodes * nodes],
+            last: vec![Duration::ZERO; nodes * nodes],
+            orderly: plan.orderly,
+            lose: if plan.orderly { 0 } else { plan.faults.lose },
+            repeat: if plan.orderly { 0 } else { plan.faults.repeat },
+            delay: plan.delay,
+        }
+    }
+
+    /// Nothing gets through from one node to another until then.
+    pub(super) fn cut(&mut self, from: usize, to: usize, until: Duration) {
+        let cut = &mut self.cut[from * self.nodes + to];
+        *cut = until.max(*cut);
+    }
+
+    /// All is whole, and nothing is lost any more.
+    pub(super) fn heal(&mut self) {
+        self.cut.fill(Duration::ZERO);
+        (self.lose, self.repeat) = (0, 0);
+    }
+
+    pub(super) fn is_cut(&self, from: usize, to: usize, now: Duration) -> bool {
+        now < self.cut[from * self.nodes + to]
+    }
+
+    /// How long a message takes, mostly.
+    pub(super) fn delay(&self, random: &mut Rng) -> Duration {
+        let share = random.f64();
+        Duration::from_micros(20) + self.delay.mul_f64(share * share)
+    }
+
+    /// When a message that leaves now arrives: never, once, or twice.
+    pub(super) fn arrivals(
+        &mut self,
+        (from, to): (usize, usize),
+        now: Duration,
+        random: &mut Rng,
+    ) -> Vec<Duration> {
+        if self.is_cut(from, to, now) || random.u32(..1000) < self.lose {
+            return Vec::new();
+        }
+        let copies = 1 + usize::from(random.u32(..1000) < self.repeat);
+        let arrivals = (0..copies).map(|_| {
+            let slow = !self.orderly && random.u8(..50) == 0;
+            let factor = if slow { random.u32(2..=40) } else { 1 };
+            now + self.delay(random) * factor
+        });
+        let mut arrivals: Vec<Duration> = arrivals.collect();
+        if self.orderly {
+            let last = &mut self.last[from * self.nodes + to];
+            arrivals.iter_mut().for_each(|at| *at = (*at).max(*last));
+            *last = arrivals[0];
+        }
+        arrivals
+    }
+}

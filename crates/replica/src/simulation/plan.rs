@@ -1,0 +1,157 @@
+//! What a seed decides before anything runs: the partition, its clients, and what will go wrong.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::options::Grouping;
+
+/// A run's plan.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// Nodes that found the partition.
+    pub(super) founders: usize,
+    /// Nodes that may be added later.
+    pub(super) spares: usize,
+    pub(super) grouping: Grouping,
+    pub(super) leases: bool,
+    pub(super) election: Duration,
+    /// Rates of the nodes' clocks, in millionths: within a twentieth of each other and the truth.
+    pub(super) rates: Vec<u64>,
+    pub(super) ahead_ms: i64,
+    pub(super) snapshot_bytes: u64,
+    pub(super) kept_entries: u64,
+    pub(super) chunk: usize,
+    pub(super) message: usize,
+    pub(super) segment_bytes: u64,
+    /// How long clients are remembered.
+    pub(super) session: Duration,
+    pub(super) clients: usize,
+    pub(super) coordinators: usize,
+    /// Keys whose values are recorded.
+    pub(super) keys: usize,
+    pub(super) flushes: bool,
+    /// The longest pause of a client between two transactions.
+    pub(super) think: Duration,
+    /// How long a sync takes, at most.
+    pub(super) sync: Duration,
+    /// How long a message takes, at most.
+    pub(super) delay: Duration,
+    /// Messages between two nodes arrive in their order, and none is lost unless links are cut.
+    pub(super) orderly: bool,
+    /// When faults stop.
+    pub(super) calm: Duration,
+    pub(super) faults: Faults,
+}
+
+/// What goes wrong, and how often: shares of 1000, per message or per tick.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) lose: u32,
+    pub(super) repeat: u32,
+    pub(super) crash: u32,
+    /// The power fails within an operation of the disk.
+    pub(super) power: u32,
+    pub(super) separate: u32,
+    /// A node hears nobody, or is heard by nobody, or both.
+    pub(super) isolate: u32,
+    pub(super) pause: u32,
+    pub(super) slow_disk: u32,
+    pub(super) full_disk: u32,
+    pub(super) lost_disk: u32,
+    pub(super) clock_step: u32,
+    /// Somebody changes the members.
+    pub(super) change: u32,
+    pub(super) snapshot: u32,
+}
+
+/// How often faults that come by themselves are drawn.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+
+impl Plan {
+    pub(super) fn draw(random: &mut Rng) -> Plan {
+        let ms = Duration::from_millis;
+        let founders = if random.u8(..4) == 0 { 5 } else { 3 };
+        let spares = usize::from(random.u8(..4) == 0);
+        let short_sessions = random.u8(..10) == 0;
+        let calm = ms(random.u64(800..=2000));
+        let grouping = match random.u8(..6) {
+            0 => Grouping::Naive,
+            1 | 2 => Grouping::Group(1),
+            3 => Grouping::Group(3),
+            _ => Grouping::Group(64),
+        };
+        let clients = random.usize(2..=6);
+        Plan {
+            founders,
+            spares,
+            grouping,
+            leases: random.bool(),
+            election: ms(100),
+            rates: (0..founders + spares)
+                .map(|_| random.u64(960_000..=1_040_000))
+                .collect(),
+            ahead_ms: [0, 20, 300][random.usize(..3)],
+            snapshot_bytes: [6 << 10, 20 << 10, 60 << 10, 1 << 20][random.usize(..4)],
+            kept_entries: [0, 3, 30][random.usize(..3)],
+            chunk: [100, 700, 1 << 20][random.usize(..3)],
+            message: [300, 4096, 8 << 20][random.usize(..3)],
+            segment_bytes: [4 << 10, 16 << 10, 256 << 10][random.usize(..3)],
+            session: if short_sessions { ms(400) } else { ms(600_000) },
+            clients,
+            coordinators: random.usize(..=2),
+            keys: random.usize(3..=8),
+            flushes: !short_sessions && random.u8(..5) == 0,
+            think: [ms(2), ms(10), ms(40)][random.usize(..3)],
+            sync: [Duration::from_micros(100), ms(1), ms(4)][random.usize(..3)],
+            delay: [Duration::from_micros(200), ms(1), ms(4)][random.usize(..3)],
+            orderly: random.bool(),
+            calm,
+            faults: Faults::draw(random),
+        }
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.founders + self.spares
+    }
+
+    pub(super) fn forgets_clients(&self) -> bool {
+        self.session < Duration::from_secs(60)
+    }
+}
+
+impl Faults {
+    fn draw(random: &mut Rng) -> Faults {
+        // One run in ten is left in peace: it shows that transactions get through.
+        if random.u8(..10) == 0 {
+            return Faults::default();
+        }
+        let mut some = |share: u32| {
+            if random.bool() {
+                random.u32(1..=share)
+            } else {
+                0
+            }
+        };
+        Faults {
+            lose: some(60),
+            repeat: some(60),
+            crash: some(25),
+            power: some(25),
+            separate: some(40),
+            isolate: some(25),
+            pause: some(25),
+            slow_disk: some(25),
+            full_disk: some(15),
+            lost_disk: some(10),
+            clock_step: some(30),
+            change: some(30),
+            snapshot: some(40),
+        }
+    }
+
+    /// Whether nothing goes wrong.
+    pub(super) fn is_none(&self) -> bool {
+        format!("{self:?}") == format!("{:?}", Faults::default())
+    }
+}

@@ -1,0 +1,157 @@
+//! A node's disk: it forgets what was not synced, and may be full for a while.
+//!
+//! A full disk refuses what needs more room. What lies within a file's size has its room already.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use disk::{Access, Crash, DirEntry, DirLock, Disk, DiskFile, Fault, FaultDisk, FaultKind, LockError, OpKind};
+
+/// See the module's description. Clones are handles to the same one.
+#[derive(Clone, Default)]
+pub(super) struct Volume {
+    disk: FaultDisk,
+    full: Arc<AtomicBool>,
+    refused: Arc<AtomicU64>,
+}
+
+impl Volume {
+    pub(super) fn syncs(&self) -> u64 {
+        self.disk.count(OpKind::Sync)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.full.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
+    }
+
+    /// How often something was refused because it is full.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::SeqCst)
+    }
+
+    /// The power fails at one of the next operations that change something.
+    pub(super) fn fail_power(&self, after: u64) {
+        self.disk.plan(Fault {
+            on: OpKind::Change,
+            nth: self.disk.count(OpKind::Change) + after,
+            kind: FaultKind::PowerOff,
+        });
+    }
+
+    /// What is found after a crash.
+    pub(super) fn crash(&self, crash: Crash, seed: u64) -> Volume {
+        Volume {
+            disk: self.disk.crash(crash, seed),
+            full: Arc::clone(&self.full),
+            refused: Arc::clone(&self.refused),
+        }
+    }
+
+    fn wrap(&self, file: io::Result<Box<dyn DiskFile>>) -> io::Result<Box<dyn DiskFile>> {
+        let file = file?;
+        Ok(Box::new(VolumeFile {
+            file,
+            volume: self.clone(),
+        }))
+    }
+
+    fn has_room(&self) -> io::Result<()> {
+        if self.is_full() {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+}
+
+impl Disk for Volume {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.wrap(self.disk.create_new(path))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+        self.wrap(self.disk.open(path, access))
+    }
+
+    fn alignment(&self) -> usize {
+        self.disk.alignment()
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.disk.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
+        self.disk.lock_dir(dir)
+    }
+}
+
+struct VolumeFile {
+    file: Box<dyn DiskFile>,
+    volume: Volume,
+}
+
+impl VolumeFile {
+    fn grow(&self, size: u64) -> io::Result<()> {
+        if size > self.file.size()? {
+            self.volume.has_room()?;
+        }
+        Ok(())
+    }
+}
+
+impl DiskFile for VolumeFile {
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+
+    fn alignment(&self) -> usize {
+        self.file.alignment()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_all_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.grow(offset + length as u64)?;
+        self.file.write_all_at(parts, offset)
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        self.grow(size)?;
+        self.file.set_size(size)
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        self.grow(size)?;
+        self.file.allocate(size)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
