@@ -145,8 +145,8 @@ fn transfers() {
 fn replicas(name: &str) -> Results {
     let results = whole(name);
     for point in &results.points {
-        let checks = &point.repetitions[0].checks;
-        let named = |name: &str| checks.iter().any(|check| check.name.contains(name));
+        let checks = || point.repetitions.iter().flat_map(|run| &run.checks);
+        let named = |name: &str| checks().any(|check| check.name.contains(name));
         let on_disk = point.id.contains("log=disk");
         assert!(
             named("on every member") && named("recovered") == on_disk,
@@ -211,8 +211,8 @@ fn raft_etcd_without_kumiki() {
         for metric in ["throughput", "latency-p99", "device-syncs", "per-sync"] {
             assert!(point.summary[metric].median > 0.0, "{}: {metric}", point.id);
         }
-        let checks = &point.repetitions[0].checks;
-        let named = |name: &str| checks.iter().any(|check| check.name.contains(name));
+        let checks = || point.repetitions.iter().flat_map(|run| &run.checks);
+        let named = |name: &str| checks().any(|check| check.name.contains(name));
         assert!(named("etcd 3.") && named("last write") && named("recovered"));
     }
     let planted = Options {

@@ -1,8 +1,8 @@
 //! Who leads each partition, as far as this process knows.
 //!
 //! A partition of one node is led by it. Of a replicated one the file only says who may lead; who
-//! does is learnt: from the member in this process, and from nodes that were asked in vain and name
-//! another one. While nothing is known, and when who was believed to lead cannot be reached, the
+//! does is learnt: from the member in this process, from nodes that serve what they are asked, and
+//! from those that name another one. While nothing is known, and when who was believed to lead cannot be reached, the
 //! members are asked in turn, so that a search ends.
 //!
 //! Concurrency: all threads of a process share one. Each partition's knowledge is one atomic word
@@ -83,6 +83,14 @@ impl Leaders {
         match leader {
             Some(leader) => self.learn(of, Some(leader)),
             None => self.doubt(of, asked),
+        }
+    }
+
+    /// Notes that a node has served something of a partition. If another one is believed to lead, that
+    /// may be newer.
+    pub fn served(&self, of: PartitionId, node: NodeId) {
+        if self.leader(of).is_none() {
+            self.learn(of, Some(node));
         }
     }
 
@@ -176,6 +184,9 @@ mod tests {
         assert_ne!(leaders.find(ONE, NodeId(2)), NodeId(2), "it knows better");
         leaders.redirect(ONE, NodeId(2), None);
         assert_eq!(leaders.leader(ONE), None);
+        leaders.served(ONE, NodeId(3));
+        leaders.served(ONE, NodeId(2));
+        assert_eq!(leaders.leader(ONE), Some(NodeId(3)));
         leaders.redirect(ONE, NodeId(2), Some(NodeId(1)));
         assert_eq!(leaders.leader(ONE), Some(NodeId(1)));
     }

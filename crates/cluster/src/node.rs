@@ -330,11 +330,16 @@ impl<C> Node<C> {
         if self.led == Some(led) {
             return false;
         }
-        self.led = Some(led);
+        let is_start = self.led.replace(led).is_none();
         let leader = led.map_or_else(|leader| leader, |_| Some(self.me));
         self.leaders.redirect(own, self.me, leader);
         if let Some(keeper) = &mut self.keeper {
-            *keeper = Keeper::new(self.now);
+            let grace = if is_start {
+                Duration::ZERO
+            } else {
+                self.timeouts.doubt / 4
+            };
+            *keeper = Keeper::new(self.now + grace);
         }
         true
     }

@@ -21,8 +21,9 @@ use crate::wires::Lost;
 /// Looks after what is undecided; see the module's description.
 pub(crate) struct Keeper {
     next: Duration,
-    /// Whether it has looked since the start, or since this node leads. What a restart or another
-    /// leader has left is in doubt at once.
+    /// Whether it has looked since the start, or since this node leads. What a restart has brought
+    /// back is in doubt at once; what another leader has left is so soon, because its coordinators
+    /// have to find this node first, and know more.
     looked: bool,
     /// Since when attempts have been in their state.
     noticed: BTreeMap<TransactionId, (bool, Duration)>,
@@ -37,9 +38,9 @@ struct Resolution {
 }
 
 impl Keeper {
-    pub(crate) fn new(now: Duration) -> Keeper {
+    pub(crate) fn new(next: Duration) -> Keeper {
         Keeper {
-            next: now,
+            next,
             looked: false,
             noticed: BTreeMap::new(),
             resolving: HashMap::new(),

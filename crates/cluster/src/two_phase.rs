@@ -346,14 +346,16 @@ impl<C> Node<C> {
         let c = &self.coordinations[&which.0];
         if c.begun + limit <= now {
             // The home may have committed and forgotten it by now.
-            return self.end_unknown(partition, which.0, why.to_string());
+            return self.end_unknown(partition, which.0, reason(&why));
         }
         match answer {
             Ok(Answer::Fate(Fate::Aborted)) => self.abort_all(partition, which.0, None, id, why),
             Ok(Answer::Fate(Fate::Committed)) => {
                 let c = self.coordinations.remove(&which.0).expect("it is current");
-                let what =
-                    format!("{why}; the transaction has committed, but its replies are lost");
+                let what = format!(
+                    "{}; the transaction has committed, but its replies are lost",
+                    reason(&why)
+                );
                 self.finish(partition, c.caller, Err(Abort::Unknown { what }));
             }
             // Its log has failed: what it will find after a restart cannot be told.
@@ -379,7 +381,7 @@ impl<C> Node<C> {
                 return None;
             };
             let is_over = c.begun + limits.transaction <= now;
-            (*again_at <= now).then(|| (*number, is_over, why.to_string()))
+            (*again_at <= now).then(|| (*number, is_over, reason(why)))
         });
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_unstable_by_key(|(number, ..)| *number);
@@ -397,4 +399,13 @@ impl<C> Node<C> {
 fn home(own: Option<PartitionId>, parts: &[Part]) -> PartitionId {
     let own = parts.iter().find(|part| Some(part.of) == own);
     own.unwrap_or(&parts[0]).of
+}
+
+/// Why an attempt was given up, without saying what became of it.
+fn reason(why: &Abort) -> String {
+    match why {
+        Abort::Unavailable { what } => what.clone(),
+        Abort::Elsewhere { .. } => "the leader of a partition was lost".to_owned(),
+        other => other.to_string(),
+    }
 }

@@ -237,13 +237,15 @@ impl Wires {
         }
         let asked = asked.remove();
         match answer {
-            Answer::Read { finished, .. } => {
-                self.finished.insert(asked.to, *finished);
-            }
             Answer::Aborted(Abort::Elsewhere { leader }) => {
                 self.leaders.redirect(asked.of, asked.to, *leader);
             }
-            _ => {}
+            // That says nothing of who leads now.
+            Answer::Aborted(Abort::Unknown { .. }) | Answer::Failed(_) => {}
+            _ => self.leaders.served(asked.of, asked.to),
+        }
+        if let Answer::Read { finished, .. } = answer {
+            self.finished.insert(asked.to, *finished);
         }
         Some(asked.purpose)
     }

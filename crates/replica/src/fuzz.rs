@@ -1,6 +1,11 @@
 //! Entry points for fuzzing what reads logs, snapshots, and what members send. They panic when a
 //! promise is broken.
 
+#![expect(
+    clippy::field_reassign_with_default,
+    reason = "the library's structures have many fields, and are made so everywhere"
+)]
+
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;

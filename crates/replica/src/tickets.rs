@@ -173,10 +173,11 @@ impl Tickets {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Whether a turn has something to take.
-    pub(crate) fn is_waiting(&self) -> bool {
+    /// Whether a turn has entries to take, and whether reads wait for it.
+    pub(crate) fn waiting(&self) -> (bool, bool) {
         let queue = self.queue.lock();
-        queue.reads || queue.tick_ms.is_some() || !queue.entries.is_empty()
+        let entries = queue.tick_ms.is_some() || !queue.entries.is_empty();
+        (entries, queue.reads)
     }
 
     /// What the next turn takes, unless there is nothing.

@@ -1,5 +1,10 @@
 //! A log against plain vectors, and what it does with damage and a full disk.
 
+#![expect(
+    clippy::field_reassign_with_default,
+    reason = "the library's structures have many fields, and are made so everywhere"
+)]
+
 mod log_support;
 
 use std::path::Path;

@@ -7,7 +7,9 @@ use base::partition::OwnedReply;
 use base::transaction::Observed;
 use base::{Abort, Epoch, NodeId, Op, Reply};
 use disk::RealDisk;
-use kumiki_replica::{Change, MemberOptions, Options, Partition, Role, Sequenced, Worker};
+use kumiki_replica::{
+    Change, Grouping, MemberOptions, Options, Partition, Role, Sequenced, Worker,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -17,10 +19,16 @@ struct Group {
     nodes: Vec<NodeId>,
     addresses: Vec<std::net::SocketAddr>,
     members: Vec<Option<Arc<Partition>>>,
+    grouping: Grouping,
+    leases: bool,
 }
 
 impl Group {
     fn start(count: u16) -> Group {
+        Group::start_as(count, Grouping::Group(64), false)
+    }
+
+    fn start_as(count: u16, grouping: Grouping, leases: bool) -> Group {
         let dir = tempfile::tempdir().unwrap();
         let nodes: Vec<NodeId> = (1..=count).map(NodeId).collect();
         let mut group = Group {
@@ -28,6 +36,8 @@ impl Group {
             addresses: Vec::new(),
             members: nodes.iter().map(|_| None).collect(),
             nodes,
+            grouping,
+            leases,
         };
         let any = "127.0.0.1:0".parse().unwrap();
         let listeners: Vec<_> = group
@@ -45,6 +55,8 @@ impl Group {
     fn open(&mut self, at: usize, listener: std::net::TcpListener) {
         let member = MemberOptions {
             election: Duration::from_millis(300),
+            grouping: self.grouping,
+            leases: self.leases,
             ..MemberOptions::new(self.nodes[at], self.nodes.clone())
         };
         let addresses = self.nodes.iter().copied().zip(self.addresses.clone());
@@ -299,4 +311,100 @@ fn leadership_is_handed_over_by_command_and_at_the_end() {
         begun.elapsed() < Duration::from_secs(5),
         "nobody waited for a time-out or two"
     );
+}
+
+#[test]
+fn plain_raft_executes_after_consensus() {
+    let group = Group::start_as(3, Grouping::Naive, false);
+    let leader = group.leader();
+    let member = Arc::clone(group.members[leader].as_ref().unwrap());
+    let mut worker = group.worker(leader);
+    assert!(
+        worker.execute(&[add(b"n")], |_, _| ()).is_err(),
+        "nothing is executed before"
+    );
+    let by = |sequence| Sequenced {
+        client: 9,
+        sequence,
+    };
+    for n in 1..=5 {
+        let number = worker.propose(&[add(b"n")], by(n as u64)).unwrap();
+        assert!(wait(&member, worker.observed().epoch));
+        assert_eq!(worker.outcome(number), Some(Ok(vec![OwnedReply::Int(n)])));
+    }
+    let number = worker.propose(&[add(b"n")], by(5)).unwrap();
+    assert!(wait(&member, worker.observed().epoch));
+    assert_eq!(
+        worker.outcome(number),
+        Some(Ok(vec![OwnedReply::Int(5)])),
+        "sent again"
+    );
+    let check = Op::Require {
+        key: b"n",
+        present: false,
+    };
+    let number = worker.propose(&[check, add(b"n")], by(6)).unwrap();
+    assert!(wait(&member, worker.observed().epoch));
+    assert_eq!(
+        worker.outcome(number),
+        Some(Err(Abort::Precondition { op: 0 }))
+    );
+    let replies = execute(&member, &mut worker, &[Op::Get { key: b"n" }]).unwrap();
+    assert_eq!(replies, [OwnedReply::Bytes(b"5".into())]);
+    let hashes = group.hashes();
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+#[test]
+fn a_leader_with_a_lease_answers_reads_at_once() {
+    let group = Group::start_as(3, Grouping::Group(64), true);
+    at_the_leader(&group, &[Op::put(b"k", b"v")]);
+    let mut worker = group.worker(group.leader());
+    until("a lease", || {
+        let see = |_: &[Reply<'_>], observed: Observed| observed.epoch;
+        let ticket = worker.execute(&[Op::Get { key: b"k" }], see).ok()?;
+        (ticket == Epoch::ZERO).then_some(())
+    });
+    // Alone it cannot prolong the lease, and must not answer for long.
+    let (leader, others) = {
+        let leader = group.leader();
+        (leader, [(leader + 1) % 3, (leader + 2) % 3])
+    };
+    let mut group = group;
+    for other in others {
+        group.stop(other);
+    }
+    let mut worker = group.worker(leader);
+    until("the lease has ended", || {
+        let see = |_: &[Reply<'_>], observed: Observed| observed.epoch;
+        match worker.execute(&[Op::Get { key: b"k" }], see) {
+            Ok(ticket) => (ticket != Epoch::ZERO).then_some(()),
+            Err(_) => Some(()),
+        }
+    });
+}
+
+#[test]
+fn a_key_expires_by_an_entry_of_the_log() {
+    let group = Group::start(3);
+    let expiring = Op::Put {
+        key: b"k",
+        value: b"v",
+        when: base::transaction::When::Always,
+        expiry: base::transaction::Expiry::InMs(50),
+        get: false,
+    };
+    at_the_leader(&group, &[expiring]);
+    until("it has expired", || {
+        let replies = at_the_leader(&group, &[Op::Get { key: b"k" }]);
+        (replies[0] == OwnedReply::Nil).then_some(())
+    });
+    let leader = group.members[group.leader()].as_ref().unwrap();
+    let entries = leader.engine().applied().0;
+    assert!(
+        entries >= 3,
+        "the leader's own, the write, the tick: {entries}"
+    );
+    let hashes = group.hashes();
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
 }

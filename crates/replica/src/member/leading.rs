@@ -128,7 +128,11 @@ impl Member {
             && self.pending.len() < UNDER_WAY
             && self.pending_bytes < BYTES_UNDER_WAY
             && !(self.options.grouping == Grouping::Naive && !self.pending.is_empty())
-            && self.shared.tickets.is_waiting()
+            && match self.shared.tickets.waiting() {
+                (true, _) => true,
+                // Reads gather while a round is under way: the next one serves them all.
+                (false, reads) => reads && !self.rounds.is_open(),
+            }
     }
 
     /// Puts the next group into the log.

@@ -34,6 +34,11 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
+    /// Whether one is under way.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Nobody waits for any of them.
     pub(super) fn forget(&mut self) {
         self.confirmed = self.begun;

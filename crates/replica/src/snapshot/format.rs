@@ -23,7 +23,12 @@
 //! | head | index, term, stamp, the generation's transaction (8 bytes each), generation (2 bytes), members as in messages |
 //! | keys | keys, in their order: TID (8 bytes), then a put as the journal encodes it, with an origin before it if it has one |
 //! | sessions | a piece of the table of clients' sessions; the pieces of all such blocks, one behind the other, are the table |
-//! | footer | number of keys (8 bytes), length of the file without this block (8 bytes), CRC-32C of all block headers before it (4 bytes) |
+//! | footer | number of keys (8 bytes), length of the file without this block (8 bytes), CRC-32C of bytes 0…19 of all block headers before it (4 bytes) |
+
+#![expect(
+    clippy::field_reassign_with_default,
+    reason = "the library's structures have many fields, and are made so everywhere"
+)]
 
 use base::Tid;
 use base::codec::{Malformed, Reader, put_u64};
@@ -103,6 +108,12 @@ impl BlockHeader {
             payload_checksum: u32_at(bytes, 16),
         })
     }
+}
+
+/// The checksum of all headers up to this one. A header's own checksum stays out: bytes with their
+/// checksum behind them change a checksum in one way, whatever they are.
+pub(super) fn chained(before: u32, header: &[u8; BLOCK_HEADER]) -> u32 {
+    crc32c::crc32c_append(before, &header[..20])
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

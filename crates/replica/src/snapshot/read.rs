@@ -152,7 +152,7 @@ impl SnapshotReader {
         self.at = 0;
         self.number += 1;
         if header.kind != Kind::Footer {
-            self.chain = crc32c::crc32c_append(self.chain, &bytes);
+            self.chain = format::chained(self.chain, &bytes);
         }
         Ok(header.kind)
     }

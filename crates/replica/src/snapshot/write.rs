@@ -8,7 +8,7 @@ use base::Change;
 use base::codec::put_u64;
 use disk::{Disk, DiskFile};
 
-use super::format::{BlockHeader, Footer, Kind, file_header, put_head};
+use super::format::{BlockHeader, Footer, Kind, chained, file_header, put_head};
 use super::{DRAFT, Head, SnapshotError, SnapshotFile, SnapshotRecord, publish, remove_leftover};
 
 /// A block is written once it has so many bytes.
@@ -143,7 +143,7 @@ impl SnapshotWriter {
             header.len() + block.len(),
         )?;
         self.number += 1;
-        self.chain = crc32c::crc32c_append(self.chain, &header);
+        self.chain = chained(self.chain, &header);
         self.block = block;
         self.block.clear();
         Ok(())

@@ -31,6 +31,11 @@
 //! | voters, learners, outgoing voters, next learners | for each of the four a count, then so many ids (counts) |
 //! | leaves by itself | 1 byte: 0 or 1 |
 
+#![expect(
+    clippy::field_reassign_with_default,
+    reason = "the library's structures have many fields, and are made so everywhere"
+)]
+
 use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count, put_i64};
 use protobuf::{Message as _, ProtobufEnum};
 use raft::eraftpb::{

@@ -1,5 +1,10 @@
 //! A log as plain vectors, and a load that drives both.
 
+#![expect(
+    clippy::field_reassign_with_default,
+    reason = "the library's structures have many fields, and are made so everywhere"
+)]
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,0 +1,267 @@
+//! What clients were told, and whether that can be true.
+//!
+//! 1. What was read and written of recorded keys is strictly serializable ([`history`]).
+//! 2. Counters: each acknowledged addition counts once, each of unknown outcome at most once, and
+//!    nobody sees less than what was acknowledged before.
+//! 3. Money is neither made nor lost.
+//! 4. A key that expires is there until then, and never afterwards.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use history::{History, Outcome, Verdict};
+
+use super::job::{ACCOUNTS, COUNTERS, DEPOSIT, Job, Seen, Step};
+
+/// How many transactions ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Those that took effect.
+    pub committed: u64,
+    /// Those that did not.
+    pub aborted: u64,
+    /// Those of which it is not known.
+    pub unknown: u64,
+    /// Reads of what may be old.
+    pub stale: u64,
+}
+
+impl Counts {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Counts) {
+        self.committed += other.committed;
+        self.aborted += other.aborted;
+        self.unknown += other.unknown;
+        self.stale += other.stale;
+    }
+}
+
+type Span = (Duration, Duration);
+
+struct Counted {
+    span: Span,
+    counter: usize,
+    added: bool,
+    value: i64,
+}
+
+/// A key that expires.
+#[derive(Default)]
+struct Lent {
+    ms: i64,
+    /// `None`: the outcome is not known.
+    written: Option<Span>,
+    looks: Vec<(Span, bool)>,
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Book {
+    text: String,
+    next: u64,
+    pub(super) counts: Counts,
+    counted: Vec<Counted>,
+    /// Additions of unknown outcome.
+    unknown: [u64; COUNTERS],
+    /// Additions that were begun, and when.
+    begun: Vec<(usize, Duration)>,
+    lent: BTreeMap<usize, Lent>,
+    wrong: Option<String>,
+}
+
+impl Book {
+    /// The history as text, for other checkers.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// A transaction is sent.
+    pub(super) fn begin(&mut self, job: &Job, now: Duration) {
+        for step in &job.steps {
+            match step {
+                Step::Count(counter) => self.begun.push((*counter, now)),
+                Step::Lend(index, ms) => {
+                    let lent = Lent { ms: *ms, ..Lent::default() };
+                    self.lent.insert(*index, lent);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A transaction has committed, and its client was told.
+    pub(super) fn committed(&mut self, process: usize, job: &Job, seen: &Seen, span: Span) {
+        self.counts.committed += 1;
+        self.record(process, span, Outcome::Committed, &seen.ops);
+        if !seen.balances.is_empty() {
+            self.audit(&seen.balances);
+        }
+        for &(counter, added, value) in &seen.counters {
+            self.counted.push(Counted { span, counter, added, value });
+        }
+        for (index, there) in &seen.looks {
+            let lent = self.lent.entry(*index).or_default();
+            lent.looks.push((span, *there));
+        }
+        for step in &job.steps {
+            if let Step::Lend(index, _) = step {
+                self.lent.entry(*index).or_default().written = Some(span);
+            }
+        }
+    }
+
+    /// Nobody knows what a transaction came to.
+    pub(super) fn unknown(&mut self, process: usize, job: &Job, span: Span) {
+        self.counts.unknown += 1;
+        self.record(process, span, Outcome::Unknown, &job.blind());
+        for step in &job.steps {
+            if let Step::Count(counter) = step {
+                self.unknown[*counter] += 1;
+            }
+        }
+    }
+
+    pub(super) fn aborted(&mut self) {
+        self.counts.aborted += 1;
+    }
+
+    /// What was read may be older than now: as of `since` at least.
+    pub(super) fn stale(&mut self, seen: &Seen, since: Duration, now: Duration) {
+        self.counts.stale += 1;
+        if !seen.balances.is_empty() {
+            self.audit(&seen.balances);
+        }
+        for &(counter, _, value) in &seen.counters {
+            let known = self.counted.iter();
+            let known = known.filter(|one| one.counter == counter && one.span.1 < since);
+            if let Some(newest) = known.max_by_key(|one| one.value).filter(|one| one.value > value) {
+                let (at, of) = (newest.span.1, newest.value);
+                self.wrong(format!(
+                    "a read at {now:?} of what may be as old as {since:?} shows {value} in counter \
+                     {counter}, which was {of} at {at:?}"
+                ));
+            }
+        }
+    }
+
+    fn audit(&mut self, balances: &[i64]) {
+        let sum: i64 = balances.iter().sum();
+        if balances.len() != ACCOUNTS || sum != ACCOUNTS as i64 * DEPOSIT {
+            self.wrong(format!("the accounts hold {balances:?}"));
+        }
+    }
+
+    pub(super) fn wrong(&mut self, what: String) {
+        self.wrong.get_or_insert(what);
+    }
+
+    /// What is wrong already.
+    pub(super) fn take_wrong(&mut self) -> Option<String> {
+        self.wrong.take()
+    }
+
+    /// Records operations as history.
+    pub(super) fn record(&mut self, process: usize, span: Span, outcome: Outcome, ops: &str) {
+        if ops.is_empty() {
+            return;
+        }
+        let (start, end) = (span.0.as_nanos(), span.1.as_nanos());
+        let id = self.next;
+        self.next += 1;
+        let outcome = match outcome {
+            Outcome::Committed => "committed",
+            Outcome::Aborted => "aborted",
+            Outcome::Unknown => "unknown",
+        };
+        writeln!(
+            self.text,
+            "{{\"process\":{process},\"id\":{id},\"start\":{start},\"end\":{end},\
+             \"outcome\":\"{outcome}\",\"ops\":[{ops}]}}"
+        )
+        .expect("a string grows");
+    }
+
+    /// Whether all of it can be true. `skew`: by what clocks differ at most.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn judge(&self, skew: Duration) -> Result<(), String> {
+        (0..COUNTERS).try_for_each(|counter| self.judge_counter(counter))?;
+        for (index, lent) in &self.lent {
+            lent.judge(skew).map_err(|why| format!("key e{index}: {why}"))?;
+        }
+        let history: History =
+            history::json::read(self.text.as_bytes()).map_err(|error| error.to_string())?;
+        match history::check::strictly_serializable(&history) {
+            Verdict::Accepted => Ok(()),
+            other => Err(format!("the history is not strictly serializable: {other:?}")),
+        }
+    }
+
+    /// Values never go back in real time, and each addition has its own.
+    fn judge_counter(&self, counter: usize) -> Result<(), String> {
+        let mut all: Vec<&Counted> = self.counted.iter().filter(|one| one.counter == counter).collect();
+        all.sort_by_key(|one| one.span.0);
+        let mut ended: Vec<&Counted> = all.clone();
+        ended.sort_by_key(|one| one.span.1);
+        let (mut next, mut least) = (0, 0);
+        for one in &all {
+            while next < ended.len() && ended[next].span.1 < one.span.0 {
+                least = least.max(ended[next].value);
+                next += 1;
+            }
+            if one.value < least + i64::from(one.added) {
+                return Err(format!(
+                    "counter {counter} was {least} before {:?}, and then {} (added: {})",
+                    one.span, one.value, one.added
+                ));
+            }
+        }
+        let mut added: Vec<i64> = all.iter().filter(|one| one.added).map(|one| one.value).collect();
+        let acknowledged = added.len() as u64;
+        added.sort_unstable();
+        if let Some(twice) = added.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("counter {counter} was told twice to be {}", twice[0]));
+        }
+        // The last of all is a read of what there is.
+        let last = all.last().map_or(0, |one| one.value) as u64;
+        let most = acknowledged + self.unknown[counter];
+        if !(acknowledged..=most).contains(&last) {
+            return Err(format!(
+                "counter {counter} is {last}: {acknowledged} additions were acknowledged, of {} it is \
+                 not known",
+                self.unknown[counter]
+            ));
+        }
+        let begun = self.begun.iter().filter(|(of, _)| *of == counter).count() as u64;
+        debug_assert!(most <= begun);
+        Ok(())
+    }
+}
+
+impl Lent {
+    fn judge(&self, skew: Duration) -> Result<(), String> {
+        let mut looks = self.looks.clone();
+        looks.sort_by_key(|(span, _)| span.0);
+        let life = Duration::from_millis(self.ms as u64);
+        let mut gone = self.written.map(|_| Duration::MAX);
+        for (span, there) in &looks {
+            let Some((begun, written)) = self.written else { break };
+            if *there {
+                if gone.is_some_and(|gone| gone < span.0) {
+                    return Err(format!("there again at {span:?}"));
+                }
+                if span.0 > written + life + skew {
+                    return Err(format!("still there at {span:?}, written {begun:?}–{written:?} for {life:?}"));
+                }
+            } else if span.0 > written {
+                if span.1 + skew < begun + life {
+                    return Err(format!("gone at {span:?}, written {begun:?}–{written:?} for {life:?}"));
+                }
+                gone = gone.map(|gone| gone.min(span.1));
+            }
+        }
+        Ok(())
+    }
+}

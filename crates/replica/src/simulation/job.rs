@@ -1,0 +1,378 @@
+//! Transactions of clients: what they do, as operations, and what their replies say.
+//!
+//! | kind | operations | what it catches |
+//! |---|---|---|
+//! | observe | get, two to four keys | read skew, stale reads |
+//! | modify | get and put, one to three keys | lost updates |
+//! | cross | get two keys, put one of them | write skew |
+//! | overwrite | put, one to three keys | writes that are there in part |
+//! | remove | get and delete a key | lost deletes |
+//! | watch | get and watch; then check and put, as another transaction | lost updates over transactions |
+//! | sweep | scan | phantoms |
+//! | flush | scan and flush | flushes that are there in part |
+//! | count | add to a counter | what is applied twice, or not at all |
+//! | counts | get all counters | stale reads |
+//! | transfer | add to one account what is taken from another | money made or lost |
+//! | audit | get all accounts | as above |
+//! | lend | put a key of its own that expires | clocks |
+//! | look | get such a key | as above |
+
+use std::fmt::Write;
+
+use base::partition::OwnedReply;
+use base::transaction::{Expiry, When};
+use base::{Op, Version};
+use fastrand::Rng;
+
+/// Counters and accounts of a run.
+pub(super) const COUNTERS: usize = 2;
+pub(super) const ACCOUNTS: usize = 3;
+/// What each account holds in the beginning.
+pub(super) const DEPOSIT: i64 = 100;
+
+/// One step of a transaction.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Get(String),
+    Watch(String),
+    Put(String, i64),
+    Delete(String),
+    /// The key must have this version, which was of this value.
+    Same(String, Version, Option<i64>),
+    Sweep,
+    Flush,
+    Count(usize),
+    Counter(usize),
+    Add(usize, i64),
+    Balance(usize),
+    /// A key that expires after so many milliseconds.
+    Lend(usize, i64),
+    Look(usize),
+}
+
+/// A transaction that somebody wants to run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Job {
+    pub(super) steps: Vec<Step>,
+    keys: Vec<String>,
+    values: Vec<String>,
+}
+
+/// The prefix of keys whose values are recorded, and where a scan of them ends.
+const FIRST: &[u8] = b"k";
+const BEHIND: &[u8] = b"l";
+
+pub(super) fn key(index: usize) -> String {
+    format!("k{index}")
+}
+
+/// What a client has watched: its keys, with versions and values.
+pub(super) type Watched = Vec<(String, Version, Option<i64>)>;
+
+/// What the replies say, besides what is recorded as history.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The operations as JSON, without brackets.
+    pub(super) ops: String,
+    pub(super) watched: Watched,
+    /// The accounts' balances.
+    pub(super) balances: Vec<i64>,
+    /// Counters, whether they were added to, and their values then.
+    pub(super) counters: Vec<(usize, bool, i64)>,
+    /// Keys that expire, and whether they were there.
+    pub(super) looks: Vec<(usize, bool)>,
+    /// Replies that no such operation has.
+    pub(super) odd: Option<String>,
+}
+
+impl Job {
+    pub(super) fn new(steps: Vec<Step>) -> Job {
+        let key = |step: &Step| match step {
+            Step::Get(key) | Step::Watch(key) | Step::Put(key, _) | Step::Delete(key) => key.clone(),
+            Step::Same(key, ..) => key.clone(),
+            Step::Count(index) | Step::Counter(index) => format!("c{index}"),
+            Step::Add(index, _) | Step::Balance(index) => format!("a{index}"),
+            Step::Lend(index, _) | Step::Look(index) => format!("e{index}"),
+            Step::Sweep | Step::Flush => String::new(),
+        };
+        let value = |step: &Step| match step {
+            Step::Put(_, value) => value.to_string(),
+            Step::Lend(..) => "lent".to_owned(),
+            _ => String::new(),
+        };
+        Job {
+            keys: steps.iter().map(key).collect(),
+            values: steps.iter().map(value).collect(),
+            steps,
+        }
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.ops().iter().all(Op::is_read_only)
+    }
+
+    pub(super) fn ops(&self) -> Vec<Op<'_>> {
+        let texts = self.keys.iter().zip(&self.values);
+        let all = self.steps.iter().zip(texts);
+        all.map(|(step, (key, value))| op(step, key.as_bytes(), value.as_bytes()))
+            .collect()
+    }
+
+    /// What is recorded when nothing is known of what was read.
+    pub(super) fn blind(&self) -> String {
+        let mut ops = String::new();
+        for step in &self.steps {
+            if let Step::Put(key, value) = step {
+                write(&mut ops, key, *value);
+            }
+        }
+        ops
+    }
+
+    /// Reads the replies.
+    pub(super) fn see(&self, replies: &[OwnedReply]) -> Seen {
+        let mut seen = Seen::default();
+        if replies.len() != self.steps.len() {
+            seen.odd = Some(format!("{} replies to {:?}", replies.len(), self.steps));
+            return seen;
+        }
+        for (at, (step, reply)) in self.steps.iter().zip(replies).enumerate() {
+            if see(&mut seen, step, reply).is_none() && !self.deletes(step, reply, at, replies, &mut seen) {
+                seen.odd = Some(format!("{step:?} was answered {reply:?}"));
+            }
+        }
+        seen
+    }
+
+    /// Steps whose history depends on others' replies.
+    fn deletes(
+        &self,
+        step: &Step,
+        reply: &OwnedReply,
+        at: usize,
+        replies: &[OwnedReply],
+        seen: &mut Seen,
+    ) -> bool {
+        match (step, reply) {
+            (Step::Delete(key), OwnedReply::Int(gone)) => {
+                if *gone == 1 {
+                    separate(&mut seen.ops);
+                    write!(seen.ops, "{{\"delete\":\"{key}\"}}").expect("a string grows");
+                } else {
+                    read(&mut seen.ops, key, None);
+                }
+                true
+            }
+            // Before it there is a sweep.
+            (Step::Flush, OwnedReply::Ok) => {
+                let Some(OwnedReply::Pairs(found)) = at.checked_sub(1).map(|at| &replies[at]) else {
+                    return false;
+                };
+                for (key, _) in found {
+                    let key = String::from_utf8_lossy(key);
+                    separate(&mut seen.ops);
+                    write!(seen.ops, "{{\"delete\":\"{key}\"}}").expect("a string grows");
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn op<'a>(step: &Step, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
+    match *step {
+        Step::Get(_) | Step::Counter(_) | Step::Balance(_) | Step::Look(_) => Op::Get { key },
+        Step::Watch(_) => Op::Watch { key },
+        Step::Put(..) => Op::put(key, value),
+        Step::Delete(_) => Op::Delete { key },
+        Step::Same(_, version, _) => Op::Check { key, version },
+        Step::Sweep => Op::Scan {
+            from: FIRST,
+            to: Some(BEHIND),
+            limit: 1000,
+            values: true,
+        },
+        Step::Flush => Op::Flush,
+        Step::Count(_) => Op::Add { key, delta: 1 },
+        Step::Add(_, delta) => Op::Add { key, delta },
+        Step::Lend(_, ms) => Op::Put {
+            key,
+            value,
+            when: When::Always,
+            expiry: Expiry::InMs(ms),
+            get: false,
+        },
+    }
+}
+
+fn see(seen: &mut Seen, step: &Step, reply: &OwnedReply) -> Option<()> {
+    match (step, reply) {
+        (Step::Get(key), reply) => {
+            let value = number(reply)?;
+            read(&mut seen.ops, key, value);
+            seen.watched.push((key.clone(), Version::from_bits(0), value));
+        }
+        (Step::Watch(key), OwnedReply::Version(version)) => {
+            let of = seen.watched.iter_mut().find(|(watched, ..)| watched == key);
+            of?.1 = *version;
+        }
+        (Step::Put(key, value), OwnedReply::Ok) => write(&mut seen.ops, key, *value),
+        (Step::Same(key, _, value), OwnedReply::Ok) => read(&mut seen.ops, key, *value),
+        (Step::Sweep, OwnedReply::Pairs(found)) => scan(&mut seen.ops, found),
+        (Step::Count(index), OwnedReply::Int(sum)) => seen.counters.push((*index, true, *sum)),
+        (Step::Counter(index), reply) => {
+            let value = number(reply)?;
+            seen.counters.push((*index, false, value.unwrap_or(0)));
+        }
+        (Step::Add(..), OwnedReply::Int(_)) | (Step::Lend(..), OwnedReply::Ok) => {}
+        (Step::Balance(_), reply) => seen.balances.push(number(reply)??),
+        (Step::Look(index), reply @ (OwnedReply::Nil | OwnedReply::Bytes(_))) => {
+            seen.looks.push((*index, *reply != OwnedReply::Nil));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn number(reply: &OwnedReply) -> Option<Option<i64>> {
+    match reply {
+        OwnedReply::Nil => Some(None),
+        OwnedReply::Bytes(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok().map(Some),
+        _ => None,
+    }
+}
+
+fn separate(ops: &mut String) {
+    if !ops.is_empty() {
+        ops.push(',');
+    }
+}
+
+fn read(ops: &mut String, key: &str, value: Option<i64>) {
+    separate(ops);
+    match value {
+        Some(value) => write!(ops, "{{\"read\":\"{key}\",\"value\":{value}}}"),
+        None => write!(ops, "{{\"read\":\"{key}\",\"value\":null}}"),
+    }
+    .expect("a string grows");
+}
+
+fn write(ops: &mut String, key: &str, value: i64) {
+    separate(ops);
+    write!(ops, "{{\"write\":\"{key}\",\"value\":{value}}}").expect("a string grows");
+}
+
+fn scan(ops: &mut String, found: &[(Vec<u8>, Vec<u8>)]) {
+    separate(ops);
+    ops.push_str("{\"scan\":\"k\",\"to\":\"l\",\"found\":[");
+    for (at, (key, value)) in found.iter().enumerate() {
+        let comma = if at > 0 { "," } else { "" };
+        let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
+        write!(ops, "{comma}[\"{key}\",{value}]").expect("a string grows");
+    }
+    ops.push_str("]}");
+}
+
+/// Draws jobs, and values that were never used.
+pub(super) struct Draw<'a> {
+    pub(super) random: &'a mut Rng,
+    pub(super) keys: usize,
+    pub(super) value: &'a mut i64,
+    /// Keys that expire, so far.
+    pub(super) lent: &'a mut usize,
+    /// The client learns in any case what its transaction came to.
+    pub(super) certain: bool,
+    pub(super) flushes: bool,
+}
+
+impl Draw<'_> {
+    pub(super) fn job(&mut self, watched: &mut Watched) -> Job {
+        if !watched.is_empty() && self.random.u8(..4) > 0 {
+            return self.optimistic(&std::mem::take(watched));
+        }
+        watched.clear();
+        let steps = match self.random.u8(..30) {
+            0..4 => self.observe(),
+            4..9 => self.modify(),
+            9..11 => self.cross(),
+            11..13 => self.overwrite(),
+            13..15 if self.certain => self.remove(),
+            15..17 if !self.certain => self.watch(),
+            17 if self.flushes && self.certain => vec![Step::Sweep, Step::Flush],
+            18 => vec![Step::Sweep],
+            19..21 if !self.flushes => (0..COUNTERS).map(Step::Counter).collect(),
+            21..24 if !self.flushes => self.transfer(),
+            24 if !self.flushes => (0..ACCOUNTS).map(Step::Balance).collect(),
+            25 if !self.flushes => {
+                *self.lent += 1;
+                vec![Step::Lend(*self.lent - 1, self.random.i64(1..300))]
+            }
+            26 | 27 if *self.lent > 0 => {
+                let recent = self.lent.saturating_sub(4);
+                vec![Step::Look(self.random.usize(recent..*self.lent))]
+            }
+            _ if self.flushes => self.modify(),
+            _ => vec![Step::Count(self.random.usize(..COUNTERS))],
+        };
+        Job::new(steps)
+    }
+
+    fn pick(&mut self, least: usize, most: usize) -> Vec<String> {
+        let count = self.random.usize(least..=most).min(self.keys);
+        let mut picked = self.random.choose_multiple(0..self.keys, count);
+        self.random.shuffle(&mut picked);
+        picked.into_iter().map(key).collect()
+    }
+
+    fn put(&mut self, key: String) -> Step {
+        *self.value += 1;
+        Step::Put(key, *self.value)
+    }
+
+    fn observe(&mut self) -> Vec<Step> {
+        self.pick(2, 4).into_iter().map(Step::Get).collect()
+    }
+
+    fn modify(&mut self) -> Vec<Step> {
+        let keys = self.pick(1, 3).into_iter();
+        keys.flat_map(|key| [Step::Get(key.clone()), self.put(key)])
+            .collect()
+    }
+
+    fn cross(&mut self) -> Vec<Step> {
+        let keys = self.pick(2, 2);
+        let put = self.put(keys[0].clone());
+        keys.into_iter().map(Step::Get).chain([put]).collect()
+    }
+
+    fn overwrite(&mut self) -> Vec<Step> {
+        let keys = self.pick(1, 3).into_iter();
+        keys.map(|key| self.put(key)).collect()
+    }
+
+    fn remove(&mut self) -> Vec<Step> {
+        let key = self.pick(1, 1).remove(0);
+        vec![Step::Get(key.clone()), Step::Delete(key)]
+    }
+
+    fn watch(&mut self) -> Vec<Step> {
+        let keys = self.pick(1, 2).into_iter();
+        keys.flat_map(|key| [Step::Get(key.clone()), Step::Watch(key)])
+            .collect()
+    }
+
+    fn optimistic(&mut self, watched: &Watched) -> Job {
+        let same = watched.iter().cloned();
+        let mut steps: Vec<Step> = same.map(|(key, version, value)| Step::Same(key, version, value)).collect();
+        steps.extend(watched.iter().map(|(key, ..)| self.put(key.clone())));
+        Job::new(steps)
+    }
+
+    fn transfer(&mut self) -> Vec<Step> {
+        let from = self.random.usize(..ACCOUNTS);
+        let to = (from + self.random.usize(1..ACCOUNTS)) % ACCOUNTS;
+        let amount = self.random.i64(1..50);
+        vec![Step::Add(from, -amount), Step::Add(to, amount)]
+    }
+}

@@ -1,0 +1,270 @@
+//! What nodes do: turns, messages, work beside them, crashes.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::NodeId;
+
+use super::client::{Call, Outcome, Value};
+use super::reached::Point;
+use super::world::{Event, Life, Request, Waiter, Waiting, World};
+use crate::member::Failure;
+use crate::time::Time;
+use base::Abort;
+
+/// How often a janitor looks around.
+const TIDY: Duration = Duration::from_millis(25);
+/// How long a node waits when its disk was full.
+const RETRY: Duration = Duration::from_millis(50);
+/// A state is compared with others' when its index is a multiple of this.
+const COMPARED: u64 = 4;
+
+impl World {
+    pub(super) fn start(&mut self, node: usize) {
+        let seed = self.random.u64(..);
+        if let Err(failure) = self.nodes[node].start(&self.plan, seed) {
+            return self.fail(format!("node {} cannot start: {failure}", node + 1));
+        }
+        let life = self.nodes[node].life;
+        let role = self.nodes[node].running.as_ref().map(|one| one.shared.role());
+        self.note(format_args!("node {} starts as {role:?}", node + 1));
+        self.compare(node);
+        self.plan_turn(node, Duration::ZERO);
+        self.after(TIDY, Event::Tidy(node, life));
+    }
+
+    pub(super) fn restart(&mut self, node: usize, life: Life) {
+        if self.nodes[node].life == life && self.nodes[node].running.is_none() {
+            self.start(node);
+        }
+    }
+
+    /// Has a node's thread go on after a while, or sooner if that was planned already.
+    pub(super) fn plan_turn(&mut self, node: usize, delay: Duration) {
+        let one = &mut self.nodes[node];
+        let at = self.now + delay;
+        let at = at.max(one.busy_until);
+        if one.turn_at.is_none_or(|planned| at < planned) {
+            one.turn_at = Some(at);
+            let life = one.life;
+            self.at(at, Event::Turn(node, life));
+        }
+    }
+
+    /// When a paused node goes on; a little later for some.
+    fn is_paused(&mut self, node: usize) -> Option<Duration> {
+        let until = self.nodes[node].paused_until;
+        (self.now < until).then(|| until + Duration::from_micros(self.random.u64(..3000)))
+    }
+
+    pub(super) fn turn(&mut self, node: usize, life: Life) {
+        if self.nodes[node].life != life || self.nodes[node].turn_at != Some(self.now) {
+            return;
+        }
+        if let Some(later) = self.is_paused(node) {
+            self.nodes[node].turn_at = Some(later);
+            return self.at(later, Event::Turn(node, life));
+        }
+        self.nodes[node].turn_at = None;
+        let one = &mut self.nodes[node];
+        let Some(running) = &mut one.running else { return };
+        running.woken.store(false, Ordering::SeqCst);
+        let now = one.clock.now();
+        let syncs = one.volume.syncs();
+        let mut outcome = Ok(());
+        while let Some((from, bytes)) = running.inbox.pop_front() {
+            outcome = outcome.and_then(|()| running.member.receive(from, &bytes, now));
+        }
+        if outcome.is_ok() && self.now >= running.blocked_until {
+            outcome = running.member.turn(now);
+        }
+        let syncs = (one.volume.syncs() - syncs) as u32;
+        if let Err(failure) = outcome {
+            self.failed(node, &failure);
+        }
+        let slowness = self.nodes[node].slowness;
+        let took = self.plan.sync.mul_f64(self.random.f64()) * syncs * slowness;
+        self.nodes[node].busy_until = self.now + took;
+        self.send(node, took);
+        self.answer_waiters(node);
+        self.look(node);
+        self.go_on(node);
+    }
+
+    /// Plans a node's next turn.
+    fn go_on(&mut self, node: usize) {
+        let one = &mut self.nodes[node];
+        let Some(running) = &mut one.running else { return };
+        let life = one.life;
+        let more = running.member.has_more() || !running.inbox.is_empty();
+        let due = one.clock.until(running.member.due());
+        let blocked = running.blocked_until.saturating_sub(self.now);
+        let jobs = running.jobs.lock().len();
+        if jobs > 0 {
+            let delay = self.while_up_to(Duration::from_millis(60));
+            self.after(delay, Event::Job(node, life));
+        }
+        let delay = if more { Duration::ZERO } else { due };
+        self.plan_turn(node, delay.max(blocked));
+    }
+
+    /// A member reports that it cannot go on.
+    fn failed(&mut self, node: usize, failure: &Failure) {
+        if self.nodes[node].power_fails {
+            self.note(format_args!("the power of node {} fails: {failure}", node + 1));
+            self.reached.add(Point::PowerFailed);
+            // What was to be sent before may have left.
+            let running = self.nodes[node].running.as_mut().expect("it has failed");
+            let outbox: Vec<_> = running.member.outbox().collect();
+            let left = self.random.usize(..=outbox.len());
+            for (to, bytes) in outbox.into_iter().take(left) {
+                self.transfer(node, to, bytes, Duration::ZERO);
+            }
+            return self.crash(node);
+        }
+        let one = &mut self.nodes[node];
+        let refused = one.volume.refused() > 0;
+        let running = one.running.as_mut().expect("it has failed");
+        if failure.may_pass() && refused {
+            running.member.step_aside();
+            running.blocked_until = self.now + RETRY;
+            self.reached.add(Point::DiskFull);
+            return self.note(format_args!("node {} steps aside: {failure}", node + 1));
+        }
+        self.fail(format!("node {}: {failure}", node + 1));
+    }
+
+    /// Sends what a node wants sent.
+    fn send(&mut self, node: usize, took: Duration) {
+        let Some(running) = &mut self.nodes[node].running else { return };
+        let outbox: Vec<_> = running.member.outbox().collect();
+        for (to, bytes) in outbox {
+            self.transfer(node, to, bytes, took);
+        }
+    }
+
+    fn transfer(&mut self, node: usize, to: NodeId, bytes: Vec<u8>, took: Duration) {
+        let other = usize::from(to.0) - 1;
+        let from = self.nodes[node].id;
+        let arrivals = self.network.arrivals((node, other), self.now + took, &mut self.random);
+        for at in arrivals {
+            self.at(at, Event::Arrive(other, from, bytes.clone()));
+        }
+        let down = self.nodes[other].running.is_none() || self.network.is_cut(node, other, self.now);
+        if down && self.random.u8(..4) == 0
+            && let Some(running) = &mut self.nodes[node].running {
+                running.member.unreachable(to);
+        }
+    }
+
+    pub(super) fn arrive(&mut self, node: usize, from: NodeId, bytes: Vec<u8>) {
+        let Some(running) = &mut self.nodes[node].running else { return };
+        running.inbox.push_back((from, bytes));
+        self.plan_turn(node, Duration::ZERO);
+    }
+
+    /// Work beside a node's thread is done.
+    pub(super) fn job(&mut self, node: usize, life: Life) {
+        if self.nodes[node].life != life {
+            return;
+        }
+        if let Some(later) = self.is_paused(node) {
+            return self.at(later, Event::Job(node, life));
+        }
+        let Some(running) = &mut self.nodes[node].running else { return };
+        let jobs = std::mem::take(&mut *running.jobs.lock());
+        jobs.into_iter().for_each(|job| job());
+        self.reached.add(Point::SnapshotMade);
+        self.plan_turn(node, Duration::ZERO);
+    }
+
+    pub(super) fn tidy(&mut self, node: usize, life: Life) {
+        if self.nodes[node].life != life {
+            return;
+        }
+        let Some(running) = &mut self.nodes[node].running else { return };
+        running.janitor.tidy(running.shared.engine.applied(), 100);
+        self.after(TIDY, Event::Tidy(node, life));
+    }
+
+    /// A node ends at once. It starts again after a while.
+    pub(super) fn crash(&mut self, node: usize) {
+        self.note(format_args!("node {} crashes", node + 1));
+        let waiters = self.nodes[node].crash(&mut self.random);
+        for waiter in waiters {
+            self.reply(&waiter.request, Outcome::Broken);
+        }
+        let limit = if self.is_calm() { 0 } else { 400 };
+        let delay = self.while_up_to(Duration::from_millis(limit));
+        let life = self.nodes[node].life;
+        self.after(delay, Event::Restart(node, life));
+    }
+
+    /// Notes what has changed at a node.
+    fn look(&mut self, node: usize) {
+        let Some(running) = &mut self.nodes[node].running else { return };
+        let applied = running.shared.engine.applied();
+        let leads = running.shared.tickets.is_serving();
+        let (was, led) = (running.applied, running.leads);
+        running.applied = applied;
+        running.leads = leads;
+        if leads != led {
+            let term = running.shared.status.lock().term;
+            self.note(format_args!("node {} leads: {leads} in term {term}", node + 1));
+            self.reached.add(if leads { Point::Elected } else { Point::Deposed });
+        }
+        if applied != was {
+            self.note(format_args!("node {} has applied {}", node + 1, applied.0));
+            if applied.0.is_multiple_of(COMPARED) {
+                self.compare(node);
+            }
+        }
+    }
+
+    /// Compares a node's state with those that others had at the same index.
+    pub(super) fn compare(&mut self, node: usize) {
+        let Some(running) = &mut self.nodes[node].running else { return };
+        let snapshot = running.shared.engine.snapshot();
+        let index = snapshot.epoch().0;
+        let state = running.worker.inner().state_hash(&snapshot);
+        let sessions = hash(&running.shared.sessions.lock().encode());
+        let witness = *self.witnesses.entry(index).or_insert((node, state, sessions));
+        if (witness.1, witness.2) != (state, sessions) {
+            let what = if witness.1 == state { "sessions" } else { "state" };
+            self.fail(format!(
+                "the {what} of nodes {} and {} at entry {index} differ",
+                witness.0 + 1,
+                node + 1
+            ));
+        }
+    }
+
+    /// A call arrives at a node.
+    pub(super) fn call(&mut self, request: Request) {
+        let node = request.node;
+        if self.nodes[node].running.is_none() {
+            let refused = Abort::Elsewhere { leader: None };
+            return self.reply(&request, Outcome::Abort(refused));
+        }
+        if let Some(later) = self.is_paused(node) {
+            return self.at(later, Event::Call(request));
+        }
+        let running = self.nodes[node].running.as_mut().expect("asked before");
+        let (ticket, outcome) = request.call.run(&mut running.worker);
+        if let Waiting::Known(outcome) = outcome
+            && ticket == base::Epoch::ZERO
+        {
+            self.reply(&request, outcome);
+        } else {
+            running.waiters.push(Waiter { request, ticket, outcome });
+        }
+        if running.woken.load(Ordering::SeqCst) {
+            self.plan_turn(node, Duration::from_micros(10));
+        }
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
+}

@@ -1,0 +1,162 @@
+//! A node: a real member over a real engine, driven as its thread drives it.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base::limits::Limits;
+use base::{Epoch, NodeId};
+use disk::{Crash, Disk};
+use engine::Janitor;
+use fastrand::Rng;
+use parking_lot::Mutex;
+
+use super::clock::NodeClock;
+use super::plan::Plan;
+use super::volume::Volume;
+use super::world::{Life, Waiter};
+use crate::log::LogOptions;
+use crate::member::{Failure, Member, Place, Spawn};
+use crate::options::MemberOptions;
+use crate::shared::Shared;
+use crate::time::Time;
+use crate::worker::Worker;
+
+const DIR: &str = "/member";
+const WORKERS: usize = 1;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// What runs on a node.
+pub(super) struct Running {
+    pub(super) member: Member,
+    pub(super) shared: Arc<Shared>,
+    pub(super) worker: Worker,
+    pub(super) janitor: Janitor,
+    pub(super) woken: Arc<AtomicBool>,
+    /// Work that has not been begun.
+    pub(super) jobs: Arc<Mutex<Vec<Work>>>,
+    pub(super) inbox: VecDeque<(NodeId, Vec<u8>)>,
+    /// Who waits for a ticket.
+    pub(super) waiters: Vec<Waiter>,
+    /// Something failed that may pass: nothing happens until then.
+    pub(super) blocked_until: Duration,
+    pub(super) applied: Epoch,
+    pub(super) leads: bool,
+}
+
+/// See the module's description.
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) clock: Arc<NodeClock>,
+    pub(super) volume: Volume,
+    pub(super) life: Life,
+    pub(super) running: Option<Running>,
+    /// Nodes of the partition as its file says.
+    pub(super) nodes: Vec<NodeId>,
+    /// When the next turn is planned.
+    pub(super) turn_at: Option<Duration>,
+    /// It does nothing until then, and nobody can tell why.
+    pub(super) paused_until: Duration,
+    /// Its thread waits for the disk.
+    pub(super) busy_until: Duration,
+    /// How much longer syncs take than they should.
+    pub(super) slowness: u32,
+    /// The power will fail, or has.
+    pub(super) power_fails: bool,
+    /// Its disk is empty, though it was a member.
+    pub(super) lost_disk: bool,
+}
+
+impl Node {
+    pub(super) fn new(id: NodeId, clock: NodeClock, nodes: Vec<NodeId>) -> Node {
+        Node {
+            id,
+            clock: Arc::new(clock),
+            volume: Volume::default(),
+            life: 0,
+            running: None,
+            nodes,
+            turn_at: None,
+            paused_until: Duration::ZERO,
+            busy_until: Duration::ZERO,
+            slowness: 1,
+            power_fails: false,
+            lost_disk: false,
+        }
+    }
+
+    /// Begins to run with what is on its disk.
+    pub(super) fn start(&mut self, plan: &Plan, seed: u64) -> Result<(), Failure> {
+        let options = MemberOptions {
+            grouping: plan.grouping,
+            election: plan.election,
+            leases: plan.leases,
+            session: plan.session,
+            snapshot_bytes: plan.snapshot_bytes,
+            kept_entries: plan.kept_entries,
+            chunk: plan.chunk,
+            message: plan.message,
+            seed,
+            ..MemberOptions::new(self.id, self.nodes.clone())
+        };
+        let time: Arc<dyn Time> = Arc::<NodeClock>::clone(&self.clock);
+        let engine = crate::partition::engine(WORKERS, Limits::default(), &time);
+        let janitor = engine.janitor();
+        let shared = Arc::new(Shared::new(engine, &options, time));
+        let woken = Arc::new(AtomicBool::new(false));
+        let wake = Arc::clone(&woken);
+        shared.set_waker(Box::new(move || wake.store(true, Ordering::SeqCst)));
+        let jobs: Arc<Mutex<Vec<Work>>> = Arc::default();
+        let later = Arc::clone(&jobs);
+        let spawn: Spawn = Box::new(move |work| later.lock().push(work));
+        let disk: Arc<dyn Disk> = Arc::new(self.volume.clone());
+        disk.create_dir_all(&PathBuf::from(DIR)).expect("no fault is planned");
+        let place = Place {
+            disk,
+            dir: Some(DIR.into()),
+            log: LogOptions {
+                segment_bytes: plan.segment_bytes,
+                salt: seed,
+            },
+        };
+        let member = Member::open(options, Arc::clone(&shared), place, spawn, &mut |_, _| {})?;
+        let worker = Worker::new(&shared).expect("it is the first");
+        self.running = Some(Running {
+            applied: shared.engine.applied(),
+            member,
+            shared,
+            worker,
+            janitor,
+            woken,
+            jobs,
+            inbox: VecDeque::new(),
+            waiters: Vec::new(),
+            blocked_until: Duration::ZERO,
+            leads: false,
+        });
+        self.turn_at = None;
+        Ok(())
+    }
+
+    /// Ends at once; what was not synced is lost, mostly. Returns who waited.
+    pub(super) fn crash(&mut self, random: &mut Rng) -> Vec<Waiter> {
+        self.life += 1;
+        let crash = [Crash::DropAll, Crash::KeepPrefix, Crash::KeepSectors, Crash::KillProcess];
+        let crash = crash[random.usize(..crash.len())];
+        let running = self.running.take();
+        let volume = self.volume.crash(crash, random.u64(..));
+        let waiters = running.map(|running| running.waiters);
+        self.volume = volume;
+        self.power_fails = false;
+        self.busy_until = Duration::ZERO;
+        self.paused_until = Duration::ZERO;
+        waiters.unwrap_or_default()
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        self.running.as_ref().is_some_and(|one| one.shared.tickets.is_serving())
+    }
+}

@@ -1,0 +1,362 @@
+//! A partition, its clients and the network in virtual time: what happens next.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::NodeId;
+use fastrand::Rng;
+
+use super::admin::Admin;
+use super::attempt::Coordinator;
+use super::book::Book;
+use super::client::{Call, Client, Outcome, Value};
+use super::clock::{NodeClock, TrueTime};
+use super::finale::Finale;
+use super::network::Network;
+use super::node::Node;
+use super::plan::{Plan, TICK};
+use super::reached::Reached;
+use super::trace::Trace;
+
+/// Which life of a node is meant: what was scheduled in another one does not count.
+pub(super) type Life = u32;
+
+/// Who asks: a client, or a coordinator of transactions over several partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asker {
+    Client(usize),
+    Coordinator(usize),
+}
+
+/// A call on its way to a node.
+#[derive(Clone)]
+pub(super) struct Request {
+    pub(super) asker: Asker,
+    /// The asker's calls are numbered; what comes of an earlier one is of no use.
+    pub(super) number: u64,
+    pub(super) node: usize,
+    pub(super) call: Arc<Call>,
+}
+
+/// Who waits for a ticket, and gets what then.
+pub(super) struct Waiter {
+    pub(super) request: Request,
+    pub(super) ticket: base::Epoch,
+    pub(super) outcome: Waiting,
+}
+
+/// What a waiter gets.
+pub(super) enum Waiting {
+    Known(Outcome),
+    /// The outcome of what is executed after consensus.
+    Naive(u64),
+}
+
+/// What can happen.
+pub(super) enum Event {
+    /// A node's thread goes on.
+    Turn(usize, Life),
+    /// A message arrives.
+    Arrive(usize, NodeId, Vec<u8>),
+    /// A call arrives.
+    Call(Request),
+    /// An answer arrives.
+    Answer(Asker, u64, Outcome),
+    /// Nobody has answered for long.
+    TimeOut(Asker, u64),
+    /// An asker goes on by itself.
+    Think(Asker),
+    /// Work beside a node's thread is done.
+    Job(usize, Life),
+    /// A node's janitor looks around.
+    Tidy(usize, Life),
+    /// A node that is down starts again.
+    Restart(usize, Life),
+    /// A node's disk is as it should be.
+    MendDisk(usize),
+    /// Somebody looks at the members, and may change them.
+    Admin,
+    /// Faults are drawn.
+    Tick,
+    /// Faults stop.
+    Calm,
+    /// Looks whether everything has come to rest.
+    Rest,
+}
+
+struct Scheduled {
+    at: Duration,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Scheduled) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// What a state's hashes are, and which node had it first.
+pub(super) type Witness = (usize, u64, u64);
+
+/// Everything there is.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) random: Rng,
+    pub(super) now: Duration,
+    pub(super) truth: TrueTime,
+    pub(super) network: Network,
+    pub(super) nodes: Vec<Node>,
+    pub(super) clients: Vec<Client>,
+    pub(super) coordinators: Vec<Coordinator>,
+    pub(super) admin: Admin,
+    /// Values and keys that expire, so far.
+    pub(super) value: i64,
+    pub(super) lent: usize,
+    pub(super) sessions: u64,
+    /// Processes of the history, so far.
+    pub(super) processes: usize,
+    /// Hashes of states, by the index of the last entry.
+    pub(super) witnesses: BTreeMap<u64, Witness>,
+    pub(super) book: Book,
+    pub(super) finale: Finale,
+    pub(super) trace: Trace,
+    pub(super) reached: Reached,
+    /// Why the run has failed.
+    pub(super) failure: Option<String>,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+}
+
+/// More events than any run has: one that goes on is stuck.
+const MOST_EVENTS: u64 = 500_000;
+
+impl World {
+    pub(super) fn new(seed: u64, keep_trace: bool) -> World {
+        let mut random = Rng::with_seed(seed);
+        let plan = Plan::draw(&mut random);
+        let truth = TrueTime::default();
+        let founders: Vec<NodeId> = (1..=plan.founders as u16).map(NodeId).collect();
+        let nodes = (0..plan.nodes()).map(|at| {
+            let ahead = random.i64(-plan.ahead_ms..=plan.ahead_ms);
+            let clock = NodeClock::new(&truth, plan.rates[at], ahead);
+            let node = NodeId(at as u16 + 1);
+            let known = if at < plan.founders { founders.clone() } else { all(&plan) };
+            Node::new(node, clock, known)
+        });
+        let mut world = World {
+            nodes: nodes.collect(),
+            network: Network::new(&plan),
+            random,
+            now: Duration::ZERO,
+            truth,
+            clients: Vec::new(),
+            coordinators: Vec::new(),
+            admin: Admin::default(),
+            value: 0,
+            lent: 0,
+            sessions: 0,
+            processes: 0,
+            witnesses: BTreeMap::new(),
+            book: Book::default(),
+            finale: Finale::default(),
+            trace: Trace::new(keep_trace),
+            reached: Reached::default(),
+            failure: None,
+            queue: BinaryHeap::new(),
+            scheduled: 0,
+            plan,
+        };
+        world.note(format_args!("seed {seed}"));
+        let plan = format!("{:?}", world.plan);
+        world.note(format_args!("{plan}"));
+        world
+    }
+
+    /// Runs until everything has come to rest after the faults, or something is wrong.
+    pub(super) fn run(&mut self) {
+        self.settle();
+        let mut events = 0;
+        while self.failure.is_none() && !self.finale.is_over() {
+            events += 1;
+            if events > MOST_EVENTS {
+                return self.fail("the partition does not come to rest".to_owned());
+            }
+            let Some(Reverse(scheduled)) = self.queue.pop() else {
+                return self.fail("nothing is left to happen".to_owned());
+            };
+            self.now = scheduled.at;
+            self.truth.set(self.now);
+            self.happen(scheduled.event);
+            if let Some(wrong) = self.book.take_wrong() {
+                self.fail(wrong);
+            }
+        }
+        if self.failure.is_none()
+            && let Err(why) = self.book.judge(self.skew())
+        {
+            self.fail(why);
+        }
+    }
+
+    /// By how much time may seem wrong to who compares two nodes, or a node before and after a pause.
+    fn skew(&self) -> Duration {
+        let steps = if self.plan.faults.clock_step > 0 { 1000 } else { 0 };
+        Duration::from_millis(self.plan.ahead_ms as u64 * 2 + steps + 1500)
+    }
+
+    fn settle(&mut self) {
+        for node in 0..self.nodes.len() {
+            self.start(node);
+        }
+        for _ in 0..self.plan.clients {
+            let at = self.clients.len();
+            let client = Client::new(self);
+            self.clients.push(client);
+            self.after(Duration::from_millis(at as u64 + 1), Event::Think(Asker::Client(at)));
+        }
+        for at in 0..self.plan.coordinators {
+            self.processes += 1;
+            self.coordinators.push(Coordinator::new(self.processes));
+            self.after(Duration::from_millis(50), Event::Think(Asker::Coordinator(at)));
+        }
+        if !self.plan.faults.is_none() {
+            self.after(TICK, Event::Tick);
+        }
+        self.after(self.plan.election, Event::Admin);
+        self.after(self.plan.calm, Event::Calm);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Turn(node, life) => self.turn(node, life),
+            Event::Arrive(node, from, bytes) => self.arrive(node, from, bytes),
+            Event::Call(request) => self.call(request),
+            Event::Answer(asker, number, outcome) => self.answer(asker, number, outcome),
+            Event::TimeOut(asker, number) => {
+                self.answer(asker, number, Outcome::Broken);
+            }
+            Event::Think(Asker::Client(client)) => self.think(client),
+            Event::Think(Asker::Coordinator(at)) => self.coordinate(at),
+            Event::Job(node, life) => self.job(node, life),
+            Event::Tidy(node, life) => self.tidy(node, life),
+            Event::Restart(node, life) => self.restart(node, life),
+            Event::MendDisk(node) => self.mend_disk(node),
+            Event::Admin => self.administer(),
+            Event::Tick => self.draw_faults(),
+            Event::Calm => self.calm(),
+            Event::Rest => self.rest(),
+        }
+    }
+
+    fn answer(&mut self, asker: Asker, number: u64, outcome: Outcome) {
+        match asker {
+            Asker::Client(client) => self.answered(client, number, outcome),
+            Asker::Coordinator(at) => self.coordinator_answered(at, number, outcome),
+        }
+    }
+
+    /// Sends a call to a node, and notes when to give up waiting.
+    pub(super) fn send_call(&mut self, asker: Asker, number: u64, node: usize, call: Call) {
+        let request = Request {
+            asker,
+            number,
+            node,
+            call: Arc::new(call),
+        };
+        let delay = self.network.delay(&mut self.random);
+        self.after(delay, Event::Call(request));
+        let patience = self.plan.election * self.random.u32(2..6);
+        self.after(patience, Event::TimeOut(asker, number));
+    }
+
+    /// Answers a call.
+    pub(super) fn reply(&mut self, request: &Request, outcome: Outcome) {
+        let delay = self.network.delay(&mut self.random);
+        self.after(delay, Event::Answer(request.asker, request.number, outcome));
+    }
+
+    /// Schedules an event.
+    pub(super) fn after(&mut self, delay: Duration, event: Event) {
+        self.at(self.now + delay, event);
+    }
+
+    /// Schedules an event at a time.
+    pub(super) fn at(&mut self, at: Duration, event: Event) {
+        self.scheduled += 1;
+        self.queue.push(Reverse(Scheduled {
+            at: at.max(self.now),
+            number: self.scheduled,
+            event,
+        }));
+    }
+
+    /// A time up to a limit, more often short than long.
+    pub(super) fn while_up_to(&mut self, limit: Duration) -> Duration {
+        let share = self.random.f64();
+        Duration::from_micros(10) + limit.mul_f64(share * share)
+    }
+
+    pub(super) fn note(&mut self, what: std::fmt::Arguments<'_>) {
+        self.trace.note(self.now, what);
+    }
+
+    pub(super) fn fail(&mut self, why: String) {
+        self.note(format_args!("failure: {why}"));
+        self.failure.get_or_insert(why);
+    }
+
+    /// Whether faults have stopped.
+    pub(super) fn is_calm(&self) -> bool {
+        self.now >= self.plan.calm
+    }
+
+    /// Answers everybody whose ticket has resolved or is lost.
+    pub(super) fn answer_waiters(&mut self, node: usize) {
+        let Some(running) = &mut self.nodes[node].running else {
+            return;
+        };
+        let tickets = &running.shared.tickets;
+        let resolved = tickets.resolved();
+        let waiters = std::mem::take(&mut running.waiters);
+        let mut done = Vec::new();
+        for waiter in waiters {
+            if tickets.is_lost(waiter.ticket) {
+                done.push((waiter.request, Outcome::Lost));
+            } else if waiter.ticket <= resolved {
+                let outcome = match waiter.outcome {
+                    Waiting::Known(outcome) => outcome,
+                    Waiting::Naive(number) => match running.worker.outcome(number) {
+                        Some(Ok(replies)) => Outcome::Done(Value::Replies(replies)),
+                        Some(Err(abort)) => Outcome::Abort(abort),
+                        None => Outcome::Lost,
+                    },
+                };
+                done.push((waiter.request, outcome));
+            } else {
+                running.waiters.push(waiter);
+            }
+        }
+        for (request, outcome) in done {
+            self.reply(&request, outcome);
+        }
+    }
+}
+
+/// All nodes, once the cluster's file names them.
+pub(super) fn all(plan: &Plan) -> Vec<NodeId> {
+    (1..=plan.nodes() as u16).map(NodeId).collect()
+}
