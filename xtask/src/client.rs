@@ -38,9 +38,21 @@ impl Client {
     /// # Errors
     /// Whatever the system says.
     pub fn connect(addr: SocketAddr) -> io::Result<Client> {
-        let writer = TcpStream::connect(addr)?;
+        Client::over(TcpStream::connect(addr)?, Duration::from_secs(10))
+    }
+
+    /// As [`Client::connect`], where neither connecting nor any reply may take longer than
+    /// `patience`.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn connect_within(addr: SocketAddr, patience: Duration) -> io::Result<Client> {
+        Client::over(TcpStream::connect_timeout(&addr, patience)?, patience)
+    }
+
+    fn over(writer: TcpStream, patience: Duration) -> io::Result<Client> {
         writer.set_nodelay(true)?;
-        writer.set_read_timeout(Some(Duration::from_secs(10)))?;
+        writer.set_read_timeout(Some(patience))?;
         writer.set_write_timeout(Some(Duration::from_secs(10)))?;
         let reader = BufReader::with_capacity(64 * 1024, writer.try_clone()?);
         Ok(Client {

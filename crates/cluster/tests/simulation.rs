@@ -48,6 +48,13 @@ fn clusters_keep_their_promises_and_meet_what_is_worth_meeting() {
         Point::Waited,
         Point::Refused,
         Point::HeldOcc,
+        Point::Elected,
+        Point::TookOver,
+        Point::Kept,
+        Point::Lost,
+        Point::LostAnswer,
+        Point::Redirected,
+        Point::Stale,
     ] {
         assert!(reached.times(point) >= 10, "{point:?}:\n{reached}");
     }

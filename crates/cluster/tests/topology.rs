@@ -247,7 +247,7 @@ fn what_is_wrong_with_replicas_is_said_on_its_line() {
         (
             "[3, 1, 2]",
             "[3, 1, 3]",
-            &["cluster.toml:22: node 3 is named twice"],
+            &["cluster.toml:23: node 3 is named twice"],
         ),
     ];
     for (old, new, words) in cases {
@@ -259,7 +259,7 @@ fn what_is_wrong_with_replicas_is_said_on_its_line() {
     }
     let two = mistakes(&REPLICATED.replace("[3, 1, 2]", "[1, 2]"));
     assert!(
-        two[0].contains("cluster.toml:22: two nodes cannot hold"),
+        two[0].contains("cluster.toml:23: two nodes cannot hold"),
         "{two:?}"
     );
 }

@@ -14,7 +14,7 @@
 //! exclusively is seized: the hold becomes the lock. That gives this hold back.
 //!
 //! Invariants:
-//! 1. Entries are applied in order, one at a time, with [`Engine::applying`] locked.
+//! 1. Entries are applied in order, one at a time, with the engine's mutex `applying` locked.
 //! 2. The epoch moves when all of the entry is published: a snapshot of the newest applied epoch
 //!    has all of it.
 //! 3. Only the applier waits for a lock while it has some; everybody else gives up, so that it gets

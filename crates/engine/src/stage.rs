@@ -21,11 +21,9 @@
 //! Invariants:
 //! 1. Who stages never waits for anybody while it has something locked or held.
 //! 2. A worker has its place's mutex `staging` locked from before it takes the first lock until all
-//!    locks have become holds, and what must be released is in [`Engine::prepared`].
+//!    locks have become holds, and what must be released is in the engine's map `prepared`.
 //! 3. The holds on an entry's records are complete before its applier can have locked the last of
 //!    them; so whoever releases them afterwards finds all.
-//!
-//! [`Engine::prepared`]: crate::Engine
 
 use std::sync::Arc;
 

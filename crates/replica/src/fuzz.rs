@@ -1,11 +1,6 @@
 //! Entry points for fuzzing what reads logs, snapshots, and what members send. They panic when a
 //! promise is broken.
 
-#![expect(
-    clippy::field_reassign_with_default,
-    reason = "the library's structures have many fields, and are made so everywhere"
-)]
-
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
@@ -113,6 +108,10 @@ pub fn fuzz_wire(bytes: &[u8]) {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::field_reassign_with_default,
+    reason = "the library's structures have many fields, and are made so everywhere"
+)]
 mod tests {
     use std::path::PathBuf;
 

@@ -7,6 +7,8 @@
 
 pub mod fuzz;
 pub mod log;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub mod snapshot;
 mod wire;
 

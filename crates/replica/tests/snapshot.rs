@@ -1,10 +1,5 @@
 //! Snapshots: written, read, sent and received; interrupted and damaged.
 
-#![expect(
-    clippy::field_reassign_with_default,
-    reason = "the library's structures have many fields, and are made so everywhere"
-)]
-
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

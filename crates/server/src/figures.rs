@@ -6,9 +6,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use replica::{Role, Status};
 use store::{CheckpointStatus, RecoveryReport, Stats};
 
 use crate::config::Durability;
+use crate::partition::Replicated;
 use crate::process::Process;
 use crate::routing::ClusterFigures;
 use crate::shared::Shared;
@@ -27,8 +29,57 @@ pub(crate) struct Figures<'a> {
     pub(crate) process: Process,
     /// What was done together with other nodes, if this is a node of a cluster.
     pub(crate) cluster: Option<ClusterFigures>,
+    /// Of this node's replica, if its partition is replicated.
+    pub(crate) replication: Option<Replication>,
     /// Connections that wait for what a transaction over several nodes holds.
     pub(crate) parked: u64,
+}
+
+/// What a node's replica is.
+pub(crate) struct Replication {
+    pub(crate) status: Status,
+    stale: Option<Duration>,
+}
+
+impl Replication {
+    fn now(own: &Replicated) -> Replication {
+        Replication {
+            status: own.member().status(),
+            stale: own.member().staleness(),
+        }
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.status.role == Role::Leader
+    }
+
+    /// How old what the node has may be, if that is known.
+    pub(crate) fn staleness(&self) -> Option<Duration> {
+        if self.leads() {
+            Some(Duration::ZERO)
+        } else {
+            self.stale
+        }
+    }
+
+    /// Members with a vote.
+    pub(crate) fn voters(status: &Status) -> u64 {
+        let voters = status.members.iter().filter(|member| member.voter);
+        voters.count() as u64
+    }
+
+    /// Those of them that the leader has heard of lately.
+    pub(crate) fn heard(status: &Status) -> u64 {
+        let voters = status.members.iter().filter(|member| member.voter);
+        voters.filter(|member| member.active).count() as u64
+    }
+
+    /// Entries that the slowest member lacks, of those that were heard of.
+    pub(crate) fn lag(status: &Status) -> u64 {
+        let heard = status.members.iter().filter(|member| member.active);
+        let lags = heard.map(|member| status.last.saturating_sub(member.matched));
+        lags.max().unwrap_or(0)
+    }
 }
 
 /// What clients have sent and got.
@@ -73,6 +124,10 @@ impl Figures<'_> {
             recovery: shared.partition.recovery(),
             process: Process::now(),
             cluster: shared.routes.as_ref().map(|routes| routes.figures()),
+            replication: shared
+                .partition
+                .replicated()
+                .map(|own| Replication::now(own)),
             parked: of(&counters.parked),
         }
     }

@@ -9,12 +9,12 @@ use base::size::Size;
 use resp::Args;
 
 use crate::about;
-use crate::figures::{Figures, unix_ms};
+use crate::figures::{Figures, Replication, unix_ms};
 use crate::shared::Shared;
 
 type Section = fn(&Figures<'_>, &mut String) -> Result;
 
-const SECTIONS: [(&str, Section); 11] = [
+const SECTIONS: [(&str, Section); 12] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -23,6 +23,7 @@ const SECTIONS: [(&str, Section); 11] = [
     ("Checkpoints", checkpoints),
     ("Recovery", recovery),
     ("Stats", stats),
+    ("Replication", replication),
     ("CPU", cpu),
     ("Cluster", cluster),
     ("Keyspace", keyspace),
@@ -274,6 +275,58 @@ fn cluster(figures: &Figures<'_>, out: &mut String) -> Result {
     ];
     for (name, value) in fields {
         writeln!(out, "cluster_{name}:{value}")?;
+    }
+    Ok(())
+}
+
+/// Redis's names first, for its clients; a node without replicas is a master without slaves.
+fn replication(figures: &Figures<'_>, out: &mut String) -> Result {
+    let Some(replication) = &figures.replication else {
+        return writeln!(out, "role:master\nconnected_slaves:0");
+    };
+    let status = &replication.status;
+    if replication.leads() {
+        let heard = Replication::heard(status).saturating_sub(1);
+        writeln!(out, "role:master\nconnected_slaves:{heard}")?;
+    } else {
+        let link = if replication.staleness().is_some() && status.leader.is_some() {
+            "up"
+        } else {
+            "down"
+        };
+        writeln!(out, "role:slave\nmaster_link_status:{link}")?;
+        writeln!(out, "slave_read_only:1\nconnected_slaves:0")?;
+    }
+    let (done, expected) = status.receiving.unwrap_or((0, 0));
+    let leader = status.leader.map_or(0, |leader| leader.0);
+    let staleness = replication
+        .staleness()
+        .map_or(-1.0, |age| age.as_secs_f64());
+    writeln!(out, "replica_role:{}", status.role.name())?;
+    writeln!(out, "replica_leader:{leader}")?;
+    writeln!(out, "replica_staleness_seconds:{staleness:.3}")?;
+    let note = status.note.as_deref().unwrap_or("-");
+    writeln!(out, "replica_note:{}", one_line(note))?;
+    for (name, value) in [
+        ("leads", u64::from(replication.leads())),
+        ("has_leader", u64::from(status.leader.is_some())),
+        ("term", status.term),
+        ("last_index", status.last),
+        ("committed_index", status.committed),
+        ("applied_index", status.applied),
+        ("snapshot_index", status.snapshot),
+        ("leaderships", status.leaderships),
+        ("groups", status.groups),
+        ("entries", status.entries),
+        ("syncs", status.syncs),
+        ("log_bytes", status.log_bytes),
+        ("voters", Replication::voters(status)),
+        ("voters_heard", Replication::heard(status)),
+        ("lag_entries", Replication::lag(status)),
+        ("receiving_bytes", done),
+        ("receiving_bytes_expected", expected),
+    ] {
+        writeln!(out, "replica_{name}:{value}")?;
     }
     Ok(())
 }

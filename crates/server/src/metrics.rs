@@ -10,6 +10,8 @@
 //! `docs/metrics.md` lists every family; a test holds the two against each other. Families without
 //! a sample, such as those of the log where there is none, are left out.
 
+mod replica;
+
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -99,7 +101,7 @@ impl Samples<'_> {
 pub(crate) fn report(figures: &Figures<'_>) -> String {
     let mut text = String::with_capacity(16 * 1024);
     let mut lines = String::new();
-    for family in FAMILIES {
+    for family in families() {
         lines.clear();
         let mut samples = Samples {
             name: family.name,
@@ -119,6 +121,10 @@ pub(crate) fn report(figures: &Figures<'_>) -> String {
         text.push_str(&lines);
     }
     text
+}
+
+fn families() -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().chain(replica::FAMILIES)
 }
 
 const fn counter(
@@ -610,10 +616,10 @@ mod tests {
 
     #[test]
     fn every_name_is_there_once_and_says_its_kind() {
-        for (at, family) in FAMILIES.iter().enumerate() {
+        for (at, family) in families().enumerate() {
             let name = family.name;
             assert!(
-                FAMILIES[..at].iter().all(|other| other.name != name),
+                families().take(at).all(|other| other.name != name),
                 "{name}"
             );
             let counts = matches!(family.kind, Kind::Counter);

@@ -3,7 +3,7 @@
 use base::participant::State;
 use base::partition::OwnedReply;
 use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
-use base::{Abort, Op, PartitionId, Timestamp, TransactionId, Version};
+use base::{Abort, NodeId, Op, PartitionId, Timestamp, TransactionId, Version};
 use fastrand::Rng;
 use kumiki_cluster::message::{Answer, Fate, Message, Notice, Request, Roll};
 
@@ -173,7 +173,7 @@ fn text(random: &mut Rng) -> String {
 }
 
 fn abort(random: &mut Rng) -> Abort {
-    match random.u8(..11) {
+    match random.u8(..12) {
         0 => Abort::Precondition {
             op: number(random) as usize,
         },
@@ -199,6 +199,9 @@ fn abort(random: &mut Rng) -> Abort {
             reason: text(random),
         },
         9 => Abort::Failed(ERRORS[random.usize(..7)]),
+        10 => Abort::Elsewhere {
+            leader: random.bool().then(|| NodeId(random.u16(..))),
+        },
         _ => Abort::Cancelled,
     }
 }

@@ -278,6 +278,24 @@ impl Follower {
         }
     }
 
+    /// Gives commands as one block, on one connection. `None`: it was refused, or has taken effect
+    /// or not.
+    pub(crate) fn block(&mut self, commands: &[&[&str]]) -> Option<Frame> {
+        let all = [&[&["MULTI"][..]], commands, &[&["EXEC"][..]]].concat();
+        let mut last = None;
+        for args in all {
+            match self.try_call(args) {
+                Some(Answer::Reply(frame)) if !frame.is_error() => last = Some(frame),
+                _ => {
+                    // With the connection the block goes.
+                    self.leave();
+                    return None;
+                }
+            }
+        }
+        last
+    }
+
     /// Gives a command once; `None` if nobody listens.
     fn try_call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Option<Answer> {
         if self.client.is_none() {

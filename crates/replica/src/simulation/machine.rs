@@ -3,14 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::NodeId;
+use base::{Abort, Epoch, NodeId};
 
-use super::client::{Call, Outcome, Value};
+use super::client::Outcome;
 use super::reached::Point;
 use super::world::{Event, Life, Request, Waiter, Waiting, World};
 use crate::member::Failure;
 use crate::time::Time;
-use base::Abort;
 
 /// How often a janitor looks around.
 const TIDY: Duration = Duration::from_millis(25);
@@ -99,8 +98,7 @@ impl World {
         let more = running.member.has_more() || !running.inbox.is_empty();
         let due = one.clock.until(running.member.due());
         let blocked = running.blocked_until.saturating_sub(self.now);
-        let jobs = running.jobs.lock().len();
-        if jobs > 0 {
+        if !running.jobs.lock().is_empty() && !std::mem::replace(&mut running.job_planned, true) {
             let delay = self.while_up_to(Duration::from_millis(60));
             self.after(delay, Event::Job(node, life));
         }
@@ -172,6 +170,7 @@ impl World {
             return self.at(later, Event::Job(node, life));
         }
         let Some(running) = &mut self.nodes[node].running else { return };
+        running.job_planned = false;
         let jobs = std::mem::take(&mut *running.jobs.lock());
         jobs.into_iter().for_each(|job| job());
         self.reached.add(Point::SnapshotMade);
@@ -250,15 +249,17 @@ impl World {
             return self.at(later, Event::Call(request));
         }
         let running = self.nodes[node].running.as_mut().expect("asked before");
-        let (ticket, outcome) = request.call.run(&mut running.worker);
-        if let Waiting::Known(outcome) = outcome
-            && ticket == base::Epoch::ZERO
-        {
-            self.reply(&request, outcome);
-        } else {
-            running.waiters.push(Waiter { request, ticket, outcome });
+        let (ticket, outcome) = request.call.run(&mut running.worker, self.now);
+        let woken = running.woken.load(Ordering::SeqCst);
+        match outcome {
+            Waiting::Known(outcome) if ticket == Epoch::ZERO => self.reply(&request, outcome),
+            outcome => running.waiters.push(Waiter {
+                request,
+                ticket,
+                outcome,
+            }),
         }
-        if running.woken.load(Ordering::SeqCst) {
+        if woken {
             self.plan_turn(node, Duration::from_micros(10));
         }
     }

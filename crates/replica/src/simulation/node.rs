@@ -38,6 +38,8 @@ pub(super) struct Running {
     pub(super) woken: Arc<AtomicBool>,
     /// Work that has not been begun.
     pub(super) jobs: Arc<Mutex<Vec<Work>>>,
+    /// When it will be done is planned.
+    pub(super) job_planned: bool,
     pub(super) inbox: VecDeque<(NodeId, Vec<u8>)>,
     /// Who waits for a ticket.
     pub(super) waiters: Vec<Waiter>,
@@ -132,6 +134,7 @@ impl Node {
             janitor,
             woken,
             jobs,
+            job_planned: false,
             inbox: VecDeque::new(),
             waiters: Vec::new(),
             blocked_until: Duration::ZERO,

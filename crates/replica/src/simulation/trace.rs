@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 /// The events of one run.
+#[derive(Default)]
 pub(super) struct Trace {
     hash: u64,
     line: String,

@@ -222,6 +222,9 @@ impl World {
         for node in 0..self.nodes.len() {
             self.start(node);
         }
+        let teller = Client::scripted(self, vec![World::deposit()]);
+        self.clients.push(teller);
+        self.after(Duration::from_millis(1), Event::Think(Asker::Client(0)));
         for _ in 0..self.plan.clients {
             let at = self.clients.len();
             let client = Client::new(self);
@@ -279,7 +282,7 @@ impl World {
         };
         let delay = self.network.delay(&mut self.random);
         self.after(delay, Event::Call(request));
-        let patience = self.plan.election * self.random.u32(2..6);
+        let patience = self.plan.election.mul_f64(self.random.f64() * 4.0 + 1.0);
         self.after(patience, Event::TimeOut(asker, number));
     }
 

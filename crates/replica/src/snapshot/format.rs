@@ -25,11 +25,6 @@
 //! | sessions | a piece of the table of clients' sessions; the pieces of all such blocks, one behind the other, are the table |
 //! | footer | number of keys (8 bytes), length of the file without this block (8 bytes), CRC-32C of bytes 0…19 of all block headers before it (4 bytes) |
 
-#![expect(
-    clippy::field_reassign_with_default,
-    reason = "the library's structures have many fields, and are made so everywhere"
-)]
-
 use base::Tid;
 use base::codec::{Malformed, Reader, put_u64};
 

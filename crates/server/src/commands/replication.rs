@@ -15,8 +15,7 @@ use crate::task::{Job, Task, Then};
 
 /// How long a change may take. The member gives up earlier unless a copy gets on.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
-const NOT_REPLICATED: &str =
-    "ERR this node's partition is not replicated: give it three or more nodes in the cluster's file";
+const NOT_REPLICATED: &str = "ERR this node's partition is not replicated: give it three or more nodes in the cluster's file";
 
 /// What a node says of its partition.
 fn report(shared: &Shared) -> Report {

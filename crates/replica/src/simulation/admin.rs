@@ -1,0 +1,177 @@
+//! Somebody who changes the members: takes nodes away, adds them again, hands leadership over. In
+//! the end all nodes are members.
+
+use std::time::Duration;
+
+use super::reached::Point;
+use super::volume::Volume;
+use super::world::{Event, World, all};
+use crate::member::{Answer, Change};
+use crate::status::{Role, Status, node_of};
+
+/// How often it looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Admin {
+    pending: Option<(Change, Answer)>,
+    /// Nodes that were taken away, or wiped, and are not members again.
+    pub(super) out: Vec<usize>,
+    /// All nodes know of the spare ones.
+    enlarged: bool,
+}
+
+impl World {
+    pub(super) fn administer(&mut self) {
+        self.after(PAUSE, Event::Admin);
+        self.hear_of_change();
+        if !self.finale.opened || self.admin.pending.is_some() {
+            return;
+        }
+        if self.is_calm() || self.random.u8(..6) == 0 {
+            return self.mend();
+        }
+        if self.random.u32(..1000) < self.plan.faults.change {
+            let nodes = self.nodes.len();
+            let node = self.random.usize(..nodes);
+            let id = self.nodes[node].id;
+            let change = match self.random.u8(..3) {
+                0 if self.may_lose() && !self.admin.out.contains(&node) => {
+                    self.admin.out.push(node);
+                    Change::Remove(id)
+                }
+                0 | 1 => Change::Transfer(Some(id)),
+                _ => Change::Transfer(None),
+            };
+            self.change(change);
+        }
+    }
+
+    /// Whether a majority is left if one more node is away for long.
+    pub(super) fn may_lose(&self) -> bool {
+        let spares = self.nodes.len() - self.plan.founders;
+        let founders = self.admin.out.iter().filter(|node| **node < self.plan.founders);
+        spares == 0 && founders.count() < (self.plan.founders - 1) / 2
+            || spares > 0 && self.admin.out.is_empty() && self.admin.enlarged
+    }
+
+    fn hear_of_change(&mut self) {
+        let Some((change, answer)) = &self.admin.pending else { return };
+        let outcome = answer.lock().clone();
+        let change = *change;
+        // Who was asked may be gone.
+        let leader = self.leader();
+        if outcome.is_none() && leader.is_some() && self.random.u8(..200) > 0 {
+            return;
+        }
+        self.admin.pending = None;
+        self.note(format_args!("{change:?}: {outcome:?}"));
+        match (change, outcome) {
+            (Change::Add(node), Some(Ok(()))) => {
+                let node = usize::from(node.0) - 1;
+                self.nodes[node].lost_disk = false;
+                self.admin.out.retain(|out| *out != node);
+                self.reached.add(Point::Added);
+            }
+            (Change::Remove(_), Some(Ok(()))) => self.reached.add(Point::Removed),
+            (Change::Transfer(_), Some(Ok(()))) => self.reached.add(Point::HandedOver),
+            _ => {}
+        }
+    }
+
+    pub(super) fn leader(&self) -> Option<usize> {
+        (0..self.nodes.len()).find(|node| self.nodes[*node].leads())
+    }
+
+    fn change(&mut self, change: Change) {
+        let Some(leader) = self.leader() else { return };
+        self.note(format_args!("node {} is told to {change:?}", leader + 1));
+        let answer = Answer::default();
+        let running = self.nodes[leader].running.as_mut().expect("it leads");
+        running.member.change(change, Answer::clone(&answer));
+        self.admin.pending = Some((change, answer));
+        self.plan_turn(leader, Duration::ZERO);
+    }
+
+    fn status(&self, node: usize) -> Option<Status> {
+        let running = self.nodes[node].running.as_ref()?;
+        Some(running.shared.status.lock().clone())
+    }
+
+    /// Whether every node is a member with a vote.
+    pub(super) fn is_whole(&self) -> bool {
+        let Some(status) = self.leader().and_then(|leader| self.status(leader)) else {
+            return false;
+        };
+        let is_voter = |node: usize| {
+            self.status(node).is_some_and(|own| {
+                let mut members = status.members.iter();
+                members.any(|one| one.raft_id == own.raft_id && one.voter)
+            })
+        };
+        self.admin.pending.is_none()
+            && status.members.len() == self.nodes.len()
+            && (0..self.nodes.len()).all(is_voter)
+    }
+
+    /// Adds a node that is no member.
+    fn mend(&mut self) {
+        if !self.enlarge() {
+            return;
+        }
+        let Some(leader) = self.leader() else { return };
+        let Some(status) = self.status(leader) else { return };
+        if status.applied != status.last {
+            return;
+        }
+        for node in 0..self.nodes.len() {
+            let Some(own) = self.status(node) else { continue };
+            let mut members = status.members.iter();
+            if members.any(|one| one.raft_id == own.raft_id && one.voter) {
+                self.admin.out.retain(|out| *out != node);
+                continue;
+            }
+            if own.role == Role::Blank {
+                return self.change(Change::Add(self.nodes[node].id));
+            }
+            // It was taken away, or its vote was never given: it begins anew.
+            let is_old = !status.members.iter().any(|one| one.voter && node_of(one.raft_id) == self.nodes[node].id);
+            if is_old && self.random.u8(..10) == 0 {
+                return self.wipe(node);
+            }
+        }
+    }
+
+    /// The cluster's file names the spare nodes, too: each node is started again with it.
+    fn enlarge(&mut self) -> bool {
+        if self.admin.enlarged {
+            return true;
+        }
+        let known = all(&self.plan);
+        let next = self.nodes.iter().position(|one| one.nodes != known);
+        let Some(node) = next else {
+            self.admin.enlarged = true;
+            return true;
+        };
+        if self.nodes.iter().all(|one| one.running.is_some()) {
+            self.nodes[node].nodes = known;
+            self.crash(node);
+        }
+        false
+    }
+
+    /// A node loses its disk, and starts with an empty one.
+    pub(super) fn wipe(&mut self, node: usize) {
+        self.note(format_args!("node {} loses its disk", node + 1));
+        self.reached.add(Point::LostDisk);
+        if self.nodes[node].running.is_some() {
+            self.crash(node);
+        }
+        self.nodes[node].volume = Volume::default();
+        self.nodes[node].lost_disk = true;
+        if !self.admin.out.contains(&node) {
+            self.admin.out.push(node);
+        }
+    }
+}

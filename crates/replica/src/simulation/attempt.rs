@@ -1,0 +1,223 @@
+//! Coordinators of transactions over several partitions, as this partition sees them: they prepare
+//! an attempt, decide, and have it forgotten, each step at whoever leads then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::participant::State;
+use base::{Abort, Timestamp, TransactionId};
+use history::Outcome as Ending;
+
+use super::client::{Call, Outcome, Value};
+use super::job::{Job, Step, key};
+use super::reached::Point;
+use super::world::{Asker, Event, World};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Prepare,
+    /// Whether it is prepared.
+    Ask,
+    Refuse,
+    Commit,
+    Abort,
+    Forget,
+}
+
+/// A transaction that is under way.
+struct Attempt {
+    id: TransactionId,
+    job: Arc<Job>,
+    begun: Duration,
+    stage: Stage,
+    /// This stage may have taken effect.
+    doubt: bool,
+    /// What is recorded when it commits.
+    ops: String,
+}
+
+/// See the module's description.
+pub(super) struct Coordinator {
+    process: usize,
+    number: u64,
+    node: usize,
+    attempt: Option<Attempt>,
+}
+
+impl Coordinator {
+    pub(super) fn new(process: usize) -> Coordinator {
+        Coordinator {
+            process,
+            number: 0,
+            node: 0,
+            attempt: None,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.attempt.is_none()
+    }
+}
+
+impl World {
+    /// A coordinator begins, or goes on with, an attempt.
+    pub(super) fn coordinate(&mut self, at: usize) {
+        if self.coordinators[at].attempt.is_none() {
+            if self.finale.quiet {
+                return;
+            }
+            if !self.finale.opened {
+                return self.after(Duration::from_millis(5), Event::Think(Asker::Coordinator(at)));
+            }
+            let attempt = self.draw_attempt(at);
+            self.coordinators[at].attempt = Some(attempt);
+        }
+        let one = &mut self.coordinators[at];
+        let Some(attempt) = &one.attempt else { return };
+        let id = attempt.id;
+        let call = match attempt.stage {
+            Stage::Prepare => Call::Prepare(id, Arc::clone(&attempt.job)),
+            Stage::Ask => Call::State(id),
+            Stage::Refuse => Call::Refuse(id),
+            Stage::Commit => Call::Commit(id),
+            Stage::Abort => Call::Abort(id),
+            Stage::Forget => Call::Forget(id),
+        };
+        one.number += 1;
+        let (number, node) = (one.number, one.node);
+        self.note(format_args!("coordinator {at} asks node {}: {call:?}", node + 1));
+        self.send_call(Asker::Coordinator(at), number, node, call);
+    }
+
+    fn draw_attempt(&mut self, at: usize) -> Attempt {
+        let count = self.random.usize(1..=2);
+        let picked = self.random.choose_multiple(0..self.plan.keys, count);
+        let mut steps = Vec::new();
+        for index in picked {
+            self.value += 1;
+            steps.extend([Step::Get(key(index)), Step::Put(key(index), self.value)]);
+        }
+        self.value += 1;
+        let ms = 1_700_000_000_000 + self.now.as_millis() as u64;
+        Attempt {
+            id: TransactionId {
+                timestamp: Timestamp(Timestamp::at_ms(ms).0 + self.value as u64 % 60_000),
+                unique: at as u64 + 1,
+            },
+            job: Arc::new(Job::new(steps)),
+            begun: self.now,
+            stage: Stage::Prepare,
+            doubt: false,
+            ops: String::new(),
+        }
+    }
+
+    /// A coordinator hears of its step.
+    pub(super) fn coordinator_answered(&mut self, at: usize, number: u64, outcome: Outcome) {
+        let one = &mut self.coordinators[at];
+        if one.number != number {
+            return;
+        }
+        one.number += 1;
+        let Some(mut attempt) = one.attempt.take() else { return };
+        self.note(format_args!("coordinator {at} hears: {outcome:?}"));
+        let again = match outcome {
+            Outcome::Done(value) => self.stage_done(at, &mut attempt, value),
+            Outcome::Abort(abort) => self.stage_refused(at, &mut attempt, &abort),
+            Outcome::Lost | Outcome::Broken => {
+                self.coordinators[at].node = self.another(None);
+                attempt.doubt = true;
+                if attempt.stage == Stage::Prepare {
+                    attempt.stage = Stage::Ask;
+                }
+                true
+            }
+        };
+        if again {
+            self.coordinators[at].attempt = Some(attempt);
+        }
+        let limit = if again { 20 } else { 200 };
+        let pause = self.while_up_to(Duration::from_millis(limit));
+        self.after(pause, Event::Think(Asker::Coordinator(at)));
+    }
+
+    /// Returns whether the attempt goes on.
+    fn stage_done(&mut self, at: usize, attempt: &mut Attempt, value: Value) -> bool {
+        let doubt = std::mem::take(&mut attempt.doubt);
+        let state = match value {
+            Value::Replies(replies) => {
+                let seen = attempt.job.see(&replies);
+                if let Some(odd) = seen.odd {
+                    self.book.wrong(odd);
+                }
+                attempt.ops = seen.ops;
+                return self.decide(attempt);
+            }
+            Value::State(state) => state,
+            Value::Stale(..) => unreachable!("no coordinator asks for it"),
+        };
+        match (attempt.stage, state) {
+            (Stage::Ask | Stage::Refuse, State::Prepared(_)) => {
+                attempt.ops = attempt.job.blind();
+                self.reached.add(Point::FoundPrepared);
+                self.decide(attempt)
+            }
+            (Stage::Ask, State::Unknown) => {
+                attempt.stage = Stage::Refuse;
+                true
+            }
+            (Stage::Refuse, State::Unknown | State::Refused) => {
+                self.reached.add(Point::Refused);
+                self.book.aborted();
+                false
+            }
+            (Stage::Commit, State::Prepared(_)) => self.committed(at, attempt),
+            (Stage::Commit, State::Committed(_)) if doubt => self.committed(at, attempt),
+            (Stage::Abort, State::Prepared(_)) => {
+                self.book.aborted();
+                false
+            }
+            (Stage::Abort, State::Unknown) if doubt => {
+                self.book.aborted();
+                false
+            }
+            (Stage::Forget, _) => false,
+            (stage, state) => {
+                self.fail(format!("attempt {} is {state:?} at {stage:?}", attempt.id));
+                false
+            }
+        }
+    }
+
+    fn decide(&mut self, attempt: &mut Attempt) -> bool {
+        attempt.stage = if self.random.u8(..4) > 0 { Stage::Commit } else { Stage::Abort };
+        true
+    }
+
+    fn committed(&mut self, at: usize, attempt: &mut Attempt) -> bool {
+        let process = self.coordinators[at].process;
+        self.book.record(process, (attempt.begun, self.now), Ending::Committed, &attempt.ops);
+        self.book.counts.committed += 1;
+        self.reached.add(Point::CommittedAttempt);
+        attempt.stage = Stage::Forget;
+        true
+    }
+
+    fn stage_refused(&mut self, at: usize, attempt: &mut Attempt, abort: &Abort) -> bool {
+        match abort {
+            Abort::Elsewhere { leader } => {
+                self.coordinators[at].node = self.another(*leader);
+                true
+            }
+            Abort::Held { .. } if attempt.stage != Stage::Prepare => true,
+            Abort::Held { .. } | Abort::Overtaken { .. } | Abort::Conflict { .. } => {
+                self.book.aborted();
+                attempt.stage == Stage::Prepare && attempt.doubt
+            }
+            other => {
+                self.fail(format!("attempt {} was told at {:?}: {other}", attempt.id, attempt.stage));
+                false
+            }
+        }
+    }
+}

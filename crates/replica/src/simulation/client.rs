@@ -1,0 +1,405 @@
+//! Clients: each runs one transaction after the other at whoever leads.
+//!
+//! Some number their transactions and send them again until they know the outcome; others do not
+//! know it when an answer is lost.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::participant::{Participant, Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::{Holder, Observed};
+use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
+
+use super::job::{ACCOUNTS, DEPOSIT, Draw, Job, Step, Watched};
+use super::reached::Point;
+use super::world::{Asker, Event, Waiting, World};
+use crate::worker::{Sequenced, Worker};
+
+/// What is asked of a node.
+#[derive(Debug)]
+pub(super) enum Call {
+    Run(Arc<Job>, Option<Sequenced>),
+    /// What may be so old.
+    Stale(Arc<Job>, Duration),
+    Prepare(TransactionId, Arc<Job>),
+    Commit(TransactionId),
+    Abort(TransactionId),
+    Refuse(TransactionId),
+    Forget(TransactionId),
+    State(TransactionId),
+}
+
+/// What an asker hears.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Done(Value),
+    Abort(Abort),
+    /// The leadership was lost.
+    Lost,
+    /// The node is gone, or silent.
+    Broken,
+}
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Replies(Vec<OwnedReply>),
+    /// Read at this time from what may be old.
+    Stale(Vec<OwnedReply>, Duration),
+    State(State),
+}
+
+const NOBODY: Sequenced = Sequenced {
+    client: 0,
+    sequence: 0,
+};
+
+/// Refusals last longer than any run.
+const REFUSED_FOR_MS: u64 = 10_000_000;
+
+impl Call {
+    /// Runs it; returns for what the outcome has to wait.
+    pub(super) fn run(&self, worker: &mut Worker, now: Duration) -> (Epoch, Waiting) {
+        let done = |outcome| Waiting::Known(outcome);
+        let outcome = match self {
+            Call::Run(job, once) => {
+                let ops = job.ops();
+                let result = if worker.is_naive() && !job.is_read_only() {
+                    match worker.propose(&ops, once.unwrap_or(NOBODY)) {
+                        Ok(number) => return (worker.observed().epoch, Waiting::Naive(number)),
+                        Err(abort) => Err(abort),
+                    }
+                } else {
+                    run(worker, &ops, *once)
+                };
+                result.map(Value::Replies)
+            }
+            Call::Stale(job, bound) => worker
+                .read_stale(&job.ops(), *bound, own)
+                .map(|replies| Value::Stale(replies, now)),
+            Call::Prepare(id, job) => prepare(worker, *id, job).map(Value::Replies),
+            Call::Commit(id) => Participant::commit(worker, *id).map(|(state, _)| Value::State(state)),
+            Call::Abort(id) => Participant::abort(worker, *id).map(|(state, _)| Value::State(state)),
+            Call::Refuse(id) => {
+                let until = Participant::time_ms(worker) + REFUSED_FOR_MS;
+                worker.refuse(*id, until).map(|(state, _)| Value::State(state))
+            }
+            Call::Forget(id) => worker.forget(*id).map(|()| Value::State(State::Unknown)),
+            Call::State(id) => match Participant::leads(worker) {
+                Ok(()) => Ok(Value::State(Participant::state(worker, *id).0)),
+                Err(leader) => Err(Abort::Elsewhere { leader }),
+            },
+        };
+        match outcome {
+            Ok(value) => (worker.observed().epoch, done(Outcome::Done(value))),
+            Err(abort @ Abort::Precondition { .. }) => {
+                (worker.observed().epoch, done(Outcome::Abort(abort)))
+            }
+            Err(abort) => (Epoch::ZERO, done(Outcome::Abort(abort))),
+        }
+    }
+}
+
+fn own(replies: &[Reply<'_>], _: Observed) -> Vec<OwnedReply> {
+    replies.iter().map(OwnedReply::from).collect()
+}
+
+fn run(worker: &mut Worker, ops: &[Op<'_>], once: Option<Sequenced>) -> Result<Vec<OwnedReply>, Abort> {
+    worker.refresh();
+    match once {
+        Some(sequenced) => worker.execute_once(ops, sequenced),
+        None => worker.execute(ops, own),
+    }
+}
+
+fn prepare(worker: &mut Worker, id: TransactionId, job: &Job) -> Result<Vec<OwnedReply>, Abort> {
+    let holder = Holder { id, age: id.timestamp };
+    Participant::prepare(
+        worker,
+        &Prepare {
+            holder,
+            ops: &job.ops(),
+            siblings: b"",
+            note: b"a note",
+        },
+    )
+}
+
+/// A transaction of which the outcome is not known yet.
+pub(super) struct Doing {
+    job: Arc<Job>,
+    once: Option<Sequenced>,
+    stale: Option<Duration>,
+    begun: Duration,
+    tries: u32,
+    /// It may have taken effect.
+    doubt: bool,
+}
+
+/// See the module's description.
+pub(super) struct Client {
+    process: usize,
+    number: u64,
+    pub(super) doing: Option<Doing>,
+    watched: Watched,
+    /// The client's number, if it numbers its transactions, and its last transaction's.
+    session: Option<Sequenced>,
+    node: usize,
+    /// What it runs, if that is decided beforehand.
+    pub(super) script: Option<VecDeque<Job>>,
+}
+
+/// How often somebody asks who does not get on, before giving up what was never begun.
+const TRIES: u32 = 300;
+
+impl Client {
+    pub(super) fn new(world: &mut World) -> Client {
+        world.processes += 1;
+        let numbers = world.random.bool();
+        Client {
+            process: world.processes,
+            number: 0,
+            doing: None,
+            watched: Watched::new(),
+            session: numbers.then(|| world.session()),
+            node: world.random.usize(..world.plan.founders),
+            script: None,
+        }
+    }
+
+    /// One who does what it is told, once each.
+    pub(super) fn scripted(world: &mut World, script: Vec<Job>) -> Client {
+        let session = Some(world.session());
+        Client {
+            session,
+            script: Some(script.into()),
+            ..Client::new(world)
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.doing.is_none() && self.script.as_ref().is_none_or(VecDeque::is_empty)
+    }
+}
+
+impl World {
+    /// Number of a client that nobody knows.
+    pub(super) fn session(&mut self) -> Sequenced {
+        self.sessions += 1;
+        Sequenced {
+            client: self.sessions,
+            sequence: 0,
+        }
+    }
+
+    /// Money is paid in before clients begin.
+    pub(super) fn deposit() -> Job {
+        Job::new((0..ACCOUNTS).map(|account| Step::Add(account, DEPOSIT)).collect())
+    }
+
+    /// A client begins its next transaction.
+    pub(super) fn think(&mut self, client: usize) {
+        if self.clients[client].doing.is_some() {
+            return self.ask(client);
+        }
+        let scripted = self.clients[client].script.as_mut().map(VecDeque::pop_front);
+        let job = match scripted {
+            Some(Some(job)) => job,
+            Some(None) => return,
+            None if !self.finale.opened => {
+                return self.after(Duration::from_millis(5), Event::Think(Asker::Client(client)));
+            }
+            None if self.finale.quiet => return,
+            None => self.draw_job(client),
+        };
+        let one = &mut self.clients[client];
+        let mut once = None;
+        if !job.is_read_only()
+            && let Some(session) = &mut one.session
+        {
+            session.sequence += 1;
+            once = Some(*session);
+        }
+        let stale = job.is_read_only() && one.script.is_none() && self.random.u8(..3) == 0;
+        self.book.begin(&job, self.now);
+        let bound = Duration::from_millis(self.random.u64(5..200));
+        self.clients[client].doing = Some(Doing {
+            job: Arc::new(job),
+            once,
+            stale: stale.then_some(bound),
+            begun: self.now,
+            tries: 0,
+            doubt: false,
+        });
+        if stale {
+            self.clients[client].node = self.random.usize(..self.nodes.len());
+        }
+        self.ask(client);
+    }
+
+    fn draw_job(&mut self, client: usize) -> Job {
+        let one = &mut self.clients[client];
+        let mut draw = Draw {
+            random: &mut self.random,
+            keys: self.plan.keys,
+            value: &mut self.value,
+            lent: &mut self.lent,
+            certain: one.session.is_some() && !self.plan.forgets_clients(),
+            flushes: self.plan.flushes,
+        };
+        draw.job(&mut one.watched)
+    }
+
+    fn ask(&mut self, client: usize) {
+        let one = &mut self.clients[client];
+        let Some(doing) = &mut one.doing else { return };
+        one.number += 1;
+        doing.tries += 1;
+        let job = Arc::clone(&doing.job);
+        let call = match doing.stale {
+            Some(bound) => Call::Stale(job, bound),
+            None => Call::Run(job, doing.once),
+        };
+        let (number, node) = (one.number, one.node);
+        self.note(format_args!("client {client} asks node {}: {call:?}", node + 1));
+        self.send_call(Asker::Client(client), number, node, call);
+    }
+
+    /// A client hears of its transaction.
+    pub(super) fn answered(&mut self, client: usize, number: u64, outcome: Outcome) {
+        let one = &mut self.clients[client];
+        if one.number != number {
+            return;
+        }
+        let Some(doing) = one.doing.take() else { return };
+        // What else comes of this call is of no use.
+        one.number += 1;
+        self.note(format_args!("client {client} hears: {outcome:?}"));
+        match outcome {
+            Outcome::Done(Value::Replies(replies)) => self.done(client, &doing, &replies),
+            Outcome::Done(Value::Stale(replies, at)) => self.done_stale(client, &doing, &replies, at),
+            Outcome::Done(Value::State(_)) => unreachable!("no client asks for it"),
+            Outcome::Abort(abort) => self.refused(client, doing, abort),
+            Outcome::Lost | Outcome::Broken => self.doubt(client, doing),
+        }
+    }
+
+    fn done(&mut self, client: usize, doing: &Doing, replies: &[OwnedReply]) {
+        let seen = doing.job.see(replies);
+        if let Some(odd) = &seen.odd {
+            self.book.wrong(odd.clone());
+        }
+        if doing.doubt && doing.once.is_some() {
+            self.reached.add(Point::ToldAgain);
+        }
+        let process = self.clients[client].process;
+        self.book.committed(process, &doing.job, &seen, (doing.begun, self.now));
+        self.finale.committed(doing.begun, self.now);
+        let watches = doing.job.steps.iter().any(|step| matches!(step, Step::Watch(_)));
+        if watches {
+            self.clients[client].watched = seen.watched;
+        }
+        self.rethink(client);
+    }
+
+    fn done_stale(&mut self, client: usize, doing: &Doing, replies: &[OwnedReply], at: Duration) {
+        let seen = doing.job.see(replies);
+        if let Some(odd) = &seen.odd {
+            self.book.wrong(odd.clone());
+        }
+        // Clocks differ, and a leader may not know yet that it leads no longer.
+        let age = doing.stale.expect("it was asked for").mul_f64(1.05) + self.plan.election.mul_f64(1.2);
+        self.book.stale(&seen, at.saturating_sub(age), at);
+        self.reached.add(Point::Stale);
+        self.rethink(client);
+    }
+
+    /// Nothing has happened, or nothing is remembered.
+    fn refused(&mut self, client: usize, mut doing: Doing, abort: Abort) {
+        let forgotten = matches!(abort, Abort::Unknown { .. }) || doing.once.is_some() && abort == Abort::Refused;
+        if forgotten {
+            if !self.plan.forgets_clients() {
+                return self.fail(format!("client {client} was forgotten: {abort}"));
+            }
+            self.reached.add(Point::Forgotten);
+            self.clients[client].session = Some(self.session());
+            return self.unknown(client, &doing);
+        }
+        let leader = match abort {
+            Abort::Elsewhere { leader } => {
+                self.reached.add(Point::Redirected);
+                Some(leader)
+            }
+            Abort::Held { .. } => {
+                self.reached.add(Point::Held);
+                None
+            }
+            Abort::Conflict { .. } | Abort::Unavailable { .. } => None,
+            Abort::Precondition { .. } if doing.once.is_none() => {
+                self.book.aborted();
+                return self.rethink(client);
+            }
+            Abort::Precondition { .. } => return self.decline(client, doing),
+            other => return self.fail(format!("client {client} was told: {other}")),
+        };
+        if doing.tries > TRIES && !doing.doubt && self.clients[client].script.is_none() {
+            return self.decline(client, doing);
+        }
+        if let Some(leader) = leader {
+            self.clients[client].node = self.another(leader);
+            if doing.stale.is_some() && doing.tries > 5 {
+                doing.stale = None;
+            }
+        }
+        self.clients[client].doing = Some(doing);
+        let pause = self.while_up_to(Duration::from_millis(15));
+        self.after(pause, Event::Think(Asker::Client(client)));
+    }
+
+    /// Where to ask next.
+    pub(super) fn another(&mut self, leader: Option<NodeId>) -> usize {
+        match leader {
+            Some(node) if self.random.u8(..8) > 0 => usize::from(node.0) - 1,
+            _ => self.random.usize(..self.nodes.len()),
+        }
+    }
+
+    /// It did not take effect, and its number is used for the next one.
+    fn decline(&mut self, client: usize, doing: Doing) {
+        self.book.aborted();
+        if let (Some(_), Some(session)) = (doing.once, &mut self.clients[client].session) {
+            session.sequence -= 1;
+        }
+        self.rethink(client);
+    }
+
+    /// It may have taken effect.
+    fn doubt(&mut self, client: usize, mut doing: Doing) {
+        self.clients[client].node = self.another(None);
+        if doing.once.is_some() || doing.job.is_read_only() {
+            doing.doubt = true;
+            self.clients[client].doing = Some(doing);
+            let pause = self.while_up_to(Duration::from_millis(15));
+            return self.after(pause, Event::Think(Asker::Client(client)));
+        }
+        self.unknown(client, &doing);
+    }
+
+    fn unknown(&mut self, client: usize, doing: &Doing) {
+        self.reached.add(Point::Unknown);
+        let process = self.clients[client].process;
+        self.book.unknown(process, &doing.job, (doing.begun, self.now));
+        // One that nobody knows of is another process from now on.
+        self.processes += 1;
+        self.clients[client].process = self.processes;
+        self.rethink(client);
+    }
+
+    fn rethink(&mut self, client: usize) {
+        self.clients[client].watched.retain(|(_, version, _)| version.to_bits() != 0);
+        let pause = self.while_up_to(self.plan.think);
+        self.after(pause, Event::Think(Asker::Client(client)));
+    }
+}

@@ -1,0 +1,128 @@
+//! The end of a run: the partition serves soon after the faults, everybody catches up, and all
+//! have the same.
+
+use std::time::Duration;
+
+use super::client::Client;
+use super::job::{ACCOUNTS, COUNTERS, Job, Step, key};
+use super::world::{Asker, Event, World};
+
+/// How often it is looked.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Election time-outs within which the partition serves after the faults.
+const SERVES_WITHIN: u32 = 10;
+/// Within which everything has come to rest.
+const RESTS_WITHIN: u32 = 600;
+
+/// How far the end has come.
+#[derive(Default)]
+pub(super) struct Finale {
+    /// The first transaction has committed.
+    pub(super) opened: bool,
+    /// No client begins anything any more.
+    pub(super) quiet: bool,
+    /// The last transaction that committed was begun then, and was answered then.
+    committed: Option<(Duration, Duration)>,
+    served: bool,
+    last_reads: bool,
+    over: bool,
+}
+
+impl Finale {
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn committed(&mut self, begun: Duration, now: Duration) {
+        self.opened = true;
+        self.committed = Some((begun, now));
+    }
+}
+
+impl World {
+    /// Looks whether everything has come to rest.
+    pub(super) fn rest(&mut self) {
+        self.after(PAUSE, Event::Rest);
+        let since = self.now.saturating_sub(self.plan.calm);
+        let served = self.finale.committed.is_some_and(|(begun, _)| begun >= self.plan.calm);
+        if served && !self.finale.served {
+            self.finale.served = true;
+            self.reached.serves(since.as_millis() as u64);
+        }
+        if !self.finale.served {
+            if since > self.plan.election * SERVES_WITHIN {
+                self.fail(format!("nothing is served {since:?} after the faults"));
+            }
+            return;
+        }
+        if since > self.plan.election * RESTS_WITHIN {
+            let what = self.what_is_left();
+            return self.fail(format!("{since:?} after the faults: {what}"));
+        }
+        self.finale.quiet = since > self.plan.election * 3;
+        if !self.finale.quiet || self.leader().is_none() || !self.what_is_left().is_empty() {
+            return;
+        }
+        if !self.finale.last_reads {
+            self.finale.last_reads = true;
+            return self.read_last();
+        }
+        for node in 0..self.nodes.len() {
+            self.compare(node);
+        }
+        let hashes: Vec<_> = self.witnesses.values().map(|one| (one.1, one.2)).collect();
+        self.note(format_args!("{} states: {hashes:x?}", hashes.len()));
+        self.reached.states(hashes.len() as u64);
+        self.finale.over = true;
+    }
+
+    /// Reads all there is, and writes every key, which nobody may hold any more.
+    fn read_last(&mut self) {
+        let keys = || (0..self.plan.keys).map(key);
+        let mut jobs = vec![Job::new(vec![Step::Sweep])];
+        jobs.push(Job::new(keys().map(Step::Get).collect()));
+        if !self.plan.flushes {
+            jobs.push(Job::new((0..COUNTERS).map(Step::Counter).collect()));
+            jobs.push(Job::new((0..ACCOUNTS).map(Step::Balance).collect()));
+            jobs.push(Job::new((0..self.lent).map(Step::Look).collect()));
+        }
+        let mut value = self.value;
+        let puts = keys().map(|key| {
+            value += 1;
+            Step::Put(key, value)
+        });
+        jobs.push(Job::new(puts.collect()));
+        self.value = value;
+        let client = Client::scripted(self, jobs);
+        self.clients.push(client);
+        self.after(PAUSE, Event::Think(Asker::Client(self.clients.len() - 1)));
+    }
+
+    /// What is not at rest; empty if all is.
+    fn what_is_left(&self) -> String {
+        let mut left = Vec::new();
+        let clients = self.clients.iter().enumerate();
+        left.extend(clients.filter(|(_, one)| !one.is_idle()).map(|(at, _)| format!("client {at} waits")));
+        let coordinators = self.coordinators.iter().enumerate();
+        let busy = coordinators.filter(|(_, one)| !one.is_idle());
+        left.extend(busy.map(|(at, _)| format!("coordinator {at} waits")));
+        if !self.is_whole() {
+            left.push("not all nodes are members".to_owned());
+        }
+        let Some(leader) = self.leader() else {
+            return "nobody leads".to_owned();
+        };
+        let status = |node: usize| {
+            let running = self.nodes[node].running.as_ref();
+            running.map(|one| one.shared.status.lock().clone())
+        };
+        let last = status(leader).map(|status| status.last);
+        for node in 0..self.nodes.len() {
+            let applied = status(node).map(|status| status.applied);
+            if applied != last {
+                left.push(format!("node {} has applied {applied:?} of {last:?}", node + 1));
+            }
+        }
+        left.join(", ")
+    }
+}
