@@ -19,7 +19,7 @@ use crate::messages::{Envelope, REFUSED};
 use crate::sessions::Sessions;
 use crate::snapshot::{
     Head, SnapshotError, SnapshotFile, SnapshotReader, SnapshotReceiver, SnapshotRecord,
-    SnapshotSource, SnapshotWriter, newest, tidy,
+    SnapshotSource, SnapshotWriter, newest, remove_old,
 };
 use crate::status::node_of;
 
@@ -153,11 +153,10 @@ impl Member {
     }
 
     fn remove_old(&self) -> Result<(), Failure> {
-        let idle = self.snapshots.sending.is_empty() && self.snapshots.receiving.is_none();
-        if let Some(dir) = self.dir().filter(|_| idle) {
-            tidy(&*self.place.disk, dir)?;
+        match self.dir() {
+            Some(dir) => Ok(remove_old(&*self.place.disk, dir)?),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// A member is so far behind that it needs a snapshot.
