@@ -18,6 +18,10 @@ pub enum Build {
     PlantedEarlyReply,
     /// As a part of a transaction over several partitions it votes before its part is durable.
     PlantedEarlyDecision,
+    /// As a leader it believes in its lease without a look at the clock.
+    PlantedStaleLease,
+    /// As a former leader it keeps what it had executed and what was not committed.
+    PlantedKeptOverlay,
 }
 
 impl Build {
@@ -27,6 +31,8 @@ impl Build {
             Build::Honest => None,
             Build::PlantedEarlyReply => Some("store/planted-early-reply"),
             Build::PlantedEarlyDecision => Some("cluster/planted-early-decision"),
+            Build::PlantedStaleLease => Some("replica/planted-stale-lease"),
+            Build::PlantedKeptOverlay => Some("replica/planted-kept-overlay"),
         }
     }
 }

@@ -10,6 +10,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use xtask::bench::cell::Mode;
 use xtask::build::{self, Build};
+use xtask::chaos;
 use xtask::crash::{self, Disk};
 use xtask::fuzz::{self, Target};
 use xtask::server::Program;
@@ -86,6 +87,31 @@ enum Task {
         /// each start.
         #[arg(last = true)]
         server: Vec<String>,
+    },
+    /// Hurt a replicated partition of real processes: links cut one way and both ways, SIGKILL,
+    /// SIGSTOP, full and lost disks; and judge what its clients saw. It takes root's rights.
+    Chaos {
+        /// For how long; the last round is played to its end.
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+        /// At most so many rounds.
+        #[arg(long)]
+        rounds: Option<u64>,
+        /// How many nodes: 3 or 5.
+        #[arg(long, default_value_t = 3)]
+        nodes: u16,
+        /// Seed of load and faults; drawn and printed if not given.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Write the history of each round here, over that of the last one.
+        #[arg(long, value_name = "FILE")]
+        history: Option<PathBuf>,
+        /// Build with this planted bug, and succeed only if it is found.
+        #[arg(long, value_enum)]
+        planted: Option<chaos::Bug>,
+        /// Judge this binary instead of building one.
+        #[arg(long)]
+        binary: Option<PathBuf>,
     },
     /// Trace system calls and check that the sync stands before each reply.
     Trace {
@@ -283,6 +309,34 @@ fn run(task: Task) -> Result<()> {
             match subject.planted {
                 true => crash::require_loss(&verdict),
                 false => crash::require_clean(&verdict),
+            }
+        }
+        Task::Chaos {
+            minutes,
+            rounds,
+            nodes,
+            seed,
+            history,
+            planted,
+            binary: given,
+        } => {
+            let options = chaos::Options {
+                nodes,
+                seed: seed.unwrap_or_else(|| fastrand::u64(..)),
+                rounds: rounds.unwrap_or(planted.map_or(u64::MAX, chaos::Bug::rounds)),
+                time: Duration::from_secs_f64(minutes * 60.0),
+                history,
+                planted,
+            };
+            let build = planted.map_or(Build::Honest, chaos::Bug::build);
+            let program = Program::Kumiki {
+                binary: binary(given, build)?,
+                args: vec![],
+            };
+            let verdict = chaos::run(&program, &options)?;
+            match planted {
+                Some(_) => chaos::require_found(&verdict),
+                None => chaos::require_clean(&verdict),
             }
         }
         Task::Trace { subject } => {

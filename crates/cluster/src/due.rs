@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::Epoch;
+use base::participant::Participant;
+use base::{Abort, Epoch};
 
 use crate::message::Answer;
-use crate::node::Asker;
+use crate::node::{Asker, Node};
 
 /// Whether somebody waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,66 @@ impl Dues {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+}
+
+impl<C> Node<C> {
+    /// Delivers the answers that have become durable, and others in place of those that are lost.
+    pub(crate) fn deliver_due(&mut self, partition: &impl Participant) {
+        if self.due.is_empty() {
+            return;
+        }
+        // Before it is asked what is lost, which is known before later epochs become durable.
+        let durable = partition.durable();
+        let is_lost = |epoch| partition.is_lost(epoch);
+        while let Some((asker, answer, is_lost)) = self.due.pop(durable, is_lost) {
+            if is_lost {
+                self.deliver_lost(partition, asker, &answer);
+            } else {
+                self.deliver(asker, answer);
+            }
+        }
+    }
+
+    /// Says instead of an answer that it will never be known whether it holds.
+    fn deliver_lost(&mut self, partition: &impl Participant, asker: Asker, answer: &Answer) {
+        self.counters.lost += 1;
+        let instead = match (partition.failed(), answer) {
+            (Some(reason), _) => Answer::Failed(reason),
+            // Whatever it was, nothing has happened.
+            (None, Answer::Read { .. } | Answer::Aborted(_)) => {
+                let leader = partition.leads().err().flatten();
+                Answer::Aborted(Abort::Elsewhere { leader })
+            }
+            (None, _) => {
+                let what = "the node that was asked has ceased to lead the partition".to_owned();
+                Answer::Aborted(Abort::Unknown { what })
+            }
+        };
+        self.deliver(asker, instead);
+    }
+
+    /// Answers once `epoch` is durable.
+    pub(crate) fn answer(
+        &mut self,
+        partition: &impl Participant,
+        asker: Asker,
+        answer: Answer,
+        (epoch, haste): (Epoch, Haste),
+    ) {
+        let durable = partition.durable();
+        if epoch <= durable && !partition.is_lost(epoch) {
+            self.deliver(asker, answer);
+        } else {
+            self.due.push(epoch, haste, (asker, answer), self.now);
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, asker: Asker, answer: Answer) {
+        match asker {
+            Asker::Own(purpose) => self.answers.push_back((purpose, Ok(answer))),
+            Asker::Remote { link, number } => self.wires.reply(link, number, answer),
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `coordination`, `two_phase`, `reading` | transactions of its callers, over any partitions |
 //! | `participation` | what it does for coordinators |
 //! | `resolution` | what becomes of attempts that nobody decides |
+//! | `places` | asking partitions where they are led |
 //! | `options`, `counters` | how a node is set up; what has happened there |
 //! | `due` | answers that wait until what they tell is durable |
 //! | `wires` | its links to other nodes |
@@ -31,6 +32,7 @@ pub mod message;
 pub mod node;
 mod options;
 mod participation;
+mod places;
 mod reading;
 mod resolution;
 #[cfg(feature = "simulation")]

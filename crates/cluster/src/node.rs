@@ -57,7 +57,7 @@ use crate::clock::HybridClock;
 use crate::codec;
 use crate::coordination::Coordination;
 use crate::counters::Counters;
-use crate::due::{Dues, Haste};
+use crate::due::Dues;
 use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::options::{NodeOptions, Timeouts};
@@ -143,11 +143,11 @@ pub(crate) enum Purpose {
 pub struct Node<C> {
     pub(crate) topology: Arc<Topology>,
     pub(crate) leaders: Arc<Leaders>,
-    me: NodeId,
+    pub(crate) me: NodeId,
     /// The partition that this node holds, alone or with others.
     pub(crate) own: Option<PartitionId>,
     /// The leadership of it, or who has it instead, when that was last looked at.
-    led: Option<Result<u64, Option<NodeId>>>,
+    pub(crate) led: Option<Result<u64, Option<NodeId>>>,
     pub(crate) unique: u64,
     pub(crate) timeouts: Timeouts,
     pub(crate) clock: HybridClock,
@@ -156,7 +156,7 @@ pub struct Node<C> {
     pub(crate) wires: Wires,
     /// Links that lead to clients.
     clients: HashSet<Link>,
-    due: Dues,
+    pub(crate) due: Dues,
     /// Answers that have come and were not looked at.
     pub(crate) answers: VecDeque<(Purpose, Result<Answer, Lost>)>,
     pub(crate) coordinations: HashMap<u64, Coordination<C>>,
@@ -321,64 +321,6 @@ impl<C> Node<C> {
         self.work(partition);
     }
 
-    /// Looks whether this node has begun or ceased to lead its partition. Returns whether it has.
-    fn see_who_leads(&mut self, partition: &impl Participant) -> bool {
-        let Some(own) = self.own else {
-            return false;
-        };
-        let led = partition.leads().map(|()| partition.leadership());
-        if self.led == Some(led) {
-            return false;
-        }
-        let is_start = self.led.replace(led).is_none();
-        let leader = led.map_or_else(|leader| leader, |_| Some(self.me));
-        self.leaders.redirect(own, self.me, leader);
-        if let Some(keeper) = &mut self.keeper {
-            let grace = if is_start {
-                Duration::ZERO
-            } else {
-                self.timeouts.doubt / 4
-            };
-            *keeper = Keeper::new(self.now + grace);
-        }
-        true
-    }
-
-    /// Delivers the answers that have become durable, and others in place of those that are lost.
-    fn deliver_due(&mut self, partition: &impl Participant) {
-        if self.due.is_empty() {
-            return;
-        }
-        // Before it is asked what is lost, which is known before later epochs become durable.
-        let durable = partition.durable();
-        let is_lost = |epoch| partition.is_lost(epoch);
-        while let Some((asker, answer, is_lost)) = self.due.pop(durable, is_lost) {
-            if is_lost {
-                self.deliver_lost(partition, asker, &answer);
-            } else {
-                self.deliver(asker, answer);
-            }
-        }
-    }
-
-    /// Says instead of an answer that it will never be known whether it holds.
-    fn deliver_lost(&mut self, partition: &impl Participant, asker: Asker, answer: &Answer) {
-        self.counters.lost += 1;
-        let instead = match (partition.failed(), answer) {
-            (Some(reason), _) => Answer::Failed(reason),
-            // Whatever it was, nothing has happened.
-            (None, Answer::Read { .. } | Answer::Aborted(_)) => {
-                let leader = partition.leads().err().flatten();
-                Answer::Aborted(Abort::Elsewhere { leader })
-            }
-            (None, _) => {
-                let what = "the node that was asked has ceased to lead the partition".to_owned();
-                Answer::Aborted(Abort::Unknown { what })
-            }
-        };
-        self.deliver(asker, instead);
-    }
-
     /// Handles answers until there are none.
     fn work(&mut self, partition: &mut impl Participant) {
         while let Some((purpose, answer)) = self.answers.pop_front() {
@@ -487,67 +429,6 @@ impl<C> Node<C> {
     #[must_use]
     pub fn links_up(&self) -> usize {
         self.wires.links_up()
-    }
-
-    /// Whether a partition is this node's own, and led here.
-    fn is_here(&self, partition: &impl Participant, of: PartitionId) -> bool {
-        Some(of) == self.own && partition.leads().is_ok()
-    }
-
-    /// Asks a partition, which may be this node's own.
-    pub(crate) fn ask(
-        &mut self,
-        partition: &mut impl Participant,
-        to: PartitionId,
-        request: Request<'_>,
-        purpose: Purpose,
-    ) {
-        if self.is_here(partition, to) {
-            self.serve(partition, Asker::Own(purpose), request);
-        } else {
-            let node = self.leaders.find(to, self.me);
-            self.wires.ask((node, to), request, purpose);
-        }
-    }
-
-    /// Tells a partition something that needs no answer.
-    pub(crate) fn tell(
-        &mut self,
-        partition: &mut impl Participant,
-        to: PartitionId,
-        notice: Notice,
-    ) {
-        if !self.is_here(partition, to) {
-            let node = self.leaders.find(to, self.me);
-            return self.wires.tell(node, notice);
-        }
-        match notice {
-            Notice::Abort { id } => self.on_abort(partition, id),
-            Notice::Forget { id } => self.on_forget(partition, id),
-        }
-    }
-
-    /// Answers once `epoch` is durable.
-    pub(crate) fn answer(
-        &mut self,
-        partition: &impl Participant,
-        asker: Asker,
-        answer: Answer,
-        (epoch, haste): (Epoch, Haste),
-    ) {
-        let durable = partition.durable();
-        if epoch <= durable && !partition.is_lost(epoch) {
-            self.deliver(asker, answer);
-        } else {
-            self.due.push(epoch, haste, (asker, answer), self.now);
-        }
-    }
-
-    pub(crate) fn deliver(&mut self, asker: Asker, answer: Answer) {
-        match asker {
-            Asker::Own(purpose) => self.answers.push_back((purpose, Ok(answer))),
-            Asker::Remote { link, number } => self.wires.reply(link, number, answer),
-        }
     }
 
     /// Tells the caller.

@@ -98,7 +98,9 @@ impl<C> Node<C> {
         asker: Asker,
         request: Request<'_>,
     ) {
-        if let (Err(leader), false) = (partition.leads(), request == Request::Topology) {
+        if let Err(leader) = partition.leads()
+            && !matches!(request, Request::Topology)
+        {
             return self.redirect(asker, leader);
         }
         match request {

@@ -527,7 +527,10 @@ mod tests {
         assert_eq!(group, Some(8));
         refused(&with(&["--group", "8", "--naive"]), &["--group", "--naive"]);
         refused(&with(&["--group", "0"]), &["--group"]);
-        refused(&with(&["--election-timeout", "1ms"]), &["between 50ms and 60s"]);
+        refused(
+            &with(&["--election-timeout", "1ms"]),
+            &["between 50ms and 60s"],
+        );
         refused(&["--cluster", "c.toml", "--node", "0"], &["--node"]);
     }
 

@@ -135,3 +135,54 @@ fn servers_are_started_judged_and_gone_afterwards() {
     assert!(!planted.status.success(), "what was planted is found");
     assert!(text(&planted.stderr).contains("the check '"));
 }
+
+/// As little as can be measured of `raft-etcd`: three servers that hold one partition, and, where
+/// `cargo xtask peers` has installed it, etcd.
+#[test]
+fn replicas_are_measured_beside_etcd() {
+    let dir = tempfile::tempdir().unwrap();
+    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers/etcd");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::iter::once(peers).chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(places).unwrap();
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+        command.args(["bench", "run", "raft-etcd", "--quick", "--out", "results"]);
+        command.args([
+            "--repetitions",
+            "1",
+            "--seconds",
+            "0.2",
+            "--warm-up",
+            "0.01",
+        ]);
+        command.args(["--only", "clients=8"]).args(more);
+        command.current_dir(dir.path()).env("PATH", &path);
+        command.output().expect("the binary runs")
+    };
+    let measured = run(&[]);
+    let (said, told) = (text(&measured.stdout), text(&measured.stderr));
+    assert!(measured.status.success(), "{said}{told}");
+    let json = std::fs::read_to_string(dir.path().join("results/raft-etcd.json")).unwrap();
+    for check in [
+        concat!("Kumiki ", env!("CARGO_PKG_VERSION"), " has a leader"),
+        "every put is acknowledged",
+        "every key holds its last write",
+        "what was acknowledged is recovered",
+    ] {
+        assert!(json.contains(check), "{check} was not checked: {json}");
+    }
+    let has_etcd = json.contains("has a leader\"") && json.contains("\"name\": \"etcd 3.");
+    assert!(
+        has_etcd || said.contains("`cargo xtask peers` installs it"),
+        "{said}"
+    );
+    let left = std::fs::read_dir(dir.path().join("results"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 1, "the servers' files are removed");
+    let planted = run(&["--plant-failure"]);
+    assert!(!planted.status.success(), "what was planted is found");
+    let told = text(&planted.stderr);
+    assert!(told.contains("does not hold put"), "{told}");
+}

@@ -239,7 +239,10 @@ fn experienced() -> Served {
 #[test]
 fn the_documentation_lists_every_metric() {
     let served = experienced();
-    let families = metrics(served.admin());
+    let mut families = metrics(served.admin());
+    let replica = support::replica::alone();
+    let of_replicas = metrics(replica.admin()).into_iter();
+    families.extend(of_replicas.filter(|(name, _)| name.starts_with("kumiki_replica_")));
     let documented = documented();
     let family = |name: &str| {
         let name = name.split('{').next().unwrap_or(name);
@@ -271,15 +274,30 @@ fn the_documentation_lists_every_metric() {
 #[test]
 fn info_shows_the_same() {
     let served = experienced();
-    let mut client = served.client();
+    let replica = support::replica::alone();
+    let is_of_replicas = |name: &str| name.starts_with("kumiki_replica_");
+    let compared = compare_with_info(served.client(), served.admin(), |name| {
+        !is_of_replicas(name)
+    });
+    assert!(compared > 40, "only {compared} figures were compared");
+    let compared = compare_with_info(replica.client(), replica.admin(), is_of_replicas);
+    assert!(compared > 15, "only {compared} figures were compared");
+}
+
+/// Compares documented figures with those names. Returns how many there were.
+fn compare_with_info(
+    mut client: support::Client,
+    admin: SocketAddr,
+    wanted: impl Fn(&str) -> bool,
+) -> usize {
     // What the last figure's own tidying up writes should be over.
     client.call(&["PING"]);
     let first = info(&mut client);
-    let families = metrics(served.admin());
+    let families = metrics(admin);
     let second = info(&mut client);
     let mut compared = 0;
     for Documented { name, info, .. } in documented() {
-        if info.is_empty() {
+        if info.is_empty() || !wanted(&name) {
             continue;
         }
         let shown = |fields: &BTreeMap<String, f64>| -> f64 {
@@ -306,7 +324,7 @@ fn info_shows_the_same() {
         );
         compared += 1;
     }
-    assert!(compared > 40, "only {compared} figures were compared");
+    compared
 }
 
 #[test]

@@ -202,7 +202,10 @@ mod tests {
             let wipe = |planned: &&Planned| matches!(planned.fault, Fault::Wipe(_));
             round.iter().filter(wipe).count()
         };
-        assert!(rounds.iter().all(|round| wipes(round) < 2), "one lost disk a round");
+        assert!(
+            rounds.iter().all(|round| wipes(round) < 2),
+            "one lost disk a round"
+        );
         kinds.sort_by_key(|kind| format!("{kind:?}"));
         kinds.dedup();
         assert_eq!(kinds.len(), 12);
@@ -214,7 +217,10 @@ mod tests {
         for nodes in [3, 5] {
             for _ in 0..50 {
                 let few = minority(&mut rng, nodes);
-                assert!(!few.is_empty() && few.len() * 2 < usize::from(nodes), "{few:?}");
+                assert!(
+                    !few.is_empty() && few.len() * 2 < usize::from(nodes),
+                    "{few:?}"
+                );
             }
             for node in 1..=nodes {
                 let others = (1..nodes).map(|count| behind(node, count, nodes));

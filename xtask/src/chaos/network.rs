@@ -226,8 +226,14 @@ mod tests {
 
     #[test]
     fn names_of_processes_that_are_gone_are_stale_and_others_are_not() {
-        assert!(is_stale("kumiki-chaos-4194305-hub"), "no process has this number");
-        assert!(is_stale("kumiki-chaos-1-2"), "it is another program's number");
+        assert!(
+            is_stale("kumiki-chaos-4194305-hub"),
+            "no process has this number"
+        );
+        assert!(
+            is_stale("kumiki-chaos-1-2"),
+            "it is another program's number"
+        );
         for other in ["kumiki-chaos-x-1", "kumiki-chaos", "somebody-1-hub"] {
             assert!(!is_stale(other), "{other}");
         }

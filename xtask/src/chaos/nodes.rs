@@ -178,7 +178,10 @@ impl Nodes {
         };
         let status = process.terminate(PATIENCE)?;
         if !status.success() {
-            bail!("node {id} ended with {status} after SIGTERM\n{}", self.tail(id));
+            bail!(
+                "node {id} ended with {status} after SIGTERM\n{}",
+                self.tail(id)
+            );
         }
         Ok(())
     }
@@ -190,7 +193,9 @@ impl Nodes {
     pub fn fill(&self, id: u16, is_full: bool) -> Result<()> {
         let volume = &self.node(id).volume;
         if is_full {
-            return volume.fill().with_context(|| format!("the disk of node {id}"));
+            return volume
+                .fill()
+                .with_context(|| format!("the disk of node {id}"));
         }
         volume.free();
         Ok(())
@@ -209,7 +214,10 @@ impl Nodes {
             };
             if let Some(status) = status {
                 let tail = self.tail(node.id);
-                told.push(format!("node {} has ended by itself ({status})\n{tail}", node.id));
+                told.push(format!(
+                    "node {} has ended by itself ({status})\n{tail}",
+                    node.id
+                ));
             }
         }
         Ok(told)
@@ -268,7 +276,10 @@ impl Nodes {
             while let Err(told) = self.command("add", "--node", id, seconds) {
                 interrupt::check()?;
                 if Instant::now() > deadline {
-                    bail!("node {id}, whose disk was lost, cannot be added: {told}\n{}", self.tail(id));
+                    bail!(
+                        "node {id}, whose disk was lost, cannot be added: {told}\n{}",
+                        self.tail(id)
+                    );
                 }
                 thread::sleep(Duration::from_millis(100));
             }

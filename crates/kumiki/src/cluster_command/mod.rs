@@ -91,6 +91,9 @@ struct Transfer {
     timeout: u64,
 }
 
+/// What looks wrong is looked at once more after this.
+const SECOND_LOOK: Duration = Duration::from_millis(500);
+
 /// Does what the command line asks for.
 ///
 /// # Errors
@@ -103,7 +106,13 @@ pub(crate) fn run(options: &Cluster) -> Result<(), String> {
             if let Some(only) = only {
                 known(&topology, only)?;
             }
-            let survey = survey::Survey::take(&topology, only, password.as_deref());
+            let ask = || survey::Survey::take(&topology, only, password.as_deref());
+            let mut survey = ask();
+            if !survey.problems().is_empty() {
+                // A leader that has just been elected has not heard of everybody yet.
+                std::thread::sleep(SECOND_LOOK);
+                survey = ask();
+            }
             status::tell(&survey, status.json)
         }
         Command::Add(member) => change_member(member, change::Wanted::Member),

@@ -12,11 +12,7 @@ use super::survey::{Survey, Surveyed};
 /// # Errors
 /// What is wrong.
 pub(super) fn tell(survey: &Survey, as_json: bool) -> Result<(), String> {
-    let problems: Vec<String> = survey
-        .partitions
-        .iter()
-        .flat_map(Surveyed::problems)
-        .collect();
+    let problems = survey.problems();
     if as_json {
         let text = serde_json::to_string_pretty(&json(survey, &problems));
         println!("{}", text.expect("JSON values have a text"));

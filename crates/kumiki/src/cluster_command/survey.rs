@@ -35,6 +35,12 @@ impl Survey {
             partitions: partitions.collect(),
         }
     }
+
+    /// What is wrong, said for people.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let partitions = self.partitions.iter();
+        partitions.flat_map(Surveyed::problems).collect()
+    }
 }
 
 impl Surveyed {

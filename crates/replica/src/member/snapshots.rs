@@ -129,6 +129,11 @@ impl Member {
     fn made(&mut self, file: SnapshotFile) -> Result<(), Failure> {
         self.snapshots.job = None;
         let meta = file.head.meta;
+        let newest = self.log().snapshot_meta().map_or(0, |newest| newest.index);
+        if meta.index <= newest {
+            // A later one has been received meanwhile.
+            return self.remove_old();
+        }
         let kept = if self
             .snapshots
             .wanted

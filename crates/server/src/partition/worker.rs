@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::participant::{Participant, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
-use base::{Abort, Epoch, Op, Reply, TransactionId};
+use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 use replica::Sequenced;
 use store::{Snapshot, SnapshotEntry};
 
@@ -238,5 +238,13 @@ impl Participant for Worker {
 
     fn is_lost(&self, epoch: Epoch) -> bool {
         self.participant().is_lost(epoch)
+    }
+
+    fn leads(&self) -> Result<(), Option<NodeId>> {
+        self.participant().leads()
+    }
+
+    fn leadership(&self) -> u64 {
+        self.participant().leadership()
     }
 }

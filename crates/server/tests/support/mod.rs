@@ -8,6 +8,7 @@ pub(crate) mod gate;
 pub(crate) mod held;
 pub(crate) mod http;
 pub(crate) mod nodes;
+pub(crate) mod replica;
 
 use std::sync::Arc;
 

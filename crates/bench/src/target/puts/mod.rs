@@ -61,7 +61,7 @@ pub(super) fn run(job: &PutsJob, context: &Context<'_>) -> Result<Sample, RunErr
         sample: Sample::default(),
     };
     let awake = Awake::default();
-    let device = syncs::rate(dir.path(), job.nodes, context.scale.time / 4)?;
+    let device = syncs::rate(dir.path(), job.nodes, context.scale.time / 2)?;
     run.sample.values.set("device-syncs", device);
     let (leader, name) = run.runtime.block_on(run.nodes.start())?;
     run.check(&format!("{name} has a leader"), Ok(()));

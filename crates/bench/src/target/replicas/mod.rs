@@ -69,7 +69,7 @@ pub(super) fn run(job: &ReplicasJob, context: &Context<'_>) -> Result<Sample, Ru
     let mut sample = Sample::default();
     let awake = Awake::default();
     if let Some(dir) = dir {
-        let device = syncs::rate(dir, job.nodes, context.scale.time / 4)?;
+        let device = syncs::rate(dir, job.nodes, context.scale.time / 2)?;
         sample.values.set("device-syncs", device);
     }
     let members = Members::open(job, dir)?;

@@ -1,0 +1,125 @@
+//! A replicated partition behind the Redis protocol, as far as one node shows it.
+
+mod support;
+
+use resp::Value;
+use support::replica::alone;
+use support::{bulk, error, int, ok, status};
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bulk(text) | Value::Status(text) | Value::Error(text) => {
+            String::from_utf8_lossy(text).into_owned()
+        }
+        other => panic!("{other:?} is no text"),
+    }
+}
+
+#[test]
+fn pipelines_keep_their_order_through_consensus() {
+    let replica = alone();
+    let mut client = replica.client();
+    // Each needs what the one before it holds until that is agreed upon.
+    for number in 0..100 {
+        client.send(&["SET", "key", &number.to_string()]);
+        client.send(&["GET", "key"]);
+        client.send(&["PING"]);
+    }
+    for number in 0..100 {
+        assert_eq!(client.reply(), ok());
+        assert_eq!(client.reply(), bulk(&number.to_string()));
+        assert_eq!(client.reply(), status("PONG"));
+    }
+}
+
+#[test]
+fn walks_and_counts_see_what_was_acknowledged() {
+    let replica = alone();
+    let mut client = replica.client();
+    for number in 0..3000 {
+        client.send(&["SET", &format!("key{number}"), "value"]);
+    }
+    (0..3000).for_each(|_| assert_eq!(client.reply(), ok()));
+    assert_eq!(client.call(&["DBSIZE"]), int(3000));
+    let Value::Array(keys) = client.call(&["KEYS", "key*"]) else {
+        panic!("no list")
+    };
+    assert_eq!(keys.len(), 3000);
+    assert_eq!(client.call(&["FLUSHALL"]), ok());
+    assert_eq!(client.call(&["KEYS", "*"]), Value::Array(Vec::new()));
+    assert_eq!(client.call(&["CLUSTER", "COUNTKEYSINSLOT", "1"]), int(0));
+}
+
+#[test]
+fn a_block_is_one_transaction_and_watches_are_its_precondition() {
+    let replica = alone();
+    let (mut client, mut other) = (replica.client(), replica.client());
+    client.call(&["SET", "key", "1"]);
+    for (between, done) in [(None, true), (Some("2"), false)] {
+        client.call(&["WATCH", "key"]);
+        if let Some(value) = between {
+            other.call(&["SET", "key", value]);
+        }
+        client.call(&["MULTI"]);
+        client.call(&["INCR", "key"]);
+        client.call(&["GET", "key"]);
+        let outcome = client.call(&["EXEC"]);
+        match done {
+            true => assert_eq!(outcome, Value::Array(vec![int(2), bulk("2")])),
+            false => assert_eq!(outcome, Value::Null),
+        }
+    }
+    client.call(&["MULTI"]);
+    client.call(&["PING"]);
+    assert_eq!(client.call(&["EXEC"]), Value::Array(vec![status("PONG")]));
+}
+
+#[test]
+fn without_its_member_a_node_refuses_and_says_why() {
+    let replica = alone();
+    let mut client = replica.client();
+    assert_eq!(client.call(&["SET", "key", "1"]), ok());
+    replica.end_member();
+    for args in [
+        &["SET", "key", "2"][..],
+        &["GET", "key"],
+        &["KEYS", "*"],
+        &["DBSIZE"],
+    ] {
+        let said = client.call(args);
+        assert!(
+            error(&said).starts_with("CLUSTERDOWN "),
+            "{args:?}: {said:?}"
+        );
+    }
+    assert_eq!(client.call(&["PING"]), status("PONG"));
+    let said = text(&client.call(&["CLUSTER", "INFO"]));
+    assert!(said.contains("cluster_state:fail"), "{said}");
+    let health = support::http::get(replica.admin(), "/health");
+    assert_eq!(health.status, 503, "{}", health.body);
+}
+
+#[test]
+fn changes_of_members_that_make_no_sense_are_refused() {
+    let replica = alone();
+    let mut client = replica.client();
+    let said = text(&client.call(&["CLUSTER", "REPLICATION", "STATUS"]));
+    assert!(
+        said.contains("role:leader\r\n") && said.contains("member:node=1,"),
+        "{said}"
+    );
+    for (args, words) in [
+        (&["ADD"][..], "give CLUSTER REPLICATION STATUS"),
+        (&["ADD", "x"], "give CLUSTER REPLICATION STATUS"),
+        (&["GROW", "1"], "give CLUSTER REPLICATION STATUS"),
+        (&["ADD", "9"], "is not one of this partition's nodes"),
+        (&["REMOVE", "9"], "is not a member"),
+        (&["REMOVE", "1"], "transfer the leadership"),
+        (&["TRANSFER", "1"], "leads already"),
+        (&["TRANSFER"], "no other member"),
+    ] {
+        let args = [&["CLUSTER", "REPLICATION"], args].concat();
+        let said = client.call(&args);
+        assert!(error(&said).contains(words), "{args:?}: {said:?}");
+    }
+}

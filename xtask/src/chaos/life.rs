@@ -1,0 +1,299 @@
+//! A partition through several rounds, with its data and its books.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use history::{History, Recorder, Value, check};
+use parking_lot::Mutex;
+
+use super::books::{Books, Page};
+use super::fault::{self, Planned, Terms};
+use super::load::{REGISTERS, Worker, read_loyally, register};
+use super::network::Network;
+use super::nodes::Nodes;
+use super::session::{Session, World};
+use super::settle::{self, Found, Keys};
+use super::strike::Field;
+use crate::server::Program;
+
+/// Load without faults, before them and after.
+const CALM: Duration = Duration::from_millis(300);
+/// How long a loyal reader waits for its node.
+const LOYALTY: Duration = Duration::from_secs(15);
+/// How long a node that has lost its disk may take to be a member again, in seconds.
+const ADDING_S: u64 = 30;
+
+/// A partition.
+#[derive(Debug)]
+pub struct Life {
+    dir: PathBuf,
+    nodes: Nodes,
+    books: Books,
+    /// What registers of earlier rounds held.
+    earlier: BTreeMap<String, Option<Value>>,
+    /// What they may hold yet.
+    unknown: HashSet<Value>,
+}
+
+/// What a round is to be.
+#[derive(Debug)]
+pub struct Round<'a> {
+    /// Its number; registers have it in their names.
+    pub number: u64,
+    /// What is drawn from.
+    pub terms: Terms,
+    /// Clients that do everything.
+    pub workers: usize,
+    /// Where the history goes.
+    pub history: Option<&'a Path>,
+}
+
+/// What a round showed.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// What was wrong.
+    pub complaints: Vec<String>,
+    /// What was done, and when.
+    pub events: Vec<String>,
+    /// Requests that were served, refused, and of unknown outcome.
+    pub served: [u64; 3],
+    /// Transactions in the history.
+    pub transactions: usize,
+    /// Faults.
+    pub faults: usize,
+    /// From the end of the faults until all nodes answered.
+    pub restarting: Duration,
+    /// From the end of the faults until a write was acknowledged.
+    pub serving: Duration,
+    /// From then on until all had the same.
+    pub catching_up: Duration,
+    /// Nodes that had lost their disks and were added.
+    pub added: usize,
+    /// How long the judgement took.
+    pub judging: Duration,
+}
+
+impl Life {
+    /// Makes a partition of `count` nodes in `dir`, and waits until it serves.
+    ///
+    /// # Errors
+    /// If it cannot be made, or does not begin to serve.
+    pub fn begin(network: &Network, program: &Program, dir: PathBuf, count: u16) -> Result<Life> {
+        let life = Life {
+            nodes: Nodes::new(program, &dir, count)?,
+            dir,
+            books: Books::default(),
+            earlier: BTreeMap::new(),
+            unknown: HashSet::new(),
+        };
+        life.nodes
+            .ids()
+            .try_for_each(|id| life.nodes.start(network, id))?;
+        life.serve()?;
+        Ok(life)
+    }
+
+    fn serve(&self) -> Result<()> {
+        self.nodes.wait_answering()?;
+        let world = World::new(self.nodes.addresses());
+        let patience = Duration::from_secs(1);
+        let tails = || self.nodes.ids().map(|id| self.nodes.tail(id));
+        settle::first_write(&world, patience, fastrand::Rng::new())
+            .map(drop)
+            .with_context(|| tails().collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Where its files lie.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Kills all nodes at once and starts them as other ones.
+    ///
+    /// # Errors
+    /// If they do not serve again.
+    pub fn turn_into(&mut self, network: &Network, program: Program) -> Result<()> {
+        self.nodes.kill_all()?;
+        self.nodes.set_program(program);
+        self.nodes
+            .ids()
+            .try_for_each(|id| self.nodes.start(network, id))?;
+        self.serve()
+    }
+
+    /// Stops all nodes in good order.
+    ///
+    /// # Errors
+    /// If one does not end well.
+    pub fn end(&self) -> Result<()> {
+        self.nodes.ids().try_for_each(|id| self.nodes.stop(id))
+    }
+
+    /// Load, faults, peace, and judgement.
+    ///
+    /// # Errors
+    /// If the round cannot be played; what it shows is no error here.
+    pub fn round(
+        &mut self,
+        network: &Network,
+        round: &Round<'_>,
+        rng: &mut fastrand::Rng,
+    ) -> Result<Report> {
+        let plan = fault::plan(rng, &round.terms);
+        let world = World::new(self.nodes.addresses());
+        let recorder = Recorder::new();
+        let events = Mutex::new(Vec::new());
+        let field = Field {
+            network,
+            nodes: &self.nodes,
+            world: &world,
+            events: &events,
+        };
+        let mut report = Report {
+            faults: plan.len(),
+            ..Report::default()
+        };
+        let page = play(&field, &recorder, round, rng, &plan, &mut report)?;
+        let found = self.settle(&world, &recorder, round, &mut report)?;
+        report.events = events.into_inner();
+        report.served = [0, 1, 2].map(|kind| world.served[kind].load(Ordering::Relaxed));
+        report.complaints.append(&mut world.wrong.lock());
+        self.judge(recorder.finish(), &page, found.as_ref(), round, &mut report)?;
+        Ok(report)
+    }
+
+    /// Waits until all nodes take part and have the same; what they have, if so.
+    fn settle(
+        &self,
+        world: &World,
+        recorder: &Recorder,
+        round: &Round<'_>,
+        report: &mut Report,
+    ) -> Result<Option<Found>> {
+        let begun = Instant::now();
+        match self.nodes.add_wiped(ADDING_S) {
+            Ok(added) => report.added = added,
+            Err(error) => report.complaints.push(error.to_string()),
+        }
+        let keys = Keys::of(round.number, self.earlier.keys().cloned());
+        let mut log = recorder.process();
+        let equal = settle::equal(&self.nodes, world, &keys, round.number, &mut log)?;
+        report.catching_up = begun.elapsed();
+        report.complaints.extend(self.nodes.crashed()?);
+        let complain = |text| report.complaints.push(text);
+        Ok(equal.map_err(complain).ok())
+    }
+
+    fn judge(
+        &mut self,
+        history: History,
+        page: &Page,
+        found: Option<&Found>,
+        round: &Round<'_>,
+        report: &mut Report,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        if let Some(path) = round.history {
+            let file = std::fs::File::create(path);
+            let file = file.with_context(|| format!("cannot make {}", path.display()))?;
+            history::json::write(&history, std::io::BufWriter::new(file))?;
+        }
+        report.transactions = history.transactions.len();
+        let verdict = check::strictly_serializable(&history);
+        if !verdict.is_accepted() {
+            let text = format!("the history is not strictly serializable: {verdict}");
+            report.complaints.push(text);
+        }
+        report.complaints.append(&mut self.books.enter(page));
+        self.unknown.extend(settle::unknown_values(&history));
+        if let Some(found) = found {
+            let (counters, accounts) = (found.counters(), found.accounts());
+            let mut books = self.books.judge(&counters, &accounts);
+            report.complaints.append(&mut books);
+            report.complaints.extend(self.compare_earlier(found));
+            let values = found.registers().iter().copied();
+            let names = (0..REGISTERS).map(|index| register(round.number, index));
+            self.earlier.extend(names.zip(values));
+        }
+        report.judging = begun.elapsed();
+        Ok(())
+    }
+
+    /// Registers of earlier rounds stay as they were, but for what was unknown then.
+    fn compare_earlier(&mut self, found: &Found) -> Vec<String> {
+        let mut complaints = Vec::new();
+        for ((name, was), is) in self.earlier.iter_mut().zip(found.earlier()) {
+            let may = is.is_some_and(|value| self.unknown.contains(&value));
+            if was != is && !may {
+                complaints.push(format!(
+                    "{name}, of an earlier round, was {was:?} and is {is:?}"
+                ));
+            }
+            *was = *is;
+        }
+        complaints
+    }
+}
+
+/// Drives load while faults come and go, and until the partition has served again for a while.
+fn play(
+    field: &Field<'_>,
+    recorder: &Recorder,
+    round: &Round<'_>,
+    rng: &mut fastrand::Rng,
+    plan: &[Planned],
+    report: &mut Report,
+) -> Result<Page> {
+    let world = field.world;
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..round.workers)
+            .map(|_| {
+                let worker = Worker::new(world, recorder, round.number, rng.fork());
+                scope.spawn(move || worker.run())
+            })
+            .collect();
+        for at in 0..world.addresses.len() {
+            let session = Session::loyal(world, at, LOYALTY);
+            let (log, rng) = (recorder.process(), rng.fork());
+            scope.spawn(move || read_loyally(world, session, log, round.number, rng));
+        }
+        let played = suffer(field, round, rng, plan, report);
+        world.over.store(true, Ordering::SeqCst);
+        let mut page = Page::default();
+        for worker in workers {
+            page.merge(worker.join().expect("a worker does not panic"));
+        }
+        played.map(|()| page)
+    })
+}
+
+fn suffer(
+    field: &Field<'_>,
+    round: &Round<'_>,
+    rng: &mut fastrand::Rng,
+    plan: &[Planned],
+    report: &mut Report,
+) -> Result<()> {
+    thread::sleep(CALM);
+    let suffered = field.suffer(plan);
+    // Also after a failure: nobody is left asleep or cut off.
+    field.heal()?;
+    suffered?;
+    let begun = Instant::now();
+    let rng = rng.fork();
+    let patience = round.terms.election;
+    report.serving = thread::scope(|scope| {
+        let probe = scope.spawn(move || settle::first_write(field.world, patience, rng));
+        let answering = field.nodes.wait_answering();
+        report.restarting = begun.elapsed();
+        let serving = probe.join().expect("it does not panic");
+        answering.and(serving)
+    })?;
+    thread::sleep(CALM);
+    Ok(())
+}

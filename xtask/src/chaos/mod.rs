@@ -1,0 +1,408 @@
+//! Chaos runs: the nodes of a replicated partition as real processes, each in a network namespace of
+//! its own, under load and under faults, judged by what their clients saw.
+//!
+//! One round: clients drive load; several faults strike, each at its time; they end, and the
+//! partition must serve again soon; what all clients saw must be strictly serializable, nothing that
+//! was acknowledged may be missing, and all nodes must come to have the same. Six rounds are a
+//! *life* of a partition: three with reads by lease and three without, after all of its nodes were
+//! killed at once.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`network`] | namespaces, cables, routes |
+//! | [`volume`] | small disks that can be full |
+//! | [`nodes`] | processes |
+//! | [`fault`], [`strike`] | what goes wrong, and how it is brought about |
+//! | [`session`], [`load`] | clients |
+//! | [`books`], [`settle`], [`life`] | judgement; that of histories is the crate `history`'s |
+//!
+//! Every other life is on a disk that forgets what was not synced when its process dies.
+
+pub mod books;
+pub mod fault;
+pub mod life;
+pub mod load;
+pub mod network;
+pub mod nodes;
+pub mod session;
+pub mod settle;
+pub mod strike;
+pub mod volume;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use self::fault::Terms;
+use self::life::{Life, Report, Round};
+use self::network::Network;
+use crate::build::Build;
+use crate::interrupt;
+use crate::process;
+use crate::server::Program;
+
+/// Rounds of one partition; before the middle one it is killed as a whole.
+const LIFE: u64 = 6;
+/// The shortest time after which a silent leader is replaced.
+const ELECTION: Duration = Duration::from_millis(500);
+/// The partition serves so many of those after the faults have ended, or after the nodes that were
+/// started again then answer, whichever is later.
+const ELECTIONS: u32 = 5;
+/// Faults strike within this time.
+const SPAN: Duration = Duration::from_millis(2500);
+/// Clients that do everything.
+const WORKERS: usize = 12;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many nodes: 3 or 5.
+    pub nodes: u16,
+    /// Seed of load and faults.
+    pub seed: u64,
+    /// When to end: after so many rounds, …
+    pub rounds: u64,
+    /// … or after this time.
+    pub time: Duration,
+    /// Where the history of the last round goes.
+    pub history: Option<PathBuf>,
+    /// The bug that the nodes have, if any.
+    pub planted: Option<Bug>,
+}
+
+/// A bug that must be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Bug {
+    /// A leader believes in its lease without a look at the clock.
+    StaleLease,
+    /// A former leader keeps what it had executed and what was not committed.
+    KeptOverlay,
+}
+
+impl Bug {
+    /// The build that has it.
+    #[must_use]
+    pub fn build(self) -> Build {
+        match self {
+            Bug::StaleLease => Build::PlantedStaleLease,
+            Bug::KeptOverlay => Build::PlantedKeptOverlay,
+        }
+    }
+
+    /// It must be found in so many rounds.
+    #[must_use]
+    pub fn rounds(self) -> u64 {
+        30
+    }
+}
+
+/// What a run showed.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Rounds that were played.
+    pub rounds: u64,
+    /// What was wrong in the last one.
+    pub complaints: Vec<String>,
+}
+
+/// Plays rounds up to the first complaint, and prints what they showed.
+///
+/// # Errors
+/// If rounds cannot be played; a complaint is no error here.
+pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
+    if !matches!(options.nodes, 3 | 5) {
+        bail!("a chaos run has 3 or 5 nodes, not {}", options.nodes);
+    }
+    let network = Network::build(options.nodes)?;
+    network.enter()?;
+    let mut chaos = Chaos {
+        program,
+        options,
+        network,
+        dir: Directory(volume::directory()?),
+        rng: fastrand::Rng::with_seed(options.seed),
+        sum: Sum::default(),
+    };
+    chaos.run()
+}
+
+/// As [`run`], but says so and plays nothing where the system does not permit namespaces, unless
+/// `is_required`.
+///
+/// # Errors
+/// As there.
+pub fn run_where_permitted(
+    program: &Program,
+    options: &Options,
+    is_required: bool,
+) -> Result<Option<Verdict>> {
+    if let Err(error) = Network::build(options.nodes)
+        && !is_required
+    {
+        println!("chaos: skipped: {error:#}");
+        return Ok(None);
+    }
+    run(program, options).map(Some)
+}
+
+/// A clean verdict is success, any other a failure.
+///
+/// # Errors
+/// If there is a complaint.
+pub fn require_clean(verdict: &Verdict) -> Result<()> {
+    if let [first, ..] = &verdict.complaints[..] {
+        bail!("the partition broke its promise: {first}");
+    }
+    Ok(())
+}
+
+/// The planted bug must show, or the harness is blind.
+///
+/// # Errors
+/// If there is no complaint.
+pub fn require_found(verdict: &Verdict) -> Result<()> {
+    if verdict.complaints.is_empty() {
+        bail!("the planted bug was not found in {} rounds", verdict.rounds);
+    }
+    println!(
+        "chaos: the planted bug was found in round {}",
+        verdict.rounds
+    );
+    Ok(())
+}
+
+/// The run's directory. It goes with this; so must the volumes in it, before.
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // The next run tries again.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Chaos<'a> {
+    program: &'a Program,
+    options: &'a Options,
+    network: Network,
+    dir: Directory,
+    rng: fastrand::Rng,
+    sum: Sum,
+}
+
+impl Chaos<'_> {
+    fn run(&mut self) -> Result<Verdict> {
+        let (begun, seed) = (Instant::now(), self.options.seed);
+        let mut verdict = Verdict::default();
+        let mut life = None;
+        while verdict.rounds < self.options.rounds
+            && begun.elapsed() < self.options.time
+            && verdict.complaints.is_empty()
+        {
+            interrupt::check()?;
+            let number = verdict.rounds;
+            verdict.rounds += 1;
+            let played = self.round(number, &mut life);
+            let report = match played {
+                Ok(report) => report,
+                Err(error) => {
+                    self.keep(life.as_ref())?;
+                    return Err(error).context(format!("round {} of seed {seed}", number + 1));
+                }
+            };
+            println!("chaos: round {}: {report}", number + 1);
+            self.sum.add(&report);
+            if !report.complaints.is_empty() {
+                report.tell();
+                println!("chaos: this was round {} of seed {seed}", number + 1);
+                self.keep(life.as_ref())?;
+            }
+            verdict.complaints = report.complaints;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        println!(
+            "chaos: {} rounds in {seconds:.0} s (seed {seed})",
+            verdict.rounds
+        );
+        self.sum.tell();
+        Ok(verdict)
+    }
+
+    fn round(&mut self, number: u64, life: &mut Option<Life>) -> Result<Report> {
+        let at = number % LIFE;
+        let has_leases = self.is_drowsy() || at >= LIFE / 2;
+        let forgets = number / LIFE % 2 == 1;
+        let program = self.arguments(has_leases, forgets);
+        if at == 0 {
+            if let Some(old) = life.take() {
+                old.end()?;
+            }
+            let dir = self.dir.0.join(format!("life{}", number / LIFE));
+            *life = Some(Life::begin(
+                &self.network,
+                &program,
+                dir,
+                self.options.nodes,
+            )?);
+        }
+        let life = life.as_mut().expect("it has begun");
+        if at == LIFE / 2 {
+            life.turn_into(&self.network, program)?;
+        }
+        let terms = Terms {
+            nodes: self.options.nodes,
+            election: ELECTION,
+            span: SPAN,
+            // A disk that forgets says only at a sync that there is no room.
+            may_fill: !forgets,
+            drowsy: self.is_drowsy(),
+        };
+        let round = Round {
+            number,
+            terms,
+            workers: WORKERS,
+            history: self.options.history.as_deref(),
+        };
+        let mut report = life.round(&self.network, &round, &mut self.rng)?;
+        let bound = ELECTIONS * ELECTION + report.restarting;
+        if report.serving > bound {
+            report.complaints.push(format!(
+                "it took {:?} until a write was acknowledged after the faults had ended, and may \
+                 take {bound:?}",
+                report.serving
+            ));
+        }
+        Ok(report)
+    }
+
+    /// Whether leaders sleep longer than their leases.
+    fn is_drowsy(&self) -> bool {
+        self.options.planted == Some(Bug::StaleLease)
+    }
+
+    fn arguments(&self, has_leases: bool, forgets: bool) -> Program {
+        let election = format!("{}ms", ELECTION.as_millis());
+        let mut arguments = vec!["--election-timeout", &election];
+        // Small enough that snapshots are made, and files begun, in every round.
+        arguments.extend(["--checkpoint-log-size", "256KiB"]);
+        arguments.extend(["--log-segment-size", "128KiB"]);
+        if has_leases {
+            arguments.push("--lease-reads");
+        }
+        if forgets {
+            arguments.extend(["--disk", "forgetful"]);
+        }
+        self.program.with(&arguments)
+    }
+
+    /// Copies what nodes have and have printed to where it stays.
+    fn keep(&self, life: Option<&Life>) -> Result<()> {
+        let Some(life) = life.filter(|_| self.options.planted.is_none()) else {
+            return Ok(());
+        };
+        let name = format!("kumiki-chaos-kept-{}", self.options.seed);
+        let kept = std::env::temp_dir().join(name);
+        let from: &Path = life.dir();
+        let mut copy = Command::new("cp");
+        copy.args(["--recursive", "--no-target-directory"]);
+        process::run("cp", copy.arg(from).arg(&kept))?;
+        println!("chaos: the nodes' files are at {}", kept.display());
+        Ok(())
+    }
+}
+
+/// Sums over rounds.
+#[derive(Debug, Default)]
+struct Sum {
+    served: [u64; 3],
+    transactions: usize,
+    faults: usize,
+    added: usize,
+    serving: Vec<Duration>,
+    catching_up: Vec<Duration>,
+}
+
+impl Sum {
+    fn add(&mut self, report: &Report) {
+        for (sum, one) in self.served.iter_mut().zip(report.served) {
+            *sum += one;
+        }
+        self.transactions += report.transactions;
+        self.faults += report.faults;
+        self.added += report.added;
+        self.serving.push(report.serving);
+        self.catching_up.push(report.catching_up);
+    }
+
+    fn tell(&mut self) {
+        let [served, refused, unknown] = self.served;
+        println!(
+            "chaos: {} faults, {} lost disks; {served} requests served, {refused} refused, \
+             {unknown} unknown; {} transactions in histories",
+            self.faults, self.added, self.transactions
+        );
+        let serving = spread(&mut self.serving);
+        println!("chaos: faults' end to first acknowledged write: {serving}");
+        println!(
+            "chaos: load's end to equal state: {}",
+            spread(&mut self.catching_up)
+        );
+    }
+}
+
+/// Median, 99th percentile and maximum.
+fn spread(times: &mut [Duration]) -> String {
+    times.sort_unstable();
+    let at = |share: f64| {
+        let place = (times.len() as f64 * share).ceil() as usize;
+        let time = times.get(place.saturating_sub(1)).copied();
+        time.unwrap_or_default().as_millis()
+    };
+    let (median, p99, most) = (at(0.5), at(0.99), at(1.0));
+    format!("median {median} ms, p99 {p99} ms, max {most} ms")
+}
+
+impl Report {
+    /// Prints what was wrong, and what had been done.
+    fn tell(&self) {
+        for event in &self.events {
+            println!("  {event}");
+        }
+        for complaint in &self.complaints {
+            println!("chaos: {complaint}");
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [served, _, unknown] = self.served;
+        let ms = |time: Duration| time.as_millis();
+        write!(
+            f,
+            "{} faults, {served} served, {unknown} unknown; serves after {} ms (nodes answer after \
+             {} ms), equal after {} ms; {} transactions judged in {} ms",
+            self.faults,
+            ms(self.serving),
+            ms(self.restarting),
+            ms(self.catching_up),
+            self.transactions,
+            ms(self.judging)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_what_was_measured() {
+        let mut times: Vec<_> = (1..=100).rev().map(Duration::from_millis).collect();
+        assert_eq!(spread(&mut times), "median 50 ms, p99 99 ms, max 100 ms");
+        assert_eq!(spread(&mut []), "median 0 ms, p99 0 ms, max 0 ms");
+    }
+}
