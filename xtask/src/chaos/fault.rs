@@ -109,11 +109,13 @@ fn one(rng: &mut fastrand::Rng, terms: &Terms) -> Planned {
         Fault::Pause(_) => 4 * terms.election,
         _ => 5 * terms.election,
     };
-    Planned {
-        at: terms.span.mul_f64(rng.f64()),
-        lasts: most.mul_f64(0.1 + 0.9 * rng.f64()),
-        fault,
-    }
+    let at = terms.span.mul_f64(rng.f64());
+    let lasts = match rng.u32(0..3) {
+        // Many end at once, so that the partition comes back from the worst of them.
+        0 => terms.span + terms.election - at,
+        _ => most.mul_f64(0.1 + 0.9 * rng.f64()),
+    };
+    Planned { at, lasts, fault }
 }
 
 /// A leader that sleeps until another one has been elected.

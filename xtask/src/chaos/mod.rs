@@ -286,6 +286,8 @@ impl Chaos<'_> {
     fn arguments(&self, has_leases: bool, forgets: bool) -> Program {
         let election = format!("{}ms", ELECTION.as_millis());
         let mut arguments = vec!["--election-timeout", &election];
+        // Nobody else is on their network.
+        arguments.push("--insecure");
         // Small enough that snapshots are made, and files begun, in every round.
         arguments.extend(["--checkpoint-log-size", "256KiB"]);
         arguments.extend(["--log-segment-size", "128KiB"]);

@@ -23,6 +23,8 @@ use crate::server::Program;
 
 /// Where clients, other nodes, and those of the same partition connect.
 const PORTS: [u16; 3] = [7001, 17001, 27001];
+/// What nodes prove to each other. Nobody else is on their network.
+const SECRET: &str = "the secret of a chaos run";
 /// How long a node may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a node may take to recover and to listen.
@@ -66,7 +68,7 @@ impl Nodes {
             .collect();
         fs::create_dir_all(dir)?;
         let file = dir.join("cluster.toml");
-        let text = topology::even(&infos, infos.len(), Some("chaos"));
+        let text = topology::even(&infos, infos.len(), Some(SECRET));
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         let nodes = (1..=count).map(|id| {
             Ok(Node {

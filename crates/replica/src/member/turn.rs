@@ -152,10 +152,26 @@ impl Member {
         for message in messages {
             if message.get_msg_type() == MessageType::MsgSnapshot {
                 self.begin_sending(message);
-            } else {
+            } else if let Some(message) = self.put_right(message) {
                 let to = node_of(message.to);
                 self.send(to, &Envelope::Raft(message));
             }
         }
+    }
+
+    /// This release of the library adds entries to a message that has none and is not sent yet,
+    /// also if they do not follow the entry that it names: whoever takes that acknowledges entries
+    /// that it lacks. `None`: it is lost.
+    fn put_right(&self, mut message: Message) -> Option<Message> {
+        let first = message.entries.first().map(|entry| entry.index);
+        let Some(before) = first.map(|first| first - 1) else {
+            return Some(message);
+        };
+        if message.get_msg_type() == MessageType::MsgAppend && message.index != before {
+            let log = &self.raft.as_ref()?.raft.raft_log;
+            message.log_term = log.term(before).ok()?;
+            message.index = before;
+        }
+        Some(message)
     }
 }

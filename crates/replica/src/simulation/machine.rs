@@ -9,6 +9,7 @@ use super::client::Outcome;
 use super::reached::Point;
 use super::world::{Event, Life, Request, Waiter, Waiting, World};
 use crate::member::Failure;
+use crate::messages::Envelope;
 use crate::time::Time;
 
 /// How often a janitor looks around.
@@ -145,6 +146,11 @@ impl World {
         let other = usize::from(to.0) - 1;
         let from = self.nodes[node].id;
         let arrivals = self.network.arrivals((node, other), self.now + took, &mut self.random);
+        if self.trace.is_kept() {
+            let what = Envelope::decode(&bytes).map(|envelope| describe(&envelope));
+            let at = arrivals.first();
+            self.trace.tell(self.now, format_args!("    {} → {} at {at:?}: {what:?}", node + 1, other + 1));
+        }
         for at in arrivals {
             self.at(at, Event::Arrive(other, from, bytes.clone()));
         }
@@ -262,6 +268,31 @@ impl World {
         if woken {
             self.plan_turn(node, Duration::from_micros(10));
         }
+    }
+}
+
+/// A message, in one line.
+fn describe(envelope: &Envelope<'_>) -> String {
+    match envelope {
+        Envelope::Raft(message) => {
+            let (first, count) = (message.entries.first().map(|entry| entry.index), message.entries.len());
+            format!(
+                "{:?} {:x} → {:x}, term {}, log {}/{}, commit {}, reject {}, {count} from {first:?}",
+                message.get_msg_type(),
+                message.from,
+                message.to,
+                message.term,
+                message.index,
+                message.log_term,
+                message.commit,
+                message.reject,
+            )
+        }
+        Envelope::Piece { to, announces, total, offset, piece } => {
+            let index = announces.get_snapshot().get_metadata().index;
+            format!("{} of {total} bytes from {offset} of snapshot {index} for {to:x}", piece.len())
+        }
+        other => format!("{other:?}"),
     }
 }
 

@@ -34,6 +34,18 @@ impl Trace {
         }
     }
 
+    /// Whether somebody wants to read what happens.
+    pub(super) fn is_kept(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    /// Says what the hash does not need to know.
+    pub(super) fn tell(&mut self, now: Duration, what: fmt::Arguments<'_>) {
+        if let Some(lines) = &mut self.lines {
+            lines.push(format!("{:>10}  {what}", now.as_micros()));
+        }
+    }
+
     pub(super) fn hash(&self) -> u64 {
         self.hash
     }

@@ -66,8 +66,15 @@ impl Participant for Worker {
         undecided
     }
 
+    /// Where it is not led, its time stands still between entries; others' transactions that are
+    /// coordinated here had better be of today.
     fn time_ms(&self) -> u64 {
-        self.shared.engine.time_ms()
+        let time_ms = self.shared.engine.time_ms();
+        if self.shared.tickets.is_serving() {
+            time_ms
+        } else {
+            time_ms.max(self.shared.time.now().wall_ms)
+        }
     }
 
     fn releases(&self) -> u64 {

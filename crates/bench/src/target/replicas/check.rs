@@ -1,6 +1,7 @@
 //! How it is known that replicas hold what was acknowledged, and all of them the same.
 //!
-//! Each acknowledged transaction adds one to two counters, so that a counter is as great as the
+//! Counters begin at zero. Each acknowledged transaction adds one to two of them, so that one is as
+//! great as the
 //! number of acknowledged transactions that added to it. Their answers are the numbers from one up
 //! to that, each of them once; by their sum it is known that none was lost or told twice.
 
@@ -31,10 +32,6 @@ impl Ledger {
             Count::default();
             counters as usize
         ])))
-    }
-
-    pub(super) fn counters(&self) -> u64 {
-        self.0.borrow().len() as u64
     }
 
     /// These counters were added to, in this order, and these are the answers.
@@ -74,12 +71,12 @@ impl Ledger {
                 ));
             }
         }
-        let all = counts.iter().filter(|count| count.additions > 0).count();
-        match held.counters.len() == all {
+        match held.counters.len() == counts.len() {
             true => Ok(()),
             false => Err(format!(
-                "there are {} counters of {all}",
-                held.counters.len()
+                "there are {} counters of {}",
+                held.counters.len(),
+                counts.len()
             )),
         }
     }
@@ -138,29 +135,29 @@ mod tests {
 
     #[test]
     fn a_lost_a_doubled_and_a_foreign_addition_are_seen() {
-        let ledger = Ledger::new(4);
+        let ledger = Ledger::new(3);
         let replies = [OwnedReply::Int(1), OwnedReply::Int(1)];
         assert_eq!(ledger.acknowledged(&[0, 2], &replies), Ok(()));
         assert!(ledger.acknowledged(&[0, 2], &replies[..1]).is_err());
         for wrong in [OwnedReply::Nil, OwnedReply::Int(0)] {
-            assert!(ledger.acknowledged(&[3], &[wrong]).is_err());
+            assert!(ledger.acknowledged(&[1], &[wrong]).is_err());
         }
         let held = |counters: &[(u64, u64)]| Held {
             applied: 1,
             hash: 0,
             counters: counters.to_vec(),
         };
-        assert_eq!(ledger.compare(&held(&[(0, 1), (2, 1)])), Ok(()));
+        assert_eq!(ledger.compare(&held(&[(0, 1), (1, 0), (2, 1)])), Ok(()));
         for wrong in [
-            &[(0, 1)][..],
-            &[(0, 2), (2, 1)],
-            &[(0, 1), (2, 1), (3, 1)],
-            &[(0, 1), (2, 1), (9, 1)],
+            &[(0, 1), (1, 0)][..],
+            &[(0, 2), (1, 0), (2, 1)],
+            &[(0, 1), (1, 1), (2, 1)],
+            &[(0, 1), (1, 0), (2, 1), (9, 0)],
         ] {
             assert!(ledger.compare(&held(wrong)).is_err(), "{wrong:?}");
         }
         ledger.acknowledged(&[0], &replies[..1]).unwrap();
-        let told = ledger.compare(&held(&[(0, 2), (2, 1)]));
+        let told = ledger.compare(&held(&[(0, 2), (1, 0), (2, 1)]));
         assert!(told.unwrap_err().contains("answers"), "told 1 twice");
     }
 

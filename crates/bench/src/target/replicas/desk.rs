@@ -22,6 +22,11 @@ use crate::driver::Caller;
 use crate::keys;
 use crate::sample::RunError;
 
+/// Whoever puts in what must be there before; clients have other numbers.
+const LOADER: u64 = u64::MAX;
+/// Counters that are loaded at once.
+const BATCH: usize = 500;
+
 /// What those are told who wait for a ticket.
 type Told = Result<(), String>;
 
@@ -57,6 +62,21 @@ impl Desk {
         let waiting = Arc::clone(&desk.waiting);
         runtime.spawn(usher(Arc::downgrade(leader), waiting, changed));
         Ok(Rc::new(desk))
+    }
+
+    /// Has all counters be there, at zero.
+    pub(super) async fn load(&self, counters: u64) -> Result<(), String> {
+        let all: Vec<u64> = (0..counters).collect();
+        for (number, some) in (1..).zip(all.chunks(BATCH)) {
+            let keys: Vec<[u8; 8]> = some.iter().map(|&index| keys::encode(index)).collect();
+            let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::put(key, b"0")).collect();
+            let sequenced = Sequenced {
+                client: LOADER,
+                sequence: number,
+            };
+            self.execute(&ops, sequenced).await?;
+        }
+        Ok(())
     }
 
     /// Executes operations as one transaction, and waits until it is known that they have been.
@@ -170,30 +190,72 @@ pub(super) struct Client {
     pub(super) ledger: Ledger,
     /// Transactions of a request.
     pub(super) bulk: usize,
-    pub(super) number: u64,
+    pub(super) share: Share,
     /// Requests that it has sent.
     pub(super) sequence: u64,
     pub(super) rng: Rng,
 }
 
+/// The counters of a client: each has some of its own, so that nobody waits for anybody's locks.
+#[derive(Clone, Copy)]
+pub(super) struct Share {
+    /// The client's number, from 1 on.
+    pub(super) client: u64,
+    pub(super) clients: u64,
+    /// Counters in all.
+    pub(super) counters: u64,
+}
+
+impl Share {
+    /// Two different ones.
+    fn draw(self, rng: &mut Rng) -> [u64; 2] {
+        let own = self.counters / self.clients;
+        let first = rng.u64(0..own);
+        let second = (first + rng.u64(1..own)) % own;
+        [first, second].map(|place| place * self.clients + self.client - 1)
+    }
+}
+
 impl Caller for Client {
     async fn call(&mut self) -> Result<(), String> {
-        let counters = self.ledger.counters();
-        let mut drawn = Vec::with_capacity(2 * self.bulk);
-        for _ in 0..self.bulk {
-            let first = self.rng.u64(0..counters);
-            let second = (first + self.rng.u64(1..counters)) % counters;
-            drawn.extend([first, second]);
-        }
+        let draw = |_| self.share.draw(&mut self.rng);
+        let drawn: Vec<u64> = (0..self.bulk).flat_map(draw).collect();
         let keys: Vec<[u8; 8]> = drawn.iter().map(|&index| keys::encode(index)).collect();
         let ops = keys.iter().map(|key| Op::Add { key, delta: 1 });
         let ops: Vec<Op<'_>> = ops.collect();
         self.sequence += 1;
         let sequenced = Sequenced {
-            client: self.number,
+            client: self.share.client,
             sequence: self.sequence,
         };
         let replies = self.desk.execute(&ops, sequenced).await?;
         self.ledger.acknowledged(&drawn, &replies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn clients_share_the_counters_and_none_with_another() {
+        let mut rng = Rng::with_seed(1);
+        let mut owners = vec![0; 100];
+        for client in 1..=7 {
+            let share = Share {
+                client,
+                clients: 7,
+                counters: 100,
+            };
+            let drawn = (0..1000).map(|_| share.draw(&mut rng));
+            let drawn: Vec<[u64; 2]> = drawn.collect();
+            assert!(drawn.iter().all(|[first, second]| first != second));
+            let own: BTreeSet<u64> = drawn.into_iter().flatten().collect();
+            assert_eq!(own.len(), 14);
+            own.iter().for_each(|&index| owners[index as usize] += 1);
+        }
+        assert!(owners.iter().all(|&owners| owners <= 1));
     }
 }

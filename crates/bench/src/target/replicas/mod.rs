@@ -25,7 +25,7 @@ use crate::machine;
 use crate::sample::{Check, RunError, Sample};
 use crate::target::{Context, Place};
 use check::Ledger;
-use desk::{Client, Desk};
+use desk::{Client, Desk, Share};
 use members::Members;
 
 /// How transactions go through consensus.
@@ -49,7 +49,7 @@ pub struct ReplicasJob {
     pub consensus: Consensus,
     /// Transactions of a request.
     pub bulk: usize,
-    /// Counters, of which each transaction adds to two.
+    /// Counters, which the clients share out among them; each transaction adds to two.
     pub counters: u64,
     /// Where the members' logs lie; `None`: nowhere but in the process's memory.
     pub log: Option<Place>,
@@ -122,12 +122,18 @@ impl Run<'_> {
     /// Drives the clients. Returns what was acknowledged.
     fn drive(&mut self, awake: &Awake) -> Result<Ledger, RunError> {
         let desk = Desk::open(self.members.leader()?, self.runtime)?;
+        let loaded = self.runtime.block_on(desk.load(self.job.counters));
+        loaded.map_err(|error| RunError::failed("loading")(&error))?;
         let ledger = Ledger::new(self.job.counters);
         let client = |number: u64| Client {
             desk: desk.clone(),
             ledger: ledger.clone(),
             bulk: self.job.bulk,
-            number,
+            share: Share {
+                client: number,
+                clients: self.job.clients as u64,
+                counters: self.job.counters,
+            },
             sequence: 0,
             rng: Rng::with_seed(self.context.seed.wrapping_add(number << 32)),
         };
