@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use store::{CheckReport, RecoveryProgress};
 
 use crate::cli::Check;
+use crate::replicated;
 
 /// How often progress is told.
 const ON_TERMINAL: Duration = Duration::from_millis(100);
@@ -33,7 +34,15 @@ pub(crate) fn check(options: &Check) -> Result<(), String> {
         number.is_some_and(|number| number.parse::<u32>().is_ok())
     };
     if !names.iter().any(is_log) && !names.iter().any(|name| name == "checkpoint") {
+        let is_replica = names.iter().any(|name| name == replicated::DIRECTORY);
         let dir = dir.display();
+        if is_replica {
+            return Err(format!(
+                "{dir} holds a replica of a partition that several nodes hold, whose log and snapshots \
+                 are not what this command verifies: the node does so at its start, and 'kumiki \
+                 cluster status' tells whether it has what the others have"
+            ));
+        }
         return Err(format!(
             "{dir} holds no data: neither logs nor a checkpoint; name the directory that was given \
              to 'kumiki serve --data'"

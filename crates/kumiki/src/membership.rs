@@ -104,6 +104,70 @@ mod tests {
         nodes = [3]
     "#;
 
+    #[test]
+    fn options_that_do_not_suit_a_partition_are_explained() {
+        let nodes = (3..6).map(|id| {
+            format!(
+                "[[node]]\nid = {id}\nclient = \"127.0.0.1:700{id}\"\n\
+                 fabric = \"127.0.0.1:1700{id}\"\nreplica = \"127.0.0.1:2700{id}\"\n"
+            )
+        });
+        let partition = "[[partition]]\nid = 1\nslots = \"0-16383\"\nnodes = [3, 4, 5]\n";
+        let replicated = nodes.collect::<String>() + partition;
+        for (text, args, words) in [
+            (
+                FILE,
+                &["--group", "8"][..],
+                ["--group", "three nodes or more"],
+            ),
+            (FILE, &["--lease-reads"], ["--lease-reads", "leave it out"]),
+            (
+                &replicated,
+                &["--ephemeral"],
+                ["--ephemeral", "partition 1"],
+            ),
+            (
+                &replicated,
+                &["--durability", "async"],
+                ["--durability async", "most of its nodes"],
+            ),
+            (
+                &replicated,
+                &["--loggers", "2"],
+                ["--loggers", "leave it out"],
+            ),
+            (
+                &replicated,
+                &["--epoch-time", "1ms"],
+                ["--epoch-time", "Raft"],
+            ),
+        ] {
+            let said = checked(text, args).unwrap_err();
+            assert!(
+                words.iter().all(|word| said.contains(word)),
+                "{args:?}: {said}"
+            );
+        }
+        assert_eq!(
+            checked(&replicated, &["--group", "8", "--lease-reads"]),
+            Ok(())
+        );
+        assert_eq!(checked(FILE, &["--ephemeral"]), Ok(()));
+    }
+
+    /// What is said of these options of node 3.
+    fn checked(text: &str, args: &[&str]) -> Result<(), String> {
+        let (dir, cluster) = options(text, 3);
+        let membership = cluster.join()?;
+        let file = dir.path().join("cluster.toml").display().to_string();
+        let node = ["kumiki", "serve", "--cluster", &file, "--node", "3"];
+        let cli = <crate::cli::Cli as clap::Parser>::try_parse_from(node.iter().chain(args));
+        let crate::cli::Command::Serve(serve) = cli.expect("it can be read").command else {
+            panic!("another command")
+        };
+        crate::replicated::check(&serve, membership.as_ref())
+    }
+
     fn options(text: &str, node: u16) -> (tempfile::TempDir, Cluster) {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("cluster.toml");

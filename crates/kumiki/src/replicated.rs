@@ -17,7 +17,7 @@ use crate::cli::{self, Durability, Serve};
 use crate::device;
 
 /// Where a replica's log and snapshots lie in the data directory.
-const DIRECTORY: &str = "replica";
+pub(crate) const DIRECTORY: &str = "replica";
 /// What a partition that is on one node has in its data directory.
 const LOCAL_DATA: &str = "log0";
 

@@ -6,7 +6,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use support::client::Client;
+use support::client::{Answer, Client};
 use support::frame::Frame;
 use support::replicas::{Follower, Outcome, Replicas, eventually};
 
@@ -107,7 +107,15 @@ fn a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_missing() {
     let (code, table, said) = replicas.command(&["status"]);
     assert_eq!(code, Some(1), "{table}{said}");
     assert!(said.contains(&format!("node {first}: ")), "{said}");
-    // It comes back and catches up.
+    // It comes back and catches up. What is no replica's business leaves its data alone.
+    let data = replicas.data(first);
+    let (code, _, said) = support::replicas::kumiki(&["check", &data]);
+    assert!(
+        code == Some(1) && said.contains("holds a replica"),
+        "{said}"
+    );
+    let (code, _, said) = support::replicas::kumiki(&["serve", "--data", &data]);
+    assert!(code == Some(1) && said.contains("--data"), "{said}");
     replicas.start_node(first);
     wait_until_equal(&replicas);
     eventually("all is well", || replicas.command(&["status"]).0 == Some(0));
@@ -163,7 +171,8 @@ fn a_node_that_has_lost_its_disk_waits_to_be_added_and_gets_a_copy() {
 
 #[test]
 fn leadership_is_handed_over_by_command_and_at_a_stop() {
-    let mut replicas = Replicas::start(1, 3);
+    // Nobody would notice in time that a leader is gone that has not handed over.
+    let mut replicas = Replicas::start_with(1, 3, &["--election-timeout", "5s"]);
     let first = replicas.leader(1);
     let next = first % 3 + 1;
     let (code, out, said) = replicas.command(&["transfer", "--to", &next.to_string()]);
@@ -176,9 +185,8 @@ fn leadership_is_handed_over_by_command_and_at_a_stop() {
         let status = replicas.stop_node(next);
         assert!(status.success(), "{status}");
     });
-    // Nobody had to notice that the leader was gone.
     assert!(
-        longest < Duration::from_secs(5),
+        longest < Duration::from_secs(4),
         "{longest:?} without a leader"
     );
     assert_ne!(replicas.leader(1), next);
@@ -300,6 +308,49 @@ fn without_a_majority_nothing_is_served_and_nothing_is_lost() {
     let value = text(&client.insist(&["GET", "foo"]));
     assert!(value == "1" || value == "2", "{value}");
     assert_eq!(text(&client.insist(&["SET", "foo", "3"])), "OK");
+}
+
+#[test]
+fn what_waits_when_leadership_is_lost_is_told_each_in_its_place() {
+    let replicas = Replicas::start(1, 3);
+    let mut setter = replicas.client();
+    setter.insist(&["SET", "foo", "0"]);
+    let leader = replicas.leader(1);
+    let others: Vec<usize> = (1..=3).filter(|node| *node != leader).collect();
+    let mut client = Client::connect(replicas.address(leader));
+    assert_eq!(text(&client.reply(&["GET", "foo"])), "0");
+    others.iter().for_each(|node| replicas.pause_node(*node));
+    // None of them has anything in its way: they wait for the others alone.
+    let commands: [&[&str]; 5] = [
+        &["SET", "bar", "1"],
+        &["PING"],
+        &["GET", "foo"],
+        &["SET", "hello", "1"],
+        &["ECHO", "here"],
+    ];
+    commands.iter().for_each(|command| client.send(command));
+    let replies: Vec<String> = commands
+        .iter()
+        .map(|_| match client.receive() {
+            Answer::Reply(frame) => text(&frame),
+            broken => panic!("{broken:?}"),
+        })
+        .collect();
+    for (at, said) in replies.iter().enumerate() {
+        match at {
+            1 => assert_eq!(said, "PONG"),
+            4 => assert_eq!(said, "here"),
+            _ => assert!(
+                said.starts_with("UNKNOWN the partition's leader changed"),
+                "{said}"
+            ),
+        }
+    }
+    // The connection goes on.
+    assert!(text(&client.reply(&["GET", "foo"])).starts_with("CLUSTERDOWN "));
+    others.iter().for_each(|node| replicas.resume_node(*node));
+    assert_eq!(text(&setter.insist(&["SET", "bar", "2"])), "OK");
+    assert_eq!(text(&setter.insist(&["GET", "bar"])), "2");
 }
 
 #[test]

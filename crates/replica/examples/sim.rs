@@ -30,7 +30,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     // A run that panics is reported as a failure of its seed.
-    std::panic::set_hook(Box::new(|_| {}));
+    if arguments.seed.is_none() {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     let failed = match arguments.seed {
         Some(seed) => one(seed, &arguments),
         None => many(&arguments),

@@ -3,7 +3,7 @@
 //! A turn of the loop: wait for events → hear other members → the member's turn → send. While the
 //! member syncs, transactions gather for its next turn.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,16 +72,51 @@ struct Way {
     not_before: Duration,
 }
 
-/// See the module's description.
-pub(crate) struct Driver {
-    poll: Poll,
+/// The ways to all members.
+struct Links {
     fabric: Tcp,
-    member: Member,
-    shared: Arc<Shared>,
-    mailbox: Arc<Mailbox>,
     ways: HashMap<NodeId, Way>,
     /// Whom each link leads to, of those that are up.
     peers: HashMap<Link, NodeId>,
+    /// To whom something could not be sent since the member was last told.
+    lost: BTreeSet<NodeId>,
+}
+
+impl Links {
+    /// Sends what the member wants sent; what cannot be is lost, as members expect.
+    fn send(&mut self, outbox: &mut Vec<(NodeId, Vec<u8>)>, now: Duration) {
+        for (node, bytes) in outbox.drain(..) {
+            let way = self.ways.entry(node).or_default();
+            let link = match way.link {
+                Some(link) => link,
+                None if now >= way.not_before => {
+                    let link = self.fabric.connect(node);
+                    way.link = Some(link);
+                    link
+                }
+                None => continue,
+            };
+            match self.fabric.send(link, &bytes) {
+                Ok(()) => {}
+                Err(SendError::Full | SendError::Down) => {
+                    self.lost.insert(node);
+                }
+                Err(SendError::TooLong) => {
+                    tracing::error!(node = node.0, bytes = bytes.len(), "a message is too long");
+                }
+            }
+        }
+        self.fabric.flush();
+    }
+}
+
+/// See the module's description.
+pub(crate) struct Driver {
+    poll: Poll,
+    links: Links,
+    member: Member,
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
     inbox: Inbox,
     /// The fabric has more than was taken.
     more: bool,
@@ -102,12 +137,15 @@ impl Driver {
     ) -> Driver {
         Driver {
             poll,
-            fabric,
+            links: Links {
+                fabric,
+                ways: HashMap::new(),
+                peers: HashMap::new(),
+                lost: BTreeSet::new(),
+            },
             member,
             shared,
             mailbox,
-            ways: HashMap::new(),
-            peers: HashMap::new(),
             inbox: Inbox::default(),
             more: false,
             blocked_until: None,
@@ -145,8 +183,8 @@ impl Driver {
             return Err(Failure::Raft(format!("cannot wait for events: {error}")));
         }
         for event in &*events {
-            if self.fabric.owns(event.token()) {
-                self.fabric.on_event(event);
+            if self.links.fabric.owns(event.token()) {
+                self.links.fabric.on_event(event);
             }
         }
         self.mailbox.woken.store(false, Ordering::SeqCst);
@@ -172,7 +210,8 @@ impl Driver {
             return Duration::ZERO;
         }
         let due = self.member.due().saturating_sub(now);
-        self.fabric
+        self.links
+            .fabric
             .timeout(now)
             .map_or(due, |fabric| fabric.min(due))
     }
@@ -180,20 +219,20 @@ impl Driver {
     /// Takes what has come from other members.
     fn hear(&mut self) -> Result<(), Failure> {
         let now = self.shared.time.now();
-        self.fabric.tick(now.since);
-        self.more = self.fabric.receive(&mut self.inbox);
+        self.links.fabric.tick(now.since);
+        self.more = self.links.fabric.receive(&mut self.inbox);
         let mut inbox = std::mem::take(&mut self.inbox);
         for (link, event) in inbox.iter() {
             match event {
                 Event::Up(Peer::Node(node)) => {
-                    self.peers.insert(link, node);
+                    self.links.peers.insert(link, node);
                 }
                 Event::Up(Peer::Client) => {
                     tracing::warn!("a client has connected where members do; its link is closed");
-                    self.fabric.close(link);
+                    self.links.fabric.close(link);
                 }
                 Event::Message(bytes) => {
-                    if let Some(node) = self.peers.get(&link) {
+                    if let Some(node) = self.links.peers.get(&link) {
                         self.member.receive(*node, bytes, now)?;
                     }
                 }
@@ -207,8 +246,12 @@ impl Driver {
     }
 
     fn down(&mut self, link: Link, why: &str, now: Duration) {
-        self.peers.remove(&link);
-        let way = self.ways.iter_mut().find(|(_, way)| way.link == Some(link));
+        self.links.peers.remove(&link);
+        let way = self
+            .links
+            .ways
+            .iter_mut()
+            .find(|(_, way)| way.link == Some(link));
         if let Some((node, way)) = way {
             tracing::debug!(node = node.0, why, "the link to a member is down");
             way.link = None;
@@ -224,7 +267,9 @@ impl Driver {
             return Ok(());
         }
         self.blocked_until = None;
-        match self.member.turn(now) {
+        let links = &mut self.links;
+        let mut flush = |outbox: &mut Vec<(NodeId, Vec<u8>)>| links.send(outbox, now.since);
+        match self.member.turn(now, &mut flush) {
             Err(failure) if failure.may_pass() => {
                 tracing::error!(%failure, "this member cannot write its log at the moment");
                 self.member.step_aside();
@@ -235,29 +280,11 @@ impl Driver {
         }
     }
 
-    /// Sends what the member wants sent; what cannot be is lost, as members expect.
     fn send(&mut self) {
         let now = self.shared.time.now().since;
-        let outbox: Vec<_> = self.member.outbox().collect();
-        for (node, bytes) in outbox {
-            let way = self.ways.entry(node).or_default();
-            let link = match way.link {
-                Some(link) => link,
-                None if now >= way.not_before => {
-                    let link = self.fabric.connect(node);
-                    way.link = Some(link);
-                    link
-                }
-                None => continue,
-            };
-            match self.fabric.send(link, &bytes) {
-                Ok(()) => {}
-                Err(SendError::Full | SendError::Down) => self.member.unreachable(node),
-                Err(SendError::TooLong) => {
-                    tracing::error!(node = node.0, bytes = bytes.len(), "a message is too long");
-                }
-            }
+        self.links.send(self.member.outbox(), now);
+        for node in std::mem::take(&mut self.links.lost) {
+            self.member.unreachable(node);
         }
-        self.fabric.flush();
     }
 }

@@ -3,7 +3,7 @@
 //! | kind | message | fields |
 //! |---|---|---|
 //! | 1 | raft | a message of Raft |
-//! | 2 | hello | raft id (8 bytes; 0: none), 1 byte: 1 if it has heard that all disks are empty |
+//! | 2 | hello | raft id (8 bytes; 0: none), 1 byte: 1 if it knows nothing, 1 byte: 1 if it has heard the same of all others |
 //! | 3 | invite | raft id (8 bytes) |
 //! | 4 | piece | raft id (8 bytes) of the receiver, a message of Raft that announces the snapshot, bytes in all (8 bytes), offset (8 bytes), the piece (the rest) |
 //! | 5 | taken | raft id (8 bytes) of the receiver, index (8 bytes), offset of the next piece (8 bytes); all bits set: the snapshot is of no use |
@@ -56,7 +56,10 @@ pub(crate) const REFUSED: u64 = u64::MAX;
 pub(crate) struct Hello {
     /// Its number in the group; 0: its disk is empty.
     pub(crate) raft_id: u64,
-    /// It has heard from each of the others, since it was started, that their disks are empty.
+    /// Its disk is empty, or it has begun and does not know that anybody was ever elected. One that
+    /// was invited knows that.
+    pub(crate) knows_nothing: bool,
+    /// It has heard from each of the others, since it was started, that they know nothing.
     pub(crate) all_blank: bool,
 }
 
@@ -72,6 +75,7 @@ impl Envelope<'_> {
             Envelope::Hello(hello) => {
                 to.push(2);
                 put_u64(&mut to, hello.raft_id);
+                to.push(hello.knows_nothing.into());
                 to.push(hello.all_blank.into());
             }
             Envelope::Invite { raft_id } => {
@@ -122,6 +126,7 @@ impl Envelope<'_> {
             1 => Envelope::Raft(read_message(&mut from)?),
             2 => Envelope::Hello(Hello {
                 raft_id: from.u64()?,
+                knows_nothing: from.bool()?,
                 all_blank: from.bool()?,
             }),
             3 => Envelope::Invite {
@@ -165,6 +170,7 @@ mod tests {
             Envelope::Raft(announces.clone()),
             Envelope::Hello(Hello {
                 raft_id: 65_537,
+                knows_nothing: true,
                 all_blank: true,
             }),
             Envelope::Invite { raft_id: 9 },

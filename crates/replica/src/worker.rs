@@ -304,7 +304,8 @@ impl Worker {
                 Err(abort) => return Err(self.saw(abort)),
             };
             let time_ms = self.inner.observed().time_ms;
-            if staged.writes == 0 {
+            // A client's transaction is remembered even if there was nothing to write.
+            if staged.writes == 0 && by == NOBODY {
                 let ticket = self.shared.read_ticket(time_ms);
                 self.observed = observed(ticket, time_ms);
                 return Ok((staged.replies, false));

@@ -18,6 +18,7 @@ use super::nodes::Nodes;
 use super::session::{Session, World};
 use super::settle::{self, Found, Keys};
 use super::strike::Field;
+use crate::interrupt;
 use crate::server::Program;
 
 /// Load without faults, before them and after.
@@ -159,7 +160,10 @@ impl Life {
             ..Report::default()
         };
         let page = play(&field, &recorder, round, rng, &plan, &mut report)?;
-        let found = self.settle(&world, &recorder, round, &mut report)?;
+        let found = match report.complaints[..] {
+            [] => self.settle(&world, &recorder, round, &mut report)?,
+            _ => None,
+        };
         report.events = events.into_inner();
         report.served = [0, 1, 2].map(|kind| world.served[kind].load(Ordering::Relaxed));
         report.complaints.append(&mut world.wrong.lock());
@@ -283,17 +287,21 @@ fn suffer(
     let suffered = field.suffer(plan);
     // Also after a failure: nobody is left asleep or cut off.
     field.heal()?;
-    suffered?;
     let begun = Instant::now();
-    let rng = rng.fork();
-    let patience = round.terms.election;
-    report.serving = thread::scope(|scope| {
+    let (rng, patience) = (rng.fork(), round.terms.election);
+    let (answering, serving) = thread::scope(|scope| {
         let probe = scope.spawn(move || settle::first_write(field.world, patience, rng));
         let answering = field.nodes.wait_answering();
         report.restarting = begun.elapsed();
-        let serving = probe.join().expect("it does not panic");
-        answering.and(serving)
-    })?;
+        (answering, probe.join().expect("it does not panic"))
+    });
+    interrupt::check()?;
+    report.serving = *serving.as_ref().unwrap_or(&Duration::ZERO);
+    let failures = [suffered.err(), answering.err(), serving.err()];
+    let failures = failures.iter().flatten();
+    // That nobody serves, or that a node has ended, or has not, is a complaint about the nodes.
+    let failures = failures.map(|error| format!("{error:#}"));
+    report.complaints.extend(failures);
     thread::sleep(CALM);
     Ok(())
 }

@@ -19,19 +19,19 @@ const EQUAL: Duration = Duration::from_secs(20);
 /// How long to wait between looks.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the partition may take to serve before the round is given up.
-const SERVING: Duration = Duration::from_secs(60);
+const SERVING: Duration = Duration::from_secs(30);
 
 /// How long it takes from now on until a write is acknowledged.
 ///
 /// # Errors
-/// If it takes a minute, or the user asked to stop.
+/// If it takes half a minute, or the user asked to stop.
 pub fn first_write(world: &World, patience: Duration, rng: fastrand::Rng) -> Result<Duration> {
     let begun = Instant::now();
     let mut session = Session::new(world, patience, rng);
     while !matches!(session.ask(&[&["SET", "probe", "1"]]), Answer::Done(_)) {
         interrupt::check()?;
         if begun.elapsed() > SERVING {
-            bail!("the partition has served nobody for a minute after all faults had ended");
+            bail!("the partition has served nobody for {SERVING:?} after all faults had ended");
         }
     }
     Ok(begun.elapsed())

@@ -120,8 +120,8 @@ pub(super) const SETTING: &str = "All members live in one process, each with a t
     be committed. A transaction adds to two of ten \
     thousand counters, which the clients share out among them, so that nobody waits for another's \
     locks. With the log on disk every member \
-    syncs what it has before it counts; a thread of the lowest priority keeps the processors from \
-    idling, since a sync on an idle virtual machine can take forty times as long.";
+    syncs what it has before it counts, and a thread of the lowest priority keeps the processors \
+    from idling, since a sync on an idle virtual machine can take forty times as long.";
 
 /// What the ceiling is.
 pub(super) const CEILING: &str = "The ceiling is the rate at which the device itself syncs one of \

@@ -127,6 +127,16 @@ impl Server {
         self.wait()
     }
 
+    /// Has it stand still, as a machine that is overloaded.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("signal");
     }

@@ -81,8 +81,11 @@ impl Replicas {
         let (dir, further) = (self.dir.path(), &self.further);
         let build = |_, _: &Path| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
-            command.args(["serve", "--threads", "2", "--election-timeout", ELECTION]);
-            command.args(further).arg("--cluster").arg(dir.join(FILE));
+            command.args(["serve", "--threads", "2"]).args(further);
+            if !further.iter().any(|arg| arg == "--election-timeout") {
+                command.args(["--election-timeout", ELECTION]);
+            }
+            command.arg("--cluster").arg(dir.join(FILE));
             command.args(["--node", &node.to_string()]);
             command.arg("--data").arg(dir.join(format!("node{node}")));
             command
@@ -105,6 +108,16 @@ impl Replicas {
     /// Stops a node as an operator would.
     pub(crate) fn stop_node(&mut self, node: usize) -> ExitStatus {
         self.servers[node - 1].take().expect("it runs").terminate()
+    }
+
+    /// Has a node stand still, while its connections stay.
+    pub(crate) fn pause_node(&self, node: usize) {
+        self.servers[node - 1].as_ref().expect("it runs").pause();
+    }
+
+    /// Has a node go on that stands still.
+    pub(crate) fn resume_node(&self, node: usize) {
+        self.servers[node - 1].as_ref().expect("it runs").resume();
     }
 
     /// Takes away what a node that does not run has on its disk.
@@ -172,22 +185,14 @@ impl Replicas {
 
     /// Runs `kumiki cluster`. Returns its exit code and what it has said: output and errors.
     pub(crate) fn command(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
-        command.arg("cluster").args(args);
-        command.arg("--cluster").arg(self.dir.path().join(FILE));
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().expect("start");
-        wait(&mut child);
-        let output = child.wait_with_output().expect("its output");
-        let text = |bytes| String::from_utf8(bytes).expect("text");
-        (
-            output.status.code(),
-            text(output.stdout),
-            text(output.stderr),
-        )
+        let file = self.dir.path().join(FILE).display().to_string();
+        kumiki(&[&["cluster"], args, &["--cluster", &file]].concat())
+    }
+
+    /// Where a node's data lies.
+    pub(crate) fn data(&self, node: usize) -> String {
+        let data = self.dir.path().join(format!("node{node}"));
+        data.display().to_string()
     }
 
     /// A client that goes where it is sent.
@@ -198,6 +203,26 @@ impl Replicas {
             client: None,
         }
     }
+}
+
+/// Runs the binary, which is expected to end by itself. Returns its exit code and what it has said:
+/// output and errors.
+pub(crate) fn kumiki(args: &[&str]) -> (Option<i32>, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kumiki"))
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
+    wait(&mut child);
+    let output = child.wait_with_output().expect("its output");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
 }
 
 /// Tries until it is so.

@@ -5,12 +5,14 @@
 //!
 //! | a blank member | does |
 //! |---|---|
-//! | has heard, since it was started, from every other one that its disk is empty, too | says so |
+//! | has heard, since it was started, from every other one that it knows nothing, too | says so |
 //! | and hears the same of every other one, or that it has begun | begins, as one of the first members |
 //! | is invited by a leader, who has a place for it under a new number | begins under that number |
 //! | else | waits, and says what for |
 //!
-//! If all have been blank since this one was started, there is nothing that it could have lost.
+//! A member knows nothing if its disk is empty, or if it has begun and nobody was ever elected that
+//! it knows of. If that is so of all others since this one was started, there is nothing that it
+//! could have lost: whom it had voted for, or heard as a leader, would know of that.
 
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Founding {
-    /// Who has said that its disk is empty.
+    /// Who has said that it knows nothing.
     blank: HashSet<NodeId>,
     /// What each has said last.
     last: HashMap<NodeId, Hello>,
@@ -65,6 +67,11 @@ impl Member {
     fn hello(&self) -> Hello {
         Hello {
             raft_id: self.raft.as_ref().map_or(0, |raft| raft.raft.id),
+            knows_nothing: self.raft.as_ref().is_none_or(|raft| {
+                let raft = &raft.raft;
+                let first = raft.id == raft_id(1, self.options.me);
+                first && raft.term == 0 && raft.raft_log.last_index() == 0
+            }),
             all_blank: self
                 .others()
                 .all(|node| self.founding.blank.contains(&node)),
@@ -73,7 +80,7 @@ impl Member {
 
     pub(super) fn on_hello(&mut self, from: NodeId, hello: Hello) -> Result<(), Failure> {
         let is_blank = hello.raft_id == 0;
-        if is_blank {
+        if hello.knows_nothing {
             self.founding.blank.insert(from);
         }
         self.founding.last.insert(from, hello);
@@ -97,7 +104,7 @@ impl Member {
     }
 
     fn say_what_it_waits_for(&mut self) {
-        let member = self.founding.last.values().any(|hello| hello.raft_id != 0);
+        let member = self.founding.last.values().any(|hello| !hello.knows_nothing);
         let note = if member {
             format!(
                 "the partition exists, and this node's disk is empty: run \"kumiki cluster add \

@@ -173,11 +173,20 @@ impl Member {
             if let Some(raft) = &mut self.raft {
                 raft.raft.abort_leader_transfer();
             }
+            self.give_up(changing.step);
             return self.answer(&changing, Err(error));
         }
         match self.next_step(&mut changing) {
             Some(outcome) => self.answer(&changing, outcome),
             None => self.changing = Some(changing),
+        }
+    }
+
+    /// A learner that did not catch up is a member no more.
+    fn give_up(&mut self, step: Step) {
+        if let Step::Learner(id) | Step::Copy(id) = step {
+            // If that fails, the next command for this node does it.
+            let _ = self.propose_members(&[(ConfChangeType::RemoveNode, id)]);
         }
     }
 
@@ -271,6 +280,15 @@ impl Member {
         if self.now.since >= changing.invite_at {
             changing.invite_at = self.now.since + self.options.tick();
             self.send(node, &Envelope::Invite { raft_id: id });
+        }
+        let other = self.founding_hello(node);
+        let other = other.is_some_and(|hello| hello.raft_id != 0 && hello.raft_id != id);
+        if other {
+            self.give_up(changing.step);
+            return Some(Err(format!(
+                "node {} has found its place by itself meanwhile: see the status",
+                node.0
+            )));
         }
         let raft = &self.raft.as_ref()?.raft;
         let matched = raft.prs().get(id)?.matched;

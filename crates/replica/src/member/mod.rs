@@ -310,8 +310,8 @@ impl Member {
     }
 
     /// What is to be sent, and to whom.
-    pub fn outbox(&mut self) -> std::vec::Drain<'_, (NodeId, Vec<u8>)> {
-        self.outbox.drain(..)
+    pub fn outbox(&mut self) -> &mut Vec<(NodeId, Vec<u8>)> {
+        &mut self.outbox
     }
 
     fn send(&mut self, to: NodeId, envelope: &Envelope<'_>) {

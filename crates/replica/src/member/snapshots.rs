@@ -39,6 +39,8 @@ pub(super) struct Snapshots {
     /// One of this entry or a later one is wanted, however short the log is, and the log is to begin
     /// behind it.
     wanted: Option<u64>,
+    /// After a failure, none is made before this time.
+    not_before: Duration,
     /// Bytes that had been written to the log at the last one.
     written: u64,
     pub(super) sending: HashMap<u64, Sending>,
@@ -77,9 +79,16 @@ impl Member {
         if let Some(job) = &self.snapshots.job {
             let outcome = job.lock().take();
             return match outcome {
+                Some(Err(error)) if error.is_full() => {
+                    self.put_off(&error);
+                    Ok(())
+                }
                 Some(outcome) => self.made(outcome?),
                 None => Ok(()),
             };
+        }
+        if self.now.since < self.snapshots.not_before {
+            return Ok(());
         }
         let Some(dir) = self.place.dir.clone() else {
             return Ok(());
@@ -98,6 +107,17 @@ impl Member {
             self.snapshots.wanted = None;
         }
         Ok(())
+    }
+
+    /// There is no space for one: the log still has everything.
+    fn put_off(&mut self, error: &SnapshotError) {
+        tracing::error!(%error, "no snapshot is made at the moment");
+        let snapshots = &mut self.snapshots;
+        snapshots.job = None;
+        snapshots.not_before = self.now.since + self.options.election;
+        // It is due as before.
+        let threshold = self.options.snapshot_bytes;
+        snapshots.written = snapshots.written.saturating_sub(threshold);
     }
 
     fn make(&mut self, dir: &Path) {

@@ -1,5 +1,6 @@
 //! A turn: what Raft wants done.
 
+use base::NodeId;
 use raft::eraftpb::{Message, MessageType};
 use raft::{RawNode, Ready};
 
@@ -9,23 +10,30 @@ use crate::messages::Envelope;
 use crate::status::node_of;
 use crate::time::Now;
 
+/// Sends what a member wants sent, and empties the list.
+pub type Flush<'f> = &'f mut dyn FnMut(&mut Vec<(NodeId, Vec<u8>)>);
+
 /// Rounds of `Ready` in one turn, at most.
 const ROUNDS: usize = 16;
 
 impl Member {
-    /// Goes on: takes what was submitted, writes, syncs, sends, applies, resolves.
+    /// Goes on: takes what was submitted, writes, syncs, sends, applies, resolves. `flush` is called
+    /// with what can be sent before each sync; the rest is in [`Member::outbox`] afterwards.
     ///
     /// # Errors
     /// The [`Failure`] after which this member must not go on.
-    pub fn turn(&mut self, now: Now) -> Result<(), Failure> {
+    pub fn turn(&mut self, now: Now, flush: Flush<'_>) -> Result<(), Failure> {
         self.now = now;
         if self.raft.is_none() {
             self.seek_others()?;
         } else {
+            if let Some(ready) = self.unsynced.take() {
+                self.persist(ready, flush)?;
+            }
             self.tick();
             self.tell_time();
             self.propose();
-            self.ready()?;
+            self.ready(flush)?;
             self.resolve();
             self.ask_again();
             self.keep_snapshots()?;
@@ -52,8 +60,12 @@ impl Member {
         self.tell_committed();
     }
 
-    /// Has Raft take a message.
+    /// Has Raft take a message. It takes none while its disk is full, and something is not written
+    /// that it has given out already: it would believe that more of it is.
     pub(super) fn step(&mut self, message: Message) -> Result<(), Failure> {
+        if self.unsynced.is_some() {
+            return Ok(());
+        }
         let Some(raft) = &mut self.raft else {
             return Ok(());
         };
@@ -76,26 +88,26 @@ impl Member {
     }
 
     /// Does what Raft wants done.
-    pub(super) fn ready(&mut self) -> Result<(), Failure> {
+    fn ready(&mut self, flush: Flush<'_>) -> Result<(), Failure> {
         for _ in 0..ROUNDS {
             self.note_role();
-            let unsynced = self.unsynced.is_some();
-            if !unsynced && !self.raft.as_ref().is_some_and(RawNode::has_ready) {
+            if !self.raft.as_ref().is_some_and(RawNode::has_ready) {
                 break;
             }
-            self.ready_once()?;
+            let ready = self.begin_ready()?;
+            self.persist(ready, flush)?;
         }
         self.draw_timeout();
         self.note_fresh();
         Ok(())
     }
 
-    fn ready_once(&mut self) -> Result<(), Failure> {
-        let ready = match self.unsynced.take() {
-            Some(ready) => ready,
-            None => self.begin_ready()?,
-        };
+    /// Syncs what Raft wants to be on disk, and does what may be done then.
+    fn persist(&mut self, ready: Ready, flush: Flush<'_>) -> Result<(), Failure> {
         let sync = ready.must_sync() || !ready.entries().is_empty();
+        if sync {
+            flush(&mut self.outbox);
+        }
         if sync && let Err(error) = self.log().sync() {
             // If the disk has room again, this is where it goes on.
             self.unsynced = Some(ready);
@@ -163,11 +175,13 @@ impl Member {
     /// also if they do not follow the entry that it names: whoever takes that acknowledges entries
     /// that it lacks. `None`: it is lost.
     fn put_right(&self, mut message: Message) -> Option<Message> {
-        let first = message.entries.first().map(|entry| entry.index);
-        let Some(before) = first.map(|first| first - 1) else {
+        if message.get_msg_type() != MessageType::MsgAppend {
+            return Some(message);
+        }
+        let Some(before) = message.entries.first().map(|first| first.index - 1) else {
             return Some(message);
         };
-        if message.get_msg_type() == MessageType::MsgAppend && message.index != before {
+        if message.index != before {
             let log = &self.raft.as_ref()?.raft.raft_log;
             message.log_term = log.term(before).ok()?;
             message.index = before;

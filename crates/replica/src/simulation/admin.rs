@@ -7,7 +7,7 @@ use super::reached::Point;
 use super::volume::Volume;
 use super::world::{Event, World, all};
 use crate::member::{Answer, Change};
-use crate::status::{Role, Status, node_of};
+use crate::status::{Role, Status};
 
 /// How often it looks.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -50,6 +50,11 @@ impl World {
 
     /// Whether a majority is left if one more node is away for long.
     pub(super) fn may_lose(&self) -> bool {
+        let others = (0..self.nodes.len()).filter(|node| !self.admin.out.contains(node));
+        let mut roles = others.map(|node| self.status(node).map(|status| status.role));
+        if roles.any(|role| role.is_none_or(|role| role == Role::Blank)) {
+            return false;
+        }
         let spares = self.nodes.len() - self.plan.founders;
         let founders = self.admin.out.iter().filter(|node| **node < self.plan.founders);
         spares == 0 && founders.count() < (self.plan.founders - 1) / 2
@@ -127,17 +132,23 @@ impl World {
         }
         for node in 0..self.nodes.len() {
             let Some(own) = self.status(node) else { continue };
-            let mut members = status.members.iter();
-            if members.any(|one| one.raft_id == own.raft_id && one.voter) {
+            let id = self.nodes[node].id;
+            let of_node = status.members.iter().filter(|one| one.node == id);
+            let numbers: Vec<_> = of_node.map(|one| (one.raft_id, one.voter)).collect();
+            if numbers == [(own.raft_id, true)] {
                 self.admin.out.retain(|out| *out != node);
                 continue;
             }
+            // An addition was given up; what is left of it goes together with the node.
+            if numbers.contains(&(own.raft_id, true)) {
+                let change = if node == leader { Change::Transfer(None) } else { Change::Remove(id) };
+                return self.change(change);
+            }
             if own.role == Role::Blank {
-                return self.change(Change::Add(self.nodes[node].id));
+                return self.change(Change::Add(id));
             }
             // It was taken away, or its vote was never given: it begins anew.
-            let is_old = !status.members.iter().any(|one| one.voter && node_of(one.raft_id) == self.nodes[node].id);
-            if is_old && self.random.u8(..10) == 0 {
+            if self.random.u8(..10) == 0 {
                 return self.wipe(node);
             }
         }

@@ -129,7 +129,8 @@ impl Book {
     /// What was read may be older than now: as of `since` at least.
     pub(super) fn stale(&mut self, seen: &Seen, since: Duration, now: Duration) {
         self.counts.stale += 1;
-        if !seen.balances.is_empty() {
+        // It may be so old that nothing had been paid in.
+        if seen.balances.iter().any(Option::is_some) {
             self.audit(&seen.balances);
         }
         for &(counter, _, value) in &seen.counters {
@@ -145,8 +146,8 @@ impl Book {
         }
     }
 
-    fn audit(&mut self, balances: &[i64]) {
-        let sum: i64 = balances.iter().sum();
+    fn audit(&mut self, balances: &[Option<i64>]) {
+        let sum: i64 = balances.iter().flatten().sum();
         if balances.len() != ACCOUNTS || sum != ACCOUNTS as i64 * DEPOSIT {
             self.wrong(format!("the accounts hold {balances:?}"));
         }

@@ -76,7 +76,7 @@ pub(super) struct Seen {
     pub(super) ops: String,
     pub(super) watched: Watched,
     /// The accounts' balances.
-    pub(super) balances: Vec<i64>,
+    pub(super) balances: Vec<Option<i64>>,
     /// Counters, whether they were added to, and their values then.
     pub(super) counters: Vec<(usize, bool, i64)>,
     /// Keys that expire, and whether they were there.
@@ -226,7 +226,7 @@ fn see(seen: &mut Seen, step: &Step, reply: &OwnedReply) -> Option<()> {
             seen.counters.push((*index, false, value.unwrap_or(0)));
         }
         (Step::Add(..), OwnedReply::Int(_)) | (Step::Lend(..), OwnedReply::Ok) => {}
-        (Step::Balance(_), reply) => seen.balances.push(number(reply)??),
+        (Step::Balance(_), reply) => seen.balances.push(number(reply)?),
         (Step::Look(index), reply @ (OwnedReply::Nil | OwnedReply::Bytes(_))) => {
             seen.looks.push((*index, *reply != OwnedReply::Nil));
         }

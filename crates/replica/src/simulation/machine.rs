@@ -23,6 +23,11 @@ impl World {
     pub(super) fn start(&mut self, node: usize) {
         let seed = self.random.u64(..);
         if let Err(failure) = self.nodes[node].start(&self.plan, seed) {
+            let full = self.nodes[node].volume.refused() > 0;
+            if self.nodes[node].power_fails || full && failure.may_pass() {
+                self.note(format_args!("node {} cannot start: {failure}", node + 1));
+                return self.crash(node);
+            }
             return self.fail(format!("node {} cannot start: {failure}", node + 1));
         }
         let life = self.nodes[node].life;
@@ -76,7 +81,10 @@ impl World {
             outcome = outcome.and_then(|()| running.member.receive(from, &bytes, now));
         }
         if outcome.is_ok() && self.now >= running.blocked_until {
-            outcome = running.member.turn(now);
+            // What leaves before the sync arrives later all the same.
+            let mut early = Vec::new();
+            outcome = running.member.turn(now, &mut |outbox| early.append(outbox));
+            running.member.outbox().splice(0..0, early);
         }
         let syncs = (one.volume.syncs() - syncs) as u32;
         if let Err(failure) = outcome {
@@ -109,34 +117,34 @@ impl World {
 
     /// A member reports that it cannot go on.
     fn failed(&mut self, node: usize, failure: &Failure) {
-        if self.nodes[node].power_fails {
-            self.note(format_args!("the power of node {} fails: {failure}", node + 1));
-            self.reached.add(Point::PowerFailed);
-            // What was to be sent before may have left.
-            let running = self.nodes[node].running.as_mut().expect("it has failed");
-            let outbox: Vec<_> = running.member.outbox().collect();
-            let left = self.random.usize(..=outbox.len());
-            for (to, bytes) in outbox.into_iter().take(left) {
-                self.transfer(node, to, bytes, Duration::ZERO);
-            }
-            return self.crash(node);
-        }
         let one = &mut self.nodes[node];
-        let refused = one.volume.refused() > 0;
-        let running = one.running.as_mut().expect("it has failed");
-        if failure.may_pass() && refused {
+        let is_full = matches!(failure, Failure::Log(error) if error.is_full());
+        if failure.may_pass() && is_full {
+            let running = one.running.as_mut().expect("it has failed");
             running.member.step_aside();
             running.blocked_until = self.now + RETRY;
             self.reached.add(Point::DiskFull);
             return self.note(format_args!("node {} steps aside: {failure}", node + 1));
         }
-        self.fail(format!("node {}: {failure}", node + 1));
+        if !one.power_fails {
+            return self.fail(format!("node {}: {failure}", node + 1));
+        }
+        self.note(format_args!("the power of node {} fails: {failure}", node + 1));
+        self.reached.add(Point::PowerFailed);
+        // What was to be sent before may have left.
+        let running = self.nodes[node].running.as_mut().expect("it has failed");
+        let outbox: Vec<_> = std::mem::take(running.member.outbox());
+        let left = self.random.usize(..=outbox.len());
+        for (to, bytes) in outbox.into_iter().take(left) {
+            self.transfer(node, to, bytes, Duration::ZERO);
+        }
+        self.crash(node);
     }
 
     /// Sends what a node wants sent.
     fn send(&mut self, node: usize, took: Duration) {
         let Some(running) = &mut self.nodes[node].running else { return };
-        let outbox: Vec<_> = running.member.outbox().collect();
+        let outbox: Vec<_> = std::mem::take(running.member.outbox());
         for (to, bytes) in outbox {
             self.transfer(node, to, bytes, took);
         }

@@ -115,7 +115,8 @@ impl Node {
         let later = Arc::clone(&jobs);
         let spawn: Spawn = Box::new(move |work| later.lock().push(work));
         let disk: Arc<dyn Disk> = Arc::new(self.volume.clone());
-        disk.create_dir_all(&PathBuf::from(DIR)).expect("no fault is planned");
+        disk.create_dir_all(&PathBuf::from(DIR))
+            .map_err(|error| Failure::Raft(error.to_string()))?;
         let place = Place {
             disk,
             dir: Some(DIR.into()),

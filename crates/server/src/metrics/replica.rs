@@ -76,7 +76,7 @@ pub(super) const FAMILIES: &[Family] = &[
     gauge(
         "kumiki_replica_voters",
         "Members of the partition that have a vote.",
-        |f, out| of(f, out, |status| Replication::voters(status)),
+        |f, out| of(f, out, Replication::voters),
     ),
     gauge(
         "kumiki_replica_voters_heard",

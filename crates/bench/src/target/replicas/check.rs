@@ -1,9 +1,8 @@
 //! How it is known that replicas hold what was acknowledged, and all of them the same.
 //!
 //! Counters begin at zero. Each acknowledged transaction adds one to two of them, so that one is as
-//! great as the
-//! number of acknowledged transactions that added to it. Their answers are the numbers from one up
-//! to that, each of them once; by their sum it is known that none was lost or told twice.
+//! great as the number of acknowledged transactions that added to it. Their answers are the numbers
+//! from one up to that, each of them once; by their sum it is known that none was lost or told twice.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -67,7 +67,8 @@ pub(super) fn run(job: &ReplicasJob, context: &Context<'_>) -> Result<Sample, Ru
     };
     let dir = dir.as_ref().map(tempfile::TempDir::path);
     let mut sample = Sample::default();
-    let awake = Awake::default();
+    // A log in memory waits for no device.
+    let awake = dir.map(|_| Awake::default());
     if let Some(dir) = dir {
         let device = syncs::rate(dir, job.nodes, context.scale.time / 2)?;
         sample.values.set("device-syncs", device);
@@ -80,7 +81,7 @@ pub(super) fn run(job: &ReplicasJob, context: &Context<'_>) -> Result<Sample, Ru
         members,
         sample,
     };
-    let driven = run.drive(&awake);
+    let driven = run.drive(awake.as_ref());
     let ledger = match driven {
         Ok(ledger) => ledger,
         Err(RunError::Failed(what)) => {
@@ -120,7 +121,7 @@ impl Run<'_> {
     }
 
     /// Drives the clients. Returns what was acknowledged.
-    fn drive(&mut self, awake: &Awake) -> Result<Ledger, RunError> {
+    fn drive(&mut self, awake: Option<&Awake>) -> Result<Ledger, RunError> {
         let desk = Desk::open(self.members.leader()?, self.runtime)?;
         let loaded = self.runtime.block_on(desk.load(self.job.counters));
         loaded.map_err(|error| RunError::failed("loading")(&error))?;
@@ -146,7 +147,7 @@ impl Run<'_> {
         let mut used = [0.0; 2];
         let at = |moment| {
             let place = usize::from(moment == Moment::End);
-            used[place] = machine::own_cpu() - awake.cpu();
+            used[place] = machine::own_cpu() - awake.map_or(0.0, Awake::cpu);
         };
         let driven = drive_tasks(self.runtime, clients, plan, self.context.stop, at);
         let (driven, _) = driven?;
