@@ -100,6 +100,20 @@ impl Client {
         sent
     }
 
+    /// Whether a reply, or a part of one, or the end of the connection, is there within `wait`,
+    /// which is [`Client::set_patience`]'s afterwards.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn has_reply(&mut self, wait: Duration) -> io::Result<bool> {
+        self.set_patience(wait)?;
+        match self.reader.fill_buf() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads one reply.
     ///
     /// # Errors

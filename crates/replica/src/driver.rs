@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -154,23 +155,32 @@ impl Driver {
 
     /// Runs until it is told to stop, or the member cannot go on.
     pub(crate) fn run(mut self) {
-        let mut events = Events::with_capacity(EVENTS);
-        let outcome = loop {
-            match self.turn(&mut events) {
-                Ok(true) => {}
-                Ok(false) => break Ok(()),
-                Err(failure) => break Err(failure),
+        let shared = Arc::clone(&self.shared);
+        let ended = panic::catch_unwind(AssertUnwindSafe(|| {
+            let outcome = self.turns();
+            self.member.abdicate();
+            outcome
+        }));
+        let reason = match ended {
+            Ok(Ok(())) => "the partition is closed".to_owned(),
+            Ok(Err(failure)) => {
+                tracing::error!(%failure, "the member has stopped; the others go on without it");
+                failure.to_string()
+            }
+            Err(_) => {
+                let reason = "the member's thread has panicked: see the log, and restart the node";
+                tracing::error!("{reason}");
+                reason.to_owned()
             }
         };
-        if let Err(failure) = outcome {
-            tracing::error!(%failure, "the member has stopped; the others go on without it");
-            self.member.abdicate();
-            self.shared.fail(failure.to_string());
-        } else {
-            self.member.abdicate();
-            self.shared.fail("the partition is closed".to_owned());
-        }
-        self.shared.tell();
+        shared.fail(reason);
+        shared.tell();
+    }
+
+    fn turns(&mut self) -> Result<(), Failure> {
+        let mut events = Events::with_capacity(EVENTS);
+        while self.turn(&mut events)? {}
+        Ok(())
     }
 
     /// Returns whether it goes on.

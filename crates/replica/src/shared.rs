@@ -157,14 +157,15 @@ impl Shared {
             && time_ms < self.limit_ms.load(Ordering::SeqCst)
     }
 
-    /// The ticket of a read that was executed at `time_ms`; [`Epoch::ZERO`] if it need not wait.
-    pub(crate) fn read_ticket(&self, time_ms: u64) -> Epoch {
-        if self.may_show(time_ms) {
-            return Epoch::ZERO;
+    /// The ticket of a read that was executed at `time_ms`, since the leadership of this number was
+    /// asked for; [`Epoch::ZERO`] if it need not wait, `None` if that leadership has ended.
+    pub(crate) fn read_ticket(&self, time_ms: u64, leadership: u64) -> Option<Epoch> {
+        if self.may_show(time_ms) && self.tickets.leaderships() == leadership {
+            return Some(Epoch::ZERO);
         }
-        let ticket = Epoch(self.tickets.read());
+        let ticket = self.tickets.read(leadership)?;
         self.wake();
-        ticket
+        Some(Epoch(ticket))
     }
 
     pub(crate) fn set_fresh(&self, at: Duration) {
@@ -224,6 +225,8 @@ impl Shared {
     pub(crate) fn fail(&self, reason: String) {
         *self.failed.lock() = Some(reason);
         self.has_failed.store(true, Ordering::SeqCst);
+        self.tickets.pause();
+        self.set_leader(None);
     }
 
     /// Has the member take what was submitted.

@@ -121,8 +121,8 @@ impl Tickets {
     /// The holder of [`Tickets::change`] says that leadership is lost, and with it every ticket that
     /// has not resolved.
     pub(crate) fn close(&self) {
-        self.serving.store(false, Ordering::SeqCst);
         let mut queue = self.queue.lock();
+        self.serving.store(false, Ordering::SeqCst);
         let groups = queue.entries.len().div_ceil(self.group) as u64;
         queue.entries.clear();
         queue.bytes = 0;
@@ -135,7 +135,8 @@ impl Tickets {
         self.next.store(to + 1, Ordering::SeqCst);
     }
 
-    /// As [`Tickets::close`], but nothing is lost: the planted bug.
+    /// Nobody is admitted any more. Open tickets stay as they are: as long as there is a member to
+    /// resolve them that is the planted bug.
     pub(crate) fn pause(&self) {
         self.serving.store(false, Ordering::SeqCst);
     }
@@ -166,11 +167,21 @@ impl Tickets {
         queue.ticked_ms = queue.ticked_ms.max(time_ms);
     }
 
-    /// The ticket of a read that has just been executed.
-    pub(crate) fn read(&self) -> u64 {
+    /// The ticket of a read that has just been executed, in the leadership of this number; `None` if
+    /// that has ended.
+    pub(crate) fn read(&self, leadership: u64) -> Option<u64> {
         let mut queue = self.queue.lock();
+        // Leadership ends with the queue locked.
+        if !self.is_serving() || self.leaderships() != leadership {
+            return None;
+        }
         queue.reads = true;
-        self.next.load(Ordering::SeqCst)
+        Some(self.next.load(Ordering::SeqCst))
+    }
+
+    /// A ticket that is lost, if there is one.
+    pub(crate) fn last_lost(&self) -> Epoch {
+        Epoch(self.last_lost.load(Ordering::SeqCst))
     }
 
     /// Whether a turn has entries to take, and whether reads wait for it.
@@ -265,10 +276,12 @@ mod tests {
     #[test]
     fn a_read_waits_for_the_next_turn() {
         let tickets = Tickets::new(2);
-        assert_eq!(tickets.read(), 1);
+        tickets.open();
+        assert_eq!(tickets.read(1), Some(1));
         let group = tickets.take().unwrap();
         assert!(group.reads && group.entries.is_empty());
-        assert_eq!(tickets.read(), 2);
+        assert_eq!(tickets.read(1), Some(2));
+        assert_eq!(tickets.read(0), None, "of an earlier leadership");
     }
 
     #[test]
@@ -281,8 +294,9 @@ mod tests {
         let taken = submit(&tickets);
         tickets.take().unwrap();
         let queued = [submit(&tickets), submit(&tickets)];
-        let read = tickets.read();
+        let read = tickets.read(1).unwrap();
         tickets.close();
+        assert_eq!(tickets.read(1), None);
         assert!(!tickets.is_lost(Epoch(first)));
         for ticket in [taken, queued[0], queued[1], read] {
             assert!(tickets.is_lost(Epoch(ticket)), "{ticket}");

@@ -47,6 +47,8 @@ impl RedoLog for Collector {
 pub struct Worker {
     inner: engine::Worker<Collector>,
     shared: Arc<Shared>,
+    /// The leadership in which the last call was executed.
+    leadership: u64,
     observed: Observed,
 }
 
@@ -77,6 +79,7 @@ impl Worker {
         Some(Worker {
             inner: shared.engine.worker(|_| Collector::default())?,
             shared: Arc::clone(shared),
+            leadership: 0,
             observed: Observed::default(),
         })
     }
@@ -114,7 +117,7 @@ impl Worker {
         ops: &[Op<'_>],
         see: impl FnOnce(&[Reply<'_>], Observed) -> T,
     ) -> Result<T, Abort> {
-        self.leads()?;
+        self.begin()?;
         if ops.iter().all(Op::is_read_only) {
             return self.read(ops, see);
         }
@@ -133,7 +136,7 @@ impl Worker {
         ops: &[Op<'_>],
         sequenced: Sequenced,
     ) -> Result<Vec<OwnedReply>, Abort> {
-        self.leads()?;
+        self.begin()?;
         if ops.iter().all(Op::is_read_only) {
             return self.read(ops, |replies, _| {
                 replies.iter().map(OwnedReply::from).collect()
@@ -156,7 +159,7 @@ impl Worker {
         if ops.iter().any(|op| !op.is_read_only()) {
             return Err(self.shared.elsewhere());
         }
-        if self.shared.tickets.is_serving() {
+        if self.begin().is_ok() {
             return self.read(ops, see);
         }
         let done = self.inner.execute(ops)?;
@@ -194,7 +197,7 @@ impl Worker {
         }
         let shared = Arc::clone(&self.shared);
         let _admitted = shared.tickets.admission();
-        self.leads()?;
+        self.begin()?;
         shared.refresh();
         let mut encoded = Vec::new();
         encode_ops(ops, &mut encoded);
@@ -227,12 +230,31 @@ impl Worker {
         self.shared.take_outcome(number)
     }
 
-    fn leads(&self) -> Result<(), Abort> {
+    /// The number of the leadership in which something may be executed now.
+    fn leads(&self) -> Result<u64, Abort> {
+        let leadership = self.shared.tickets.leaderships();
         if self.shared.tickets.is_serving() {
-            Ok(())
+            Ok(leadership)
         } else {
             Err(self.shared.elsewhere())
         }
+    }
+
+    /// What is executed from now on is of the leadership of this moment.
+    fn begin(&mut self) -> Result<(), Abort> {
+        self.leadership = self.leads()?;
+        Ok(())
+    }
+
+    /// What was read since [`Worker::begin`] may be shown when the ticket has resolved.
+    ///
+    /// # Errors
+    /// That leadership has ended: it is to be read again, elsewhere.
+    fn has_read(&mut self, time_ms: u64) -> Result<(), Abort> {
+        let ticket = self.shared.read_ticket(time_ms, self.leadership);
+        let ticket = ticket.ok_or_else(|| self.shared.elsewhere())?;
+        self.observed = observed(ticket, time_ms);
+        Ok(())
     }
 
     fn read<T>(
@@ -243,7 +265,8 @@ impl Worker {
         let abort = match self.inner.execute(ops) {
             Ok(done) => {
                 let time_ms = done.observed().time_ms;
-                let ticket = self.shared.read_ticket(time_ms);
+                let ticket = self.shared.read_ticket(time_ms, self.leadership);
+                let ticket = ticket.ok_or_else(|| self.shared.elsewhere())?;
                 self.observed = observed(ticket, time_ms);
                 return Ok(see(done.replies(), self.observed));
             }
@@ -254,13 +277,13 @@ impl Worker {
 
     /// An abort tells of the store, too.
     fn saw(&mut self, abort: Abort) -> Abort {
-        self.observed = match abort {
-            Abort::Precondition { .. } => {
-                let time_ms = self.inner.observed().time_ms;
-                observed(self.shared.read_ticket(time_ms), time_ms)
+        self.observed = Observed::default();
+        if let Abort::Precondition { .. } = abort {
+            let time_ms = self.inner.observed().time_ms;
+            if let Err(elsewhere) = self.has_read(time_ms) {
+                return elsewhere;
             }
-            _ => Observed::default(),
-        };
+        }
         abort
     }
 
@@ -271,7 +294,7 @@ impl Worker {
         }
         let shared = Arc::clone(&self.shared);
         let admitted = shared.tickets.admission();
-        self.leads()?;
+        self.begin()?;
         if shared.tickets.is_full() {
             let what = "too much waits to be replicated".to_owned();
             return Err(Abort::Unavailable { what });
@@ -306,8 +329,7 @@ impl Worker {
             let time_ms = self.inner.observed().time_ms;
             // A client's transaction is remembered even if there was nothing to write.
             if staged.writes == 0 && by == NOBODY {
-                let ticket = self.shared.read_ticket(time_ms);
-                self.observed = observed(ticket, time_ms);
+                self.has_read(time_ms)?;
                 return Ok((staged.replies, false));
             }
             let mut result = Vec::new();
@@ -384,7 +406,7 @@ impl Worker {
     ) -> Result<T, Abort> {
         let shared = Arc::clone(&self.shared);
         let _admitted = shared.tickets.admission();
-        self.leads()?;
+        self.begin()?;
         loop {
             shared.refresh();
             let (value, wrote) = match stage(&mut self.inner) {
@@ -393,7 +415,7 @@ impl Worker {
             };
             let time_ms = self.inner.observed().time_ms;
             if !wrote {
-                self.observed = observed(shared.read_ticket(time_ms), time_ms);
+                self.has_read(time_ms)?;
                 return Ok(value);
             }
             let release = (step == Step::Decision).then_some(id);

@@ -12,10 +12,11 @@ use parking_lot::Mutex;
 
 use super::books::{Books, Page};
 use super::fault::{self, Planned, Terms};
-use super::load::{REGISTERS, Worker, read_loyally, register};
+use super::load::{REGISTERS, Worker, register};
+use super::loyal::Loyal;
 use super::network::Network;
 use super::nodes::Nodes;
-use super::session::{Session, World};
+use super::session::World;
 use super::settle::{self, Found, Keys};
 use super::strike::Field;
 use crate::interrupt;
@@ -23,8 +24,8 @@ use crate::server::Program;
 
 /// Load without faults, before them and after.
 const CALM: Duration = Duration::from_millis(300);
-/// How long a loyal reader waits for its node.
-const LOYALTY: Duration = Duration::from_secs(15);
+/// Loyal readers of each node.
+const LOYAL: usize = 2;
 /// How long a node that has lost its disk may take to be a member again, in seconds.
 const ADDING_S: u64 = 30;
 
@@ -262,9 +263,10 @@ fn play(
             })
             .collect();
         for at in 0..world.addresses.len() {
-            let session = Session::loyal(world, at, LOYALTY);
-            let (log, rng) = (recorder.process(), rng.fork());
-            scope.spawn(move || read_loyally(world, session, log, round.number, rng));
+            for _ in 0..LOYAL {
+                let reader = Loyal::new(world, recorder, at, round.number, rng.fork());
+                scope.spawn(move || reader.run());
+            }
         }
         let played = suffer(field, round, rng, plan, report);
         world.over.store(true, Ordering::SeqCst);

@@ -9,8 +9,7 @@
 //! | blocks of `DECRBY` and `INCRBY`, and of a `GET` of all accounts | the books |
 //!
 //! Registers are those of a round: its history begins with nothing, and is judged by itself. Counters
-//! and accounts stay. *Loyal* readers stay at one node, whether it leads or not, and wait for it: a
-//! leader that has been replaced and does not know it answers them first.
+//! and accounts stay.
 
 use std::thread;
 use std::time::Duration;
@@ -120,7 +119,12 @@ impl<'a> Worker<'a> {
 
     fn get(&mut self) {
         let key = self.register();
-        get(&mut self.session, &mut self.log, &key);
+        let mut entry = self.log.begin();
+        let answer = self.session.ask(&[&["GET", &key]]);
+        if let Answer::Done(replies) = &answer {
+            entry.read(&key, number(&replies[0]), None);
+        }
+        entry.end(outcome(&answer));
     }
 
     fn get_set(&mut self) {
@@ -281,30 +285,6 @@ impl<'a> Worker<'a> {
         let balances = block_of(&answer).map(|all| all.iter().map(|one| number(one).unwrap_or(0)));
         self.page.audits.extend(balances.map(Iterator::collect));
     }
-}
-
-/// Reads registers of a round at one node, until its load is over.
-pub fn read_loyally(
-    world: &World,
-    mut session: Session<'_>,
-    mut log: Log<'_>,
-    round: u64,
-    mut rng: fastrand::Rng,
-) {
-    while !world.is_over() {
-        let key = register(round, rng.usize(..REGISTERS));
-        get(&mut session, &mut log, &key);
-        thread::sleep(Duration::from_micros(rng.u64(0..4000)));
-    }
-}
-
-fn get(session: &mut Session<'_>, log: &mut Log<'_>, key: &str) {
-    let mut entry = log.begin();
-    let answer = session.ask(&[&["GET", key]]);
-    if let Answer::Done(replies) = &answer {
-        entry.read(key, number(&replies[0]), None);
-    }
-    entry.end(outcome(&answer));
 }
 
 /// How a transaction ended. A null of `EXEC` says that what was watched has changed.

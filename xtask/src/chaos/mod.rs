@@ -13,7 +13,7 @@
 //! | [`volume`] | small disks that can be full |
 //! | [`nodes`] | processes |
 //! | [`fault`], [`strike`] | what goes wrong, and how it is brought about |
-//! | [`session`], [`load`] | clients |
+//! | [`session`], [`load`], [`loyal`] | clients |
 //! | [`books`], [`settle`], [`life`] | judgement; that of histories is the crate `history`'s |
 //!
 //! Every other life is on a disk that forgets what was not synced when its process dies.
@@ -22,6 +22,7 @@ pub mod books;
 pub mod fault;
 pub mod life;
 pub mod load;
+pub mod loyal;
 pub mod network;
 pub mod nodes;
 pub mod session;

@@ -81,8 +81,6 @@ pub struct Session<'a> {
     at: usize,
     client: Option<Client>,
     patience: Duration,
-    /// It stays at its node, whoever leads.
-    is_loyal: bool,
     rng: fastrand::Rng,
 }
 
@@ -95,18 +93,7 @@ impl<'a> Session<'a> {
             world,
             client: None,
             patience,
-            is_loyal: false,
             rng,
-        }
-    }
-
-    /// A client that stays at a node, from 0 on.
-    #[must_use]
-    pub fn loyal(world: &'a World, at: usize, patience: Duration) -> Session<'a> {
-        Session {
-            at,
-            is_loyal: true,
-            ..Session::new(world, patience, fastrand::Rng::with_seed(at as u64))
         }
     }
 
@@ -171,11 +158,11 @@ impl<'a> Session<'a> {
             return Answer::Unknown;
         }
         match moved(first).and_then(|to| self.world.addresses.iter().position(|at| *at == to)) {
-            Some(at) if !self.is_loyal => {
+            Some(at) => {
                 self.client = None;
                 self.at = at;
             }
-            _ => self.wander(),
+            None => self.wander(),
         }
         Answer::Void
     }
@@ -183,16 +170,25 @@ impl<'a> Session<'a> {
     /// Tries another node, a little later.
     fn wander(&mut self) {
         self.client = None;
-        if !self.is_loyal {
-            self.at = self.rng.usize(..self.world.addresses.len());
-        }
+        self.at = self.rng.usize(..self.world.addresses.len());
         thread::sleep(PAUSE);
     }
 
     fn complain(&self, text: &str) {
-        let node = self.at + 1;
-        self.world.wrong.lock().push(format!("node {node}: {text}"));
+        complain(self.world, self.at, text);
     }
+}
+
+/// Complains about an error in the answer to a read if no node should give it.
+pub(super) fn note_error(world: &World, at: usize, error: &str) {
+    if Told::of(error) == Told::Wrong {
+        complain(world, at, &format!("a read was answered with {error:?}"));
+    }
+}
+
+fn complain(world: &World, at: usize, text: &str) {
+    let node = at + 1;
+    world.wrong.lock().push(format!("node {node}: {text}"));
 }
 
 /// What an error says.

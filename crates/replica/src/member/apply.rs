@@ -124,9 +124,10 @@ impl Member {
     /// The paper's baseline: executed after consensus, by every member.
     fn execute(&mut self, index: Epoch, by: (u64, u64), ops: &[u8]) -> Result<(), Failure> {
         let ops = base::codec::decode_ops(ops).map_err(unreadable)?;
-        let outcome = if self.was_applied(by.0, by.1) {
+        // Nobody has asked before: an entry whose client is not known is not executed.
+        let known = self.shared.sessions.lock().look_up(by.0, by.1);
+        let outcome = if by.0 != 0 && known != Known::New {
             self.applier.skip(index, self.stamp_ms);
-            let known = self.shared.sessions.lock().look_up(by.0, by.1);
             match known {
                 Known::Done(result) => {
                     let mut from = base::codec::Reader::new(&result);
@@ -150,7 +151,9 @@ impl Member {
     }
 
     fn was_applied(&self, client: u64, sequence: u64) -> bool {
-        client != 0 && self.shared.sessions.lock().look_up(client, sequence) != Known::New
+        // A session that has ended meanwhile was there when the leader admitted the transaction.
+        let known = self.shared.sessions.lock().look_up(client, sequence);
+        client != 0 && matches!(known, Known::Done(_) | Known::Old)
     }
 
     fn remember(&mut self, client: u64, sequence: u64, result: &[u8]) {

@@ -8,11 +8,13 @@ use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 use super::{Step, Worker, observed};
 
 impl Worker {
-    /// The ticket of what was just looked at.
+    /// The ticket of what was just looked at; a lost one if the leadership has ended meanwhile.
     fn looked(&mut self) -> Epoch {
         let time_ms = self.inner.observed().time_ms;
-        self.observed = observed(self.shared.read_ticket(time_ms), time_ms);
-        self.observed.epoch
+        let ticket = self.shared.read_ticket(time_ms, self.leadership);
+        let ticket = ticket.unwrap_or_else(|| self.shared.tickets.last_lost());
+        self.observed = observed(ticket, time_ms);
+        ticket
     }
 }
 
@@ -56,11 +58,16 @@ impl Participant for Worker {
     }
 
     fn state(&mut self, id: TransactionId) -> (State, Epoch) {
+        // Where it is not led, the answer means nothing.
+        let _ = self.begin();
         let (state, _) = self.inner.state(id);
         (state, self.looked())
     }
 
     fn undecided(&mut self) -> Vec<(TransactionId, State)> {
+        if self.begin().is_err() {
+            return Vec::new();
+        }
         let undecided = self.inner.undecided();
         self.looked();
         undecided
