@@ -82,10 +82,13 @@ const STEPS: &[Step] = &[
     ("simulation", || {
         let test = "test --package kumiki-cluster --features simulation --test simulation";
         run(cargo().args(test.split(' ')))?;
-        sim::run(Protocol::TwoPhaseCommit, SEEDS, None, None)
+        let test = "test --package kumiki-replica --features simulation --test simulation";
+        run(cargo().args(test.split(' ')))?;
+        sim::run(Protocol::TwoPhaseCommit, SEEDS, None, None)?;
+        sim::run(Protocol::Replica, SEEDS, None, None)
     }),
     ("simulation with the planted bugs", || {
-        let find = |bug| sim::run(Protocol::TwoPhaseCommit, PLANTED_SEEDS, None, Some(bug));
+        let find = |bug: Bug| sim::run(bug.protocol(), PLANTED_SEEDS, None, Some(bug));
         Bug::ALL.iter().copied().try_for_each(find)
     }),
     ("benchmarks", benchmarks),

@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::build::{self, cargo};
 use crate::process;
@@ -16,6 +16,24 @@ pub enum Protocol {
     /// Transactions over several partitions.
     #[value(name = "2pc")]
     TwoPhaseCommit,
+    /// A partition that several nodes hold.
+    Replica,
+}
+
+impl Protocol {
+    fn name(self) -> &'static str {
+        match self {
+            Protocol::TwoPhaseCommit => "2pc",
+            Protocol::Replica => "replica",
+        }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Protocol::TwoPhaseCommit => "kumiki-cluster",
+            Protocol::Replica => "kumiki-replica",
+        }
+    }
 }
 
 /// A bug that the simulation must find.
@@ -25,16 +43,36 @@ pub enum Bug {
     IgnoredHolds,
     /// Participants vote before their part is durable.
     EarlyDecision,
+    /// A leader believes its lease without a look at the clock.
+    StaleLease,
+    /// What was executed and not committed outlives the leadership.
+    KeptOverlay,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: &[Bug] = &[Bug::IgnoredHolds, Bug::EarlyDecision];
+    pub const ALL: &[Bug] = &[
+        Bug::IgnoredHolds,
+        Bug::EarlyDecision,
+        Bug::StaleLease,
+        Bug::KeptOverlay,
+    ];
+
+    /// Where it can be planted.
+    #[must_use]
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Bug::IgnoredHolds | Bug::EarlyDecision => Protocol::TwoPhaseCommit,
+            Bug::StaleLease | Bug::KeptOverlay => Protocol::Replica,
+        }
+    }
 
     fn feature(self) -> &'static str {
         match self {
             Bug::IgnoredHolds => "planted-ignored-holds",
             Bug::EarlyDecision => "planted-early-decision",
+            Bug::StaleLease => "planted-stale-lease",
+            Bug::KeptOverlay => "planted-kept-overlay",
         }
     }
 }
@@ -44,11 +82,22 @@ impl Bug {
 /// # Errors
 /// If a seed breaks a promise, or, with a planted bug, if none does.
 pub fn run(protocol: Protocol, seeds: u64, seed: Option<u64>, planted: Option<Bug>) -> Result<()> {
-    let Protocol::TwoPhaseCommit = protocol;
+    if let Some(bug) = planted {
+        ensure!(
+            bug.protocol() == protocol,
+            "this bug is not of this protocol"
+        );
+    }
     let mut command = cargo();
     command
         .current_dir(build::root())
-        .args(["run", "--release", "--quiet", "--package", "kumiki-cluster"])
+        .args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            protocol.package(),
+        ])
         .args(["--example", "sim", "--features"]);
     match planted {
         None => command.arg("simulation"),
@@ -57,7 +106,7 @@ pub fn run(protocol: Protocol, seeds: u64, seed: Option<u64>, planted: Option<Bu
             .arg("--target-dir")
             .arg(build::target_dir()?.join("planted")),
     };
-    command.args(["--", "2pc"]);
+    command.args(["--", protocol.name()]);
     match seed {
         None => command.args(["--seeds", &seeds.to_string()]),
         Some(seed) => command.args(["--seed", &seed.to_string(), "--trace"]),

@@ -54,11 +54,31 @@ pub struct Round<'a> {
     pub history: Option<&'a Path>,
 }
 
+/// What kind of promise was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Clients or nodes have seen what does not fit together.
+    Inconsistent,
+    /// Nobody is served, or too late.
+    Unavailable,
+    /// A node has ended, or has said what none should say.
+    Failed,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug)]
+pub struct Complaint {
+    /// Which kind.
+    pub kind: Kind,
+    /// What was seen.
+    pub text: String,
+}
+
 /// What a round showed.
 #[derive(Debug, Default)]
 pub struct Report {
     /// What was wrong.
-    pub complaints: Vec<String>,
+    pub complaints: Vec<Complaint>,
     /// What was done, and when.
     pub events: Vec<String>,
     /// Requests that were served, refused, and of unknown outcome.
@@ -77,6 +97,14 @@ pub struct Report {
     pub added: usize,
     /// How long the judgement took.
     pub judging: Duration,
+}
+
+impl Report {
+    /// Enters broken promises.
+    pub fn complain(&mut self, kind: Kind, texts: impl IntoIterator<Item = String>) {
+        let complaints = texts.into_iter().map(|text| Complaint { kind, text });
+        self.complaints.extend(complaints);
+    }
 }
 
 impl Life {
@@ -167,7 +195,7 @@ impl Life {
         };
         report.events = events.into_inner();
         report.served = [0, 1, 2].map(|kind| world.served[kind].load(Ordering::Relaxed));
-        report.complaints.append(&mut world.wrong.lock());
+        report.complain(Kind::Failed, world.wrong.lock().drain(..));
         self.judge(recorder.finish(), &page, found.as_ref(), round, &mut report)?;
         Ok(report)
     }
@@ -183,14 +211,14 @@ impl Life {
         let begun = Instant::now();
         match self.nodes.add_wiped(ADDING_S) {
             Ok(added) => report.added = added,
-            Err(error) => report.complaints.push(error.to_string()),
+            Err(error) => report.complain(Kind::Unavailable, [error.to_string()]),
         }
         let keys = Keys::of(round.number, self.earlier.keys().cloned());
         let mut log = recorder.process();
         let equal = settle::equal(&self.nodes, world, &keys, round.number, &mut log)?;
         report.catching_up = begun.elapsed();
-        report.complaints.extend(self.nodes.crashed()?);
-        let complain = |text| report.complaints.push(text);
+        report.complain(Kind::Failed, self.nodes.crashed()?);
+        let complain = |text| report.complain(Kind::Inconsistent, [text]);
         Ok(equal.map_err(complain).ok())
     }
 
@@ -212,15 +240,15 @@ impl Life {
         let verdict = check::strictly_serializable(&history);
         if !verdict.is_accepted() {
             let text = format!("the history is not strictly serializable: {verdict}");
-            report.complaints.push(text);
+            report.complain(Kind::Inconsistent, [text]);
         }
-        report.complaints.append(&mut self.books.enter(page));
+        report.complain(Kind::Inconsistent, self.books.enter(page));
         self.unknown.extend(settle::unknown_values(&history));
         if let Some(found) = found {
             let (counters, accounts) = (found.counters(), found.accounts());
-            let mut books = self.books.judge(&counters, &accounts);
-            report.complaints.append(&mut books);
-            report.complaints.extend(self.compare_earlier(found));
+            let books = self.books.judge(&counters, &accounts);
+            report.complain(Kind::Inconsistent, books);
+            report.complain(Kind::Inconsistent, self.compare_earlier(found));
             let values = found.registers().iter().copied();
             let names = (0..REGISTERS).map(|index| register(round.number, index));
             self.earlier.extend(names.zip(values));
@@ -299,11 +327,11 @@ fn suffer(
     });
     interrupt::check()?;
     report.serving = *serving.as_ref().unwrap_or(&Duration::ZERO);
-    let failures = [suffered.err(), answering.err(), serving.err()];
-    let failures = failures.iter().flatten();
-    // That nobody serves, or that a node has ended, or has not, is a complaint about the nodes.
-    let failures = failures.map(|error| format!("{error:#}"));
-    report.complaints.extend(failures);
+    // That a node has ended, or has not, is a complaint about the nodes, and that nobody serves.
+    let told = |error: anyhow::Error| format!("{error:#}");
+    let failures = [suffered.err(), answering.err()];
+    report.complain(Kind::Failed, failures.into_iter().flatten().map(told));
+    report.complain(Kind::Unavailable, serving.err().map(told));
     thread::sleep(CALM);
     Ok(())
 }

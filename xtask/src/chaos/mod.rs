@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use self::fault::Terms;
-use self::life::{Life, Report, Round};
+use self::life::{Complaint, Kind, Life, Report, Round};
 use self::network::Network;
 use crate::build::Build;
 use crate::interrupt;
@@ -56,6 +56,9 @@ const ELECTIONS: u32 = 5;
 const SPAN: Duration = Duration::from_millis(2500);
 /// Clients that do everything.
 const WORKERS: usize = 12;
+
+/// Complaints that are printed, at most.
+const MOST: usize = 10;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -106,7 +109,7 @@ pub struct Verdict {
     /// Rounds that were played.
     pub rounds: u64,
     /// What was wrong in the last one.
-    pub complaints: Vec<String>,
+    pub complaints: Vec<Complaint>,
 }
 
 /// Plays rounds up to the first complaint, and prints what they showed.
@@ -155,17 +158,19 @@ pub fn run_where_permitted(
 /// If there is a complaint.
 pub fn require_clean(verdict: &Verdict) -> Result<()> {
     if let [first, ..] = &verdict.complaints[..] {
-        bail!("the partition broke its promise: {first}");
+        bail!("the partition broke its promise: {}", first.text);
     }
     Ok(())
 }
 
-/// The planted bug must show, or the harness is blind.
+/// The planted bug must show, or the harness is blind. That a node ends, or does not, is none of
+/// these bugs.
 ///
 /// # Errors
-/// If there is no complaint.
+/// If there is no complaint of that kind.
 pub fn require_found(verdict: &Verdict) -> Result<()> {
-    if verdict.complaints.is_empty() {
+    let mut complaints = verdict.complaints.iter();
+    if complaints.all(|complaint| complaint.kind == Kind::Failed) {
         bail!("the planted bug was not found in {} rounds", verdict.rounds);
     }
     println!(
@@ -270,11 +275,12 @@ impl Chaos<'_> {
         let mut report = life.round(&self.network, &round, &mut self.rng)?;
         let bound = ELECTIONS * ELECTION + report.restarting;
         if report.serving > bound {
-            report.complaints.push(format!(
+            let text = format!(
                 "it took {:?} until a write was acknowledged after the faults had ended, and may \
                  take {bound:?}",
                 report.serving
-            ));
+            );
+            report.complain(Kind::Unavailable, [text]);
         }
         Ok(report)
     }
@@ -374,8 +380,11 @@ impl Report {
         for event in &self.events {
             println!("  {event}");
         }
-        for complaint in &self.complaints {
-            println!("chaos: {complaint}");
+        for complaint in self.complaints.iter().take(MOST) {
+            println!("chaos: {}", complaint.text);
+        }
+        if self.complaints.len() > MOST {
+            println!("chaos: … and {} more", self.complaints.len() - MOST);
         }
     }
 }

@@ -27,6 +27,8 @@ const PORTS: [u16; 3] = [7001, 17001, 27001];
 const SECRET: &str = "the secret of a chaos run";
 /// How long a node may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// A node that was started so long ago needs no room for that any more.
+const STARTED: Duration = Duration::from_secs(1);
 /// How long a node may take to recover and to listen.
 const READY: Duration = Duration::from_secs(30);
 
@@ -44,6 +46,10 @@ struct Node {
     volume: Volume,
     log: PathBuf,
     process: Mutex<Option<Guarded>>,
+    /// When it was started last.
+    started: Mutex<Instant>,
+    /// There is no room on its disk.
+    is_full: AtomicBool,
     /// Its disk was lost, and it was not added since.
     is_wiped: AtomicBool,
 }
@@ -76,6 +82,8 @@ impl Nodes {
                 volume: Volume::mount(dir.join(format!("node{id}")))?,
                 log: dir.join(format!("node{id}.log")),
                 process: Mutex::new(None),
+                started: Mutex::new(Instant::now()),
+                is_full: AtomicBool::new(false),
                 is_wiped: AtomicBool::new(false),
             })
         });
@@ -108,16 +116,17 @@ impl Nodes {
         self.ids().map(client_address).collect()
     }
 
-    /// Starts a node that does not run.
+    /// Starts a node that does not run, unless its disk is full: it would say so, and end.
     ///
     /// # Errors
     /// If it cannot be started.
     pub fn start(&self, network: &Network, id: u16) -> Result<()> {
         let node = self.node(id);
         let mut process = node.process.lock();
-        if process.is_some() {
+        if process.is_some() || node.is_full.load(Ordering::SeqCst) {
             return Ok(());
         }
+        *node.started.lock() = Instant::now();
         let data = node.volume.data();
         let line = self.program.node_line(&self.file, id, &data)?;
         let append = || File::options().append(true).create(true).open(&node.log);
@@ -188,18 +197,22 @@ impl Nodes {
         Ok(())
     }
 
-    /// Takes the room of a node's disk, or gives it back.
+    /// Takes the room of a node's disk, if it has run for a while, or gives it back.
     ///
     /// # Errors
     /// If it cannot be taken.
     pub fn fill(&self, id: u16, is_full: bool) -> Result<()> {
-        let volume = &self.node(id).volume;
-        if is_full {
-            return volume
-                .fill()
-                .with_context(|| format!("the disk of node {id}"));
+        let node = self.node(id);
+        let process = node.process.lock();
+        if !is_full {
+            node.volume.free();
+        } else if process.is_some() && node.started.lock().elapsed() > STARTED {
+            let filled = node.volume.fill();
+            filled.with_context(|| format!("the disk of node {id}"))?;
+        } else {
+            return Ok(());
         }
-        volume.free();
+        node.is_full.store(is_full, Ordering::SeqCst);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use base::{Change, Epoch};
 use protobuf::Message as _;
-use raft::eraftpb::{ConfChangeV2, Entry, EntryType};
+use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, EntryType};
 
 use super::{Failure, Member};
 use crate::sessions::Known;
@@ -60,6 +60,12 @@ impl Member {
         raft.mut_store().set_conf_state(index.0, &members);
         self.applier.skip(index, self.stamp_ms);
         self.changed = true;
+        let learner = |one: &ConfChangeSingle| one.get_change_type() == ConfChangeType::AddLearnerNode;
+        if change.get_changes().iter().any(learner) && self.log().floor().0 == 0 {
+            // Whoever leads when it asks for entries: it needs a snapshot, which says who the
+            // members are.
+            self.want_snapshot();
+        }
         Ok(())
     }
 

@@ -104,7 +104,11 @@ impl Member {
     }
 
     fn say_what_it_waits_for(&mut self) {
-        let member = self.founding.last.values().any(|hello| !hello.knows_nothing);
+        let member = self
+            .founding
+            .last
+            .values()
+            .any(|hello| !hello.knows_nothing);
         let note = if member {
             format!(
                 "the partition exists, and this node's disk is empty: run \"kumiki cluster add \
@@ -116,6 +120,9 @@ impl Member {
                 .others()
                 .filter(|n| !self.founding.last.contains_key(n));
             let silent: Vec<u16> = silent.map(|node| node.0).collect();
+            if silent.is_empty() {
+                return;
+            }
             format!("the partition is new, and begins when nodes {silent:?} have been heard from")
         };
         if self.note.as_ref() != Some(&note) {

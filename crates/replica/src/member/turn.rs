@@ -77,7 +77,10 @@ impl Member {
         // Followers forward proposals in this release of the library: they are executed at the
         // leader alone here, so that nobody sends any.
         let proposal = message.get_msg_type() == MessageType::MsgPropose;
-        if to_another || proposal || vote && self.now.since < self.silent_until {
+        // One that was invited needs a snapshot first, to know who the members are.
+        let too_early = message.get_msg_type() == MessageType::MsgAppend
+            && raft.raft.prs().conf().voters().ids().is_empty();
+        if to_another || proposal || too_early || vote && self.now.since < self.silent_until {
             return Ok(());
         }
         if let Err(error) = raft.step(message) {

@@ -222,7 +222,8 @@ impl World {
             session.sequence += 1;
             once = Some(*session);
         }
-        let stale = job.is_read_only() && one.script.is_none() && self.random.u8(..3) == 0;
+        let reads = job.is_read_only() && one.script.is_none();
+        let stale = reads && self.random.u8(..3) == 0;
         self.book.begin(&job, self.now);
         let bound = Duration::from_millis(self.random.u64(5..200));
         self.clients[client].doing = Some(Doing {
@@ -233,7 +234,8 @@ impl World {
             tries: 0,
             doubt: false,
         });
-        if stale {
+        // Who leads no longer must not answer.
+        if stale || reads && self.random.bool() {
             self.clients[client].node = self.random.usize(..self.nodes.len());
         }
         self.ask(client);

@@ -38,10 +38,7 @@ impl World {
             self.isolate(node);
         }
         if self.draw(faults.pause) && self.nodes[node].running.is_some() {
-            let until = self.now + self.while_up_to(LONG);
-            self.note(format_args!("node {} does nothing until {until:?}", node + 1));
-            self.reached.add(Point::Paused);
-            self.nodes[node].paused_until = until;
+            self.pause(node);
         }
         self.draw_disk_faults(node);
         if self.draw(faults.clock_step) {
@@ -53,6 +50,20 @@ impl World {
             && let Some(running) = &mut self.nodes[node].running
         {
             running.member.want_snapshot();
+        }
+    }
+
+    /// A node does nothing for a while, or its member's thread alone does not.
+    fn pause(&mut self, node: usize) {
+        let until = self.now + self.while_up_to(LONG);
+        let wholly = self.random.bool();
+        self.note(format_args!("node {} pauses until {until:?}, wholly: {wholly}", node + 1));
+        self.reached.add(Point::Paused);
+        let one = &mut self.nodes[node];
+        if wholly {
+            one.paused_until = until;
+        } else {
+            one.busy_until = until.max(one.busy_until);
         }
     }
 

@@ -58,7 +58,10 @@ impl World {
 
     /// When a paused node goes on; a little later for some.
     fn is_paused(&mut self, node: usize) -> Option<Duration> {
-        let until = self.nodes[node].paused_until;
+        self.is_before(self.nodes[node].paused_until)
+    }
+
+    fn is_before(&mut self, until: Duration) -> Option<Duration> {
         (self.now < until).then(|| until + Duration::from_micros(self.random.u64(..3000)))
     }
 
@@ -66,7 +69,9 @@ impl World {
         if self.nodes[node].life != life || self.nodes[node].turn_at != Some(self.now) {
             return;
         }
-        if let Some(later) = self.is_paused(node) {
+        let one = &self.nodes[node];
+        let until = one.paused_until.max(one.busy_until);
+        if let Some(later) = self.is_before(until) {
             self.nodes[node].turn_at = Some(later);
             return self.at(later, Event::Turn(node, life));
         }
@@ -77,18 +82,23 @@ impl World {
         let now = one.clock.now();
         let syncs = one.volume.syncs();
         let mut outcome = Ok(());
+        // What leaves before the syncs.
+        let mut early = Vec::new();
         while let Some((from, bytes)) = running.inbox.pop_front() {
             outcome = outcome.and_then(|()| running.member.receive(from, &bytes, now));
         }
         if outcome.is_ok() && self.now >= running.blocked_until {
-            // What leaves before the sync arrives later all the same.
-            let mut early = Vec::new();
             outcome = running.member.turn(now, &mut |outbox| early.append(outbox));
-            running.member.outbox().splice(0..0, early);
         }
         let syncs = (one.volume.syncs() - syncs) as u32;
         if let Err(failure) = outcome {
+            if self.nodes[node].power_fails {
+                early.truncate(self.random.usize(..=early.len()));
+            }
             self.failed(node, &failure);
+        }
+        for (to, bytes) in early {
+            self.transfer(node, to, bytes, Duration::ZERO);
         }
         let slowness = self.nodes[node].slowness;
         let took = self.plan.sync.mul_f64(self.random.f64()) * syncs * slowness;
@@ -131,13 +141,6 @@ impl World {
         }
         self.note(format_args!("the power of node {} fails: {failure}", node + 1));
         self.reached.add(Point::PowerFailed);
-        // What was to be sent before may have left.
-        let running = self.nodes[node].running.as_mut().expect("it has failed");
-        let outbox: Vec<_> = std::mem::take(running.member.outbox());
-        let left = self.random.usize(..=outbox.len());
-        for (to, bytes) in outbox.into_iter().take(left) {
-            self.transfer(node, to, bytes, Duration::ZERO);
-        }
         self.crash(node);
     }
 

@@ -1,0 +1,110 @@
+//! The experiments on replicas at the smallest scale. They have a file of their own, because many
+//! members at once would be a load on the disk that others are measured on.
+
+mod support;
+
+use std::path::Path;
+
+use bench::result::Results;
+use bench::runner::Options;
+use bench::table;
+
+use support::{experiment, left, options, peers, run, whole};
+
+/// Runs an experiment on replicas of this process, and checks what is the same for all of them.
+fn replicas(name: &str) -> Results {
+    let results = whole(name);
+    for point in &results.points {
+        let checks = || point.repetitions.iter().flat_map(|run| &run.checks);
+        let named = |name: &str| checks().any(|check| check.name.contains(name));
+        let on_disk = point.id.contains("log=disk");
+        assert!(
+            named("on every member") && named("recovered") == on_disk,
+            "{}",
+            point.id
+        );
+        let median = |metric: &str| point.summary.get(metric).map(|summary| summary.median);
+        let group = median("entries-per-group").unwrap();
+        let one = point.id.contains("naive") || point.id.contains("group 1 ");
+        assert!(
+            if one {
+                group == 1.0
+            } else {
+                (1.0..=64.0).contains(&group)
+            },
+            "{}",
+            point.id
+        );
+        assert_eq!(median("ceiling").is_some(), on_disk, "{}", point.id);
+        assert!(median("throughput") > Some(0.0) && median("latency-p99") > Some(0.0));
+    }
+    results
+}
+
+#[test]
+fn raft_grouping() {
+    let results = replicas("raft-grouping");
+    let text = table::show(experiment("raft-grouping"), &results);
+    assert!(text.contains("31.7") && text.contains("group 64"), "{text}");
+}
+
+#[test]
+fn raft_servers() {
+    replicas("raft-servers");
+}
+
+#[test]
+fn raft_bulk() {
+    let results = replicas("raft-bulk");
+    let text = table::show(experiment("raft-bulk"), &results);
+    assert!(text.contains("283") && text.contains("201"), "{text}");
+}
+
+#[test]
+fn an_addition_that_was_not_acknowledged_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let planted = Options {
+        plant: true,
+        only: Some("log=memory".to_owned()),
+        ..options(dir.path())
+    };
+    let outcome = run("raft-bulk", &planted);
+    let failure = outcome.failure().expect("the wrong counter is found");
+    assert!(failure.contains("additions were acknowledged"), "{failure}");
+    let points = &outcome.results.points;
+    assert!(points.iter().all(|point| point.summary.is_empty()));
+}
+
+/// Kumiki's servers are processes of its program, which tests of that crate have.
+#[test]
+fn raft_etcd_without_kumiki() {
+    let options = |dir: &Path| Options {
+        only: Some("system=etcd".to_owned()),
+        ..options(dir)
+    };
+    if peers().etcd.is_none() && !peers().required {
+        eprintln!("skipped: etcd is not installed (see cargo xtask peers)");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = run("raft-etcd", &options(dir.path()));
+    assert_eq!(outcome.failure(), None);
+    let results = outcome.results;
+    assert!(results.complete && left(&dir.path().join("disk")) == 0);
+    for point in &results.points {
+        assert_eq!(point.skipped, None);
+        for metric in ["throughput", "latency-p99", "device-syncs", "per-sync"] {
+            assert!(point.summary[metric].median > 0.0, "{}: {metric}", point.id);
+        }
+        let checks = || point.repetitions.iter().flat_map(|run| &run.checks);
+        let named = |name: &str| checks().any(|check| check.name.contains(name));
+        assert!(named("etcd 3.") && named("last write") && named("recovered"));
+    }
+    let planted = Options {
+        plant: true,
+        ..options(dir.path())
+    };
+    let outcome = run("raft-etcd", &planted);
+    let failure = outcome.failure().expect("the wrong value is found");
+    assert!(failure.contains("does not hold put"), "{failure}");
+}

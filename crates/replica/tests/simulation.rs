@@ -1,0 +1,67 @@
+//! Whole partitions in virtual time, from 300 seeds; `examples/sim.rs` runs as many as one likes.
+
+#![cfg(feature = "simulation")]
+
+use kumiki_replica::simulation::{self, Point, Reached, Run};
+
+const SEEDS: u64 = 300;
+
+/// A planted bug must be found within so many seeds.
+const PLANTED_SEEDS: u64 = 400;
+
+fn is_planted() -> bool {
+    cfg!(any(
+        feature = "planted-stale-lease",
+        feature = "planted-kept-overlay"
+    ))
+}
+
+fn failed(seeds: u64) -> Option<Run> {
+    let runs = (0..seeds).map(|seed| simulation::run(seed, false));
+    runs.into_iter().find(|run| run.failure.is_some())
+}
+
+#[test]
+fn partitions_keep_their_promises_and_meet_what_is_worth_meeting() {
+    if is_planted() {
+        let found = failed(PLANTED_SEEDS);
+        assert!(found.is_some(), "the planted bug was not found");
+        return;
+    }
+    let mut reached = Reached::default();
+    for seed in 0..SEEDS {
+        let run = simulation::run(seed, false);
+        assert_eq!(run.failure, None, "seed {seed}");
+        reached.count(&run.reached);
+    }
+    let missed: Vec<Point> = reached.missed().collect();
+    assert_eq!(missed, [], "no seed has met this:\n{reached}");
+    // What matters most is not met by chance once.
+    for point in [
+        Point::Deposed,
+        Point::PowerFailed,
+        Point::LostDisk,
+        Point::Added,
+        Point::Removed,
+        Point::HandedOver,
+        Point::ToldAgain,
+        Point::FoundPrepared,
+        Point::Stale,
+    ] {
+        assert!(reached.times(point) >= 10, "{point:?}:\n{reached}");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    for seed in 0..30 {
+        let (first, second) = (simulation::run(seed, true), simulation::run(seed, false));
+        assert_eq!(first.hash, second.hash, "seed {seed}");
+        assert_eq!(first.counts, second.counts);
+        assert!(first.trace.len() > 50 && second.trace.is_empty());
+    }
+    assert_ne!(
+        simulation::run(1, false).hash,
+        simulation::run(2, false).hash
+    );
+}
