@@ -349,7 +349,7 @@ pub enum Abort {
     Refused,
     /// Another node leads the partition, or none does at the moment. Nothing has happened; retry
     /// there.
-    #[error("{}; nothing has happened, retry it there", said_of(*leader))]
+    #[error("{}", said_of(*leader))]
     Elsewhere {
         /// The leader, as far as this node knows.
         leader: Option<NodeId>,
@@ -389,8 +389,14 @@ pub enum Abort {
 
 fn said_of(leader: Option<NodeId>) -> String {
     match leader {
-        Some(node) => format!("node {} leads this partition", node.0),
-        None => "no node is known to lead this partition at the moment".to_owned(),
+        Some(node) => {
+            let node = node.0;
+            format!("node {node} leads this partition; nothing has happened, retry it there")
+        }
+        None => {
+            "no node is known to lead this partition at the moment; nothing has happened, retry it"
+                .to_owned()
+        }
     }
 }
 

@@ -104,6 +104,7 @@ impl Links {
                 }
                 Err(SendError::TooLong) => {
                     tracing::error!(node = node.0, bytes = bytes.len(), "a message is too long");
+                    self.lost.insert(node);
                 }
             }
         }
@@ -168,6 +169,7 @@ impl Driver {
                 failure.to_string()
             }
             Err(_) => {
+                shared.drop_everything();
                 let reason = "the member's thread has panicked: see the log, and restart the node";
                 tracing::error!("{reason}");
                 reason.to_owned()
@@ -243,7 +245,10 @@ impl Driver {
                 }
                 Event::Message(bytes) => {
                     if let Some(node) = self.links.peers.get(&link) {
-                        self.member.receive(*node, bytes, now)?;
+                        let outcome = self.member.receive(*node, bytes, now);
+                        if let Err(failure) = outcome {
+                            self.blocked_until = Some(self.pass(failure, now.since)?);
+                        }
                     }
                 }
                 Event::Drained => {}
@@ -280,14 +285,22 @@ impl Driver {
         let links = &mut self.links;
         let mut flush = |outbox: &mut Vec<(NodeId, Vec<u8>)>| links.send(outbox, now.since);
         match self.member.turn(now, &mut flush) {
-            Err(failure) if failure.may_pass() => {
-                tracing::error!(%failure, "this member cannot write its log at the moment");
-                self.member.step_aside();
-                self.blocked_until = Some(now.since + RETRY);
+            Err(failure) => {
+                self.blocked_until = Some(self.pass(failure, now.since)?);
                 Ok(())
             }
-            other => other,
+            Ok(()) => Ok(()),
         }
+    }
+
+    /// If a failure may pass, another one had better lead meanwhile. Returns until when to wait.
+    fn pass(&mut self, failure: Failure, now: Duration) -> Result<Duration, Failure> {
+        if !failure.may_pass() {
+            return Err(failure);
+        }
+        tracing::error!(%failure, "this member cannot write its log at the moment");
+        self.member.step_aside();
+        Ok(now + RETRY)
     }
 
     fn send(&mut self) {

@@ -7,7 +7,8 @@
 //! | 3 | invite | raft id (8 bytes) |
 //! | 4 | piece | raft id (8 bytes) of the receiver, a message of Raft that announces the snapshot, bytes in all (8 bytes), offset (8 bytes), the piece (the rest) |
 //! | 5 | taken | raft id (8 bytes) of the receiver, index (8 bytes), offset of the next piece (8 bytes); all bits set: the snapshot is of no use |
-//! | 6 | committed | term (8 bytes), index (8 bytes) up to which the leader has committed |
+//! | 6 | how far | when the follower asks (8 bytes, by its own clock) |
+//! | 7 | committed | term (8 bytes), index (8 bytes) up to which the leader has committed, when it was asked (8 bytes) |
 //!
 //! Each message begins with 1 byte, the version, and 1 byte, the kind.
 
@@ -41,10 +42,15 @@ pub(crate) enum Envelope<'a> {
         /// [`REFUSED`]: the snapshot is of no use.
         offset: u64,
     },
+    /// A follower asks how far the leader has committed.
+    HowFar {
+        asked: u64,
+    },
     /// The leader of this term has committed so far.
     Committed {
         term: u64,
         index: u64,
+        asked: u64,
     },
 }
 
@@ -106,10 +112,15 @@ impl Envelope<'_> {
                 put_u64(&mut to, *index);
                 put_u64(&mut to, *offset);
             }
-            Envelope::Committed { term, index } => {
+            Envelope::HowFar { asked } => {
                 to.push(6);
+                put_u64(&mut to, *asked);
+            }
+            Envelope::Committed { term, index, asked } => {
+                to.push(7);
                 put_u64(&mut to, *term);
                 put_u64(&mut to, *index);
+                put_u64(&mut to, *asked);
             }
         }
         to
@@ -144,9 +155,11 @@ impl Envelope<'_> {
                 index: from.u64()?,
                 offset: from.u64()?,
             },
-            6 => Envelope::Committed {
+            6 => Envelope::HowFar { asked: from.u64()? },
+            7 => Envelope::Committed {
                 term: from.u64()?,
                 index: from.u64()?,
+                asked: from.u64()?,
             },
             other => return Err(from.malformed(MalformedKind::Kind(other, "message"))),
         };
@@ -186,7 +199,12 @@ mod tests {
                 index: 3,
                 offset: REFUSED,
             },
-            Envelope::Committed { term: 2, index: 3 },
+            Envelope::HowFar { asked: 4 },
+            Envelope::Committed {
+                term: 2,
+                index: 3,
+                asked: 4,
+            },
         ];
         for envelope in all {
             let bytes = envelope.encode();

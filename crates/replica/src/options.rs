@@ -36,7 +36,7 @@ pub struct MemberOptions {
     /// A client that has not been heard of for so long is forgotten; it must not repeat anything
     /// afterwards.
     pub session: Duration,
-    /// Clients that are remembered; those that were silent longest are forgotten first.
+    /// Clients that are remembered; more are refused until some have been forgotten.
     pub sessions: usize,
     /// A snapshot is made when the log behind the last one has so many bytes.
     pub snapshot_bytes: u64,

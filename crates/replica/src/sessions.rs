@@ -35,6 +35,10 @@ pub(crate) enum Known {
     Old,
     /// The client is not known, and this is not its first one.
     Expired,
+    /// This one, or another one of the client's, is under way.
+    UnderWay,
+    /// No more clients can be remembered.
+    Full,
 }
 
 impl Sessions {
@@ -58,26 +62,26 @@ impl Sessions {
         self.clients.insert(client, session);
     }
 
+    pub(crate) fn has(&self, client: u64) -> bool {
+        self.clients.contains_key(&client)
+    }
+
+    pub(crate) fn is_full(&self, most: usize) -> bool {
+        self.clients.len() >= most
+    }
+
     pub(crate) fn forget(&mut self, client: u64) {
         self.clients.remove(&client);
     }
 
-    /// The clients that were not seen since `before_ms`, and those that were silent longest while
-    /// there are more than `most`; some of them, in a fixed order.
-    pub(crate) fn stale(&self, before_ms: u64, most: usize) -> Vec<u64> {
-        let over = self.clients.len().saturating_sub(most);
-        let mut by_age: Vec<_> = self
-            .clients
-            .iter()
-            .map(|(id, s)| (s.seen_ms, *id))
-            .collect();
+    /// The clients that were not seen since `before_ms`; some of them, in a fixed order.
+    pub(crate) fn stale(&self, before_ms: u64) -> Vec<u64> {
+        let clients = self.clients.iter();
+        let stale = clients.filter(|(_, session)| session.seen_ms < before_ms);
+        let mut by_age: Vec<_> = stale.map(|(id, session)| (session.seen_ms, *id)).collect();
         by_age.sort_unstable();
-        let stale = by_age.iter().enumerate();
-        stale
-            .take_while(|(at, (seen, _))| *at < over || *seen < before_ms)
-            .map(|(_, (_, id))| *id)
-            .take(AT_ONCE)
-            .collect()
+        by_age.truncate(AT_ONCE);
+        by_age.into_iter().map(|(_, id)| id).collect()
     }
 
     /// As bytes, the same for equal tables.
@@ -137,9 +141,10 @@ mod tests {
         for (id, seen) in [(1, 30), (2, 10), (3, 20)] {
             sessions.note(id, 1, b"", seen);
         }
-        assert_eq!(sessions.stale(15, 10), [2]);
-        assert_eq!(sessions.stale(0, 1), [2, 3]);
-        assert_eq!(sessions.stale(0, 3), [0_u64; 0]);
+        assert_eq!(sessions.stale(15), [2]);
+        assert_eq!(sessions.stale(30), [2, 3]);
+        assert_eq!(sessions.stale(0), [0_u64; 0]);
+        assert!(sessions.is_full(3) && !sessions.is_full(4));
     }
 
     #[test]

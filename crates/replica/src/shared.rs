@@ -34,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) grouping: Grouping,
     pub(crate) time: Arc<dyn Time>,
     leases: bool,
+    most_sessions: usize,
     /// Number of the leader's node, plus one; 0: nobody is known to lead.
     leader: AtomicU32,
     /// The lease ends at this time, nanoseconds of [`crate::time::Now::since`]; 0: there is none.
@@ -44,8 +45,8 @@ pub(crate) struct Shared {
     pub(crate) ticking: AtomicBool,
     /// Up to this time, as above, this member has applied all that it knew to be committed.
     fresh_at: AtomicU64,
-    /// A snapshot is being loaded: there is nothing to see.
-    pub(crate) loading: AtomicBool,
+    /// How often loading a snapshot has begun and ended: while it is odd there is nothing to see.
+    pub(crate) loads: AtomicU64,
     pub(crate) sessions: Mutex<Sessions>,
     /// Clients' transactions under way: client to number.
     pub(crate) under_way: Mutex<HashMap<u64, u64>>,
@@ -78,12 +79,13 @@ impl Shared {
             grouping: options.grouping,
             time,
             leases: options.leases,
+            most_sessions: options.sessions,
             leader: AtomicU32::new(0),
             lease_until: AtomicU64::new(0),
             limit_ms: AtomicU64::new(u64::MAX),
             ticking: AtomicBool::new(false),
             fresh_at: AtomicU64::new(0),
-            loading: AtomicBool::new(false),
+            loads: AtomicU64::new(0),
             sessions: Mutex::default(),
             under_way: Mutex::default(),
             outcomes: Mutex::default(),
@@ -175,7 +177,7 @@ impl Shared {
     /// How old what this member shows may be; `None`: nobody knows.
     pub(crate) fn staleness(&self) -> Option<Duration> {
         let fresh = self.fresh_at.load(Ordering::SeqCst);
-        if fresh == 0 || self.loading.load(Ordering::SeqCst) {
+        if fresh == 0 {
             return None;
         }
         let now = self.time.now().since;
@@ -185,12 +187,16 @@ impl Shared {
     /// Whether a client's transaction is to be executed; notes that it is under way then.
     pub(crate) fn admit(&self, client: u64, sequence: u64) -> Result<(), Known> {
         let mut under_way = self.under_way.lock();
-        match self.sessions.lock().look_up(client, sequence) {
+        let sessions = self.sessions.lock();
+        match sessions.look_up(client, sequence) {
+            Known::New if sessions.is_full(self.most_sessions) && !sessions.has(client) => {
+                return Err(Known::Full);
+            }
             Known::New => {}
             known => return Err(known),
         }
         match under_way.get(&client) {
-            Some(_) => Err(Known::Old),
+            Some(_) => Err(Known::UnderWay),
             None => {
                 under_way.insert(client, sequence);
                 Ok(())
@@ -215,6 +221,16 @@ impl Shared {
         self.outcomes.lock().clear();
     }
 
+    /// Leadership has ended, if there was any: whoever waits is told, and nothing is held.
+    pub(crate) fn drop_everything(&self) {
+        let _nobody = self.tickets.change();
+        self.set_lease(Duration::ZERO);
+        self.tickets.close();
+        self.engine.drop_holds();
+        self.under_way.lock().clear();
+        self.forget_outcomes();
+    }
+
     pub(crate) fn failed(&self) -> Option<String> {
         if !self.has_failed.load(Ordering::SeqCst) {
             return None;
@@ -227,6 +243,9 @@ impl Shared {
         self.has_failed.store(true, Ordering::SeqCst);
         self.tickets.pause();
         self.set_leader(None);
+        let mut status = self.status.lock();
+        status.role = Role::Removed;
+        status.leader = None;
     }
 
     /// Has the member take what was submitted.

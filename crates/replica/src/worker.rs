@@ -7,6 +7,7 @@
 //! nobody else led at that moment.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::codec::{encode_ops, read_replies, write_replies};
@@ -162,9 +163,11 @@ impl Worker {
         if self.begin().is_ok() {
             return self.read(ops, see);
         }
+        let loads = self.shared.loads.load(Ordering::SeqCst);
         let done = self.inner.execute(ops)?;
         let time_ms = done.observed().time_ms;
-        if self.shared.staleness().is_none_or(|age| age > bound) {
+        let loaded = loads % 2 != 0 || self.shared.loads.load(Ordering::SeqCst) != loads;
+        if loaded || self.shared.staleness().is_none_or(|age| age > bound) {
             return Err(self.shared.elsewhere());
         }
         self.observed = observed(Epoch::ZERO, time_ms);
@@ -387,8 +390,16 @@ impl Worker {
                     what: format!("the outcome that was kept cannot be read: {error}"),
                 })
             }
-            Known::Old => Err(Abort::Unavailable {
-                what: "this client has a transaction under way".to_owned(),
+            Known::UnderWay => Err(Abort::Unknown {
+                what: "this client has a transaction under way, maybe this one: ask again"
+                    .to_owned(),
+            }),
+            Known::Old => Err(Abort::Unknown {
+                what: "this client has sent a later transaction".to_owned(),
+            }),
+            Known::Full => Err(Abort::Unavailable {
+                what: "no more clients can be remembered: send it without a number, or later"
+                    .to_owned(),
             }),
             Known::Expired | Known::New => Err(Abort::Unknown {
                 what: "this client was not heard of for too long, and is not remembered".to_owned(),

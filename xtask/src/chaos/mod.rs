@@ -15,6 +15,7 @@
 //! | [`fault`], [`strike`] | what goes wrong, and how it is brought about |
 //! | [`session`], [`load`], [`loyal`] | clients |
 //! | [`books`], [`settle`], [`life`] | judgement; that of histories is the crate `history`'s |
+//! | [`sum`] | what a run showed as a whole |
 //!
 //! Every other life is on a disk that forgets what was not synced when its process dies.
 
@@ -28,6 +29,7 @@ pub mod nodes;
 pub mod session;
 pub mod settle;
 pub mod strike;
+pub mod sum;
 pub mod volume;
 
 use std::fs;
@@ -40,6 +42,7 @@ use anyhow::{Context, Result, bail};
 use self::fault::Terms;
 use self::life::{Complaint, Kind, Life, Report, Round};
 use self::network::Network;
+use self::sum::Sum;
 use crate::build::Build;
 use crate::interrupt;
 use crate::process;
@@ -323,57 +326,6 @@ impl Chaos<'_> {
     }
 }
 
-/// Sums over rounds.
-#[derive(Debug, Default)]
-struct Sum {
-    served: [u64; 3],
-    transactions: usize,
-    faults: usize,
-    added: usize,
-    serving: Vec<Duration>,
-    catching_up: Vec<Duration>,
-}
-
-impl Sum {
-    fn add(&mut self, report: &Report) {
-        for (sum, one) in self.served.iter_mut().zip(report.served) {
-            *sum += one;
-        }
-        self.transactions += report.transactions;
-        self.faults += report.faults;
-        self.added += report.added;
-        self.serving.push(report.serving);
-        self.catching_up.push(report.catching_up);
-    }
-
-    fn tell(&mut self) {
-        let [served, refused, unknown] = self.served;
-        println!(
-            "chaos: {} faults, {} lost disks; {served} requests served, {refused} refused, \
-             {unknown} unknown; {} transactions in histories",
-            self.faults, self.added, self.transactions
-        );
-        let serving = spread(&mut self.serving);
-        println!("chaos: faults' end to first acknowledged write: {serving}");
-        println!(
-            "chaos: load's end to equal state: {}",
-            spread(&mut self.catching_up)
-        );
-    }
-}
-
-/// Median, 99th percentile and maximum.
-fn spread(times: &mut [Duration]) -> String {
-    times.sort_unstable();
-    let at = |share: f64| {
-        let place = (times.len() as f64 * share).ceil() as usize;
-        let time = times.get(place.saturating_sub(1)).copied();
-        time.unwrap_or_default().as_millis()
-    };
-    let (median, p99, most) = (at(0.5), at(0.99), at(1.0));
-    format!("median {median} ms, p99 {p99} ms, max {most} ms")
-}
-
 impl Report {
     /// Prints what was wrong, and what had been done.
     fn tell(&self) {
@@ -404,17 +356,5 @@ impl std::fmt::Display for Report {
             self.transactions,
             ms(self.judging)
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_of_what_was_measured() {
-        let mut times: Vec<_> = (1..=100).rev().map(Duration::from_millis).collect();
-        assert_eq!(spread(&mut times), "median 50 ms, p99 99 ms, max 100 ms");
-        assert_eq!(spread(&mut []), "median 0 ms, p99 0 ms, max 0 ms");
     }
 }

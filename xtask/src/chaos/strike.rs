@@ -94,7 +94,11 @@ impl Field<'_> {
                 self.revive(&[who(*whom)], until)
             }
             Fault::Restart(whom) => {
+                let stopping = Instant::now();
                 self.nodes.stop(who(*whom))?;
+                let took = stopping.elapsed().as_millis();
+                let line = format!("node {} stopped within {took} ms", who(*whom));
+                self.events.lock().push(line);
                 self.nodes.start(self.network, who(*whom))
             }
             Fault::Transfer(to) => {

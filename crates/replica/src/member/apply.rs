@@ -60,11 +60,12 @@ impl Member {
         raft.mut_store().set_conf_state(index.0, &members);
         self.applier.skip(index, self.stamp_ms);
         self.changed = true;
-        let learner = |one: &ConfChangeSingle| one.get_change_type() == ConfChangeType::AddLearnerNode;
-        if change.get_changes().iter().any(learner) && self.log().floor().0 == 0 {
-            // Whoever leads when it asks for entries: it needs a snapshot, which says who the
-            // members are.
-            self.want_snapshot();
+        let learner =
+            |one: &ConfChangeSingle| one.get_change_type() == ConfChangeType::AddLearnerNode;
+        if change.get_changes().iter().any(learner) {
+            // Whoever leads when it asks for entries: it needs a snapshot, which says that it is a
+            // member.
+            self.want_snapshot_of(index.0);
         }
         Ok(())
     }

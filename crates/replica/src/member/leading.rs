@@ -30,7 +30,8 @@ impl Member {
             self.leading = Some(term);
             self.changed = true;
         }
-        if leads && self.applied_term == term && !self.shared.tickets.is_serving() {
+        let admits = self.shared.tickets.is_serving() || self.draining;
+        if leads && self.applied_term == term && !admits {
             self.serve();
         }
         let leader = self.raft.as_ref().map_or(0, |raft| raft.raft.leader_id);
@@ -62,24 +63,29 @@ impl Member {
         self.changed = true;
     }
 
+    /// The leadership was not handed over: transactions are admitted again.
+    pub(super) fn resume(&mut self) {
+        if std::mem::take(&mut self.draining) && self.leading.is_some() {
+            let _nobody = self.shared.tickets.change();
+            self.shared.tickets.open();
+        }
+    }
+
     /// Leadership has ended: what was executed and is not applied is dropped, and so are the locks,
     /// before anything of the next leader is applied (paper 5 leaves this open).
     fn lose(&mut self) {
         tracing::info!(term = self.leading, "leads no more");
         self.leading = None;
+        self.draining = false;
         self.changed = true;
+        self.snapshots.sending.clear();
         self.end_changing();
         let shared = &self.shared;
-        let _nobody = shared.tickets.change();
-        shared.set_lease(std::time::Duration::ZERO);
         if cfg!(feature = "planted-kept-overlay") {
             // The open turns stay, as if their entries could not be replaced.
             return shared.tickets.pause();
         }
-        shared.tickets.close();
-        shared.engine.drop_holds();
-        shared.under_way.lock().clear();
-        shared.forget_outcomes();
+        shared.drop_everything();
         self.pending.clear();
         self.pending_bytes = 0;
         self.open.clear();
@@ -99,6 +105,8 @@ impl Member {
         if self.leading.is_some() {
             let term = self.raft.as_ref().map_or(0, |raft| raft.raft.term);
             if let Some(raft) = &mut self.raft {
+                // Lost messages; the library does not expect any of a leader when a follower goes on.
+                raft.raft.msgs.clear();
                 raft.raft.become_follower(term, raft::INVALID_ID);
             }
             self.lose();
@@ -111,7 +119,7 @@ impl Member {
         if !shared.tickets.is_serving() {
             return;
         }
-        let wall = self.now.wall_ms.max(self.stamp_ms);
+        let wall = self.now.wall_ms.max(shared.engine.time_ms());
         let passed = self.deadlines.first().is_some_and(|first| *first <= wall);
         if passed && !shared.ticking.swap(true, Ordering::SeqCst) {
             shared.tickets.tick(wall);
@@ -123,7 +131,8 @@ impl Member {
     /// Whether something that was submitted can be taken now.
     pub(super) fn may_propose(&self) -> bool {
         let Some(raft) = &self.raft else { return false };
-        self.shared.tickets.is_serving()
+        let admitted = self.shared.tickets.is_serving() || self.draining;
+        admitted
             && raft.raft.lead_transferee.is_none()
             && self.pending.len() < UNDER_WAY
             && self.pending_bytes < BYTES_UNDER_WAY
@@ -229,11 +238,7 @@ impl Member {
         self.next_expiry = self.now.since + self.options.election * EXPIRY_EVERY;
         let stamp_ms = self.now.wall_ms.max(self.stamp_ms);
         let oldest = stamp_ms.saturating_sub(self.options.session.as_millis() as u64);
-        let expire = self
-            .shared
-            .sessions
-            .lock()
-            .stale(oldest, self.options.sessions);
+        let expire = self.shared.sessions.lock().stale(oldest);
         if !expire.is_empty() {
             let payload = encode(&Payload::Sessions { stamp_ms, expire });
             self.put(vec![entry(payload)], vec![Pending::nobodys()]);

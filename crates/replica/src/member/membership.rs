@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use base::NodeId;
 use parking_lot::Mutex;
-use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2};
+use raft::GetEntriesContext;
+use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, EntryType};
 
 use super::Member;
+use crate::log::Log;
 use crate::messages::Envelope;
 use crate::status::{node_of, raft_id};
 
@@ -35,6 +37,8 @@ pub(crate) type Answer = Arc<Mutex<Option<Result<(), String>>>>;
 const CAUGHT_UP: u64 = 256;
 /// How long commands may take; a copy takes as long as it takes, while it gets on.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of a snapshot that a slow member loads in a second.
+const LOADED_A_SECOND: u64 = 10 << 20;
 
 /// What is under way.
 pub(super) struct Changing {
@@ -105,7 +109,8 @@ impl Member {
                     ));
                 }
                 let hello = self.founding_hello(node);
-                if hello.is_none_or(|hello| hello.raft_id != 0) {
+                let begun = self.learner_of(node).is_some_and(|id| self.is_active(id));
+                if hello.is_none_or(|hello| hello.raft_id != 0) && !begun {
                     return Some(format!(
                         "node {} does not wait to be added: start it with an empty data directory",
                         node.0
@@ -144,6 +149,17 @@ impl Member {
         }
     }
 
+    /// The learner that a node is, if it is one.
+    fn learner_of(&self, node: NodeId) -> Option<u64> {
+        let raft = self.raft.as_ref()?;
+        let learners = raft.raft.prs().conf().learners();
+        learners
+            .iter()
+            .copied()
+            .filter(|id| node_of(*id) == node)
+            .max()
+    }
+
     pub(super) fn is_active(&self, id: u64) -> bool {
         let raft = self.raft.as_ref().expect("it takes part");
         id == raft.raft.id || raft.raft.prs().get(id).is_some_and(|one| one.recent_active)
@@ -173,6 +189,7 @@ impl Member {
             if let Some(raft) = &mut self.raft {
                 raft.raft.abort_leader_transfer();
             }
+            self.resume();
             self.give_up(changing.step);
             return self.answer(&changing, Err(error));
         }
@@ -184,7 +201,7 @@ impl Member {
 
     /// A learner that did not catch up is a member no more.
     fn give_up(&mut self, step: Step) {
-        if let Step::Learner(id) | Step::Copy(id) = step {
+        if let Step::Learner(id) | Step::Snapshot(id) | Step::Copy(id) = step {
             // If that fails, the next command for this node does it.
             let _ = self.propose_members(&[(ConfChangeType::RemoveNode, id)]);
         }
@@ -213,6 +230,10 @@ impl Member {
     /// Returns the outcome at the end.
     fn next_step(&mut self, changing: &mut Changing) -> Option<Result<(), String>> {
         match (changing.change, changing.step) {
+            (Change::Add(node), Step::Begin) if self.learner_of(node).is_some() => {
+                // An earlier command got so far.
+                changing.step = Step::Learner(self.learner_of(node)?);
+            }
             (Change::Add(node), Step::Begin) => {
                 let incarnations = self.ids_of(node).into_iter().map(|id| id >> 16);
                 let id = raft_id(incarnations.max().unwrap_or(1) + 1, node);
@@ -226,7 +247,10 @@ impl Member {
                 }
             }
             (_, Step::Snapshot(id)) => {
-                if !self.snapshot_is_wanted() {
+                if self.snapshot_is_wanted() {
+                    // However long it takes to make one.
+                    changing.until = self.now.since + PATIENCE;
+                } else {
                     changing.step = Step::Copy(id);
                 }
             }
@@ -251,6 +275,12 @@ impl Member {
                 return self.ids_of(node).is_empty().then_some(Ok(()));
             }
             (Change::Transfer(node), Step::Begin) => {
+                // What was admitted is finished first; nobody else is.
+                self.draining = true;
+                self.shared.tickets.pause();
+                if !self.open.is_empty() || self.shared.tickets.waiting() != (false, false) {
+                    return None;
+                }
                 let heir = self.heir(node)?;
                 // The other one may be elected at once.
                 self.shared.set_lease(Duration::ZERO);
@@ -261,6 +291,7 @@ impl Member {
             (Change::Transfer(_), Step::Handed) => {
                 // Raft gives up after an election time-out.
                 if self.raft.as_ref()?.raft.lead_transferee.is_none() {
+                    self.resume();
                     let error = "the other node did not take over in time: try again".to_owned();
                     return Some(Err(error));
                 }
@@ -298,8 +329,10 @@ impl Member {
             .get(&id)
             .map_or(0, |sending| sending.offset);
         if (matched, sent) != changing.progress {
+            // When all is sent, the other one verifies and loads it, and says nothing meanwhile.
+            let loading = Duration::from_secs(changing.progress.1 / LOADED_A_SECOND);
             changing.progress = (matched, sent);
-            changing.until = self.now.since + PATIENCE;
+            changing.until = self.now.since + PATIENCE + loading;
         }
         if matched == 0 || matched + CAUGHT_UP < raft.raft_log.committed {
             return None;
@@ -325,9 +358,22 @@ impl Member {
         let raft = self.raft.as_mut()?;
         let before = raft.raft.raft_log.last_index();
         match raft.propose_conf_change(Vec::new(), change) {
-            Ok(()) if raft.raft.raft_log.last_index() > before => None,
+            Ok(()) if took_change(&raft.raft.raft_log, before) => None,
             Ok(()) => Some(Err("the change was not taken: try again".to_owned())),
             Err(error) => Some(Err(format!("the change was not taken: {error}"))),
         }
     }
+}
+
+/// Whether what was added to the log behind `before` is a change of members: while another one is
+/// not applied, the library puts an empty entry in its place.
+fn took_change(log: &raft::RaftLog<Log>, before: u64) -> bool {
+    let entries = log.slice(
+        before + 1,
+        log.last_index() + 1,
+        None,
+        GetEntriesContext::empty(false),
+    );
+    let mut entries = entries.unwrap_or_default().into_iter();
+    entries.any(|entry| entry.get_entry_type() == EntryType::EntryConfChangeV2)
 }

@@ -158,6 +158,8 @@ pub struct Member {
     next_expiry: Duration,
     snapshots: Snapshots,
     changing: Option<Changing>,
+    /// It is about to hand the leadership over, and admits nobody.
+    draining: bool,
     outbox: Vec<(NodeId, Vec<u8>)>,
     groups: u64,
     entries: u64,
@@ -221,6 +223,7 @@ impl Member {
             next_expiry: now.since,
             snapshots: Snapshots::default(),
             changing: None,
+            draining: false,
             outbox: Vec::new(),
             groups: 0,
             entries: 0,
@@ -262,7 +265,8 @@ impl Member {
             max_inflight_msgs: 256,
             check_quorum: true,
             pre_vote: true,
-            batch_append: true,
+            // In this release it adds entries to messages that they do not follow.
+            batch_append: false,
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -297,8 +301,12 @@ impl Member {
                 offset,
                 piece,
             } => self.on_piece(to, announces, (total, offset), piece),
-            Envelope::Committed { term, index } => {
-                self.on_committed(term, index);
+            Envelope::HowFar { asked } => {
+                self.on_how_far(from, asked);
+                Ok(())
+            }
+            Envelope::Committed { term, index, asked } => {
+                self.on_committed(term, index, asked);
                 Ok(())
             }
             Envelope::Taken {

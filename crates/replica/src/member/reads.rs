@@ -8,7 +8,7 @@
 //! for that long from the beginning of a round that was confirmed, less what clocks may differ by,
 //! nobody else leads.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use base::NodeId;
@@ -108,34 +108,37 @@ impl Member {
         self.shared.set_lease(begun + ticks * 8 / 10);
     }
 
-    /// The leader tells followers how far it has committed, so that these know how old what they
-    /// show is.
-    pub(super) fn tell_committed(&mut self) {
+    /// A follower asks how far the leader has committed, to know how old what it shows is: at the
+    /// time of the question nothing more was committed than the answer says.
+    pub(super) fn ask_committed(&mut self) {
+        let leader = self.raft.as_ref().map_or(0, |raft| raft.raft.leader_id);
+        if leader != 0 && self.leading.is_none() {
+            let asked = self.now.since.as_nanos() as u64;
+            self.send(node_of(leader), &Envelope::HowFar { asked });
+        }
+    }
+
+    pub(super) fn on_how_far(&mut self, from: NodeId, asked: u64) {
         let Some(raft) = self.raft.as_ref().filter(|_| self.leading.is_some()) else {
             return;
         };
         let (term, index) = (raft.raft.term, raft.raft.raft_log.committed);
-        let nodes: BTreeSet<NodeId> = raft.raft.prs().iter().map(|(id, _)| node_of(*id)).collect();
-        for node in nodes {
-            self.send(node, &Envelope::Committed { term, index });
-        }
+        self.send(from, &Envelope::Committed { term, index, asked });
     }
 
-    pub(super) fn on_committed(&mut self, term: u64, index: u64) {
+    pub(super) fn on_committed(&mut self, term: u64, index: u64, asked: u64) {
         if self
             .raft
             .as_ref()
             .is_some_and(|raft| term >= raft.raft.term)
         {
-            self.rounds.heard = Some((index, self.now.since));
+            self.rounds.heard = Some((index, Duration::from_nanos(asked)));
         }
     }
 
     /// Notes up to when this member shows all that was committed.
     pub(super) fn note_fresh(&mut self) {
-        if self.shared.tickets.is_serving() {
-            self.shared.set_fresh(self.now.since);
-        } else if let Some((index, at)) = self.rounds.heard
+        if let Some((index, at)) = self.rounds.heard
             && self.applied >= index
         {
             self.shared.set_fresh(at);

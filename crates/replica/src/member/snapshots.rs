@@ -65,7 +65,12 @@ impl Sending {
 impl Member {
     /// Has a snapshot made soon, behind which the log begins.
     pub(crate) fn want_snapshot(&mut self) {
-        self.snapshots.wanted = Some(self.applied);
+        self.want_snapshot_of(self.applied);
+    }
+
+    /// As [`Member::want_snapshot`], of this entry or a later one.
+    pub(super) fn want_snapshot_of(&mut self, index: u64) {
+        self.snapshots.wanted = self.snapshots.wanted.max(Some(index));
     }
 
     /// Whether one is still to be made.
@@ -170,9 +175,13 @@ impl Member {
             bytes = file.bytes,
             "snapshot made"
         );
+        let sent = self.snapshots.sending.values();
+        let needed = sent.map(|one| one.announces.get_snapshot().get_metadata().index);
+        // Whoever gets an earlier snapshot needs the entries behind that one.
+        let needed = needed.min().unwrap_or(u64::MAX);
         let log = self.log();
         log.set_snapshot(&meta);
-        log.compact(meta.index.saturating_sub(kept))?;
+        log.compact(needed.min(meta.index.saturating_sub(kept)))?;
         self.changed = true;
         self.remove_old()
     }
@@ -312,7 +321,11 @@ impl Member {
         }
         let from = node_of(announces.from);
         let meta = announces.get_snapshot().get_metadata().clone();
-        let taken = if meta.index <= self.applied {
+        let members = meta.get_conf_state();
+        let taken = if !members.voters.contains(&to) && !members.learners.contains(&to) {
+            // Raft would not take it: this member came later.
+            Ok(REFUSED)
+        } else if meta.index <= self.applied {
             Ok(total)
         } else {
             self.take_piece(&meta, (total, offset), piece)
@@ -336,9 +349,24 @@ impl Member {
             },
         );
         if offset == total {
-            return self.step(announces);
+            self.step(announces)?;
+            self.note_passed_over(&meta);
         }
         Ok(())
+    }
+
+    /// If Raft did not need the snapshot that has come, because the log has all of it, it is the
+    /// newest one all the same.
+    fn note_passed_over(&mut self, meta: &SnapshotMetadata) {
+        let Some(raft) = &mut self.raft else { return };
+        let log = raft.store();
+        let newest = log.snapshot_meta().map_or(0, |newest| newest.index);
+        let has = log
+            .entry(meta.index)
+            .is_some_and(|entry| entry.term == meta.term);
+        if raft.raft.snap().is_none() && has && meta.index > newest && meta.index <= self.applied {
+            raft.mut_store().set_snapshot(meta);
+        }
     }
 
     /// Returns where the next piece begins.
@@ -390,7 +418,7 @@ impl Member {
 
     /// Makes the state that of a snapshot.
     pub(super) fn load(&mut self, path: &PathBuf) -> Result<(), Failure> {
-        self.shared.loading.store(true, Ordering::SeqCst);
+        self.shared.loads.fetch_add(1, Ordering::SeqCst);
         let mut reader = SnapshotReader::open(&self.place.disk, path)?;
         let head = reader.head().clone();
         let mut loader = self
@@ -419,7 +447,7 @@ impl Member {
         self.applied_term = head.meta.term;
         self.stamp_ms = head.stamp_ms;
         self.tell_limit();
-        self.shared.loading.store(false, Ordering::SeqCst);
+        self.shared.loads.fetch_add(1, Ordering::SeqCst);
         tracing::info!(index = head.meta.index, "snapshot loaded");
         Ok(())
     }

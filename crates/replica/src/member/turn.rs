@@ -31,6 +31,7 @@ impl Member {
                 self.persist(ready, flush)?;
             }
             self.tick();
+            self.note_role();
             self.tell_time();
             self.propose();
             self.ready(flush)?;
@@ -57,7 +58,7 @@ impl Member {
             raft.tick();
         }
         self.draw_timeout();
-        self.tell_committed();
+        self.ask_committed();
     }
 
     /// Has Raft take a message. It takes none while its disk is full, and something is not written
@@ -77,8 +78,10 @@ impl Member {
         // Followers forward proposals in this release of the library: they are executed at the
         // leader alone here, so that nobody sends any.
         let proposal = message.get_msg_type() == MessageType::MsgPropose;
-        // One that was invited needs a snapshot first, to know who the members are.
+        // One that was invited needs a snapshot first, to know who the members are: it rejects what
+        // comes, until the leader finds that it lacks everything.
         let too_early = message.get_msg_type() == MessageType::MsgAppend
+            && message.index == 0
             && raft.raft.prs().conf().voters().ids().is_empty();
         if to_another || proposal || too_early || vote && self.now.since < self.silent_until {
             return Ok(());
@@ -167,28 +170,10 @@ impl Member {
         for message in messages {
             if message.get_msg_type() == MessageType::MsgSnapshot {
                 self.begin_sending(message);
-            } else if let Some(message) = self.put_right(message) {
+            } else {
                 let to = node_of(message.to);
                 self.send(to, &Envelope::Raft(message));
             }
         }
-    }
-
-    /// This release of the library adds entries to a message that has none and is not sent yet,
-    /// also if they do not follow the entry that it names: whoever takes that acknowledges entries
-    /// that it lacks. `None`: it is lost.
-    fn put_right(&self, mut message: Message) -> Option<Message> {
-        if message.get_msg_type() != MessageType::MsgAppend {
-            return Some(message);
-        }
-        let Some(before) = message.entries.first().map(|first| first.index - 1) else {
-            return Some(message);
-        };
-        if message.index != before {
-            let log = &self.raft.as_ref()?.raft.raft_log;
-            message.log_term = log.term(before).ok()?;
-            message.index = before;
-        }
-        Some(message)
     }
 }

@@ -320,7 +320,12 @@ impl World {
 
     /// Nothing has happened, or nothing is remembered.
     fn refused(&mut self, client: usize, mut doing: Doing, abort: Abort) {
-        let forgotten = matches!(abort, Abort::Unknown { .. }) || doing.once.is_some() && abort == Abort::Refused;
+        let forgotten = match &abort {
+            Abort::Unknown { what } if what.contains("ask again") => return self.doubt(client, doing),
+            Abort::Unknown { .. } => true,
+            Abort::Refused => doing.once.is_some(),
+            _ => false,
+        };
         if forgotten {
             if !self.plan.forgets_clients() {
                 return self.fail(format!("client {client} was forgotten: {abort}"));

@@ -19,7 +19,7 @@ impl World {
         let node = self.random.usize(..self.nodes.len());
         // The leader is worth more trouble than others.
         let node = match self.leader() {
-            Some(leader) if self.random.u8(..3) == 0 => leader,
+            Some(leader) if self.random.bool() => leader,
             _ => node,
         };
         if self.draw(faults.crash) && self.nodes[node].running.is_some() {
@@ -55,7 +55,7 @@ impl World {
 
     /// A node does nothing for a while, or its member's thread alone does not.
     fn pause(&mut self, node: usize) {
-        let until = self.now + self.while_up_to(LONG);
+        let until = self.now + LONG.mul_f64(self.random.f64());
         let wholly = self.random.bool();
         self.note(format_args!("node {} pauses until {until:?}, wholly: {wholly}", node + 1));
         self.reached.add(Point::Paused);
@@ -107,7 +107,7 @@ impl World {
             1 => (true, false),
             _ => (false, false),
         };
-        let until = self.now + self.while_up_to(LONG);
+        let until = self.now + LONG.mul_f64(self.random.f64());
         self.note(format_args!(
             "node {} hears others: {hears}, is heard: {is_heard}, until {until:?}",
             node + 1

@@ -282,7 +282,8 @@ impl World {
         };
         let delay = self.network.delay(&mut self.random);
         self.after(delay, Event::Call(request));
-        let patience = self.plan.election.mul_f64(self.random.f64() * 4.0 + 1.0);
+        let share = self.random.f64();
+        let patience = self.plan.election.mul_f64(1.0 + 11.0 * share * share);
         self.after(patience, Event::TimeOut(asker, number));
     }
 
