@@ -10,8 +10,7 @@ use std::time::Instant;
 
 use kumiki_replica::simulation::{self, Counts, Reached, Run};
 
-const USAGE: &str =
-    "usage: sim replica [--seeds N] [--first N] [--seed N [--trace] [--history]] [--expect-failure]";
+const USAGE: &str = "usage: sim replica [--seeds N] [--first N] [--seed N [--trace] [--history]] [--expect-failure]";
 
 /// What was asked for.
 #[derive(Default)]

@@ -140,7 +140,7 @@ impl Partition {
         options: Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<Partition>, OpenError> {
-        let engine = engine(options.workers, options.limits.clone(), &options.time);
+        let engine = engine(options.workers, options.limits, &options.time);
         let janitor = engine.janitor();
         let shared = Arc::new(Shared::new(engine, &options.member, options.time));
         let poll = Poll::new()?;

@@ -119,12 +119,12 @@ impl Status {
 
 /// The node of a number in the group.
 #[must_use]
-pub fn node_of(raft_id: u64) -> NodeId {
+pub(crate) fn node_of(raft_id: u64) -> NodeId {
     NodeId(raft_id as u16)
 }
 
 /// The number in the group of a node's member of this incarnation, from 1 on.
 #[must_use]
-pub fn raft_id(incarnation: u64, node: NodeId) -> u64 {
+pub(crate) fn raft_id(incarnation: u64, node: NodeId) -> u64 {
     incarnation << 16 | u64::from(node.0)
 }

@@ -166,7 +166,7 @@ impl Worker {
         let loads = self.shared.loads.load(Ordering::SeqCst);
         let done = self.inner.execute(ops)?;
         let time_ms = done.observed().time_ms;
-        let loaded = loads % 2 != 0 || self.shared.loads.load(Ordering::SeqCst) != loads;
+        let loaded = !loads.is_multiple_of(2) || self.shared.loads.load(Ordering::SeqCst) != loads;
         if loaded || self.shared.staleness().is_none_or(|age| age > bound) {
             return Err(self.shared.elsewhere());
         }

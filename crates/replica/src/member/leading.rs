@@ -136,7 +136,7 @@ impl Member {
             && raft.raft.lead_transferee.is_none()
             && self.pending.len() < UNDER_WAY
             && self.pending_bytes < BYTES_UNDER_WAY
-            && !(self.options.grouping == Grouping::Naive && !self.pending.is_empty())
+            && (self.options.grouping != Grouping::Naive || self.pending.is_empty())
             && match self.shared.tickets.waiting() {
                 (true, _) => true,
                 // Reads gather while a round is under way: the next one serves them all.

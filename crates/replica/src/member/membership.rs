@@ -308,7 +308,10 @@ impl Member {
         node: NodeId,
         id: u64,
     ) -> Option<Result<(), String>> {
-        if self.now.since >= changing.invite_at {
+        // One that has taken something under this number must not come back under it with an empty
+        // disk.
+        let is_new = self.raft.as_ref()?.raft.prs().get(id)?.matched == 0;
+        if is_new && self.now.since >= changing.invite_at {
             changing.invite_at = self.now.since + self.options.tick();
             self.send(node, &Envelope::Invite { raft_id: id });
         }

@@ -91,16 +91,16 @@ impl Failure {
 }
 
 /// Runs work beside the member: on a thread of its own, or at once.
-pub type Spawn = Box<dyn FnMut(Box<dyn FnOnce() + Send>) + Send>;
+pub(crate) type Spawn = Box<dyn FnMut(Box<dyn FnOnce() + Send>) + Send>;
 
 /// Where a member keeps its data.
-pub struct Place {
+pub(crate) struct Place {
     /// The disk.
-    pub disk: Arc<dyn Disk>,
+    pub(crate) disk: Arc<dyn Disk>,
     /// The directory, which exists. `None`: the log lies in memory, and there are no snapshots.
-    pub dir: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
     /// How the log is kept.
-    pub log: LogOptions,
+    pub(crate) log: LogOptions,
 }
 
 /// What was proposed and is not applied yet.
@@ -122,7 +122,7 @@ struct Open {
 }
 
 /// See the module's description.
-pub struct Member {
+pub(crate) struct Member {
     options: MemberOptions,
     shared: Arc<Shared>,
     place: Place,
@@ -278,7 +278,7 @@ impl Member {
     }
 
     /// Something has come from another member. What cannot be understood is told and dropped.
-    pub fn receive(&mut self, from: NodeId, bytes: &[u8], now: Now) -> Result<(), Failure> {
+    pub(crate) fn receive(&mut self, from: NodeId, bytes: &[u8], now: Now) -> Result<(), Failure> {
         self.now = now;
         match Envelope::decode(bytes) {
             Ok(envelope) => self.take(from, envelope),
@@ -318,7 +318,7 @@ impl Member {
     }
 
     /// What is to be sent, and to whom.
-    pub fn outbox(&mut self) -> &mut Vec<(NodeId, Vec<u8>)> {
+    pub(crate) fn outbox(&mut self) -> &mut Vec<(NodeId, Vec<u8>)> {
         &mut self.outbox
     }
 
@@ -329,7 +329,7 @@ impl Member {
     }
 
     /// Messages to a node do not arrive at the moment.
-    pub fn unreachable(&mut self, node: NodeId) {
+    pub(crate) fn unreachable(&mut self, node: NodeId) {
         if let Some(raft) = &mut self.raft {
             let ids: Vec<u64> = raft.raft.prs().iter().map(|(id, _)| *id).collect();
             for id in ids.into_iter().filter(|id| node_of(*id) == node) {
@@ -340,13 +340,13 @@ impl Member {
 
     /// When [`Member::turn`] is due although nothing has come: a moment of [`Now::since`].
     #[must_use]
-    pub fn due(&self) -> Duration {
+    pub(crate) fn due(&self) -> Duration {
         self.next_tick
     }
 
     /// Whether another turn would go on with something at once.
     #[must_use]
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         self.raft.as_ref().is_some_and(RawNode::has_ready) || self.may_propose()
     }
 

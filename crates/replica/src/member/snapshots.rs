@@ -1,7 +1,7 @@
 //! Snapshots: made from the engine's view beside everything else, sent in pieces to members that are
 //! too far behind, loaded as a whole.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -417,7 +417,7 @@ impl Member {
     }
 
     /// Makes the state that of a snapshot.
-    pub(super) fn load(&mut self, path: &PathBuf) -> Result<(), Failure> {
+    pub(super) fn load(&mut self, path: &Path) -> Result<(), Failure> {
         self.shared.loads.fetch_add(1, Ordering::SeqCst);
         let mut reader = SnapshotReader::open(&self.place.disk, path)?;
         let head = reader.head().clone();

@@ -11,7 +11,7 @@ use crate::status::node_of;
 use crate::time::Now;
 
 /// Sends what a member wants sent, and empties the list.
-pub type Flush<'f> = &'f mut dyn FnMut(&mut Vec<(NodeId, Vec<u8>)>);
+pub(crate) type Flush<'f> = &'f mut dyn FnMut(&mut Vec<(NodeId, Vec<u8>)>);
 
 /// Rounds of `Ready` in one turn, at most.
 const ROUNDS: usize = 16;
@@ -22,7 +22,7 @@ impl Member {
     ///
     /// # Errors
     /// The [`Failure`] after which this member must not go on.
-    pub fn turn(&mut self, now: Now, flush: Flush<'_>) -> Result<(), Failure> {
+    pub(crate) fn turn(&mut self, now: Now, flush: Flush<'_>) -> Result<(), Failure> {
         self.now = now;
         if self.raft.is_none() {
             self.seek_others()?;

@@ -56,13 +56,19 @@ impl World {
             return false;
         }
         let spares = self.nodes.len() - self.plan.founders;
-        let founders = self.admin.out.iter().filter(|node| **node < self.plan.founders);
+        let founders = self
+            .admin
+            .out
+            .iter()
+            .filter(|node| **node < self.plan.founders);
         spares == 0 && founders.count() < (self.plan.founders - 1) / 2
             || spares > 0 && self.admin.out.is_empty() && self.admin.enlarged
     }
 
     fn hear_of_change(&mut self) {
-        let Some((change, answer)) = &self.admin.pending else { return };
+        let Some((change, answer)) = &self.admin.pending else {
+            return;
+        };
         let outcome = answer.lock().clone();
         let change = *change;
         // Who was asked may be gone.
@@ -126,12 +132,16 @@ impl World {
             return;
         }
         let Some(leader) = self.leader() else { return };
-        let Some(status) = self.status(leader) else { return };
+        let Some(status) = self.status(leader) else {
+            return;
+        };
         if status.applied != status.last {
             return;
         }
         for node in 0..self.nodes.len() {
-            let Some(own) = self.status(node) else { continue };
+            let Some(own) = self.status(node) else {
+                continue;
+            };
             let id = self.nodes[node].id;
             let of_node = status.members.iter().filter(|one| one.node == id);
             let numbers: Vec<_> = of_node.map(|one| (one.raft_id, one.voter)).collect();
@@ -141,7 +151,11 @@ impl World {
             }
             // An addition was given up; what is left of it goes together with the node.
             if numbers.contains(&(own.raft_id, true)) {
-                let change = if node == leader { Change::Transfer(None) } else { Change::Remove(id) };
+                let change = if node == leader {
+                    Change::Transfer(None)
+                } else {
+                    Change::Remove(id)
+                };
                 return self.change(change);
             }
             if own.role == Role::Blank {

@@ -67,7 +67,10 @@ impl World {
                 return;
             }
             if !self.finale.opened {
-                return self.after(Duration::from_millis(5), Event::Think(Asker::Coordinator(at)));
+                return self.after(
+                    Duration::from_millis(5),
+                    Event::Think(Asker::Coordinator(at)),
+                );
             }
             let attempt = self.draw_attempt(at);
             self.coordinators[at].attempt = Some(attempt);
@@ -85,7 +88,10 @@ impl World {
         };
         one.number += 1;
         let (number, node) = (one.number, one.node);
-        self.note(format_args!("coordinator {at} asks node {}: {call:?}", node + 1));
+        self.note(format_args!(
+            "coordinator {at} asks node {}: {call:?}",
+            node + 1
+        ));
         self.send_call(Asker::Coordinator(at), number, node, call);
     }
 
@@ -119,7 +125,9 @@ impl World {
             return;
         }
         one.number += 1;
-        let Some(mut attempt) = one.attempt.take() else { return };
+        let Some(mut attempt) = one.attempt.take() else {
+            return;
+        };
         self.note(format_args!("coordinator {at} hears: {outcome:?}"));
         let again = match outcome {
             Outcome::Done(value) => self.stage_done(at, &mut attempt, value),
@@ -190,13 +198,22 @@ impl World {
     }
 
     fn decide(&mut self, attempt: &mut Attempt) -> bool {
-        attempt.stage = if self.random.u8(..4) > 0 { Stage::Commit } else { Stage::Abort };
+        attempt.stage = if self.random.u8(..4) > 0 {
+            Stage::Commit
+        } else {
+            Stage::Abort
+        };
         true
     }
 
     fn committed(&mut self, at: usize, attempt: &mut Attempt) -> bool {
         let process = self.coordinators[at].process;
-        self.book.record(process, (attempt.begun, self.now), Ending::Committed, &attempt.ops);
+        self.book.record(
+            process,
+            (attempt.begun, self.now),
+            Ending::Committed,
+            &attempt.ops,
+        );
         self.book.counts.committed += 1;
         self.reached.add(Point::CommittedAttempt);
         attempt.stage = Stage::Forget;
@@ -215,7 +232,10 @@ impl World {
                 attempt.stage == Stage::Prepare && attempt.doubt
             }
             other => {
-                self.fail(format!("attempt {} was told at {:?}: {other}", attempt.id, attempt.stage));
+                self.fail(format!(
+                    "attempt {} was told at {:?}: {other}",
+                    attempt.id, attempt.stage
+                ));
                 false
             }
         }

@@ -82,7 +82,10 @@ impl Book {
             match step {
                 Step::Count(counter) => self.begun.push((*counter, now)),
                 Step::Lend(index, ms) => {
-                    let lent = Lent { ms: *ms, ..Lent::default() };
+                    let lent = Lent {
+                        ms: *ms,
+                        ..Lent::default()
+                    };
                     self.lent.insert(*index, lent);
                 }
                 _ => {}
@@ -98,7 +101,12 @@ impl Book {
             self.audit(&seen.balances);
         }
         for &(counter, added, value) in &seen.counters {
-            self.counted.push(Counted { span, counter, added, value });
+            self.counted.push(Counted {
+                span,
+                counter,
+                added,
+                value,
+            });
         }
         for (index, there) in &seen.looks {
             let lent = self.lent.entry(*index).or_default();
@@ -136,7 +144,10 @@ impl Book {
         for &(counter, _, value) in &seen.counters {
             let known = self.counted.iter();
             let known = known.filter(|one| one.counter == counter && one.span.1 < since);
-            if let Some(newest) = known.max_by_key(|one| one.value).filter(|one| one.value > value) {
+            if let Some(newest) = known
+                .max_by_key(|one| one.value)
+                .filter(|one| one.value > value)
+            {
                 let (at, of) = (newest.span.1, newest.value);
                 self.wrong(format!(
                     "a read at {now:?} of what may be as old as {since:?} shows {value} in counter \
@@ -190,19 +201,26 @@ impl Book {
     pub(super) fn judge(&self, skew: Duration) -> Result<(), String> {
         (0..COUNTERS).try_for_each(|counter| self.judge_counter(counter))?;
         for (index, lent) in &self.lent {
-            lent.judge(skew).map_err(|why| format!("key e{index}: {why}"))?;
+            lent.judge(skew)
+                .map_err(|why| format!("key e{index}: {why}"))?;
         }
         let history: History =
             history::json::read(self.text.as_bytes()).map_err(|error| error.to_string())?;
         match history::check::strictly_serializable(&history) {
             Verdict::Accepted => Ok(()),
-            other => Err(format!("the history is not strictly serializable: {other:?}")),
+            other => Err(format!(
+                "the history is not strictly serializable: {other:?}"
+            )),
         }
     }
 
     /// Values never go back in real time, and each addition has its own.
     fn judge_counter(&self, counter: usize) -> Result<(), String> {
-        let mut all: Vec<&Counted> = self.counted.iter().filter(|one| one.counter == counter).collect();
+        let mut all: Vec<&Counted> = self
+            .counted
+            .iter()
+            .filter(|one| one.counter == counter)
+            .collect();
         all.sort_by_key(|one| one.span.0);
         let mut ended: Vec<&Counted> = all.clone();
         ended.sort_by_key(|one| one.span.1);
@@ -219,11 +237,18 @@ impl Book {
                 ));
             }
         }
-        let mut added: Vec<i64> = all.iter().filter(|one| one.added).map(|one| one.value).collect();
+        let mut added: Vec<i64> = all
+            .iter()
+            .filter(|one| one.added)
+            .map(|one| one.value)
+            .collect();
         let acknowledged = added.len() as u64;
         added.sort_unstable();
         if let Some(twice) = added.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!("counter {counter} was told twice to be {}", twice[0]));
+            return Err(format!(
+                "counter {counter} was told twice to be {}",
+                twice[0]
+            ));
         }
         // The last of all is a read of what there is.
         let last = all.last().map_or(0, |one| one.value) as u64;
@@ -248,17 +273,23 @@ impl Lent {
         let life = Duration::from_millis(self.ms as u64);
         let mut gone = self.written.map(|_| Duration::MAX);
         for (span, there) in &looks {
-            let Some((begun, written)) = self.written else { break };
+            let Some((begun, written)) = self.written else {
+                break;
+            };
             if *there {
                 if gone.is_some_and(|gone| gone < span.0) {
                     return Err(format!("there again at {span:?}"));
                 }
                 if span.0 > written + life + skew {
-                    return Err(format!("still there at {span:?}, written {begun:?}–{written:?} for {life:?}"));
+                    return Err(format!(
+                        "still there at {span:?}, written {begun:?}–{written:?} for {life:?}"
+                    ));
                 }
             } else if span.0 > written {
                 if span.1 + skew < begun + life {
-                    return Err(format!("gone at {span:?}, written {begun:?}–{written:?} for {life:?}"));
+                    return Err(format!(
+                        "gone at {span:?}, written {begun:?}–{written:?} for {life:?}"
+                    ));
                 }
                 gone = gone.map(|gone| gone.min(span.1));
             }

@@ -80,11 +80,17 @@ impl Call {
                 .read_stale(&job.ops(), *bound, own)
                 .map(|replies| Value::Stale(replies, now)),
             Call::Prepare(id, job) => prepare(worker, *id, job).map(Value::Replies),
-            Call::Commit(id) => Participant::commit(worker, *id).map(|(state, _)| Value::State(state)),
-            Call::Abort(id) => Participant::abort(worker, *id).map(|(state, _)| Value::State(state)),
+            Call::Commit(id) => {
+                Participant::commit(worker, *id).map(|(state, _)| Value::State(state))
+            }
+            Call::Abort(id) => {
+                Participant::abort(worker, *id).map(|(state, _)| Value::State(state))
+            }
             Call::Refuse(id) => {
                 let until = Participant::time_ms(worker) + REFUSED_FOR_MS;
-                worker.refuse(*id, until).map(|(state, _)| Value::State(state))
+                worker
+                    .refuse(*id, until)
+                    .map(|(state, _)| Value::State(state))
             }
             Call::Forget(id) => worker.forget(*id).map(|()| Value::State(State::Unknown)),
             Call::State(id) => match Participant::leads(worker) {
@@ -106,7 +112,11 @@ fn own(replies: &[Reply<'_>], _: Observed) -> Vec<OwnedReply> {
     replies.iter().map(OwnedReply::from).collect()
 }
 
-fn run(worker: &mut Worker, ops: &[Op<'_>], once: Option<Sequenced>) -> Result<Vec<OwnedReply>, Abort> {
+fn run(
+    worker: &mut Worker,
+    ops: &[Op<'_>],
+    once: Option<Sequenced>,
+) -> Result<Vec<OwnedReply>, Abort> {
     worker.refresh();
     match once {
         Some(sequenced) => worker.execute_once(ops, sequenced),
@@ -115,7 +125,10 @@ fn run(worker: &mut Worker, ops: &[Op<'_>], once: Option<Sequenced>) -> Result<V
 }
 
 fn prepare(worker: &mut Worker, id: TransactionId, job: &Job) -> Result<Vec<OwnedReply>, Abort> {
-    let holder = Holder { id, age: id.timestamp };
+    let holder = Holder {
+        id,
+        age: id.timestamp,
+    };
     Participant::prepare(
         worker,
         &Prepare {
@@ -196,7 +209,11 @@ impl World {
 
     /// Money is paid in before clients begin.
     pub(super) fn deposit() -> Job {
-        Job::new((0..ACCOUNTS).map(|account| Step::Add(account, DEPOSIT)).collect())
+        Job::new(
+            (0..ACCOUNTS)
+                .map(|account| Step::Add(account, DEPOSIT))
+                .collect(),
+        )
     }
 
     /// A client begins its next transaction.
@@ -204,12 +221,18 @@ impl World {
         if self.clients[client].doing.is_some() {
             return self.ask(client);
         }
-        let scripted = self.clients[client].script.as_mut().map(VecDeque::pop_front);
+        let scripted = self.clients[client]
+            .script
+            .as_mut()
+            .map(VecDeque::pop_front);
         let job = match scripted {
             Some(Some(job)) => job,
             Some(None) => return,
             None if !self.finale.opened => {
-                return self.after(Duration::from_millis(5), Event::Think(Asker::Client(client)));
+                return self.after(
+                    Duration::from_millis(5),
+                    Event::Think(Asker::Client(client)),
+                );
             }
             None if self.finale.quiet => return,
             None => self.draw_job(client),
@@ -265,7 +288,10 @@ impl World {
             None => Call::Run(job, doing.once),
         };
         let (number, node) = (one.number, one.node);
-        self.note(format_args!("client {client} asks node {}: {call:?}", node + 1));
+        self.note(format_args!(
+            "client {client} asks node {}: {call:?}",
+            node + 1
+        ));
         self.send_call(Asker::Client(client), number, node, call);
     }
 
@@ -275,13 +301,17 @@ impl World {
         if one.number != number {
             return;
         }
-        let Some(doing) = one.doing.take() else { return };
+        let Some(doing) = one.doing.take() else {
+            return;
+        };
         // What else comes of this call is of no use.
         one.number += 1;
         self.note(format_args!("client {client} hears: {outcome:?}"));
         match outcome {
             Outcome::Done(Value::Replies(replies)) => self.done(client, &doing, &replies),
-            Outcome::Done(Value::Stale(replies, at)) => self.done_stale(client, &doing, &replies, at),
+            Outcome::Done(Value::Stale(replies, at)) => {
+                self.done_stale(client, &doing, &replies, at)
+            }
             Outcome::Done(Value::State(_)) => unreachable!("no client asks for it"),
             Outcome::Abort(abort) => self.refused(client, doing, abort),
             Outcome::Lost | Outcome::Broken => self.doubt(client, doing),
@@ -297,9 +327,14 @@ impl World {
             self.reached.add(Point::ToldAgain);
         }
         let process = self.clients[client].process;
-        self.book.committed(process, &doing.job, &seen, (doing.begun, self.now));
+        self.book
+            .committed(process, &doing.job, &seen, (doing.begun, self.now));
         self.finale.committed(doing.begun, self.now);
-        let watches = doing.job.steps.iter().any(|step| matches!(step, Step::Watch(_)));
+        let watches = doing
+            .job
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::Watch(_)));
         if watches {
             self.clients[client].watched = seen.watched;
         }
@@ -312,7 +347,8 @@ impl World {
             self.book.wrong(odd.clone());
         }
         // Clocks differ, and a leader may not know yet that it leads no longer.
-        let age = doing.stale.expect("it was asked for").mul_f64(1.05) + self.plan.election.mul_f64(1.2);
+        let age =
+            doing.stale.expect("it was asked for").mul_f64(1.05) + self.plan.election.mul_f64(1.2);
         self.book.stale(&seen, at.saturating_sub(age), at);
         self.reached.add(Point::Stale);
         self.rethink(client);
@@ -321,7 +357,9 @@ impl World {
     /// Nothing has happened, or nothing is remembered.
     fn refused(&mut self, client: usize, mut doing: Doing, abort: Abort) {
         let forgotten = match &abort {
-            Abort::Unknown { what } if what.contains("ask again") => return self.doubt(client, doing),
+            Abort::Unknown { what } if what.contains("ask again") => {
+                return self.doubt(client, doing);
+            }
             Abort::Unknown { .. } => true,
             Abort::Refused => doing.once.is_some(),
             _ => false,
@@ -397,7 +435,8 @@ impl World {
     fn unknown(&mut self, client: usize, doing: &Doing) {
         self.reached.add(Point::Unknown);
         let process = self.clients[client].process;
-        self.book.unknown(process, &doing.job, (doing.begun, self.now));
+        self.book
+            .unknown(process, &doing.job, (doing.begun, self.now));
         // One that nobody knows of is another process from now on.
         self.processes += 1;
         self.clients[client].process = self.processes;
@@ -405,7 +444,9 @@ impl World {
     }
 
     fn rethink(&mut self, client: usize) {
-        self.clients[client].watched.retain(|(_, version, _)| version.to_bits() != 0);
+        self.clients[client]
+            .watched
+            .retain(|(_, version, _)| version.to_bits() != 0);
         let pause = self.while_up_to(self.plan.think);
         self.after(pause, Event::Think(Asker::Client(client)));
     }

@@ -43,7 +43,10 @@ impl World {
         self.draw_disk_faults(node);
         if self.draw(faults.clock_step) {
             let ms = self.random.i64(-500..=500);
-            self.note(format_args!("the clock of node {} is {ms} ms ahead", node + 1));
+            self.note(format_args!(
+                "the clock of node {} is {ms} ms ahead",
+                node + 1
+            ));
             self.nodes[node].clock.set_ahead(ms);
         }
         if self.draw(faults.snapshot)
@@ -57,7 +60,10 @@ impl World {
     fn pause(&mut self, node: usize) {
         let until = self.now + LONG.mul_f64(self.random.f64());
         let wholly = self.random.bool();
-        self.note(format_args!("node {} pauses until {until:?}, wholly: {wholly}", node + 1));
+        self.note(format_args!(
+            "node {} pauses until {until:?}, wholly: {wholly}",
+            node + 1
+        ));
         self.reached.add(Point::Paused);
         let one = &mut self.nodes[node];
         if wholly {
@@ -80,7 +86,11 @@ impl World {
             self.nodes[node].volume.set_full(true);
             self.after(time, Event::MendDisk(node));
         }
-        if self.draw(faults.lost_disk) && self.finale.opened && self.may_lose() && !self.admin.out.contains(&node) {
+        if self.draw(faults.lost_disk)
+            && self.finale.opened
+            && self.may_lose()
+            && !self.admin.out.contains(&node)
+        {
             self.wipe(node);
         }
     }
@@ -93,7 +103,11 @@ impl World {
         let other = self.random.usize(..self.nodes.len());
         let one_way = self.random.bool();
         let until = self.now + self.while_up_to(LONG);
-        self.note(format_args!("nodes {} and {} are separated until {until:?}", node + 1, other + 1));
+        self.note(format_args!(
+            "nodes {} and {} are separated until {until:?}",
+            node + 1,
+            other + 1
+        ));
         self.reached.add(Point::Separated);
         self.network.cut(node, other, until);
         if !one_way {

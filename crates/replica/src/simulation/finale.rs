@@ -44,7 +44,10 @@ impl World {
     pub(super) fn rest(&mut self) {
         self.after(PAUSE, Event::Rest);
         let since = self.now.saturating_sub(self.plan.calm);
-        let served = self.finale.committed.is_some_and(|(begun, _)| begun >= self.plan.calm);
+        let served = self
+            .finale
+            .committed
+            .is_some_and(|(begun, _)| begun >= self.plan.calm);
         if served && !self.finale.served {
             self.finale.served = true;
             self.reached.serves(since.as_millis() as u64);
@@ -102,7 +105,11 @@ impl World {
     fn what_is_left(&self) -> String {
         let mut left = Vec::new();
         let clients = self.clients.iter().enumerate();
-        left.extend(clients.filter(|(_, one)| !one.is_idle()).map(|(at, _)| format!("client {at} waits")));
+        left.extend(
+            clients
+                .filter(|(_, one)| !one.is_idle())
+                .map(|(at, _)| format!("client {at} waits")),
+        );
         let coordinators = self.coordinators.iter().enumerate();
         let busy = coordinators.filter(|(_, one)| !one.is_idle());
         left.extend(busy.map(|(at, _)| format!("coordinator {at} waits")));
@@ -120,7 +127,10 @@ impl World {
         for node in 0..self.nodes.len() {
             let applied = status(node).map(|status| status.applied);
             if applied != last {
-                left.push(format!("node {} has applied {applied:?} of {last:?}", node + 1));
+                left.push(format!(
+                    "node {} has applied {applied:?} of {last:?}",
+                    node + 1
+                ));
             }
         }
         left.join(", ")

@@ -88,7 +88,9 @@ pub(super) struct Seen {
 impl Job {
     pub(super) fn new(steps: Vec<Step>) -> Job {
         let key = |step: &Step| match step {
-            Step::Get(key) | Step::Watch(key) | Step::Put(key, _) | Step::Delete(key) => key.clone(),
+            Step::Get(key) | Step::Watch(key) | Step::Put(key, _) | Step::Delete(key) => {
+                key.clone()
+            }
             Step::Same(key, ..) => key.clone(),
             Step::Count(index) | Step::Counter(index) => format!("c{index}"),
             Step::Add(index, _) | Step::Balance(index) => format!("a{index}"),
@@ -137,7 +139,9 @@ impl Job {
             return seen;
         }
         for (at, (step, reply)) in self.steps.iter().zip(replies).enumerate() {
-            if see(&mut seen, step, reply).is_none() && !self.deletes(step, reply, at, replies, &mut seen) {
+            if see(&mut seen, step, reply).is_none()
+                && !self.deletes(step, reply, at, replies, &mut seen)
+            {
                 seen.odd = Some(format!("{step:?} was answered {reply:?}"));
             }
         }
@@ -165,7 +169,8 @@ impl Job {
             }
             // Before it there is a sweep.
             (Step::Flush, OwnedReply::Ok) => {
-                let Some(OwnedReply::Pairs(found)) = at.checked_sub(1).map(|at| &replies[at]) else {
+                let Some(OwnedReply::Pairs(found)) = at.checked_sub(1).map(|at| &replies[at])
+                else {
                     return false;
                 };
                 for (key, _) in found {
@@ -211,7 +216,8 @@ fn see(seen: &mut Seen, step: &Step, reply: &OwnedReply) -> Option<()> {
         (Step::Get(key), reply) => {
             let value = number(reply)?;
             read(&mut seen.ops, key, value);
-            seen.watched.push((key.clone(), Version::from_bits(0), value));
+            seen.watched
+                .push((key.clone(), Version::from_bits(0), value));
         }
         (Step::Watch(key), OwnedReply::Version(version)) => {
             let of = seen.watched.iter_mut().find(|(watched, ..)| watched == key);
@@ -364,7 +370,9 @@ impl Draw<'_> {
 
     fn optimistic(&mut self, watched: &Watched) -> Job {
         let same = watched.iter().cloned();
-        let mut steps: Vec<Step> = same.map(|(key, version, value)| Step::Same(key, version, value)).collect();
+        let mut steps: Vec<Step> = same
+            .map(|(key, version, value)| Step::Same(key, version, value))
+            .collect();
         steps.extend(watched.iter().map(|(key, ..)| self.put(key.clone())));
         Job::new(steps)
     }

@@ -31,7 +31,10 @@ impl World {
             return self.fail(format!("node {} cannot start: {failure}", node + 1));
         }
         let life = self.nodes[node].life;
-        let role = self.nodes[node].running.as_ref().map(|one| one.shared.role());
+        let role = self.nodes[node]
+            .running
+            .as_ref()
+            .map(|one| one.shared.role());
         self.note(format_args!("node {} starts as {role:?}", node + 1));
         self.compare(node);
         self.plan_turn(node, Duration::ZERO);
@@ -77,7 +80,9 @@ impl World {
         }
         self.nodes[node].turn_at = None;
         let one = &mut self.nodes[node];
-        let Some(running) = &mut one.running else { return };
+        let Some(running) = &mut one.running else {
+            return;
+        };
         running.woken.store(false, Ordering::SeqCst);
         let now = one.clock.now();
         let syncs = one.volume.syncs();
@@ -112,7 +117,9 @@ impl World {
     /// Plans a node's next turn.
     fn go_on(&mut self, node: usize) {
         let one = &mut self.nodes[node];
-        let Some(running) = &mut one.running else { return };
+        let Some(running) = &mut one.running else {
+            return;
+        };
         let life = one.life;
         let more = running.member.has_more() || !running.inbox.is_empty();
         let due = one.clock.until(running.member.due());
@@ -139,14 +146,19 @@ impl World {
         if !one.power_fails {
             return self.fail(format!("node {}: {failure}", node + 1));
         }
-        self.note(format_args!("the power of node {} fails: {failure}", node + 1));
+        self.note(format_args!(
+            "the power of node {} fails: {failure}",
+            node + 1
+        ));
         self.reached.add(Point::PowerFailed);
         self.crash(node);
     }
 
     /// Sends what a node wants sent.
     fn send(&mut self, node: usize, took: Duration) {
-        let Some(running) = &mut self.nodes[node].running else { return };
+        let Some(running) = &mut self.nodes[node].running else {
+            return;
+        };
         let outbox: Vec<_> = std::mem::take(running.member.outbox());
         for (to, bytes) in outbox {
             self.transfer(node, to, bytes, took);
@@ -156,24 +168,34 @@ impl World {
     fn transfer(&mut self, node: usize, to: NodeId, bytes: Vec<u8>, took: Duration) {
         let other = usize::from(to.0) - 1;
         let from = self.nodes[node].id;
-        let arrivals = self.network.arrivals((node, other), self.now + took, &mut self.random);
+        let arrivals = self
+            .network
+            .arrivals((node, other), self.now + took, &mut self.random);
         if self.trace.is_kept() {
             let what = Envelope::decode(&bytes).map(|envelope| describe(&envelope));
             let at = arrivals.first();
-            self.trace.tell(self.now, format_args!("    {} → {} at {at:?}: {what:?}", node + 1, other + 1));
+            self.trace.tell(
+                self.now,
+                format_args!("    {} → {} at {at:?}: {what:?}", node + 1, other + 1),
+            );
         }
         for at in arrivals {
             self.at(at, Event::Arrive(other, from, bytes.clone()));
         }
-        let down = self.nodes[other].running.is_none() || self.network.is_cut(node, other, self.now);
-        if down && self.random.u8(..4) == 0
-            && let Some(running) = &mut self.nodes[node].running {
-                running.member.unreachable(to);
+        let down =
+            self.nodes[other].running.is_none() || self.network.is_cut(node, other, self.now);
+        if down
+            && self.random.u8(..4) == 0
+            && let Some(running) = &mut self.nodes[node].running
+        {
+            running.member.unreachable(to);
         }
     }
 
     pub(super) fn arrive(&mut self, node: usize, from: NodeId, bytes: Vec<u8>) {
-        let Some(running) = &mut self.nodes[node].running else { return };
+        let Some(running) = &mut self.nodes[node].running else {
+            return;
+        };
         running.inbox.push_back((from, bytes));
         self.plan_turn(node, Duration::ZERO);
     }
@@ -186,7 +208,9 @@ impl World {
         if let Some(later) = self.is_paused(node) {
             return self.at(later, Event::Job(node, life));
         }
-        let Some(running) = &mut self.nodes[node].running else { return };
+        let Some(running) = &mut self.nodes[node].running else {
+            return;
+        };
         running.job_planned = false;
         let jobs = std::mem::take(&mut *running.jobs.lock());
         jobs.into_iter().for_each(|job| job());
@@ -198,7 +222,9 @@ impl World {
         if self.nodes[node].life != life {
             return;
         }
-        let Some(running) = &mut self.nodes[node].running else { return };
+        let Some(running) = &mut self.nodes[node].running else {
+            return;
+        };
         running.janitor.tidy(running.shared.engine.applied(), 100);
         self.after(TIDY, Event::Tidy(node, life));
     }
@@ -218,7 +244,9 @@ impl World {
 
     /// Notes what has changed at a node.
     fn look(&mut self, node: usize) {
-        let Some(running) = &mut self.nodes[node].running else { return };
+        let Some(running) = &mut self.nodes[node].running else {
+            return;
+        };
         let applied = running.shared.engine.applied();
         let leads = running.shared.tickets.is_serving();
         let (was, led) = (running.applied, running.leads);
@@ -226,8 +254,15 @@ impl World {
         running.leads = leads;
         if leads != led {
             let term = running.shared.status.lock().term;
-            self.note(format_args!("node {} leads: {leads} in term {term}", node + 1));
-            self.reached.add(if leads { Point::Elected } else { Point::Deposed });
+            self.note(format_args!(
+                "node {} leads: {leads} in term {term}",
+                node + 1
+            ));
+            self.reached.add(if leads {
+                Point::Elected
+            } else {
+                Point::Deposed
+            });
         }
         if applied != was {
             self.note(format_args!("node {} has applied {}", node + 1, applied.0));
@@ -239,14 +274,23 @@ impl World {
 
     /// Compares a node's state with those that others had at the same index.
     pub(super) fn compare(&mut self, node: usize) {
-        let Some(running) = &mut self.nodes[node].running else { return };
+        let Some(running) = &mut self.nodes[node].running else {
+            return;
+        };
         let snapshot = running.shared.engine.snapshot();
         let index = snapshot.epoch().0;
         let state = running.worker.inner().state_hash(&snapshot);
         let sessions = hash(&running.shared.sessions.lock().encode());
-        let witness = *self.witnesses.entry(index).or_insert((node, state, sessions));
+        let witness = *self
+            .witnesses
+            .entry(index)
+            .or_insert((node, state, sessions));
         if (witness.1, witness.2) != (state, sessions) {
-            let what = if witness.1 == state { "sessions" } else { "state" };
+            let what = if witness.1 == state {
+                "sessions"
+            } else {
+                "state"
+            };
             self.fail(format!(
                 "the {what} of nodes {} and {} at entry {index} differ",
                 witness.0 + 1,
@@ -286,7 +330,10 @@ impl World {
 fn describe(envelope: &Envelope<'_>) -> String {
     match envelope {
         Envelope::Raft(message) => {
-            let (first, count) = (message.entries.first().map(|entry| entry.index), message.entries.len());
+            let (first, count) = (
+                message.entries.first().map(|entry| entry.index),
+                message.entries.len(),
+            );
             format!(
                 "{:?} {:x} → {:x}, term {}, log {}/{}, commit {}, reject {}, {count} from {first:?}",
                 message.get_msg_type(),
@@ -299,9 +346,18 @@ fn describe(envelope: &Envelope<'_>) -> String {
                 message.reject,
             )
         }
-        Envelope::Piece { to, announces, total, offset, piece } => {
+        Envelope::Piece {
+            to,
+            announces,
+            total,
+            offset,
+            piece,
+        } => {
             let index = announces.get_snapshot().get_metadata().index;
-            format!("{} of {total} bytes from {offset} of snapshot {index} for {to:x}", piece.len())
+            format!(
+                "{} of {total} bytes from {offset} of snapshot {index} for {to:x}",
+                piece.len()
+            )
         }
         other => format!("{other:?}"),
     }

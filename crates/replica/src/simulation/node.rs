@@ -148,7 +148,12 @@ impl Node {
     /// Ends at once; what was not synced is lost, mostly. Returns who waited.
     pub(super) fn crash(&mut self, random: &mut Rng) -> Vec<Waiter> {
         self.life += 1;
-        let crash = [Crash::DropAll, Crash::KeepPrefix, Crash::KeepSectors, Crash::KillProcess];
+        let crash = [
+            Crash::DropAll,
+            Crash::KeepPrefix,
+            Crash::KeepSectors,
+            Crash::KillProcess,
+        ];
         let crash = crash[random.usize(..crash.len())];
         let running = self.running.take();
         let volume = self.volume.crash(crash, random.u64(..));
@@ -161,6 +166,8 @@ impl Node {
     }
 
     pub(super) fn leads(&self) -> bool {
-        self.running.as_ref().is_some_and(|one| one.shared.tickets.is_serving())
+        self.running
+            .as_ref()
+            .is_some_and(|one| one.shared.tickets.is_serving())
     }
 }

@@ -99,7 +99,11 @@ impl Plan {
             segment_bytes: [4 << 10, 16 << 10, 256 << 10][random.usize(..3)],
             session: if short_sessions { ms(400) } else { ms(600_000) },
             clients,
-            coordinators: if grouping == Grouping::Naive { 0 } else { random.usize(..=2) },
+            coordinators: if grouping == Grouping::Naive {
+                0
+            } else {
+                random.usize(..=2)
+            },
             keys: random.usize(3..=8),
             flushes: !short_sessions && random.u8(..5) == 0,
             think: [ms(2), ms(10), ms(40)][random.usize(..3)],

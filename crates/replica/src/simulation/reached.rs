@@ -35,11 +35,17 @@ const NAMES: [(Point, &str); 22] = [
     (Point::Elected, "a node began to lead"),
     (Point::Deposed, "a leadership was lost"),
     (Point::Crashed, "a node crashed"),
-    (Point::PowerFailed, "the power failed within an operation of the disk"),
+    (
+        Point::PowerFailed,
+        "the power failed within an operation of the disk",
+    ),
     (Point::Paused, "a node did nothing for a while"),
     (Point::Separated, "two nodes were separated"),
     (Point::Isolated, "a node was cut off"),
-    (Point::DiskFull, "a node stepped aside because its disk was full"),
+    (
+        Point::DiskFull,
+        "a node stepped aside because its disk was full",
+    ),
     (Point::LostDisk, "a node lost its disk"),
     (Point::Added, "a node was added"),
     (Point::Removed, "a node was removed"),
@@ -48,7 +54,10 @@ const NAMES: [(Point, &str); 22] = [
     (Point::Redirected, "a client was sent to the leader"),
     (Point::Held, "a transaction met a hold"),
     (Point::Unknown, "a client did not learn the outcome"),
-    (Point::ToldAgain, "a client learned the outcome by asking again"),
+    (
+        Point::ToldAgain,
+        "a client learned the outcome by asking again",
+    ),
     (Point::Forgotten, "a client was forgotten"),
     (Point::Stale, "a member showed what it had"),
     (Point::FoundPrepared, "an attempt was found prepared"),
@@ -95,7 +104,10 @@ impl Reached {
 
     /// The points that were not met.
     pub fn missed(&self) -> impl Iterator<Item = Point> + '_ {
-        NAMES.iter().map(|(point, _)| *point).filter(|point| self.times(*point) == 0)
+        NAMES
+            .iter()
+            .map(|(point, _)| *point)
+            .filter(|point| self.times(*point) == 0)
     }
 }
 
@@ -104,11 +116,18 @@ impl fmt::Display for Reached {
         for (point, name) in NAMES {
             writeln!(f, "{:>8}  {name}", self.times(point))?;
         }
-        writeln!(f, "{:>8}  states were compared by their indexes", self.states)?;
+        writeln!(
+            f,
+            "{:>8}  states were compared by their indexes",
+            self.states
+        )?;
         let mut served = self.served_ms.clone();
         served.sort_unstable();
         if let (Some(median), Some(most)) = (served.get(served.len() / 2), served.last()) {
-            writeln!(f, "served again after the faults within {median} ms (median), {most} ms (most)")?;
+            writeln!(
+                f,
+                "served again after the faults within {median} ms (median), {most} ms (most)"
+            )?;
         }
         Ok(())
     }

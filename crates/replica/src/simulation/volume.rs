@@ -7,7 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use disk::{Access, Crash, DirEntry, DirLock, Disk, DiskFile, Fault, FaultDisk, FaultKind, LockError, OpKind};
+use disk::{
+    Access, Crash, DirEntry, DirLock, Disk, DiskFile, Fault, FaultDisk, FaultKind, LockError,
+    OpKind,
+};
 
 /// See the module's description. Clones are handles to the same one.
 #[derive(Clone, Default)]

@@ -154,7 +154,11 @@ impl World {
             let ahead = random.i64(-plan.ahead_ms..=plan.ahead_ms);
             let clock = NodeClock::new(&truth, plan.rates[at], ahead);
             let node = NodeId(at as u16 + 1);
-            let known = if at < plan.founders { founders.clone() } else { all(&plan) };
+            let known = if at < plan.founders {
+                founders.clone()
+            } else {
+                all(&plan)
+            };
             Node::new(node, clock, known)
         });
         let mut world = World {
@@ -214,7 +218,11 @@ impl World {
 
     /// By how much time may seem wrong to who compares two nodes, or a node before and after a pause.
     fn skew(&self) -> Duration {
-        let steps = if self.plan.faults.clock_step > 0 { 1000 } else { 0 };
+        let steps = if self.plan.faults.clock_step > 0 {
+            1000
+        } else {
+            0
+        };
         Duration::from_millis(self.plan.ahead_ms as u64 * 2 + steps + 1500)
     }
 
@@ -229,12 +237,18 @@ impl World {
             let at = self.clients.len();
             let client = Client::new(self);
             self.clients.push(client);
-            self.after(Duration::from_millis(at as u64 + 1), Event::Think(Asker::Client(at)));
+            self.after(
+                Duration::from_millis(at as u64 + 1),
+                Event::Think(Asker::Client(at)),
+            );
         }
         for at in 0..self.plan.coordinators {
             self.processes += 1;
             self.coordinators.push(Coordinator::new(self.processes));
-            self.after(Duration::from_millis(50), Event::Think(Asker::Coordinator(at)));
+            self.after(
+                Duration::from_millis(50),
+                Event::Think(Asker::Coordinator(at)),
+            );
         }
         if !self.plan.faults.is_none() {
             self.after(TICK, Event::Tick);
