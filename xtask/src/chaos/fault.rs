@@ -82,17 +82,17 @@ pub struct Terms {
     pub span: Duration,
     /// Whether a disk may be full.
     pub may_fill: bool,
-    /// Leaders wake up late more often than anything else happens.
+    /// Leaders sleep longer than their leases, one after the other, and nothing else happens.
     pub drowsy: bool,
 }
 
 /// The faults of a round, by their time.
 pub fn plan(rng: &mut fastrand::Rng, terms: &Terms) -> Vec<Planned> {
+    if terms.drowsy {
+        return (0..SLEEPS).map(|turn| drowse(rng, terms, turn)).collect();
+    }
     let count = rng.usize(2..=5);
     let mut faults: Vec<Planned> = (0..count).map(|_| one(rng, terms)).collect();
-    if terms.drowsy {
-        faults.push(drowse(rng, terms));
-    }
     // A second lost disk may take what the majority relied upon.
     let mut wiped = false;
     faults.retain(|planned| {
@@ -118,10 +118,13 @@ fn one(rng: &mut fastrand::Rng, terms: &Terms) -> Planned {
     Planned { at, lasts, fault }
 }
 
+/// How often leaders sleep in a round in which nothing else happens.
+const SLEEPS: u32 = 4;
+
 /// A leader that sleeps until another one has been elected.
-fn drowse(rng: &mut fastrand::Rng, terms: &Terms) -> Planned {
+fn drowse(rng: &mut fastrand::Rng, terms: &Terms, turn: u32) -> Planned {
     Planned {
-        at: terms.span.mul_f64(rng.f64()),
+        at: 5 * turn * terms.election,
         lasts: terms.election.mul_f64(2.5 + 1.5 * rng.f64()),
         fault: Fault::Pause(Whom::Leader),
     }
@@ -247,6 +250,8 @@ mod tests {
             let has = |fault: fn(&Fault) -> bool| round.iter().any(|one| fault(&one.fault));
             assert!(!has(|fault| matches!(fault, Fault::Fill(_))));
             assert!(has(|fault| matches!(fault, Fault::Pause(Whom::Leader))));
+            let ends = round.iter().map(|one| one.at + one.lasts);
+            assert!(ends.zip(&round[1..]).all(|(end, next)| end < next.at));
         }
     }
 }

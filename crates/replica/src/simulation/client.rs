@@ -277,7 +277,23 @@ impl World {
         draw.job(&mut one.watched)
     }
 
+    /// Whether a transaction was sent first so long ago that its session may be forgotten: the first
+    /// number of a forgotten session would be executed again.
+    fn is_too_late(&self, client: usize) -> bool {
+        let doing = self.clients[client].doing.as_ref();
+        let late = |doing: &Doing| {
+            doing.doubt && doing.once.is_some() && self.now > doing.begun + self.plan.session / 2
+        };
+        self.plan.forgets_clients() && doing.is_some_and(late)
+    }
+
     fn ask(&mut self, client: usize) {
+        if self.is_too_late(client)
+            && let Some(doing) = self.clients[client].doing.take()
+        {
+            self.clients[client].session = Some(self.session());
+            return self.unknown(client, &doing);
+        }
         let one = &mut self.clients[client];
         let Some(doing) = &mut one.doing else { return };
         one.number += 1;

@@ -45,6 +45,9 @@ mod volume;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 pub use book::Counts;
 pub use reached::{Point, Reached};
@@ -68,9 +71,26 @@ pub struct Run {
     pub history: String,
 }
 
+/// A run that takes longer than this is stuck: something waits for what never happens.
+const STUCK: Duration = Duration::from_secs(20);
+
 /// Runs a partition; `keep_trace` keeps every event and the history as text.
 #[must_use]
 pub fn run(seed: u64, keep_trace: bool) -> Run {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || tell.send(run_here(seed, keep_trace)));
+    told.recv_timeout(STUCK).unwrap_or_else(|_| Run {
+        seed,
+        failure: Some(format!("it hangs: there is no end after {STUCK:?}")),
+        hash: 0,
+        reached: Reached::default(),
+        counts: Counts::default(),
+        trace: Vec::new(),
+        history: String::new(),
+    })
+}
+
+fn run_here(seed: u64, keep_trace: bool) -> Run {
     let mut world = world::World::new(seed, keep_trace);
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
     if let Err(panic) = outcome {
