@@ -52,7 +52,8 @@ impl World {
     pub(super) fn may_lose(&self) -> bool {
         let others = (0..self.nodes.len()).filter(|node| !self.admin.out.contains(node));
         let mut roles = others.map(|node| self.status(node).map(|status| status.role));
-        if roles.any(|role| role.is_none_or(|role| role == Role::Blank)) {
+        let no_vote = [Role::Blank, Role::Learner, Role::Removed];
+        if roles.any(|role| role.is_none_or(|role| no_vote.contains(&role))) {
             return false;
         }
         let spares = self.nodes.len() - self.plan.founders;

@@ -12,7 +12,7 @@ use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 
-use super::job::{ACCOUNTS, DEPOSIT, Draw, Job, Step, Watched};
+use super::job::{ACCOUNTS, Draw, Job, Step, Watched};
 use super::reached::Point;
 use super::world::{Asker, Event, Waiting, World};
 use crate::worker::{Sequenced, Worker};
@@ -151,9 +151,22 @@ pub(super) struct Doing {
     doubt: bool,
 }
 
+/// What a client is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Habit {
+    /// Transactions of all kinds.
+    Any,
+    /// It adds to a counter of its own, again and again, and asks anybody. Others leave that key
+    /// alone, so that nobody waits there for a leader that cannot go on.
+    Beats,
+    /// It looks at that counter, and asks anybody: also one that leads no longer.
+    Watches,
+}
+
 /// See the module's description.
 pub(super) struct Client {
     process: usize,
+    habit: Habit,
     number: u64,
     pub(super) doing: Option<Doing>,
     watched: Watched,
@@ -173,6 +186,7 @@ impl Client {
         let numbers = world.random.bool();
         Client {
             process: world.processes,
+            habit: Habit::Any,
             number: 0,
             doing: None,
             watched: Watched::new(),
@@ -188,6 +202,15 @@ impl Client {
         Client {
             session,
             script: Some(script.into()),
+            ..Client::new(world)
+        }
+    }
+
+    /// One that does the same again and again.
+    pub(super) fn with_habit(world: &mut World, habit: Habit) -> Client {
+        Client {
+            session: None,
+            habit,
             ..Client::new(world)
         }
     }
@@ -209,11 +232,7 @@ impl World {
 
     /// Money is paid in before clients begin.
     pub(super) fn deposit() -> Job {
-        Job::new(
-            (0..ACCOUNTS)
-                .map(|account| Step::Add(account, DEPOSIT))
-                .collect(),
-        )
+        Job::new((0..ACCOUNTS).map(Step::Open).collect())
     }
 
     /// A client begins its next transaction.
@@ -246,7 +265,8 @@ impl World {
             once = Some(*session);
         }
         let reads = job.is_read_only() && one.script.is_none();
-        let stale = reads && self.random.u8(..3) == 0;
+        let watches = one.habit == Habit::Watches;
+        let stale = reads && !watches && self.random.u8(..3) == 0;
         self.book.begin(&job, self.now);
         let bound = Duration::from_millis(self.random.u64(5..200));
         self.clients[client].doing = Some(Doing {
@@ -258,7 +278,8 @@ impl World {
             doubt: false,
         });
         // Who leads no longer must not answer.
-        if stale || reads && self.random.bool() {
+        let habit = self.clients[client].habit != Habit::Any;
+        if stale || habit || reads && self.random.bool() {
             self.clients[client].node = self.random.usize(..self.nodes.len());
         }
         self.ask(client);
@@ -266,6 +287,11 @@ impl World {
 
     fn draw_job(&mut self, client: usize) -> Job {
         let one = &mut self.clients[client];
+        match one.habit {
+            Habit::Any => {}
+            Habit::Beats => return Job::new(vec![Step::Count(BEAT)]),
+            Habit::Watches => return Job::new(vec![Step::Counter(BEAT)]),
+        }
         let mut draw = Draw {
             random: &mut self.random,
             keys: self.plan.keys,
@@ -284,7 +310,8 @@ impl World {
         let late = |doing: &Doing| {
             doing.doubt && doing.once.is_some() && self.now > doing.begun + self.plan.session / 2
         };
-        self.plan.forgets_clients() && doing.is_some_and(late)
+        let drawn = self.clients[client].script.is_none();
+        drawn && self.plan.forgets_clients() && doing.is_some_and(late)
     }
 
     fn ask(&mut self, client: usize) {

@@ -25,7 +25,9 @@ use base::{Op, Version};
 use fastrand::Rng;
 
 /// Counters and accounts of a run.
-pub(super) const COUNTERS: usize = 2;
+pub(super) const COUNTERS: usize = 3;
+/// The counter that has somebody of its own who adds to it, and somebody who looks.
+pub(super) const BEAT: usize = COUNTERS - 1;
 pub(super) const ACCOUNTS: usize = 3;
 /// What each account holds in the beginning.
 pub(super) const DEPOSIT: i64 = 100;
@@ -33,6 +35,8 @@ pub(super) const DEPOSIT: i64 = 100;
 /// One step of a transaction.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
+    /// An account gets its deposit; doing so twice makes no difference.
+    Open(usize),
     Get(String),
     Watch(String),
     Put(String, i64),
@@ -93,12 +97,13 @@ impl Job {
             }
             Step::Same(key, ..) => key.clone(),
             Step::Count(index) | Step::Counter(index) => format!("c{index}"),
-            Step::Add(index, _) | Step::Balance(index) => format!("a{index}"),
+            Step::Open(index) | Step::Add(index, _) | Step::Balance(index) => format!("a{index}"),
             Step::Lend(index, _) | Step::Look(index) => format!("e{index}"),
             Step::Sweep | Step::Flush => String::new(),
         };
         let value = |step: &Step| match step {
             Step::Put(_, value) => value.to_string(),
+            Step::Open(_) => DEPOSIT.to_string(),
             Step::Lend(..) => "lent".to_owned(),
             _ => String::new(),
         };
@@ -189,7 +194,7 @@ fn op<'a>(step: &Step, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
     match *step {
         Step::Get(_) | Step::Counter(_) | Step::Balance(_) | Step::Look(_) => Op::Get { key },
         Step::Watch(_) => Op::Watch { key },
-        Step::Put(..) => Op::put(key, value),
+        Step::Open(_) | Step::Put(..) => Op::put(key, value),
         Step::Delete(_) => Op::Delete { key },
         Step::Same(_, version, _) => Op::Check { key, version },
         Step::Sweep => Op::Scan {
@@ -231,7 +236,7 @@ fn see(seen: &mut Seen, step: &Step, reply: &OwnedReply) -> Option<()> {
             let value = number(reply)?;
             seen.counters.push((*index, false, value.unwrap_or(0)));
         }
-        (Step::Add(..), OwnedReply::Int(_)) | (Step::Lend(..), OwnedReply::Ok) => {}
+        (Step::Add(..), OwnedReply::Int(_)) | (Step::Open(_) | Step::Lend(..), OwnedReply::Ok) => {}
         (Step::Balance(_), reply) => seen.balances.push(number(reply)?),
         (Step::Look(index), reply @ (OwnedReply::Nil | OwnedReply::Bytes(_))) => {
             seen.looks.push((*index, *reply != OwnedReply::Nil));
@@ -307,7 +312,7 @@ impl Draw<'_> {
             15..17 if !self.certain => self.watch(),
             17 if self.flushes && self.certain => vec![Step::Sweep, Step::Flush],
             18 => vec![Step::Sweep],
-            19..21 if !self.flushes => (0..COUNTERS).map(Step::Counter).collect(),
+            19..21 if !self.flushes => (0..BEAT).map(Step::Counter).collect(),
             21..24 if !self.flushes => self.transfer(),
             24 if !self.flushes => (0..ACCOUNTS).map(Step::Balance).collect(),
             25 if !self.flushes => {
@@ -319,7 +324,7 @@ impl Draw<'_> {
                 vec![Step::Look(self.random.usize(recent..*self.lent))]
             }
             _ if self.flushes => self.modify(),
-            _ => vec![Step::Count(self.random.usize(..COUNTERS))],
+            _ => vec![Step::Count(self.random.usize(..BEAT))],
         };
         Job::new(steps)
     }

@@ -309,6 +309,9 @@ impl World {
         if let Some(later) = self.is_paused(node) {
             return self.at(later, Event::Call(request));
         }
+        if self.nodes[node].leads() && self.nodes.iter().filter(|one| one.leads()).count() > 1 {
+            self.reached.add(Point::OldLeader);
+        }
         let running = self.nodes[node].running.as_mut().expect("asked before");
         let (ticket, outcome) = request.call.run(&mut running.worker, self.now);
         let woken = running.woken.load(Ordering::SeqCst);

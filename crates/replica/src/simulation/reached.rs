@@ -28,10 +28,11 @@ pub enum Point {
     FoundPrepared,
     CommittedAttempt,
     Refused,
+    OldLeader,
 }
 
 /// The points, in the order of the enumeration.
-const NAMES: [(Point, &str); 22] = [
+const NAMES: [(Point, &str); 23] = [
     (Point::Elected, "a node began to lead"),
     (Point::Deposed, "a leadership was lost"),
     (Point::Crashed, "a node crashed"),
@@ -63,6 +64,10 @@ const NAMES: [(Point, &str); 22] = [
     (Point::FoundPrepared, "an attempt was found prepared"),
     (Point::CommittedAttempt, "a prepared attempt was committed"),
     (Point::Refused, "an attempt was refused"),
+    (
+        Point::OldLeader,
+        "a leader was asked that did not know of the next one",
+    ),
 ];
 
 /// How often each point was met, by one run or by many.

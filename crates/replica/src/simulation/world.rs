@@ -11,7 +11,7 @@ use fastrand::Rng;
 use super::admin::Admin;
 use super::attempt::Coordinator;
 use super::book::Book;
-use super::client::{Call, Client, Outcome, Value};
+use super::client::{Call, Client, Habit, Outcome, Value};
 use super::clock::{NodeClock, TrueTime};
 use super::finale::Finale;
 use super::network::Network;
@@ -241,6 +241,14 @@ impl World {
                 Duration::from_millis(at as u64 + 1),
                 Event::Think(Asker::Client(at)),
             );
+        }
+        if !self.plan.flushes {
+            for habit in [Habit::Beats, Habit::Watches, Habit::Watches] {
+                let client = Client::with_habit(self, habit);
+                self.clients.push(client);
+                let asker = Asker::Client(self.clients.len() - 1);
+                self.after(Duration::from_millis(5), Event::Think(asker));
+            }
         }
         for at in 0..self.plan.coordinators {
             self.processes += 1;
