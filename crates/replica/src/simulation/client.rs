@@ -12,7 +12,7 @@ use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 
-use super::job::{ACCOUNTS, Draw, Job, Step, Watched};
+use super::job::{ACCOUNTS, BEAT, Draw, Job, Step, Watched};
 use super::reached::Point;
 use super::world::{Asker, Event, Waiting, World};
 use crate::worker::{Sequenced, Worker};
