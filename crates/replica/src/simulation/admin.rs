@@ -139,6 +139,14 @@ impl World {
         if status.applied != status.last {
             return;
         }
+        // Those that wait come first: others need their votes.
+        let is_blank = |node: &usize| {
+            self.status(*node)
+                .is_some_and(|one| one.role == Role::Blank)
+        };
+        if let Some(node) = (0..self.nodes.len()).find(is_blank) {
+            return self.change(Change::Add(self.nodes[node].id));
+        }
         for node in 0..self.nodes.len() {
             let Some(own) = self.status(node) else {
                 continue;
@@ -152,15 +160,16 @@ impl World {
             }
             // An addition was given up; what is left of it goes together with the node.
             if numbers.contains(&(own.raft_id, true)) {
-                let change = if node == leader {
-                    Change::Transfer(None)
-                } else {
-                    Change::Remove(id)
-                };
-                return self.change(change);
-            }
-            if own.role == Role::Blank {
-                return self.change(Change::Add(id));
+                if node == leader {
+                    return self.change(Change::Transfer(None));
+                }
+                if !self.admin.out.contains(&node) {
+                    if !self.may_lose() {
+                        return;
+                    }
+                    self.admin.out.push(node);
+                }
+                return self.change(Change::Remove(id));
             }
             // It was taken away, or its vote was never given: it begins anew.
             if self.random.u8(..10) == 0 {

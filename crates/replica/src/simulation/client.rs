@@ -12,7 +12,7 @@ use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 
-use super::job::{ACCOUNTS, BEAT, Draw, Job, Step, Watched};
+use super::job::{ACCOUNTS, BEATS, COUNTERS, Draw, Job, Step, Watched};
 use super::reached::Point;
 use super::world::{Asker, Event, Waiting, World};
 use crate::worker::{Sequenced, Worker};
@@ -156,17 +156,17 @@ pub(super) struct Doing {
 pub(super) enum Habit {
     /// Transactions of all kinds.
     Any,
-    /// It adds to a counter of its own, again and again, and asks anybody. Others leave that key
-    /// alone, so that nobody waits there for a leader that cannot go on.
+    /// It adds to counters of its own, again and again, asks anybody, and does not wait for long:
+    /// a leader that cannot go on holds few of them.
     Beats,
-    /// It looks at that counter, and asks anybody: also one that leads no longer.
+    /// It looks at these counters, and asks anybody: also one that leads no longer.
     Watches,
 }
 
 /// See the module's description.
 pub(super) struct Client {
     process: usize,
-    habit: Habit,
+    pub(super) habit: Habit,
     number: u64,
     pub(super) doing: Option<Doing>,
     watched: Watched,
@@ -286,11 +286,12 @@ impl World {
     }
 
     fn draw_job(&mut self, client: usize) -> Job {
+        let counter = self.random.usize(BEATS..COUNTERS);
         let one = &mut self.clients[client];
         match one.habit {
             Habit::Any => {}
-            Habit::Beats => return Job::new(vec![Step::Count(BEAT)]),
-            Habit::Watches => return Job::new(vec![Step::Counter(BEAT)]),
+            Habit::Beats => return Job::new(vec![Step::Count(counter)]),
+            Habit::Watches => return Job::new(vec![Step::Counter(counter)]),
         }
         let mut draw = Draw {
             random: &mut self.random,
@@ -432,7 +433,9 @@ impl World {
             Abort::Precondition { .. } => return self.decline(client, doing),
             other => return self.fail(format!("client {client} was told: {other}")),
         };
-        if doing.tries > TRIES && !doing.doubt && self.clients[client].script.is_none() {
+        // There are other keys to look at.
+        let bored = leader.is_none() && self.clients[client].habit != Habit::Any;
+        if bored || doing.tries > TRIES && !doing.doubt && self.clients[client].script.is_none() {
             return self.decline(client, doing);
         }
         if let Some(leader) = leader {

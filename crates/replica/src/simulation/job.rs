@@ -25,9 +25,9 @@ use base::{Op, Version};
 use fastrand::Rng;
 
 /// Counters and accounts of a run.
-pub(super) const COUNTERS: usize = 3;
-/// The counter that has somebody of its own who adds to it, and somebody who looks.
-pub(super) const BEAT: usize = COUNTERS - 1;
+pub(super) const COUNTERS: usize = BEATS + 8;
+/// From this one on they have somebody of their own who adds to them, and some who look.
+pub(super) const BEATS: usize = 2;
 pub(super) const ACCOUNTS: usize = 3;
 /// What each account holds in the beginning.
 pub(super) const DEPOSIT: i64 = 100;
@@ -312,7 +312,7 @@ impl Draw<'_> {
             15..17 if !self.certain => self.watch(),
             17 if self.flushes && self.certain => vec![Step::Sweep, Step::Flush],
             18 => vec![Step::Sweep],
-            19..21 if !self.flushes => (0..BEAT).map(Step::Counter).collect(),
+            19..21 if !self.flushes => (0..BEATS).map(Step::Counter).collect(),
             21..24 if !self.flushes => self.transfer(),
             24 if !self.flushes => (0..ACCOUNTS).map(Step::Balance).collect(),
             25 if !self.flushes => {
@@ -324,7 +324,7 @@ impl Draw<'_> {
                 vec![Step::Look(self.random.usize(recent..*self.lent))]
             }
             _ if self.flushes => self.modify(),
-            _ => vec![Step::Count(self.random.usize(..BEAT))],
+            _ => vec![Step::Count(self.random.usize(..BEATS))],
         };
         Job::new(steps)
     }

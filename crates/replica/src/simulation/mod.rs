@@ -78,7 +78,10 @@ const STUCK: Duration = Duration::from_secs(20);
 #[must_use]
 pub fn run(seed: u64, keep_trace: bool) -> Run {
     let (tell, told) = mpsc::channel();
-    thread::spawn(move || tell.send(run_here(seed, keep_trace)));
+    thread::spawn(move || {
+        // Nobody listens any more if it took too long.
+        let _ = tell.send(run_here(seed, keep_trace));
+    });
     told.recv_timeout(STUCK).unwrap_or_else(|_| Run {
         seed,
         failure: Some(format!("it hangs: there is no end after {STUCK:?}")),

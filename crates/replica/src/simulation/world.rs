@@ -243,7 +243,7 @@ impl World {
             );
         }
         if !self.plan.flushes {
-            for habit in [Habit::Beats, Habit::Watches, Habit::Watches] {
+            for habit in [Habit::Beats, Habit::Beats, Habit::Watches, Habit::Watches] {
                 let client = Client::with_habit(self, habit);
                 self.clients.push(client);
                 let asker = Asker::Client(self.clients.len() - 1);
@@ -305,7 +305,12 @@ impl World {
         let delay = self.network.delay(&mut self.random);
         self.after(delay, Event::Call(request));
         let share = self.random.f64();
-        let patience = self.plan.election.mul_f64(1.0 + 11.0 * share * share);
+        let hurries = matches!(asker, Asker::Client(at) if self.clients[at].habit == Habit::Beats);
+        let patience = if hurries {
+            self.plan.election.mul_f64(0.2 + 0.4 * share)
+        } else {
+            self.plan.election.mul_f64(1.0 + 11.0 * share * share)
+        };
         self.after(patience, Event::TimeOut(asker, number));
     }
 
