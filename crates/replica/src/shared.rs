@@ -239,11 +239,12 @@ impl Shared {
     }
 
     pub(crate) fn fail(&self, reason: String) {
-        *self.failed.lock() = Some(reason);
+        *self.failed.lock() = Some(reason.clone());
         self.has_failed.store(true, Ordering::SeqCst);
         self.tickets.pause();
         self.set_leader(None);
         let mut status = self.status.lock();
+        status.note = Some(reason);
         status.role = Role::Removed;
         status.leader = None;
     }

@@ -17,7 +17,7 @@ pub enum Role {
     Learner,
     /// Its disk is empty: it waits for the others to found the partition, or to be added to it.
     Blank,
-    /// It was a member and is none any more.
+    /// It was a member and is none any more, or has stopped: the note says why.
     Removed,
 }
 

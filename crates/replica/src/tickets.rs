@@ -135,8 +135,8 @@ impl Tickets {
         self.next.store(to + 1, Ordering::SeqCst);
     }
 
-    /// Nobody is admitted any more. Open tickets stay as they are: as long as there is a member to
-    /// resolve them that is the planted bug.
+    /// Nobody is admitted any more; open tickets stay open. A leader that hands over resolves them
+    /// first.
     pub(crate) fn pause(&self) {
         self.serving.store(false, Ordering::SeqCst);
     }

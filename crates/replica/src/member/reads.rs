@@ -65,10 +65,7 @@ impl Member {
         if !self.shared.tickets.is_serving() {
             return;
         }
-        let pause = match self.options.leases {
-            true => self.options.election / 5,
-            false => self.options.tick(),
-        };
+        let pause = self.options.election / 5;
         let last = self.rounds.open.back().map(|(_, begun)| *begun);
         let due = match last {
             Some(begun) => self.now.since >= begun + self.options.tick(),
