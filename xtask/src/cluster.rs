@@ -187,16 +187,13 @@ impl Nodes {
         replicas: u16,
         count: u16,
     ) -> Result<Nodes> {
-        let port = || server::free_address().map(|address| address.port());
-        let ports = (0..count).map(|_| {
-            let (client, fabric, replica) = (port()?, port()?, port()?);
-            Ok(Ports {
-                client,
-                fabric,
-                replica,
-            })
+        let ports = server::lasting_ports(3 * usize::from(count))?;
+        let ports = ports.chunks(3).map(|ports| Ports {
+            client: ports[0],
+            fabric: ports[1],
+            replica: ports[2],
         });
-        Nodes::new(program, dir, replicas, &ports.collect::<Result<Vec<_>>>()?)
+        Nodes::new(program, dir, replicas, &ports.collect::<Vec<_>>())
     }
 
     /// How many there are.

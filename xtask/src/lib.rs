@@ -14,6 +14,7 @@ pub mod ci;
 pub mod client;
 pub mod cluster;
 pub mod crash;
+pub mod failover;
 pub mod fuzz;
 pub mod interrupt;
 pub mod peers;
@@ -21,6 +22,7 @@ pub mod process;
 pub mod server;
 pub mod sim;
 pub mod smoke;
+pub mod spread;
 pub mod trace;
 
 /// The examples in the README compile and run.

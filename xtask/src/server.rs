@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -19,6 +20,9 @@ use crate::process::Guarded;
 const READY: Duration = Duration::from_secs(60);
 /// How long a server may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Ports that are below those of clients, by Linux's defaults, and above those of known services.
+const LASTING: Range<u16> = 12_000..32_000;
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -266,4 +270,27 @@ fn spawn_logged(name: &str, command: &mut Command, log: &Path) -> Result<Guarded
 pub(crate) fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
     Ok(listener.local_addr()?)
+}
+
+/// Ports of loopback at which nobody listens, and which the system never gives to clients. Who stops
+/// listening there and comes back finds them free, however often others have tried to connect
+/// meanwhile.
+pub(crate) fn lasting_ports(count: usize) -> Result<Vec<u16>> {
+    // Listeners that are open hold their ports against each other.
+    let mut listeners = Vec::new();
+    for _ in 0..100 * count {
+        let port = fastrand::u16(LASTING);
+        listeners.extend(TcpListener::bind((Ipv4Addr::LOCALHOST, port)));
+        if listeners.len() == count {
+            let addresses = listeners.iter().map(TcpListener::local_addr);
+            return Ok(addresses
+                .map(|address| Ok(address?.port()))
+                .collect::<Result<_>>()?);
+        }
+    }
+    bail!(
+        "too few ports between {} and {} are free",
+        LASTING.start,
+        LASTING.end
+    )
 }

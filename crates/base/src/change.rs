@@ -92,6 +92,17 @@ pub enum Change<'a> {
     },
 }
 
+impl<'a> Change<'a> {
+    /// The key that changes; [`None`] if all do.
+    #[must_use]
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Change::Put { key, .. } | Change::Delete { key, .. } => Some(key),
+            Change::Flush { .. } => None,
+        }
+    }
+}
+
 /// The generation of system records: what a partition keeps about itself, such as transactions
 /// that are prepared. Flushes leave them alone, and clients do not see them. No flush gets this
 /// number.

@@ -39,6 +39,10 @@ use crate::worker::{Running, Stop, Worker};
 
 /// So often a record is tried, which takes tens of seconds, before its holder is taken for a bug.
 const TRIES: u32 = 500_000;
+/// So many keys of an entry are fetched ahead of their use.
+const FETCHED: usize = 64;
+/// An entry of so many is taken to have been fetched before ([`Applier::prefetch`]).
+const FETCHED_BEFORE: usize = 16;
 
 /// The one who publishes what the log says.
 pub struct Applier {
@@ -46,6 +50,8 @@ pub struct Applier {
     pub(crate) recent: Recent,
     writes: Vec<Write>,
     locked: Vec<Seen>,
+    /// Hashes of the keys of `writes`, to see whether one comes twice.
+    hashes: Vec<u64>,
 }
 
 impl Engine {
@@ -64,6 +70,7 @@ impl Engine {
             recent: Recent::default(),
             writes: Vec::new(),
             locked: Vec::new(),
+            hashes: Vec::new(),
         })
     }
 }
@@ -82,12 +89,7 @@ impl Applier {
     /// # Panics
     /// If it is another index, or somebody keeps holding what the entry writes as a reader: that
     /// one was admitted without right.
-    pub fn apply<'c>(
-        &mut self,
-        index: Epoch,
-        stamp_ms: u64,
-        changes: impl Iterator<Item = Change<'c>>,
-    ) {
+    pub fn apply(&mut self, index: Epoch, stamp_ms: u64, changes: &[Change<'_>]) {
         let engine = Arc::clone(&self.worker.engine);
         let applying = engine.applying.lock();
         expect_next(&engine, index);
@@ -103,12 +105,18 @@ impl Applier {
         }
     }
 
+    /// Starts fetching the memory of keys, ahead of entries that write a few of them each. Those of
+    /// greater entries are fetched when they are applied.
+    pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.worker.prefetch(keys);
+    }
+
     /// Applies an entry that changes nothing.
     ///
     /// # Panics
     /// As [`Applier::apply`].
     pub fn skip(&mut self, index: Epoch, stamp_ms: u64) {
-        self.apply(index, stamp_ms, std::iter::empty());
+        self.apply(index, stamp_ms, &[]);
     }
 
     /// Executes an entry of operations. The outcome depends on the entries up to this one alone:
@@ -161,28 +169,48 @@ impl Applier {
     }
 
     /// Makes records and versions of the changes: one of each key.
-    fn gather<'c>(&mut self, changes: impl Iterator<Item = Change<'c>>) {
-        for change in changes {
-            if let Change::Flush { generation } = change {
-                self.wait_for_sweep(generation);
+    fn gather(&mut self, changes: &[Change<'_>]) {
+        for some in changes.chunks(FETCHED) {
+            if changes.len() > FETCHED_BEFORE {
+                self.worker.fetch(some.iter().filter_map(Change::key));
             }
-            let write = self.worker.write_of(&change, &mut self.recent);
-            self.writes.push(write);
-        }
-        if self.writes.len() > 1 {
-            let generation = self.worker.engine.generation;
-            // By key and not by record: a record may leave, and its key get another one.
-            let order = |write: &Write| (write.record != generation, write.record.key());
-            self.writes.sort_by(|a, b| order(a).cmp(&order(b)));
-            self.writes.dedup_by(|later, kept| {
-                let same = order(later) == order(kept);
-                if same {
-                    std::mem::swap(&mut later.version, &mut kept.version);
-                    later.version.free_unpublished();
+            for change in some {
+                if let Change::Flush { generation } = change {
+                    self.wait_for_sweep(*generation);
                 }
-                same
-            });
+                let write = self.worker.write_of(change, &mut self.recent);
+                self.writes.push(write);
+            }
         }
+        if self.may_repeat() {
+            self.drop_repeated();
+        }
+    }
+
+    /// Whether a key may come twice among the writes: two have the same hash.
+    fn may_repeat(&mut self) -> bool {
+        self.hashes.clear();
+        let index = &self.worker.engine.index;
+        let hashes = self.writes.iter().map(|write| index.hash(write.record.key()).bits());
+        self.hashes.extend(hashes);
+        self.hashes.sort_unstable();
+        self.hashes.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
+    /// Keeps the last write of each key.
+    fn drop_repeated(&mut self) {
+        // By key and not by record: a record may leave, and its key get another one.
+        let generation = self.worker.engine.generation;
+        let order = |write: &Write| (write.record != generation, write.record.key());
+        self.writes.sort_by(|a, b| order(a).cmp(&order(b)));
+        self.writes.dedup_by(|later, kept| {
+            let same = order(later) == order(kept);
+            if same {
+                std::mem::swap(&mut later.version, &mut kept.version);
+                later.version.free_unpublished();
+            }
+            same
+        });
     }
 
     /// A number comes again after tens of thousands of flushes: not before the janitor has taken

@@ -514,10 +514,10 @@ mod tests {
             deadline: None,
             origin: None,
         };
-        applier.apply(Epoch(1), 0, [put(b"old")].into_iter());
+        applier.apply(Epoch(1), 0, &[put(b"old")]);
         let now = janitor.now(Epoch::ZERO);
         let snapshot = engine.snapshot();
-        applier.apply(Epoch(2), 0, [put(b"new")].into_iter());
+        applier.apply(Epoch(2), 0, &[put(b"new")]);
         let record = engine.queue.pop().expect("it has a history");
         janitor.attend(record, now);
         let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.to_vec());

@@ -102,6 +102,13 @@ fn entry(hash: u64, record: RecordRef) -> u64 {
 #[derive(Clone, Copy)]
 pub(crate) struct KeyHash(u64);
 
+impl KeyHash {
+    /// The same for equal keys.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+}
+
 pub(crate) struct Lookaside {
     current: AtomicPtr<Table>,
     /// Owns what `current` points to, and serialises growth.

@@ -187,13 +187,18 @@ impl<L: RedoLog> Worker<L> {
 
     /// Starts fetching the memory of these keys, ahead of transactions that use them.
     pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        // The table of hints may be replaced while it is read: stay in an epoch.
+        self.engine.epochs.pin(self.place);
+        self.fetch(keys);
+        self.engine.epochs.unpin(self.place);
+    }
+
+    /// As [`Worker::prefetch`], within an epoch.
+    pub(crate) fn fetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         let mut hashes = std::mem::take(&mut self.state.hashes);
         hashes.clear();
         hashes.extend(keys.map(|key| Some(self.engine.index.hash(key))));
-        // The table of hints may be replaced while it is read: stay in an epoch.
-        self.engine.epochs.pin(self.place);
         self.prefetch_hashes(&hashes);
-        self.engine.epochs.unpin(self.place);
         self.state.hashes = hashes;
     }
 

@@ -91,7 +91,7 @@ fn the_last_change_of_a_key_counts() {
     replica
         .applier
         .borrow_mut()
-        .apply(Epoch(1), 0, changes.into_iter());
+        .apply(Epoch(1), 0, &changes);
     assert_eq!(replica.get(b""), Some(b"last".to_vec()));
     assert_eq!(replica.get(b"b"), None);
     assert_eq!(replica.engine.stats().keys, 1);

@@ -3,6 +3,8 @@
 //! Nothing is changed, not even the lock file. A directory that is in use is refused: its end is
 //! being written.
 
+mod replica;
+
 use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io::IsTerminal;
@@ -29,34 +31,39 @@ pub(crate) fn check(options: &Check) -> Result<(), String> {
         Ok(entries) => entries.flatten().map(|entry| entry.file_name()).collect(),
         Err(error) => return Err(format!("cannot read {}: {error}", dir.display())),
     };
-    let is_log = |name: &std::ffi::OsString| {
-        let number = name.to_str().and_then(|name| name.strip_prefix("log"));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
-    };
-    if !names.iter().any(is_log) && !names.iter().any(|name| name == "checkpoint") {
-        let is_replica = names.iter().any(|name| name == replicated::DIRECTORY);
-        let dir = dir.display();
-        if is_replica {
-            return Err(format!(
-                "{dir} holds a replica of a partition that several nodes hold, whose log and snapshots \
-                 are not what this command verifies: the node does so at its start, and 'kumiki \
-                 cluster status' tells whether it has what the others have"
-            ));
-        }
+    let is_replica = names.iter().any(|name| name == replicated::DIRECTORY);
+    let is_local = names.iter().any(is_local_data);
+    if !is_local && !is_replica {
         return Err(format!(
-            "{dir} holds no data: neither logs nor a checkpoint; name the directory that was given \
-             to 'kumiki serve --data'"
+            "{} holds no data: neither logs nor a checkpoint nor a replica; name the directory that \
+             was given to 'kumiki serve --data'",
+            dir.display()
         ));
     }
     let _lock = take_part(dir)?;
+    if is_local {
+        print!("{}", check_local(dir)?);
+    }
+    if is_replica {
+        print!("{}", replica::check(&dir.join(replicated::DIRECTORY))?);
+    }
+    Ok(())
+}
+
+/// Whether a file is of a partition that is on one node.
+fn is_local_data(name: &std::ffi::OsString) -> bool {
+    let number = name.to_str().and_then(|name| name.strip_prefix("log"));
+    number.is_some_and(|number| number.parse::<u32>().is_ok()) || name == "checkpoint"
+}
+
+fn check_local(dir: &Path) -> Result<String, String> {
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::RealDisk);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let progress = Progress::default();
     let checked = store::check(&disk, dir, threads, &|so_far| progress.tell(so_far));
     progress.end();
     let report = checked.map_err(|error| error.to_string())?;
-    print!("{}", describe(dir, &report));
-    Ok(())
+    Ok(describe(dir, &report))
 }
 
 /// Sees to it that no server is using the directory, nor begins to, without writing to it.

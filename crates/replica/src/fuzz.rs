@@ -164,6 +164,7 @@ mod tests {
                 stamp_ms,
                 expire: vec![4, 5],
             },
+            Payload::Open { stamp_ms, most: 6 },
         ];
         let encode = |payload: &Payload<'_>| {
             let mut bytes = Vec::new();
@@ -300,7 +301,7 @@ mod tests {
     #[test]
     fn mutated_messages_and_payloads_are_read_or_refused() {
         feed("wire", "message", &message(), fuzz_wire);
-        let names = ["transaction", "execute", "tick", "sessions"];
+        let names = ["transaction", "execute", "tick", "sessions", "open"];
         for (name, payload) in names.iter().zip(payloads()) {
             feed("wire", name, &payload, fuzz_wire);
         }

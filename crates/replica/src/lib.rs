@@ -12,6 +12,7 @@ pub mod simulation;
 pub mod snapshot;
 mod wire;
 
+mod check;
 mod driver;
 mod member;
 mod messages;
@@ -24,6 +25,7 @@ mod tickets;
 mod time;
 mod worker;
 
+pub use check::{CheckReport, Held, check};
 pub use log::LogOptions;
 pub use member::{Change, Failure};
 pub use options::{GROUP, Grouping, MemberOptions};

@@ -42,6 +42,8 @@ pub struct MemberOptions {
     pub snapshot_bytes: u64,
     /// Entries that are kept before a snapshot, for followers that are a little behind.
     pub kept_entries: u64,
+    /// Fewer are kept if they and those behind them have more bytes than this.
+    pub kept_bytes: u64,
     /// Bytes of a snapshot that go in one message.
     pub chunk: usize,
     /// Bytes of entries that go in one message, but for a single larger one.
@@ -64,6 +66,7 @@ impl MemberOptions {
             sessions: 100_000,
             snapshot_bytes: 256 << 20,
             kept_entries: 10_000,
+            kept_bytes: 64 << 20,
             chunk: 1 << 20,
             message: 8 << 20,
             seed: u64::from(me.0),

@@ -34,7 +34,8 @@ pub struct Options {
     pub member: MemberOptions,
     /// The disk of its log and snapshots.
     pub disk: Arc<dyn Disk>,
-    /// Their directory; `None` keeps the log in memory alone.
+    /// Their directory; `None` keeps the end of the log in memory alone, and makes no snapshots: a
+    /// member that falls far behind then never catches up. For experiments.
     pub dir: Option<PathBuf>,
     /// How the log is kept.
     pub log: LogOptions,

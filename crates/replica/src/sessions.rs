@@ -1,20 +1,27 @@
-//! What the last transaction of each client came to, so that one that is sent again is not executed
+//! What the last transaction of each session came to, so that one that is sent again is not executed
 //! again (paper 5, section 3.1.2). Part of the replicated state.
 //!
-//! A client numbers its transactions from 1 and sends the next one when it knows what the last one
-//! came to. The first one opens its session.
+//! A session is opened by an entry of the log, whose index is its id: it is unique for ever, so that
+//! a session that was forgotten cannot be taken for a new one. Its client numbers the session's
+//! transactions from 1 and sends the next one when it does not wait for the last one any more.
+//!
+//! Invariants:
+//! 1. A transaction of a session that is not in the table is not executed. So nothing is executed
+//!    twice, however late it is sent again.
+//! 2. The leader lets no session end that has a transaction under way, and admits none of one that
+//!    is about to end: what it has executed finds its session when it is applied.
 
 use base::codec::{Malformed, Reader, put_bytes, put_count, put_u64};
 use hashbrown::HashMap;
 
 /// A client's session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Session {
-    /// Number of the last transaction.
+    /// Number of the last transaction; 0: there was none.
     sequence: u64,
     /// Its replies, encoded.
     result: Vec<u8>,
-    /// When it was applied: the entry's stamp.
+    /// When it was applied, or the session opened: the entry's stamp.
     seen_ms: u64,
 }
 
@@ -27,47 +34,53 @@ pub(crate) struct Sessions {
 /// What a number says, compared with the last one that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// It comes next.
+    /// None as late has been applied.
     New,
     /// It has been applied; its replies, encoded.
     Done(Vec<u8>),
     /// A later one has been applied: nobody waits for this one.
     Old,
-    /// The client is not known, and this is not its first one.
-    Expired,
-    /// This one, or another one of the client's, is under way.
+    /// There is no such session, or no longer.
+    Forgotten,
+    /// This one, or another one of the session's, is under way; or the session is about to end.
     UnderWay,
-    /// No more clients can be remembered.
-    Full,
 }
 
 impl Sessions {
     pub(crate) fn look_up(&self, client: u64, sequence: u64) -> Known {
         match self.clients.get(&client) {
-            None if sequence == 1 => Known::New,
-            None => Known::Expired,
+            None => Known::Forgotten,
+            // Numbers begin with 1.
+            Some(_) if sequence == 0 => Known::Old,
             Some(session) if session.sequence < sequence => Known::New,
             Some(session) if session.sequence == sequence => Known::Done(session.result.clone()),
             Some(_) => Known::Old,
         }
     }
 
-    /// Remembers what was applied.
-    pub(crate) fn note(&mut self, client: u64, sequence: u64, result: &[u8], seen_ms: u64) {
+    /// Begins the session of the entry `id`, unless there are `most` of them. Returns whether it
+    /// has.
+    pub(crate) fn open(&mut self, id: u64, seen_ms: u64, most: u64) -> bool {
+        if self.clients.len() as u64 >= most {
+            return false;
+        }
         let session = Session {
-            sequence,
-            result: result.to_vec(),
             seen_ms,
+            ..Session::default()
         };
-        self.clients.insert(client, session);
+        self.clients.insert(id, session);
+        true
     }
 
-    pub(crate) fn has(&self, client: u64) -> bool {
-        self.clients.contains_key(&client)
-    }
-
-    pub(crate) fn is_full(&self, most: usize) -> bool {
-        self.clients.len() >= most
+    /// Remembers what was applied, of a session that is there.
+    pub(crate) fn note(&mut self, client: u64, sequence: u64, result: &[u8], seen_ms: u64) {
+        if let Some(session) = self.clients.get_mut(&client) {
+            *session = Session {
+                sequence,
+                result: result.to_vec(),
+                seen_ms,
+            };
+        }
     }
 
     pub(crate) fn forget(&mut self, client: u64) {
@@ -124,34 +137,52 @@ const AT_ONCE: usize = 1000;
 mod tests {
     use super::*;
 
+    fn opened(ids: &[(u64, u64)]) -> Sessions {
+        let mut sessions = Sessions::default();
+        for (id, seen) in ids {
+            assert!(sessions.open(*id, *seen, u64::MAX));
+        }
+        sessions
+    }
+
     #[test]
     fn a_number_is_new_done_old_or_of_nobody() {
-        let mut sessions = Sessions::default();
+        let mut sessions = opened(&[(7, 10)]);
+        assert_eq!(sessions.look_up(8, 1), Known::Forgotten);
+        assert_eq!(sessions.look_up(7, 0), Known::Old, "no number at all");
         assert_eq!(sessions.look_up(7, 1), Known::New);
-        assert_eq!(sessions.look_up(7, 2), Known::Expired);
         sessions.note(7, 2, b"two", 10);
         assert_eq!(sessions.look_up(7, 3), Known::New);
         assert_eq!(sessions.look_up(7, 2), Known::Done(b"two".to_vec()));
         assert_eq!(sessions.look_up(7, 1), Known::Old);
+        sessions.forget(7);
+        assert_eq!(sessions.look_up(7, 1), Known::Forgotten);
+        sessions.note(7, 3, b"three", 10);
+        assert_eq!(sessions.look_up(7, 3), Known::Forgotten, "it stays so");
     }
 
     #[test]
     fn the_silent_ones_go_first() {
-        let mut sessions = Sessions::default();
-        for (id, seen) in [(1, 30), (2, 10), (3, 20)] {
-            sessions.note(id, 1, b"", seen);
-        }
+        let mut sessions = opened(&[(1, 30), (2, 10), (3, 5)]);
+        sessions.note(3, 1, b"", 20);
         assert_eq!(sessions.stale(15), [2]);
         assert_eq!(sessions.stale(30), [2, 3]);
         assert_eq!(sessions.stale(0), [0_u64; 0]);
-        assert!(sessions.is_full(3) && !sessions.is_full(4));
+    }
+
+    #[test]
+    fn there_are_so_many_at_most() {
+        let mut sessions = opened(&[(1, 30), (2, 10)]);
+        assert!(!sessions.open(3, 40, 2));
+        assert_eq!(sessions.look_up(3, 1), Known::Forgotten);
+        sessions.forget(1);
+        assert!(sessions.open(4, 40, 2));
     }
 
     #[test]
     fn tables_come_back() {
-        let mut sessions = Sessions::default();
+        let mut sessions = opened(&[(1, 5), (9, 6), (u64::MAX, 0)]);
         sessions.note(1, 5, b"result", 30);
-        sessions.note(u64::MAX, 1, b"", 0);
         let bytes = sessions.encode();
         assert_eq!(Sessions::decode(&bytes).as_ref(), Ok(&sessions));
         assert!(Sessions::decode(&bytes[..bytes.len() - 1]).is_err());

@@ -115,6 +115,12 @@ impl<'a> Session<'a> {
         answer
     }
 
+    /// The node that is asked next, from 0 on; after [`Answer::Done`], that which has answered.
+    #[must_use]
+    pub fn node(&self) -> usize {
+        self.at
+    }
+
     /// Ends the connection, and with it its watches.
     pub fn leave(&mut self) {
         self.client = None;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::life::Report;
+use crate::spread::Spread;
 
 /// Who is answered so soon was served already.
 const AT_ONCE: Duration = Duration::from_millis(50);
@@ -32,7 +33,7 @@ impl Sum {
     }
 
     /// Prints what was measured.
-    pub fn tell(&mut self) {
+    pub fn tell(&self) {
         let [served, refused, unknown] = self.served;
         println!(
             "chaos: {} faults, {} lost disks; {served} requests served, {refused} refused, \
@@ -40,40 +41,19 @@ impl Sum {
             self.faults, self.added, self.transactions
         );
         let rounds = self.serving.len();
-        let serving = spread(&mut self.serving);
+        let serving = of(&self.serving);
         println!("chaos: faults' end to first acknowledged write: {serving}");
-        self.serving.retain(|time| *time > AT_ONCE);
-        let (down, serving) = (self.serving.len(), spread(&mut self.serving));
+        let down = || self.serving.iter().copied().filter(|time| *time > AT_ONCE);
         println!(
-            "chaos: the same in the {down} of {rounds} rounds that ended with nobody serving: {serving}"
+            "chaos: the same in the {} of {rounds} rounds that ended with nobody serving: {}",
+            down().count(),
+            Spread::of(down())
         );
-        println!(
-            "chaos: load's end to equal state: {}",
-            spread(&mut self.catching_up)
-        );
+        let catching_up = of(&self.catching_up);
+        println!("chaos: load's end to equal state: {catching_up}");
     }
 }
 
-/// Median, 99th percentile and maximum.
-fn spread(times: &mut [Duration]) -> String {
-    times.sort_unstable();
-    let at = |share: f64| {
-        let place = (times.len() as f64 * share).ceil() as usize;
-        let time = times.get(place.saturating_sub(1)).copied();
-        time.unwrap_or_default().as_millis()
-    };
-    let (median, p99, most) = (at(0.5), at(0.99), at(1.0));
-    format!("median {median} ms, p99 {p99} ms, max {most} ms")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_of_what_was_measured() {
-        let mut times: Vec<_> = (1..=100).rev().map(Duration::from_millis).collect();
-        assert_eq!(spread(&mut times), "median 50 ms, p99 99 ms, max 100 ms");
-        assert_eq!(spread(&mut []), "median 0 ms, p99 0 ms, max 0 ms");
-    }
+fn of(times: &[Duration]) -> Spread {
+    Spread::of(times.iter().copied())
 }

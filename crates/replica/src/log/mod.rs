@@ -8,10 +8,11 @@
 //! |---|---|
 //! | `format` | the bytes of segments and frames, as tables |
 //! | `record` | what a frame holds |
-//! | `state` | what all records together say: entries, votes, members |
+//! | `state` `entries` | what all records together say: entries, votes, members |
 //! | `files` | the segments: writing, going on in the next one, removing old ones |
 //! | `recover` | opening a log: what is cut, what is made durable |
 //! | `replay` | reading segments back, and what must hold between them |
+//! | `check` | what recovery would find, without changing anything |
 //! | `storage` | the log as Raft's library sees it |
 //!
 //! Invariants:
@@ -27,6 +28,8 @@
 //! A last frame that was damaged after its sync looks as one that was under way, and is cut. Every
 //! other damage is refused.
 
+mod entries;
+mod check;
 mod error;
 mod files;
 mod format;
@@ -42,11 +45,13 @@ use std::sync::Arc;
 use disk::Disk;
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
+pub use check::{Cut, LogReport};
 pub use error::LogError;
 use files::{Files, Place, WriteError};
 use record::Start;
 use state::State;
 
+pub(crate) use check::check;
 pub(crate) use replay::read_payload;
 
 /// How a log is kept.
@@ -267,14 +272,7 @@ impl Log {
     /// # Errors
     /// As [`Log::sync`]; or the snapshot is older than what was removed from the log.
     pub fn recover_snapshot(&mut self, meta: &SnapshotMetadata) -> Result<(), LogError> {
-        let floor = self.state.floor.0;
-        if meta.index < floor {
-            let dir = self.place.as_ref().map(|place| place.dir.clone());
-            return Err(LogError::Missing {
-                path: dir.unwrap_or_default(),
-                what: format!("a snapshot as of entry {floor} or later"),
-            });
-        }
+        self.has_snapshot(meta.index)?;
         if self.state.term(meta.index) != Some(meta.term) {
             return self.install(meta);
         }
@@ -287,6 +285,19 @@ impl Log {
             self.sync()?;
         }
         Ok(())
+    }
+
+    /// After [`Log::open`]: there is no snapshot.
+    ///
+    /// # Errors
+    /// Entries have been removed, which one must contain.
+    pub fn recover_without_snapshot(&self) -> Result<(), LogError> {
+        self.has_snapshot(0)
+    }
+
+    fn has_snapshot(&self, index: u64) -> Result<(), LogError> {
+        let dir = self.place.as_ref().map(|place| &*place.dir);
+        check::lacks_snapshot(dir.unwrap_or(Path::new("")), self.state.floor.0, index)
     }
 
     /// There is this snapshot now, durably: entries up to it may go.
@@ -330,6 +341,19 @@ impl Log {
         self.remove_segments()
     }
 
+    /// Of a log in memory alone, which has no snapshots: drops entries up to `index` if there are
+    /// more than so many bytes, but keeps half of that.
+    pub(crate) fn forget(&mut self, index: u64, bytes: u64) {
+        if self.place.is_some() || self.state.bytes() <= bytes {
+            return;
+        }
+        let index = index.min(self.state.first_within(bytes / 2) - 1);
+        let newer = index > self.state.floor.0;
+        if let Some(term) = self.state.term(index).filter(|_| newer) {
+            self.state.compact((index, term));
+        }
+    }
+
     fn remove_segments(&mut self) -> Result<(), LogError> {
         let floor = self.synced.floor.0;
         match self.files.as_mut().map(|files| files.remove_below(floor)) {
@@ -348,6 +372,11 @@ impl Log {
     #[must_use]
     pub fn last(&self) -> u64 {
         self.state.last()
+    }
+
+    /// The first of the last entries that have no more than so many bytes together.
+    pub(crate) fn first_within(&self, bytes: u64) -> u64 {
+        self.state.first_within(bytes)
     }
 
     /// An entry, if it is in memory.

@@ -35,7 +35,8 @@ pub(super) fn recover(
         .map_err(LogError::io("create", dir))?;
     let (before, run) = segments(place)?;
     let mut replay = Replay::default();
-    let Some(last) = read_all(place, &run, &mut replay, progress)? else {
+    let all = (&*run, Access::ReadWrite);
+    let Some(last) = read_all(place, all, &mut replay, progress)? else {
         remove_leftover(disk, &dir.join(DRAFT))?;
         return Ok(None);
     };
@@ -53,22 +54,23 @@ pub(super) fn recover(
 }
 
 /// The last segment.
-struct Last {
-    path: PathBuf,
-    file: Box<dyn DiskFile>,
-    tail: Tail,
+pub(super) struct Last {
+    pub(super) path: PathBuf,
+    pub(super) file: Box<dyn DiskFile>,
+    pub(super) tail: Tail,
     frame: Vec<u8>,
 }
 
-fn read_all(
+/// Reads the segments of a run; returns the last one.
+pub(super) fn read_all(
     place: &Place,
-    run: &[u64],
+    (run, access): (&[u64], Access),
     replay: &mut Replay,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Option<Last>, LogError> {
     let mut opened = Vec::new();
     for path in run.iter().map(|&segment| place.path(segment)) {
-        let file = place.disk.open(&path, Access::ReadWrite);
+        let file = place.disk.open(&path, access);
         let file = file.map_err(LogError::io("open", &path))?;
         let size = file.size().map_err(LogError::io("read", &path))?;
         opened.push((path, file, size));
@@ -95,7 +97,7 @@ fn read_all(
 }
 
 /// The numbers of the segments before the last gap, and of those behind it.
-fn segments(place: &Place) -> Result<(Vec<u64>, Vec<u64>), LogError> {
+pub(super) fn segments(place: &Place) -> Result<(Vec<u64>, Vec<u64>), LogError> {
     let listed = place.disk.list(&place.dir);
     let listed = listed.map_err(LogError::io("list", &place.dir))?;
     let mut found: Vec<u64> = listed

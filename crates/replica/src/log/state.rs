@@ -1,19 +1,15 @@
 //! What all records of a log together say.
 
-use std::collections::VecDeque;
-
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
+use super::entries::{Entries, bytes_of};
 use super::record::Start;
-
-/// Bytes that an entry is taken to have besides its data, when a transfer is limited.
-const OVERHEAD: u64 = 24;
 
 /// Entries in memory, and what Raft must not forget. The entries follow one another, the first
 /// behind the floor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct State {
-    entries: VecDeque<Entry>,
+    entries: Entries,
     /// The last entry that is not there any more, and its term.
     pub(super) floor: (u64, u64),
     pub(super) hard: HardState,
@@ -74,17 +70,24 @@ impl State {
     /// but at least one.
     pub(super) fn range(&self, low: u64, high: u64, max: u64) -> Vec<Entry> {
         let begin = (low - self.floor.0 - 1) as usize;
-        let all = self
-            .entries
-            .range(begin..begin.max((high - self.floor.0 - 1) as usize));
+        let count = high.saturating_sub(low) as usize;
         let mut bytes = 0_u64;
-        all.enumerate()
-            .take_while(|(place, entry)| {
-                bytes += (entry.data.len() + entry.context.len()) as u64 + OVERHEAD;
-                *place == 0 || bytes <= max
-            })
-            .map(|(_, entry)| entry.clone())
-            .collect()
+        let fits = |(place, entry): &(usize, &Entry)| {
+            bytes += bytes_of(entry);
+            *place == 0 || bytes <= max
+        };
+        let all = self.entries.from(begin).take(count).enumerate();
+        all.take_while(fits).map(|(_, entry)| entry.clone()).collect()
+    }
+
+    /// Bytes of all entries.
+    pub(super) fn bytes(&self) -> u64 {
+        self.entries.bytes()
+    }
+
+    /// The first of the last entries that have no more than so many bytes together.
+    pub(super) fn first_within(&self, bytes: u64) -> u64 {
+        self.last() + 1 - self.entries.count_within(bytes) as u64
     }
 
     /// Whether an entry of this index can be appended.
@@ -108,16 +111,13 @@ impl State {
     /// Drops entries up to `floor`, which is not above the last one.
     pub(super) fn compact(&mut self, floor: (u64, u64)) {
         let count = (floor.0 - self.floor.0) as usize;
-        self.entries.drain(..count);
-        if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 4 {
-            self.entries.shrink_to(self.entries.len() * 2);
-        }
+        self.entries.drop_front(count);
         self.floor = floor;
     }
 
     /// Drops all entries: nothing is known before the one behind `floor`.
     pub(super) fn clear(&mut self, floor: (u64, u64)) {
-        self.entries.clear();
+        self.entries.truncate(0);
         self.floor = floor;
     }
 

@@ -241,11 +241,14 @@ impl Member {
     }
 
     fn recover(&mut self, mut log: Log) -> Result<(), Failure> {
-        if let Some(dir) = self.place.dir.clone()
-            && let Some(file) = crate::snapshot::newest(&self.place.disk, &dir)?
-        {
-            log.recover_snapshot(&file.head.meta)?;
-            self.load(&file.path)?;
+        if let Some(dir) = self.place.dir.clone() {
+            match crate::snapshot::newest(&self.place.disk, &dir)? {
+                Some(file) => {
+                    log.recover_snapshot(&file.head.meta)?;
+                    self.load(&file.path)?;
+                }
+                None => log.recover_without_snapshot()?,
+            }
         }
         if log.hard_state().term > 0 {
             // It may have promised the leader of its last life not to vote for a while.

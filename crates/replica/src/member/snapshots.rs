@@ -179,9 +179,12 @@ impl Member {
         let needed = sent.map(|one| one.announces.get_snapshot().get_metadata().index);
         // Whoever gets an earlier snapshot needs the entries behind that one.
         let needed = needed.min().unwrap_or(u64::MAX);
+        let most = self.options.kept_bytes;
         let log = self.log();
         log.set_snapshot(&meta);
-        log.compact(needed.min(meta.index.saturating_sub(kept)))?;
+        let kept = meta.index.saturating_sub(kept);
+        let floor = kept.max(log.first_within(most) - 1).min(meta.index);
+        log.compact(needed.min(floor))?;
         self.changed = true;
         self.remove_old()
     }

@@ -15,6 +15,8 @@ pub(crate) type Flush<'f> = &'f mut dyn FnMut(&mut Vec<(NodeId, Vec<u8>)>);
 
 /// Rounds of `Ready` in one turn, at most.
 const ROUNDS: usize = 16;
+/// Bytes of entries that a log in memory alone keeps.
+const IN_MEMORY: u64 = 16 << 20;
 
 impl Member {
     /// Goes on: takes what was submitted, writes, syncs, sends, applies, resolves. `flush` is called
@@ -39,9 +41,24 @@ impl Member {
             self.ask_again();
             self.keep_snapshots()?;
             self.go_on_changing();
+            self.forget();
         }
         self.report_if_due();
         Ok(())
+    }
+
+    /// Keeps a log in memory alone from growing for ever. A leader keeps what others lack. Whoever
+    /// leads next may not have it any more: that is what a log on disk and snapshots are for.
+    fn forget(&mut self) {
+        if self.place.dir.is_some() {
+            return;
+        }
+        let raft = self.raft.as_mut().expect("it takes part");
+        let leads = self.leading.is_some();
+        let matched = raft.raft.prs().iter().map(|(_, progress)| progress.matched);
+        let lacking = matched.min().filter(|_| leads).unwrap_or(u64::MAX);
+        raft.mut_store()
+            .forget(self.applied.min(lacking), IN_MEMORY);
     }
 
     /// Time passes for Raft. Time that was slept through counts once: nobody could be heard.

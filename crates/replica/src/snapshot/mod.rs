@@ -130,6 +130,16 @@ pub fn newest(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Option<SnapshotFile>, 
     }
 }
 
+/// As [`newest`], and the paths of the older ones.
+pub(crate) fn newest_and_old(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+) -> Result<(Option<SnapshotFile>, Vec<PathBuf>), SnapshotError> {
+    let mut old = list(&**disk, dir)?;
+    old.pop();
+    Ok((newest(disk, dir)?, old))
+}
+
 /// Removes what was left by work that was interrupted, and all snapshots but the newest. Whether the
 /// removal survives a crash makes no difference. Call it when none is being made or received.
 ///

@@ -6,15 +6,17 @@
 //! | 1 | transaction | stamp (8 bytes), client (8 bytes), sequence (8 bytes), result (bytes), changes (the rest) |
 //! | 2 | operations | stamp (8 bytes), client (8 bytes), sequence (8 bytes), ops (the rest) |
 //! | 3 | tick | stamp (8 bytes) |
-//! | 4 | sessions | stamp (8 bytes), count of the clients whose sessions end, each 8 bytes |
+//! | 4 | sessions | stamp (8 bytes), count of the sessions that end, each 8 bytes |
+//! | 5 | open | stamp (8 bytes), most (8 bytes) |
 //!
 //! | field | meaning |
 //! |---|---|
 //! | stamp | the leader's time, milliseconds since the Unix epoch |
-//! | client, sequence | whose transaction it is, and which of theirs |
+//! | client, sequence | of which session the transaction is, and its number there; both 0: of none |
 //! | result | what the client is told, now and whenever it asks again |
 //! | changes | what was written, as the journal encodes the entries of a transaction |
 //! | ops | the operations, which every member executes by itself |
+//! | most | a session is opened, whose id is the index of the entry; not if there are so many already |
 
 use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count, put_u64};
 use journal::ChangeReader;
@@ -23,6 +25,7 @@ const TRANSACTION: u8 = 1;
 const EXECUTE: u8 = 2;
 const TICK: u8 = 3;
 const SESSIONS: u8 = 4;
+const OPEN: u8 = 5;
 
 /// What an entry of the log holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +34,9 @@ pub(crate) enum Payload<'a> {
     Transaction {
         /// The leader's time, milliseconds since the Unix epoch.
         stamp_ms: u64,
-        /// Whose it is.
+        /// Of which session it is; 0: of none.
         client: u64,
-        /// Which of the client's.
+        /// Which of the session's.
         sequence: u64,
         /// What the client is told.
         result: &'a [u8],
@@ -44,9 +47,9 @@ pub(crate) enum Payload<'a> {
     Execute {
         /// The leader's time, milliseconds since the Unix epoch.
         stamp_ms: u64,
-        /// Whose they are.
+        /// Of which session they are; 0: of none.
         client: u64,
-        /// Which of the client's.
+        /// Which of the session's.
         sequence: u64,
         /// The operations, as [`base::codec::encode_ops`] writes them.
         ops: &'a [u8],
@@ -60,8 +63,15 @@ pub(crate) enum Payload<'a> {
     Sessions {
         /// The leader's time, milliseconds since the Unix epoch.
         stamp_ms: u64,
-        /// Those whose sessions end.
+        /// The sessions that end.
         expire: Vec<u64>,
+    },
+    /// A client's session begins.
+    Open {
+        /// The leader's time, milliseconds since the Unix epoch.
+        stamp_ms: u64,
+        /// Not if there are so many already. It is in the entry so that members agree in any case.
+        most: u64,
     },
 }
 
@@ -79,7 +89,8 @@ impl<'a> Payload<'a> {
             Payload::Transaction { stamp_ms, .. }
             | Payload::Execute { stamp_ms, .. }
             | Payload::Tick { stamp_ms }
-            | Payload::Sessions { stamp_ms, .. } => *stamp_ms,
+            | Payload::Sessions { stamp_ms, .. }
+            | Payload::Open { stamp_ms, .. } => *stamp_ms,
         }
     }
 
@@ -90,6 +101,7 @@ impl<'a> Payload<'a> {
             Payload::Execute { .. } => EXECUTE,
             Payload::Tick { .. } => TICK,
             Payload::Sessions { .. } => SESSIONS,
+            Payload::Open { .. } => OPEN,
         });
         put_u64(to, self.stamp_ms());
         match self {
@@ -120,6 +132,7 @@ impl<'a> Payload<'a> {
                 put_count(to, expire.len() as u64);
                 expire.iter().for_each(|&client| put_u64(to, client));
             }
+            Payload::Open { most, .. } => put_u64(to, *most),
         }
     }
 
@@ -131,7 +144,7 @@ impl<'a> Payload<'a> {
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Payload<'a>, Malformed> {
         let mut from = Reader::new(bytes);
         let tag = from.u8()?;
-        if !(TRANSACTION..=SESSIONS).contains(&tag) {
+        if !(TRANSACTION..=OPEN).contains(&tag) {
             return Err(from.malformed(MalformedKind::Kind(tag, "payload")));
         }
         let stamp_ms = from.u64()?;
@@ -153,9 +166,13 @@ impl<'a> Payload<'a> {
                 ops: rest(&mut from, bytes)?,
             },
             TICK => Payload::Tick { stamp_ms },
-            _ => Payload::Sessions {
+            SESSIONS => Payload::Sessions {
                 stamp_ms,
                 expire: from.list(Reader::u64)?,
+            },
+            _ => Payload::Open {
+                stamp_ms,
+                most: from.u64()?,
             },
         };
         from.end()?;
@@ -200,6 +217,10 @@ mod tests {
                 stamp_ms: 8,
                 expire: vec![9, u64::MAX],
             },
+            Payload::Open {
+                stamp_ms: 9,
+                most: 10,
+            },
         ]
     }
 
@@ -215,8 +236,8 @@ mod tests {
     #[test]
     fn what_is_cut_or_unknown_is_refused() {
         assert!(Payload::decode(b"").is_err());
-        let unknown = Payload::decode(b"\x05\0\0\0\0\0\0\0\0").unwrap_err();
-        assert_eq!(unknown.kind, MalformedKind::Kind(5, "payload"));
+        let unknown = Payload::decode(b"\x06\0\0\0\0\0\0\0\0").unwrap_err();
+        assert_eq!(unknown.kind, MalformedKind::Kind(6, "payload"));
         let mut bytes = Vec::new();
         samples()[4].encode(&mut bytes);
         for len in 0..bytes.len() {

@@ -1,0 +1,147 @@
+//! What recovery would find in a log, without changing anything.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{Access, Disk};
+use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
+
+use super::LogOptions;
+use super::error::LogError;
+use super::files::Place;
+use super::recover::{Last, read_all, segments};
+use super::replay::Replay;
+use super::state::State;
+
+/// An unfinished write, which recovery would cut off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it.
+    pub offset: u64,
+    /// How much lies there.
+    pub bytes: u64,
+}
+
+/// What a log holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogReport {
+    /// Whose log it is.
+    pub raft_id: u64,
+    /// How many segments it has.
+    pub segments: u64,
+    /// Bytes of them, room that was set aside not counted.
+    pub bytes: u64,
+    /// The last entry that was removed, and its term: the first that is there is the next one.
+    pub floor: (u64, u64),
+    /// The last entry, and its term.
+    pub last: (u64, u64),
+    /// Raft's term, vote and commit.
+    pub hard: HardState,
+    /// Who the members are, and since which entry.
+    pub members: (u64, ConfState),
+    /// What would be cut off.
+    pub cut: Option<Cut>,
+    /// Segments of a removal that a crash has undone; recovery removes them.
+    pub stray: Vec<PathBuf>,
+}
+
+/// A log that was read.
+pub(crate) struct Checked {
+    pub(crate) report: LogReport,
+    state: State,
+}
+
+impl Checked {
+    /// The entries.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        let all = self.state.floor.0 + 1..=self.state.last();
+        all.filter_map(|index| self.state.entry(index))
+    }
+
+    /// Puts the log and a snapshot together, as [`super::Log::recover_snapshot`] does; returns
+    /// whether the log would be replaced by it.
+    ///
+    /// # Errors
+    /// The snapshot is older than what was removed from the log, or there is none.
+    pub(crate) fn join(
+        &mut self,
+        dir: &Path,
+        meta: Option<&SnapshotMetadata>,
+    ) -> Result<bool, LogError> {
+        lacks_snapshot(dir, self.state.floor.0, meta.map_or(0, |meta| meta.index))?;
+        let Some(meta) = meta else { return Ok(false) };
+        let replaces = self.state.term(meta.index) != Some(meta.term);
+        if replaces {
+            self.state.replace(meta);
+        }
+        let commit = self.state.hard.commit.max(meta.index);
+        self.state.hard.commit = commit;
+        self.report.floor = self.state.floor;
+        self.report.last = self.state.tail();
+        self.report.hard = self.state.hard.clone();
+        self.report.members = self.state.conf.clone();
+        Ok(replaces)
+    }
+}
+
+/// Entries that were removed must be in a snapshot, whose index is `snapshot`; 0: there is none.
+pub(super) fn lacks_snapshot(dir: &Path, floor: u64, snapshot: u64) -> Result<(), LogError> {
+    if snapshot >= floor {
+        return Ok(());
+    }
+    Err(LogError::Missing {
+        path: dir.to_owned(),
+        what: format!("a snapshot as of entry {floor} or later"),
+    })
+}
+
+/// Reads the log in `dir`, if there is one. `progress` is told how many bytes have been read, of how
+/// many.
+pub(crate) fn check(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Option<Checked>, LogError> {
+    let place = Place::new(Arc::clone(disk), dir, LogOptions::default());
+    let (before, run) = segments(&place)?;
+    let mut replay = Replay::default();
+    let Some(last) = read_all(&place, (&run, Access::Read), &mut replay, progress)? else {
+        return Ok(None);
+    };
+    replay.finish(dir, &last.path)?;
+    let older: u64 = replay.older.iter().map(|older| older.bytes).sum();
+    let state = replay.state;
+    let report = LogReport {
+        raft_id: replay.raft_id,
+        segments: run.len() as u64,
+        bytes: older + last.tail.end as u64,
+        floor: state.floor,
+        last: state.tail(),
+        hard: state.hard.clone(),
+        members: state.conf.clone(),
+        cut: cut(&last)?,
+        stray: before.iter().map(|&segment| place.path(segment)).collect(),
+    };
+    Ok(Some(Checked { report, state }))
+}
+
+fn cut(last: &Last) -> Result<Option<Cut>, LogError> {
+    if !last.tail.torn {
+        return Ok(None);
+    }
+    let path = &last.path;
+    let offset = last.tail.end as u64;
+    let size = last.file.size().map_err(LogError::io("read", path))?;
+    let mut rest = vec![0; (size - offset) as usize];
+    let read = last.file.read_exact_at(&mut rest, offset);
+    read.map_err(LogError::io("read", path))?;
+    // Behind it there is room that was set aside.
+    let bytes = rest.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
+    Ok(Some(Cut {
+        path: path.clone(),
+        offset,
+        bytes: bytes as u64,
+    }))
+}
