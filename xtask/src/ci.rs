@@ -10,9 +10,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::arch;
 use crate::build::{self, Build, cargo};
+use crate::chaos;
 use crate::crash::verdict::Verdict;
 use crate::crash::{self, Disk};
+use crate::failover;
 use crate::fuzz::{self, Target};
+use crate::peers;
 use crate::process;
 use crate::server::Program;
 use crate::sim::{self, Bug, Protocol};
@@ -28,6 +31,11 @@ const CHECKPOINT_ROUNDS: u64 = 200;
 const CHECKPOINT_TIME: Duration = Duration::from_secs(180);
 /// Crash rounds over a cluster of three nodes, without checkpoints and with them.
 const NODE_ROUNDS: u64 = 25;
+/// Leaders of a replicated partition that are killed, and that are stopped.
+const KILLS: usize = 5;
+const STOPS: usize = 2;
+/// How long a replicated partition is hurt.
+const CHAOS: Duration = Duration::from_secs(75);
 /// Seeds of the simulation, and seeds of which one must show a planted bug.
 const SEEDS: u64 = 1000;
 const PLANTED_SEEDS: u64 = 400;
@@ -79,6 +87,8 @@ const STEPS: &[Step] = &[
         crash::require_clean(&verdict)?;
         crash::require_clean(&with_checkpoints)
     }),
+    ("fail-over", fail_over),
+    ("chaos", chaos),
     ("simulation", || {
         let test = "test --package kumiki-cluster --features simulation --test simulation";
         run(cargo().args(test.split(' ')))?;
@@ -105,6 +115,7 @@ const STEPS: &[Step] = &[
         let verdict = crash_nodes(Build::PlantedEarlyDecision, PLANTED_ROUNDS, false)?;
         crash::nodes::require_found(&verdict)
     }),
+    ("chaos with the planted bug", chaos_planted),
     ("trace with the planted bug", || {
         trace::require_early(&trace(Build::PlantedEarlyReply)?)
     }),
@@ -218,6 +229,46 @@ fn crash_nodes(build: Build, rounds: u64, checkpoints: bool) -> Result<Verdict> 
     };
     let program = kumiki(build)?.with(Disk::Forgetful.arguments());
     crash::nodes::run(&program, &options)
+}
+
+/// What it measures is not judged: the machine may be busy. Nothing may be missing, and every node
+/// comes back.
+fn fail_over() -> Result<()> {
+    let options = failover::Options {
+        nodes: 3,
+        election: Duration::from_secs(1),
+        kills: KILLS,
+        stops: STOPS,
+        seed: fastrand::u64(..),
+        out: None,
+    };
+    failover::run(&kumiki(Build::Honest)?, &options)
+}
+
+fn chaos() -> Result<()> {
+    play(None, chaos::require_clean)
+}
+
+/// Chaos runs find the other bug as well, and the simulation finds both; a build of each takes longer
+/// than finding it.
+fn chaos_planted() -> Result<()> {
+    play(Some(chaos::Bug::StaleLease), chaos::require_found)
+}
+
+fn play(planted: Option<chaos::Bug>, judge: fn(&chaos::Verdict) -> Result<()>) -> Result<()> {
+    let options = chaos::Options {
+        nodes: 3,
+        seed: fastrand::u64(..),
+        rounds: planted.map_or(u64::MAX, chaos::Bug::rounds),
+        time: planted.map_or(CHAOS, |_| Duration::MAX),
+        history: None,
+        planted,
+    };
+    if !chaos::is_permitted(options.nodes, peers::are_required())? {
+        return Ok(());
+    }
+    let build = planted.map_or(Build::Honest, chaos::Bug::build);
+    judge(&chaos::run(&kumiki(build)?, &options)?)
 }
 
 fn trace(build: Build) -> Result<Vec<String>> {

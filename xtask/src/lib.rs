@@ -23,6 +23,7 @@ pub mod server;
 pub mod sim;
 pub mod smoke;
 pub mod spread;
+pub mod status;
 pub mod trace;
 
 /// The examples in the README compile and run.

@@ -2,6 +2,7 @@
 
 mod etcd;
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 
@@ -164,6 +165,13 @@ pub fn has(program: &str) -> bool {
     PEERS
         .iter()
         .any(|p| p.program == program && version(p).is_some())
+}
+
+/// Whether a check that lacks something on this machine is to fail instead of being skipped:
+/// `KUMIKI_REQUIRE_PEERS` is set.
+#[must_use]
+pub fn are_required() -> bool {
+    env::var_os("KUMIKI_REQUIRE_PEERS").is_some_and(|value| value != "0")
 }
 
 fn version(peer: &Peer) -> Option<String> {

@@ -282,10 +282,8 @@ pub(crate) fn lasting_ports(count: usize) -> Result<Vec<u16>> {
         let port = fastrand::u16(LASTING);
         listeners.extend(TcpListener::bind((Ipv4Addr::LOCALHOST, port)));
         if listeners.len() == count {
-            let addresses = listeners.iter().map(TcpListener::local_addr);
-            return Ok(addresses
-                .map(|address| Ok(address?.port()))
-                .collect::<Result<_>>()?);
+            let port = |one: &TcpListener| Ok(one.local_addr()?.port());
+            return listeners.iter().map(port).collect();
         }
     }
     bail!(

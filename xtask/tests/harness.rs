@@ -3,8 +3,6 @@
 //! These tests need redis-server and strace. Where they are missing the tests say so and pass,
 //! unless `KUMIKI_REQUIRE_PEERS` is set.
 
-use std::env;
-
 use xtask::crash::{self, Options};
 use xtask::peers;
 use xtask::server::Program;
@@ -21,9 +19,8 @@ fn have(programs: &[&str]) -> bool {
         .iter()
         .filter(|program| !peers::has(program))
         .collect();
-    let required = env::var_os("KUMIKI_REQUIRE_PEERS").is_some_and(|value| value != "0");
     assert!(
-        missing.is_empty() || !required,
+        missing.is_empty() || !peers::are_required(),
         "{missing:?} are missing; try `cargo xtask peers`"
     );
     if !missing.is_empty() {

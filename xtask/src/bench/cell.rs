@@ -29,11 +29,9 @@ pub enum Test {
     Set,
 }
 
-/// One cell.
+/// What redis-benchmark is to do.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Cell {
-    /// How data is kept.
-    pub mode: Mode,
+pub struct Load {
     /// What is asked.
     pub test: Test,
     /// Bytes in a value.
@@ -42,6 +40,16 @@ pub struct Cell {
     pub pipeline: u32,
     /// Clients.
     pub clients: u32,
+}
+
+/// One cell.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Cell {
+    /// How data is kept.
+    pub mode: Mode,
+    /// What is asked.
+    #[serde(flatten)]
+    pub load: Load,
 }
 
 /// What redis-benchmark measured.
@@ -61,8 +69,8 @@ impl Cell {
     /// Reads wait for no sync on either side, so that they have the same target in both modes.
     #[must_use]
     pub fn target(&self) -> f64 {
-        match (self.mode, self.test, self.pipeline) {
-            _ if self.clients == 1 => 1.0,
+        match (self.mode, self.load.test, self.load.pipeline) {
+            _ if self.load.clients == 1 => 1.0,
             (Mode::Durable, Test::Set, _) => 1.5,
             (_, _, 1) => 1.0,
             _ => 1.3,
@@ -73,18 +81,41 @@ impl Cell {
     /// client's core is the limit, the rate alone says little.
     #[must_use]
     pub fn compares_cpu(&self) -> bool {
-        self.mode == Mode::Ephemeral && self.pipeline == 1
+        self.mode == Mode::Ephemeral && self.load.pipeline == 1
     }
+}
 
-    /// Runs redis-benchmark, pinned to the client's core, for `requests` requests.
+impl Test {
+    /// The command's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Test::Get => "GET",
+            Test::Set => "SET",
+        }
+    }
+}
+
+impl Load {
+    /// Runs redis-benchmark, pinned to the client's core if that is wanted, for `requests` requests.
     ///
     /// # Errors
     /// If it fails, as it does when the server answers with an error.
-    pub fn measure(&self, addr: SocketAddr, keys: u64, requests: u64) -> Result<Sample> {
-        let mut command = Command::new("taskset");
-        command.args(["-c", CLIENT_CORE, "redis-benchmark", "--csv"]);
+    pub fn measure(
+        &self,
+        addr: SocketAddr,
+        keys: u64,
+        requests: u64,
+        is_pinned: bool,
+    ) -> Result<Sample> {
+        let mut command = Command::new("redis-benchmark");
+        if is_pinned {
+            command = Command::new("taskset");
+            command.args(["-c", CLIENT_CORE, "redis-benchmark"]);
+        }
+        command.arg("--csv");
         command.args(["-h", &addr.ip().to_string(), "-p", &addr.port().to_string()]);
-        command.args(["-t", if self.test == Test::Get { "get" } else { "set" }]);
+        command.args(["-t", self.test.name()]);
         command.args(["-n", &requests.to_string(), "-r", &keys.to_string()]);
         command.args([
             "-c",

@@ -7,14 +7,16 @@
 pub mod cell;
 pub mod cluster;
 pub mod machine;
+pub mod replicas;
 pub mod report;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::bench::cell::{Cell, Mode, Test};
+use crate::bench::cell::{Cell, Load, Mode, Test};
 use crate::bench::machine::{Host, Meter};
 use crate::bench::report::{Point, Repetition, Report, header};
 use crate::client::{Client, Reply};
@@ -123,23 +125,23 @@ fn cells(mode: Mode, size: usize) -> Vec<Cell> {
     let mut cells = Vec::new();
     for test in [Test::Get, Test::Set] {
         for pipeline in [1, 16] {
-            cells.push(Cell {
-                mode,
+            let load = Load {
                 test,
                 size,
                 pipeline,
                 clients: 50,
-            });
+            };
+            cells.push(Cell { mode, load });
         }
     }
     if mode == Mode::Durable {
-        cells.push(Cell {
-            mode,
+        let load = Load {
             test: Test::Set,
             size,
             pipeline: 1,
             clients: 1,
-        });
+        };
+        cells.push(Cell { mode, load });
     }
     cells
 }
@@ -212,15 +214,9 @@ impl Pair {
         Ok(point)
     }
 
-    /// How many requests take about the wanted time. The run warms both ends up, too.
     fn calibrate(&self, cell: Cell, side: Side, options: &Options) -> Result<u64> {
-        let requests = if cell.clients == 1 {
-            500
-        } else {
-            20_000 * u64::from(cell.pipeline)
-        };
-        let sample = cell.measure(self.server(side).addr(), options.keys, requests)?;
-        Ok(((sample.rate * options.seconds) as u64).max(1000))
+        let addr = self.server(side).addr();
+        calibrate(cell.load, addr, options.keys, options.seconds, true)
     }
 
     fn measure_until_kept(
@@ -231,13 +227,14 @@ impl Pair {
         options: &Options,
         list: &mut Vec<Repetition>,
     ) -> Result<()> {
+        let addr = self.server(side).addr();
         for _ in 0..WASTE {
             interrupt::check()?;
             if !options.noisy {
                 self.meter.wait_quiet()?;
             }
             let before = self.meter.read()?;
-            let sample = cell.measure(self.server(side).addr(), options.keys, requests)?;
+            let sample = cell.load.measure(addr, options.keys, requests, true)?;
             let usage = self.meter.since(&before)?;
             let kept = options.noisy || usage.foreign < TOLERATED;
             list.push(Repetition {
@@ -254,6 +251,23 @@ impl Pair {
         }
         bail!("others kept using the machine in {WASTE} runs (--noisy counts them)")
     }
+}
+
+/// How many requests take about `seconds`. The run warms both ends up, too.
+fn calibrate(
+    load: Load,
+    addr: SocketAddr,
+    keys: u64,
+    seconds: f64,
+    is_pinned: bool,
+) -> Result<u64> {
+    let requests = if load.clients == 1 {
+        500
+    } else {
+        20_000 * u64::from(load.pipeline)
+    };
+    let sample = load.measure(addr, keys, requests, is_pinned)?;
+    Ok(((sample.rate * seconds) as u64).max(1000))
 }
 
 /// The keys that redis-benchmark asks for, 200 in an MSET, a few of these on their way.

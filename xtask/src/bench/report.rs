@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::bench::cell::{Cell, Mode, Sample, Test};
+use crate::bench::cell::{Cell, Mode, Sample};
 use crate::bench::machine::Host;
 
 /// One run of redis-benchmark against one server.
@@ -91,23 +91,20 @@ impl Point {
         let (p50, redis_p50) = self.medians(|r| r.sample.p50_ms);
         let (p99, redis_p99) = self.medians(|r| r.sample.p99_ms);
         let (client, _) = self.medians(|r| r.client_load);
+        let load = self.cell.load;
         let mode = if self.cell.mode == Mode::Ephemeral {
             "ephemeral"
         } else {
             "durable"
         };
-        let test = if self.cell.test == Test::Get {
-            "GET"
-        } else {
-            "SET"
-        };
         format!(
-            "{mode:<9} {test:<3} {:>5} {:>3} {:>3} | {rate:>9.0} {redis_rate:>9.0} {:>5.2} {:>4.1}{} | \
+            "{mode:<9} {:<3} {:>5} {:>3} {:>3} | {rate:>9.0} {redis_rate:>9.0} {:>5.2} {:>4.1}{} | \
              {cpu:>6.2} {redis_cpu:>6.2} {:>5.2} | {p50:>6.3} {redis_p50:>6.3} {p99:>7.3} {redis_p99:>7.3} | \
              {client:>4.2} {}",
-            self.cell.size,
-            self.cell.clients,
-            self.cell.pipeline,
+            load.test.name(),
+            load.size,
+            load.clients,
+            load.pipeline,
             self.ratio(),
             self.target,
             if self.cell.compares_cpu() { "c" } else { " " },

@@ -35,6 +35,7 @@ pub mod volume;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -115,7 +116,8 @@ pub struct Verdict {
     pub complaints: Vec<Complaint>,
 }
 
-/// Plays rounds up to the first complaint, and prints what they showed.
+/// Plays rounds up to the first complaint, and prints what they showed. The caller's own network stays
+/// what it is.
 ///
 /// # Errors
 /// If rounds cannot be played; a complaint is no error here.
@@ -124,6 +126,14 @@ pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
         bail!("a chaos run has 3 or 5 nodes, not {}", options.nodes);
     }
     let network = Network::build(options.nodes)?;
+    // A thread that has entered a network stays in it.
+    thread::scope(|scope| {
+        let playing = scope.spawn(|| play(program, options, network));
+        playing.join().expect("no panic")
+    })
+}
+
+fn play(program: &Program, options: &Options, network: Network) -> Result<Verdict> {
     network.enter()?;
     let mut chaos = Chaos {
         program,
@@ -136,23 +146,19 @@ pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
     chaos.run()
 }
 
-/// As [`run`], but says so and plays nothing where the system does not permit namespaces, unless
-/// `is_required`.
+/// Whether the system permits what runs of so many nodes need. If not, it says so.
 ///
 /// # Errors
-/// As there.
-pub fn run_where_permitted(
-    program: &Program,
-    options: &Options,
-    is_required: bool,
-) -> Result<Option<Verdict>> {
-    if let Err(error) = Network::build(options.nodes)
-        && !is_required
-    {
-        println!("chaos: skipped: {error:#}");
-        return Ok(None);
+/// With the reason, if it is not permitted although it `is_required`.
+pub fn is_permitted(nodes: u16, is_required: bool) -> Result<bool> {
+    match Network::build(nodes) {
+        Ok(_) => Ok(true),
+        Err(error) if is_required => Err(error),
+        Err(error) => {
+            println!("chaos: skipped: {error:#}");
+            Ok(false)
+        }
     }
-    run(program, options).map(Some)
 }
 
 /// A clean verdict is success, any other a failure.

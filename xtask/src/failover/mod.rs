@@ -28,16 +28,16 @@ use self::round::{End, Round};
 use self::writer::{Ack, Book};
 use crate::bench::machine::Host;
 use crate::chaos::session::{Answer, Session, World};
-use crate::client::{Client, Reply};
 use crate::cluster::Nodes;
 use crate::interrupt;
 use crate::server::Program;
+use crate::status::Status;
 
 /// Clients.
 const WRITERS: usize = 4;
 /// How long a client waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longer than this, or twenty election time-outs, nobody is without a leader.
+/// Within this, or twenty election time-outs if that is longer, another node serves, or the run fails.
 const RECOVERY: Duration = Duration::from_secs(20);
 /// How long a node may take to have everything again.
 const LEVEL: Duration = Duration::from_secs(60);
@@ -78,7 +78,10 @@ struct Report<'a> {
 /// If nobody leads again or a node does not come back; if an acknowledged write is missing, or one has
 /// happened twice; if a node says what none should. A missed aim is no error: it is told.
 pub fn run(program: &Program, options: &Options) -> Result<()> {
-    ensure!(options.nodes >= 3, "less than three nodes cannot do without their leader");
+    ensure!(
+        options.nodes >= 3,
+        "less than three nodes cannot do without their leader"
+    );
     let dir = TempDir::with_prefix("kumiki-failover-")?;
     let election = format!("{}ms", options.election.as_millis());
     let program = program.with(&["--election-timeout", &election]);
@@ -109,7 +112,10 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
             round::AIM
         );
     }
-    options.out.as_ref().map_or(Ok(()), |out| save(out, options, &rounds))
+    options
+        .out
+        .as_ref()
+        .map_or(Ok(()), |out| save(out, options, &rounds))
 }
 
 fn save(out: &Path, options: &Options, rounds: &[Round]) -> Result<()> {
@@ -167,7 +173,11 @@ impl Field<'_> {
         let mut rounds = Vec::new();
         self.wait_level()?;
         for number in 1..=kills + stops {
-            let end = if number <= kills { End::Killed } else { End::Stopped };
+            let end = if number <= kills {
+                End::Killed
+            } else {
+                End::Stopped
+            };
             let place = format!("round {number} of {}", kills + stops);
             let round = self.round(end).with_context(|| place.clone())?;
             eprintln!(
@@ -186,7 +196,8 @@ impl Field<'_> {
         self.acks.lock().clear();
         self.calm()?;
         let leader = self.acks.lock().last().map(|ack| ack.node);
-        let leader = leader.context("nobody has acknowledged a write although nothing had failed")?;
+        let leader =
+            leader.context("nobody has acknowledged a write although nothing had failed")?;
         let term = self.status(leader)?.term;
         let ended = self.world.now();
         let server = self.nodes.server(leader).expect("it was started");
@@ -245,7 +256,10 @@ impl Field<'_> {
                 return Ok(first);
             }
             if Instant::now() > deadline {
-                bail!("nobody serves {bound:?} after the leader, node {}, has ended", leader + 1);
+                bail!(
+                    "nobody serves {bound:?} after the leader, node {}, has ended",
+                    leader + 1
+                );
             }
             thread::sleep(LOOK);
         }
@@ -278,13 +292,7 @@ impl Field<'_> {
     }
 
     fn status(&self, index: usize) -> Result<Status> {
-        let mut client = Client::connect_within(self.world.addresses[index], PATIENCE)?;
-        let reply = client.expect(&["CLUSTER", "REPLICATION", "STATUS"])?;
-        let Reply::Bulk(Some(text)) = reply else {
-            bail!("node {} says {reply:?} of its replica", index + 1);
-        };
-        let text = String::from_utf8_lossy(&text);
-        Status::parse(&text).with_context(|| format!("node {} says {text:?}", index + 1))
+        Status::of(self.world.addresses[index])
     }
 
     /// Reads all counters. The writers have ended.
@@ -312,52 +320,5 @@ impl Field<'_> {
             self.options.nodes, self.options.election, self.options.seed
         );
         Ok(())
-    }
-}
-
-/// What a node says of its replica.
-#[derive(Debug, PartialEq, Eq)]
-struct Status {
-    role: String,
-    term: u64,
-    committed: u64,
-    applied: u64,
-}
-
-impl Status {
-    /// Reads lines `name:value`.
-    fn parse(text: &str) -> Option<Status> {
-        let field = |name: &str| {
-            let fields = text.lines().filter_map(|line| line.split_once(':'));
-            fields.into_iter().find_map(|(n, value)| (n == name).then_some(value))
-        };
-        let number = |name| field(name)?.parse().ok();
-        Some(Status {
-            role: field("role")?.to_owned(),
-            term: number("term")?,
-            committed: number("committed")?,
-            applied: number("applied")?,
-        })
-    }
-
-    fn is_level(&self, wanted: u64) -> bool {
-        matches!(&*self.role, "leader" | "follower") && self.applied >= wanted
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_is_level_when_it_takes_part_and_has_everything() {
-        let text = "partition:1\r\nrole:follower\r\nleader:3\r\nterm:4\r\nlast:9\r\n\
-                    committed:8\r\napplied:7\r\nmember:node=1,id=65537,voter=1,active=1,matched=9\r\n";
-        let status = Status::parse(text).unwrap();
-        assert_eq!((status.term, status.committed), (4, 8));
-        assert!(status.is_level(7) && !status.is_level(8));
-        let candidate = Status::parse(&text.replace("follower", "candidate")).unwrap();
-        assert!(!candidate.is_level(7));
-        assert_eq!(Status::parse("role:leader\r\n"), None);
     }
 }

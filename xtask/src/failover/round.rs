@@ -165,7 +165,10 @@ mod tests {
         let text = table(&rounds, End::Killed, Duration::from_millis(500));
         let line = text.lines().nth(1).unwrap();
         let words: Vec<&str> = line.split_whitespace().rev().take(6).collect();
-        assert_eq!(words, ["(5.00)", "2500", "(5.00)", "2500", "(3.00)", "1500"]);
+        assert_eq!(
+            words,
+            ["(5.00)", "2500", "(5.00)", "2500", "(3.00)", "1500"]
+        );
         assert!(text.contains("killed: 3"), "{text}");
         assert_eq!(table(&rounds, End::Stopped, Duration::from_secs(1)), "");
     }

@@ -47,7 +47,7 @@ impl Book {
         self.acknowledged += 1;
         if value <= self.shown {
             return Err(format!(
-                "an increment gives {value}, an earlier one gave {}",
+                "acknowledged increments are missing: one gives {value}, an earlier one gave {}",
                 self.shown
             ));
         }
@@ -91,7 +91,12 @@ pub fn key(writer: usize) -> String {
 
 /// Counts up until the load is over, and goes where it is sent. What it finds wrong is told to the
 /// world.
-pub fn write(world: &World, writer: usize, mut session: Session<'_>, acks: &Mutex<Vec<Ack>>) -> Book {
+pub fn write(
+    world: &World,
+    writer: usize,
+    mut session: Session<'_>,
+    acks: &Mutex<Vec<Ack>>,
+) -> Book {
     let (key, mut book) = (key(writer), Book::default());
     while !world.is_over() {
         match session.ask(&[&["INCR", &key]]) {
@@ -148,10 +153,11 @@ mod tests {
         let mut book = Book::default();
         book.doubt();
         assert_eq!(book.acknowledge(2), Ok(()));
-        assert!(book.clone().acknowledge(2).unwrap_err().contains("earlier"));
-        assert!(book.clone().acknowledge(4).unwrap_err().contains("twice"));
-        // The one of unknown outcome has happened, and is gone again.
+        let [mut backwards, mut twice] = [book; 2];
+        assert!(backwards.acknowledge(2).unwrap_err().contains("earlier"));
+        assert!(twice.acknowledge(4).unwrap_err().contains("twice"));
         assert_eq!(book.acknowledge(3), Ok(()));
+        // The one of unknown outcome was seen to have happened, and must stay.
         assert!(book.judge(2).unwrap_err().contains("missing"));
     }
 
