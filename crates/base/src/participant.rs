@@ -54,6 +54,16 @@ pub enum State {
     Refused,
 }
 
+/// A client's transaction of one partition that can be sent again: its session, and its number
+/// there, from 1 on. It is executed once, however often it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequenced {
+    /// The session's id, from [`Participant::opened`]; not 0.
+    pub session: u64,
+    /// The number; each is greater than the one before.
+    pub sequence: u64,
+}
+
 /// See the module's description.
 pub trait Participant {
     /// Executes operations as a transaction of this partition alone. `see` gets the replies.
@@ -65,6 +75,31 @@ pub trait Participant {
         ops: &[Op<'_>],
         see: &mut dyn FnMut(&[Reply<'_>], Observed),
     ) -> Result<(), Abort>;
+
+    /// As [`Participant::execute`], once for each number: the replies are those of the first time.
+    /// Partitions of one node have no sessions.
+    ///
+    /// # Errors
+    /// As there; and [`Abort::Forgotten`], which depends on what [`Participant::observed`] says;
+    /// [`Abort::Unknown`] while a transaction of the session is under way, and if a later one was
+    /// executed.
+    fn execute_once(&mut self, _: &[Op<'_>], _: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
+        Err(no_sessions())
+    }
+
+    /// Opens a session. [`Participant::opened`] has its id under the number that is returned, once
+    /// [`Participant::observed`] is durable.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing has happened.
+    fn open_session(&mut self) -> Result<u64, Abort> {
+        Err(no_sessions())
+    }
+
+    /// The id of a session that was to be opened. Only once; `None` if it is not known yet.
+    fn opened(&self, _: u64) -> Option<Result<u64, Abort>> {
+        None
+    }
 
     /// What the last call wrote or observed: its answer may be told once this is durable.
     fn observed(&self) -> Observed;
@@ -147,5 +182,11 @@ pub trait Participant {
     /// The number of the leadership that began last here: another one each time.
     fn leadership(&self) -> u64 {
         0
+    }
+}
+
+fn no_sessions() -> Abort {
+    Abort::Unavailable {
+        what: "a partition of one node keeps no sessions".to_owned(),
     }
 }

@@ -367,6 +367,13 @@ pub enum Abort {
         /// Which, and why.
         what: String,
     },
+    /// The partition does not remember the session of the transaction, which was not executed.
+    /// Whether it was when it was sent before, if it was, cannot be told. Open another session.
+    #[error(
+        "the session is not remembered: this was not executed; whether it was when it was sent before \
+         is not known"
+    )]
+    Forgotten,
     /// The transaction is larger than the limits allow. Split it.
     #[error("the transaction exceeds the limit on {what}")]
     TooLarge {

@@ -12,12 +12,14 @@ use crate::error::Error;
 use crate::map::Map;
 use crate::options::Options;
 use crate::pool::Pool;
+use crate::sessions::Sessions;
 
 /// A client of a cluster; see the crate's description.
 pub struct Client {
     pub(crate) options: Options,
     pub(crate) map: Map,
     pub(crate) pool: Pool,
+    pub(crate) sessions: Sessions,
 }
 
 impl Client {
@@ -33,13 +35,18 @@ impl Client {
         let pool = Pool::new(&options);
         let deadline = Instant::now() + options.timeout;
         let map = Map::fetch(&pool, addresses.into_iter().collect(), deadline)?;
-        Ok(Client { options, map, pool })
+        Ok(Client {
+            options,
+            map,
+            pool,
+            sessions: Sessions::default(),
+        })
     }
 
     /// The cluster's file, as it was last heard of.
     #[must_use]
     pub fn topology(&self) -> Arc<Topology> {
-        self.map.current()
+        Arc::clone(&self.map.current().topology)
     }
 
     /// Connections to a node: how many are kept, and how many are in use.

@@ -31,8 +31,9 @@ pub enum Error {
         why: String,
     },
     /// The transaction was sent, and it is not known whether it took effect. It was not repeated,
-    /// since it might then take effect twice. Read what it writes to find out, or write it such
-    /// that a second time does no harm: with a `Check` or a key of its own.
+    /// since it might then take effect twice; or, where partitions are replicated, it was sent again
+    /// until the call's time was up. Read what it writes to find out, or write it such that a second
+    /// time does no harm: with a `Check` or a key of its own.
     #[error(
         "it is not known whether the transaction took effect: {why}; read what it writes before \
          you repeat it"

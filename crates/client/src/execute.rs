@@ -1,26 +1,35 @@
 //! One transaction: where it goes, and what is done when that fails.
 //!
-//! | what comes back | reads only | writes |
-//! |---|---|---|
-//! | replies | done | done |
-//! | not sent, or a partition is unavailable | asks for a newer file, again | asks for a newer file, again |
-//! | others were in the way (`Conflict`, `Held`, `Overtaken`, `Refused`) | again | again |
-//! | no answer, or `Unknown` | again | [`Error::Unknown`] |
-//! | an answer that makes no sense | [`Error::Answer`] | [`Error::Unknown`] |
-//! | any other abort | [`Error::Aborted`] | [`Error::Aborted`] |
+//! One that writes, and whose keys are all of one replicated partition, is *numbered*: it has a
+//! number in a session there, so that it may be sent again.
+//!
+//! | what comes back | reads only | writes | writes, numbered |
+//! |---|---|---|---|
+//! | replies | done | done | done |
+//! | another node leads | again, there | again, there | again, there |
+//! | not sent, or a partition is unavailable | asks for a newer file, again | asks for a newer file, again | asks for a newer file, again |
+//! | others were in the way (`Conflict`, `Held`, `Overtaken`, `Refused`) | again | again | again |
+//! | no answer, or `Unknown` | again | [`Error::Unknown`] | again, with the same number |
+//! | `Forgotten` | – | – | again, under another session; [`Error::Unknown`] if in doubt |
+//! | an answer that makes no sense | [`Error::Answer`] | [`Error::Unknown`] | again, with the same number |
+//! | any other abort | [`Error::Aborted`] | [`Error::Aborted`] | [`Error::Aborted`]; [`Error::Unknown`] if in doubt |
+//!
+//! A numbered transaction is *in doubt* from when an answer did not come until it gets replies. An
+//! abort does not end that: what was sent first may still be under way, and aborts are not
+//! remembered.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use base::participant::Sequenced;
 use base::partition::OwnedReply;
-use base::{Abort, NodeId, Op};
-use cluster::Topology;
+use base::{Abort, NodeId, Op, PartitionId};
 use cluster::message::{Answer, Request};
 
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::Error;
-use crate::map::{Route, route};
+use crate::map::{Known, Route, route};
 use crate::pool::Failure;
 
 /// Why an attempt is followed by another.
@@ -28,6 +37,51 @@ struct Again {
     why: String,
     /// Whether a newer file may help.
     stale: bool,
+}
+
+/// What an attempt has come to.
+type Attempted<T> = Result<Result<T, Again>, Error>;
+
+/// A transaction that is to be executed.
+struct Call<'c> {
+    ops: &'c [Op<'c>],
+    /// By this node, if that was said.
+    at: Option<NodeId>,
+    reads: bool,
+    deadline: Instant,
+    numbered: Option<Numbered>,
+}
+
+/// The number of a transaction that may be sent again.
+#[derive(Clone, Copy)]
+struct Numbered {
+    partition: PartitionId,
+    of: Sequenced,
+    /// It may have been executed.
+    doubt: bool,
+}
+
+impl Call<'_> {
+    fn in_doubt(&self) -> bool {
+        self.numbered.is_some_and(|numbered| numbered.doubt)
+    }
+
+    fn doubt(&mut self) {
+        if let Some(numbered) = &mut self.numbered {
+            numbered.doubt = true;
+        }
+    }
+
+    /// When an answer is not waited for any more. A transaction that may not be sent again is waited
+    /// for as long as there is time.
+    fn patience(&self, client: &Client) -> Instant {
+        if self.reads || self.numbered.is_some() {
+            let answer = Instant::now() + client.options.answer_within;
+            self.deadline.min(answer)
+        } else {
+            self.deadline
+        }
+    }
 }
 
 impl Client {
@@ -59,77 +113,213 @@ impl Client {
         at: Option<NodeId>,
         deadline: Instant,
     ) -> Result<Vec<OwnedReply>, Error> {
-        let reads = ops.iter().all(Op::is_read_only);
-        let mut backoff = Backoff::until(deadline);
+        let mut call = Call {
+            ops,
+            at,
+            reads: ops.iter().all(Op::is_read_only),
+            deadline,
+            numbered: None,
+        };
+        let outcome = self.go_on(&mut call);
+        if let Some(numbered) = call.numbered
+            && (outcome.is_ok() || !numbered.doubt)
+        {
+            self.sessions.give_back(numbered.partition, numbered.of);
+        }
+        outcome
+    }
+
+    /// Tries until there is an outcome, or the time is up.
+    fn go_on(&self, call: &mut Call<'_>) -> Result<Vec<OwnedReply>, Error> {
+        let mut backoff = Backoff::until(call.deadline);
         loop {
-            let topology = self.map.current();
-            let again = match self.attempt(&topology, ops, at, reads, deadline) {
-                Ok(Ok(replies)) => return Ok(replies),
-                Ok(Err(again)) => again,
-                Err(error) => return Err(error),
+            let known = self.map.current();
+            let again = match self.attempt(&known, call)? {
+                Ok(replies) => return Ok(replies),
+                Err(again) => again,
             };
             if !backoff.pause() {
-                return Err(Error::TimedOut {
-                    attempts: backoff.attempts,
-                    why: again.why,
+                let (attempts, why) = (backoff.attempts, again.why);
+                return Err(if call.in_doubt() {
+                    Error::Unknown { why }
+                } else {
+                    Error::TimedOut { attempts, why }
                 });
             }
             if again.stale {
-                self.map.refresh(&topology, &self.pool, deadline);
+                self.map.refresh(&known, &self.pool, call.deadline);
             }
         }
     }
 
-    fn attempt(
-        &self,
-        topology: &Arc<Topology>,
-        ops: &[Op<'_>],
-        at: Option<NodeId>,
-        reads: bool,
-        deadline: Instant,
-    ) -> Result<Result<Vec<OwnedReply>, Again>, Error> {
-        let Route { node, several } = match at {
-            Some(node) => Route {
-                node,
-                several: true,
+    fn attempt(&self, known: &Arc<Known>, call: &mut Call<'_>) -> Attempted<Vec<OwnedReply>> {
+        let Route { partition, several } = route(&known.topology, call.ops);
+        let coordinated = several || call.at.is_some();
+        let numbers = !coordinated && !call.reads && known.topology.is_replicated(partition);
+        let moved = |one: &Numbered| !numbers || one.partition != partition;
+        if call.numbered.as_ref().is_some_and(moved) {
+            // The file has changed.
+            if call.in_doubt() {
+                let why = "its keys have moved since it was sent".to_owned();
+                return Err(Error::Unknown { why });
+            }
+            call.numbered = None;
+        }
+        if numbers && call.numbered.is_none() {
+            match self.session(known, partition, call.deadline)? {
+                Ok(of) => {
+                    call.numbered = Some(Numbered {
+                        partition,
+                        of,
+                        doubt: false,
+                    });
+                }
+                Err(again) => return Ok(Err(again)),
+            }
+        }
+        let ops = call.ops.to_vec();
+        let request = match call.numbered {
+            Some(numbered) => Request::Once {
+                of: numbered.of,
+                ops,
             },
-            None => route(topology, ops),
+            None if coordinated => Request::Coordinate { ops },
+            None => Request::Execute { ops },
         };
-        let Some(info) = topology.node(node) else {
+        let node = call.at.unwrap_or_else(|| known.find(partition));
+        let patience = call.patience(self);
+        let answer = self.ask(known, (node, partition), request, patience);
+        match call.numbered {
+            Some(_) => self.judge_numbered(answer, call),
+            None => judge(answer, call.ops.len(), node, call.reads),
+        }
+    }
+
+    /// A session that is free, with its next number.
+    fn session(
+        &self,
+        known: &Arc<Known>,
+        partition: PartitionId,
+        deadline: Instant,
+    ) -> Attempted<Sequenced> {
+        if let Some(of) = self.sessions.take(partition) {
+            return Ok(Ok(of));
+        }
+        let node = known.find(partition);
+        let patience = deadline.min(Instant::now() + self.options.answer_within);
+        // One that is opened and not heard of does no harm, as a read does not.
+        match self.ask(known, (node, partition), Request::OpenSession, patience) {
+            Ok(Answer::Session(session)) => Ok(Ok(Sequenced {
+                session,
+                sequence: 1,
+            })),
+            answer => judge(answer, 0, node, true).map(|judged| match judged {
+                Ok(_) => Err(Again {
+                    why: format!("node {node} has opened no session"),
+                    stale: false,
+                }),
+                Err(again) => Err(again),
+            }),
+        }
+    }
+
+    /// Asks a node something of a partition, and notes what that says of who leads it.
+    fn ask(
+        &self,
+        known: &Known,
+        (node, of): (NodeId, PartitionId),
+        request: Request<'_>,
+        patience: Instant,
+    ) -> Result<Answer, Failure> {
+        let Some(info) = known.topology.node(node) else {
             let why = format!("the cluster has no node {node}");
-            return Ok(Err(Again { why, stale: true }));
+            return Err(Failure::NotSent(why));
         };
-        let ops_sent = ops.to_vec();
-        let request = if several {
-            Request::Coordinate { ops: ops_sent }
-        } else {
-            Request::Execute { ops: ops_sent }
-        };
-        let to = (node, info.fabric, topology.fingerprint());
-        let patience = if reads {
-            deadline.min(Instant::now() + self.options.answer_within)
-        } else {
-            deadline
-        };
+        let coordinated = matches!(request, Request::Coordinate { .. });
+        let to = (node, info.fabric, known.topology.fingerprint());
         let answer = self.pool.ask(to, request, patience);
-        judge(answer, ops.len(), node, reads)
+        match &answer {
+            Err(Failure::TooLong(_)) => {}
+            Err(_) => known.leaders.doubt(of, node),
+            // It is said of another partition, or by one who does not lead.
+            Ok(_) if coordinated => {}
+            Ok(Answer::Aborted(Abort::Elsewhere { leader })) => {
+                known.leaders.redirect(of, node, *leader);
+            }
+            // That says nothing of who leads now.
+            Ok(Answer::Aborted(Abort::Unknown { .. })) => {}
+            // Whatever ails it, another one may do better.
+            Ok(Answer::Failed(_)) => known.leaders.doubt(of, node),
+            Ok(_) => known.leaders.served(of, node),
+        }
+        answer
+    }
+
+    fn judge_numbered(
+        &self,
+        answer: Result<Answer, Failure>,
+        call: &mut Call<'_>,
+    ) -> Attempted<Vec<OwnedReply>> {
+        let again = |why: String, stale: bool| Ok(Err(Again { why, stale }));
+        let final_error = match answer {
+            Ok(Answer::Replies(replies)) if replies.len() == call.ops.len() => {
+                return Ok(Ok(replies));
+            }
+            Ok(Answer::Aborted(abort)) => match abort {
+                Abort::Unavailable { .. } => return again(abort.to_string(), true),
+                Abort::Elsewhere { .. }
+                | Abort::Conflict { .. }
+                | Abort::Held { .. }
+                | Abort::Overtaken { .. }
+                | Abort::Refused => return again(abort.to_string(), false),
+                Abort::Unknown { what } => {
+                    call.doubt();
+                    return again(what, false);
+                }
+                Abort::Forgotten if !call.in_doubt() => {
+                    let partition = call.numbered.take().map(|one| one.partition);
+                    partition
+                        .into_iter()
+                        .for_each(|of| self.sessions.forget(of));
+                    return again(abort.to_string(), false);
+                }
+                abort => Error::Aborted(abort),
+            },
+            Err(Failure::NotSent(why)) => return again(why, true),
+            Err(Failure::Lost(why)) => {
+                call.doubt();
+                return again(why, false);
+            }
+            Err(Failure::TooLong(why)) => Error::TooLong { why },
+            Err(Failure::Refused(why)) => Error::Refused { why },
+            Ok(other) => {
+                call.doubt();
+                return again(said(other), false);
+            }
+        };
+        if call.in_doubt() {
+            let why = final_error.to_string();
+            return Err(Error::Unknown { why });
+        }
+        Err(final_error)
     }
 }
 
-/// What an attempt has come to; see the module's table.
+/// What an attempt without a number has come to; see the module's table.
 fn judge(
     answer: Result<Answer, Failure>,
     count: usize,
     node: NodeId,
     reads: bool,
-) -> Result<Result<Vec<OwnedReply>, Again>, Error> {
+) -> Attempted<Vec<OwnedReply>> {
     let again = |why: String, stale: bool| Ok(Err(Again { why, stale }));
     let unknown = |why: String| Err(Error::Unknown { why });
     match answer {
         Ok(Answer::Replies(replies)) if replies.len() == count => Ok(Ok(replies)),
         Ok(Answer::Aborted(abort)) => match abort {
-            Abort::Unavailable { .. } | Abort::Elsewhere { .. } => again(abort.to_string(), true),
-            Abort::Conflict { .. }
+            Abort::Unavailable { .. } => again(abort.to_string(), true),
+            Abort::Elsewhere { .. }
+            | Abort::Conflict { .. }
             | Abort::Held { .. }
             | Abort::Overtaken { .. }
             | Abort::Refused => again(abort.to_string(), false),
@@ -142,16 +332,18 @@ fn judge(
         Err(Failure::Refused(why)) => Err(Error::Refused { why }),
         Err(Failure::Lost(why)) if reads => again(why, true),
         Err(Failure::Lost(why)) => unknown(why),
-        Ok(other) => {
-            let what = match other {
-                Answer::Failed(what) => what,
-                other => format!("{other:?}"),
-            };
-            if reads {
-                Err(Error::Answer { node, what })
-            } else {
-                unknown(format!("node {node} answered: {what}"))
-            }
-        }
+        Ok(other) if reads => Err(Error::Answer {
+            node,
+            what: said(other),
+        }),
+        Ok(other) => unknown(format!("node {node} answered: {}", said(other))),
+    }
+}
+
+/// An answer to something else.
+fn said(answer: Answer) -> String {
+    match answer {
+        Answer::Failed(what) => what,
+        other => format!("{other:?}"),
     }
 }

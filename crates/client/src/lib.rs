@@ -28,14 +28,17 @@
 //! | `transact` | transactions in steps: reads, then writes, on condition that the reads hold |
 //! | `map` | the cluster's file, as nodes have it |
 //! | `pool` | connections |
+//! | `sessions` | numbers by which replicated partitions know transactions again |
 //! | `error` `options` | what can go wrong; how a client is set up |
 //!
 //! Guarantees:
 //! 1. A client is used from any number of threads; each call has a connection for itself meanwhile.
 //! 2. What is known not to have happened is tried again until the call's time is up, with growing
 //!    pauses; reads also when it is not known.
-//! 3. A transaction that writes and whose outcome is not known is never repeated. The caller is told
-//!    so: [`Error::Unknown`].
+//! 3. No transaction takes effect twice. One that writes, all in one replicated partition, has a number
+//!    there: while its outcome is not known it is sent again with that number, to whoever leads, until
+//!    the call's time is up. Any other that writes is not repeated when its outcome is not known. In
+//!    the end the caller is told so: [`Error::Unknown`].
 //! 4. No call takes longer than its time, [`Options::timeout`].
 //!
 //! It knows nothing of servers' insides: it speaks [`cluster::message`] over [`fabric`].
@@ -49,6 +52,7 @@ mod execute;
 mod map;
 mod options;
 mod pool;
+mod sessions;
 mod transact;
 
 pub use base::partition::OwnedReply;

@@ -1,12 +1,12 @@
-//! The cluster's file, as nodes have it: which keys are where.
+//! The cluster's file, as nodes have it: which keys are where; and who leads, as far as was learnt.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use base::{NodeId, Op, PartitionId};
-use cluster::Topology;
 use cluster::message::{Answer, Request};
+use cluster::{Leaders, Topology};
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::Error;
@@ -14,17 +14,40 @@ use crate::pool::{Failure, Pool};
 
 /// See the module's description.
 pub(crate) struct Map {
-    topology: RwLock<Arc<Topology>>,
+    known: RwLock<Arc<Known>>,
     /// Where nodes were said to be.
     seeds: Vec<SocketAddr>,
     /// Held by the one who asks for a newer file.
     asking: Mutex<()>,
 }
 
+/// The file, and who leads its partitions.
+pub(crate) struct Known {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) leaders: Arc<Leaders>,
+}
+
+/// No node: this client is none.
+const NOBODY: NodeId = NodeId(0);
+
+impl Known {
+    fn new(topology: Topology) -> Known {
+        Known {
+            leaders: Arc::new(Leaders::new(&topology)),
+            topology: Arc::new(topology),
+        }
+    }
+
+    /// Whom to ask for a partition.
+    pub(crate) fn find(&self, of: PartitionId) -> NodeId {
+        self.leaders.find(of, NOBODY)
+    }
+}
+
 /// Where a transaction goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    pub(crate) node: NodeId,
+    pub(crate) partition: PartitionId,
     /// Whether its keys are of several partitions, so that the node must coordinate.
     pub(crate) several: bool,
 }
@@ -38,19 +61,19 @@ impl Map {
     ) -> Result<Map, Error> {
         let topology = ask(pool, &seeds, deadline)?;
         Ok(Map {
-            topology: RwLock::new(Arc::new(topology)),
+            known: RwLock::new(Arc::new(Known::new(topology))),
             seeds,
             asking: Mutex::new(()),
         })
     }
 
-    /// The file as it was last heard of.
-    pub(crate) fn current(&self) -> Arc<Topology> {
-        Arc::clone(&self.topology.read())
+    /// The file as it was last heard of, and who leads.
+    pub(crate) fn current(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read())
     }
 
     /// Asks for a newer file than this. If nobody answers it stays as it is.
-    pub(crate) fn refresh(&self, old: &Arc<Topology>, pool: &Pool, deadline: Instant) {
+    pub(crate) fn refresh(&self, old: &Arc<Known>, pool: &Pool, deadline: Instant) {
         let Some(_asking) = self.asking.try_lock_until(deadline) else {
             return;
         };
@@ -58,15 +81,20 @@ impl Map {
             // Somebody else has asked meanwhile.
             return;
         }
-        let mut addresses: Vec<SocketAddr> = old.nodes().iter().map(|node| node.fabric).collect();
+        let topology = &old.topology;
+        let mut addresses: Vec<SocketAddr> =
+            topology.nodes().iter().map(|node| node.fabric).collect();
         fastrand::shuffle(&mut addresses);
         addresses.extend(&self.seeds);
         match ask(pool, &addresses, deadline) {
             Ok(new) => {
-                if new.fingerprint() != old.fingerprint() {
+                let mut new = Known::new(new);
+                if new.topology.fingerprint() == topology.fingerprint() {
+                    new.leaders = Arc::clone(&old.leaders);
+                } else {
                     tracing::info!("the cluster has another file");
                 }
-                *self.topology.write() = Arc::new(new);
+                *self.known.write() = Arc::new(new);
             }
             Err(error) => tracing::warn!(%error, "cannot ask for the cluster's file"),
         }
@@ -107,7 +135,7 @@ fn ask(pool: &Pool, addresses: &[SocketAddr], deadline: Instant) -> Result<Topol
     }
 }
 
-/// Where these operations go: to the node of most of their keys, since those need not travel
+/// Where these operations go: to the partition of most of their keys, since those need not travel
 /// further. Operations without a key go along.
 pub(crate) fn route(topology: &Topology, ops: &[Op<'_>]) -> Route {
     let mut counts: Vec<(PartitionId, usize)> = Vec::new();
@@ -121,7 +149,7 @@ pub(crate) fn route(topology: &Topology, ops: &[Op<'_>]) -> Route {
     let most = counts.iter().max_by_key(|(of, count)| (*count, of.0));
     let first = topology.partitions()[0].id;
     Route {
-        node: topology.node_of(most.map_or(first, |(partition, _)| *partition)),
+        partition: most.map_or(first, |(partition, _)| *partition),
         several: counts.len() > 1,
     }
 }
@@ -154,15 +182,17 @@ mod tests {
         let get = |key| Op::Get { key };
         // Slots 3300, 7365 and 11298; partition 1, on node 2, has the lower half.
         let (b, c, d): (&[u8], &[u8], &[u8]) = (b"b", b"c", b"d");
-        let to = |node, several| Route {
-            node: NodeId(node),
+        let to = |partition, several| Route {
+            partition: PartitionId(partition),
             several,
         };
-        assert_eq!(route(&topology, &[get(b)]), to(2, false));
-        assert_eq!(route(&topology, &[get(d), get(d)]), to(1, false));
-        assert_eq!(route(&topology, &[get(c), get(b), get(d)]), to(2, true));
-        assert_eq!(route(&topology, &[get(d), get(b), get(d)]), to(1, true));
-        assert_eq!(route(&topology, &[Op::Count, get(d)]), to(1, false));
-        assert_eq!(route(&topology, &[Op::Count]), to(2, false));
+        assert_eq!(route(&topology, &[get(b)]), to(1, false));
+        assert_eq!(route(&topology, &[get(d), get(d)]), to(2, false));
+        assert_eq!(route(&topology, &[get(c), get(b), get(d)]), to(1, true));
+        assert_eq!(route(&topology, &[get(d), get(b), get(d)]), to(2, true));
+        assert_eq!(route(&topology, &[Op::Count, get(d)]), to(2, false));
+        assert_eq!(route(&topology, &[Op::Count]), to(1, false));
+        let known = Known::new(topology);
+        assert_eq!(known.find(PartitionId(1)), NodeId(2));
     }
 }

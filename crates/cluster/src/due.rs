@@ -19,6 +19,15 @@ pub(crate) enum Haste {
     Leisure,
 }
 
+/// What somebody waits for.
+#[derive(Debug)]
+pub(crate) enum Due {
+    /// This answer.
+    Answer(Answer),
+    /// The id of a session, which the partition has under this number then.
+    Session(u64),
+}
+
 /// For so long answers that can wait do so.
 const LEISURE: Duration = Duration::from_millis(100);
 
@@ -26,7 +35,7 @@ const LEISURE: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(crate) struct Dues {
     /// By the epoch that each waits for, and in the order in which they came.
-    waiting: BTreeMap<(Epoch, u64), (Asker, Answer)>,
+    waiting: BTreeMap<(Epoch, u64), (Asker, Due)>,
     sequence: u64,
     /// The newest epoch that is asked for; zero if none is.
     until: Epoch,
@@ -36,13 +45,7 @@ pub(crate) struct Dues {
 
 impl Dues {
     /// Has an answer wait for `epoch`.
-    pub(crate) fn push(
-        &mut self,
-        epoch: Epoch,
-        haste: Haste,
-        answer: (Asker, Answer),
-        now: Duration,
-    ) {
+    pub(crate) fn push(&mut self, epoch: Epoch, haste: Haste, due: (Asker, Due), now: Duration) {
         match haste {
             Haste::Soon => self.until = self.until.max(epoch),
             Haste::Leisure => {
@@ -51,7 +54,7 @@ impl Dues {
             }
         }
         self.sequence += 1;
-        self.waiting.insert((epoch, self.sequence), answer);
+        self.waiting.insert((epoch, self.sequence), due);
     }
 
     /// The next answer that waits for nothing any more: because its epoch is durable, or because it
@@ -60,13 +63,13 @@ impl Dues {
         &mut self,
         durable: Epoch,
         is_lost: impl Fn(Epoch) -> bool,
-    ) -> Option<(Asker, Answer, bool)> {
+    ) -> Option<(Asker, Due, bool)> {
         let first = self.waiting.first_entry()?;
         let epoch = first.key().0;
         let is_lost = is_lost(epoch);
         if is_lost || epoch <= durable {
-            let (asker, answer) = first.remove();
-            return Some((asker, answer, is_lost));
+            let (asker, due) = first.remove();
+            return Some((asker, due, is_lost));
         }
         if self.until <= durable {
             self.until = Epoch::ZERO;
@@ -104,22 +107,23 @@ impl<C> Node<C> {
         // Before it is asked what is lost, which is known before later epochs become durable.
         let durable = partition.durable();
         let is_lost = |epoch| partition.is_lost(epoch);
-        while let Some((asker, answer, is_lost)) = self.due.pop(durable, is_lost) {
-            if is_lost {
-                self.deliver_lost(partition, asker, &answer);
-            } else {
-                self.deliver(asker, answer);
-            }
+        while let Some((asker, due, is_lost)) = self.due.pop(durable, is_lost) {
+            let answer = match due {
+                _ if is_lost => self.lost_answer(partition, &due),
+                Due::Answer(answer) => answer,
+                Due::Session(number) => opened(partition, number),
+            };
+            self.deliver(asker, answer);
         }
     }
 
-    /// Says instead of an answer that it will never be known whether it holds.
-    fn deliver_lost(&mut self, partition: &impl Participant, asker: Asker, answer: &Answer) {
+    /// What is said instead of an answer of which it will never be known whether it holds.
+    fn lost_answer(&mut self, partition: &impl Participant, due: &Due) -> Answer {
         self.counters.lost += 1;
-        let instead = match (partition.failed(), answer) {
+        match (partition.failed(), due) {
             (Some(reason), _) => Answer::Failed(reason),
-            // Whatever it was, nothing has happened.
-            (None, Answer::Read { .. } | Answer::Aborted(_)) => {
+            // Whatever it was, nothing has happened, or nothing that matters.
+            (None, Due::Answer(Answer::Read { .. } | Answer::Aborted(_)) | Due::Session(_)) => {
                 let leader = partition.leads().err().flatten();
                 Answer::Aborted(Abort::Elsewhere { leader })
             }
@@ -127,8 +131,7 @@ impl<C> Node<C> {
                 let what = "the node that was asked has ceased to lead the partition".to_owned();
                 Answer::Aborted(Abort::Unknown { what })
             }
-        };
-        self.deliver(asker, instead);
+        }
     }
 
     /// Answers once `epoch` is durable.
@@ -143,7 +146,8 @@ impl<C> Node<C> {
         if epoch <= durable && !partition.is_lost(epoch) {
             self.deliver(asker, answer);
         } else {
-            self.due.push(epoch, haste, (asker, answer), self.now);
+            let due = (asker, Due::Answer(answer));
+            self.due.push(epoch, haste, due, self.now);
         }
     }
 
@@ -152,6 +156,15 @@ impl<C> Node<C> {
             Asker::Own(purpose) => self.answers.push_back((purpose, Ok(answer))),
             Asker::Remote { link, number } => self.wires.reply(link, number, answer),
         }
+    }
+}
+
+fn opened(partition: &impl Participant, number: u64) -> Answer {
+    match partition.opened(number) {
+        Some(Ok(session)) => Answer::Session(session),
+        Some(Err(abort)) => Answer::Aborted(abort),
+        // It was lost since it was asked.
+        None => Answer::Aborted(Abort::Elsewhere { leader: None }),
     }
 }
 
@@ -193,7 +206,7 @@ mod tests {
         for durable in [4, 6, 9] {
             let mut dues = Dues::default();
             for epoch in [3, 5, 6, 9] {
-                let answer = (asker(epoch), Answer::Done);
+                let answer = (asker(epoch), Due::Answer(Answer::Done));
                 dues.push(Epoch(epoch), Haste::Soon, answer, Duration::ZERO);
             }
             let (kept, lost) = popped_and_lost(&mut dues, durable, 5..7);
@@ -209,7 +222,7 @@ mod tests {
             dues.push(
                 Epoch(epoch),
                 haste,
-                (asker(number), Answer::Done),
+                (asker(number), Due::Answer(Answer::Done)),
                 Duration::ZERO,
             );
         };
@@ -222,7 +235,12 @@ mod tests {
         assert_eq!(popped(&mut dues, 4), [2, 3]);
         dues.hurry(LEISURE);
         assert_eq!(dues.wants(), Some(Epoch(5)));
-        dues.push(Epoch(7), Haste::Soon, (asker(4), Answer::Done), LEISURE);
+        dues.push(
+            Epoch(7),
+            Haste::Soon,
+            (asker(4), Due::Answer(Answer::Done)),
+            LEISURE,
+        );
         assert_eq!(popped(&mut dues, 5), [1]);
         assert_eq!(dues.wants(), Some(Epoch(7)));
         assert_eq!(popped(&mut dues, 7), [4]);

@@ -1,6 +1,6 @@
 //! What nodes and clients say to each other.
 
-use base::participant::State;
+use base::participant::{Sequenced, State};
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
 
@@ -34,7 +34,11 @@ impl Message<'_> {
         };
         matches!(
             request,
-            Request::Execute { .. } | Request::Coordinate { .. } | Request::Topology
+            Request::Execute { .. }
+                | Request::Once { .. }
+                | Request::OpenSession
+                | Request::Coordinate { .. }
+                | Request::Topology
         )
     }
 }
@@ -45,6 +49,16 @@ impl Message<'_> {
 pub enum Request<'a> {
     /// Executes a transaction of the node's own partition. Answered by `Replies` or `Aborted`.
     Execute {
+        /// The operations.
+        ops: Vec<Op<'a>>,
+    },
+    /// Opens a session at the node's own partition, which is replicated. Answered by `Session` or
+    /// `Aborted`. A session that nobody has heard of is forgotten by itself.
+    OpenSession,
+    /// As `Execute`, however often it is asked: a transaction with a number is executed once.
+    Once {
+        /// The session, and the number.
+        of: Sequenced,
         /// The operations.
         ops: Vec<Op<'a>>,
     },
@@ -116,6 +130,8 @@ pub enum Answer {
         /// key's version.
         replies: Vec<OwnedReply>,
     },
+    /// The id of a session that was opened.
+    Session(u64),
     /// Nothing has happened, because of this.
     Aborted(Abort),
     /// It is done.

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::change::siblings;
-use base::participant::{Participant, Prepare, State};
+use base::participant::{Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::Holder;
 use base::{Abort, Epoch, NodeId, Op, PartitionId, Timestamp, TransactionId};
 use fabric::Link;
 
 use crate::codec;
-use crate::due::Haste;
+use crate::due::{Due, Haste};
 use crate::message::{Answer, Fate, Request, Roll};
 use crate::node::{Asker, Node};
 
@@ -70,6 +70,7 @@ impl Waiting {
 /// What it asks for.
 enum Parking {
     Execute,
+    Once(Sequenced),
     Read,
     Prepare(ParkedPrepare),
 }
@@ -85,7 +86,7 @@ impl Parked {
     fn prepared(&self) -> Option<Holder> {
         match &self.what {
             Parking::Prepare(prepare) => Some(prepare.holder),
-            Parking::Execute | Parking::Read => None,
+            Parking::Execute | Parking::Once(_) | Parking::Read => None,
         }
     }
 }
@@ -105,6 +106,8 @@ impl<C> Node<C> {
         }
         match request {
             Request::Execute { ops } => self.execute(partition, asker, &ops),
+            Request::Once { of, ops } => self.execute_once(partition, asker, &ops, of),
+            Request::OpenSession => self.open_session(partition, asker),
             Request::Read { ops } => self.read(partition, asker, &ops),
             Request::Prepare {
                 id,
@@ -229,6 +232,36 @@ impl<C> Node<C> {
         };
         let epoch = shown(&answer, partition);
         self.answer(partition, asker, answer, (epoch, Haste::Soon));
+    }
+
+    fn execute_once(
+        &mut self,
+        partition: &mut impl Participant,
+        asker: Asker,
+        ops: &[Op<'_>],
+        of: Sequenced,
+    ) {
+        if let Some(abort) = self.misplaced(ops) {
+            return self.deliver(asker, Answer::Aborted(abort));
+        }
+        let answer = match partition.execute_once(ops, of) {
+            Ok(replies) => Answer::Replies(replies),
+            Err(Abort::Held { by }) => return self.park(asker, ops, Parking::Once(of), by),
+            Err(abort) => Answer::Aborted(abort),
+        };
+        let epoch = shown(&answer, partition);
+        self.answer(partition, asker, answer, (epoch, Haste::Soon));
+    }
+
+    fn open_session(&mut self, partition: &mut impl Participant, asker: Asker) {
+        match partition.open_session() {
+            Ok(number) => {
+                let epoch = partition.observed().epoch;
+                let due = (asker, Due::Session(number));
+                self.due.push(epoch, Haste::Soon, due, self.now);
+            }
+            Err(abort) => self.deliver(asker, Answer::Aborted(abort)),
+        }
     }
 
     /// Reads, with the versions of the keys.
@@ -373,6 +406,7 @@ impl<C> Node<C> {
             let decoded = codec::decode_ops(&ops).expect("it was encoded here");
             match what {
                 Parking::Execute => self.execute(partition, asker, &decoded),
+                Parking::Once(of) => self.execute_once(partition, asker, &decoded, of),
                 Parking::Read => self.read(partition, asker, &decoded),
                 Parking::Prepare(parked) => {
                     let prepare = Prepare {
@@ -543,7 +577,9 @@ fn not_done(abort: Abort) -> Answer {
 /// nothing.
 fn shown(answer: &Answer, partition: &impl Participant) -> Epoch {
     match answer {
-        Answer::Aborted(Abort::Precondition { .. }) => partition.observed().epoch,
+        Answer::Aborted(Abort::Precondition { .. } | Abort::Forgotten) => {
+            partition.observed().epoch
+        }
         Answer::Aborted(_) => Epoch::ZERO,
         _ => partition.observed().epoch,
     }

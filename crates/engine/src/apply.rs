@@ -191,7 +191,10 @@ impl Applier {
     fn may_repeat(&mut self) -> bool {
         self.hashes.clear();
         let index = &self.worker.engine.index;
-        let hashes = self.writes.iter().map(|write| index.hash(write.record.key()).bits());
+        let hashes = self
+            .writes
+            .iter()
+            .map(|write| index.hash(write.record.key()).bits());
         self.hashes.extend(hashes);
         self.hashes.sort_unstable();
         self.hashes.windows(2).any(|pair| pair[0] == pair[1])

@@ -88,10 +88,7 @@ fn the_last_change_of_a_key_counts() {
         },
     ];
     let memory = replica.engine.stats().memory_bytes;
-    replica
-        .applier
-        .borrow_mut()
-        .apply(Epoch(1), 0, &changes);
+    replica.applier.borrow_mut().apply(Epoch(1), 0, &changes);
     assert_eq!(replica.get(b""), Some(b"last".to_vec()));
     assert_eq!(replica.get(b"b"), None);
     assert_eq!(replica.engine.stats().keys, 1);

@@ -17,7 +17,7 @@ use kumiki_engine::{Engine, Worker};
 use parking_lot::Mutex;
 use support::bank::{ACCOUNTS, Last, TOTAL, account, opening, total};
 use support::replica::{Entry, driven, stager};
-use support::{borrowed, holder, number};
+use support::{holder, number};
 
 /// Threads transfer, one applies to a leader and a follower, others add up on both and in
 /// snapshots: every sum is right, whole entries are seen, and money is neither made nor lost.
@@ -55,7 +55,7 @@ fn readers_see_entries_whole() {
     let mut appliers = [leader.applier().unwrap(), follower.applier().unwrap()];
     let first = opening();
     for applier in &mut appliers {
-        applier.apply(Epoch(1), 0, first.changes.iter().map(borrowed));
+        applier.apply(Epoch(1), 0, &first.changes());
     }
     std::thread::scope(|scope| {
         let _stop = StopAtEnd(&stop);
@@ -109,8 +109,7 @@ fn readers_see_entries_whole() {
             };
             applied += 1;
             for applier in &mut appliers {
-                let changes = entry.changes.iter().map(borrowed);
-                applier.apply(Epoch(applied), 0, changes);
+                applier.apply(Epoch(applied), 0, &entry.changes());
             }
             leader.release(stager(id).id);
         }
@@ -155,7 +154,7 @@ fn leaderships_come_and_go() {
     let mut applier = engine.applier().unwrap();
     let mut apply = |entry: &Entry| {
         let index = engine.applied().next();
-        applier.apply(index, 0, entry.changes.iter().map(borrowed));
+        applier.apply(index, 0, &entry.changes());
     };
     apply(&opening());
     let transfer = |mut w: Worker<Last>, seed| {

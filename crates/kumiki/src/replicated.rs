@@ -24,8 +24,9 @@ const LOCAL_DATA: &str = "log0";
 /// Options of a replica.
 #[derive(Args, Debug)]
 pub(crate) struct Replication {
-    /// With a replicated partition: how many transactions of clients go through one append, one
-    /// sync and one transfer at most; default: 64.
+    /// With a replicated partition: the transactions of so many clients go through one append, one
+    /// sync and one transfer at most; what a client sends in a pipeline counts once. With 1 each
+    /// transaction goes by itself. Default: 64.
     #[arg(
         long,
         value_name = "N",

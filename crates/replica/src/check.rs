@@ -63,7 +63,10 @@ impl Held {
     /// be committed, and if all of the log is.
     #[must_use]
     pub fn applied(&self) -> (u64, u64, u64) {
-        let snapshot = self.snapshot.as_ref().map_or(0, |file| file.head.meta.index);
+        let snapshot = self
+            .snapshot
+            .as_ref()
+            .map_or(0, |file| file.head.meta.index);
         (snapshot, self.log.hard.commit, self.log.last.0)
     }
 }
@@ -154,8 +157,9 @@ fn read(entry: &Entry) -> Result<u64, String> {
         }
         Payload::Execute { ops, .. } => {
             let ops = base::codec::decode_ops(ops);
-            ops.map(|ops| ops.len() as u64).map_err(|error| error.to_string())
+            ops.map(|ops| ops.len() as u64)
+                .map_err(|error| error.to_string())
         }
-        Payload::Tick { .. } | Payload::Sessions { .. } => Ok(0),
+        Payload::Tick { .. } | Payload::Sessions { .. } | Payload::Open { .. } => Ok(0),
     }
 }

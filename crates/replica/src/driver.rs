@@ -27,6 +27,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// When a full disk or the like may have been mended, it is tried again after this.
 const RETRY: Duration = Duration::from_millis(200);
 
+/// What is to be done about a member that has stopped.
+const STOPPED: &str = "this node's member has stopped: the node serves nothing until its process is \
+                       started again. Mend what was the matter and restart it; the other members go \
+                       on without it meanwhile";
+
 /// What others ask of the thread.
 pub(crate) enum Command {
     Change(Change, Answer),
@@ -165,14 +170,13 @@ impl Driver {
         let reason = match ended {
             Ok(Ok(())) => "the partition is closed".to_owned(),
             Ok(Err(failure)) => {
-                tracing::error!(%failure, "the member has stopped; the others go on without it");
+                tracing::error!(%failure, "{STOPPED}");
                 failure.to_string()
             }
             Err(_) => {
                 shared.drop_everything();
-                let reason = "the member's thread has panicked: see the log, and restart the node";
-                tracing::error!("{reason}");
-                reason.to_owned()
+                tracing::error!("the member's thread has panicked. {STOPPED}");
+                "the member's thread has panicked: see the log, and restart the node".to_owned()
             }
         };
         shared.fail(reason);
@@ -285,12 +289,10 @@ impl Driver {
         let links = &mut self.links;
         let mut flush = |outbox: &mut Vec<(NodeId, Vec<u8>)>| links.send(outbox, now.since);
         match self.member.turn(now, &mut flush) {
-            Err(failure) => {
-                self.blocked_until = Some(self.pass(failure, now.since)?);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
+            Err(failure) => self.blocked_until = Some(self.pass(failure, now.since)?),
+            Ok(()) => self.member.trouble_has_passed(),
         }
+        Ok(())
     }
 
     /// If a failure may pass, another one had better lead meanwhile. Returns until when to wait.
@@ -298,8 +300,8 @@ impl Driver {
         if !failure.may_pass() {
             return Err(failure);
         }
-        tracing::error!(%failure, "this member cannot write its log at the moment");
         self.member.step_aside();
+        self.member.note_trouble(&failure);
         Ok(now + RETRY)
     }
 

@@ -13,6 +13,7 @@ pub mod snapshot;
 mod wire;
 
 mod check;
+mod deadlines;
 mod driver;
 mod member;
 mod messages;
@@ -25,6 +26,7 @@ mod tickets;
 mod time;
 mod worker;
 
+pub use base::participant::Sequenced;
 pub use check::{CheckReport, Held, check};
 pub use log::LogOptions;
 pub use member::{Change, Failure};
@@ -32,4 +34,4 @@ pub use options::{GROUP, Grouping, MemberOptions};
 pub use partition::{OpenError, Options, Partition, PendingChange};
 pub use status::{MemberStatus, Role, Status};
 pub use time::{Now, SystemTime, Time};
-pub use worker::{Sequenced, Worker};
+pub use worker::Worker;

@@ -7,15 +7,16 @@ use base::NodeId;
 /// How transactions go through consensus (paper 5, sections 3.1.2 and 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// Executed before consensus; so many entries, of as many clients, go through one append, one
-    /// sync and one transfer at most. Groups are pipelined.
+    /// Executed before consensus; the entries of so many clients go through one append, one sync and
+    /// one transfer at most. What a client sends without waiting counts once; with groups of one
+    /// each entry goes by itself. Groups are pipelined.
     Group(usize),
     /// Plain Raft, the paper's baseline: one entry at a time goes through consensus, and is
     /// executed after it.
     Naive,
 }
 
-/// Entries of one group, as in the paper.
+/// Clients of one group, as in the paper.
 pub const GROUP: usize = 64;
 
 /// See the module's description.

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use base::clock::Clock;
 use base::limits::Limits;
+use base::participant::State;
 use base::{Epoch, NodeId};
 use disk::Disk;
-use engine::{Engine, Janitor};
+use engine::{Engine, Janitor, NoLog};
 use fabric::tcp::{Tcp, TcpOptions};
 use fabric::{Peer, Secret};
 use mio::Poll;
@@ -106,6 +107,8 @@ pub struct Partition {
     mailbox: Arc<Mailbox>,
     stop: Arc<Stop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// For what is counted now and then.
+    counter: Mutex<Option<engine::Worker<NoLog>>>,
 }
 
 impl fmt::Debug for Partition {
@@ -175,6 +178,7 @@ impl Partition {
             mailbox: Arc::clone(&mailbox),
             stop: Arc::default(),
             threads: Mutex::default(),
+            counter: Mutex::default(),
         };
         let driver = Driver::new(poll, fabric, member, shared, mailbox);
         partition.start(driver, janitor)?;
@@ -225,6 +229,21 @@ impl Partition {
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.shared.tickets.is_serving()
+    }
+
+    /// Transactions over several partitions that are prepared, as of what is applied here, and not
+    /// decided. It looks at all that is kept of such transactions.
+    #[must_use]
+    pub fn prepared(&self) -> u64 {
+        let mut counter = self.counter.lock();
+        if counter.is_none() {
+            *counter = self.shared.engine.worker(|_| NoLog);
+        }
+        let undecided = counter.as_mut().map(|worker| worker.undecided());
+        let undecided = undecided.unwrap_or_default().into_iter();
+        undecided
+            .filter(|(_, state)| matches!(state, State::Prepared(_)))
+            .count() as u64
     }
 
     /// Its role, as of its last turn or so.

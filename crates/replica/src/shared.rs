@@ -21,8 +21,34 @@ use crate::time::Time;
 /// What became of operations.
 type Outcome = Result<Vec<OwnedReply>, Abort>;
 
-/// Outcomes that are kept: whoever has gone does not fetch theirs.
-const OUTCOMES: usize = 1 << 16;
+/// What became of something, by its number, until it is fetched.
+#[derive(Debug)]
+pub(crate) struct Kept<T>(Mutex<BTreeMap<u64, T>>);
+
+/// Whoever has gone does not fetch theirs.
+const KEPT: usize = 1 << 16;
+
+impl<T> Kept<T> {
+    fn new() -> Kept<T> {
+        Kept(Mutex::new(BTreeMap::new()))
+    }
+
+    pub(crate) fn keep(&self, number: u64, outcome: T) {
+        let mut kept = self.0.lock();
+        kept.insert(number, outcome);
+        if kept.len() > KEPT {
+            kept.pop_first();
+        }
+    }
+
+    pub(crate) fn take(&self, number: u64) -> Option<T> {
+        self.0.lock().remove(&number)
+    }
+
+    fn forget(&self) {
+        self.0.lock().clear();
+    }
+}
 
 /// Called when something has changed.
 type Listener = Box<dyn Fn() + Send + Sync>;
@@ -34,7 +60,8 @@ pub(crate) struct Shared {
     pub(crate) grouping: Grouping,
     pub(crate) time: Arc<dyn Time>,
     leases: bool,
-    most_sessions: usize,
+    /// Sessions that there may be.
+    pub(crate) most_sessions: u64,
     /// Number of the leader's node, plus one; 0: nobody is known to lead.
     leader: AtomicU32,
     /// The lease ends at this time, nanoseconds of [`crate::time::Now::since`]; 0: there is none.
@@ -48,11 +75,14 @@ pub(crate) struct Shared {
     /// How often loading a snapshot has begun and ended: while it is odd there is nothing to see.
     pub(crate) loads: AtomicU64,
     pub(crate) sessions: Mutex<Sessions>,
-    /// Clients' transactions under way: client to number.
+    /// Sessions that have a transaction under way, with its number; and those that are about to end,
+    /// with 0. Locked before the table of sessions.
     pub(crate) under_way: Mutex<HashMap<u64, u64>>,
-    /// Outcomes of what was executed after consensus, until they are fetched.
-    outcomes: Mutex<BTreeMap<u64, Outcome>>,
-    /// For holders of staged transactions, and for outcomes.
+    /// Of what was executed after consensus.
+    pub(crate) outcomes: Kept<Outcome>,
+    /// Of sessions that were to be opened: their ids.
+    pub(crate) opened: Kept<Result<u64, Abort>>,
+    /// For holders of staged transactions, and for what is kept.
     next_number: AtomicU64,
     failed: Mutex<Option<String>>,
     pub(crate) has_failed: AtomicBool,
@@ -79,7 +109,7 @@ impl Shared {
             grouping: options.grouping,
             time,
             leases: options.leases,
-            most_sessions: options.sessions,
+            most_sessions: options.sessions as u64,
             leader: AtomicU32::new(0),
             lease_until: AtomicU64::new(0),
             limit_ms: AtomicU64::new(u64::MAX),
@@ -88,7 +118,8 @@ impl Shared {
             loads: AtomicU64::new(0),
             sessions: Mutex::default(),
             under_way: Mutex::default(),
-            outcomes: Mutex::default(),
+            outcomes: Kept::new(),
+            opened: Kept::new(),
             next_number: AtomicU64::new(1),
             failed: Mutex::default(),
             has_failed: AtomicBool::new(false),
@@ -187,11 +218,7 @@ impl Shared {
     /// Whether a client's transaction is to be executed; notes that it is under way then.
     pub(crate) fn admit(&self, client: u64, sequence: u64) -> Result<(), Known> {
         let mut under_way = self.under_way.lock();
-        let sessions = self.sessions.lock();
-        match sessions.look_up(client, sequence) {
-            Known::New if sessions.is_full(self.most_sessions) && !sessions.has(client) => {
-                return Err(Known::Full);
-            }
+        match self.sessions.lock().look_up(client, sequence) {
             Known::New => {}
             known => return Err(known),
         }
@@ -204,21 +231,24 @@ impl Shared {
         }
     }
 
-    /// Keeps what became of a proposal.
-    pub(crate) fn keep_outcome(&self, number: u64, outcome: Outcome) {
-        let mut outcomes = self.outcomes.lock();
-        outcomes.insert(number, outcome);
-        if outcomes.len() > OUTCOMES {
-            outcomes.pop_first();
+    /// Sessions of which nothing was heard since `before_ms`, and of which nothing is under way: an
+    /// entry will end them. Nothing of theirs is admitted from now on.
+    pub(crate) fn end_stale(&self, before_ms: u64) -> Vec<u64> {
+        let mut under_way = self.under_way.lock();
+        let mut stale = self.sessions.lock().stale(before_ms);
+        stale.retain(|session| !under_way.contains_key(session));
+        under_way.extend(stale.iter().map(|session| (*session, 0)));
+        stale
+    }
+
+    /// Sessions have ended.
+    pub(crate) fn forget_sessions(&self, ended: &[u64]) {
+        let mut under_way = self.under_way.lock();
+        let mut sessions = self.sessions.lock();
+        for session in ended {
+            sessions.forget(*session);
+            under_way.remove(session);
         }
-    }
-
-    pub(crate) fn take_outcome(&self, number: u64) -> Option<Outcome> {
-        self.outcomes.lock().remove(&number)
-    }
-
-    pub(crate) fn forget_outcomes(&self) {
-        self.outcomes.lock().clear();
     }
 
     /// Leadership has ended, if there was any: whoever waits is told, and nothing is held.
@@ -228,7 +258,8 @@ impl Shared {
         self.tickets.close();
         self.engine.drop_holds();
         self.under_way.lock().clear();
-        self.forget_outcomes();
+        self.outcomes.forget();
+        self.opened.forget();
     }
 
     pub(crate) fn failed(&self) -> Option<String> {
@@ -245,7 +276,7 @@ impl Shared {
         self.set_leader(None);
         let mut status = self.status.lock();
         status.note = Some(reason);
-        status.role = Role::Removed;
+        status.role = Role::Stopped;
         status.leader = None;
     }
 

@@ -17,8 +17,10 @@ pub enum Role {
     Learner,
     /// Its disk is empty: it waits for the others to found the partition, or to be added to it.
     Blank,
-    /// It was a member and is none any more, or has stopped: the note says why.
+    /// It was a member and is none any more.
     Removed,
+    /// It does not go on until its process is started again: the note says why.
+    Stopped,
 }
 
 impl Role {
@@ -33,6 +35,7 @@ impl Role {
             Role::Learner => "learner",
             Role::Blank => "blank",
             Role::Removed => "removed",
+            Role::Stopped => "stopped",
         }
     }
 }

@@ -15,13 +15,17 @@
 //! 2. What is submitted is of the leadership in which it was executed: both happen while the
 //!    submitter holds [`Tickets::admission`], and leadership begins and ends while nobody does.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Epoch, TransactionId};
+use hashbrown::HashSet;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Bytes that may wait in the queue, about.
 const MOST_BYTES: usize = 256 << 20;
+/// Entries of a group, at most, for each of the clients that it may have.
+const EACH: usize = 64;
 
 /// What goes into one entry of the log.
 #[derive(Debug)]
@@ -32,6 +36,8 @@ pub(crate) struct Submission {
     pub(crate) release: Option<TransactionId>,
     /// The client whose transaction it is; 0 for nobody's.
     pub(crate) client: u64,
+    /// Whose transactions share a place in a group; 0: it has a place by itself.
+    pub(crate) source: u64,
     /// The outcome is kept under this number until it is fetched: of entries that are executed
     /// after consensus.
     pub(crate) number: Option<u64>,
@@ -39,8 +45,9 @@ pub(crate) struct Submission {
 
 #[derive(Debug, Default)]
 struct Queue {
-    entries: std::collections::VecDeque<Submission>,
+    entries: VecDeque<Submission>,
     bytes: usize,
+    groups: Groups,
     /// A read waits for the next turn.
     reads: bool,
     /// The next turn's first entry is that time has come so far.
@@ -49,11 +56,68 @@ struct Queue {
     ticked_ms: u64,
 }
 
+/// How the entries of the queue fall into groups: each of so many sources at most.
+#[derive(Debug, Default)]
+struct Groups {
+    /// Entries of each group.
+    counts: VecDeque<usize>,
+    /// Sources of the last group.
+    sources: HashSet<u64>,
+    /// Places that are taken in the last group.
+    taken: usize,
+    /// The source of the last entry.
+    last: u64,
+}
+
+impl Groups {
+    /// An entry has come; `most`: places of a group.
+    fn add(&mut self, source: u64, most: usize) {
+        let count = self.counts.back().copied().unwrap_or(0);
+        let has_place = source != 0 && (source == self.last || self.sources.contains(&source));
+        let is_full = if most == 1 {
+            // Not even a client's own share an append then.
+            true
+        } else {
+            !has_place && self.taken == most || count == most * EACH
+        };
+        let begins = count == 0 || is_full;
+        if begins {
+            self.counts.push_back(0);
+            self.sources.clear();
+            self.taken = 0;
+        }
+        if begins || !has_place {
+            self.taken += 1;
+            if source != 0 {
+                self.sources.insert(source);
+            }
+        }
+        self.last = source;
+        *self.counts.back_mut().expect("there is one") += 1;
+    }
+
+    /// The first group is taken; how many entries it has.
+    fn take(&mut self) -> usize {
+        let count = self.counts.pop_front().unwrap_or(0);
+        if self.counts.is_empty() {
+            self.clear();
+        }
+        count
+    }
+
+    fn clear(&mut self) {
+        self.counts.clear();
+        self.sources.clear();
+        self.taken = 0;
+        self.last = 0;
+    }
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct Tickets {
     queue: Mutex<Queue>,
-    /// Entries that one turn takes.
+    /// Clients whose entries one turn takes.
     group: usize,
     /// The next turn's number.
     next: AtomicU64,
@@ -123,7 +187,8 @@ impl Tickets {
     pub(crate) fn close(&self) {
         let mut queue = self.queue.lock();
         self.serving.store(false, Ordering::SeqCst);
-        let groups = queue.entries.len().div_ceil(self.group) as u64;
+        let groups = queue.groups.counts.len() as u64;
+        queue.groups.clear();
         queue.entries.clear();
         queue.bytes = 0;
         queue.reads = false;
@@ -149,7 +214,9 @@ impl Tickets {
         if time_ms < queue.ticked_ms {
             return None;
         }
-        let ticket = self.next.load(Ordering::SeqCst) + (queue.entries.len() / self.group) as u64;
+        queue.groups.add(submission.source, self.group);
+        let before = queue.groups.counts.len() - 1;
+        let ticket = self.next.load(Ordering::SeqCst) + before as u64;
         queue.bytes += submission.payload.len();
         queue.entries.push_back(submission);
         Some(ticket)
@@ -197,7 +264,7 @@ impl Tickets {
         if queue.entries.is_empty() && !queue.reads && queue.tick_ms.is_none() {
             return None;
         }
-        let count = queue.entries.len().min(self.group);
+        let count = queue.groups.take();
         let entries: Vec<Submission> = queue.entries.drain(..count).collect();
         queue.bytes -= entries
             .iter()
@@ -240,6 +307,7 @@ mod tests {
             payload: Vec::new(),
             release: None,
             client: 0,
+            source: 0,
             number: None,
         }
     }
@@ -271,6 +339,36 @@ mod tests {
         }
         assert!(tickets.take().is_none());
         assert_eq!(submit(&tickets), 4);
+    }
+
+    /// The sizes of the groups that entries of these sources fall into.
+    fn groups(group: usize, sources: &[u64]) -> Vec<usize> {
+        let tickets = Tickets::new(group);
+        tickets.open();
+        let submitted: Vec<u64> = sources
+            .iter()
+            .map(|&source| {
+                let submission = Submission { source, ..entry() };
+                tickets.submit(submission, 5).expect("in time")
+            })
+            .collect();
+        let mut sizes = Vec::new();
+        while let Some(taken) = tickets.take() {
+            sizes.push(taken.entries.len());
+            let mine = submitted.iter().filter(|ticket| **ticket == taken.ticket);
+            assert_eq!(mine.count(), taken.entries.len(), "the promised ticket");
+        }
+        sizes
+    }
+
+    #[test]
+    fn a_group_is_one_of_clients() {
+        assert_eq!(groups(2, &[7, 7, 7, 8, 8, 9, 9]), [5, 2]);
+        assert_eq!(groups(2, &[7, 8, 7, 8, 9, 7]), [4, 2], "in turns");
+        assert_eq!(groups(2, &[0, 0, 0]), [2, 1], "each by itself");
+        assert_eq!(groups(2, &[7, 0, 7, 0]), [3, 1]);
+        assert_eq!(groups(1, &[7, 7, 8]), [1, 1, 1], "no groups at all");
+        assert_eq!(groups(2, &[7; 2 * EACH + 1]), [2 * EACH, 1], "a limit");
     }
 
     #[test]

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::codec::{encode_ops, read_replies, write_replies};
+use base::codec::{encode_ops, write_replies};
+use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, Op, Reply, Tid, Timestamp, TransactionId};
 use engine::{Changes, Engine, RedoLog};
 
 use crate::options::Grouping;
-use crate::sessions::Known;
 use crate::shared::Shared;
 use crate::tickets::Submission;
 use crate::wire::Payload;
@@ -48,26 +48,21 @@ impl RedoLog for Collector {
 pub struct Worker {
     inner: engine::Worker<Collector>,
     shared: Arc<Shared>,
+    /// Whose transactions are executed; 0 for nobody's in particular.
+    source: u64,
     /// The leadership in which the last call was executed.
     leadership: u64,
     observed: Observed,
 }
 
 mod participant;
+mod sessions;
 
-/// A client's transaction: who sends it, and its number, from 1 on. One that is sent again with the
-/// same number is not executed again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sequenced {
-    /// The client; not 0.
-    pub client: u64,
-    /// The number; each is greater than the one before.
-    pub sequence: u64,
-}
+pub(crate) use sessions::superseded;
 
 /// Nobody's transaction: it is not remembered.
 const NOBODY: Sequenced = Sequenced {
-    client: 0,
+    session: 0,
     sequence: 0,
 };
 
@@ -80,6 +75,7 @@ impl Worker {
         Some(Worker {
             inner: shared.engine.worker(|_| Collector::default())?,
             shared: Arc::clone(shared),
+            source: 0,
             leadership: 0,
             observed: Observed::default(),
         })
@@ -92,8 +88,15 @@ impl Worker {
     }
 
     /// Brings the partition's time up to date. Call it before a batch of transactions.
-    pub fn refresh(&self) {
+    pub fn refresh(&mut self) {
+        self.source = 0;
         self.shared.refresh();
+    }
+
+    /// Whose transactions come next, until [`Worker::refresh`]: those of one client, if they come
+    /// together, count once towards the size of a group. 0: each counts.
+    pub fn serve(&mut self, client: u64) {
+        self.source = client;
     }
 
     /// Starts fetching the memory of these keys.
@@ -125,25 +128,6 @@ impl Worker {
         let replies = self.write(ops, NOBODY)?;
         let replies: Vec<Reply<'_>> = replies.iter().map(OwnedReply::as_reply).collect();
         Ok(see(&replies, self.observed))
-    }
-
-    /// As [`Worker::execute`], once for each number: the replies are those of the first time.
-    ///
-    /// # Errors
-    /// As there; and [`Abort::Unavailable`] if the same transaction is under way here already, and
-    /// [`Abort::Unknown`] if what it came to is not remembered any more.
-    pub fn execute_once(
-        &mut self,
-        ops: &[Op<'_>],
-        sequenced: Sequenced,
-    ) -> Result<Vec<OwnedReply>, Abort> {
-        self.begin()?;
-        if ops.iter().all(Op::is_read_only) {
-            return self.read(ops, |replies, _| {
-                replies.iter().map(OwnedReply::from).collect()
-            });
-        }
-        self.write(ops, sequenced)
     }
 
     /// Executes operations that only read on what this member has applied, whoever leads, if that
@@ -205,32 +189,46 @@ impl Worker {
         let mut encoded = Vec::new();
         encode_ops(ops, &mut encoded);
         let stamp_ms = shared.engine.time_ms();
-        let mut payload = Vec::with_capacity(encoded.len() + 32);
-        Payload::Execute {
+        let payload = Payload::Execute {
             stamp_ms,
-            client: sequenced.client,
+            client: sequenced.session,
             sequence: sequenced.sequence,
             ops: &encoded,
-        }
-        .encode(&mut payload);
-        let number = shared.number();
-        let submission = Submission {
-            payload,
-            release: None,
-            client: 0,
-            number: Some(number),
         };
-        match shared.tickets.submit(submission, u64::MAX) {
-            Some(ticket) => self.observed = observed(Epoch(ticket), stamp_ms),
-            None => unreachable!("no time is later"),
-        }
-        shared.wake();
-        Ok(number)
+        Ok(self.submit_numbered(&payload))
     }
 
     /// What became of what was proposed. Only once; `None` if it is not known yet, or was fetched.
     pub fn outcome(&mut self, number: u64) -> Option<Result<Vec<OwnedReply>, Abort>> {
-        self.shared.take_outcome(number)
+        self.shared.outcomes.take(number)
+    }
+
+    /// Submits what is executed after consensus; returns the number under which its outcome is kept.
+    fn submit_numbered(&mut self, what: &Payload<'_>) -> u64 {
+        let mut payload = Vec::new();
+        what.encode(&mut payload);
+        let number = self.shared.number();
+        let submission = Submission {
+            payload,
+            release: None,
+            client: 0,
+            source: 0,
+            number: Some(number),
+        };
+        match self.shared.tickets.submit(submission, u64::MAX) {
+            Some(ticket) => self.observed = observed(Epoch(ticket), what.stamp_ms()),
+            None => unreachable!("no time is later"),
+        }
+        self.shared.wake();
+        number
+    }
+
+    fn check_room(&self) -> Result<(), Abort> {
+        if self.shared.tickets.is_full() {
+            let what = "too much waits to be replicated".to_owned();
+            return Err(Abort::Unavailable { what });
+        }
+        Ok(())
     }
 
     /// The number of the leadership in which something may be executed now.
@@ -298,12 +296,9 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let admitted = shared.tickets.admission();
         self.begin()?;
-        if shared.tickets.is_full() {
-            let what = "too much waits to be replicated".to_owned();
-            return Err(Abort::Unavailable { what });
-        }
+        self.check_room()?;
         if by != NOBODY
-            && let Err(known) = shared.admit(by.client, by.sequence)
+            && let Err(known) = shared.admit(by.session, by.sequence)
         {
             drop(admitted);
             return self.repeated(known);
@@ -311,7 +306,7 @@ impl Worker {
         let outcome = self.stage(ops, by);
         if by != NOBODY && !matches!(outcome, Ok((_, true))) {
             // Nothing was submitted: nothing is under way.
-            shared.under_way.lock().remove(&by.client);
+            shared.under_way.lock().remove(&by.session);
         }
         outcome.map(|(replies, _)| replies)
     }
@@ -359,7 +354,7 @@ impl Worker {
         let mut payload = Vec::with_capacity(changes.len() + result.len() + 40);
         Payload::Transaction {
             stamp_ms: time_ms,
-            client: by.client,
+            client: by.session,
             sequence: by.sequence,
             result,
             changes,
@@ -368,7 +363,9 @@ impl Worker {
         let submission = Submission {
             payload,
             release,
-            client: by.client,
+            client: by.session,
+            // A client that numbers its transactions has one under way.
+            source: if by == NOBODY { self.source } else { 0 },
             number: None,
         };
         let Some(ticket) = self.shared.tickets.submit(submission, time_ms) else {
@@ -377,34 +374,6 @@ impl Worker {
         self.observed = observed(Epoch(ticket), time_ms);
         self.shared.wake();
         true
-    }
-
-    /// Answers what was sent before.
-    fn repeated(&mut self, known: Known) -> Result<Vec<OwnedReply>, Abort> {
-        match known {
-            Known::Done(result) => {
-                // It is applied here, so that it is decided; nobody can change that.
-                self.observed = Observed::default();
-                let replies = read_replies(&mut base::codec::Reader::new(&result));
-                replies.map_err(|error| Abort::Unknown {
-                    what: format!("the outcome that was kept cannot be read: {error}"),
-                })
-            }
-            Known::UnderWay => Err(Abort::Unknown {
-                what: "this client has a transaction under way, maybe this one: ask again"
-                    .to_owned(),
-            }),
-            Known::Old => Err(Abort::Unknown {
-                what: "this client has sent a later transaction".to_owned(),
-            }),
-            Known::Full => Err(Abort::Unavailable {
-                what: "no more clients can be remembered: send it without a number, or later"
-                    .to_owned(),
-            }),
-            Known::Expired | Known::New => Err(Abort::Unknown {
-                what: "this client was not heard of for too long, and is not remembered".to_owned(),
-            }),
-        }
     }
 
     /// Submits a step of the attempt `id` of a transaction over several partitions, which `stage`

@@ -21,6 +21,8 @@ struct Group {
     members: Vec<Option<Arc<Partition>>>,
     grouping: Grouping,
     leases: bool,
+    session: Duration,
+    sessions: usize,
 }
 
 impl Group {
@@ -29,6 +31,17 @@ impl Group {
     }
 
     fn start_as(count: u16, grouping: Grouping, leases: bool) -> Group {
+        let (session, sessions) = (Duration::from_secs(600), 1000);
+        Group::start_with(count, grouping, leases, (session, sessions))
+    }
+
+    /// With sessions that end after that time, and so many of them.
+    fn start_with(
+        count: u16,
+        grouping: Grouping,
+        leases: bool,
+        (session, sessions): (Duration, usize),
+    ) -> Group {
         let dir = tempfile::tempdir().unwrap();
         let nodes: Vec<NodeId> = (1..=count).map(NodeId).collect();
         let mut group = Group {
@@ -38,6 +51,8 @@ impl Group {
             nodes,
             grouping,
             leases,
+            session,
+            sessions,
         };
         let any = "127.0.0.1:0".parse().unwrap();
         let listeners: Vec<_> = group
@@ -57,6 +72,8 @@ impl Group {
             election: Duration::from_millis(300),
             grouping: self.grouping,
             leases: self.leases,
+            session: self.session,
+            sessions: self.sessions,
             ..MemberOptions::new(self.nodes[at], self.nodes.clone())
         };
         let addresses = self.nodes.iter().copied().zip(self.addresses.clone());
@@ -167,6 +184,42 @@ fn at_the_leader(group: &Group, ops: &[Op<'_>]) -> Vec<OwnedReply> {
     })
 }
 
+/// Opens a session at whoever leads, as often as it takes.
+fn open_session(group: &Group) -> Result<u64, Abort> {
+    until("an answer", || {
+        let at = group.leader();
+        let mut worker = group.worker(at);
+        let number = worker.open_session().ok()?;
+        let member = group.members[at].as_ref().unwrap();
+        wait(member, worker.observed().epoch).then_some(())?;
+        worker.opened(number)
+    })
+}
+
+/// Executes one of a session's transactions at whoever leads, until that is answered.
+fn once(group: &Group, ops: &[Op<'_>], sequenced: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
+    until("an answer", || {
+        let at = group.leader();
+        let member = group.members[at].as_ref().unwrap();
+        let mut worker = group.worker(at);
+        let naive = worker.is_naive();
+        let proposed = naive.then(|| worker.propose(ops, sequenced));
+        let executed = match &proposed {
+            Some(proposed) => proposed.clone().map(|_| Vec::new()),
+            None => worker.execute_once(ops, sequenced),
+        };
+        let again =
+            |abort: &Abort| matches!(abort, Abort::Elsewhere { .. } | Abort::Unknown { .. });
+        if executed.as_ref().is_err_and(again) || !wait(member, worker.observed().epoch) {
+            return None;
+        }
+        match proposed {
+            Some(number) => worker.outcome(number.ok()?),
+            None => Some(executed),
+        }
+    })
+}
+
 fn add(key: &[u8]) -> Op<'_> {
     Op::Add { key, delta: 1 }
 }
@@ -231,23 +284,78 @@ fn a_leader_dies_and_comes_back() {
 fn a_transaction_that_is_sent_again_is_executed_once() {
     let mut group = Group::start(3);
     let first = Sequenced {
-        client: 7,
+        session: open_session(&group).unwrap(),
         sequence: 1,
     };
-    let once = |group: &Group| {
-        until("an answer", || {
-            let at = group.leader();
-            let member = group.members[at].as_ref().unwrap();
-            let mut worker = group.worker(at);
-            let replies = worker.execute_once(&[add(b"n")], first).ok()?;
-            wait(member, worker.observed().epoch).then_some(replies)
-        })
-    };
-    assert_eq!(once(&group), [OwnedReply::Int(1)]);
-    assert_eq!(once(&group), [OwnedReply::Int(1)]);
+    let once = |group: &Group| once(group, &[add(b"n")], first);
+    assert_eq!(once(&group), Ok(vec![OwnedReply::Int(1)]));
+    assert_eq!(once(&group), Ok(vec![OwnedReply::Int(1)]));
     group.stop(group.leader());
-    assert_eq!(once(&group), [OwnedReply::Int(1)], "another leader knows");
+    let again = once(&group);
+    assert_eq!(again, Ok(vec![OwnedReply::Int(1)]), "another leader knows");
     assert_eq!(at_the_leader(&group, &[add(b"n")])[0], OwnedReply::Int(2));
+}
+
+/// The first transaction of a session that has ended is like any other: nothing shows that it was
+/// not executed, so that it must not be executed now.
+fn nothing_of_a_forgotten_session_is_executed(grouping: Grouping) {
+    let sessions = (Duration::from_millis(100), 1000);
+    let group = Group::start_with(3, grouping, false, sessions);
+    let session = open_session(&group).unwrap();
+    let of = |sequence| Sequenced { session, sequence };
+    let first = once(&group, &[add(b"n")], of(1));
+    assert_eq!(first, Ok(vec![OwnedReply::Int(1)]));
+    until("the session has ended", || {
+        // Sessions are looked through when something is proposed.
+        open_session(&group).unwrap();
+        let again = once(&group, &[add(b"n")], of(1));
+        assert!(
+            again == first || again == Err(Abort::Forgotten),
+            "{again:?}"
+        );
+        again.is_err().then_some(())
+    });
+    assert_eq!(
+        once(&group, &[add(b"n")], of(2)),
+        Err(Abort::Forgotten),
+        "nor anything else of it"
+    );
+    let never = Sequenced {
+        session: u64::MAX,
+        sequence: 1,
+    };
+    assert_eq!(once(&group, &[add(b"n")], never), Err(Abort::Forgotten));
+    let next = Sequenced {
+        session: open_session(&group).unwrap(),
+        sequence: 1,
+    };
+    let added = once(&group, &[add(b"n")], next);
+    assert_eq!(added, Ok(vec![OwnedReply::Int(2)]), "once before");
+    let hashes = group.hashes();
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+#[test]
+fn a_first_transaction_is_not_executed_again_when_its_session_has_ended() {
+    nothing_of_a_forgotten_session_is_executed(Grouping::Group(64));
+}
+
+#[test]
+fn nor_is_it_where_entries_are_executed_after_consensus() {
+    nothing_of_a_forgotten_session_is_executed(Grouping::Naive);
+}
+
+#[test]
+fn there_are_so_many_sessions_and_then_room_again() {
+    let grouping = Grouping::Group(64);
+    let group = Group::start_with(3, grouping, false, (Duration::from_millis(500), 2));
+    let first = open_session(&group).unwrap();
+    let second = open_session(&group).unwrap();
+    assert_ne!(first, second);
+    let refused = until("there are too many", || open_session(&group).err());
+    assert!(matches!(refused, Abort::Unavailable { .. }), "{refused}");
+    let third = until("the silent ones have ended", || open_session(&group).ok());
+    assert!(third > second, "no id comes back");
 }
 
 #[test]
@@ -323,10 +431,8 @@ fn plain_raft_executes_after_consensus() {
         worker.execute(&[add(b"n")], |_, _| ()).is_err(),
         "nothing is executed before"
     );
-    let by = |sequence| Sequenced {
-        client: 9,
-        sequence,
-    };
+    let session = open_session(&group).unwrap();
+    let by = |sequence| Sequenced { session, sequence };
     for n in 1..=5 {
         let number = worker.propose(&[add(b"n")], by(n as u64)).unwrap();
         assert!(wait(&member, worker.observed().epoch));

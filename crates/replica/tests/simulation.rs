@@ -45,6 +45,7 @@ fn partitions_keep_their_promises_and_meet_what_is_worth_meeting() {
         Point::Removed,
         Point::HandedOver,
         Point::ToldAgain,
+        Point::Forgotten,
         Point::FoundPrepared,
         Point::Stale,
         Point::OldLeader,

@@ -252,9 +252,13 @@ fn trouble(state: &State) -> Option<String> {
     };
     if let Some(reason) = server.partition.failed() {
         let reason = reason.replace(['\r', '\n'], " ");
-        return Some(format!(
-            "the log has failed, writes are refused: {reason}\n"
-        ));
+        return Some(match server.partition.replicated() {
+            None => format!("the log has failed, writes are refused: {reason}\n"),
+            Some(_) => format!(
+                "this node's replica has stopped, and nothing is served until the node is \
+                 restarted: {reason}\n"
+            ),
+        });
     }
     server.is_stopping().then(|| "stopping\n".to_owned())
 }

@@ -310,6 +310,7 @@ fn replication(figures: &Figures<'_>, out: &mut String) -> Result {
     for (name, value) in [
         ("leads", u64::from(replication.leads())),
         ("has_leader", u64::from(status.leader.is_some())),
+        ("stopped", u64::from(status.role == replica::Role::Stopped)),
         ("term", status.term),
         ("last_index", status.last),
         ("committed_index", status.committed),

@@ -120,6 +120,7 @@ pub(crate) fn execute(
 ) -> usize {
     let limits = executor.context.shared.config.limits;
     connection.state.stalled = false;
+    executor.worker.serve(connection.client.id);
     let mut done = 0;
     loop {
         let parsed = batch.parse(connection, input, done, &limits.request);

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `partition` | number of the node's partition; 0: it holds none |
 //! | `node` | the node |
-//! | `role` | `leader`, `elected` (it leads, and cannot serve yet), `follower`, `candidate`, `learner` (without a vote), `blank` (its disk is empty), `removed`, or `alone`: the partition is not replicated |
+//! | `role` | `leader`, `elected` (it leads, and cannot serve yet), `follower`, `candidate`, `learner` (without a vote), `blank` (its disk is empty), `removed`, `stopped` (it does not go on until the process is restarted), or `alone`: the partition is not replicated |
 //! | `leader` | who leads, as far as the node knows; left out if it does not |
 //! | `term` | its term |
 //! | `last`, `committed`, `applied`, `snapshot` | indexes in the log: the last entry, the last that is known to be committed, the last that is executed, that of the newest snapshot |

@@ -95,6 +95,20 @@ fn without_its_member_a_node_refuses_and_says_why() {
     assert_eq!(client.call(&["PING"]), status("PONG"));
     let health = support::http::get(replica.admin(), "/health");
     assert_eq!(health.status, 503, "{}", health.body);
+    let said = &health.body;
+    assert!(
+        said.contains("replica has stopped") && said.contains("restarted"),
+        "{said}"
+    );
+    let metrics = support::http::get(replica.admin(), "/metrics").body;
+    for figure in ["kumiki_replica_stopped 1", "kumiki_replica_leads 0"] {
+        assert!(
+            metrics.lines().any(|line| line == figure),
+            "{figure}: {metrics}"
+        );
+    }
+    let said = text(&client.call(&["CLUSTER", "REPLICATION", "STATUS"]));
+    assert!(said.contains("role:stopped\r\n"), "{said}");
 }
 
 #[test]

@@ -44,6 +44,12 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes, len }
     }
 
+    /// What has not been read.
+    #[must_use]
+    pub fn unread(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Says that what comes next, or came last, is malformed.
     #[must_use]
     pub fn malformed(&self, kind: MalformedKind) -> Malformed {

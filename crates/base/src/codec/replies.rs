@@ -27,6 +27,7 @@
 //! | 9 | failed | an error, as in replies |
 //! | 10 | cancelled | none |
 //! | 11 | elsewhere | 1 byte: 1 if a leader is known; then its number (2 bytes) |
+//! | 12 | forgotten | none |
 
 use crate::partition::OwnedReply;
 use crate::transaction::{Holder, Kind, OpError};
@@ -159,6 +160,7 @@ pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
             let leader = leader.map(|node| node.0.to_le_bytes());
             to.extend(leader.iter().flatten());
         }
+        Abort::Forgotten => to.push(12),
     }
 }
 
@@ -205,6 +207,7 @@ pub fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
                 false => None,
             },
         },
+        12 => Abort::Forgotten,
         other => return Err(from.malformed(MalformedKind::Kind(other, "abort"))),
     })
 }

@@ -2,4 +2,5 @@
 
 mod calls;
 mod nodes;
+mod numbered;
 mod steps;

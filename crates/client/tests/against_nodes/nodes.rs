@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::ids::{Tid, Version};
+use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::transaction::OpError;
 use base::{Abort, Epoch, NodeId, Op};
@@ -35,6 +36,10 @@ pub(crate) enum Fault {
     SayAfter(Answer),
     /// Says nothing.
     Silence,
+    /// Executes it, forgets all sessions, then closes the link.
+    ForgetAfter,
+    /// Executes it, makes this node the leader, then closes the link.
+    LeadAfter(u16),
 }
 
 /// Keys and values, with versions.
@@ -43,6 +48,12 @@ pub(crate) struct Data {
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     versions: BTreeMap<Vec<u8>, u64>,
     count: u64,
+    /// Sessions, with the number and the replies of the last transaction.
+    sessions: BTreeMap<u64, (u64, Vec<OwnedReply>)>,
+    /// Sessions that were opened.
+    pub(crate) opened: u64,
+    /// Who leads, if the nodes hold a partition together.
+    pub(crate) leader: Option<u16>,
 }
 
 impl Data {
@@ -56,6 +67,23 @@ impl Data {
             }
         }
         Ok(ops.iter().map(|op| self.one(op)).collect())
+    }
+
+    fn open_session(&mut self) -> u64 {
+        self.opened += 1;
+        self.sessions.insert(self.opened, (0, Vec::new()));
+        self.opened
+    }
+
+    pub(crate) fn forget_sessions(&mut self) {
+        self.sessions.clear();
+    }
+
+    /// The replies if it was executed before; `None` if it is to be executed.
+    fn known(&self, of: Sequenced) -> Result<Option<Vec<OwnedReply>>, Abort> {
+        let (sequence, replies) = self.sessions.get(&of.session).ok_or(Abort::Forgotten)?;
+        assert!(*sequence <= of.sequence, "numbers grow");
+        Ok((*sequence == of.sequence).then(|| replies.clone()))
     }
 
     fn version(&self, key: &[u8]) -> Version {
@@ -154,15 +182,40 @@ pub(crate) fn text(addresses: [SocketAddr; 2], last: u16) -> String {
     text
 }
 
+/// The text of a file in which three nodes hold one partition.
+fn replicated(addresses: &[SocketAddr]) -> String {
+    let mut text = format!("secret = \"{SECRET}\"\n");
+    for (at, address) in addresses.iter().enumerate() {
+        let (id, client, replica) = (at + 1, 20_001 + at, 20_101 + at);
+        text += &format!(
+            "[[node]]\nid = {id}\nclient = \"127.0.0.1:{client}\"\nfabric = \"{address}\"\n\
+             replica = \"127.0.0.1:{replica}\"\n"
+        );
+    }
+    text + "[[partition]]\nid = 1\nslots = [\"0-16383\"]\nnodes = [1, 2, 3]\n"
+}
+
 /// Two keys of node 1, and two of node 2, while node 1 has the lower half of the slots.
 pub(crate) const ON_1: [&[u8]; 2] = [b"b", b"c"];
 pub(crate) const ON_2: [&[u8]; 2] = [b"a", b"d"];
 
 impl Cluster {
     pub(crate) fn new() -> Cluster {
-        let listeners: Vec<TcpListener> = (0..2).map(|_| free()).collect();
-        let addresses = [0, 1].map(|at: usize| listeners[at].local_addr().unwrap());
-        let topology = Topology::parse(&text(addresses, 8191), "test").unwrap();
+        Cluster::of(2, |addresses| text([addresses[0], addresses[1]], 8191))
+    }
+
+    /// Three nodes that hold a partition together; the first leads.
+    pub(crate) fn replicated() -> Cluster {
+        let cluster = Cluster::of(3, replicated);
+        cluster.data.lock().leader = Some(1);
+        cluster
+    }
+
+    fn of(nodes: usize, text: impl Fn(&[SocketAddr]) -> String) -> Cluster {
+        let listeners: Vec<TcpListener> = (0..nodes).map(|_| free()).collect();
+        let addresses = listeners.iter().map(|one| one.local_addr().unwrap());
+        let addresses: Vec<SocketAddr> = addresses.collect();
+        let topology = Topology::parse(&text(&addresses), "test").unwrap();
         let mut cluster = Cluster {
             data: Arc::default(),
             topology,
@@ -224,7 +277,8 @@ impl Cluster {
     }
 
     pub(crate) fn client_with(&self, options: Options) -> Client {
-        Client::connect(self.addresses(), options).unwrap()
+        let nodes = self.topology.nodes().iter();
+        Client::connect(nodes.map(|node| node.fabric), options).unwrap()
     }
 }
 
@@ -311,12 +365,27 @@ impl Node {
             codec::encode(&Message::Reply { number, reply }, &mut bytes);
             node.tcp.send(link, &bytes).unwrap();
         };
+        let leader = self.data.lock().leader;
+        let is_led = leader.is_none_or(|leader| leader == self.me.0);
+        if !is_led && !matches!(request, Request::Topology | Request::Coordinate { .. }) {
+            let leader = leader.map(NodeId);
+            return answer(self, Answer::Aborted(Abort::Elsewhere { leader }));
+        }
+        let mut once = None;
         let (ops, coordinate) = match request {
             Request::Topology => {
                 self.shared.asked.fetch_add(1, Ordering::SeqCst);
                 return answer(self, Answer::Topology(self.topology.text().to_owned()));
             }
             Request::Execute { ops } => (ops, false),
+            Request::Once { of, ops } => {
+                once = Some(of);
+                (ops, false)
+            }
+            Request::OpenSession => {
+                let opened = self.data.lock().open_session();
+                return answer(self, Answer::Session(opened));
+            }
             Request::Coordinate { ops } => (ops, true),
             other => panic!("a client does not ask {other:?}"),
         };
@@ -325,14 +394,40 @@ impl Node {
             Some(Fault::CloseBefore) => return self.tcp.close(link),
             Some(Fault::Say(reply)) => return answer(self, reply),
             Some(Fault::Silence) => return,
-            Some(Fault::CloseAfter | Fault::SayAfter(_)) | None => {}
+            Some(_) | None => {}
         }
-        let reply = self.execute(&ops, coordinate);
+        let reply = match once {
+            Some(of) => self.execute_once(&ops, of),
+            None => self.execute(&ops, coordinate),
+        };
         match fault {
             Some(Fault::CloseAfter) => self.tcp.close(link),
+            Some(Fault::ForgetAfter) => {
+                self.data.lock().forget_sessions();
+                self.tcp.close(link);
+            }
+            Some(Fault::LeadAfter(leader)) => {
+                self.data.lock().leader = Some(leader);
+                self.tcp.close(link);
+            }
             Some(Fault::SayAfter(reply)) => answer(self, reply),
             _ => answer(self, reply),
         }
+    }
+
+    fn execute_once(&mut self, ops: &[Op<'_>], of: Sequenced) -> Answer {
+        let known = self.data.lock().known(of);
+        match known {
+            Ok(None) => {}
+            Ok(Some(replies)) => return Answer::Replies(replies),
+            Err(abort) => return Answer::Aborted(abort),
+        }
+        let answer = self.execute(ops, false);
+        if let Answer::Replies(replies) = &answer {
+            let result = (of.sequence, replies.clone());
+            self.data.lock().sessions.insert(of.session, result);
+        }
+        answer
     }
 
     fn execute(&mut self, ops: &[Op<'_>], coordinate: bool) -> Answer {

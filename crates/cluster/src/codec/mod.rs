@@ -21,6 +21,8 @@
 //! | 8 | request: inquire | id |
 //! | 9 | request: topology | nothing |
 //! | 10 | request: read | ops |
+//! | 11 | request: once | session (8 bytes), sequence (8 bytes), ops |
+//! | 12 | request: open session | nothing |
 //! | 32 | reply: replies | replies |
 //! | 33 | reply: aborted | abort |
 //! | 34 | reply: done | nothing |
@@ -29,6 +31,7 @@
 //! | 37 | reply: topology | text |
 //! | 38 | reply: failed | text |
 //! | 39 | reply: read | finished epoch (8 bytes), replies |
+//! | 40 | reply: session | its id (8 bytes) |
 //! | 64 | notice: abort | id |
 //! | 65 | notice: forget | id |
 //!
@@ -52,7 +55,7 @@
 
 mod roll;
 
-use base::participant::State;
+use base::participant::{Sequenced, State};
 
 use crate::message::{Answer, Fate, Message, Notice, Request};
 use base::codec::{
@@ -73,6 +76,8 @@ mod kind {
     pub(super) const INQUIRE: u8 = 8;
     pub(super) const TOPOLOGY: u8 = 9;
     pub(super) const READ: u8 = 10;
+    pub(super) const ONCE: u8 = 11;
+    pub(super) const OPEN_SESSION: u8 = 12;
     pub(super) const REPLIES: u8 = 32;
     pub(super) const ABORTED: u8 = 33;
     pub(super) const DONE: u8 = 34;
@@ -81,6 +86,7 @@ mod kind {
     pub(super) const FILE: u8 = 37;
     pub(super) const FAILED: u8 = 38;
     pub(super) const WAS_READ: u8 = 39;
+    pub(super) const SESSION: u8 = 40;
     pub(super) const ABORT: u8 = 64;
     pub(super) const FORGET: u8 = 65;
 }
@@ -121,11 +127,11 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     }
     let kind = from.u8()?;
     let message = match kind {
-        kind::EXECUTE..=kind::READ => Message::Request {
+        kind::EXECUTE..=kind::OPEN_SESSION => Message::Request {
             number: from.u64()?,
             request: decode_request(kind, &mut from)?,
         },
-        kind::REPLIES..=kind::WAS_READ => Message::Reply {
+        kind::REPLIES..=kind::SESSION => Message::Reply {
             number: from.u64()?,
             reply: decode_answer(kind, &mut from)?,
         },
@@ -153,6 +159,8 @@ fn request_kind(request: &Request<'_>) -> u8 {
         Request::Inquire { .. } => kind::INQUIRE,
         Request::Topology => kind::TOPOLOGY,
         Request::Read { .. } => kind::READ,
+        Request::Once { .. } => kind::ONCE,
+        Request::OpenSession => kind::OPEN_SESSION,
     }
 }
 
@@ -179,7 +187,12 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
         | Request::Outcome { id }
         | Request::Abandon { id }
         | Request::Inquire { id } => to.extend_from_slice(&id.to_bytes()),
-        Request::Topology => {}
+        Request::Once { of, ops } => {
+            put_u64(to, of.session);
+            put_u64(to, of.sequence);
+            encode_ops(ops, to);
+        }
+        Request::Topology | Request::OpenSession => {}
     }
 }
 
@@ -207,6 +220,14 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
         kind::READ => Request::Read {
             ops: read_ops(from)?,
         },
+        kind::ONCE => Request::Once {
+            of: Sequenced {
+                session: from.u64()?,
+                sequence: from.u64()?,
+            },
+            ops: read_ops(from)?,
+        },
+        kind::OPEN_SESSION => Request::OpenSession,
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "request"))),
     })
 }
@@ -221,6 +242,7 @@ fn answer_kind(answer: &Answer) -> u8 {
         Answer::Topology(_) => kind::FILE,
         Answer::Failed(_) => kind::FAILED,
         Answer::Read { .. } => kind::WAS_READ,
+        Answer::Session(_) => kind::SESSION,
     }
 }
 
@@ -228,6 +250,7 @@ fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
     match answer {
         Answer::Replies(replies) => write_replies(replies, to),
         Answer::Aborted(abort) => write_abort(abort, to),
+        Answer::Session(id) => put_u64(to, *id),
         Answer::Done => {}
         Answer::State(State::Unknown) => to.push(0),
         Answer::State(State::Prepared(note)) => {
@@ -276,6 +299,7 @@ fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
             finished: base::Epoch(from.u64()?),
             replies: read_replies(from)?,
         },
+        kind::SESSION => Answer::Session(from.u64()?),
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "reply"))),
     })
 }

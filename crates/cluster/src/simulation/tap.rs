@@ -67,6 +67,10 @@ impl fmt::Display for Said<'_, '_> {
         match self.0 {
             Message::Request { number, request } => match request {
                 Request::Execute { ops } => write!(f, "{number}: execute {}", SaidOps(ops)),
+                Request::Once { of, ops } => {
+                    write!(f, "{number}: execute once {of:?} {}", SaidOps(ops))
+                }
+                Request::OpenSession => write!(f, "{number}: open session"),
                 Request::Read { ops } => write!(f, "{number}: read {}", SaidOps(ops)),
                 Request::Coordinate { ops } => write!(f, "{number}: coordinate {}", SaidOps(ops)),
                 Request::Prepare {
@@ -117,6 +121,8 @@ fn is_protocol(message: &Message<'_>) -> bool {
         Message::Request { request, .. } => !matches!(
             request,
             Request::Execute { .. }
+                | Request::Once { .. }
+                | Request::OpenSession
                 | Request::Read { .. }
                 | Request::Coordinate { .. }
                 | Request::Topology

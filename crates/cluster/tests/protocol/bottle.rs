@@ -313,6 +313,8 @@ fn short(message: &Message<'_>) -> &'static str {
     match message {
         Message::Request { request, .. } => match request {
             Request::Execute { .. } => "execute",
+            Request::Once { .. } => "once",
+            Request::OpenSession => "open session",
             Request::Read { .. } => "read",
             Request::Coordinate { .. } => "coordinate",
             Request::Prepare { .. } => "prepare",

@@ -1,6 +1,6 @@
 //! Messages of all kinds, drawn at random.
 
-use base::participant::State;
+use base::participant::{Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
 use base::{Abort, NodeId, Op, PartitionId, Timestamp, TransactionId, Version};
@@ -173,7 +173,7 @@ fn text(random: &mut Rng) -> String {
 }
 
 fn abort(random: &mut Rng) -> Abort {
-    match random.u8(..12) {
+    match random.u8(..13) {
         0 => Abort::Precondition {
             op: number(random) as usize,
         },
@@ -202,13 +202,15 @@ fn abort(random: &mut Rng) -> Abort {
         10 => Abort::Elsewhere {
             leader: random.bool().then(|| NodeId(random.u16(..))),
         },
+        11 => Abort::Forgotten,
         _ => Abort::Cancelled,
     }
 }
 
 fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
     let note = pool[random.usize(..pool.len())].clone();
-    match random.u8(..8) {
+    match random.u8(..9) {
+        8 => Answer::Session(number(random)),
         7 => {
             let count = random.usize(..8);
             Answer::Read {
@@ -236,7 +238,15 @@ fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
 
 fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
     let id = id(random);
-    match random.u8(..10) {
+    match random.u8(..12) {
+        11 => Request::OpenSession,
+        10 => Request::Once {
+            of: Sequenced {
+                session: number(random),
+                sequence: number(random),
+            },
+            ops: ops(random, pool),
+        },
         9 => Request::Read {
             ops: ops(random, pool),
         },

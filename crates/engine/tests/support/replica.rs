@@ -21,6 +21,12 @@ pub(crate) struct Entry {
     pub(crate) changes: Vec<Logged>,
 }
 
+impl Entry {
+    pub(crate) fn changes(&self) -> Vec<base::Change<'_>> {
+        self.changes.iter().map(borrowed).collect()
+    }
+}
+
 pub(crate) struct Replica {
     pub(crate) engine: Arc<Engine>,
     pub(crate) applier: RefCell<Applier>,
@@ -94,9 +100,8 @@ impl Replica {
 
     pub(crate) fn apply(&self, entry: &Entry) {
         let index = self.engine.applied().next();
-        let changes = entry.changes.iter().map(borrowed);
         let mut applier = self.applier.borrow_mut();
-        applier.apply(index, entry.stamp_ms, changes);
+        applier.apply(index, entry.stamp_ms, &entry.changes());
     }
 
     /// An entry that moves time.

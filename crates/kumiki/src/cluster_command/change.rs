@@ -219,6 +219,13 @@ fn check(survey: &Surveyed, wanted: Wanted, node: Option<u16>) -> Result<(), Str
             "node {}: {error}; start it first: kumiki serve --cluster FILE --node {} --data DIR",
             info.id, info.id
         )),
+        // It is what an earlier command has left, when the leader was lost: the next one goes on.
+        (Wanted::Member, Ok(report)) if report.role == "learner" => Ok(()),
+        (Wanted::Member, Ok(report)) if report.role == "stopped" => Err(format!(
+            "node {} has stopped: {}; mend that, and restart its process",
+            info.id,
+            report.note.as_deref().unwrap_or("its log says why")
+        )),
         (Wanted::Member, Ok(report)) if report.role != "blank" => Err(format!(
             "node {} is a {} and keeps data of its own: stop it, remove its data directory, and \
              start it again, so that it gets a copy",

@@ -111,6 +111,9 @@ fn note(surveyed: &Surveyed, node: base::NodeId, report: &Report) -> String {
         let (done, total) = (mib(progress.done), mib(progress.total));
         notes.push(format!("snapshot: {done:.1} of {total:.1} MiB"));
     }
+    if surveyed.is_learner(node) {
+        notes.push("has a place without a vote".to_owned());
+    }
     notes.extend(report.note.clone());
     notes.join("; ")
 }
@@ -233,6 +236,27 @@ mod tests {
         assert_eq!(lines[2], ["7", "2", "leader", "5", "119", "0", "itself"]);
         assert_eq!(lines[3][..7], ["7", "3", "-", "-", "-", "-", "lost"]);
         assert!(text.lines().all(|line| line.trim_end() == line));
+    }
+
+    #[test]
+    fn a_place_without_a_vote_is_shown_with_what_to_do() {
+        let mut survey = survey();
+        assert!(!table(&survey).contains("without a vote"));
+        let leader = survey.partitions[0].nodes[1].1.as_mut().unwrap();
+        leader.members[0].voter = false;
+        let text = table(&survey);
+        let line = text.lines().nth(1).unwrap();
+        assert!(line.contains("has a place without a vote"), "{text}");
+        let problems = survey.partitions[0].problems().join("\n");
+        for word in ["cluster add --node 1 goes on", "cluster remove gives it up"] {
+            assert!(problems.contains(word), "{problems}");
+        }
+        let node = survey.partitions[0].nodes[0].1.as_mut().unwrap();
+        node.role = "stopped".to_owned();
+        node.note = Some("its disk has failed".to_owned());
+        let problems = survey.partitions[0].problems().join("\n");
+        let said = "node 1 has stopped: its disk has failed; mend that, and restart";
+        assert!(problems.contains(said), "{problems}");
     }
 
     #[test]

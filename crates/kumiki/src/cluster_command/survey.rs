@@ -90,6 +90,15 @@ impl Surveyed {
         there.max_by_key(|member| (member.active, member.voter, member.id))
     }
 
+    /// Whether the leader has a place for the node that has no vote yet.
+    pub(super) fn is_learner(&self, node: NodeId) -> bool {
+        let leader = self.leader().filter(|leader| leader.role != ALONE);
+        leader.is_some_and(|leader| {
+            let mut members = leader.members.iter();
+            members.any(|member| member.node == node.0 && !member.voter)
+        })
+    }
+
     /// What is wrong, said for people.
     pub(super) fn problems(&self) -> Vec<String> {
         let id = self.partition.id;
@@ -121,7 +130,16 @@ impl Surveyed {
                         info.id, report.role, info.id
                     ));
                 }
-                Ok(_) if !voter => problems.push(format!("node {} has no vote yet", info.id)),
+                Ok(report) if report.role == "stopped" => problems.push(format!(
+                    "node {} has stopped: {}; mend that, and restart its process",
+                    info.id,
+                    report.note.as_deref().unwrap_or("its log says why")
+                )),
+                Ok(_) if !voter => problems.push(format!(
+                    "node {} has no vote yet: if nobody is adding it at the moment, kumiki cluster \
+                     add --node {} goes on with it, and kumiki cluster remove gives it up",
+                    info.id, info.id
+                )),
                 Ok(_) if !heard && info.id.0 != leader.node => problems.push(format!(
                     "node {} answers here, and the leader, node {}, does not hear it: look at the \
                      network between their replica addresses",

@@ -23,6 +23,7 @@ const FILE: &str = "cluster.toml";
 pub(crate) struct Replicas {
     servers: Vec<Option<Server>>,
     addresses: Vec<SocketAddr>,
+    fabrics: Vec<SocketAddr>,
     per_partition: usize,
     further: Vec<String>,
     dir: TempDir,
@@ -70,6 +71,7 @@ impl Replicas {
         std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");
         Replicas {
             servers: (0..count).map(|_| None).collect(),
+            fabrics: addresses.iter().skip(1).step_by(3).copied().collect(),
             addresses: addresses.into_iter().step_by(3).collect(),
             per_partition,
             further: further.iter().map(|arg| (*arg).to_owned()).collect(),
@@ -134,6 +136,11 @@ impl Replicas {
     /// Where clients of a node connect.
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
         self.addresses[node - 1]
+    }
+
+    /// Where nodes and Rust clients connect.
+    pub(crate) fn fabrics(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.fabrics.iter().copied()
     }
 
     /// How many nodes there are.

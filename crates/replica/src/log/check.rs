@@ -138,7 +138,10 @@ fn cut(last: &Last) -> Result<Option<Cut>, LogError> {
     let read = last.file.read_exact_at(&mut rest, offset);
     read.map_err(LogError::io("read", path))?;
     // Behind it there is room that was set aside.
-    let bytes = rest.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
+    let bytes = rest
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |at| at + 1);
     Ok(Some(Cut {
         path: path.clone(),
         offset,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
     /// The operating system reports an error; nothing is lost by it, and the same may be tried again.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}{}", path.display(), advice(source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -112,7 +112,15 @@ impl LogError {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+fn advice(error: &io::Error) -> &'static str {
+    if is_full(error) {
+        "; make room on that disk"
+    } else {
+        ""
+    }
+}
+
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded

@@ -28,8 +28,8 @@
 //! A last frame that was damaged after its sync looks as one that was under way, and is cut. Every
 //! other damage is refused.
 
-mod entries;
 mod check;
+mod entries;
 mod error;
 mod files;
 mod format;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use disk::{Access, DiskFile};
 
-use super::error::LogError;
+use super::error::{LogError, is_full};
 use super::files::{Current, Files, Place, remove_leftover};
 use super::format::{self, DRAFT};
 use super::replay::{Replay, Tail};
@@ -144,10 +144,14 @@ fn settle(place: &Place, last: Last, max: u64) -> Result<Current, LogError> {
         .sync_dir(&place.dir)
         .map_err(LogError::io("sync", &place.dir))?;
     let size = place.options.segment_bytes.max(end);
-    file.allocate(size)
-        .map_err(LogError::io("set space aside for", path))?;
-    // On a device with larger units than the segment was made for, the next frame begins a segment.
-    let fits = file.alignment() <= tail.header.align as usize;
+    let has_room = match file.allocate(size) {
+        Ok(()) => true,
+        Err(error) if is_full(&error) => false,
+        Err(error) => return Err(LogError::io("set space aside for", path)(error)),
+    };
+    // Without room, or on a device with larger units than the segment was made for, the next frame
+    // begins a segment: where there is no room for that either, the member waits for some.
+    let fits = has_room && file.alignment() <= tail.header.align as usize;
     Ok(Current {
         size: if fits { size } else { end },
         file,

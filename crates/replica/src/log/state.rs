@@ -77,7 +77,9 @@ impl State {
             *place == 0 || bytes <= max
         };
         let all = self.entries.from(begin).take(count).enumerate();
-        all.take_while(fits).map(|(_, entry)| entry.clone()).collect()
+        all.take_while(fits)
+            .map(|(_, entry)| entry.clone())
+            .collect()
     }
 
     /// Bytes of all entries.

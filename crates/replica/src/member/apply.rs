@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use base::{Change, Epoch};
+use base::{Abort, Change, Epoch};
 use protobuf::Message as _;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, EntryType};
 
 use super::{Failure, Member};
 use crate::sessions::Known;
 use crate::wire::{Payload, changes};
+use crate::worker::superseded;
 
 /// The memory of so many entries is fetched ahead of their turn, of those that are small; larger
 /// ones gain nothing by it.
@@ -105,7 +106,7 @@ impl Member {
                 changes: bytes,
                 ..
             } => {
-                if self.was_applied(*client, *sequence) {
+                if *client != 0 && !self.is_new(*client, *sequence) {
                     self.applier.skip(index, self.stamp_ms);
                     return Ok(());
                 }
@@ -120,14 +121,17 @@ impl Member {
             } => self.execute(index, (*client, *sequence), ops)?,
             Payload::Tick { stamp_ms } => {
                 self.applier.skip(index, self.stamp_ms);
-                self.deadlines = self.deadlines.split_off(&(stamp_ms + 1));
+                self.deadlines.pass(*stamp_ms);
                 self.shared.ticking.store(false, Ordering::SeqCst);
                 self.tell_limit();
             }
             Payload::Sessions { expire, .. } => {
                 self.applier.skip(index, self.stamp_ms);
-                let mut sessions = self.shared.sessions.lock();
-                expire.iter().for_each(|client| sessions.forget(*client));
+                self.shared.forget_sessions(expire);
+            }
+            Payload::Open { most, .. } => {
+                self.applier.skip(index, self.stamp_ms);
+                self.open_session(index.0, *most);
             }
         }
         Ok(())
@@ -156,7 +160,6 @@ impl Member {
     /// The paper's baseline: executed after consensus, by every member.
     fn execute(&mut self, index: Epoch, by: (u64, u64), ops: &[u8]) -> Result<(), Failure> {
         let ops = base::codec::decode_ops(ops).map_err(unreadable)?;
-        // Nobody has asked before: an entry whose client is not known is not executed.
         let known = self.shared.sessions.lock().look_up(by.0, by.1);
         let outcome = if by.0 != 0 && known != Known::New {
             self.applier.skip(index, self.stamp_ms);
@@ -165,27 +168,49 @@ impl Member {
                     let mut from = base::codec::Reader::new(&result);
                     Ok(base::codec::read_replies(&mut from).map_err(unreadable)?)
                 }
-                _ => Err(base::Abort::Refused),
+                Known::Forgotten => Err(Abort::Forgotten),
+                _ => Err(superseded()),
             }
         } else {
-            self.applier.execute(index, self.stamp_ms, &ops)
+            let outcome = self.applier.execute(index, self.stamp_ms, &ops);
+            if let Ok(replies) = &outcome {
+                let mut result = Vec::new();
+                base::codec::write_replies(replies, &mut result);
+                self.remember(by.0, by.1, &result);
+            }
+            outcome
         };
-        if let Ok(replies) = &outcome {
-            let mut result = Vec::new();
-            base::codec::write_replies(replies, &mut result);
-            self.remember(by.0, by.1, &result);
-        }
-        let waits = self.pending.front().filter(|front| front.index == index.0);
-        if let Some(number) = waits.and_then(|front| front.number) {
-            self.shared.keep_outcome(number, outcome);
+        if let Some(number) = self.waiting_for(index.0) {
+            self.shared.outcomes.keep(number, outcome);
         }
         Ok(())
     }
 
-    fn was_applied(&self, client: u64, sequence: u64) -> bool {
-        // A session that has ended meanwhile was there when the leader admitted the transaction.
+    fn open_session(&mut self, index: u64, most: u64) {
+        let mut sessions = self.shared.sessions.lock();
+        let outcome = if sessions.open(index, self.stamp_ms, most) {
+            Ok(index)
+        } else {
+            let what = format!("there are {most} sessions, and no more can be remembered");
+            Err(Abort::Unavailable { what })
+        };
+        drop(sessions);
+        if let Some(number) = self.waiting_for(index) {
+            self.shared.opened.keep(number, outcome);
+        }
+    }
+
+    /// Under which number somebody here waits for what becomes of an entry.
+    fn waiting_for(&self, index: u64) -> Option<u64> {
+        let front = self.pending.front();
+        front.filter(|front| front.index == index)?.number
+    }
+
+    /// Whether a transaction is to be applied that its leader had executed.
+    fn is_new(&self, client: u64, sequence: u64) -> bool {
         let known = self.shared.sessions.lock().look_up(client, sequence);
-        client != 0 && matches!(known, Known::Done(_) | Known::Old)
+        debug_assert_eq!(known, Known::New, "its leader has looked, and kept it so");
+        known == Known::New
     }
 
     fn remember(&mut self, client: u64, sequence: u64, result: &[u8]) {
@@ -197,7 +222,7 @@ impl Member {
 
     /// Says up to when time may pass without an entry that says so.
     pub(super) fn tell_limit(&self) {
-        let first = self.deadlines.first().copied().unwrap_or(u64::MAX);
+        let first = self.deadlines.first().unwrap_or(u64::MAX);
         self.shared.limit_ms.store(first, Ordering::SeqCst);
     }
 

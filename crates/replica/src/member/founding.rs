@@ -26,14 +26,16 @@ use crate::status::raft_id;
 
 /// How often others are asked.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Who has not said for so many pauses that it waits, does not.
+const LATELY: u32 = 20;
 
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Founding {
     /// Who has said that it knows nothing.
     blank: HashSet<NodeId>,
-    /// What each has said last.
-    last: HashMap<NodeId, Hello>,
+    /// What each has said last, and when.
+    last: HashMap<NodeId, (Hello, Duration)>,
     next: Duration,
 }
 
@@ -46,17 +48,16 @@ impl Member {
         if self.now.since >= self.founding.next {
             self.founding.next = self.now.since + PAUSE;
             self.next_tick = self.founding.next;
-            let hello = Envelope::Hello(self.hello());
-            for node in self.options.nodes.clone() {
-                self.send(node, &hello);
-            }
+            self.greet();
         }
         Ok(())
     }
 
-    /// What a node has said last of itself.
+    /// What a node has said of itself lately.
     pub(super) fn founding_hello(&self, node: NodeId) -> Option<Hello> {
-        self.founding.last.get(&node).copied()
+        let (hello, at) = self.founding.last.get(&node)?;
+        let lately = (self.options.election * 2).max(PAUSE * LATELY);
+        (self.now.since < *at + lately).then_some(*hello)
     }
 
     fn others(&self) -> impl Iterator<Item = NodeId> + '_ {
@@ -83,7 +84,7 @@ impl Member {
         if hello.knows_nothing {
             self.founding.blank.insert(from);
         }
-        self.founding.last.insert(from, hello);
+        self.founding.last.insert(from, (hello, self.now.since));
         if self.raft.is_some() {
             if is_blank {
                 // It asks.
@@ -94,7 +95,7 @@ impl Member {
         }
         let ready = |node| {
             let hello = self.founding.last.get(&node);
-            hello.is_some_and(|hello| hello.all_blank || hello.raft_id == raft_id(1, node))
+            hello.is_some_and(|(hello, _)| hello.all_blank || hello.raft_id == raft_id(1, node))
         };
         if self.hello().all_blank && self.others().all(ready) {
             return self.found();
@@ -108,7 +109,7 @@ impl Member {
             .founding
             .last
             .values()
-            .any(|hello| !hello.knows_nothing);
+            .any(|(hello, _)| !hello.knows_nothing);
         let note = if member {
             format!(
                 "the partition exists, and this node's disk is empty: run \"kumiki cluster add \
@@ -139,11 +140,16 @@ impl Member {
         let id = raft_id(1, self.options.me);
         tracing::info!(members = ?self.options.nodes, "founds the partition");
         self.become_member(id, &members)?;
+        self.greet();
+        Ok(())
+    }
+
+    /// Says to all what this member is now.
+    fn greet(&mut self) {
         let hello = Envelope::Hello(self.hello());
         for node in self.options.nodes.clone() {
             self.send(node, &hello);
         }
-        Ok(())
     }
 
     fn become_member(&mut self, id: u64, members: &ConfState) -> Result<(), Failure> {
@@ -165,6 +171,8 @@ impl Member {
             return Ok(());
         }
         tracing::info!(raft_id = id, "joins the partition");
-        self.become_member(id, &ConfState::default())
+        self.become_member(id, &ConfState::default())?;
+        self.greet();
+        Ok(())
     }
 }

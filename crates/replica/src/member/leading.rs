@@ -56,7 +56,7 @@ impl Member {
                 return;
             }
         }
-        let first = self.deadlines.first().copied().unwrap_or(u64::MAX);
+        let first = self.deadlines.first().unwrap_or(u64::MAX);
         shared.limit_ms.store(first, Ordering::SeqCst);
         shared.ticking.store(false, Ordering::SeqCst);
         shared.tickets.open();
@@ -120,7 +120,7 @@ impl Member {
             return;
         }
         let wall = self.now.wall_ms.max(shared.engine.time_ms());
-        let passed = self.deadlines.first().is_some_and(|first| *first <= wall);
+        let passed = self.deadlines.is_due(wall);
         if passed && !shared.ticking.swap(true, Ordering::SeqCst) {
             shared.tickets.tick(wall);
             shared.engine.set_time_ms(wall);
@@ -205,6 +205,8 @@ impl Member {
             tracing::error!(%error, "a group was not taken");
             return u64::MAX;
         }
+        // The messages say it.
+        self.told = raft.raft.raft_log.committed;
         let last = raft.raft.raft_log.last_index();
         let first = last + 1 - count;
         self.pending_bytes += pending.iter().map(|one| one.bytes).sum::<usize>();
@@ -238,7 +240,7 @@ impl Member {
         self.next_expiry = self.now.since + self.options.election * EXPIRY_EVERY;
         let stamp_ms = self.now.wall_ms.max(self.stamp_ms);
         let oldest = stamp_ms.saturating_sub(self.options.session.as_millis() as u64);
-        let expire = self.shared.sessions.lock().stale(oldest);
+        let expire = self.shared.end_stale(oldest);
         if !expire.is_empty() {
             let payload = encode(&Payload::Sessions { stamp_ms, expire });
             self.put(vec![entry(payload)], vec![Pending::nobodys()]);

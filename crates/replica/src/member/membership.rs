@@ -4,6 +4,7 @@
 //! |---|---|
 //! | add a node | a learner under a new number → a snapshot that knows it, behind which the log begins → invited, until it has caught up → it gets its vote, and the node's older numbers go, in one step |
 //! | remove a node | its number goes |
+//! | add a node that is a learner already, because the leader was lost meanwhile | goes on with it |
 //! | transfer | reads and groups stop; the other one is told to be elected |
 
 use std::sync::Arc;
@@ -108,13 +109,19 @@ impl Member {
                         node.0
                     ));
                 }
-                let hello = self.founding_hello(node);
-                let begun = self.learner_of(node).is_some_and(|id| self.is_active(id));
-                if hello.is_none_or(|hello| hello.raft_id != 0) && !begun {
-                    return Some(format!(
-                        "node {} does not wait to be added: start it with an empty data directory",
-                        node.0
-                    ));
+                let learner = self.learner_of(node);
+                if !self.waits(node) && !learner.is_some_and(|id| self.is_active(id)) {
+                    return Some(match learner {
+                        Some(_) => format!(
+                            "node {} is a member without a vote, and does not answer: start it and \
+                             add it again, or remove it",
+                            node.0
+                        ),
+                        None => format!(
+                            "node {} does not wait to be added: start it with an empty data directory",
+                            node.0
+                        ),
+                    });
                 }
                 self.dir().is_none().then(|| {
                     "the log lies in memory, so that there are no snapshots to copy".to_owned()
@@ -147,6 +154,20 @@ impl Member {
                 None => "no other member with a vote is alive".to_owned(),
             }),
         }
+    }
+
+    /// Whether a node has said lately that its disk is empty.
+    fn waits(&self, node: NodeId) -> bool {
+        let hello = self.founding_hello(node);
+        hello.is_some_and(|hello| hello.raft_id == 0)
+    }
+
+    /// The learner with which an earlier command for a node has ended, and the last entry that it is
+    /// known to have. One that has lost its disk since is none to go on with.
+    fn begun(&self, node: NodeId) -> Option<(u64, u64)> {
+        let id = self.learner_of(node)?;
+        let matched = self.raft.as_ref()?.raft.prs().get(id)?.matched;
+        (matched == 0 || !self.waits(node)).then_some((id, matched))
     }
 
     /// The learner that a node is, if it is one.
@@ -230,16 +251,16 @@ impl Member {
     /// Returns the outcome at the end.
     fn next_step(&mut self, changing: &mut Changing) -> Option<Result<(), String>> {
         match (changing.change, changing.step) {
-            (Change::Add(node), Step::Begin) if self.learner_of(node).is_some() => {
-                // An earlier command got so far.
-                changing.step = Step::Learner(self.learner_of(node)?);
-            }
-            (Change::Add(node), Step::Begin) => {
-                let incarnations = self.ids_of(node).into_iter().map(|id| id >> 16);
-                let id = raft_id(incarnations.max().unwrap_or(1) + 1, node);
-                changing.step = Step::Learner(id);
-                return self.propose_members(&[(ConfChangeType::AddLearnerNode, id)]);
-            }
+            (Change::Add(node), Step::Begin) => match self.begun(node) {
+                Some((id, 0)) => changing.step = Step::Learner(id),
+                Some((id, _)) => changing.step = Step::Copy(id),
+                None => {
+                    let incarnations = self.ids_of(node).into_iter().map(|id| id >> 16);
+                    let id = raft_id(incarnations.max().unwrap_or(1) + 1, node);
+                    changing.step = Step::Learner(id);
+                    return self.propose_members(&[(ConfChangeType::AddLearnerNode, id)]);
+                }
+            },
             (_, Step::Learner(id)) => {
                 if self.raft.as_ref()?.raft.prs().get(id).is_some() {
                     self.want_snapshot();

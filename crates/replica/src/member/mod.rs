@@ -34,7 +34,7 @@ mod report;
 mod snapshots;
 mod turn;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,9 +44,10 @@ use disk::Disk;
 use engine::Applier;
 use raft::{Config, RawNode};
 
+use crate::deadlines::Deadlines;
 use crate::log::{Log, LogError, LogOptions};
 use crate::messages::Envelope;
-use crate::options::{ELECTION_TICKS, MemberOptions};
+use crate::options::{ELECTION_TICKS, Grouping, MemberOptions};
 use crate::shared::Shared;
 use crate::snapshot::SnapshotError;
 use crate::status::node_of;
@@ -142,6 +143,9 @@ pub(crate) struct Member {
     leading: Option<u64>,
     /// What Raft wants done, from the sync on, which could not be done.
     unsynced: Option<raft::Ready>,
+    /// The commit that followers were told last, and when they are to be told a later one.
+    told: u64,
+    tell_at: Option<Duration>,
     pending: VecDeque<Pending>,
     pending_bytes: usize,
     open: VecDeque<Open>,
@@ -154,7 +158,7 @@ pub(crate) struct Member {
     /// The greatest stamp of the applied entries.
     stamp_ms: u64,
     /// Deadlines of keys that the log has not said to have passed.
-    deadlines: BTreeSet<u64>,
+    deadlines: Deadlines,
     next_expiry: Duration,
     snapshots: Snapshots,
     changing: Option<Changing>,
@@ -168,6 +172,8 @@ pub(crate) struct Member {
     /// A member that was started must not vote while the leader of its last life may hold a lease.
     silent_until: Duration,
     note: Option<String>,
+    /// Why its log cannot be written at the moment.
+    trouble: Option<String>,
 }
 
 impl Member {
@@ -211,6 +217,8 @@ impl Member {
             timeout: ELECTION_TICKS,
             leading: None,
             unsynced: None,
+            told: 0,
+            tell_at: None,
             pending: VecDeque::new(),
             pending_bytes: 0,
             open: VecDeque::new(),
@@ -219,7 +227,7 @@ impl Member {
             applied: 0,
             applied_term: 0,
             stamp_ms: 0,
-            deadlines: BTreeSet::new(),
+            deadlines: Deadlines::default(),
             next_expiry: now.since,
             snapshots: Snapshots::default(),
             changing: None,
@@ -230,6 +238,7 @@ impl Member {
             changed: true,
             next_report: now.since,
             note: None,
+            trouble: None,
         };
         if log.is_blank() {
             member.blank = Some(log);
@@ -270,6 +279,8 @@ impl Member {
             pre_vote: true,
             // In this release it adds entries to messages that they do not follow.
             batch_append: false,
+            // Followers learn what has committed from the next group: see `tell_committed`.
+            skip_bcast_commit: self.options.grouping != Grouping::Naive,
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -344,7 +355,8 @@ impl Member {
     /// When [`Member::turn`] is due although nothing has come: a moment of [`Now::since`].
     #[must_use]
     pub(crate) fn due(&self) -> Duration {
-        self.next_tick
+        self.tell_at
+            .map_or(self.next_tick, |at| at.min(self.next_tick))
     }
 
     /// Whether another turn would go on with something at once.

@@ -2,7 +2,7 @@
 
 use raft::StateRole;
 
-use super::Member;
+use super::{Failure, Member};
 use crate::status::{MemberStatus, Role, Status, node_of};
 
 impl Member {
@@ -11,6 +11,23 @@ impl Member {
         if self.changed || self.now.since >= self.next_report {
             self.next_report = self.now.since + self.options.tick();
             self.report();
+        }
+    }
+
+    /// It cannot write its log at the moment.
+    pub(crate) fn note_trouble(&mut self, failure: &Failure) {
+        let note = format!("{failure}; it goes on as soon as its log can be written");
+        if self.trouble.as_ref() != Some(&note) {
+            tracing::error!("{note}");
+            self.trouble = Some(note);
+            self.report();
+        }
+    }
+
+    pub(crate) fn trouble_has_passed(&mut self) {
+        if self.trouble.take().is_some() {
+            tracing::info!("the log can be written again");
+            self.changed = true;
         }
     }
 
@@ -53,7 +70,7 @@ impl Member {
             entries: self.entries,
             leaderships: self.shared.tickets.leaderships(),
             receiving: self.snapshots.receiving.as_ref().map(|one| one.progress()),
-            note: self.note.clone(),
+            note: self.trouble.as_ref().or(self.note.as_ref()).cloned(),
             ..Status::new(self.options.me)
         };
         let Some(raft) = &self.raft else {

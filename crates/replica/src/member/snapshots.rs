@@ -1,16 +1,15 @@
 //! Snapshots: made from the engine's view beside everything else, sent in pieces to members that are
 //! too far behind, loaded as a whole.
 
+mod job;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::change::SYSTEM_GENERATION;
-use disk::Disk;
-use engine::{Engine, NoLog, Snapshot, SnapshotEntry};
+use engine::SnapshotEntry;
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 use raft::SnapshotStatus;
 use raft::eraftpb::{Message, SnapshotMetadata};
 
@@ -18,18 +17,17 @@ use super::{Failure, Member};
 use crate::messages::{Envelope, REFUSED};
 use crate::sessions::Sessions;
 use crate::snapshot::{
-    Head, SnapshotError, SnapshotFile, SnapshotReader, SnapshotReceiver, SnapshotRecord,
-    SnapshotSource, SnapshotWriter, newest, remove_old,
+    SnapshotError, SnapshotFile, SnapshotReader, SnapshotReceiver, SnapshotSource, newest,
+    remove_old,
 };
 use crate::status::node_of;
+use job::{Job, Outcome, Unmade, write};
 
-/// Records that the view is walked through at a time.
-const SLICE: usize = 1000;
 /// A piece that was not answered is sent again after so many election time-outs, so often.
 const PATIENCE: u32 = 2;
 const TRIES: u32 = 10;
-
-type Outcome = Arc<Mutex<Option<Result<SnapshotFile, SnapshotError>>>>;
+/// When one could not be made, and not for lack of space, the next attempt comes after so many.
+const PAUSE: u32 = 10;
 
 /// See the module's description.
 #[derive(Default)]
@@ -84,11 +82,11 @@ impl Member {
         if let Some(job) = &self.snapshots.job {
             let outcome = job.lock().take();
             return match outcome {
-                Some(Err(error)) if error.is_full() => {
-                    self.put_off(&error);
+                Some(Ok(file)) => self.made(file),
+                Some(Err(why)) => {
+                    self.put_off(&why);
                     Ok(())
                 }
-                Some(outcome) => self.made(outcome?),
                 None => Ok(()),
             };
         }
@@ -114,12 +112,13 @@ impl Member {
         Ok(())
     }
 
-    /// There is no space for one: the log still has everything.
-    fn put_off(&mut self, error: &SnapshotError) {
-        tracing::error!(%error, "no snapshot is made at the moment");
+    /// There is none at the moment: the log still has everything.
+    fn put_off(&mut self, why: &Unmade) {
+        let is_full = why.tell();
+        let pause = if is_full { 1 } else { PAUSE };
         let snapshots = &mut self.snapshots;
         snapshots.job = None;
-        snapshots.not_before = self.now.since + self.options.election;
+        snapshots.not_before = self.now.since + self.options.election * pause;
         // It is due as before.
         let threshold = self.options.snapshot_bytes;
         snapshots.written = snapshots.written.saturating_sub(threshold);
@@ -143,10 +142,9 @@ impl Member {
         let outcome = Outcome::default();
         self.snapshots.job = Some(Arc::clone(&outcome));
         let shared = Arc::clone(&self.shared);
+        let job = Job::new(outcome, shared);
         (self.spawn)(Box::new(move || {
-            let made = write(&engine, &snapshot, &disk, &dir, (meta, stamp_ms), &sessions);
-            *outcome.lock() = Some(made);
-            shared.wake();
+            job.run(|| write(&engine, &snapshot, &disk, &dir, (meta, stamp_ms), &sessions));
         }));
     }
 
@@ -157,7 +155,8 @@ impl Member {
         let newest = self.log().snapshot_meta().map_or(0, |newest| newest.index);
         if meta.index <= newest {
             // A later one has been received meanwhile.
-            return self.remove_old();
+            self.remove_old();
+            return Ok(());
         }
         let kept = if self
             .snapshots
@@ -186,13 +185,15 @@ impl Member {
         let floor = kept.max(log.first_within(most) - 1).min(meta.index);
         log.compact(needed.min(floor))?;
         self.changed = true;
-        self.remove_old()
+        self.remove_old();
+        Ok(())
     }
 
-    fn remove_old(&self) -> Result<(), Failure> {
-        match self.dir() {
-            Some(dir) => Ok(remove_old(&*self.place.disk, dir)?),
-            None => Ok(()),
+    /// Those that stay are removed with the next ones, or at the next start.
+    fn remove_old(&self) {
+        let removed = self.dir().map(|dir| remove_old(&*self.place.disk, dir));
+        if let Some(Err(error)) = removed {
+            tracing::warn!(%error, "an older snapshot stays for now");
         }
     }
 
@@ -416,7 +417,8 @@ impl Member {
         self.load(&file.path)?;
         self.log().install(meta)?;
         self.changed = true;
-        self.remove_old()
+        self.remove_old();
+        Ok(())
     }
 
     /// Makes the state that of a snapshot.
@@ -453,51 +455,5 @@ impl Member {
         self.shared.loads.fetch_add(1, Ordering::SeqCst);
         tracing::info!(index = head.meta.index, "snapshot loaded");
         Ok(())
-    }
-}
-
-fn write(
-    engine: &Arc<Engine>,
-    snapshot: &Snapshot,
-    disk: &Arc<dyn Disk>,
-    dir: &Path,
-    (meta, stamp_ms): (SnapshotMetadata, u64),
-    sessions: &[u8],
-) -> Result<SnapshotFile, SnapshotError> {
-    let mut worker = engine.worker(|_| NoLog).expect("a place is kept for this");
-    let (generation, generation_tid) = worker.snapshot_generation(snapshot);
-    let head = Head {
-        meta,
-        stamp_ms,
-        generation,
-        generation_tid,
-    };
-    let mut writer = SnapshotWriter::create(disk, dir, &head)?;
-    let mut from = Some(Vec::new());
-    while let Some(begin) = from {
-        let mut outcome = Ok(());
-        let mut left = SLICE;
-        from = worker.walk_snapshot(snapshot, &begin, None, |entry| {
-            if let Some(entry) = entry {
-                debug_assert!([generation, SYSTEM_GENERATION].contains(&entry.generation));
-                outcome = writer.put(&record(&entry));
-            }
-            left -= 1;
-            left > 0 && outcome.is_ok()
-        });
-        outcome?;
-    }
-    writer.finish(sessions)
-}
-
-fn record<'e>(entry: &SnapshotEntry<'e>) -> SnapshotRecord<'e> {
-    SnapshotRecord {
-        key: entry.key,
-        value: entry.value,
-        kind: entry.kind,
-        generation: entry.generation,
-        deadline: entry.deadline,
-        tid: entry.tid,
-        origin: entry.origin,
     }
 }

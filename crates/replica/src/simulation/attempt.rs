@@ -162,7 +162,7 @@ impl World {
                 return self.decide(attempt);
             }
             Value::State(state) => state,
-            Value::Stale(..) => unreachable!("no coordinator asks for it"),
+            Value::Stale(..) | Value::Session(_) => unreachable!("no coordinator asks for it"),
         };
         match (attempt.stage, state) {
             (Stage::Ask | Stage::Refuse, State::Prepared(_)) => {

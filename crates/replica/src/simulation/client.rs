@@ -1,13 +1,14 @@
 //! Clients: each runs one transaction after the other at whoever leads.
 //!
-//! Some number their transactions and send them again until they know the outcome; others do not
-//! know it when an answer is lost.
+//! Some open a session, number their transactions and send them again until they know the outcome;
+//! others do not know it when an answer is lost. Where sessions end soon, some do not hear answers, and
+//! sleep for longer than a session lasts before they send again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::participant::{Participant, Prepare, State};
+use base::participant::{Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
@@ -15,12 +16,14 @@ use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 use super::job::{ACCOUNTS, BEATS, COUNTERS, Draw, Job, Step, Watched};
 use super::reached::Point;
 use super::world::{Asker, Event, Waiting, World};
-use crate::worker::{Sequenced, Worker};
+use crate::worker::Worker;
 
 /// What is asked of a node.
 #[derive(Debug)]
 pub(super) enum Call {
     Run(Arc<Job>, Option<Sequenced>),
+    /// A session.
+    Open,
     /// What may be so old.
     Stale(Arc<Job>, Duration),
     Prepare(TransactionId, Arc<Job>),
@@ -46,13 +49,15 @@ pub(super) enum Outcome {
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Replies(Vec<OwnedReply>),
+    /// A session of this id is opened.
+    Session(u64),
     /// Read at this time from what may be old.
     Stale(Vec<OwnedReply>, Duration),
     State(State),
 }
 
 const NOBODY: Sequenced = Sequenced {
-    client: 0,
+    session: 0,
     sequence: 0,
 };
 
@@ -76,6 +81,10 @@ impl Call {
                 };
                 result.map(Value::Replies)
             }
+            Call::Open => match worker.open_session() {
+                Ok(number) => return (worker.observed().epoch, Waiting::Session(number)),
+                Err(abort) => Err(abort),
+            },
             Call::Stale(job, bound) => worker
                 .read_stale(&job.ops(), *bound, own)
                 .map(|replies| Value::Stale(replies, now)),
@@ -100,7 +109,7 @@ impl Call {
         };
         match outcome {
             Ok(value) => (worker.observed().epoch, done(Outcome::Done(value))),
-            Err(abort @ Abort::Precondition { .. }) => {
+            Err(abort @ (Abort::Precondition { .. } | Abort::Forgotten)) => {
                 (worker.observed().epoch, done(Outcome::Abort(abort)))
             }
             Err(abort) => (Epoch::ZERO, done(Outcome::Abort(abort))),
@@ -143,12 +152,21 @@ fn prepare(worker: &mut Worker, id: TransactionId, job: &Job) -> Result<Vec<Owne
 /// A transaction of which the outcome is not known yet.
 pub(super) struct Doing {
     job: Arc<Job>,
+    /// It has a number, or gets one.
+    numbered: bool,
     once: Option<Sequenced>,
     stale: Option<Duration>,
     begun: Duration,
     tries: u32,
     /// It may have taken effect.
     doubt: bool,
+}
+
+impl Doing {
+    /// There is no session yet in which it could have a number.
+    fn is_opening(&self) -> bool {
+        self.numbered && self.once.is_none()
+    }
 }
 
 /// What a client is there for.
@@ -159,6 +177,9 @@ pub(super) enum Habit {
     /// It adds to counters of its own, again and again, asks anybody, and does not wait for long:
     /// a leader that cannot go on holds few of them.
     Beats,
+    /// It adds to counters, each time under another session, does not hear many an answer, and
+    /// sends again when it has slept for longer than a session lasts.
+    Sleeps,
     /// It looks at these counters, and asks anybody: also one that leads no longer.
     Watches,
 }
@@ -170,7 +191,9 @@ pub(super) struct Client {
     number: u64,
     pub(super) doing: Option<Doing>,
     watched: Watched,
-    /// The client's number, if it numbers its transactions, and its last transaction's.
+    /// Whether it numbers its transactions.
+    numbers: bool,
+    /// Its session, if there is one, and its last transaction's number.
     session: Option<Sequenced>,
     node: usize,
     /// What it runs, if that is decided beforehand.
@@ -190,7 +213,8 @@ impl Client {
             number: 0,
             doing: None,
             watched: Watched::new(),
-            session: numbers.then(|| world.session()),
+            numbers,
+            session: None,
             node: world.random.usize(..world.plan.founders),
             script: None,
         }
@@ -198,9 +222,8 @@ impl Client {
 
     /// One who does what it is told, once each.
     pub(super) fn scripted(world: &mut World, script: Vec<Job>) -> Client {
-        let session = Some(world.session());
         Client {
-            session,
+            numbers: true,
             script: Some(script.into()),
             ..Client::new(world)
         }
@@ -209,7 +232,7 @@ impl Client {
     /// One that does the same again and again.
     pub(super) fn with_habit(world: &mut World, habit: Habit) -> Client {
         Client {
-            session: None,
+            numbers: habit == Habit::Sleeps,
             habit,
             ..Client::new(world)
         }
@@ -221,15 +244,6 @@ impl Client {
 }
 
 impl World {
-    /// Number of a client that nobody knows.
-    pub(super) fn session(&mut self) -> Sequenced {
-        self.sessions += 1;
-        Sequenced {
-            client: self.sessions,
-            sequence: 0,
-        }
-    }
-
     /// Money is paid in before clients begin.
     pub(super) fn deposit() -> Job {
         Job::new((0..ACCOUNTS).map(Step::Open).collect())
@@ -257,13 +271,7 @@ impl World {
             None => self.draw_job(client),
         };
         let one = &mut self.clients[client];
-        let mut once = None;
-        if !job.is_read_only()
-            && let Some(session) = &mut one.session
-        {
-            session.sequence += 1;
-            once = Some(*session);
-        }
+        let numbered = one.numbers && !job.is_read_only();
         let reads = job.is_read_only() && one.script.is_none();
         let watches = one.habit == Habit::Watches;
         let stale = reads && !watches && self.random.u8(..3) == 0;
@@ -271,7 +279,8 @@ impl World {
         let bound = Duration::from_millis(self.random.u64(5..200));
         self.clients[client].doing = Some(Doing {
             job: Arc::new(job),
-            once,
+            numbered,
+            once: None,
             stale: stale.then_some(bound),
             begun: self.now,
             tries: 0,
@@ -290,6 +299,11 @@ impl World {
         let one = &mut self.clients[client];
         match one.habit {
             Habit::Any => {}
+            Habit::Sleeps => {
+                one.session = None;
+                let counter = self.random.usize(..BEATS);
+                return Job::new(vec![Step::Count(counter)]);
+            }
             Habit::Beats => return Job::new(vec![Step::Count(counter)]),
             Habit::Watches => return Job::new(vec![Step::Counter(counter)]),
         }
@@ -298,36 +312,26 @@ impl World {
             keys: self.plan.keys,
             value: &mut self.value,
             lent: &mut self.lent,
-            certain: one.session.is_some() && !self.plan.forgets_clients(),
+            certain: one.numbers && !self.plan.forgets_clients(),
             flushes: self.plan.flushes,
         };
         draw.job(&mut one.watched)
     }
 
-    /// Whether a transaction was sent first so long ago that its session may be forgotten: the first
-    /// number of a forgotten session would be executed again.
-    fn is_too_late(&self, client: usize) -> bool {
-        let doing = self.clients[client].doing.as_ref();
-        let late = |doing: &Doing| {
-            doing.doubt && doing.once.is_some() && self.now > doing.begun + self.plan.session / 2
-        };
-        let drawn = self.clients[client].script.is_none();
-        drawn && self.plan.forgets_clients() && doing.is_some_and(late)
-    }
-
     fn ask(&mut self, client: usize) {
-        if self.is_too_late(client)
-            && let Some(doing) = self.clients[client].doing.take()
-        {
-            self.clients[client].session = Some(self.session());
-            return self.unknown(client, &doing);
-        }
         let one = &mut self.clients[client];
         let Some(doing) = &mut one.doing else { return };
         one.number += 1;
         doing.tries += 1;
         let job = Arc::clone(&doing.job);
+        if doing.is_opening()
+            && let Some(session) = &mut one.session
+        {
+            session.sequence += 1;
+            doing.once = Some(*session);
+        }
         let call = match doing.stale {
+            _ if doing.is_opening() => Call::Open,
             Some(bound) => Call::Stale(job, bound),
             None => Call::Run(job, doing.once),
         };
@@ -352,9 +356,20 @@ impl World {
         one.number += 1;
         self.note(format_args!("client {client} hears: {outcome:?}"));
         match outcome {
+            Outcome::Done(Value::Replies(_))
+                if self.clients[client].habit == Habit::Sleeps && self.random.bool() =>
+            {
+                self.doubt(client, doing);
+            }
             Outcome::Done(Value::Replies(replies)) => self.done(client, &doing, &replies),
             Outcome::Done(Value::Stale(replies, at)) => {
                 self.done_stale(client, &doing, &replies, at)
+            }
+            Outcome::Done(Value::Session(session)) => {
+                let sequence = 0;
+                self.clients[client].session = Some(Sequenced { session, sequence });
+                self.clients[client].doing = Some(doing);
+                self.ask(client);
             }
             Outcome::Done(Value::State(_)) => unreachable!("no client asks for it"),
             Outcome::Abort(abort) => self.refused(client, doing, abort),
@@ -400,21 +415,15 @@ impl World {
 
     /// Nothing has happened, or nothing is remembered.
     fn refused(&mut self, client: usize, mut doing: Doing, abort: Abort) {
-        let forgotten = match &abort {
+        match &abort {
             Abort::Unknown { what } if what.contains("ask again") => {
                 return self.doubt(client, doing);
             }
-            Abort::Unknown { .. } => true,
-            Abort::Refused => doing.once.is_some(),
-            _ => false,
-        };
-        if forgotten {
-            if !self.plan.forgets_clients() {
-                return self.fail(format!("client {client} was forgotten: {abort}"));
+            Abort::Forgotten if self.plan.forgets_clients() => {
+                return self.forgotten(client, doing);
             }
-            self.reached.add(Point::Forgotten);
-            self.clients[client].session = Some(self.session());
-            return self.unknown(client, &doing);
+            Abort::Unavailable { .. } if doing.is_opening() => self.reached.add(Point::Full),
+            _ => {}
         }
         let leader = match abort {
             Abort::Elsewhere { leader } => {
@@ -426,17 +435,16 @@ impl World {
                 None
             }
             Abort::Conflict { .. } | Abort::Unavailable { .. } => None,
-            Abort::Precondition { .. } if doing.once.is_none() => {
-                self.book.aborted();
-                return self.rethink(client);
-            }
-            Abort::Precondition { .. } => return self.decline(client, doing),
+            // What was sent before may still arrive.
+            Abort::Precondition { .. } if doing.doubt => return self.unknown(client, &doing),
+            Abort::Precondition { .. } => return self.decline(client),
             other => return self.fail(format!("client {client} was told: {other}")),
         };
         // There are other keys to look at.
         let bored = leader.is_none() && self.clients[client].habit != Habit::Any;
-        if bored || doing.tries > TRIES && !doing.doubt && self.clients[client].script.is_none() {
-            return self.decline(client, doing);
+        let hopeless = doing.tries > TRIES && self.clients[client].script.is_none();
+        if (bored || hopeless) && !doing.doubt {
+            return self.decline(client);
         }
         if let Some(leader) = leader {
             self.clients[client].node = self.another(leader);
@@ -457,22 +465,38 @@ impl World {
         }
     }
 
-    /// It did not take effect, and its number is used for the next one.
-    fn decline(&mut self, client: usize, doing: Doing) {
-        self.book.aborted();
-        if let (Some(_), Some(session)) = (doing.once, &mut self.clients[client].session) {
-            session.sequence -= 1;
+    /// Its session is not remembered: this was not executed, and nobody knows of what was sent before.
+    fn forgotten(&mut self, client: usize, mut doing: Doing) {
+        self.reached.add(Point::Forgotten);
+        self.clients[client].session = None;
+        // What is in a script does no harm a second time.
+        if doing.doubt && self.clients[client].script.is_none() {
+            return self.unknown(client, &doing);
         }
+        doing.once = None;
+        self.clients[client].doing = Some(doing);
+        self.ask(client);
+    }
+
+    /// It did not take effect.
+    fn decline(&mut self, client: usize) {
+        self.book.aborted();
         self.rethink(client);
     }
 
     /// It may have taken effect.
     fn doubt(&mut self, client: usize, mut doing: Doing) {
         self.clients[client].node = self.another(None);
-        if doing.once.is_some() || doing.job.is_read_only() {
-            doing.doubt = true;
+        if doing.numbered || doing.job.is_read_only() {
+            let opening = doing.is_opening();
+            doing.doubt |= !opening;
             self.clients[client].doing = Some(doing);
-            let pause = self.while_up_to(Duration::from_millis(15));
+            let sleeps = !opening && self.clients[client].habit == Habit::Sleeps;
+            let pause = if sleeps {
+                self.plan.session.mul_f64(4.0 * self.random.f64())
+            } else {
+                self.while_up_to(Duration::from_millis(15))
+            };
             return self.after(pause, Event::Think(Asker::Client(client)));
         }
         self.unknown(client, &doing);

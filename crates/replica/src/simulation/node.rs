@@ -97,6 +97,7 @@ impl Node {
             election: plan.election,
             leases: plan.leases,
             session: plan.session,
+            sessions: plan.sessions,
             snapshot_bytes: plan.snapshot_bytes,
             kept_entries: plan.kept_entries,
             chunk: plan.chunk,

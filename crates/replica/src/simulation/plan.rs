@@ -24,8 +24,9 @@ pub(super) struct Plan {
     pub(super) chunk: usize,
     pub(super) message: usize,
     pub(super) segment_bytes: u64,
-    /// How long clients are remembered.
+    /// How long clients are remembered, and how many.
     pub(super) session: Duration,
+    pub(super) sessions: usize,
     pub(super) clients: usize,
     pub(super) coordinators: usize,
     /// Keys whose values are recorded.
@@ -73,7 +74,7 @@ impl Plan {
         let ms = Duration::from_millis;
         let founders = if random.u8(..4) == 0 { 5 } else { 3 };
         let spares = usize::from(random.u8(..4) == 0);
-        let short_sessions = random.u8(..10) == 0;
+        let short_sessions = random.u8(..5) == 0;
         let calm = ms(random.u64(800..=2000));
         let grouping = match random.u8(..6) {
             0 => Grouping::Naive,
@@ -98,6 +99,11 @@ impl Plan {
             message: [300, 4096, 8 << 20][random.usize(..3)],
             segment_bytes: [4 << 10, 16 << 10, 256 << 10][random.usize(..3)],
             session: if short_sessions { ms(400) } else { ms(600_000) },
+            sessions: if short_sessions {
+                random.usize(clients..=20)
+            } else {
+                100_000
+            },
             clients,
             coordinators: if grouping == Grouping::Naive {
                 0

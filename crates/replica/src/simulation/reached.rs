@@ -24,6 +24,7 @@ pub enum Point {
     Unknown,
     ToldAgain,
     Forgotten,
+    Full,
     Stale,
     FoundPrepared,
     CommittedAttempt,
@@ -32,7 +33,7 @@ pub enum Point {
 }
 
 /// The points, in the order of the enumeration.
-const NAMES: [(Point, &str); 23] = [
+const NAMES: [(Point, &str); 24] = [
     (Point::Elected, "a node began to lead"),
     (Point::Deposed, "a leadership was lost"),
     (Point::Crashed, "a node crashed"),
@@ -60,6 +61,10 @@ const NAMES: [(Point, &str); 23] = [
         "a client learned the outcome by asking again",
     ),
     (Point::Forgotten, "a client was forgotten"),
+    (
+        Point::Full,
+        "a client got no session, because of the others",
+    ),
     (Point::Stale, "a member showed what it had"),
     (Point::FoundPrepared, "an attempt was found prepared"),
     (Point::CommittedAttempt, "a prepared attempt was committed"),

@@ -52,6 +52,8 @@ pub(super) enum Waiting {
     Known(Outcome),
     /// The outcome of what is executed after consensus.
     Naive(u64),
+    /// The id of a session.
+    Session(u64),
 }
 
 /// What can happen.
@@ -126,7 +128,6 @@ pub(super) struct World {
     /// Values and keys that expire, so far.
     pub(super) value: i64,
     pub(super) lent: usize,
-    pub(super) sessions: u64,
     /// Processes of the history, so far.
     pub(super) processes: usize,
     /// Hashes of states, by the index of the last entry.
@@ -172,7 +173,6 @@ impl World {
             admin: Admin::default(),
             value: 0,
             lent: 0,
-            sessions: 0,
             processes: 0,
             witnesses: BTreeMap::new(),
             book: Book::default(),
@@ -245,6 +245,14 @@ impl World {
         if !self.plan.flushes {
             for habit in [Habit::Beats, Habit::Beats, Habit::Watches, Habit::Watches] {
                 let client = Client::with_habit(self, habit);
+                self.clients.push(client);
+                let asker = Asker::Client(self.clients.len() - 1);
+                self.after(Duration::from_millis(5), Event::Think(asker));
+            }
+        }
+        if self.plan.forgets_clients() {
+            for _ in 0..3 {
+                let client = Client::with_habit(self, Habit::Sleeps);
                 self.clients.push(client);
                 let asker = Asker::Client(self.clients.len() - 1);
                 self.after(Duration::from_millis(5), Event::Think(asker));
@@ -372,6 +380,11 @@ impl World {
                     Waiting::Known(outcome) => outcome,
                     Waiting::Naive(number) => match running.worker.outcome(number) {
                         Some(Ok(replies)) => Outcome::Done(Value::Replies(replies)),
+                        Some(Err(abort)) => Outcome::Abort(abort),
+                        None => Outcome::Lost,
+                    },
+                    Waiting::Session(number) => match running.worker.opened(number) {
+                        Some(Ok(session)) => Outcome::Done(Value::Session(session)),
                         Some(Err(abort)) => Outcome::Abort(abort),
                         None => Outcome::Lost,
                     },

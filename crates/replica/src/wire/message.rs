@@ -37,6 +37,7 @@
 )]
 
 use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count, put_i64};
+use bytes::Bytes;
 use protobuf::{Message as _, ProtobufEnum};
 use raft::eraftpb::{
     ConfChange, ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
@@ -130,7 +131,7 @@ pub(crate) fn read_message(from: &mut Reader<'_>) -> Result<Message, Malformed> 
     message.commit_term = from.number()?;
     message.request_snapshot = from.number()?;
     message.reject_hint = from.number()?;
-    message.entries = from.list(read_entry)?.into();
+    message.entries = read_entries(from)?.into();
     if flags & SNAPSHOT != 0 {
         let meta = message.mut_snapshot().mut_metadata();
         meta.index = from.number()?;
@@ -148,6 +149,22 @@ pub(crate) fn read_message(from: &mut Reader<'_>) -> Result<Message, Malformed> 
         }
     }
     Ok(message)
+}
+
+/// The entries of a message. Their data are parts of one copy: an allocation for each would be most
+/// of the work with small ones.
+fn read_entries(from: &mut Reader<'_>) -> Result<Vec<Entry>, Malformed> {
+    let all = from.unread();
+    let mut copy = Bytes::new();
+    from.list(|from| {
+        if copy.is_empty() {
+            copy = Bytes::copy_from_slice(all);
+        }
+        read_entry_in(from, |from, data| {
+            let end = all.len() - from.unread().len();
+            copy.slice(end - data.len()..end)
+        })
+    })
 }
 
 /// Bytes that a flag has announced: there are some.
@@ -191,18 +208,32 @@ pub(crate) fn put_entry(to: &mut Vec<u8>, entry: &Entry) {
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn read_entry(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
+    read_entry_in(from, |_, data| Bytes::copy_from_slice(data))
+}
+
+/// As [`read_entry`]; `own` keeps the data, which have just been read.
+fn read_entry_in(
+    from: &mut Reader<'_>,
+    own: impl FnOnce(&Reader<'_>, &[u8]) -> Bytes,
+) -> Result<Entry, Malformed> {
     let mut entry = Entry::default();
     entry.entry_type = enumerated(from, "entry")?;
     entry.term = from.number()?;
     entry.index = from.number()?;
     entry.data = match entry.entry_type {
-        EntryType::EntryNormal => from.bytes()?.to_vec(),
-        EntryType::EntryConfChange => read_change(from)?.write_to_bytes().expect("it is small"),
-        EntryType::EntryConfChangeV2 => read_changes(from)?.write_to_bytes().expect("it is small"),
-    }
-    .into();
+        EntryType::EntryNormal => {
+            let data = from.bytes()?;
+            own(from, data)
+        }
+        EntryType::EntryConfChange => encoded(&read_change(from)?),
+        EntryType::EntryConfChangeV2 => encoded(&read_changes(from)?),
+    };
     entry.context = from.bytes()?.to_vec().into();
     Ok(entry)
+}
+
+fn encoded(change: &impl protobuf::Message) -> Bytes {
+    change.write_to_bytes().expect("it is small").into()
 }
 
 fn put_change(to: &mut Vec<u8>, change: &ConfChange) {

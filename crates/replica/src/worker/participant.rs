@@ -1,6 +1,6 @@
 //! A worker as the participant of transactions over several partitions: each step is an entry.
 
-use base::participant::{Participant, Prepare, State};
+use base::participant::{Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
@@ -25,6 +25,18 @@ impl Participant for Worker {
         see: &mut dyn FnMut(&[Reply<'_>], Observed),
     ) -> Result<(), Abort> {
         Worker::execute(self, ops, |replies, observed| see(replies, observed))
+    }
+
+    fn execute_once(&mut self, ops: &[Op<'_>], of: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
+        Worker::execute_once(self, ops, of)
+    }
+
+    fn open_session(&mut self) -> Result<u64, Abort> {
+        Worker::open_session(self)
+    }
+
+    fn opened(&self, number: u64) -> Option<Result<u64, Abort>> {
+        Worker::opened(self, number)
     }
 
     fn observed(&self) -> Observed {

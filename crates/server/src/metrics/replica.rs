@@ -24,6 +24,11 @@ pub(super) const FAMILIES: &[Family] = &[
         |f, out| of(f, out, |status| u64::from(status.leader.is_some())),
     ),
     gauge(
+        "kumiki_replica_stopped",
+        "1 when this node's replica has stopped, and serves nothing until the process is restarted.",
+        |f, out| of(f, out, |status| u64::from(status.role == Role::Stopped)),
+    ),
+    gauge(
         "kumiki_replica_term",
         "Raft's term, which grows with every election.",
         |f, out| of(f, out, |status| status.term),

@@ -73,6 +73,7 @@ impl Replicated {
             durable_epoch: self.member.engine().applied(),
             commits: engine.commits,
             conflicts: engine.conflicts,
+            prepared: self.member.prepared(),
             expired: engine.expired,
             log_bytes: status.log_bytes,
             log_syncs: status.syncs,

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use base::participant::{Participant, Prepare, State};
+use base::participant::{Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
-use replica::Sequenced;
 use store::{Snapshot, SnapshotEntry};
 
 use crate::keys::KeysTask;
 
 /// Clients of Redis number nothing: what they send again is executed again.
 const UNNUMBERED: Sequenced = Sequenced {
-    client: 0,
+    session: 0,
     sequence: 0,
 };
 
@@ -27,10 +26,18 @@ pub(crate) enum Worker {
 impl Worker {
     /// Brings its time up to date; once before a batch.
     #[inline]
-    pub(crate) fn refresh(&self) {
+    pub(crate) fn refresh(&mut self) {
         match self {
             Worker::Local(worker) => worker.refresh(),
             Worker::Replicated(worker) => worker.refresh(),
+        }
+    }
+
+    /// This client's transactions come next, until [`Worker::refresh`].
+    #[inline]
+    pub(crate) fn serve(&mut self, client: u64) {
+        if let Worker::Replicated(worker) = self {
+            worker.serve(client);
         }
     }
 
@@ -182,6 +189,18 @@ impl Participant for Worker {
         see: &mut dyn FnMut(&[Reply<'_>], Observed),
     ) -> Result<(), Abort> {
         self.participant_mut().execute(ops, see)
+    }
+
+    fn execute_once(&mut self, ops: &[Op<'_>], of: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
+        self.participant_mut().execute_once(ops, of)
+    }
+
+    fn open_session(&mut self) -> Result<u64, Abort> {
+        self.participant_mut().open_session()
+    }
+
+    fn opened(&self, number: u64) -> Option<Result<u64, Abort>> {
+        self.participant().opened(number)
     }
 
     fn observed(&self) -> Observed {

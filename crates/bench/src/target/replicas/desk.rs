@@ -22,8 +22,6 @@ use crate::driver::Caller;
 use crate::keys;
 use crate::sample::RunError;
 
-/// Whoever puts in what must be there before; clients have other numbers.
-const LOADER: u64 = u64::MAX;
 /// Counters that are loaded at once.
 const BATCH: usize = 500;
 
@@ -67,16 +65,27 @@ impl Desk {
     /// Has all counters be there, at zero.
     pub(super) async fn load(&self, counters: u64) -> Result<(), String> {
         let all: Vec<u64> = (0..counters).collect();
-        for (number, some) in (1..).zip(all.chunks(BATCH)) {
+        let session = self.open_session().await?;
+        for (sequence, some) in (1..).zip(all.chunks(BATCH)) {
             let keys: Vec<[u8; 8]> = some.iter().map(|&index| keys::encode(index)).collect();
             let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::put(key, b"0")).collect();
-            let sequenced = Sequenced {
-                client: LOADER,
-                sequence: number,
-            };
+            let sequenced = Sequenced { session, sequence };
             self.execute(&ops, sequenced).await?;
         }
         Ok(())
+    }
+
+    /// Opens a session, whose transactions are numbered.
+    async fn open_session(&self) -> Result<u64, String> {
+        let (number, ticket) = {
+            let mut worker = self.worker.borrow_mut();
+            let number = worker.open_session().map_err(|abort| abort.to_string())?;
+            (number, worker.observed().epoch)
+        };
+        self.resolved(ticket).await?;
+        let opened = self.worker.borrow_mut().opened(number);
+        let opened = opened.ok_or("no session is there when its ticket has resolved")?;
+        opened.map_err(|abort| abort.to_string())
     }
 
     /// Executes operations as one transaction, and waits until it is known that they have been.
@@ -191,6 +200,8 @@ pub(super) struct Client {
     /// Transactions of a request.
     pub(super) bulk: usize,
     pub(super) share: Share,
+    /// Its session, from its first request on.
+    pub(super) session: Option<u64>,
     /// Requests that it has sent.
     pub(super) sequence: u64,
     pub(super) rng: Rng,
@@ -223,11 +234,13 @@ impl Caller for Client {
         let keys: Vec<[u8; 8]> = drawn.iter().map(|&index| keys::encode(index)).collect();
         let ops = keys.iter().map(|key| Op::Add { key, delta: 1 });
         let ops: Vec<Op<'_>> = ops.collect();
-        self.sequence += 1;
-        let sequenced = Sequenced {
-            client: self.share.client,
-            sequence: self.sequence,
+        let session = match self.session {
+            Some(session) => session,
+            None => *self.session.insert(self.desk.open_session().await?),
         };
+        self.sequence += 1;
+        let sequence = self.sequence;
+        let sequenced = Sequenced { session, sequence };
         let replies = self.desk.execute(&ops, sequenced).await?;
         self.ledger.acknowledged(&drawn, &replies)
     }

@@ -135,6 +135,7 @@ impl Run<'_> {
                 clients: self.job.clients as u64,
                 counters: self.job.counters,
             },
+            session: None,
             sequence: 0,
             rng: Rng::with_seed(self.context.seed.wrapping_add(number << 32)),
         };

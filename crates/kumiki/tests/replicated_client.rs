@@ -1,0 +1,84 @@
+//! The Rust client and replicated partitions of real processes: whatever becomes of leaders, each
+//! call takes effect once and is answered.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use client::{Client, Options};
+use support::replicas::Replicas;
+
+const KEY: &[u8] = b"counter";
+
+fn connect(replicas: &Replicas) -> Client {
+    let mut options = Options::new("");
+    options.timeout = Duration::from_secs(30);
+    options.answer_within = Duration::from_secs(1);
+    Client::connect(replicas.fabrics(), options).expect("the nodes run")
+}
+
+/// Threads add to one counter, through one client, while `disturb` runs. Every call must succeed and
+/// have counted once: so the sums that were told are all the numbers from 1 on.
+fn count_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) {
+    let client = connect(replicas);
+    let stop = AtomicBool::new(false);
+    let told: Vec<i64> = std::thread::scope(|scope| {
+        let adders: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut told = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        told.push(client.add(KEY, 1).expect("each call succeeds"));
+                    }
+                    told
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        disturb(replicas);
+        std::thread::sleep(Duration::from_millis(700));
+        stop.store(true, Ordering::Relaxed);
+        let ended = adders.into_iter().map(|adder| adder.join());
+        ended.flat_map(|told| told.expect("it adds")).collect()
+    });
+    let count = told.len() as i64;
+    assert!(count > 50, "{count} calls");
+    let sums: BTreeSet<i64> = told.into_iter().collect();
+    assert_eq!(sums.len() as i64, count, "a sum was told twice");
+    assert_eq!((sums.first(), sums.last()), (Some(&1), Some(&count)));
+    let value = client.get(KEY).expect("it is read").expect("it is there");
+    assert_eq!(value, count.to_string().as_bytes());
+}
+
+#[test]
+fn no_call_is_lost_or_doubled_when_leaders_are_killed() {
+    let mut replicas = Replicas::start(1, 3);
+    count_while(&mut replicas, |replicas| {
+        for _ in 0..2 {
+            let leader = replicas.leader(1);
+            replicas.kill_node(leader);
+            replicas.leader(1);
+            std::thread::sleep(Duration::from_millis(300));
+            replicas.start_node(leader);
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    });
+}
+
+#[test]
+fn nor_when_they_stand_still_or_hand_over() {
+    let mut replicas = Replicas::start(1, 3);
+    count_while(&mut replicas, |replicas| {
+        for _ in 0..3 {
+            let (code, said, errors) = replicas.command(&["transfer"]);
+            assert_eq!(code, Some(0), "{said}{errors}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let leader = replicas.leader(1);
+        replicas.pause_node(leader);
+        std::thread::sleep(Duration::from_millis(1500));
+        replicas.resume_node(leader);
+    });
+}

@@ -1,0 +1,94 @@
+//! Sessions: transactions that can be sent again.
+
+use std::sync::Arc;
+
+use base::codec::{Reader, read_replies};
+use base::participant::Sequenced;
+use base::partition::OwnedReply;
+use base::transaction::Observed;
+use base::{Abort, Op};
+
+use super::Worker;
+use crate::sessions::Known;
+use crate::wire::Payload;
+
+impl Worker {
+    /// As [`Worker::execute`], once for each number: the replies are those of the first time.
+    ///
+    /// An abort is not remembered. If the transaction was sent before and that is not answered, it may
+    /// still arrive and be executed, unless one with a greater number has been.
+    ///
+    /// # Errors
+    /// As there; and [`Abort::Forgotten`] if the session is not remembered, which may be told as a
+    /// [`Abort::Precondition`] may; [`Abort::Unknown`] if it, or another one of the session's, is under
+    /// way, or a later one was executed.
+    pub fn execute_once(
+        &mut self,
+        ops: &[Op<'_>],
+        sequenced: Sequenced,
+    ) -> Result<Vec<OwnedReply>, Abort> {
+        self.begin()?;
+        if ops.iter().all(Op::is_read_only) {
+            return self.read(ops, |replies, _| {
+                replies.iter().map(OwnedReply::from).collect()
+            });
+        }
+        self.write(ops, sequenced)
+    }
+
+    /// Opens a session, whose transactions can be sent again. Returns the number under which
+    /// [`Worker::opened`] has its id once the ticket in [`Worker::observed`] has resolved. If that is
+    /// lost, open another one: a session of which nothing is heard is forgotten.
+    ///
+    /// # Errors
+    /// [`Abort::Elsewhere`]; [`Abort::Unavailable`] if too much waits.
+    pub fn open_session(&mut self) -> Result<u64, Abort> {
+        let shared = Arc::clone(&self.shared);
+        let _admitted = shared.tickets.admission();
+        self.begin()?;
+        self.check_room()?;
+        shared.refresh();
+        let payload = Payload::Open {
+            stamp_ms: shared.engine.time_ms(),
+            most: shared.most_sessions,
+        };
+        Ok(self.submit_numbered(&payload))
+    }
+
+    /// The id of a session that was to be opened. Only once; `None` if it is not known yet, or was
+    /// fetched. [`Abort::Unavailable`]: there are too many sessions.
+    pub fn opened(&self, number: u64) -> Option<Result<u64, Abort>> {
+        self.shared.opened.take(number)
+    }
+
+    /// Answers what was sent before.
+    pub(super) fn repeated(&mut self, known: Known) -> Result<Vec<OwnedReply>, Abort> {
+        match known {
+            Known::Done(result) => {
+                // It is applied here, so that it is decided; nobody can change that.
+                self.observed = Observed::default();
+                let replies = read_replies(&mut Reader::new(&result));
+                replies.map_err(|error| Abort::Unknown {
+                    what: format!("the outcome that was kept cannot be read: {error}"),
+                })
+            }
+            Known::UnderWay => Err(Abort::Unknown {
+                what: "the session has a transaction under way, maybe this one: ask again"
+                    .to_owned(),
+            }),
+            Known::Old => Err(superseded()),
+            Known::Forgotten | Known::New => {
+                // Another leader may know it.
+                self.has_read(self.shared.engine.time_ms())?;
+                Err(Abort::Forgotten)
+            }
+        }
+    }
+}
+
+/// What is said of a transaction when a later one of its session was executed.
+pub(crate) fn superseded() -> Abort {
+    Abort::Unknown {
+        what: "a later transaction of the session was executed".to_owned(),
+    }
+}

@@ -1,0 +1,165 @@
+//! A disk of the operating system's that has moods: it is full, or fails with snapshots.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use disk::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, RealDisk};
+
+/// What happens to snapshots that are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Snapshots {
+    Work = 0,
+    Fail = 1,
+    Panic = 2,
+}
+
+#[derive(Default)]
+struct Mood {
+    full: AtomicBool,
+    snapshots: AtomicU8,
+    /// Snapshots that have not worked.
+    failures: AtomicU64,
+}
+
+impl Mood {
+    fn room(&self) -> io::Result<()> {
+        if self.full.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+}
+
+/// See the module's description. Clones are the same disk.
+#[derive(Clone, Default)]
+pub(crate) struct MoodyDisk {
+    mood: Arc<Mood>,
+}
+
+impl MoodyDisk {
+    /// No file grows any more, beyond the room that was set aside for it.
+    pub(crate) fn fill(&self, full: bool) {
+        self.mood.full.store(full, Ordering::SeqCst);
+    }
+
+    pub(crate) fn snapshots(&self, what: Snapshots) {
+        self.mood.snapshots.store(what as u8, Ordering::SeqCst);
+    }
+
+    /// Snapshots that have not worked.
+    pub(crate) fn failures(&self) -> u64 {
+        self.mood.failures.load(Ordering::SeqCst)
+    }
+
+    fn file(&self, file: Box<dyn DiskFile>, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let size = AtomicU64::new(file.size()?);
+        let mood = Arc::clone(&self.mood);
+        let is_snapshot = path.ends_with("snapshot.new");
+        Ok(Box::new(MoodyFile {
+            file,
+            mood,
+            size,
+            is_snapshot,
+        }))
+    }
+}
+
+impl Disk for MoodyDisk {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        RealDisk.create_dir_all(dir)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.file(RealDisk.create_new(path)?, path)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+        self.file(RealDisk.open(path, access)?, path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        RealDisk.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
+        RealDisk.lock_dir(dir)
+    }
+}
+
+struct MoodyFile {
+    file: Box<dyn DiskFile>,
+    mood: Arc<Mood>,
+    size: AtomicU64,
+    is_snapshot: bool,
+}
+
+impl MoodyFile {
+    /// The file grows up to `end`, if that is more than it has.
+    fn grow(&self, end: u64) -> io::Result<()> {
+        if end > self.size.load(Ordering::SeqCst) {
+            self.mood.room()?;
+            self.size.store(end, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self) -> io::Result<()> {
+        let what = self.mood.snapshots.load(Ordering::SeqCst);
+        if !self.is_snapshot || what == Snapshots::Work as u8 {
+            return Ok(());
+        }
+        self.mood.failures.fetch_add(1, Ordering::SeqCst);
+        assert!(
+            what != Snapshots::Panic as u8,
+            "a snapshot, as was asked for"
+        );
+        Err(io::Error::other("a snapshot, as was asked for"))
+    }
+}
+
+impl DiskFile for MoodyFile {
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_all_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.snapshot()?;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        self.grow(offset + bytes as u64)?;
+        self.file.write_all_at(parts, offset)
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        self.grow(size)?;
+        self.file.set_size(size)?;
+        self.size.store(size, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        self.grow(size)?;
+        self.file.allocate(size)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
