@@ -332,6 +332,8 @@ fn judge(
         Err(Failure::Refused(why)) => Err(Error::Refused { why }),
         Err(Failure::Lost(why)) if reads => again(why, true),
         Err(Failure::Lost(why)) => unknown(why),
+        // Its partition has stopped: another node may serve.
+        Ok(Answer::Failed(why)) if reads => again(why, true),
         Ok(other) if reads => Err(Error::Answer {
             node,
             what: said(other),

@@ -12,7 +12,7 @@ pub struct Options {
     /// How long a call may take, with all that it tries.
     pub timeout: Duration,
     /// How long one request may take before it is sent again, elsewhere maybe. A transaction that
-    /// writes and must not be sent again, because its keys are not all of one replicated partition,
+    /// writes and must not be sent again, because it is not one of a single replicated partition,
     /// waits as long as the call may take: giving up earlier would only leave its outcome unknown.
     pub answer_within: Duration,
     /// How long connecting to a node may take.

@@ -27,6 +27,10 @@ pub(crate) const OLDEST_PREPARE_MS: u64 = 30_000;
 /// For how long a refusal is remembered: longer than a prepare can still come.
 pub(crate) const REFUSAL_MS: u64 = 2 * OLDEST_PREPARE_MS;
 
+/// A numbered transaction waits for holds no longer than this; its client waits for longer, and asks
+/// again.
+const ONCE: Duration = Duration::from_secs(2);
+
 /// A request that waits for holds.
 pub(crate) struct Parked {
     asker: Asker,
@@ -373,12 +377,17 @@ impl<C> Node<C> {
         if let Parking::Prepare(prepare) = &what {
             self.waiting.add(prepare.holder.id);
         }
+        // Whoever may ask again soon is answered before it takes this node for dead.
+        let patience = match &what {
+            Parking::Once(_) => self.timeouts.hold.min(ONCE),
+            _ => self.timeouts.hold,
+        };
         let mut bytes = Vec::new();
         codec::encode_ops(ops, &mut bytes);
         self.parked.push(Parked {
             asker,
             ops: bytes,
-            until: self.now + self.timeouts.hold,
+            until: self.now + patience,
             what,
             by,
         });

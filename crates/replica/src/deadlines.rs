@@ -92,8 +92,16 @@ impl Deadlines {
 
     fn widen(&mut self) {
         let widest = u64::BITS - 1 - self.shift;
-        let by = (1..widest).find(|by| self.count(*by) <= self.most / 2);
-        let by = by.unwrap_or(widest);
+        // The least that is enough; wider cells are never more.
+        let (mut by, mut enough) = (1, widest);
+        while by < enough {
+            let middle = by.midpoint(enough);
+            if self.count(middle) <= self.most / 2 {
+                enough = middle;
+            } else {
+                by = middle + 1;
+            }
+        }
         self.shift += by;
         let mut wider: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for (number, (low, high)) in std::mem::take(&mut self.cells) {

@@ -34,10 +34,10 @@ pub struct MemberOptions {
     /// Whether a leader may answer reads while it is sure by its clock that nobody else leads. It
     /// rests on clocks whose rates differ by less than a tenth.
     pub leases: bool,
-    /// A client that has not been heard of for so long is forgotten; it must not repeat anything
-    /// afterwards.
+    /// A session of which nothing has been heard for so long is forgotten; what comes for it
+    /// afterwards is not executed.
     pub session: Duration,
-    /// Clients that are remembered; more are refused until some have been forgotten.
+    /// Sessions that are remembered; no more are opened until some have been forgotten.
     pub sessions: usize,
     /// A snapshot is made when the log behind the last one has so many bytes.
     pub snapshot_bytes: u64,

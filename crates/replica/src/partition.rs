@@ -36,7 +36,7 @@ pub struct Options {
     /// The disk of its log and snapshots.
     pub disk: Arc<dyn Disk>,
     /// Their directory; `None` keeps the end of the log in memory alone, and makes no snapshots: a
-    /// member that falls far behind then never catches up. For experiments.
+    /// member that falls far behind may never catch up. For experiments.
     pub dir: Option<PathBuf>,
     /// How the log is kept.
     pub log: LogOptions,

@@ -1,8 +1,8 @@
 //! What the last transaction of each session came to, so that one that is sent again is not executed
 //! again (paper 5, section 3.1.2). Part of the replicated state.
 //!
-//! A session is opened by an entry of the log, whose index is its id: it is unique for ever, so that
-//! a session that was forgotten cannot be taken for a new one. Its client numbers the session's
+//! A session is opened by an entry of the log, from whose stamp and index its id follows: it is unique
+//! for ever, so that a session that was forgotten cannot be taken for a new one. Its client numbers the session's
 //! transactions from 1 and sends the next one when it does not wait for the last one any more.
 //!
 //! Invariants:
@@ -14,12 +14,15 @@
 use base::codec::{Malformed, Reader, put_bytes, put_count, put_u64};
 use hashbrown::HashMap;
 
+/// Bytes of replies that are kept for a session.
+const MOST_BYTES: usize = 16 << 10;
+
 /// A client's session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Session {
     /// Number of the last transaction; 0: there was none.
     sequence: u64,
-    /// Its replies, encoded.
+    /// Its replies, encoded; nothing if they were too long to be kept.
     result: Vec<u8>,
     /// When it was applied, or the session opened: the entry's stamp.
     seen_ms: u64,
@@ -36,14 +39,16 @@ pub(crate) struct Sessions {
 pub(crate) enum Known {
     /// None as late has been applied.
     New,
-    /// It has been applied; its replies, encoded.
+    /// It has been applied; its replies, encoded, or nothing if they were too long.
     Done(Vec<u8>),
     /// A later one has been applied: nobody waits for this one.
     Old,
     /// There is no such session, or no longer.
     Forgotten,
-    /// This one, or another one of the session's, is under way; or the session is about to end.
+    /// This one, or another one of the session's, is under way.
     UnderWay,
+    /// The session is about to end, and nothing of it is under way.
+    Ends,
 }
 
 impl Sessions {
@@ -58,7 +63,7 @@ impl Sessions {
         }
     }
 
-    /// Begins the session of the entry `id`, unless there are `most` of them. Returns whether it
+    /// Begins the session `id`, unless there are `most` of them. Returns whether it
     /// has.
     pub(crate) fn open(&mut self, id: u64, seen_ms: u64, most: u64) -> bool {
         if self.clients.len() as u64 >= most {
@@ -75,9 +80,14 @@ impl Sessions {
     /// Remembers what was applied, of a session that is there.
     pub(crate) fn note(&mut self, client: u64, sequence: u64, result: &[u8], seen_ms: u64) {
         if let Some(session) = self.clients.get_mut(&client) {
+            let kept = if result.len() > MOST_BYTES {
+                &[]
+            } else {
+                result
+            };
             *session = Session {
                 sequence,
-                result: result.to_vec(),
+                result: kept.to_vec(),
                 seen_ms,
             };
         }

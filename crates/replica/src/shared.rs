@@ -53,6 +53,9 @@ impl<T> Kept<T> {
 /// Called when something has changed.
 type Listener = Box<dyn Fn() + Send + Sync>;
 
+/// In the place of a transaction's number: the session is about to end.
+const ENDS: u64 = 0;
+
 /// See the module's description.
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
@@ -223,6 +226,7 @@ impl Shared {
             known => return Err(known),
         }
         match under_way.get(&client) {
+            Some(&ENDS) => Err(Known::Ends),
             Some(_) => Err(Known::UnderWay),
             None => {
                 under_way.insert(client, sequence);
@@ -237,7 +241,7 @@ impl Shared {
         let mut under_way = self.under_way.lock();
         let mut stale = self.sessions.lock().stale(before_ms);
         stale.retain(|session| !under_way.contains_key(session));
-        under_way.extend(stale.iter().map(|session| (*session, 0)));
+        under_way.extend(stale.iter().map(|session| (*session, ENDS)));
         stale
     }
 

@@ -26,6 +26,9 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 const MOST_BYTES: usize = 256 << 20;
 /// Entries of a group, at most, for each of the clients that it may have.
 const EACH: usize = 64;
+/// Bytes of a group's entries, unless one of them alone has more: a turn must be short beside an
+/// election time-out.
+const GROUP_BYTES: usize = 4 << 20;
 
 /// What goes into one entry of the log.
 #[derive(Debug)]
@@ -65,27 +68,32 @@ struct Groups {
     sources: HashSet<u64>,
     /// Places that are taken in the last group.
     taken: usize,
+    /// Bytes of the last group.
+    bytes: usize,
     /// The source of the last entry.
     last: u64,
 }
 
 impl Groups {
-    /// An entry has come; `most`: places of a group.
-    fn add(&mut self, source: u64, most: usize) {
+    /// An entry of so many bytes has come; `most`: places of a group.
+    fn add(&mut self, source: u64, bytes: usize, most: usize) {
         let count = self.counts.back().copied().unwrap_or(0);
         let has_place = source != 0 && (source == self.last || self.sources.contains(&source));
         let is_full = if most == 1 {
             // Not even a client's own share an append then.
             true
         } else {
-            !has_place && self.taken == most || count == most * EACH
+            !has_place && self.taken == most
+                || count == most * EACH
+                || self.bytes + bytes > GROUP_BYTES
         };
         let begins = count == 0 || is_full;
         if begins {
             self.counts.push_back(0);
             self.sources.clear();
-            self.taken = 0;
+            (self.taken, self.bytes) = (0, 0);
         }
+        self.bytes += bytes;
         if begins || !has_place {
             self.taken += 1;
             if source != 0 {
@@ -108,8 +116,7 @@ impl Groups {
     fn clear(&mut self) {
         self.counts.clear();
         self.sources.clear();
-        self.taken = 0;
-        self.last = 0;
+        (self.taken, self.bytes, self.last) = (0, 0, 0);
     }
 }
 
@@ -214,10 +221,11 @@ impl Tickets {
         if time_ms < queue.ticked_ms {
             return None;
         }
-        queue.groups.add(submission.source, self.group);
+        let bytes = submission.payload.len();
+        queue.groups.add(submission.source, bytes, self.group);
         let before = queue.groups.counts.len() - 1;
         let ticket = self.next.load(Ordering::SeqCst) + before as u64;
-        queue.bytes += submission.payload.len();
+        queue.bytes += bytes;
         queue.entries.push_back(submission);
         Some(ticket)
     }
@@ -369,6 +377,75 @@ mod tests {
         assert_eq!(groups(2, &[7, 0, 7, 0]), [3, 1]);
         assert_eq!(groups(1, &[7, 7, 8]), [1, 1, 1], "no groups at all");
         assert_eq!(groups(2, &[7; 2 * EACH + 1]), [2 * EACH, 1], "a limit");
+    }
+
+    #[test]
+    fn a_group_is_short() {
+        let tickets = Tickets::new(2);
+        tickets.open();
+        let half = GROUP_BYTES / 2;
+        for bytes in [half, half, 1, 3 * half, 1] {
+            let payload = vec![0; bytes];
+            let submission = Submission {
+                payload,
+                source: 7,
+                ..entry()
+            };
+            tickets.submit(submission, 5).expect("in time");
+        }
+        let taken = std::iter::from_fn(|| tickets.take().map(|group| group.entries.len()));
+        assert_eq!(taken.collect::<Vec<_>>(), [2, 1, 1, 1]);
+    }
+
+    /// Whatever comes between, the turn whose ticket an entry got takes it, or it is lost.
+    #[test]
+    fn random_histories_keep_their_promises() {
+        for seed in 0..100 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let most = random.usize(1..5);
+            let tickets = Tickets::new(most);
+            tickets.open();
+            let mut waiting: VecDeque<u64> = VecDeque::new();
+            let (mut now, mut lost) = (1, Vec::new());
+            for _ in 0..300 {
+                match random.u32(..12) {
+                    0..6 => {
+                        let source = random.u64(..6);
+                        let submission = Submission { source, ..entry() };
+                        waiting.extend(tickets.submit(submission, now));
+                    }
+                    6 => {
+                        assert!(tickets.read(tickets.leaderships()).is_some());
+                    }
+                    7 => {
+                        now += 1;
+                        tickets.tick(now);
+                    }
+                    8 if random.u32(..4) == 0 => {
+                        tickets.close();
+                        lost.extend(waiting.drain(..));
+                        tickets.open();
+                    }
+                    _ => {
+                        let Some(group) = tickets.take() else {
+                            assert!(waiting.is_empty());
+                            continue;
+                        };
+                        for _ in &group.entries {
+                            assert_eq!(waiting.pop_front(), Some(group.ticket), "seed {seed}");
+                        }
+                        assert_ne!(waiting.front(), Some(&group.ticket), "seed {seed}");
+                        tickets.resolve(group.ticket);
+                    }
+                }
+            }
+            assert!(lost.iter().all(|&ticket| tickets.is_lost(Epoch(ticket))));
+            assert!(
+                waiting
+                    .iter()
+                    .all(|&ticket| !tickets.is_lost(Epoch(ticket)))
+            );
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub struct Worker {
 mod participant;
 mod sessions;
 
-pub(crate) use sessions::superseded;
+pub(crate) use sessions::{not_kept, superseded};
 
 /// Nobody's transaction: it is not remembered.
 const NOBODY: Sequenced = Sequenced {
@@ -290,7 +290,8 @@ impl Worker {
 
     fn write(&mut self, ops: &[Op<'_>], by: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
         if self.is_naive() {
-            let what = "this partition executes after consensus: propose it".to_owned();
+            let what = "the node was started with --naive, and takes writes of Redis clients alone"
+                .to_owned();
             return Err(Abort::Unavailable { what });
         }
         let shared = Arc::clone(&self.shared);

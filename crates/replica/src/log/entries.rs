@@ -10,14 +10,26 @@ const BLOCK: usize = 1024;
 /// Bytes that an entry is taken to have besides its data.
 const OVERHEAD: u64 = 24;
 
+/// Blocks that are given back at a time.
+const GIVEN_BACK: usize = 2;
+
+/// Entries that follow one another, and the bytes of those that are still there.
+#[derive(Clone, Debug)]
+struct Block {
+    entries: Vec<Entry>,
+    bytes: u64,
+}
+
 /// A queue of entries that is read anywhere; see the module's description.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     /// All but the last one are full; none is empty.
-    blocks: VecDeque<Vec<Entry>>,
+    blocks: VecDeque<Block>,
     /// Entries of the first block that were dropped; their places are empty.
     dropped: usize,
     bytes: u64,
+    /// Blocks whose memory is to be given back, a little at a time.
+    gone: Vec<Block>,
 }
 
 /// What an entry counts for where bytes are limited.
@@ -27,7 +39,7 @@ pub(super) fn bytes_of(entry: &Entry) -> u64 {
 
 impl Entries {
     pub(super) fn len(&self) -> usize {
-        let last = self.blocks.back().map_or(0, Vec::len);
+        let last = self.blocks.back().map_or(0, |block| block.entries.len());
         self.blocks.len().saturating_sub(1) * BLOCK + last - self.dropped
     }
 
@@ -38,11 +50,11 @@ impl Entries {
 
     pub(super) fn get(&self, place: usize) -> Option<&Entry> {
         let place = place + self.dropped;
-        self.blocks.get(place / BLOCK)?.get(place % BLOCK)
+        self.blocks.get(place / BLOCK)?.entries.get(place % BLOCK)
     }
 
     pub(super) fn back(&self) -> Option<&Entry> {
-        self.blocks.back()?.last()
+        self.blocks.back()?.entries.last()
     }
 
     /// The entries from a place on.
@@ -51,56 +63,73 @@ impl Entries {
     }
 
     pub(super) fn push_back(&mut self, entry: Entry) {
-        self.bytes += bytes_of(&entry);
+        let bytes = bytes_of(&entry);
+        self.bytes += bytes;
         match self.blocks.back_mut() {
-            Some(block) if block.len() < BLOCK => block.push(entry),
+            Some(block) if block.entries.len() < BLOCK => {
+                block.bytes += bytes;
+                block.entries.push(entry);
+            }
             _ => {
-                let mut block = Vec::with_capacity(BLOCK);
-                block.push(entry);
-                self.blocks.push_back(block);
+                let mut entries = Vec::with_capacity(BLOCK);
+                entries.push(entry);
+                self.blocks.push_back(Block { entries, bytes });
             }
         }
     }
 
     /// Keeps the first `len` entries.
     pub(super) fn truncate(&mut self, len: usize) {
+        if len == 0 {
+            self.gone.extend(self.blocks.drain(..));
+            (self.dropped, self.bytes) = (0, 0);
+        }
         while self.len() > len {
             let block = self.blocks.back_mut().expect("there are entries");
-            let entry = block.pop().expect("no block is empty");
+            let entry = block.entries.pop().expect("no block is empty");
+            block.bytes -= bytes_of(&entry);
             self.bytes -= bytes_of(&entry);
-            if block.is_empty() {
+            if block.entries.is_empty() {
                 self.blocks.pop_back();
             }
         }
-        if self.len() == 0 {
-            // Nothing but the places of dropped ones may be left.
-            self.blocks.clear();
-            self.dropped = 0;
-        }
     }
 
-    /// Drops the first `count` entries.
+    /// Drops the first `count` entries, which costs little however many they are.
     pub(super) fn drop_front(&mut self, count: usize) {
-        for _ in 0..count.min(self.len()) {
+        let mut count = count.min(self.len());
+        while count > 0 {
             let block = self.blocks.front_mut().expect("there are entries");
-            let entry = std::mem::take(&mut block[self.dropped]);
-            self.bytes -= bytes_of(&entry);
-            self.dropped += 1;
-            if self.dropped == block.len() {
-                self.blocks.pop_front();
+            let left = block.entries.len() - self.dropped;
+            if count >= left {
+                count -= left;
+                self.bytes -= block.bytes;
                 self.dropped = 0;
+                self.gone.extend(self.blocks.pop_front());
+                continue;
             }
+            let some = &mut block.entries[self.dropped..self.dropped + count];
+            let bytes = some.iter_mut().map(|one| bytes_of(&std::mem::take(one)));
+            let bytes: u64 = bytes.sum();
+            block.bytes -= bytes;
+            self.bytes -= bytes;
+            self.dropped += count;
+            count = 0;
         }
     }
 
-    /// How many of the last entries have no more than so many bytes together.
-    pub(super) fn count_within(&self, bytes: u64) -> usize {
-        let (mut count, mut sum) = (0, 0);
-        for place in (0..self.len()).rev() {
-            sum += self.get(place).map_or(0, bytes_of);
-            if sum > bytes {
-                break;
-            }
+    /// Gives a little of the memory back that dropped entries had.
+    pub(super) fn give_back(&mut self) {
+        self.gone
+            .truncate(self.gone.len().saturating_sub(GIVEN_BACK));
+    }
+
+    /// How many of the first entries must go for no more than so many bytes to be left; no more than
+    /// `most` are looked at.
+    pub(super) fn count_beyond(&self, bytes: u64, most: usize) -> usize {
+        let (mut count, mut left) = (0, self.bytes);
+        while left > bytes && count < most.min(self.len()) {
+            left -= self.get(count).map_or(0, bytes_of);
             count += 1;
         }
         count
@@ -167,11 +196,13 @@ mod tests {
             assert_eq!(entries.bytes(), bytes);
             let place = random.usize(..plain.len() + 2);
             assert_eq!(entries.get(place), plain.get(place));
-            assert_eq!(entries.count_within(bytes), plain.len());
-            if let Some(first) = plain.front() {
-                let most = bytes - bytes_of(first);
-                assert_eq!(entries.count_within(most), plain.len() - 1);
-            }
+            assert_eq!(entries.count_beyond(bytes, usize::MAX), 0);
+            let half = entries.count_beyond(bytes / 2, usize::MAX);
+            let left = |from: usize| plain.iter().skip(from).map(bytes_of).sum::<u64>();
+            assert!(left(half) <= bytes / 2);
+            assert!(half == 0 || left(half - 1) > bytes / 2);
+            assert_eq!(entries.count_beyond(0, 3), plain.len().min(3));
+            entries.give_back();
         }
         assert!(most > 4 * BLOCK, "{most}");
     }

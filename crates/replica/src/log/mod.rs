@@ -347,7 +347,7 @@ impl Log {
         if self.place.is_some() || self.state.bytes() <= bytes {
             return;
         }
-        let index = index.min(self.state.first_within(bytes / 2) - 1);
+        let index = self.state.last_beyond(bytes / 2, index);
         let newer = index > self.state.floor.0;
         if let Some(term) = self.state.term(index).filter(|_| newer) {
             self.state.compact((index, term));
@@ -374,9 +374,14 @@ impl Log {
         self.state.last()
     }
 
-    /// The first of the last entries that have no more than so many bytes together.
-    pub(crate) fn first_within(&self, bytes: u64) -> u64 {
-        self.state.first_within(bytes)
+    /// The last entry that must go for no more than so many bytes to be left; none behind `most`.
+    pub(crate) fn last_beyond(&self, bytes: u64, most: u64) -> u64 {
+        self.state.last_beyond(bytes, most)
+    }
+
+    /// Gives a little of the memory back that dropped entries had: all at once would be a pause.
+    pub(crate) fn give_back(&mut self) {
+        self.state.give_back();
     }
 
     /// An entry, if it is in memory.

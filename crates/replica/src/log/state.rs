@@ -87,9 +87,15 @@ impl State {
         self.entries.bytes()
     }
 
-    /// The first of the last entries that have no more than so many bytes together.
-    pub(super) fn first_within(&self, bytes: u64) -> u64 {
-        self.last() + 1 - self.entries.count_within(bytes) as u64
+    /// The last entry that must go for no more than so many bytes to be left; none behind `most`.
+    pub(super) fn last_beyond(&self, bytes: u64, most: u64) -> u64 {
+        let may_go = most.saturating_sub(self.floor.0) as usize;
+        self.floor.0 + self.entries.count_beyond(bytes, may_go) as u64
+    }
+
+    /// Gives a little of the memory back that dropped entries had.
+    pub(super) fn give_back(&mut self) {
+        self.entries.give_back();
     }
 
     /// Whether an entry of this index can be appended.

@@ -9,7 +9,7 @@ use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, Entry
 use super::{Failure, Member};
 use crate::sessions::Known;
 use crate::wire::{Payload, changes};
-use crate::worker::superseded;
+use crate::worker::{not_kept, superseded};
 
 /// The memory of so many entries is fetched ahead of their turn, of those that are small; larger
 /// ones gain nothing by it.
@@ -164,6 +164,7 @@ impl Member {
         let outcome = if by.0 != 0 && known != Known::New {
             self.applier.skip(index, self.stamp_ms);
             match known {
+                Known::Done(result) if result.is_empty() => Err(not_kept()),
                 Known::Done(result) => {
                     let mut from = base::codec::Reader::new(&result);
                     Ok(base::codec::read_replies(&mut from).map_err(unreadable)?)
@@ -188,8 +189,9 @@ impl Member {
 
     fn open_session(&mut self, index: u64, most: u64) {
         let mut sessions = self.shared.sessions.lock();
-        let outcome = if sessions.open(index, self.stamp_ms, most) {
-            Ok(index)
+        let id = session_id(self.stamp_ms, index);
+        let outcome = if sessions.open(id, self.stamp_ms, most) {
+            Ok(id)
         } else {
             let what = format!("there are {most} sessions, and no more can be remembered");
             Err(Abort::Unavailable { what })
@@ -241,6 +243,12 @@ impl Member {
             }
         }
     }
+}
+
+/// Of the session that the entry `index` opens. It grows with each entry, because stamps do not fall;
+/// and a partition that is founded anew begins above the ids of the one that was there before.
+fn session_id(stamp_ms: u64, index: u64) -> u64 {
+    (stamp_ms << 22).wrapping_add(index)
 }
 
 fn unreadable(error: impl ToString) -> Failure {

@@ -179,7 +179,10 @@ impl Member {
         } else {
             self.groups += u64::from(taken > 0);
             self.entries += taken;
-            self.put(all, pending)
+            match self.put(all, pending) {
+                Some(last) => last,
+                None => return,
+            }
         };
         // Entries of this turn show by themselves that nobody else leads when they commit.
         let round = if reads && last == 0 { self.ask() } else { 0 };
@@ -190,8 +193,9 @@ impl Member {
         });
     }
 
-    /// Proposes entries; returns the index of the last one.
-    fn put(&mut self, entries: Vec<Entry>, pending: Vec<Pending>) -> u64 {
+    /// Proposes entries; returns the index of the last one. `None`: they were not taken, and this
+    /// member leads no more, so that whoever waits is told.
+    fn put(&mut self, entries: Vec<Entry>, pending: Vec<Pending>) -> Option<u64> {
         let raft = self.raft.as_mut().expect("it leads");
         let count = entries.len() as u64;
         let mut message = Message {
@@ -201,19 +205,21 @@ impl Member {
         message.set_msg_type(MessageType::MsgPropose);
         message.set_entries(entries.into());
         if let Err(error) = raft.step(message) {
-            // Not while it leads and hands nothing over; whoever waits learns from the term's end.
-            tracing::error!(%error, "a group was not taken");
-            return u64::MAX;
+            // Not while it leads and hands nothing over.
+            tracing::error!(%error, "a group was not taken: another member had better lead");
+            self.step_aside();
+            return None;
         }
         // The messages say it.
         self.told = raft.raft.raft_log.committed;
+        self.tell_at = None;
         let last = raft.raft.raft_log.last_index();
         let first = last + 1 - count;
         self.pending_bytes += pending.iter().map(|one| one.bytes).sum::<usize>();
         let pending = pending.into_iter().zip(first..);
         self.pending
             .extend(pending.map(|(one, index)| Pending { index, ..one }));
-        last
+        Some(last)
     }
 
     /// Resolves the tickets of which all is known.

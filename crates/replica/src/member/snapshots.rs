@@ -182,7 +182,7 @@ impl Member {
         let log = self.log();
         log.set_snapshot(&meta);
         let kept = meta.index.saturating_sub(kept);
-        let floor = kept.max(log.first_within(most) - 1).min(meta.index);
+        let floor = kept.max(log.last_beyond(most, meta.index));
         log.compact(needed.min(floor))?;
         self.changed = true;
         self.remove_old();

@@ -72,13 +72,15 @@ impl Member {
         }
     }
 
-    /// Keeps a log in memory alone from growing for ever. A leader keeps what others lack. Whoever
-    /// leads next may not have it any more: that is what a log on disk and snapshots are for.
+    /// Gives memory of the log back, and keeps a log in memory alone from growing while all members
+    /// are level: a leader keeps what others lack. Whoever leads next may not have it any more; that
+    /// is what a log on disk and snapshots are for.
     fn forget(&mut self) {
+        let raft = self.raft.as_mut().expect("it takes part");
+        raft.mut_store().give_back();
         if self.place.dir.is_some() {
             return;
         }
-        let raft = self.raft.as_mut().expect("it takes part");
         let leads = self.leading.is_some();
         let matched = raft.raft.prs().iter().map(|(_, progress)| progress.matched);
         let lacking = matched.min().filter(|_| leads).unwrap_or(u64::MAX);

@@ -16,7 +16,7 @@
 //! | result | what the client is told, now and whenever it asks again |
 //! | changes | what was written, as the journal encodes the entries of a transaction |
 //! | ops | the operations, which every member executes by itself |
-//! | most | a session is opened, whose id is the index of the entry; not if there are so many already |
+//! | most | a session is opened, whose id is the log's time so far (milliseconds, shifted by 22 bits) and the index of the entry, added up; not if there are so many already |
 
 use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count, put_u64};
 use journal::ChangeReader;

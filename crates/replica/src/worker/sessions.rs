@@ -64,6 +64,7 @@ impl Worker {
     /// Answers what was sent before.
     pub(super) fn repeated(&mut self, known: Known) -> Result<Vec<OwnedReply>, Abort> {
         match known {
+            Known::Done(result) if result.is_empty() => Err(not_kept()),
             Known::Done(result) => {
                 // It is applied here, so that it is decided; nobody can change that.
                 self.observed = Observed::default();
@@ -76,6 +77,9 @@ impl Worker {
                 what: "the session has a transaction under way, maybe this one: ask again"
                     .to_owned(),
             }),
+            Known::Ends => Err(Abort::Unavailable {
+                what: "the session is about to end: nothing was heard of it for long".to_owned(),
+            }),
             Known::Old => Err(superseded()),
             Known::Forgotten | Known::New => {
                 // Another leader may know it.
@@ -83,6 +87,13 @@ impl Worker {
                 Err(Abort::Forgotten)
             }
         }
+    }
+}
+
+/// What is said of a transaction that was executed, when it is sent again.
+pub(crate) fn not_kept() -> Abort {
+    Abort::Unknown {
+        what: "it was executed, and its replies were too long to be kept".to_owned(),
     }
 }
 

@@ -50,7 +50,6 @@ impl Group {
     fn open(&mut self, at: usize, listener: TcpListener) -> Result<(), OpenError> {
         let member = MemberOptions {
             election: Duration::from_millis(300),
-            // As if by hand alone, but for the tests that say so.
             snapshot_bytes: 100 << 10,
             kept_entries: 10,
             ..MemberOptions::new(self.nodes[at], self.nodes.clone())

@@ -70,6 +70,8 @@ impl Runtime {
         };
         let mut finished = std::mem::take(&mut self.finished);
         let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
+        // What waited for holds is nobody's here.
+        worker.serve(0);
         cluster.go_on(worker, now, &mut finished);
         let told = !finished.is_empty();
         for finished in finished.drain(..) {

@@ -15,6 +15,7 @@ mod point;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -39,6 +40,8 @@ const SIZE: usize = 64;
 const CLIENTS: u32 = 50;
 /// How long nodes may take to elect a leader.
 const ELECTED: Duration = Duration::from_secs(20);
+/// How often the nodes are asked meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -193,6 +196,7 @@ impl<'a> Bench<'a> {
             if Instant::now() > deadline {
                 bail!("no node leads after {ELECTED:?}");
             }
+            thread::sleep(LOOK);
         }
     }
 
