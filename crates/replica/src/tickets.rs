@@ -15,20 +15,18 @@
 //! 2. What is submitted is of the leadership in which it was executed: both happen while the
 //!    submitter holds [`Tickets::admission`], and leadership begins and ends while nobody does.
 
+mod groups;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Epoch, TransactionId};
-use hashbrown::HashSet;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use groups::Groups;
 
 /// Bytes that may wait in the queue, about.
 const MOST_BYTES: usize = 256 << 20;
-/// Entries of a group, at most, for each of the clients that it may have.
-const EACH: usize = 64;
-/// Bytes of a group's entries, unless one of them alone has more: a turn must be short beside an
-/// election time-out.
-const GROUP_BYTES: usize = 4 << 20;
 
 /// What goes into one entry of the log.
 #[derive(Debug)]
@@ -57,67 +55,6 @@ struct Queue {
     tick_ms: Option<u64>,
     /// The greatest time that was ever taken so.
     ticked_ms: u64,
-}
-
-/// How the entries of the queue fall into groups: each of so many sources at most.
-#[derive(Debug, Default)]
-struct Groups {
-    /// Entries of each group.
-    counts: VecDeque<usize>,
-    /// Sources of the last group.
-    sources: HashSet<u64>,
-    /// Places that are taken in the last group.
-    taken: usize,
-    /// Bytes of the last group.
-    bytes: usize,
-    /// The source of the last entry.
-    last: u64,
-}
-
-impl Groups {
-    /// An entry of so many bytes has come; `most`: places of a group.
-    fn add(&mut self, source: u64, bytes: usize, most: usize) {
-        let count = self.counts.back().copied().unwrap_or(0);
-        let has_place = source != 0 && (source == self.last || self.sources.contains(&source));
-        let is_full = if most == 1 {
-            // Not even a client's own share an append then.
-            true
-        } else {
-            !has_place && self.taken == most
-                || count == most * EACH
-                || self.bytes + bytes > GROUP_BYTES
-        };
-        let begins = count == 0 || is_full;
-        if begins {
-            self.counts.push_back(0);
-            self.sources.clear();
-            (self.taken, self.bytes) = (0, 0);
-        }
-        self.bytes += bytes;
-        if begins || !has_place {
-            self.taken += 1;
-            if source != 0 {
-                self.sources.insert(source);
-            }
-        }
-        self.last = source;
-        *self.counts.back_mut().expect("there is one") += 1;
-    }
-
-    /// The first group is taken; how many entries it has.
-    fn take(&mut self) -> usize {
-        let count = self.counts.pop_front().unwrap_or(0);
-        if self.counts.is_empty() {
-            self.clear();
-        }
-        count
-    }
-
-    fn clear(&mut self) {
-        self.counts.clear();
-        self.sources.clear();
-        (self.taken, self.bytes, self.last) = (0, 0, 0);
-    }
 }
 
 /// See the module's description.
@@ -194,7 +131,7 @@ impl Tickets {
     pub(crate) fn close(&self) {
         let mut queue = self.queue.lock();
         self.serving.store(false, Ordering::SeqCst);
-        let groups = queue.groups.counts.len() as u64;
+        let groups = queue.groups.len() as u64;
         queue.groups.clear();
         queue.entries.clear();
         queue.bytes = 0;
@@ -223,7 +160,7 @@ impl Tickets {
         }
         let bytes = submission.payload.len();
         queue.groups.add(submission.source, bytes, self.group);
-        let before = queue.groups.counts.len() - 1;
+        let before = queue.groups.len() - 1;
         let ticket = self.next.load(Ordering::SeqCst) + before as u64;
         queue.bytes += bytes;
         queue.entries.push_back(submission);
@@ -308,6 +245,7 @@ impl Tickets {
 
 #[cfg(test)]
 mod tests {
+    use super::groups::{EACH, GROUP_BYTES};
     use super::*;
 
     fn entry() -> Submission {

@@ -1,0 +1,240 @@
+//! Snapshots on their way: in pieces, each of which is asked for by the answer to the one before.
+
+use std::time::Duration;
+
+use raft::SnapshotStatus;
+use raft::eraftpb::{Message, SnapshotMetadata};
+
+use crate::member::{Failure, Member};
+use crate::messages::{Envelope, REFUSED};
+use crate::snapshot::{SnapshotError, SnapshotReceiver, SnapshotSource, newest};
+use crate::status::node_of;
+
+/// A piece that was not answered is sent again after so many election time-outs, so often.
+const PATIENCE: u32 = 2;
+const TRIES: u32 = 10;
+/// One that is being sent.
+pub(in crate::member) struct Sending {
+    source: SnapshotSource,
+    pub(super) announces: Message,
+    pub(in crate::member) offset: u64,
+    sent_at: Duration,
+    tries: u32,
+}
+
+impl Sending {
+    pub(in crate::member) fn progress(&self) -> (u64, u64) {
+        (self.offset, self.source.bytes())
+    }
+}
+
+impl Member {
+    /// A member is so far behind that it needs a snapshot.
+    pub(in crate::member) fn begin_sending(&mut self, announces: Message) {
+        let to = announces.to;
+        if self.snapshots.sending.contains_key(&to) {
+            return;
+        }
+        let index = announces.get_snapshot().get_metadata().index;
+        match self.source(index) {
+            Ok(source) => {
+                tracing::info!(
+                    node = node_of(to).0,
+                    index,
+                    bytes = source.bytes(),
+                    "sends a snapshot"
+                );
+                let sending = Sending {
+                    source,
+                    announces,
+                    offset: 0,
+                    sent_at: self.now.since,
+                    tries: 0,
+                };
+                self.snapshots.sending.insert(to, sending);
+                self.send_piece(to);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a snapshot cannot be sent");
+                self.end_sending(to, SnapshotStatus::Failure);
+            }
+        }
+    }
+
+    fn source(&self, index: u64) -> Result<SnapshotSource, String> {
+        let dir = self.dir().ok_or("there are none in memory")?;
+        let file = newest(&self.place.disk, dir).map_err(|error| error.to_string())?;
+        let file = file.filter(|file| file.head.meta.index == index);
+        let path = file.ok_or("it is there no more")?.path;
+        SnapshotSource::open(&*self.place.disk, &path).map_err(|error| error.to_string())
+    }
+
+    fn send_piece(&mut self, to: u64) {
+        let chunk = self.options.chunk;
+        let now = self.now.since;
+        let Some(sending) = self.snapshots.sending.get_mut(&to) else {
+            return;
+        };
+        sending.sent_at = now;
+        match sending.source.read_chunk(sending.offset, chunk) {
+            Ok(piece) => {
+                let envelope = Envelope::Piece {
+                    to,
+                    announces: sending.announces.clone(),
+                    total: sending.source.bytes(),
+                    offset: sending.offset,
+                    piece: &piece,
+                };
+                let bytes = envelope.encode();
+                self.outbox.push((node_of(to), bytes));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a snapshot cannot be sent");
+                self.end_sending(to, SnapshotStatus::Failure);
+            }
+        }
+    }
+
+    pub(super) fn send_again(&mut self) {
+        if self.snapshots.sending.is_empty() {
+            return;
+        }
+        let patience = self.options.election * PATIENCE;
+        let late = self.snapshots.sending.iter();
+        let late = late.filter(|(_, sending)| self.now.since >= sending.sent_at + patience);
+        for to in late.map(|(to, _)| *to).collect::<Vec<u64>>() {
+            let sending = self.snapshots.sending.get_mut(&to).expect("it was there");
+            sending.tries += 1;
+            if sending.tries > TRIES || self.leading.is_none() {
+                self.end_sending(to, SnapshotStatus::Failure);
+            } else {
+                self.send_piece(to);
+            }
+        }
+    }
+
+    pub(in crate::member) fn on_taken(
+        &mut self,
+        from: u64,
+        index: u64,
+        offset: u64,
+    ) -> Result<(), Failure> {
+        let Some(sending) = self.snapshots.sending.get_mut(&from) else {
+            return Ok(());
+        };
+        if sending.announces.get_snapshot().get_metadata().index != index {
+            return Ok(());
+        }
+        if offset == REFUSED {
+            self.end_sending(from, SnapshotStatus::Failure);
+        } else if offset >= sending.source.bytes() {
+            self.end_sending(from, SnapshotStatus::Finish);
+        } else {
+            sending.offset = offset;
+            sending.tries = 0;
+            self.send_piece(from);
+        }
+        self.changed = true;
+        Ok(())
+    }
+
+    fn end_sending(&mut self, to: u64, status: SnapshotStatus) {
+        self.snapshots.sending.remove(&to);
+        if let Some(raft) = &mut self.raft {
+            raft.report_snapshot(to, status);
+        }
+    }
+
+    /// A piece of a snapshot has come.
+    pub(in crate::member) fn on_piece(
+        &mut self,
+        to: u64,
+        announces: Message,
+        (total, offset): (u64, u64),
+        piece: &[u8],
+    ) -> Result<(), Failure> {
+        let Some(raft) = self.raft.as_ref().filter(|raft| raft.raft.id == to) else {
+            return Ok(());
+        };
+        // A leader of the past sends nothing of use.
+        if announces.term < raft.raft.term {
+            return Ok(());
+        }
+        let from = node_of(announces.from);
+        let meta = announces.get_snapshot().get_metadata().clone();
+        let members = meta.get_conf_state();
+        let taken = if !members.voters.contains(&to) && !members.learners.contains(&to) {
+            // Raft would not take it: this member came later.
+            Ok(REFUSED)
+        } else if meta.index <= self.applied {
+            Ok(total)
+        } else {
+            self.take_piece(&meta, (total, offset), piece)
+        };
+        let offset = match taken {
+            Ok(offset) => offset,
+            Err(error) => {
+                tracing::warn!(%error, "a snapshot cannot be received");
+                self.snapshots.receiving = None;
+                REFUSED
+            }
+        };
+        self.changed = true;
+        let index = meta.index;
+        self.send(
+            from,
+            &Envelope::Taken {
+                from: to,
+                index,
+                offset,
+            },
+        );
+        if offset == total {
+            self.step(announces)?;
+            self.note_passed_over(&meta);
+        }
+        Ok(())
+    }
+
+    /// If Raft did not need the snapshot that has come, because the log has all of it, it is the
+    /// newest one all the same.
+    fn note_passed_over(&mut self, meta: &SnapshotMetadata) {
+        let Some(raft) = &mut self.raft else { return };
+        let log = raft.store();
+        let newest = log.snapshot_meta().map_or(0, |newest| newest.index);
+        let has = log
+            .entry(meta.index)
+            .is_some_and(|entry| entry.term == meta.term);
+        if raft.raft.snap().is_none() && has && meta.index > newest && meta.index <= self.applied {
+            raft.mut_store().set_snapshot(meta);
+        }
+    }
+
+    /// Returns where the next piece begins.
+    fn take_piece(
+        &mut self,
+        meta: &SnapshotMetadata,
+        (total, offset): (u64, u64),
+        piece: &[u8],
+    ) -> Result<u64, SnapshotError> {
+        let Some(dir) = self.place.dir.clone() else {
+            return Ok(REFUSED);
+        };
+        let of = (meta.term, meta.index);
+        let receiver = match self.snapshots.receiving.take() {
+            Some(receiver) if receiver.of() == of => receiver,
+            _ => SnapshotReceiver::begin(&self.place.disk, &dir, of, total)?,
+        };
+        let receiver = self.snapshots.receiving.insert(receiver);
+        let next = receiver.chunk(offset, piece)?;
+        if receiver.is_complete() {
+            let receiver = self
+                .snapshots
+                .receiving
+                .take()
+                .expect("it has just been there");
+            receiver.finish()?;
+        }
+        Ok(next)
+    }
+}
