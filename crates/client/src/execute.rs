@@ -224,7 +224,7 @@ impl Client {
     }
 
     /// Asks a node something of a partition, and notes what that says of who leads it.
-    fn ask(
+    pub(crate) fn ask(
         &self,
         known: &Known,
         (node, of): (NodeId, PartitionId),

@@ -25,6 +25,7 @@
 //! |---|---|
 //! | [`Client`] | the conveniences: single keys, several keys |
 //! | `execute` | a transaction: where it goes, and what is done when that fails |
+//! | `bulk` | many transactions in one message, each by itself |
 //! | `transact` | transactions in steps: reads, then writes, on condition that the reads hold |
 //! | `map` | the cluster's file, as nodes have it |
 //! | `pool` | connections |
@@ -46,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod bulk;
 mod client;
 mod error;
 mod execute;

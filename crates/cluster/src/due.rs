@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::participant::Participant;
 use base::{Abort, Epoch};
 
+use crate::bulk::{self, Outcome};
 use crate::message::Answer;
 use crate::node::{Asker, Node};
 
@@ -26,6 +27,8 @@ pub(crate) enum Due {
     Answer(Answer),
     /// The id of a session, which the partition has under this number then.
     Session(u64),
+    /// These answers, each of which waits for an epoch of its own.
+    Each(Vec<Outcome>),
 }
 
 /// For so long answers that can wait do so.
@@ -109,7 +112,8 @@ impl<C> Node<C> {
         let is_lost = |epoch| partition.is_lost(epoch);
         while let Some((asker, due, is_lost)) = self.due.pop(durable, is_lost) {
             let answer = match due {
-                _ if is_lost => self.lost_answer(partition, &due),
+                Due::Each(outcomes) => bulk::told(outcomes, partition),
+                due if is_lost => self.lost_answer(partition, &due),
                 Due::Answer(answer) => answer,
                 Due::Session(number) => opened(partition, number),
             };

@@ -10,6 +10,7 @@
 //! | [`node`] | a node: the protocol, its invariants, events in and messages out |
 //! | `coordination`, `two_phase`, `reading` | transactions of its callers, over any partitions |
 //! | `participation` | what it does for coordinators |
+//! | `bulk` | transactions that come together, each executed by itself |
 //! | `resolution` | what becomes of attempts that nobody decides |
 //! | `places` | asking partitions where they are led |
 //! | `options`, `counters` | how a node is set up; what has happened there |
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bulk;
 pub mod clock;
 pub mod codec;
 mod coordination;

@@ -37,6 +37,7 @@ impl Message<'_> {
             Request::Execute { .. }
                 | Request::Once { .. }
                 | Request::OpenSession
+                | Request::Each { .. }
                 | Request::Coordinate { .. }
                 | Request::Topology
         )
@@ -44,7 +45,7 @@ impl Message<'_> {
 }
 
 /// What can be asked. Any of them may be asked again after a link broke, except
-/// [`Request::Execute`] with writes and [`Request::Coordinate`].
+/// [`Request::Execute`] and [`Request::Each`] with writes, and [`Request::Coordinate`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request<'a> {
     /// Executes a transaction of the node's own partition. Answered by `Replies` or `Aborted`.
@@ -61,6 +62,12 @@ pub enum Request<'a> {
         of: Sequenced,
         /// The operations.
         ops: Vec<Op<'a>>,
+    },
+    /// Executes transactions of the node's own partition, each by itself: what becomes of one says
+    /// nothing of the others. Answered by `Each`.
+    Each {
+        /// The operations of each.
+        transactions: Vec<Vec<Op<'a>>>,
     },
     /// Reads of the node's own partition what a transaction over several reads. Answered by `Read`
     /// or `Aborted`.
@@ -132,6 +139,8 @@ pub enum Answer {
     },
     /// The id of a session that was opened.
     Session(u64),
+    /// What became of each transaction, in their order.
+    Each(Vec<Result<Vec<OwnedReply>, Abort>>),
     /// Nothing has happened, because of this.
     Aborted(Abort),
     /// It is done.

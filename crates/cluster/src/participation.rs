@@ -112,6 +112,7 @@ impl<C> Node<C> {
             Request::Execute { ops } => self.execute(partition, asker, &ops),
             Request::Once { of, ops } => self.execute_once(partition, asker, &ops, of),
             Request::OpenSession => self.open_session(partition, asker),
+            Request::Each { transactions } => self.execute_each(partition, asker, &transactions),
             Request::Read { ops } => self.read(partition, asker, &ops),
             Request::Prepare {
                 id,
@@ -299,7 +300,7 @@ impl<C> Node<C> {
 
     /// Why operations cannot be executed here: a key belongs to another partition. Whoever sent
     /// them has another file.
-    fn misplaced(&self, ops: &[Op<'_>]) -> Option<Abort> {
+    pub(crate) fn misplaced(&self, ops: &[Op<'_>]) -> Option<Abort> {
         let mut keys = ops.iter().filter_map(Op::key);
         let other = keys.find(|key| Some(self.topology.partition_of(key)) != self.own)?;
         let slot = crate::slot::of(other);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{Client, Options};
+use client::{Client, Op, Options};
 use support::replicas::Replicas;
 
 const KEY: &[u8] = b"counter";
@@ -81,4 +81,54 @@ fn nor_when_they_stand_still_or_hand_over() {
         std::thread::sleep(Duration::from_millis(1500));
         replicas.resume_node(leader);
     });
+}
+
+/// Bulks, each transaction by itself: one whose outcome is told has that one, and whatever becomes of
+/// leaders no more than those of unknown outcome are in doubt.
+#[test]
+fn bulks_are_told_what_became_of_each_when_leaders_change() {
+    let mut replicas = Replicas::start(1, 3);
+    let client = connect(&replicas);
+    let keys: Vec<Vec<u8>> = (0..40)
+        .map(|key| format!("bulk{key}").into_bytes())
+        .collect();
+    let stop = AtomicBool::new(false);
+    let counts = std::thread::scope(|scope| {
+        let adder = scope.spawn(|| {
+            let mut counts = vec![(0_i64, 0_i64); keys.len()];
+            while !stop.load(Ordering::Relaxed) {
+                let adds = keys.iter().map(|key| vec![Op::Add { key, delta: 1 }]);
+                let outcomes = client.execute_each(&adds.collect::<Vec<_>>());
+                for ((told, unknown), outcome) in counts.iter_mut().zip(outcomes) {
+                    match outcome {
+                        Ok(_) => *told += 1,
+                        Err(error) if error.is_unknown() => *unknown += 1,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+            counts
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let leader = replicas.leader(1);
+        replicas.kill_node(leader);
+        replicas.leader(1);
+        std::thread::sleep(Duration::from_millis(300));
+        replicas.start_node(leader);
+        std::thread::sleep(Duration::from_millis(300));
+        let (code, said, errors) = replicas.command(&["transfer"]);
+        assert_eq!(code, Some(0), "{said}{errors}");
+        std::thread::sleep(Duration::from_millis(500));
+        stop.store(true, Ordering::Relaxed);
+        adder.join().expect("it adds")
+    });
+    for (key, (told, unknown)) in keys.iter().zip(counts) {
+        let value = client.get(key).expect("it is read").expect("it is there");
+        let value: i64 = String::from_utf8_lossy(&value).parse().expect("a number");
+        assert!(told > 20, "{told}");
+        assert!(
+            (told..=told + unknown).contains(&value),
+            "{told} {unknown} {value}"
+        );
+    }
 }

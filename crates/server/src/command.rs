@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn keys_are_where_they_should_be() {
         let indexes = |keys: Keys, args| keys.indexes(args).collect::<Vec<_>>();
-        assert_eq!(indexes(Keys::NONE, 3), []);
+        assert!(indexes(Keys::NONE, 3).is_empty());
         assert_eq!(indexes(Keys::ONE, 3), [1]);
         assert_eq!(indexes(Keys::ALL, 4), [1, 2, 3]);
         assert_eq!(indexes(Keys::PAIRS, 5), [1, 3]);

@@ -1,5 +1,6 @@
 //! The client against nodes that misbehave.
 
+mod bulk;
 mod calls;
 mod nodes;
 mod numbered;

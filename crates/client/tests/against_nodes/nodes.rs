@@ -371,7 +371,7 @@ impl Node {
             let leader = leader.map(NodeId);
             return answer(self, Answer::Aborted(Abort::Elsewhere { leader }));
         }
-        let mut once = None;
+        let (mut once, mut each) = (None, None);
         let (ops, coordinate) = match request {
             Request::Topology => {
                 self.shared.asked.fetch_add(1, Ordering::SeqCst);
@@ -387,6 +387,10 @@ impl Node {
                 return answer(self, Answer::Session(opened));
             }
             Request::Coordinate { ops } => (ops, true),
+            Request::Each { transactions } => {
+                each = Some(transactions);
+                (Vec::new(), false)
+            }
             other => panic!("a client does not ask {other:?}"),
         };
         let fault = self.shared.faults.lock().pop_front();
@@ -396,9 +400,10 @@ impl Node {
             Some(Fault::Silence) => return,
             Some(_) | None => {}
         }
-        let reply = match once {
-            Some(of) => self.execute_once(&ops, of),
-            None => self.execute(&ops, coordinate),
+        let reply = match (once, each) {
+            (Some(of), _) => self.execute_once(&ops, of),
+            (None, Some(all)) => Answer::Each(all.iter().map(|ops| self.one_of(ops)).collect()),
+            (None, None) => self.execute(&ops, coordinate),
         };
         match fault {
             Some(Fault::CloseAfter) => self.tcp.close(link),
@@ -428,6 +433,15 @@ impl Node {
             self.data.lock().sessions.insert(of.session, result);
         }
         answer
+    }
+
+    /// One of those that came together.
+    fn one_of(&mut self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Abort> {
+        match self.execute(ops, false) {
+            Answer::Replies(replies) => Ok(replies),
+            Answer::Aborted(abort) => Err(abort),
+            other => panic!("nobody answers {other:?} to operations"),
+        }
     }
 
     fn execute(&mut self, ops: &[Op<'_>], coordinate: bool) -> Answer {

@@ -23,6 +23,7 @@
 //! | 10 | request: read | ops |
 //! | 11 | request: once | session (8 bytes), sequence (8 bytes), ops |
 //! | 12 | request: open session | nothing |
+//! | 13 | request: each | count, then so many ops |
 //! | 32 | reply: replies | replies |
 //! | 33 | reply: aborted | abort |
 //! | 34 | reply: done | nothing |
@@ -32,6 +33,7 @@
 //! | 38 | reply: failed | text |
 //! | 39 | reply: read | finished epoch (8 bytes), replies |
 //! | 40 | reply: session | its id (8 bytes) |
+//! | 41 | reply: each | count, then of each 1 byte: 0 and replies, or 1 and an abort |
 //! | 64 | notice: abort | id |
 //! | 65 | notice: forget | id |
 //!
@@ -55,11 +57,14 @@
 
 mod roll;
 
+use base::Abort;
 use base::participant::{Sequenced, State};
+use base::partition::OwnedReply;
 
 use crate::message::{Answer, Fate, Message, Notice, Request};
 use base::codec::{
-    Reader, put_bytes, put_u64, read_abort, read_ops, read_replies, write_abort, write_replies,
+    Reader, put_bytes, put_count, put_u64, read_abort, read_ops, read_replies, write_abort,
+    write_replies,
 };
 
 pub use base::codec::{Malformed, MalformedKind, VERSION, decode_ops, encode_ops};
@@ -78,6 +83,7 @@ mod kind {
     pub(super) const READ: u8 = 10;
     pub(super) const ONCE: u8 = 11;
     pub(super) const OPEN_SESSION: u8 = 12;
+    pub(super) const EACH: u8 = 13;
     pub(super) const REPLIES: u8 = 32;
     pub(super) const ABORTED: u8 = 33;
     pub(super) const DONE: u8 = 34;
@@ -87,6 +93,7 @@ mod kind {
     pub(super) const FAILED: u8 = 38;
     pub(super) const WAS_READ: u8 = 39;
     pub(super) const SESSION: u8 = 40;
+    pub(super) const WAS_EACH: u8 = 41;
     pub(super) const ABORT: u8 = 64;
     pub(super) const FORGET: u8 = 65;
 }
@@ -127,11 +134,11 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     }
     let kind = from.u8()?;
     let message = match kind {
-        kind::EXECUTE..=kind::OPEN_SESSION => Message::Request {
+        kind::EXECUTE..=kind::EACH => Message::Request {
             number: from.u64()?,
             request: decode_request(kind, &mut from)?,
         },
-        kind::REPLIES..=kind::SESSION => Message::Reply {
+        kind::REPLIES..=kind::WAS_EACH => Message::Reply {
             number: from.u64()?,
             reply: decode_answer(kind, &mut from)?,
         },
@@ -161,6 +168,7 @@ fn request_kind(request: &Request<'_>) -> u8 {
         Request::Read { .. } => kind::READ,
         Request::Once { .. } => kind::ONCE,
         Request::OpenSession => kind::OPEN_SESSION,
+        Request::Each { .. } => kind::EACH,
     }
 }
 
@@ -191,6 +199,10 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
             put_u64(to, of.session);
             put_u64(to, of.sequence);
             encode_ops(ops, to);
+        }
+        Request::Each { transactions } => {
+            put_count(to, transactions.len() as u64);
+            transactions.iter().for_each(|ops| encode_ops(ops, to));
         }
         Request::Topology | Request::OpenSession => {}
     }
@@ -228,6 +240,9 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
             ops: read_ops(from)?,
         },
         kind::OPEN_SESSION => Request::OpenSession,
+        kind::EACH => Request::Each {
+            transactions: from.list(read_ops)?,
+        },
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "request"))),
     })
 }
@@ -243,6 +258,7 @@ fn answer_kind(answer: &Answer) -> u8 {
         Answer::Failed(_) => kind::FAILED,
         Answer::Read { .. } => kind::WAS_READ,
         Answer::Session(_) => kind::SESSION,
+        Answer::Each(_) => kind::WAS_EACH,
     }
 }
 
@@ -251,6 +267,10 @@ fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
         Answer::Replies(replies) => write_replies(replies, to),
         Answer::Aborted(abort) => write_abort(abort, to),
         Answer::Session(id) => put_u64(to, *id),
+        Answer::Each(outcomes) => {
+            put_count(to, outcomes.len() as u64);
+            outcomes.iter().for_each(|one| encode_outcome(one, to));
+        }
         Answer::Done => {}
         Answer::State(State::Unknown) => to.push(0),
         Answer::State(State::Prepared(note)) => {
@@ -273,6 +293,27 @@ fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
             write_replies(replies, to);
         }
     }
+}
+
+fn encode_outcome(outcome: &Result<Vec<OwnedReply>, Abort>, to: &mut Vec<u8>) {
+    match outcome {
+        Ok(replies) => {
+            to.push(0);
+            write_replies(replies, to);
+        }
+        Err(abort) => {
+            to.push(1);
+            write_abort(abort, to);
+        }
+    }
+}
+
+fn decode_outcome(from: &mut Reader<'_>) -> Result<Result<Vec<OwnedReply>, Abort>, Malformed> {
+    Ok(match from.u8()? {
+        0 => Ok(read_replies(from)?),
+        1 => Err(read_abort(from)?),
+        other => return Err(from.malformed(MalformedKind::Kind(other, "outcome"))),
+    })
 }
 
 fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
@@ -300,6 +341,7 @@ fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
             replies: read_replies(from)?,
         },
         kind::SESSION => Answer::Session(from.u64()?),
+        kind::WAS_EACH => Answer::Each(from.list(decode_outcome)?),
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "reply"))),
     })
 }

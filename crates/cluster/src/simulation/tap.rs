@@ -71,6 +71,9 @@ impl fmt::Display for Said<'_, '_> {
                     write!(f, "{number}: execute once {of:?} {}", SaidOps(ops))
                 }
                 Request::OpenSession => write!(f, "{number}: open session"),
+                Request::Each { transactions } => {
+                    write!(f, "{number}: execute each of {}", transactions.len())
+                }
                 Request::Read { ops } => write!(f, "{number}: read {}", SaidOps(ops)),
                 Request::Coordinate { ops } => write!(f, "{number}: coordinate {}", SaidOps(ops)),
                 Request::Prepare {
@@ -123,6 +126,7 @@ fn is_protocol(message: &Message<'_>) -> bool {
             Request::Execute { .. }
                 | Request::Once { .. }
                 | Request::OpenSession
+                | Request::Each { .. }
                 | Request::Read { .. }
                 | Request::Coordinate { .. }
                 | Request::Topology

@@ -315,6 +315,7 @@ fn short(message: &Message<'_>) -> &'static str {
             Request::Execute { .. } => "execute",
             Request::Once { .. } => "once",
             Request::OpenSession => "open session",
+            Request::Each { .. } => "each",
             Request::Read { .. } => "read",
             Request::Coordinate { .. } => "coordinate",
             Request::Prepare { .. } => "prepare",

@@ -209,7 +209,16 @@ fn abort(random: &mut Rng) -> Abort {
 
 fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
     let note = pool[random.usize(..pool.len())].clone();
-    match random.u8(..9) {
+    match random.u8(..10) {
+        9 => {
+            let outcomes = (0..random.usize(..4)).map(|_| match random.bool() {
+                true => Ok((0..random.usize(..4))
+                    .map(|_| reply(random, pool))
+                    .collect()),
+                false => Err(abort(random)),
+            });
+            Answer::Each(outcomes.collect())
+        }
         8 => Answer::Session(number(random)),
         7 => {
             let count = random.usize(..8);
@@ -238,7 +247,10 @@ fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
 
 fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
     let id = id(random);
-    match random.u8(..12) {
+    match random.u8(..13) {
+        12 => Request::Each {
+            transactions: (0..random.usize(..4)).map(|_| ops(random, pool)).collect(),
+        },
         11 => Request::OpenSession,
         10 => Request::Once {
             of: Sequenced {

@@ -1,0 +1,121 @@
+//! Bulks: many transactions in one message, each executed by itself (paper 5, section 3.2.2). Where one
+//! failure is to fail all, they are one transaction: [`Client::execute`].
+//!
+//! | what comes back of a transaction | then |
+//! |---|---|
+//! | replies | done |
+//! | it is known not to have happened, and may succeed | sent again by itself, as [`Client::execute`] does |
+//! | nobody knows | reads: again by itself; writes: [`Error::Unknown`] |
+//! | any other abort | [`Error::Aborted`] |
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::partition::OwnedReply;
+use base::{Abort, Op, PartitionId};
+use cluster::message::{Answer, Request};
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::map::{Known, Route, route};
+use crate::pool::Failure;
+
+/// What became of a transaction.
+type Outcome = Result<Vec<OwnedReply>, Error>;
+
+/// What is known of one after the bulk was sent.
+enum Told {
+    Done(Outcome),
+    /// It has not happened, or does no harm if it happens again.
+    Again,
+}
+
+impl Client {
+    /// Executes many transactions, each by itself: what becomes of one says nothing of the others,
+    /// and in which order they happen nobody says. The outcomes have their order. Those of one
+    /// partition are one message to it and share the costs of the way; transactions over several
+    /// partitions are sent one by one.
+    ///
+    /// Unlike those of [`Client::execute`], they are not numbered: writes whose answer is lost are
+    /// [`Error::Unknown`]. All of it takes no longer than [`crate::Options::timeout`].
+    pub fn execute_each(&self, transactions: &[Vec<Op<'_>>]) -> Vec<Outcome> {
+        let deadline = Instant::now() + self.options.timeout;
+        let known = self.map.current();
+        let mut told: Vec<Told> = transactions.iter().map(|_| Told::Again).collect();
+        for (partition, places) in by_partition(&known, transactions) {
+            let some = places.iter().map(|&place| transactions[place].clone());
+            let answers = self.send_bulk(&known, partition, some.collect(), deadline);
+            for (place, answer) in places.into_iter().zip(answers) {
+                let reads = transactions[place].iter().all(Op::is_read_only);
+                told[place] = judge(answer, transactions[place].len(), reads);
+            }
+        }
+        let finish = |(ops, told): (&Vec<Op<'_>>, Told)| match told {
+            Told::Done(outcome) => outcome,
+            Told::Again => self.execute_until(ops, None, deadline),
+        };
+        transactions.iter().zip(told).map(finish).collect()
+    }
+
+    /// What came back of each.
+    fn send_bulk(
+        &self,
+        known: &Arc<Known>,
+        partition: PartitionId,
+        transactions: Vec<Vec<Op<'_>>>,
+        deadline: Instant,
+    ) -> Vec<Result<Vec<OwnedReply>, Abort>> {
+        let count = transactions.len();
+        let all = |abort: Abort| (0..count).map(|_| Err(abort.clone())).collect();
+        let node = known.find(partition);
+        let request = Request::Each { transactions };
+        match self.ask(known, (node, partition), request, deadline) {
+            Ok(Answer::Each(outcomes)) if outcomes.len() == count => outcomes,
+            Ok(Answer::Aborted(abort)) => all(abort),
+            // By itself each of them may be short enough, and is told more if it is not.
+            Err(Failure::NotSent(_) | Failure::TooLong(_) | Failure::Refused(_)) => {
+                all(Abort::Elsewhere { leader: None })
+            }
+            Err(Failure::Lost(what)) => all(Abort::Unknown { what }),
+            Ok(other) => all(Abort::Unknown {
+                what: format!("node {node} answered {other:?}"),
+            }),
+        }
+    }
+}
+
+/// The transactions' places, by the partition that has all of their keys.
+fn by_partition(known: &Known, transactions: &[Vec<Op<'_>>]) -> BTreeMap<PartitionId, Vec<usize>> {
+    let mut places: BTreeMap<PartitionId, Vec<usize>> = BTreeMap::new();
+    for (place, ops) in transactions.iter().enumerate() {
+        let Route { partition, several } = route(&known.topology, ops);
+        if !several {
+            places.entry(partition).or_default().push(place);
+        }
+    }
+    // What is alone gains nothing by it, and loses its number.
+    places.retain(|_, places| places.len() > 1);
+    places
+}
+
+fn judge(answer: Result<Vec<OwnedReply>, Abort>, count: usize, reads: bool) -> Told {
+    Told::Done(match answer {
+        Ok(replies) if replies.len() == count => Ok(replies),
+        Ok(_) if reads => return Told::Again,
+        Ok(replies) => Err(Error::Unknown {
+            why: format!("{} replies to {count} operations", replies.len()),
+        }),
+        Err(
+            Abort::Elsewhere { .. }
+            | Abort::Unavailable { .. }
+            | Abort::Conflict { .. }
+            | Abort::Held { .. }
+            | Abort::Overtaken { .. }
+            | Abort::Refused,
+        ) => return Told::Again,
+        Err(Abort::Unknown { .. }) if reads => return Told::Again,
+        Err(Abort::Unknown { what }) => Err(Error::Unknown { why: what }),
+        Err(abort) => Err(Error::Aborted(abort)),
+    })
+}

@@ -1,0 +1,62 @@
+//! Bulks: transactions that come and are answered together, each of which is executed by itself
+//! (paper 5, section 3.2.2; where one failure is to fail all, they are one transaction).
+
+use base::participant::Participant;
+use base::partition::OwnedReply;
+use base::{Abort, Epoch, Op};
+
+use crate::due::{Due, Haste};
+use crate::message::Answer;
+use crate::node::{Asker, Node};
+
+/// What became of a transaction, and the epoch until which that waits.
+pub(crate) type Outcome = (Epoch, Result<Vec<OwnedReply>, Abort>);
+
+impl<C> Node<C> {
+    /// Executes them one after the other, and answers when all is known. Nothing waits for holds:
+    /// whoever meets one is told so, and may send it by itself.
+    pub(crate) fn execute_each(
+        &mut self,
+        partition: &mut impl Participant,
+        asker: Asker,
+        transactions: &[Vec<Op<'_>>],
+    ) {
+        let outcomes: Vec<Outcome> = transactions
+            .iter()
+            .map(|ops| self.execute_one(partition, ops))
+            .collect();
+        let last = outcomes.iter().map(|(epoch, _)| *epoch).max();
+        let due = (asker, Due::Each(outcomes));
+        self.due
+            .push(last.unwrap_or(Epoch::ZERO), Haste::Soon, due, self.now);
+    }
+
+    fn execute_one(&self, partition: &mut impl Participant, ops: &[Op<'_>]) -> Outcome {
+        if let Some(abort) = self.misplaced(ops) {
+            return (Epoch::ZERO, Err(abort));
+        }
+        let mut replies = Vec::new();
+        let outcome = partition.execute(ops, &mut |seen, _| {
+            replies = seen.iter().map(OwnedReply::from).collect();
+        });
+        let epoch = match outcome {
+            Ok(()) | Err(Abort::Precondition { .. }) => partition.observed().epoch,
+            Err(_) => Epoch::ZERO,
+        };
+        (epoch, outcome.map(|()| replies))
+    }
+}
+
+/// What is said of a bulk of whose epochs all are durable or lost. They may be of several
+/// leaderships: each is asked about.
+pub(crate) fn told(outcomes: Vec<Outcome>, partition: &impl Participant) -> Answer {
+    let known = |(epoch, outcome): Outcome| match outcome {
+        Ok(_) if partition.is_lost(epoch) => Err(Abort::Unknown {
+            what: "the node that was asked has ceased to lead the partition".to_owned(),
+        }),
+        // What it shows is not sure; it can be tried again.
+        Err(_) if partition.is_lost(epoch) => Err(Abort::Elsewhere { leader: None }),
+        outcome => outcome,
+    };
+    Answer::Each(outcomes.into_iter().map(known).collect())
+}
