@@ -1,4 +1,4 @@
-//! Bulks: many transactions in one message, each executed by itself (paper 5, section 3.2.2). Where one
+//! Bulks: many transactions in one message, each executed by itself (paper 5, section 3.1.3). Where one
 //! failure is to fail all, they are one transaction: [`Client::execute`].
 //!
 //! | what comes back of a transaction | then |

@@ -1,5 +1,5 @@
 //! Bulks: transactions that come and are answered together, each of which is executed by itself
-//! (paper 5, section 3.2.2; where one failure is to fail all, they are one transaction).
+//! (paper 5, section 3.1.3; where one failure is to fail all, they are one transaction).
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
