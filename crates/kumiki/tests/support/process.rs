@@ -127,9 +127,27 @@ impl Server {
         self.wait()
     }
 
-    /// Has it stand still, as a machine that is overloaded.
+    /// Has it stand still, as a machine that is overloaded. Returns when all of its threads do: a
+    /// signal takes effect when a thread gets round to it, and the others go on until then.
     pub(crate) fn pause(&self) {
         self.signal(Signal::STOP);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !self.stands_still() {
+            assert!(Instant::now() < deadline, "it goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn stands_still(&self) -> bool {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let mut tasks = std::fs::read_dir(tasks).expect("it is there");
+        tasks.all(|task| {
+            let stat = task.expect("a thread").path().join("stat");
+            let stat = std::fs::read_to_string(stat).unwrap_or_default();
+            // Behind the name, which is in parentheses and may hold any.
+            let state = stat.rsplit(')').next().unwrap_or_default();
+            state.trim_start().starts_with('T')
+        })
     }
 
     /// Has it go on.
