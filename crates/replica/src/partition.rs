@@ -317,9 +317,10 @@ impl Partition {
         self.mailbox.command(Command::Snapshot);
     }
 
-    /// Stops taking part. A leader hands over first, for which it takes `patience` at most.
+    /// Stops taking part. A leader hands over first, for which it takes `patience` at most; it does
+    /// not try without any.
     pub fn close(&self, patience: Duration) {
-        if self.is_leader() {
+        if self.is_leader() && !patience.is_zero() {
             match self.change(Change::Transfer(None), patience) {
                 Ok(()) => tracing::info!("another node leads the partition now"),
                 Err(error) => tracing::warn!(error, "the leadership was not handed over"),
