@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -178,23 +178,42 @@ impl Nodes {
         }
     }
 
-    /// SIGTERM, if it runs, which must lead to a clean exit.
+    /// SIGTERM, if it runs, which must lead to a clean exit, unless another fault kills it first.
+    ///
+    /// The node counts as running until it has ended, so that nobody starts it beside itself.
     ///
     /// # Errors
     /// If it stays, or ends with another status than zero.
     pub fn stop(&self, id: u16) -> Result<()> {
-        self.signal(id, Signal::CONT);
-        let Some(mut process) = self.node(id).process.lock().take() else {
+        let pid = |process: &Guarded| process.pid();
+        let Some(stopped) = self.node(id).process.lock().as_ref().map(pid) else {
             return Ok(());
         };
-        let status = process.terminate(PATIENCE)?;
-        if !status.success() {
-            bail!(
-                "node {id} ended with {status} after SIGTERM\n{}",
-                self.tail(id)
-            );
+        self.signal(id, Signal::CONT);
+        self.signal(id, Signal::TERM);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut process = self.node(id).process.lock();
+            let Some(running) = process.as_mut().filter(|one| pid(one) == stopped) else {
+                return Ok(());
+            };
+            if let Some(status) = running.exited()? {
+                *process = None;
+                if status.success() || status.signal() == Some(Signal::KILL.as_raw()) {
+                    return Ok(());
+                }
+                bail!(
+                    "node {id} ended with {status} after SIGTERM\n{}",
+                    self.tail(id)
+                );
+            }
+            if Instant::now() > deadline {
+                *process = None;
+                bail!("node {id} did not end within {PATIENCE:?} after SIGTERM");
+            }
+            drop(process);
+            thread::sleep(Duration::from_millis(2));
         }
-        Ok(())
     }
 
     /// Takes the room of a node's disk, if it has run for a while, or gives it back.
