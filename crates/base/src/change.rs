@@ -1,27 +1,77 @@
 //! What a transaction did, as redo logs keep it.
 
-use crate::ids::Timestamp;
+use crate::ids::TransactionId;
 use crate::transaction::Kind;
 
-/// What a transaction over several partitions leaves with each version that it writes (paper 1,
-/// RAMP: timestamp and siblings).
+/// What a transaction over several partitions leaves with each version that it writes, and every
+/// writer of a read-atomic key (paper 1, RAMP: timestamp and siblings).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
-    /// The commit timestamp, the same in all partitions.
-    pub timestamp: Timestamp,
-    /// The keys that the transaction wrote, this one among them; see [`siblings`].
+    /// The transaction: its commit timestamp, the same in all partitions, and what tells it from
+    /// others of that timestamp. The ids of a read-atomic key's versions only grow.
+    pub id: TransactionId,
+    /// What is told of the keys that the transaction wrote; see [`siblings`].
     pub siblings: &'a [u8],
 }
 
-/// Keys as bytes: each its length (4 bytes, little-endian) and itself, one behind the other.
+/// What a version tells of the keys that were written together with it, as bytes:
+///
+/// | bytes | means |
+/// |---|---|
+/// | each key: its length (4 bytes, little-endian) and itself, one behind the other | these keys (RAMP-Fast, and two-phase commit); nothing: no others |
+/// | 255, 255, 255, 255 and a filter | keys that the filter has (RAMP-Hybrid), which whoever reads it understands |
+/// | 254, 255, 255, 255 | any keys (RAMP-Small) |
 pub mod siblings {
+    /// In the place of a length: a filter follows.
+    const FILTER: u32 = u32::MAX;
+    /// In the place of a length: nothing is told.
+    const UNTOLD: u32 = u32::MAX - 1;
+
+    /// What is told of the keys.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Siblings<'a> {
+        /// They are these; see [`iter`].
+        Keys(&'a [u8]),
+        /// They are among those that this filter has.
+        Filter(&'a [u8]),
+        /// Nothing.
+        Untold,
+    }
+
     /// Appends a key.
     pub fn push(to: &mut Vec<u8>, key: &[u8]) {
         to.extend_from_slice(&(key.len() as u32).to_le_bytes());
         to.extend_from_slice(key);
     }
 
-    /// The keys. `None` in place of a key: the bytes are malformed from there on.
+    /// Siblings of which a filter is kept.
+    #[must_use]
+    pub fn filtered(filter: &[u8]) -> Vec<u8> {
+        [&FILTER.to_le_bytes()[..], filter].concat()
+    }
+
+    /// Siblings of which nothing is kept.
+    #[must_use]
+    pub fn untold() -> Vec<u8> {
+        UNTOLD.to_le_bytes().to_vec()
+    }
+
+    /// What bytes tell. `None`: they are malformed.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Siblings<'_>> {
+        if let Some((head, rest)) = bytes.split_first_chunk::<4>() {
+            match u32::from_le_bytes(*head) {
+                FILTER => return (!rest.is_empty()).then_some(Siblings::Filter(rest)),
+                UNTOLD => return rest.is_empty().then_some(Siblings::Untold),
+                _ => {}
+            }
+        }
+        iter(bytes)
+            .all(|key| key.is_some())
+            .then_some(Siblings::Keys(bytes))
+    }
+
+    /// The keys, if they are told. `None` in place of a key: the bytes are malformed from there on.
     pub fn iter(mut bytes: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
         std::iter::from_fn(move || {
             if bytes.is_empty() {

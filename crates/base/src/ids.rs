@@ -187,7 +187,8 @@ impl Timestamp {
     }
 }
 
-/// Names one attempt of a transaction over several partitions. Never used twice: `unique` is of
+/// Names one attempt of a transaction over several partitions, or one write of a read-atomic key.
+/// Never used twice: `unique` is of
 /// the coordinator's node, of its life, and of the attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TransactionId {
@@ -200,6 +201,12 @@ pub struct TransactionId {
 impl TransactionId {
     /// Bytes of an id in logs and messages.
     pub const BYTES: usize = 16;
+
+    /// Before everything: that of what was written without any.
+    pub const ZERO: TransactionId = TransactionId {
+        timestamp: Timestamp::ZERO,
+        unique: 0,
+    };
 
     /// As bytes, whose order is that of ids.
     #[must_use]

@@ -21,6 +21,7 @@ pub mod participant;
 pub mod partition;
 pub mod size;
 pub mod transaction;
+pub mod versions;
 
 pub use change::{Change, Origin};
 pub use ids::{Epoch, NodeId, PartitionId, Tid, Timestamp, TransactionId, Version};

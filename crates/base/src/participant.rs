@@ -15,9 +15,12 @@
 //! Invariants:
 //! 1. Nothing here blocks. What an answer depends on is an epoch; it must be durable before
 //!    anybody else learns of the answer.
-//! 2. Between `prepare` and `commit` or `abort` nobody reads what the attempt will write, and
-//!    nobody writes what it has read: absences and ranges included.
+//! 2. Between `prepare` and `commit` or `abort` nobody reads what a serializable attempt will write,
+//!    and nobody writes what it has read: absences and ranges included. What a read-atomic one will
+//!    write is read only by those who know from another partition that it has committed.
 //! 3. A prepared attempt is prepared again after a restart, with what it holds.
+//! 4. The ids of a read-atomic key's versions only grow: a read-atomic attempt that commits after a
+//!    newer one leaves the key as it is.
 //!
 //! A partition that several nodes hold is led by one of them at a time. Where it is not led, nothing
 //! of the above happens: whatever returns a [`Result`] says [`Abort::Elsewhere`]. What its epochs
@@ -27,6 +30,20 @@
 use crate::ids::{Epoch, NodeId, TransactionId};
 use crate::partition::OwnedReply;
 use crate::transaction::{Abort, Holder, Observed, Op, Reply};
+use crate::versions::{Ask, Found};
+
+/// How a transaction over several partitions is kept apart from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Strict two-phase locking: what is prepared is held until it is decided.
+    #[default]
+    Serializable,
+    /// Of what the transaction writes, readers see all or nothing (paper 1, section 2.2). Nothing is
+    /// held: what is prepared is a version that is not yet the newest, and readers who know of it
+    /// can ask for it ([`Participant::read_versions`]). Its operations only write, and their keys
+    /// are read atomic.
+    ReadAtomic,
+}
 
 /// What is to be prepared.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +56,8 @@ pub struct Prepare<'a> {
     pub siblings: &'a [u8],
     /// Whatever the coordinator wants back with [`State`].
     pub note: &'a [u8],
+    /// What holds until the attempt is decided, and how it then takes effect.
+    pub isolation: Isolation,
 }
 
 /// What a partition knows of an attempt.
@@ -100,6 +119,17 @@ pub trait Participant {
     fn opened(&self, _: u64) -> Option<Result<u64, Abort>> {
         None
     }
+
+    /// Looks at versions of read-atomic keys, each by itself; `see` gets an answer for each in their
+    /// order. Never waits for anybody, and never aborts where the partition is led.
+    ///
+    /// # Errors
+    /// As [`Participant::execute`].
+    fn read_versions(
+        &mut self,
+        asks: &[Ask<'_>],
+        see: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), Abort>;
 
     /// What the last call wrote or observed: its answer may be told once this is durable.
     fn observed(&self) -> Observed;

@@ -374,6 +374,12 @@ pub enum Abort {
          is not known"
     )]
     Forgotten,
+    /// There are no such transactions; nothing has happened. It is no use to retry it.
+    #[error("{what}")]
+    Unsupported {
+        /// Why, and what to do instead.
+        what: String,
+    },
     /// The transaction is larger than the limits allow. Split it.
     #[error("the transaction exceeds the limit on {what}")]
     TooLarge {

@@ -53,7 +53,7 @@ impl Client {
         }
         let finish = |(ops, told): (&Vec<Op<'_>>, Told)| match told {
             Told::Done(outcome) => outcome,
-            Told::Again => self.execute_until(ops, None, deadline),
+            Told::Again => self.execute_until(ops, deadline),
         };
         transactions.iter().zip(told).map(finish).collect()
     }

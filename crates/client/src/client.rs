@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::map::Map;
 use crate::options::Options;
 use crate::pool::Pool;
+use crate::ramp::Counters;
 use crate::sessions::Sessions;
 
 /// A client of a cluster; see the crate's description.
@@ -20,6 +21,7 @@ pub struct Client {
     pub(crate) map: Map,
     pub(crate) pool: Pool,
     pub(crate) sessions: Sessions,
+    pub(crate) reads: Counters,
 }
 
 impl Client {
@@ -40,6 +42,7 @@ impl Client {
             map,
             pool,
             sessions: Sessions::default(),
+            reads: Counters::default(),
         })
     }
 

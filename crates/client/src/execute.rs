@@ -25,6 +25,7 @@ use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::{Abort, NodeId, Op, PartitionId};
 use cluster::message::{Answer, Request};
+use cluster::ramp::Algorithm;
 
 use crate::backoff::Backoff;
 use crate::client::Client;
@@ -33,10 +34,10 @@ use crate::map::{Known, Route, route};
 use crate::pool::Failure;
 
 /// Why an attempt is followed by another.
-struct Again {
-    why: String,
+pub(crate) struct Again {
+    pub(crate) why: String,
     /// Whether a newer file may help.
-    stale: bool,
+    pub(crate) stale: bool,
 }
 
 /// What an attempt has come to.
@@ -47,6 +48,10 @@ struct Call<'c> {
     ops: &'c [Op<'c>],
     /// By this node, if that was said.
     at: Option<NodeId>,
+    /// Whether what is only read is held, too.
+    holds: bool,
+    /// Of one that writes several read-atomic keys: what their versions tell of each other.
+    put: Option<Algorithm>,
     reads: bool,
     deadline: Instant,
     numbered: Option<Numbered>,
@@ -61,7 +66,19 @@ struct Numbered {
     doubt: bool,
 }
 
-impl Call<'_> {
+impl<'c> Call<'c> {
+    fn new(ops: &'c [Op<'c>], deadline: Instant) -> Call<'c> {
+        Call {
+            ops,
+            at: None,
+            holds: false,
+            put: None,
+            reads: ops.iter().all(Op::is_read_only),
+            deadline,
+            numbered: None,
+        }
+    }
+
     fn in_doubt(&self) -> bool {
         self.numbered.is_some_and(|numbered| numbered.doubt)
     }
@@ -96,7 +113,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub fn execute(&self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Error> {
-        self.execute_until(ops, None, Instant::now() + self.options.timeout)
+        self.execute_until(ops, Instant::now() + self.options.timeout)
     }
 
     /// As [`Client::execute`], by this node, whatever the keys.
@@ -104,22 +121,50 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub fn execute_at(&self, node: NodeId, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Error> {
-        self.execute_until(ops, Some(node), Instant::now() + self.options.timeout)
+        let deadline = Instant::now() + self.options.timeout;
+        self.finish(Call {
+            at: Some(node),
+            ..Call::new(ops, deadline)
+        })
+    }
+
+    /// As [`Client::execute`], by strict two-phase locking: where several partitions take part,
+    /// what is only read is held until the transaction is decided, instead of being validated.
+    /// Others wait for it meanwhile. It is there to be compared with (paper 1's S2PL), and not for
+    /// read-atomic keys.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn execute_holding(&self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Error> {
+        let deadline = Instant::now() + self.options.timeout;
+        self.finish(Call {
+            holds: true,
+            ..Call::new(ops, deadline)
+        })
     }
 
     pub(crate) fn execute_until(
         &self,
         ops: &[Op<'_>],
-        at: Option<NodeId>,
         deadline: Instant,
     ) -> Result<Vec<OwnedReply>, Error> {
-        let mut call = Call {
-            ops,
-            at,
-            reads: ops.iter().all(Op::is_read_only),
-            deadline,
-            numbered: None,
-        };
+        self.finish(Call::new(ops, deadline))
+    }
+
+    /// Writes several read-atomic keys.
+    pub(crate) fn put_until(
+        &self,
+        ops: &[Op<'_>],
+        algorithm: Algorithm,
+        deadline: Instant,
+    ) -> Result<Vec<OwnedReply>, Error> {
+        self.finish(Call {
+            put: Some(algorithm),
+            ..Call::new(ops, deadline)
+        })
+    }
+
+    fn finish(&self, mut call: Call<'_>) -> Result<Vec<OwnedReply>, Error> {
         let outcome = self.go_on(&mut call);
         if let Some(numbered) = call.numbered
             && (outcome.is_ok() || !numbered.doubt)
@@ -177,14 +222,12 @@ impl Client {
                 Err(again) => return Ok(Err(again)),
             }
         }
-        let ops = call.ops.to_vec();
-        let request = match call.numbered {
-            Some(numbered) => Request::Once {
-                of: numbered.of,
-                ops,
-            },
-            None if coordinated => Request::Coordinate { ops },
-            None => Request::Execute { ops },
+        let (ops, holds) = (call.ops.to_vec(), call.holds);
+        let request = match (call.numbered, call.put) {
+            (Some(Numbered { of, .. }), _) => Request::Once { of, ops },
+            (None, _) if !coordinated => Request::Execute { ops },
+            (None, Some(algorithm)) => Request::Put { algorithm, ops },
+            (None, None) => Request::Coordinate { holds, ops },
         };
         let node = call.at.unwrap_or_else(|| known.find(partition));
         let patience = call.patience(self);
@@ -213,13 +256,7 @@ impl Client {
                 session,
                 sequence: 1,
             })),
-            answer => judge(answer, 0, node, true).map(|judged| match judged {
-                Ok(_) => Err(Again {
-                    why: format!("node {node} has opened no session"),
-                    stale: false,
-                }),
-                Err(again) => Err(again),
-            }),
+            answer => judge_other(answer, node).map(Err),
         }
     }
 
@@ -231,26 +268,12 @@ impl Client {
         request: Request<'_>,
         patience: Instant,
     ) -> Result<Answer, Failure> {
-        let Some(info) = known.topology.node(node) else {
-            let why = format!("the cluster has no node {node}");
-            return Err(Failure::NotSent(why));
-        };
-        let coordinated = matches!(request, Request::Coordinate { .. });
-        let to = (node, info.fabric, known.topology.fingerprint());
+        let coordinated = matches!(request, Request::Coordinate { .. } | Request::Put { .. });
+        let to = known.way_to(node)?;
         let answer = self.pool.ask(to, request, patience);
-        match &answer {
-            Err(Failure::TooLong(_)) => {}
-            Err(_) => known.leaders.doubt(of, node),
-            // It is said of another partition, or by one who does not lead.
-            Ok(_) if coordinated => {}
-            Ok(Answer::Aborted(Abort::Elsewhere { leader })) => {
-                known.leaders.redirect(of, node, *leader);
-            }
-            // That says nothing of who leads now.
-            Ok(Answer::Aborted(Abort::Unknown { .. })) => {}
-            // Whatever ails it, another one may do better.
-            Ok(Answer::Failed(_)) => known.leaders.doubt(of, node),
-            Ok(_) => known.leaders.served(of, node),
+        // What one who coordinates answers is said of other partitions, too.
+        if !coordinated || answer.is_err() {
+            known.learn(of, node, &answer);
         }
         answer
     }
@@ -303,6 +326,17 @@ impl Client {
         }
         Err(final_error)
     }
+}
+
+/// What an attempt has come to that changes nothing, and was not answered as it should be.
+pub(crate) fn judge_other(answer: Result<Answer, Failure>, node: NodeId) -> Result<Again, Error> {
+    judge(answer, 0, node, true).map(|judged| match judged {
+        Ok(_) => Again {
+            why: format!("node {node} has answered nothing"),
+            stale: false,
+        },
+        Err(again) => again,
+    })
 }
 
 /// What an attempt without a number has come to; see the module's table.

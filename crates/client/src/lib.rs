@@ -17,6 +17,11 @@
 //!     txn.put(b"ann", (ann - 1).to_string().as_bytes())?;
 //!     txn.put(b"bob", (bob + 1).to_string().as_bytes())
 //! })?;
+//! // Keys that the cluster's file declares read atomic: all or nothing, without locks.
+//! use kumiki_client::Algorithm;
+//! client.put_all(&[(b"feed:ann", Some(b"7")), (b"feed:bob", Some(b"7"))], Algorithm::Fast)?;
+//! let both = client.get_all(&[b"feed:ann", b"feed:bob"], Algorithm::Fast)?;
+//! assert_eq!(both[0], both[1]);
 //! # Ok(())
 //! # }
 //! ```
@@ -26,6 +31,7 @@
 //! | [`Client`] | the conveniences: single keys, several keys |
 //! | `execute` | a transaction: where it goes, and what is done when that fails |
 //! | `bulk` | many transactions in one message, each by itself |
+//! | `ramp` | read-atomic keys: several of them read, or written, all or nothing and without locks |
 //! | `transact` | transactions in steps: reads, then writes, on condition that the reads hold |
 //! | `map` | the cluster's file, as nodes have it |
 //! | `pool` | connections |
@@ -54,12 +60,15 @@ mod execute;
 mod map;
 mod options;
 mod pool;
+mod ramp;
 mod sessions;
 mod transact;
 
 pub use base::partition::OwnedReply;
 pub use base::{Abort, Op};
 pub use client::Client;
+pub use cluster::ramp::Algorithm;
 pub use error::Error;
 pub use options::Options;
+pub use ramp::ReadCounts;
 pub use transact::Txn;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::{NodeId, Op, PartitionId};
+use base::{Abort, NodeId, Op, PartitionId};
 use cluster::message::{Answer, Request};
 use cluster::{Leaders, Topology};
 use parking_lot::{Mutex, RwLock};
@@ -41,6 +41,31 @@ impl Known {
     /// Whom to ask for a partition.
     pub(crate) fn find(&self, of: PartitionId) -> NodeId {
         self.leaders.find(of, NOBODY)
+    }
+
+    /// How a node is reached, and the fingerprint that it must have.
+    pub(crate) fn way_to(&self, node: NodeId) -> Result<(NodeId, SocketAddr, u64), Failure> {
+        let Some(info) = self.topology.node(node) else {
+            let why = format!("the cluster has no node {node}");
+            return Err(Failure::NotSent(why));
+        };
+        Ok((node, info.fabric, self.topology.fingerprint()))
+    }
+
+    /// Notes what a node's answer says of who leads a partition.
+    pub(crate) fn learn(&self, of: PartitionId, node: NodeId, answer: &Result<Answer, Failure>) {
+        match answer {
+            Err(Failure::TooLong(_)) => {}
+            Err(_) => self.leaders.doubt(of, node),
+            Ok(Answer::Aborted(Abort::Elsewhere { leader })) => {
+                self.leaders.redirect(of, node, *leader);
+            }
+            // That says nothing of who leads now.
+            Ok(Answer::Aborted(Abort::Unknown { .. })) => {}
+            // Whatever ails it, another one may do better.
+            Ok(Answer::Failed(_)) => self.leaders.doubt(of, node),
+            Ok(_) => self.leaders.served(of, node),
+        }
     }
 }
 

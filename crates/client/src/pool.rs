@@ -75,10 +75,22 @@ impl Pool {
     /// Asks a node something. `cluster` is the fingerprint that it must have.
     pub(crate) fn ask(
         &self,
-        (node, address, cluster): (NodeId, SocketAddr, u64),
+        to: (NodeId, SocketAddr, u64),
         request: Request<'_>,
         deadline: Instant,
     ) -> Result<Answer, Failure> {
+        self.send(to, request, deadline)?.receive(deadline)
+    }
+
+    /// As [`Pool::ask`], without waiting for the answer. Who asks several nodes before it waits asks
+    /// them in the order of their numbers, and none twice: it has a connection of each meanwhile,
+    /// and others may wait for those.
+    pub(crate) fn send(
+        &self,
+        (node, address, cluster): (NodeId, SocketAddr, u64),
+        request: Request<'_>,
+        deadline: Instant,
+    ) -> Result<Sent<'_>, Failure> {
         let mut lent = self.borrow(node, deadline)?;
         let mut connection = match self.take_free(node, address) {
             Some(connection) => connection,
@@ -88,11 +100,19 @@ impl Pool {
                 connect(address, options, deadline)?
             }
         };
-        let answer = connection.ask(request, deadline);
-        if answer.is_ok() || matches!(answer, Err(Failure::TooLong(_))) {
-            lent.back = Some((address, connection));
+        match connection.send(request, deadline) {
+            Ok(()) => Ok(Sent {
+                lent,
+                address,
+                connection,
+            }),
+            Err(failure) => {
+                if matches!(failure, Failure::TooLong(_)) {
+                    lent.back = Some((address, connection));
+                }
+                Err(failure)
+            }
         }
-        answer
     }
 
     /// Asks whoever is at an address something, on a connection of its own.
@@ -103,7 +123,8 @@ impl Pool {
         deadline: Instant,
     ) -> Result<(NodeId, Answer), Failure> {
         let mut connection = connect(address, self.caller.clone(), deadline)?;
-        let answer = connection.ask(request, deadline)?;
+        connection.send(request, deadline)?;
+        let answer = connection.receive(deadline)?;
         Ok((connection.caller.node(), answer))
     }
 
@@ -179,6 +200,22 @@ impl Drop for Lent<'_> {
     }
 }
 
+/// A request that was sent.
+pub(crate) struct Sent<'a> {
+    lent: Lent<'a>,
+    address: SocketAddr,
+    connection: Connection,
+}
+
+impl Sent<'_> {
+    /// Waits for the answer.
+    pub(crate) fn receive(mut self, deadline: Instant) -> Result<Answer, Failure> {
+        let answer = self.connection.receive(deadline)?;
+        self.lent.back = Some((self.address, self.connection));
+        Ok(answer)
+    }
+}
+
 fn connect(
     address: SocketAddr,
     mut options: CallerOptions,
@@ -209,7 +246,7 @@ fn connect(
 }
 
 impl Connection {
-    fn ask(&mut self, request: Request<'_>, deadline: Instant) -> Result<Answer, Failure> {
+    fn send(&mut self, request: Request<'_>, deadline: Instant) -> Result<(), Failure> {
         self.requests += 1;
         let number = self.requests;
         self.output.clear();
@@ -219,7 +256,12 @@ impl Connection {
         sent.map_err(|error| match error {
             CallError::TooLong { .. } => Failure::TooLong(error.to_string()),
             error => Failure::NotSent(error.to_string()),
-        })?;
+        })
+    }
+
+    /// Waits for the answer to the request that was sent last.
+    fn receive(&mut self, deadline: Instant) -> Result<Answer, Failure> {
+        let number = self.requests;
         let address = self.caller.address();
         let lost = |error: CallError| Failure::Lost(error.to_string());
         let bytes = self.caller.receive(deadline).map_err(lost)?;

@@ -112,7 +112,7 @@ impl Txn<'_> {
         }
         let both = |key| [Op::Watch { key }, Op::Get { key }];
         let ops: Vec<Op<'_>> = keys.iter().copied().flat_map(both).collect();
-        let replies = self.client.execute_until(&ops, None, self.deadline)?;
+        let replies = self.client.execute_until(&ops, self.deadline)?;
         self.moments += 1;
         let mut replies = replies.into_iter();
         for (at, key) in keys.iter().enumerate() {
@@ -162,7 +162,7 @@ impl Txn<'_> {
             None => Op::Delete { key },
         });
         let ops: Vec<Op<'_>> = checks.chain(writes).collect();
-        let replies = self.client.execute_until(&ops, None, self.deadline)?;
+        let replies = self.client.execute_until(&ops, self.deadline)?;
         check(&replies)
     }
 }

@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! cargo run --release -p kumiki-cluster --features simulation --example sim -- 2pc --seeds 10000
-//! cargo run --release -p kumiki-cluster --features simulation --example sim -- 2pc --seed 77 --trace
+//! cargo run --release -p kumiki-cluster --features simulation --example sim -- ramp --seed 77 --trace
 //! ```
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use kumiki_cluster::simulation::{self, Counts, Reached, Run};
+use kumiki_cluster::simulation::{self, Counts, Reached, Run, Scenario};
 
-const USAGE: &str =
-    "usage: sim 2pc [--seeds N] [--first N] [--seed N [--trace] [--history]] [--expect-failure]";
+const USAGE: &str = "usage: sim 2pc|ramp [--seeds N] [--first N] [--seed N [--trace] [--history]] \
+                     [--expect-failure]";
 
 /// What was asked for.
-#[derive(Default)]
 struct Arguments {
+    scenario: Scenario,
     first: u64,
     seeds: u64,
     seed: Option<u64>,
@@ -44,12 +44,16 @@ fn main() -> ExitCode {
 
 fn parse() -> Option<Arguments> {
     let mut words = std::env::args().skip(1);
-    if words.next()? != "2pc" {
-        return None;
-    }
+    let scenario = words.next()?;
+    let mut known = [Scenario::TwoPhaseCommit, Scenario::Ramp].into_iter();
     let mut arguments = Arguments {
+        scenario: known.find(|one| one.name() == scenario)?,
+        first: 0,
         seeds: 200,
-        ..Arguments::default()
+        seed: None,
+        trace: false,
+        history: false,
+        expect_failure: false,
     };
     while let Some(word) = words.next() {
         let mut number = || words.next()?.parse().ok();
@@ -68,7 +72,8 @@ fn parse() -> Option<Arguments> {
 
 /// Runs one seed. Returns whether it failed.
 fn one(seed: u64, arguments: &Arguments) -> bool {
-    let run = simulation::run(seed, arguments.trace || arguments.history);
+    let keeps = arguments.trace || arguments.history;
+    let run = simulation::run(arguments.scenario, seed, keeps);
     if arguments.trace {
         run.trace.iter().for_each(|line| println!("{line}"));
     }
@@ -85,7 +90,7 @@ fn many(arguments: &Arguments) -> bool {
     let begin = Instant::now();
     let (mut reached, mut sum) = (Reached::default(), Counts::default());
     for seed in arguments.first..arguments.first + arguments.seeds {
-        let run = simulation::run(seed, false);
+        let run = simulation::run(arguments.scenario, seed, false);
         if report(&run) {
             return true;
         }

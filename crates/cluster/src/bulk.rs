@@ -32,7 +32,7 @@ impl<C> Node<C> {
     }
 
     fn execute_one(&self, partition: &mut impl Participant, ops: &[Op<'_>]) -> Outcome {
-        if let Some(abort) = self.misplaced(ops) {
+        if let Some(abort) = self.unfit_ops(ops) {
             return (Epoch::ZERO, Err(abort));
         }
         let mut replies = Vec::new();

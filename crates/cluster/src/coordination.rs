@@ -5,6 +5,8 @@
 //! | of one partition | executed there, as a transaction of its own |
 //! | of several, and none writes | read everywhere, then checked for changes (module `reading`) |
 //! | of several | two-phase commit (module `two_phase`) |
+//! | of several, and read atomic: they read | read in rounds (module `ramp::rounds`) |
+//! | the same: they write | two-phase commit that holds nothing; the caller is told when all have committed |
 //!
 //! Invariants:
 //! 1. A caller is told once.
@@ -22,6 +24,7 @@ use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
 use crate::codec;
 use crate::message::{Answer, Request};
 use crate::node::{Caller, Node, Purpose};
+use crate::ramp::{self, Algorithm, Reading, Refusal, Way, classify};
 use crate::wires::Lost;
 
 /// A transaction under way.
@@ -31,6 +34,7 @@ pub(crate) struct Coordination<C> {
     pub(crate) ops: Vec<u8>,
     pub(crate) places: Vec<PartitionId>,
     pub(crate) read_only: bool,
+    pub(crate) manner: Manner,
     pub(crate) begun: Duration,
     pub(crate) age: Timestamp,
     /// The number of the attempt, from 1 on.
@@ -44,6 +48,27 @@ pub(crate) struct Coordination<C> {
     pub(crate) own_first: bool,
 }
 
+/// What a caller wants beside its operations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wish {
+    None,
+    /// What is only read is held, too.
+    Holds,
+    /// They are to write read-atomic keys, and versions are to tell of each other by this algorithm.
+    Put(Algorithm),
+}
+
+/// How a transaction of several partitions is executed.
+pub(crate) enum Manner {
+    Serializable,
+    /// With holds also for what is only read.
+    Holding,
+    /// It writes read-atomic keys.
+    Writing(Algorithm),
+    /// It reads such.
+    Reading(Box<Reading>),
+}
+
 /// How far it is.
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
@@ -54,6 +79,8 @@ pub(crate) enum Stage {
     /// A validated read, first and second round.
     Collecting,
     Confirming,
+    /// A round of a read-atomic read.
+    Reading,
     /// Votes are coming.
     Preparing {
         id: TransactionId,
@@ -91,8 +118,13 @@ impl<C> Node<C> {
         &mut self,
         partition: &mut impl Participant,
         ops: &[Op<'_>],
+        wish: Wish,
         caller: Caller<C>,
     ) {
+        let manner = match self.manner(ops, wish) {
+            Ok(manner) => manner,
+            Err(refusal) => return self.finish(partition, caller, Err(refusal.into())),
+        };
         let place = |op: &Op<'_>| {
             op.key()
                 .map_or(self.own, |key| Some(self.partition_of(key)))
@@ -114,6 +146,7 @@ impl<C> Node<C> {
             ops: encoded,
             places,
             read_only: ops.iter().all(Op::is_read_only),
+            manner,
             begun: self.now,
             age: self.clock.next(partition.time_ms()),
             attempt: 0,
@@ -125,6 +158,26 @@ impl<C> Node<C> {
         };
         self.coordinations.insert(number, coordination);
         self.attempt(partition, number);
+    }
+
+    /// How operations are executed. What is refused does not depend on where keys lie.
+    fn manner(&self, ops: &[Op<'_>], wish: Wish) -> Result<Manner, Refusal> {
+        let declared = self.topology.read_atomic();
+        let way = classify(declared, ops)?;
+        Ok(match (way, wish) {
+            (Way::Read | Way::Write, Wish::Holds) => return Err(Refusal::Holds),
+            (Way::Ordinary, Wish::None) => Manner::Serializable,
+            (Way::Ordinary, Wish::Holds) => Manner::Holding,
+            (Way::Read, Wish::None) => {
+                let keys = ops.iter().filter_map(Op::key);
+                Manner::Reading(Box::new(Reading::new(self.ramp, keys, self.now)))
+            }
+            (Way::Write, Wish::None) => Manner::Writing(self.ramp),
+            (_, Wish::Put(algorithm)) => {
+                ramp::only_writes(declared, ops)?;
+                Manner::Writing(algorithm)
+            }
+        })
     }
 
     /// Begins the next attempt.
@@ -151,7 +204,16 @@ impl<C> Node<C> {
                 attempt: c.attempt,
             };
             self.ask(partition, part.of, request, purpose);
-        } else if c.read_only && c.attempt <= READ_ATTEMPTS && !ops.iter().any(ranges) {
+        } else if let Manner::Reading(reading) = &mut c.manner {
+            if c.attempt > 1 {
+                reading.begin(self.now);
+            }
+            self.ask_round(partition, number, c);
+        } else if matches!(c.manner, Manner::Serializable)
+            && c.read_only
+            && c.attempt <= READ_ATTEMPTS
+            && !ops.iter().any(ranges)
+        {
             self.collect(partition, number, c, &ops);
         } else {
             self.prepare_all(partition, number, c, &ops);
@@ -290,7 +352,7 @@ impl<C> Node<C> {
                     self.abandon_home(partition, number, Abort::Unavailable { what: what() });
                 }
                 Stage::Forwarded if !c.read_only => self.end_unknown(partition, number, what()),
-                Stage::Forwarded | Stage::Collecting | Stage::Confirming => {
+                Stage::Forwarded | Stage::Collecting | Stage::Confirming | Stage::Reading => {
                     self.again_or_end(partition, number, Abort::Unavailable { what: what() });
                 }
                 Stage::Abandoning { .. } | Stage::Paused => {}

@@ -17,6 +17,8 @@ pub struct Counters {
     pub died: u64,
     /// Requests that waited for holds.
     pub waited: u64,
+    /// Those of them that were to commit a read-atomic write.
+    pub commits_waited: u64,
     /// Reads over several partitions whose versions had to be compared once more.
     pub compared: u64,
     /// Attempts that their coordinator gave up by way of the home.
@@ -31,4 +33,16 @@ pub struct Counters {
     pub lost: u64,
     /// Attempts that were refused because somebody asked before they came.
     pub refused: u64,
+    /// Read-atomic reads over several partitions that were begun.
+    pub ramp_reads: u64,
+    /// Those of them that needed a second round, and more.
+    pub ramp_second_rounds: u64,
+    /// How often they began again, because versions were replaced long ago or could not be had.
+    pub ramp_restarts: u64,
+    /// Versions that must have been there and were not: lost by a partition.
+    pub ramp_lost: u64,
+    /// Read-atomic writes over several partitions that were begun.
+    pub ramp_writes: u64,
+    /// Attempts of them at whose keys there were newer versions.
+    pub ramp_overtaken: u64,
 }

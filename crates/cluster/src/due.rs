@@ -127,7 +127,11 @@ impl<C> Node<C> {
         match (partition.failed(), due) {
             (Some(reason), _) => Answer::Failed(reason),
             // Whatever it was, nothing has happened, or nothing that matters.
-            (None, Due::Answer(Answer::Read { .. } | Answer::Aborted(_)) | Due::Session(_)) => {
+            (
+                None,
+                Due::Answer(Answer::Read { .. } | Answer::Versions(_) | Answer::Aborted(_))
+                | Due::Session(_),
+            ) => {
                 let leader = partition.leads().err().flatten();
                 Answer::Aborted(Abort::Elsewhere { leader })
             }

@@ -35,6 +35,7 @@ pub mod node;
 mod options;
 mod participation;
 mod places;
+pub mod ramp;
 mod reading;
 mod resolution;
 #[cfg(feature = "simulation")]

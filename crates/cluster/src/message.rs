@@ -1,8 +1,11 @@
 //! What nodes and clients say to each other.
 
-use base::participant::{Sequenced, State};
+use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
+use base::versions::{Ask, OwnedFound};
 use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
+
+use crate::ramp::Algorithm;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,13 +42,16 @@ impl Message<'_> {
                 | Request::OpenSession
                 | Request::Each { .. }
                 | Request::Coordinate { .. }
+                | Request::Versions { .. }
+                | Request::Put { .. }
                 | Request::Topology
         )
     }
 }
 
 /// What can be asked. Any of them may be asked again after a link broke, except
-/// [`Request::Execute`] and [`Request::Each`] with writes, and [`Request::Coordinate`].
+/// [`Request::Execute`] and [`Request::Each`] with writes, [`Request::Coordinate`] and
+/// [`Request::Put`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request<'a> {
     /// Executes a transaction of the node's own partition. Answered by `Replies` or `Aborted`.
@@ -77,6 +83,9 @@ pub enum Request<'a> {
     },
     /// Executes a transaction of any partitions; the node coordinates. Answered as `Execute`.
     Coordinate {
+        /// Whether what is only read is held, too (strict two-phase locking as in paper 1), instead of
+        /// being validated. With read-atomic keys it is not allowed.
+        holds: bool,
         /// The operations.
         ops: Vec<Op<'a>>,
     },
@@ -90,6 +99,8 @@ pub enum Request<'a> {
         roll: Roll,
         /// The keys that the transaction writes; see [`base::change::siblings`].
         siblings: &'a [u8],
+        /// How others are kept apart from it.
+        isolation: Isolation,
         /// This partition's operations.
         ops: Vec<Op<'a>>,
     },
@@ -97,6 +108,21 @@ pub enum Request<'a> {
     Commit {
         /// The attempt.
         id: TransactionId,
+        /// Whether somebody waits for the answer: then a sync is worth it.
+        awaited: bool,
+    },
+    /// Looks at versions of read-atomic keys of the node's own partition. Answered by `Versions` or
+    /// `Aborted`.
+    Versions {
+        /// What is asked, each by itself.
+        asks: Vec<Ask<'a>>,
+    },
+    /// As `Coordinate`: the operations write read-atomic keys, and do nothing else.
+    Put {
+        /// What versions tell of those that were written with them.
+        algorithm: Algorithm,
+        /// The operations.
+        ops: Vec<Op<'a>>,
     },
     /// Asks for the state; an attempt that is unknown is refused first. Answered by `State`.
     Vote {
@@ -137,6 +163,8 @@ pub enum Answer {
         /// key's version.
         replies: Vec<OwnedReply>,
     },
+    /// What was found, for each ask.
+    Versions(Vec<OwnedFound>),
     /// The id of a session that was opened.
     Session(u64),
     /// What became of each transaction, in their order.

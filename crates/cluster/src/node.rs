@@ -55,13 +55,14 @@ use fabric::{Event, Link, Messages, Peer};
 
 use crate::clock::HybridClock;
 use crate::codec;
-use crate::coordination::Coordination;
+use crate::coordination::{Coordination, Wish};
 use crate::counters::Counters;
 use crate::due::Dues;
 use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::options::{NodeOptions, Timeouts};
 use crate::participation::{Parked, Waiting};
+use crate::ramp::Algorithm;
 use crate::resolution::Keeper;
 use crate::topology::Topology;
 use crate::two_phase::Finishing;
@@ -129,6 +130,13 @@ pub(crate) enum Purpose {
     },
     /// The home's consent to try again.
     Abandon { coordination: u64, attempt: u32 },
+    /// A round of a read-atomic read.
+    Versions {
+        coordination: u64,
+        attempt: u32,
+        round: u32,
+        part: usize,
+    },
     /// An acknowledgement.
     Commit { id: TransactionId, of: PartitionId },
     /// A participant's question to the home.
@@ -150,6 +158,7 @@ pub struct Node<C> {
     pub(crate) led: Option<Result<u64, Option<NodeId>>>,
     pub(crate) unique: u64,
     pub(crate) timeouts: Timeouts,
+    pub(crate) ramp: Algorithm,
     pub(crate) clock: HybridClock,
     pub(crate) random: fastrand::Rng,
     pub(crate) now: Duration,
@@ -164,7 +173,7 @@ pub struct Node<C> {
     /// Coordinations that pause before another attempt, by when it begins.
     pub(crate) paused: BinaryHeap<std::cmp::Reverse<(Duration, u64)>>,
     /// Committed attempts that wait for acknowledgements.
-    pub(crate) finishing: HashMap<TransactionId, Finishing>,
+    pub(crate) finishing: HashMap<TransactionId, Finishing<C>>,
     pub(crate) parked: Vec<Parked>,
     /// Attempts that have aborted while something of them was on its way into the log.
     pub(crate) undoing: Vec<TransactionId>,
@@ -172,6 +181,8 @@ pub struct Node<C> {
     /// [`Participant::releases`] when the parked were last looked at.
     pub(crate) releases: u64,
     pub(crate) keeper: Option<Keeper>,
+    /// Whether it has said that a version was lost.
+    pub(crate) has_warned: bool,
     finished: Vec<Finished<C>>,
     next_sweep: Duration,
     pub(crate) counters: Counters,
@@ -192,6 +203,7 @@ impl<C> Node<C> {
             led: None,
             unique: options.unique,
             timeouts: options.timeouts,
+            ramp: options.ramp,
             clock: HybridClock::default(),
             random: fastrand::Rng::with_seed(options.unique),
             now,
@@ -209,6 +221,7 @@ impl<C> Node<C> {
             waiting: options.waiting,
             releases: 0,
             keeper: (options.keeper && own.is_some()).then(|| Keeper::new(now)),
+            has_warned: false,
             finished: Vec::new(),
             next_sweep: now,
             counters: Counters::default(),
@@ -232,7 +245,7 @@ impl<C> Node<C> {
         now: Duration,
     ) {
         self.now = now;
-        self.start(partition, ops, Caller::Own(caller));
+        self.start(partition, ops, Wish::None, Caller::Own(caller));
         self.work(partition);
     }
 
@@ -278,8 +291,13 @@ impl<C> Node<C> {
         }
         match message {
             Message::Request { number, request } => match request {
-                Request::Coordinate { ops } => {
-                    self.start(partition, &ops, Caller::Remote { link, number });
+                Request::Coordinate { holds, ops } => {
+                    let wish = if holds { Wish::Holds } else { Wish::None };
+                    self.start(partition, &ops, wish, Caller::Remote { link, number });
+                }
+                Request::Put { algorithm, ops } => {
+                    let wish = Wish::Put(algorithm);
+                    self.start(partition, &ops, wish, Caller::Remote { link, number });
                 }
                 request => self.serve(partition, Asker::Remote { link, number }, request),
             },
@@ -357,6 +375,15 @@ impl<C> Node<C> {
                     attempt,
                 } => {
                     self.on_abandoned(partition, (coordination, attempt), answer);
+                }
+                Purpose::Versions {
+                    coordination,
+                    attempt,
+                    round,
+                    part,
+                } => {
+                    let which = (coordination, attempt);
+                    self.on_versions(partition, which, (round, part), answer);
                 }
                 Purpose::Commit { id, of } => self.on_acknowledged(partition, id, of, &answer),
                 Purpose::Outcome { id } => self.on_outcome(partition, id, &answer),

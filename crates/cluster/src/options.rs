@@ -7,6 +7,7 @@ use base::NodeId;
 
 use crate::leaders::Leaders;
 use crate::participation::Waiting;
+use crate::ramp::Algorithm;
 use crate::topology::Topology;
 
 /// How long what is waited for.
@@ -57,4 +58,6 @@ pub struct NodeOptions {
     pub leaders: Arc<Leaders>,
     /// See there.
     pub timeouts: Timeouts,
+    /// How its own callers' transactions of read-atomic keys are executed.
+    pub ramp: Algorithm,
 }

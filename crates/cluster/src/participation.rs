@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::change::siblings;
-use base::participant::{Participant, Prepare, Sequenced, State};
+use base::participant::{Isolation, Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::Holder;
+use base::versions::Ask;
 use base::{Abort, Epoch, NodeId, Op, PartitionId, Timestamp, TransactionId};
 use fabric::Link;
 
@@ -20,6 +21,7 @@ use crate::codec;
 use crate::due::{Due, Haste};
 use crate::message::{Answer, Fate, Request, Roll};
 use crate::node::{Asker, Node};
+use crate::ramp;
 
 /// A prepare whose timestamp is so far behind the partition's time is refused. So refusals need
 /// not be remembered for ever.
@@ -77,6 +79,7 @@ enum Parking {
     Once(Sequenced),
     Read,
     Prepare(ParkedPrepare),
+    Commit { id: TransactionId, awaited: bool },
 }
 
 struct ParkedPrepare {
@@ -90,7 +93,7 @@ impl Parked {
     fn prepared(&self) -> Option<Holder> {
         match &self.what {
             Parking::Prepare(prepare) => Some(prepare.holder),
-            Parking::Execute | Parking::Once(_) | Parking::Read => None,
+            Parking::Execute | Parking::Once(_) | Parking::Read | Parking::Commit { .. } => None,
         }
     }
 }
@@ -119,6 +122,7 @@ impl<C> Node<C> {
                 age,
                 roll,
                 siblings,
+                isolation,
                 ops,
             } => {
                 if let Some(what) = self.unfit(&roll, siblings) {
@@ -131,19 +135,12 @@ impl<C> Node<C> {
                     ops: &ops,
                     siblings,
                     note: &note,
+                    isolation,
                 };
                 self.prepare(partition, asker, &prepare);
             }
-            Request::Commit { id } => match partition.commit(id) {
-                Ok((state, epoch)) => {
-                    if state == State::Refused {
-                        tracing::error!(%id, "told to commit what was refused: atomicity is lost");
-                    }
-                    let when = (epoch, Haste::Leisure);
-                    self.answer(partition, asker, Answer::Done, when);
-                }
-                Err(abort) => self.deliver(asker, not_done(abort)),
-            },
+            Request::Commit { id, awaited } => self.commit(partition, asker, id, awaited),
+            Request::Versions { asks } => self.versions(partition, asker, &asks),
             // Whoever waits for holds is not undecided for want of a coordinator.
             Request::Vote { id } if self.waiting.has(id) => {
                 let what = "it waits for keys that another transaction holds".to_owned();
@@ -188,7 +185,9 @@ impl<C> Node<C> {
                 self.deliver(asker, Answer::Topology(text));
             }
             // Only peers ask for it, and `Node::message` takes it from them.
-            Request::Coordinate { .. } => unreachable!("a node does not ask itself to coordinate"),
+            Request::Coordinate { .. } | Request::Put { .. } => {
+                unreachable!("a node does not ask itself to coordinate")
+            }
         }
     }
 
@@ -198,7 +197,7 @@ impl<C> Node<C> {
         if !own {
             return Some("the node that was asked does not take part".to_owned());
         }
-        if siblings::iter(siblings).any(|key| key.is_none()) {
+        if siblings::read(siblings).is_none() {
             return Some("the list of keys is malformed".to_owned());
         }
         self.stranger(roll)
@@ -222,8 +221,53 @@ impl<C> Node<C> {
         self.deliver(asker, Answer::Aborted(Abort::Elsewhere { leader }));
     }
 
+    fn commit(
+        &mut self,
+        partition: &mut impl Participant,
+        asker: Asker,
+        id: TransactionId,
+        awaited: bool,
+    ) {
+        match partition.commit(id) {
+            Ok((state, epoch)) => {
+                if state == State::Refused {
+                    tracing::error!(%id, "told to commit what was refused: atomicity is lost");
+                }
+                let haste = if awaited { Haste::Soon } else { Haste::Leisure };
+                self.answer(partition, asker, Answer::Done, (epoch, haste));
+            }
+            // Another transaction is just changing what this one is to change.
+            Err(Abort::Held { by }) if awaited => {
+                self.counters.commits_waited += 1;
+                self.park(asker, &[], Parking::Commit { id, awaited }, by);
+            }
+            Err(abort) => self.deliver(asker, not_done(abort)),
+        }
+    }
+
+    /// Looks at versions of read-atomic keys.
+    fn versions(&mut self, partition: &mut impl Participant, asker: Asker, asks: &[Ask<'_>]) {
+        let declared = self.topology.read_atomic();
+        let keys = || asks.iter().map(Ask::key);
+        if let Some(abort) = self.misplaced_key(keys()) {
+            return self.deliver(asker, Answer::Aborted(abort));
+        }
+        if !keys().all(|key| declared.covers(key)) {
+            let abort = ramp::Refusal::NotCovered.into();
+            return self.deliver(asker, Answer::Aborted(abort));
+        }
+        let mut founds = Vec::with_capacity(asks.len());
+        let outcome = partition.read_versions(asks, &mut |found| founds.push(found.into()));
+        let answer = match outcome {
+            Ok(()) => Answer::Versions(founds),
+            Err(abort) => Answer::Aborted(abort),
+        };
+        let epoch = shown(&answer, partition);
+        self.answer(partition, asker, answer, (epoch, Haste::Soon));
+    }
+
     fn execute(&mut self, partition: &mut impl Participant, asker: Asker, ops: &[Op<'_>]) {
-        if let Some(abort) = self.misplaced(ops) {
+        if let Some(abort) = self.unfit_ops(ops) {
             return self.deliver(asker, Answer::Aborted(abort));
         }
         let mut replies = Vec::new();
@@ -246,7 +290,7 @@ impl<C> Node<C> {
         ops: &[Op<'_>],
         of: Sequenced,
     ) {
-        if let Some(abort) = self.misplaced(ops) {
+        if let Some(abort) = self.unfit_ops(ops) {
             return self.deliver(asker, Answer::Aborted(abort));
         }
         let answer = match partition.execute_once(ops, of) {
@@ -300,8 +344,17 @@ impl<C> Node<C> {
 
     /// Why operations cannot be executed here: a key belongs to another partition. Whoever sent
     /// them has another file.
-    pub(crate) fn misplaced(&self, ops: &[Op<'_>]) -> Option<Abort> {
-        let mut keys = ops.iter().filter_map(Op::key);
+    fn misplaced(&self, ops: &[Op<'_>]) -> Option<Abort> {
+        self.misplaced_key(ops.iter().filter_map(Op::key))
+    }
+
+    /// As [`Node::misplaced`], or because they are refused wherever their keys lie.
+    pub(crate) fn unfit_ops(&self, ops: &[Op<'_>]) -> Option<Abort> {
+        let refusal = ramp::classify(self.topology.read_atomic(), ops).err();
+        refusal.map(Abort::from).or_else(|| self.misplaced(ops))
+    }
+
+    fn misplaced_key<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Option<Abort> {
         let other = keys.find(|key| Some(self.topology.partition_of(key)) != self.own)?;
         let slot = crate::slot::of(other);
         let what = format!("slot {slot} is not of the node that was asked");
@@ -324,8 +377,9 @@ impl<C> Node<C> {
             return self.deliver(asker, Answer::Aborted(abort));
         }
         let older = |by: Holder| (age, id) < (by.age, by.id);
+        let holds = prepare.isolation == Isolation::Serializable;
         let ahead = self.waits_ahead(prepare.holder, prepare.ops);
-        let outcome = match ahead {
+        let outcome = match ahead.filter(|_| holds) {
             Some(by) => Err(Abort::Held { by }),
             None => partition.prepare(prepare),
         };
@@ -334,7 +388,7 @@ impl<C> Node<C> {
                 self.counters.prepared += 1;
                 Answer::Replies(replies)
             }
-            Err(Abort::Held { by }) if older(by) => {
+            Err(Abort::Held { by }) if holds && older(by) => {
                 let parked = ParkedPrepare {
                     holder: prepare.holder,
                     siblings: prepare.siblings.to_vec(),
@@ -412,18 +466,20 @@ impl<C> Node<C> {
             ..
         } in parked
         {
-            let before = self.parked.len();
+            let (before, commits) = (self.parked.len(), self.counters.commits_waited);
             let decoded = codec::decode_ops(&ops).expect("it was encoded here");
             match what {
                 Parking::Execute => self.execute(partition, asker, &decoded),
                 Parking::Once(of) => self.execute_once(partition, asker, &decoded, of),
                 Parking::Read => self.read(partition, asker, &decoded),
+                Parking::Commit { id, awaited } => self.commit(partition, asker, id, awaited),
                 Parking::Prepare(parked) => {
                     let prepare = Prepare {
                         holder: parked.holder,
                         ops: &decoded,
                         siblings: &parked.siblings,
                         note: &parked.note,
+                        isolation: Isolation::Serializable,
                     };
                     self.prepare(partition, asker, &prepare);
                 }
@@ -432,6 +488,7 @@ impl<C> Node<C> {
                 // It goes on waiting.
                 again.until = until;
                 self.counters.waited -= 1;
+                self.counters.commits_waited = commits;
             }
         }
     }

@@ -192,7 +192,7 @@ impl<C> Node<C> {
     }
 
     /// A part was not read, for this reason; a read can be tried again in any case.
-    fn read_again(
+    pub(crate) fn read_again(
         &mut self,
         partition: &mut impl Participant,
         number: u64,

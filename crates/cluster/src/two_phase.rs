@@ -2,17 +2,27 @@
 
 use std::time::Duration;
 
-use base::change::siblings;
-use base::participant::Participant;
-use base::{Abort, Op, PartitionId, TransactionId};
+use base::participant::{Isolation, Participant};
+use base::partition::OwnedReply;
+use base::{Abort, Op, OpError, PartitionId, TransactionId};
 
-use crate::coordination::{Coordination, Part, Stage, together, whole};
+use crate::coordination::{Coordination, Manner, Part, Stage, together, whole};
 use crate::message::{Answer, Fate, Notice, Request, Roll};
-use crate::node::{Node, Purpose};
+use crate::node::{Caller, Node, Purpose};
+use crate::ramp::{self, Algorithm};
 use crate::wires::Lost;
 
+/// A caller that is told when all participants have committed.
+pub(crate) struct Awaiting<C> {
+    caller: Caller<C>,
+    replies: Vec<OwnedReply>,
+    /// When it is told that they have not.
+    until: Duration,
+}
+
 /// A committed attempt whose participants have not all acknowledged.
-pub(crate) struct Finishing {
+pub(crate) struct Finishing<C> {
+    awaiting: Option<Awaiting<C>>,
     participants: Vec<PartitionId>,
     /// Those that have not acknowledged, and when they are asked again.
     missing: Vec<(PartitionId, Duration)>,
@@ -24,7 +34,7 @@ pub(crate) struct Finishing {
     until: Duration,
 }
 
-impl Finishing {
+impl<C> Finishing<C> {
     /// Whether it is finished for a coordinator that did not; that can go on after a restart.
     pub(crate) fn is_in_stead(&self) -> bool {
         self.in_stead
@@ -54,13 +64,15 @@ impl<C> Node<C> {
         };
         c.stage = Stage::Preparing { id };
         let written = ops.iter().filter(|op| !op.is_read_only());
-        let mut written: Vec<&[u8]> = written.filter_map(Op::key).collect();
-        written.sort_unstable();
-        written.dedup();
-        let mut keys = Vec::new();
-        written
-            .iter()
-            .for_each(|key| siblings::push(&mut keys, key));
+        let written = written.filter_map(Op::key);
+        let (isolation, algorithm) = match c.manner {
+            Manner::Writing(algorithm) => (Isolation::ReadAtomic, algorithm),
+            _ => (Isolation::Serializable, Algorithm::Fast),
+        };
+        let siblings = ramp::siblings(algorithm, written);
+        if isolation == Isolation::ReadAtomic {
+            self.counters.ramp_writes += u64::from(c.attempt == 1);
+        }
         // The own part first: what it is against costs the others nothing.
         c.parts.sort_by_key(|part| Some(part.of) != self.own);
         let roll = Roll {
@@ -73,7 +85,8 @@ impl<C> Node<C> {
                 id,
                 age: c.age,
                 roll: roll.clone(),
-                siblings: &keys,
+                siblings: &siblings,
+                isolation,
                 ops: part.ops.iter().map(|&op| ops[op].clone()).collect(),
             };
             let purpose = Purpose::Prepare {
@@ -108,6 +121,11 @@ impl<C> Node<C> {
         };
         match answer {
             Ok(Answer::Replies(replies)) if replies.len() == c.parts[part].ops.len() => {
+                // Of what is told of each other, everything is written.
+                if let (Manner::Writing(_), Some(error)) = (&c.manner, failed(&replies)) {
+                    let abort = Abort::Failed(error);
+                    return self.abort_all(partition, which.0, None, id, abort);
+                }
                 c.parts[part].replies = Some(replies);
                 c.missing -= 1;
                 if c.missing == 0 {
@@ -121,6 +139,9 @@ impl<C> Node<C> {
             }
             Ok(Answer::Aborted(abort)) => {
                 let abort = whole(abort, &c.parts[part]);
+                let overtaken = matches!(abort, Abort::Overtaken { .. });
+                let is_ramp = matches!(c.manner, Manner::Writing(_));
+                self.counters.ramp_overtaken += u64::from(overtaken && is_ramp);
                 self.abort_all(partition, which.0, Some(part), id, abort);
             }
             // What was never sent is as good as a vote against.
@@ -149,8 +170,20 @@ impl<C> Node<C> {
         let c = self.coordinations.remove(&number).expect("it is current");
         let participants: Vec<_> = c.parts.iter().map(|part| part.of).collect();
         let replies = together(c.places.len(), c.parts);
-        self.finish(partition, c.caller, Ok(replies));
+        let awaiting = if let Manner::Writing(_) = c.manner {
+            let until = c.begun + self.timeouts.transaction;
+            Some(Awaiting {
+                caller: c.caller,
+                replies,
+                until,
+            })
+        } else {
+            self.finish(partition, c.caller, Ok(replies));
+            None
+        };
         self.finish_commit(id, participants, None);
+        let finishing = self.finishing.get_mut(&id).expect("it was put in");
+        finishing.awaiting = awaiting;
         self.ask_to_commit(partition, id);
     }
 
@@ -167,6 +200,7 @@ impl<C> Node<C> {
         let forget_from = in_stead_until.unwrap_or(self.now);
         let missing = participants.iter().map(|of| (*of, self.now));
         let finishing = Finishing {
+            awaiting: None,
             missing: missing.collect(),
             own_first: in_stead_until.is_some(),
             in_stead: in_stead_until.is_some(),
@@ -183,6 +217,7 @@ impl<C> Node<C> {
         if finishing.own_first {
             return;
         }
+        let awaited = finishing.awaiting.is_some();
         let now = self.now;
         let mut asked = Vec::new();
         for (of, again_at) in &mut finishing.missing {
@@ -193,7 +228,7 @@ impl<C> Node<C> {
         }
         for of in asked {
             let purpose = Purpose::Commit { id, of };
-            self.ask(partition, of, Request::Commit { id }, purpose);
+            self.ask(partition, of, Request::Commit { id, awaited }, purpose);
         }
     }
 
@@ -231,7 +266,15 @@ impl<C> Node<C> {
         }
         finishing.missing.retain(|(other, _)| *other != of);
         if finishing.missing.is_empty() {
-            if finishing.forget_from <= self.now {
+            let awaiting = finishing.awaiting.take();
+            let may_forget = finishing.forget_from <= self.now;
+            if let Some(Awaiting {
+                caller, replies, ..
+            }) = awaiting
+            {
+                self.finish(partition, caller, Ok(replies));
+            }
+            if may_forget {
                 self.forget_all(partition, id);
             }
         } else if finishing.own_first && Some(of) == self.own {
@@ -255,21 +298,45 @@ impl<C> Node<C> {
 
     /// Asks for acknowledgements that have not come.
     pub(crate) fn sweep_finishing(&mut self, partition: &mut impl Participant) {
+        self.sweep_awaiting(partition);
         let now = self.now;
         self.finishing.retain(|_, finishing| finishing.until > now);
-        let over = |f: &Finishing| f.missing.is_empty() && f.forget_from <= now;
+        let over = |f: &Finishing<C>| f.missing.is_empty() && f.forget_from <= now;
         let over = self.finishing.iter().filter(|(_, f)| over(f));
         let mut over: Vec<TransactionId> = over.map(|(id, _)| *id).collect();
         over.sort_unstable();
         for id in over {
             self.forget_all(partition, id);
         }
-        let is_late = |f: &Finishing| f.missing.iter().any(|(_, again_at)| *again_at <= now);
+        let is_late = |f: &Finishing<C>| f.missing.iter().any(|(_, again_at)| *again_at <= now);
         let late = self.finishing.iter().filter(|(_, f)| is_late(f));
         let mut again: Vec<TransactionId> = late.map(|(id, _)| *id).collect();
         again.sort_unstable();
         for id in again {
             self.ask_to_commit(partition, id);
+        }
+    }
+
+    /// Tells callers of participants that do not say that they have committed. They will, and are
+    /// asked on.
+    fn sweep_awaiting(&mut self, partition: &mut impl Participant) {
+        let now = self.now;
+        let is_over = |awaiting: &mut Awaiting<C>| awaiting.until <= now;
+        let open = self.finishing.iter_mut();
+        let mut over: Vec<_> = open
+            .filter_map(|(id, finishing)| {
+                let awaiting = finishing.awaiting.take_if(is_over)?;
+                let missing: Vec<_> = finishing.missing.iter().map(|(of, _)| of.0).collect();
+                Some((*id, awaiting.caller, missing))
+            })
+            .collect();
+        over.sort_unstable_by_key(|(id, ..)| *id);
+        for (_, caller, missing) in over {
+            let what = format!(
+                "the transaction is kept by all partitions, but not yet seen in all: of {missing:?} \
+                 nothing was heard in time"
+            );
+            self.finish(partition, caller, Err(Abort::Unknown { what }));
         }
     }
 
@@ -399,6 +466,14 @@ impl<C> Node<C> {
 fn home(own: Option<PartitionId>, parts: &[Part]) -> PartitionId {
     let own = parts.iter().find(|part| Some(part.of) == own);
     own.unwrap_or(&parts[0]).of
+}
+
+/// Why a part would not be written whole.
+fn failed(replies: &[OwnedReply]) -> Option<OpError> {
+    replies.iter().find_map(|reply| match reply {
+        OwnedReply::Error(error) => Some(*error),
+        _ => None,
+    })
 }
 
 /// Why an attempt was given up, without saying what became of it.

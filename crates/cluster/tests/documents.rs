@@ -31,6 +31,7 @@ fn messages_are_documented() {
         "../../base/src/codec/mod.rs",
         "../../base/src/codec/ops.rs",
         "../../base/src/codec/replies.rs",
+        "../../base/src/codec/versions.rs",
     ];
     tables_are_in("cluster-messages.md", &modules);
 }

@@ -2,42 +2,56 @@
 
 #![cfg(feature = "simulation")]
 
-use kumiki_cluster::simulation::{self, Point, Reached, Run};
+use kumiki_cluster::simulation::{self, Point, Reached, Run, Scenario};
 
 const SEEDS: u64 = 200;
 
 /// A planted bug must be found within so many seeds.
 const PLANTED_SEEDS: u64 = 400;
 
-fn is_planted() -> bool {
-    cfg!(any(
+/// Where the planted bug shows, if there is one.
+fn planted() -> Option<Scenario> {
+    if cfg!(feature = "planted-one-round") {
+        Some(Scenario::Ramp)
+    } else if cfg!(any(
         feature = "planted-early-decision",
         feature = "planted-ignored-holds"
-    ))
+    )) {
+        Some(Scenario::TwoPhaseCommit)
+    } else {
+        None
+    }
 }
 
-fn failed(seeds: u64) -> Option<Run> {
-    let runs = (0..seeds).map(|seed| simulation::run(seed, false));
+fn failed(scenario: Scenario, seeds: u64) -> Option<Run> {
+    let runs = (0..seeds).map(|seed| simulation::run(scenario, seed, false));
     runs.into_iter().find(|run| run.failure.is_some())
 }
 
-#[test]
-fn clusters_keep_their_promises_and_meet_what_is_worth_meeting() {
-    if is_planted() {
-        let found = failed(PLANTED_SEEDS);
-        assert!(found.is_some(), "the planted bug was not found");
+/// Runs all seeds, and demands that each of these points is met often, and each other one at all.
+fn run_all(scenario: Scenario, often: &[Point]) {
+    if let Some(of) = planted() {
+        let is_found = of != scenario || failed(scenario, PLANTED_SEEDS).is_some();
+        assert!(is_found, "the planted bug was not found");
         return;
     }
     let mut reached = Reached::default();
     for seed in 0..SEEDS {
-        let run = simulation::run(seed, false);
+        let run = simulation::run(scenario, seed, false);
         assert_eq!(run.failure, None, "seed {seed}");
         reached.count(&run.reached);
     }
-    let missed: Vec<Point> = reached.missed().collect();
+    let missed: Vec<Point> = reached.missed(scenario).collect();
     assert_eq!(missed, [], "no seed has met this:\n{reached}");
     // What matters most is not met by chance once.
-    for point in [
+    for point in often {
+        assert!(reached.times(*point) >= 10, "{point:?}:\n{reached}");
+    }
+}
+
+#[test]
+fn clusters_keep_their_promises_and_meet_what_is_worth_meeting() {
+    let often = [
         Point::CoordinatorCrash,
         Point::ParticipantCrash,
         Point::RestoredPrepared,
@@ -55,21 +69,39 @@ fn clusters_keep_their_promises_and_meet_what_is_worth_meeting() {
         Point::LostAnswer,
         Point::Redirected,
         Point::Stale,
-    ] {
-        assert!(reached.times(point) >= 10, "{point:?}:\n{reached}");
-    }
+    ];
+    run_all(Scenario::TwoPhaseCommit, &often);
+}
+
+#[test]
+fn read_atomic_keys_keep_their_promises_too() {
+    let often = [
+        Point::CoordinatorCrash,
+        Point::ParticipantCrash,
+        Point::RestoredPrepared,
+        Point::HomeCommitted,
+        Point::HomeAborted,
+        Point::TookOver,
+        Point::Kept,
+        Point::Lost,
+        Point::RampWrite,
+        Point::SecondRound,
+        Point::RampOvertaken,
+        Point::CommitWaited,
+    ];
+    run_all(Scenario::Ramp, &often);
 }
 
 #[test]
 fn a_seed_gives_the_same_run_again() {
-    for seed in 0..30 {
-        let (first, second) = (simulation::run(seed, true), simulation::run(seed, false));
-        assert_eq!(first.hash, second.hash, "seed {seed}");
-        assert_eq!(first.counts, second.counts);
-        assert!(first.trace.len() > 50 && second.trace.is_empty());
+    for scenario in [Scenario::TwoPhaseCommit, Scenario::Ramp] {
+        let run = |seed, keep_trace| simulation::run(scenario, seed, keep_trace);
+        for seed in 0..30 {
+            let (first, second) = (run(seed, true), run(seed, false));
+            assert_eq!(first.hash, second.hash, "seed {seed}");
+            assert_eq!(first.counts, second.counts);
+            assert!(first.trace.len() > 50 && second.trace.is_empty());
+        }
+        assert_ne!(run(1, false).hash, run(2, false).hash);
     }
-    assert_ne!(
-        simulation::run(1, false).hash,
-        simulation::run(2, false).hash
-    );
 }

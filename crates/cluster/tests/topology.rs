@@ -182,6 +182,42 @@ nodes = [4]
 "#;
 
 #[test]
+fn read_atomic_keys_are_declared_for_all_nodes_alike() {
+    let none = Topology::parse(TWO, "f").unwrap();
+    assert!(none.read_atomic().is_empty());
+    let with = |list: &str| Topology::parse(&format!("read_atomic = {list}\n{TWO}"), "f").unwrap();
+    let two = with("[\"feed:\", \"ra:\"]");
+    let prefixes: Vec<_> = two.read_atomic().prefixes().collect();
+    assert_eq!(prefixes, [&b"feed:"[..], b"ra:"]);
+    assert!(two.read_atomic().covers(b"ra:1") && !two.read_atomic().covers(b"r"));
+    assert_eq!(
+        two.fingerprint(),
+        with("[\"ra:\", \"feed:\"]").fingerprint()
+    );
+    assert_eq!(none.fingerprint(), with("[]").fingerprint());
+    let others = ["[]", "[\"ra:\"]", "[\"feed:ra:\"]", "[\"feed:\", \"rb:\"]"];
+    for other in others {
+        assert_ne!(two.fingerprint(), with(other).fingerprint(), "{other}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_read_atomic_keys_is_said_on_its_line() {
+    for (list, line, words) in [
+        ("\"ra:\"", 1, "a list such as [\"feed:\"]"),
+        ("[1]", 1, "is of the type integer"),
+        ("[\n\"a\",\n\"\"]", 3, "with which every key begins"),
+        ("[\n\"a\",\n\"a\"]", 3, "on line 2 already"),
+    ] {
+        let found = mistakes(&format!("read_atomic = {list}\n{TWO}"));
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let place = format!("cluster.toml:{line}: ");
+        assert!(found[0].starts_with(&place), "not {place}: {found:?}");
+        assert!(found[0].contains(words), "{words:?}: {found:?}");
+    }
+}
+
+#[test]
 fn a_partition_of_three_nodes_is_replicated() {
     let topology = Topology::parse(REPLICATED, "f").unwrap();
     let (one, two) = (PartitionId(1), PartitionId(2));

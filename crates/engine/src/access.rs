@@ -104,6 +104,7 @@ impl<L: RedoLog> Worker<L> {
 
     /// Writes a key, or deletes it.
     pub(crate) fn write(&mut self, hash: KeyHash, key: &[u8], put: Option<Put<'_>>) -> VersionRef {
+        self.draw_origin_of(key);
         let record = self.record_for(hash, key);
         let content = put.map(|put| Content {
             parts: put.parts,

@@ -240,6 +240,7 @@ impl Applier {
             decided |= seized && is_reserved(write.record.key());
             self.locked.push(seen);
         }
+        worker.tuck_late(&mut self.writes, &mut self.locked, tid_of(index));
         let flushes = |write: &&Write| write.record == worker.engine.generation;
         worker.state.generation = match self.writes.iter().find(flushes) {
             Some(flush) => flush.version.generation(),

@@ -89,6 +89,9 @@ impl<L: RedoLog> Worker<L> {
             let seen = write.record.word().lock_to_commit();
             locked.push(seen.map_err(|_| Stop::Conflict)?);
         }
+        if !self.is_newest(writes, locked) {
+            return Err(Stop::Conflict);
+        }
         let epoch = self.engine.epochs.commit_epoch();
         self.validate(epoch, writes)?;
         if !cfg!(feature = "planted-ignored-holds") {
@@ -266,7 +269,12 @@ impl<L: RedoLog> Worker<L> {
         old: VersionRef,
         new: VersionRef,
     ) {
-        let kept = self.engine.snapshots.kept(old);
+        let kept = if !old.is_never() && self.engine.is_read_atomic(record.key()) {
+            Place::count(&self.place().kept, 1);
+            Some(old)
+        } else {
+            self.engine.snapshots.kept(old)
+        };
         let generation = record == self.engine.generation;
         if kept.is_some() {
             new.set_previous(kept);

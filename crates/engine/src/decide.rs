@@ -18,7 +18,7 @@
 //! Errors leave everything as it was, also that of a log which has failed.
 
 use base::participant::State;
-use base::{Abort, Epoch, Tid, Timestamp, TransactionId};
+use base::{Abort, Epoch, Tid, TransactionId};
 
 use crate::commit::newest;
 use crate::engine::Place;
@@ -119,16 +119,16 @@ impl<L: RedoLog> Worker<L> {
         found
     }
 
-    /// The timestamp and siblings that the newest version of a key carries: a tombstone, too, as
+    /// The id and siblings that the newest version of a key carries: a tombstone, too, as
     /// long as it is there. What is held is not looked at.
-    pub fn origin_of(&mut self, key: &[u8]) -> Option<(Timestamp, Vec<u8>)> {
+    pub fn origin_of(&mut self, key: &[u8]) -> Option<(TransactionId, Vec<u8>)> {
         self.refresh();
         self.begin();
         let running = Running(self);
         let index = &running.0.engine.index;
         let record = index.get(index.hash(key), key)?;
         let origin = RecordRef::version(record.word().load()).origin()?;
-        Some((origin.timestamp, origin.siblings.to_vec()))
+        Some((origin.id, origin.siblings.to_vec()))
     }
 
     /// The engine's time, milliseconds since the Unix epoch: it never decreases.
@@ -217,6 +217,9 @@ impl<L: RedoLog> Worker<L> {
         record: RecordRef,
         seen: Seen,
     ) -> Result<Tid, Stop> {
+        if system::is_unheld(RecordRef::version(seen).value()) {
+            return self.publish_unheld(id, (record, seen));
+        }
         let mut prepared = self.take_prepared(id);
         let old = RecordRef::version(seen).value();
         let note = match system::state(old).expect(WELL_FORMED) {
@@ -260,6 +263,9 @@ impl<L: RedoLog> Worker<L> {
         record: RecordRef,
         seen: Seen,
     ) -> Result<Tid, Stop> {
+        if system::is_unheld(RecordRef::version(seen).value()) {
+            return self.replace(record, seen, VersionRef::new(0, None, None));
+        }
         let prepared = self.take_prepared(id);
         let outcome = self.replace(record, seen, VersionRef::new(0, None, None));
         if outcome.is_err() {
@@ -279,7 +285,7 @@ impl<L: RedoLog> Worker<L> {
 
     /// Draws a TID above those of all these words' versions, hands the writes to the log, and
     /// publishes them. On an error nothing has happened.
-    fn log_and_publish(
+    pub(crate) fn log_and_publish(
         &mut self,
         writes: &[Write],
         words: &[Seen],

@@ -19,6 +19,7 @@ use crate::garbage::Bag;
 use crate::holds::{Holds, Prepared};
 use crate::index::{Index, TREE_BYTES_PER_RECORD};
 use crate::origin::Origins;
+use crate::read_atomic::Declared;
 use crate::record::{Content, RecordRef, VersionRef};
 use crate::snapshot::Snapshots;
 use crate::worker::Stop;
@@ -46,6 +47,9 @@ pub(crate) struct Place {
     pub(crate) bytes: AtomicU64,
     /// Records made minus records removed, in two's complement.
     pub(crate) records: AtomicU64,
+    /// Versions of read-atomic keys put behind newer ones minus those taken away, in two's
+    /// complement.
+    pub(crate) kept: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) conflicts: AtomicU64,
     /// Locked while the worker stages something (module [`crate::stage`]).
@@ -85,6 +89,8 @@ pub struct Stats {
     pub conflicts: u64,
     /// Keys removed because they had expired.
     pub expired: u64,
+    /// Versions of read-atomic keys that are kept behind newer ones.
+    pub kept_versions: u64,
 }
 
 /// An in-memory transactional engine.
@@ -111,6 +117,7 @@ pub struct Engine {
     /// taken out by whoever has that record locked.
     pub(crate) prepared: Mutex<HashMap<TransactionId, Prepared>>,
     pub(crate) origins: Origins,
+    pub(crate) read_atomic: Declared,
     /// How many workers there can be; places behind theirs are the driven engine's own.
     pub(crate) workers: usize,
     /// Of a driven engine: locked while an entry is applied, and while whoever wants no entry
@@ -164,6 +171,7 @@ impl Engine {
             holds,
             prepared: Mutex::default(),
             origins: Origins::default(),
+            read_atomic: Declared::default(),
             workers: options.workers,
             applying: Mutex::default(),
             has_applier: AtomicBool::new(false),
@@ -224,6 +232,7 @@ impl Engine {
             commits: sum(|p| &p.commits),
             conflicts: sum(|p| &p.conflicts),
             expired: self.expired.load(Ordering::Relaxed),
+            kept_versions: sum(|p| &p.kept),
         }
     }
 

@@ -15,7 +15,9 @@ pub fn fuzz_system_record(bytes: &[u8]) {
     assert_eq!(entry.encode(), bytes, "there is one way to say a thing");
     let state = system::state(bytes);
     let same = match entry {
-        Entry::Prepared { note, .. } => state == Ok(State::Prepared(note.to_vec())),
+        Entry::Prepared { note, .. } | Entry::Pending { note, .. } => {
+            state == Ok(State::Prepared(note.to_vec()))
+        }
         Entry::Committed { note } => state == Ok(State::Committed(note.to_vec())),
         Entry::Refused => state == Ok(State::Refused),
     };
@@ -30,7 +32,7 @@ mod tests {
     #[test]
     fn the_corpus_is_of_this_format() {
         let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/system");
-        let names = ["prepared", "empty", "committed", "refused"];
+        let names = ["prepared", "empty", "committed", "refused", "unheld"];
         for (name, entry) in names.iter().zip(system::tests::examples()) {
             let bytes = entry.encode();
             fuzz_system_record(&bytes);

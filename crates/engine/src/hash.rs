@@ -45,7 +45,8 @@ impl Hash {
         self.number(u64::from(entry.generation));
         self.maybe(entry.deadline);
         self.number(entry.tid.to_bits());
-        self.maybe(entry.origin.map(|origin| origin.timestamp.0));
+        self.maybe(entry.origin.map(|origin| origin.id.timestamp.0));
+        self.maybe(entry.origin.map(|origin| origin.id.unique));
         self.bytes(entry.origin.map_or(&[], |origin| origin.siblings));
     }
 }

@@ -259,6 +259,8 @@ pub(crate) struct Prepared {
     /// flushes; in a driven engine, which keeps no effects, those that it will write, too.
     pub(crate) held: Vec<RecordRef>,
     pub(crate) ranged: bool,
+    /// Whether it holds only until what is staged of it is applied.
+    pub(crate) is_staged: bool,
 }
 
 impl Drop for Prepared {

@@ -1,7 +1,7 @@
 //! Taking away what nobody needs any more: tombstones, expired and flushed keys, versions that
 //! snapshots have left behind, memory that idle workers hold.
 //!
-//! A record that needs attention carries the mark `QUEUED` and is in exactly one of five places:
+//! A record that needs attention carries the mark `QUEUED` and is in exactly one of six places:
 //!
 //! | place | which records |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `waiting` | what the janitor could not finish yet |
 //! | `held` | those with versions that the oldest snapshot needs: nothing can be done until it goes |
 //! | `deadlines` | live keys that will expire, by the time they will |
+//! | `retained` | read-atomic keys with versions, or an absence, that somebody may still ask for |
 //! | the janitor's hands | while it looks at one |
 //!
 //! Invariants:
@@ -18,27 +19,37 @@
 //!    and when no snapshot can see the key.
 //! 3. A key's TID goes into its floor first (module `floors`).
 //! 4. A record that is held under two-phase locking waits: it cannot be locked.
+//! 5. Of a read-atomic key, versions are kept for [`ReadAtomic::KEPT`] after they were replaced, and
+//!    its record for as long after its transaction was forgotten, which is when all partitions have
+//!    committed it: from then on nobody meets another version of that transaction without having
+//!    begun before.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use base::Epoch;
 use base::change::SYSTEM_GENERATION;
 use base::epochs::EpochClock;
+use base::versions::ReadAtomic;
+use base::{Epoch, TransactionId};
 
 use crate::commit::{counts, lasts};
 use crate::engine::{Engine, JANITOR, Place};
 use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::lookaside::Table;
+use crate::read_atomic::id_of;
 use crate::record::{RecordRef, VersionRef};
 use crate::snapshot::Pinned;
+use crate::system;
 use crate::word::{QUEUED, Refused, Seen};
 
 /// Room that is kept for records which snapshots hold.
 const ROOM: usize = 1024;
+
+/// [`ReadAtomic::KEPT`] in milliseconds.
+const KEPT_MS: u64 = ReadAtomic::KEPT.as_millis() as u64;
 
 /// The one janitor of an engine. Call [`Janitor::tidy`] again and again from one thread.
 pub struct Janitor {
@@ -49,10 +60,22 @@ pub struct Janitor {
     held_for: Option<Epoch>,
     deadlines: BinaryHeap<Reverse<(u64, RecordRef)>>,
     sweep: Option<Sweep>,
+    retained: VecDeque<Retained>,
+    /// When which epoch was the current one, for the last while: the oldest says what is old enough.
+    moments: VecDeque<(u64, Epoch)>,
     /// The generation up to which the index was swept.
     swept: u16,
     /// The walk that completes the look-aside table: for which table, and from where.
     listing: Option<(Arc<Table>, Vec<u8>)>,
+}
+
+/// A read-atomic key that is looked at again.
+struct Retained {
+    /// When, milliseconds since the Unix epoch.
+    due_ms: u64,
+    record: RecordRef,
+    /// The transaction that made it absent, if it was forgotten already when this was noted.
+    forgotten: Option<TransactionId>,
 }
 
 /// A walk through the index in search of flushed keys.
@@ -81,6 +104,9 @@ struct Now {
     flushed: Epoch,
     /// No snapshot is of an earlier epoch, nor will be one that is announced later.
     viewed: Epoch,
+    /// What was committed up to this epoch is old enough for versions of read-atomic keys to leave
+    /// that it has replaced.
+    old: Epoch,
     oldest_snapshot: Option<Epoch>,
     oldest_snapshot_time: Option<u64>,
 }
@@ -95,6 +121,8 @@ impl Engine {
             held: Vec::new(),
             held_for: None,
             deadlines: BinaryHeap::new(),
+            retained: VecDeque::new(),
+            moments: VecDeque::new(),
             sweep: None,
             // What was restored may be of any generation.
             swept: self.current_generation().wrapping_sub(1),
@@ -111,19 +139,21 @@ impl Janitor {
         {
             let _pinned = Pinned::new(&engine, JANITOR);
             let now = self.now(durable);
+            self.note_moment(now);
             self.notice_flush(now);
             self.notice_snapshots(now);
             self.expire(now, budget);
+            self.look_at_retained(now, budget);
             let waiting = self.waiting.len().min(budget);
             for _ in 0..waiting {
                 let record = self.waiting.pop_front().expect("counted before");
-                self.attend(record, now);
+                self.attend(record, now, None);
             }
             for _ in 0..budget {
                 let Some(record) = engine.queue.pop() else {
                     break;
                 };
-                self.attend(record, now);
+                self.attend(record, now, None);
             }
             self.sweep_slice(now, budget);
             self.settle();
@@ -140,10 +170,11 @@ impl Janitor {
                 || !engine.queue.is_empty()
                 || self.sweep.is_some()
                 || self.listing.is_some(),
-            next_deadline_ms: self
-                .deadlines
-                .peek()
-                .map(|Reverse((deadline, _))| *deadline),
+            next_deadline_ms: {
+                let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
+                let retained = self.retained.front().map(|retained| retained.due_ms);
+                deadline.into_iter().chain(retained).min()
+            },
         }
     }
 
@@ -166,21 +197,31 @@ impl Janitor {
             generation: flush.generation(),
             flushed: flush.epoch(),
             viewed: oldest_snapshot.map_or(next, |oldest| oldest.min(next)),
+            old: self.old_enough(engine.epochs.time_ms()),
             oldest_snapshot,
             oldest_snapshot_time: engine.snapshots.oldest_time(),
         }
     }
 
-    /// Takes a record into its hands and puts it where it belongs.
-    fn attend(&mut self, record: RecordRef, now: Now) {
+    /// Takes a record into its hands and puts it where it belongs. `forgotten` is what was noted of
+    /// it as [`Retained`].
+    fn attend(&mut self, record: RecordRef, now: Now, forgotten: Option<TransactionId>) {
         let seen = match record.word().lock() {
             Ok(seen) => seen,
             Err(Refused::Busy | Refused::Held) => return self.waiting.push_back(record),
             Err(Refused::Dead) => unreachable!("a record that is known to the janitor is there"),
         };
         let version = RecordRef::version(seen);
-        self.cut_history(version, now);
-        if record != self.engine.generation && self.is_gone(version, now) {
+        let retains = self.engine.is_read_atomic(record.key());
+        if retains {
+            self.cut_retained(version, now);
+        } else {
+            self.cut_history(version, now);
+        }
+        if retains && self.is_retained(version, now, forgotten) {
+            record.word().unlock(seen, QUEUED);
+            self.retain(record, version, now);
+        } else if record != self.engine.generation && self.is_gone(version, now) {
             if self.may_leave(version, now) {
                 self.remove(record, seen);
             } else {
@@ -237,6 +278,98 @@ impl Janitor {
         }
     }
 
+    /// As [`Janitor::cut_history`] for a read-atomic key, whose versions are not all in the order of
+    /// their epochs. Those that only a snapshot needs stay by themselves.
+    fn cut_retained(&self, newest: VersionRef, now: Now) {
+        let chain = || std::iter::successors(Some(newest), |version| version.previous());
+        let young = chain().filter(|version| version.epoch() > now.old).last();
+        let mut last = match young.map(VersionRef::previous) {
+            None => newest,
+            Some(Some(needed)) => needed,
+            Some(None) => return,
+        };
+        let views = self.engine.snapshots.epochs();
+        let seen = views
+            .iter()
+            .filter_map(|view| chain().find(|version| version.epoch() <= *view));
+        let seen: Vec<VersionRef> = seen.collect();
+        let (mut next, mut left) = (last.previous(), 0);
+        while let Some(version) = next.filter(|version| !version.is_never()) {
+            next = version.previous();
+            if seen.contains(&version) {
+                last.set_previous(Some(version));
+                last = version;
+            } else {
+                left += 1;
+                self.retire(Garbage::Version(version));
+            }
+        }
+        if left > 0 {
+            last.set_previous(None);
+            Place::count(&self.engine.places[JANITOR].kept, -left);
+        }
+    }
+
+    /// Whether somebody may still ask for what the record of a read-atomic key has, or for the
+    /// reason why it has nothing.
+    fn is_retained(&self, version: VersionRef, now: Now, forgotten: Option<TransactionId>) -> bool {
+        let settled = forgotten == Some(id_of(version));
+        version.previous().is_some()
+            || !version.is_never() && !settled && self.is_gone(version, now)
+    }
+
+    /// Keeps the record of a read-atomic key for later.
+    fn retain(&mut self, record: RecordRef, version: VersionRef, now: Now) {
+        let key = system::key(id_of(version));
+        let index = &self.engine.index;
+        let known = index.get(index.hash(&key), &key);
+        let is_known = known.is_some_and(|record| {
+            let version = RecordRef::version(record.word().load());
+            !version.is_absent()
+        });
+        self.retained.push_back(Retained {
+            due_ms: self.engine.epochs.time_ms().max(now.time_ms) + KEPT_MS,
+            record,
+            forgotten: (!is_known).then(|| id_of(version)),
+        });
+    }
+
+    fn look_at_retained(&mut self, now: Now, budget: usize) {
+        let time_ms = self.engine.epochs.time_ms();
+        for _ in 0..budget {
+            let due = |retained: &mut Retained| retained.due_ms <= time_ms;
+            let Some(retained) = self.retained.pop_front_if(due) else {
+                return;
+            };
+            self.attend(retained.record, now, retained.forgotten);
+        }
+    }
+
+    /// Remembers which epoch is the current one now.
+    fn note_moment(&mut self, now: Now) {
+        if !self.engine.has_read_atomic() {
+            return;
+        }
+        let time_ms = self.engine.epochs.time_ms().max(now.time_ms);
+        let is_new = |(last, _): &(u64, Epoch)| last + KEPT_MS / 8 <= time_ms;
+        if self.moments.back().is_none_or(is_new) {
+            let epoch = self.engine.epochs.current();
+            self.moments.push_back((time_ms, epoch));
+        }
+        let is_old = |(at, _): &(u64, Epoch)| at + KEPT_MS <= time_ms;
+        while self.moments.get(1).is_some_and(is_old) {
+            self.moments.pop_front();
+        }
+    }
+
+    /// The newest epoch of which everything was committed [`ReadAtomic::KEPT`] ago, as far as this
+    /// janitor has seen it.
+    fn old_enough(&self, time_ms: u64) -> Epoch {
+        let old = |(at, _): &&(u64, Epoch)| at + KEPT_MS <= time_ms;
+        let newest = self.moments.iter().rev().find(old);
+        newest.map_or(Epoch::ZERO, |(_, epoch)| epoch.prev())
+    }
+
     fn is_gone(&self, version: VersionRef, now: Now) -> bool {
         !lasts(version, now.generation)
             || version
@@ -268,6 +401,9 @@ impl Janitor {
         let place = &self.engine.places[JANITOR];
         if !version.is_never() {
             self.engine.floors.raise(record.key(), version.tid());
+        }
+        if self.engine.is_read_atomic(record.key()) {
+            self.engine.read_atomic.note_left(id_of(version));
         }
         let generation = self.engine.current_generation();
         if counts(version, generation) {
@@ -312,7 +448,7 @@ impl Janitor {
                 _ => return,
             }
             let Reverse((_, record)) = self.deadlines.pop().expect("peeked");
-            self.attend(record, now);
+            self.attend(record, now, None);
         }
     }
 
@@ -366,7 +502,7 @@ impl Janitor {
                     let queued = seen.has(QUEUED);
                     record.word().unlock(seen, QUEUED);
                     if !queued {
-                        self.attend(record, now);
+                        self.attend(record, now, None);
                     }
                 }
                 Err(Refused::Dead) => {}
@@ -427,7 +563,14 @@ impl Janitor {
             let version = RecordRef::version(record.word().load());
             version.is_absent() || lasts(version, self.swept)
         };
-        if self.waiting.iter().chain(&self.held).all(passed) {
+        let retained = self.retained.iter().map(|retained| &retained.record);
+        if self
+            .waiting
+            .iter()
+            .chain(&self.held)
+            .chain(retained)
+            .all(passed)
+        {
             engine.oldest_generation.store(known, Ordering::Release);
         }
     }
@@ -483,7 +626,7 @@ mod tests {
         let snapshot = engine.snapshot();
         drop(worker.execute(&[put(b"new")]).unwrap());
         let record = engine.queue.pop().expect("it has a history");
-        janitor.attend(record, now);
+        janitor.attend(record, now, None);
         let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.to_vec());
         assert_eq!(seen.as_deref(), Some(&b"old"[..]));
         drop(snapshot);
@@ -519,7 +662,7 @@ mod tests {
         let snapshot = engine.snapshot();
         applier.apply(Epoch(2), 0, &[put(b"new")]);
         let record = engine.queue.pop().expect("it has a history");
-        janitor.attend(record, now);
+        janitor.attend(record, now, None);
         let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.to_vec());
         assert_eq!(seen.as_deref(), Some(&b"old"[..]));
     }

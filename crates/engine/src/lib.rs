@@ -17,6 +17,7 @@
 //! | [`one_shot`], [`interactive`] | the two ways to run one |
 //! | `blame` | whose hold was in the way of one that failed |
 //! | [`system`], [`prepare`], [`decide`] | the parts of transactions over several partitions |
+//! | [`read_atomic`] | keys of which several versions are kept, and transactions that hold nothing |
 //! | [`stage`], [`apply`], [`load`], `driven` | engines of replicas: what goes to their log, and what comes from it |
 //! | [`snapshot`] | read-only views at an epoch boundary |
 //! | `hash` | whether two engines have the same in them |
@@ -51,6 +52,7 @@ mod lookaside;
 pub mod one_shot;
 mod origin;
 pub mod prepare;
+pub mod read_atomic;
 mod record;
 pub mod restore;
 mod retry;

@@ -88,6 +88,7 @@ impl<L: RedoLog> Worker<L> {
 
     /// Executes the operations within the transaction.
     pub(crate) fn run(&mut self, ops: &[Op<'_>]) -> Result<(), Stop> {
+        self.draw_origin(ops);
         self.hash_and_fetch(ops);
         for (i, op) in ops.iter().enumerate() {
             let hash = self.state.hashes[i];
@@ -298,7 +299,7 @@ impl<L: RedoLog> Worker<L> {
         })
     }
 
-    fn limits(&self, key: &[u8], value_len: usize) -> Result<(), OpError> {
+    pub(crate) fn limits(&self, key: &[u8], value_len: usize) -> Result<(), OpError> {
         let limits = self.engine.limits();
         if key.len() > limits.key || value_len > limits.value {
             return Err(OpError::TooLong);
@@ -403,11 +404,15 @@ impl<L: RedoLog> Worker<L> {
         self.write(hash, key, put);
     }
 
-    fn passed(&self, deadline: Option<u64>) -> bool {
+    pub(crate) fn passed(&self, deadline: Option<u64>) -> bool {
         deadline.is_some_and(|deadline| deadline <= self.state.time_ms)
     }
 
-    fn deadline(&self, expiry: Expiry, kept: Option<u64>) -> Result<Option<u64>, OpError> {
+    pub(crate) fn deadline(
+        &self,
+        expiry: Expiry,
+        kept: Option<u64>,
+    ) -> Result<Option<u64>, OpError> {
         let at = match expiry {
             Expiry::Never => return Ok(None),
             Expiry::Keep => return Ok(kept),

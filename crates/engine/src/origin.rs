@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::Timestamp;
+use base::TransactionId;
 use base::change::Origin;
 
 /// The origins of one engine: counts their memory.
@@ -13,10 +13,10 @@ pub(crate) struct Origins {
     bytes: Arc<AtomicU64>,
 }
 
-/// Timestamp and siblings, see [`Origin`].
+/// Id and siblings, see [`Origin`].
 #[derive(Debug)]
 pub(crate) struct OwnedOrigin {
-    timestamp: Timestamp,
+    id: TransactionId,
     siblings: Box<[u8]>,
     counted: Arc<AtomicU64>,
 }
@@ -28,7 +28,7 @@ impl Origins {
     /// A copy for versions to share.
     pub(crate) fn share(&self, origin: Origin<'_>) -> Arc<OwnedOrigin> {
         let owned = OwnedOrigin {
-            timestamp: origin.timestamp,
+            id: origin.id,
             siblings: origin.siblings.into(),
             counted: Arc::clone(&self.bytes),
         };
@@ -68,7 +68,7 @@ impl Recent {
 impl OwnedOrigin {
     pub(crate) fn get(&self) -> Origin<'_> {
         Origin {
-            timestamp: self.timestamp,
+            id: self.id,
             siblings: &self.siblings,
         }
     }

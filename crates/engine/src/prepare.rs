@@ -23,7 +23,7 @@
 //! told who: it waits for one who ends, or gives up, as with any other hold. Counting keys holds nothing, as it validates nothing.
 
 use base::change::{Origin, SYSTEM_GENERATION, siblings};
-use base::participant::{Prepare, State};
+use base::participant::{Isolation, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Kind};
 use base::{Abort, Epoch, Tid, Timestamp, TransactionId};
@@ -62,7 +62,7 @@ impl<L: RedoLog> Worker<L> {
     pub(crate) fn admit_prepare(&self, prepare: &Prepare<'_>) -> Result<(), Abort> {
         self.check_count(prepare.ops)?;
         // A log with such siblings in it could not be read again.
-        if siblings::iter(prepare.siblings).any(|key| key.is_none()) {
+        if siblings::read(prepare.siblings).is_none() {
             return Err(Abort::Refused);
         }
         Ok(())
@@ -73,8 +73,11 @@ impl<L: RedoLog> Worker<L> {
         prepare: &Prepare<'_>,
         attempt: u32,
     ) -> Result<Vec<OwnedReply>, Stop> {
+        if prepare.isolation == Isolation::ReadAtomic {
+            return self.try_prepare_unheld(prepare);
+        }
         self.state.origin = Some(self.engine.origins.share(Origin {
-            timestamp: prepare.holder.id.timestamp,
+            id: prepare.holder.id,
             siblings: prepare.siblings,
         }));
         let outcome = self.run(prepare.ops).and_then(|()| {
@@ -230,6 +233,9 @@ impl<L: RedoLog> Worker<L> {
             let seen = write.record.word().lock().map_err(|_| Stop::Conflict)?;
             taken.locked.push(seen);
         }
+        if own.is_none() && !self.is_newest(writes, &taken.locked) {
+            return Err(Stop::Conflict);
+        }
         let epoch = self.engine.epochs.commit_epoch();
         if let Some(own) = own {
             self.check_unknown(writes, own, &taken.locked)?;
@@ -262,7 +268,7 @@ impl<L: RedoLog> Worker<L> {
         let origins = locked
             .iter()
             .filter_map(|seen| RecordRef::version(*seen).origin());
-        match origins.map(|origin| origin.timestamp).max() {
+        match origins.map(|origin| origin.id.timestamp).max() {
             Some(newest) if newest >= timestamp => Err(Stop::Abort(Abort::Overtaken { newest })),
             _ => Ok(()),
         }
@@ -314,6 +320,7 @@ impl<L: RedoLog> Worker<L> {
             effects,
             held: taken.shared,
             ranged: taken.ranged,
+            is_staged: false,
         };
         self.engine.prepared.lock().insert(holder.id, prepared);
         let (write, seen) = published.expect("the system record is in the write set");
@@ -338,6 +345,7 @@ impl<L: RedoLog> Worker<L> {
             effects: Vec::new(),
             held,
             ranged: taken.ranged,
+            is_staged: false,
         };
         self.engine.prepared.lock().insert(holder.id, prepared);
         let pairs = || writes.iter().zip(&taken.locked);

@@ -411,7 +411,7 @@ impl VersionRef {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use base::Timestamp;
+    use base::{Timestamp, TransactionId};
 
     use super::*;
     use crate::origin::Origins;
@@ -425,7 +425,10 @@ mod tests {
         };
         let origins = Origins::default();
         let origin = origins.share(Origin {
-            timestamp: Timestamp(77),
+            id: TransactionId {
+                timestamp: Timestamp(77),
+                unique: 5,
+            },
             siblings: b"siblings",
         });
         let v = VersionRef::new(3, Some(content), Some(&origin));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::transaction::Holder;
-use base::{Change, Epoch, Origin, Tid, TransactionId};
+use base::{Change, Epoch, Origin, Tid, Timestamp, TransactionId};
 use hashbrown::HashMap;
 
 use crate::commit::counts;
@@ -74,6 +74,10 @@ impl Restorer {
         let engine = Arc::clone(&self.worker.engine);
         let _pinned = Pinned::new(&engine, self.worker.place);
         let write = self.worker.write_of(change, &mut self.recent);
+        // Another one of its key may have left before the restart.
+        if let Some(origin) = write.version.origin() {
+            engine.read_atomic.note_left(origin.id);
+        }
         self.install(tid, write.record, write.version);
     }
 
@@ -128,6 +132,12 @@ impl Engine {
     pub fn restore_prepared(self: &Arc<Self>) -> Result<usize, String> {
         let _applying = self.applying.lock();
         let worker = if self.epochs.is_driven() {
+            // Versions that have left may be of any time until now.
+            let now = Timestamp::at_ms(self.epochs.logged_ms());
+            self.read_atomic.note_left(TransactionId {
+                timestamp: now,
+                unique: 0,
+            });
             self.seat(self.workers + 2, NoLog)
         } else {
             self.worker(|_| NoLog)
@@ -146,9 +156,13 @@ impl Engine {
         for (record, version) in found {
             let restored = system::id(record.key()).and_then(|id| {
                 let entry = system::decode(version.value())?;
-                if let Entry::Prepared { kept, .. } = entry {
-                    worker.restore_one(id, &kept)?;
-                    prepared += 1;
+                match entry {
+                    Entry::Prepared { kept, .. } => {
+                        worker.restore_one(id, &kept)?;
+                        prepared += 1;
+                    }
+                    Entry::Pending { .. } => prepared += 1,
+                    Entry::Committed { .. } | Entry::Refused => {}
                 }
                 Ok(())
             });
@@ -169,13 +183,14 @@ impl Worker<NoLog> {
         }
         let holder = Holder { id, age: kept.age };
         let origin = engine.origins.share(Origin {
-            timestamp: id.timestamp,
+            id,
             siblings: kept.siblings,
         });
         let mut prepared = Prepared {
             effects: Vec::new(),
             held: Vec::new(),
             ranged: !kept.ranges.is_empty(),
+            is_staged: false,
         };
         let mut flushes = false;
         for effect in &kept.effects {

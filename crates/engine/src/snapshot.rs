@@ -77,6 +77,11 @@ impl Snapshots {
         self.alive.lock().iter().map(|(epoch, _)| *epoch).min()
     }
 
+    /// Epochs of all snapshots.
+    pub(crate) fn epochs(&self) -> Vec<Epoch> {
+        self.alive.lock().iter().map(|(epoch, _)| *epoch).collect()
+    }
+
     /// Time of the snapshot that is farthest back.
     pub(crate) fn oldest_time(&self) -> Option<u64> {
         self.alive.lock().iter().map(|(_, time)| *time).min()

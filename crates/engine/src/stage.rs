@@ -11,6 +11,7 @@
 //! | `stage` | what the operations write | what they write | and have read, and scanned |
 //! | `stage_prepare` | the system record: prepared | the system record | nothing is released: the keys are held until the transaction is decided |
 //! | `stage_commit` | the effects; the system record: committed | the system record, the effects' keys | all that was held since it was prepared |
+//! | `stage_commit`, read atomic | the same | the same | nothing: only these were held |
 //! | `stage_abort` | the system record goes | the system record | the same |
 //! | `stage_refuse` | the system record: refused | the system record | – |
 //! | `stage_forget` | the system record goes | the system record | – |
@@ -33,12 +34,13 @@ use base::transaction::Holder;
 use base::{Abort, Op, Origin, TransactionId};
 
 use crate::decide::{Verdict, WELL_FORMED, applies};
+use crate::holds::Prepared;
 use crate::log::{RedoLog, Write};
 use crate::prepare::{deciding, system_version};
 use crate::record::{RecordRef, VersionRef};
 use crate::snapshot::Pinned;
 use crate::system::{self, Entry};
-use crate::word::{QUEUED, Refused, Seen};
+use crate::word::{QUEUED, Seen};
 use crate::worker::{Stop, Worker, forsake};
 
 /// A transaction that was executed.
@@ -131,6 +133,10 @@ impl<L: RedoLog> Worker<L> {
     pub fn unstage(&mut self, id: TransactionId) {
         self.expect_driven();
         let engine = Arc::clone(&self.engine);
+        let is_staged = |prepared: &Prepared| prepared.is_staged;
+        if engine.prepared.lock().get(&id).is_some_and(is_staged) {
+            engine.release(id);
+        }
         {
             let _pinned = Pinned::new(&engine, self.place);
             let key = system::key(id);
@@ -197,6 +203,7 @@ impl<L: RedoLog> Worker<L> {
         let state = self.known(old);
         let outcome = match verdict {
             _ if !applies(verdict, &state) => Ok(false),
+            Verdict::Commit if system::is_unheld(old.value()) => self.stage_unheld(id, record, old),
             Verdict::Refuse { until_ms } if old.deadline() >= Some(until_ms) => Ok(false),
             _ => self
                 .changes_of(id, verdict, record, old)
@@ -213,18 +220,53 @@ impl<L: RedoLog> Worker<L> {
         outcome.map(|appended| (state, appended))
     }
 
-    /// Why a system record could not be locked.
-    fn refused(&self, record: RecordRef, refused: Refused) -> Stop {
-        let holder = (refused == Refused::Held).then(|| self.engine.holds.holder(record));
-        match holder.flatten() {
-            Some(by) => Stop::Abort(Abort::Held { by }),
-            None => Stop::Conflict,
-        }
-    }
-
-    fn put_back(&self, record: RecordRef, seen: Seen) {
+    pub(crate) fn put_back(&self, record: RecordRef, seen: Seen) {
         record.word().unlock(seen, seen.0 & QUEUED);
         forsake(&self.engine, record);
+    }
+
+    /// Commits what has held nothing until now. What it writes is held until it is applied, so that
+    /// it comes before or after whatever else is staged of these keys.
+    fn stage_unheld(
+        &mut self,
+        id: TransactionId,
+        own: RecordRef,
+        old: VersionRef,
+    ) -> Result<bool, Stop> {
+        let Ok(Entry::Pending {
+            note,
+            siblings,
+            effects,
+        }) = system::decode(old.value())
+        else {
+            panic!("{WELL_FORMED}");
+        };
+        let (mut writes, locked) = self.lock_effects(id, siblings, &effects)?;
+        let version = system_version(&Entry::Committed { note }.encode(), None);
+        writes.push(Write {
+            record: own,
+            version,
+        });
+        let logged = self.append_staged(&writes);
+        version.free_unpublished();
+        writes.pop();
+        if let Err(stop) = logged {
+            self.unlock_effects(&writes, &locked);
+            return Err(stop);
+        }
+        let held = writes.iter().map(|write| write.record).collect();
+        let staged = Prepared {
+            effects: Vec::new(),
+            held,
+            ranged: false,
+            is_staged: true,
+        };
+        self.engine.prepared.lock().insert(id, staged);
+        for (write, seen) in writes.iter().zip(locked) {
+            self.engine.holds.exclude(write.record, seen, deciding(id));
+            write.version.free_unpublished();
+        }
+        Ok(true)
     }
 
     /// What a verdict that applies writes. `record` is the system record, and `old` what it says.
@@ -236,7 +278,10 @@ impl<L: RedoLog> Worker<L> {
         old: VersionRef,
     ) -> Result<Vec<Write>, Stop> {
         let holds = matches!(verdict, Verdict::Commit | Verdict::Abort);
-        if holds && !self.engine.prepared.lock().contains_key(&id) {
+        if holds
+            && !system::is_unheld(old.value())
+            && !self.engine.prepared.lock().contains_key(&id)
+        {
             return Err(Stop::Abort(Abort::Elsewhere { leader: None }));
         }
         let own = |version| Write { record, version };
@@ -246,7 +291,7 @@ impl<L: RedoLog> Worker<L> {
                     panic!("{WELL_FORMED}");
                 };
                 let origin = self.engine.origins.share(Origin {
-                    timestamp: id.timestamp,
+                    id,
                     siblings: kept.siblings,
                 });
                 let effects = kept.effects.iter();

@@ -9,11 +9,11 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | state: 1 prepared, 2 committed, 3 refused |
-//! | bytes | prepared and committed: the coordinator's note |
-//! | 8 | prepared, as all that follows: when the transaction began |
+//! | 1 | state: 1 prepared, 2 committed, 3 refused, 4 prepared without holds |
+//! | bytes | all but refused: the coordinator's note |
+//! | 8 | prepared, as all that follows: when the transaction began; not of 4 |
 //! | bytes | siblings |
-//! | 4 … | how many effects, and each of them |
+//! | 4 … | how many effects, and each of them; of 4 that is the end |
 //! | 4 … | how many records are held by it as a reader; of each its key, as bytes |
 //! | 4 … | how many ranges are held by it, and each of them |
 //!
@@ -40,6 +40,7 @@ pub const RESERVED: [u8; 16] = [0xff; 16];
 const PREPARED: u8 = 1;
 const COMMITTED: u8 = 2;
 const REFUSED: u8 = 3;
+const PENDING: u8 = 4;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -76,9 +77,20 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 /// The value of a system record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry<'a> {
-    Prepared { note: &'a [u8], kept: Kept<'a> },
-    Committed { note: &'a [u8] },
+    Prepared {
+        note: &'a [u8],
+        kept: Kept<'a>,
+    },
+    Committed {
+        note: &'a [u8],
+    },
     Refused,
+    /// Prepared, of a read-atomic transaction: it holds nothing.
+    Pending {
+        note: &'a [u8],
+        siblings: &'a [u8],
+        effects: Vec<Effect<'a>>,
+    },
 }
 
 /// What is kept of a prepared transaction.
@@ -124,6 +136,17 @@ impl Entry<'_> {
                 put_bytes(&mut to, note);
             }
             Entry::Refused => to.push(REFUSED),
+            Entry::Pending {
+                note,
+                siblings,
+                effects,
+            } => {
+                to.push(PENDING);
+                put_bytes(&mut to, note);
+                put_bytes(&mut to, siblings);
+                put_len(&mut to, effects.len());
+                effects.iter().for_each(|effect| effect.encode(&mut to));
+            }
         }
         to
     }
@@ -146,6 +169,26 @@ impl Kept<'_> {
 }
 
 impl Effect<'_> {
+    /// The same, of another generation.
+    pub(crate) fn of_generation(self, generation: u16) -> Self {
+        match self {
+            Effect::Put {
+                key,
+                value,
+                kind,
+                deadline,
+                ..
+            } => Effect::Put {
+                key,
+                value,
+                kind,
+                generation,
+                deadline,
+            },
+            other => other,
+        }
+    }
+
     fn encode(&self, to: &mut Vec<u8>) {
         match *self {
             Effect::Put {
@@ -189,11 +232,16 @@ fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
 pub(crate) fn state(value: &[u8]) -> Result<State, Malformed> {
     let mut from = Reader(value);
     Ok(match from.u8()? {
-        PREPARED => State::Prepared(from.bytes()?.to_vec()),
+        PREPARED | PENDING => State::Prepared(from.bytes()?.to_vec()),
         COMMITTED => State::Committed(from.bytes()?.to_vec()),
         REFUSED => State::Refused,
         _ => return Err(Malformed("there is no such state")),
     })
+}
+
+/// Whether a value is that of a prepared transaction that holds nothing.
+pub(crate) fn is_unheld(value: &[u8]) -> bool {
+    value.first() == Some(&PENDING)
 }
 
 /// The whole of a value.
@@ -208,6 +256,11 @@ pub(crate) fn decode(value: &[u8]) -> Result<Entry<'_>, Malformed> {
             note: from.bytes()?,
         },
         REFUSED => Entry::Refused,
+        PENDING => Entry::Pending {
+            note: from.bytes()?,
+            siblings: from.bytes()?,
+            effects: from.list(Reader::effect)?,
+        },
         _ => return Err(Malformed("there is no such state")),
     };
     if !from.0.is_empty() {
@@ -311,7 +364,7 @@ impl<'a> Reader<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn examples() -> [Entry<'static>; 4] {
+    pub(crate) fn examples() -> [Entry<'static>; 5] {
         let put = |deadline| Effect::Put {
             key: b"key",
             value: b"value",
@@ -349,6 +402,11 @@ pub(crate) mod tests {
             },
             Entry::Committed { note: b"note" },
             Entry::Refused,
+            Entry::Pending {
+                note: b"note",
+                siblings: b"siblings",
+                effects: vec![put(Some(5)), Effect::Delete { key: b"k" }],
+            },
         ]
     }
 
@@ -358,7 +416,9 @@ pub(crate) mod tests {
             let bytes = entry.encode();
             assert_eq!(decode(&bytes).as_ref(), Ok(&entry));
             let expected = match entry {
-                Entry::Prepared { note, .. } => State::Prepared(note.to_vec()),
+                Entry::Prepared { note, .. } | Entry::Pending { note, .. } => {
+                    State::Prepared(note.to_vec())
+                }
                 Entry::Committed { note } => State::Committed(note.to_vec()),
                 Entry::Refused => State::Refused,
             };
@@ -376,7 +436,7 @@ pub(crate) mod tests {
             longer.push(0);
             assert_eq!(decode(&longer), Err(Malformed("bytes follow its end")));
         }
-        assert!(decode(&[4]).is_err() && state(&[0]).is_err());
+        assert!(decode(&[5]).is_err() && state(&[0]).is_err());
         let huge_count = [&[PREPARED][..], &[0; 16], &[0xff; 4]].concat();
         assert!(decode(&huge_count).is_err());
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::epochs::EpochClock;
 use base::transaction::Observed;
-use base::{Abort, Epoch, Op, Reply, Tid};
+use base::{Abort, Epoch, Op, Reply, Tid, Timestamp};
 use hashbrown::HashMap;
 
 use crate::engine::{Engine, Place};
@@ -96,6 +96,11 @@ pub struct Worker<L> {
     /// Words of the records that a commit has locked, in the order of the write set.
     pub(crate) locked: Vec<Seen>,
     pub(crate) last_tid: Tid,
+    /// The greatest timestamp that it has drawn, or met in the way of one.
+    pub(crate) last_stamp: Timestamp,
+    /// Tells ids that it draws from those of other workers. Coordinators' numbers are random; those of
+    /// two partitions may be the same, because what has such an id is of one partition alone.
+    pub(crate) unique: u64,
     pub(crate) random: fastrand::Rng,
 }
 
@@ -138,6 +143,8 @@ impl Engine {
             state: State::default(),
             locked: Vec::new(),
             last_tid: Tid::ZERO,
+            last_stamp: Timestamp::ZERO,
+            unique: place as u64,
             random: fastrand::Rng::with_seed(place as u64),
         }
     }

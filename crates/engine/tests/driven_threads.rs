@@ -234,6 +234,7 @@ fn leaderships_come_and_go() {
                 ops: &[Op::put(&account(random.u8(..ACCOUNTS)), b"lost")],
                 siblings: b"",
                 note: b"",
+                isolation: base::participant::Isolation::Serializable,
             });
             let prepared = prepared.is_ok().then(|| own.log().0.clone().unwrap());
             let mut lost = {

@@ -504,6 +504,7 @@ fn move_amounts() -> Result<(), String> {
                     ops: &ops,
                     siblings: b"",
                     note: b"",
+                    isolation: base::participant::Isolation::Serializable,
                 };
                 w.prepare(&prepare).map(|_| holder.id)
             });

@@ -262,7 +262,7 @@ fn versions_carry_their_origin() {
     let mut w = world.worker();
     world.run(&[Op::put(b"gone", b"x"), Op::put(b"plain", b"x")]);
     let ops = [Op::put(b"a", b"1"), Op::Delete { key: b"gone" }];
-    let origin = Some((holder(1).id.timestamp, siblings_of(&[b"a", b"gone"])));
+    let origin = Some((holder(1).id, siblings_of(&[b"a", b"gone"])));
     world.prepare(&mut w, 1, &ops).unwrap();
     assert_eq!(world.origin(b"a"), None);
     w.commit(holder(1).id).unwrap();
@@ -289,7 +289,7 @@ fn versions_carry_their_origin() {
     assert!(expected.iter().all(|change| logged.contains(change)));
     let view = world.engine.snapshot();
     let seen = w.read_snapshot(&view, b"a", |entry| {
-        entry.origin.map(|o| (o.timestamp, o.siblings.to_vec()))
+        entry.origin.map(|o| (o.id, o.siblings.to_vec()))
     });
     assert_eq!(seen, Some(origin.clone()));
     assert_eq!(world.restarted().origin(b"a"), origin);
@@ -311,6 +311,7 @@ fn the_memory_of_origins_is_counted_and_comes_back() {
         ops: &[Op::put(b"a", b"2"), Op::put(b"b", b"2")],
         siblings: &siblings_of(&[&long]),
         note: b"",
+        isolation: base::participant::Isolation::Serializable,
     };
     w.prepare(&prepare).unwrap();
     w.commit(holder(1).id).unwrap();
@@ -348,6 +349,7 @@ fn timestamps_of_a_key_only_grow() {
         ops: &both,
         siblings: b"",
         note: NOTE,
+        isolation: base::participant::Isolation::Serializable,
     };
     assert_eq!(w.prepare(&prepare), Err(Abort::Overtaken { newest }));
     assert_eq!(world.get(b"a"), Some(b"x".to_vec()), "nothing is held");
@@ -522,6 +524,7 @@ fn limits_hold_for_what_is_kept() {
         ops: &[],
         siblings: b"",
         note: &large,
+        isolation: base::participant::Isolation::Serializable,
     };
     assert_eq!(w.prepare(&note), Err(Abort::TooLarge { what }));
     assert_eq!(world.state(1), State::Unknown);
@@ -761,6 +764,7 @@ fn malformed_siblings_are_refused_before_anything_is_logged() {
             ops: &ops,
             siblings: &well_formed[..cut],
             note: NOTE,
+            isolation: base::participant::Isolation::Serializable,
         });
         assert_eq!(outcome.unwrap_err(), Abort::Refused, "{cut} bytes");
     }

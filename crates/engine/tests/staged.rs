@@ -208,7 +208,7 @@ fn a_part_of_a_transaction_is_prepared_and_committed_by_entries() {
     assert_eq!(leader.get(b"new"), Some(b"x".to_vec()));
     assert_eq!(leader.get(b"gone"), None);
     let origin = (
-        holder(1).id.timestamp,
+        holder(1).id,
         siblings_of(&[b"a", b"new", b"gone"]),
     );
     for key in [&b"a"[..], b"gone"] {

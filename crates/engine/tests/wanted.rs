@@ -100,6 +100,7 @@ fn keep_reading(next: &AtomicU64, stop: &AtomicBool, mut w: Worker<Log>) {
             ops: &[READ, Op::put(&key, b"")],
             siblings: &[],
             note: b"",
+            isolation: base::participant::Isolation::Serializable,
         });
         if let Some(number) = before.take() {
             w.commit(holder(number).id).unwrap();

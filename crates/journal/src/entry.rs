@@ -15,12 +15,13 @@
 //! | 2 | put with a deadline | kind 1, generation 2, key length 4, value length 4, deadline 8, key, value |
 //! | 3 | delete | key length 4, key |
 //! | 4 | flush | generation 2 |
-//! | 5 | origin | timestamp 8, length 4, siblings |
+//! | 5 | origin, before version 4 | timestamp 8, length 4, siblings; the number is 0 |
+//! | 6 | origin | timestamp 8, number 8, length 4, siblings |
 //!
 //! An *origin* is that of the puts and deletes behind it in its transaction, up to the next origin;
 //! one whose timestamp is 0 has no siblings, and says that those behind it have none. So a
 //! transaction over several partitions writes its siblings once, whatever else it writes. Its last
-//! entry is a change. Siblings are keys, each its length (4 bytes) and itself, one behind the other.
+//! entry is a change. For the bytes of siblings see `base::change::siblings`.
 
 mod read;
 #[cfg(test)]
@@ -30,7 +31,7 @@ use std::ops::Range;
 
 use base::change::Origin;
 use base::transaction::Kind;
-use base::{Change, Tid, Timestamp};
+use base::{Change, Tid, TransactionId};
 
 use crate::checkpoint::Head;
 
@@ -41,7 +42,8 @@ const PUT: u8 = 1;
 const PUT_DEADLINE: u8 = 2;
 const DELETE: u8 = 3;
 const FLUSH: u8 = 4;
-const ORIGIN: u8 = 5;
+const OLD_ORIGIN: u8 = 5;
+const ORIGIN: u8 = 6;
 /// Bytes of a transaction before its entries.
 pub(crate) const FRAME: usize = 12;
 
@@ -61,15 +63,15 @@ pub struct Entry<'a> {
 pub struct EntryWriter<'b> {
     buf: &'b mut Vec<u8>,
     entries: u32,
-    /// The origin that the next entry would have: its timestamp, and where its siblings lie.
-    origin: Option<(Timestamp, Range<usize>)>,
+    /// The origin that the next entry would have: its id, and where its siblings lie.
+    origin: Option<(TransactionId, Range<usize>)>,
 }
 
 impl EntryWriter<'_> {
     /// Bytes that an entry takes besides its key and value, at most. For size hints.
     pub const OVERHEAD: usize = 20;
     /// Bytes that an origin takes besides its siblings.
-    pub const ORIGIN_OVERHEAD: usize = 13;
+    pub const ORIGIN_OVERHEAD: usize = 21;
 
     /// The transaction did this. An origin is written once if the changes that have it come one
     /// after another.
@@ -147,19 +149,19 @@ impl EntryWriter<'_> {
             return;
         }
         let same = match (&self.origin, &origin) {
-            (Some((timestamp, at)), Some(new)) => {
-                *timestamp == new.timestamp && self.buf[at.clone()] == *new.siblings
+            (Some((id, at)), Some(new)) => {
+                *id == new.id && self.buf[at.clone()] == *new.siblings
             }
             _ => false,
         };
         if !same {
             let none = Origin {
-                timestamp: Timestamp::ZERO,
+                id: TransactionId::ZERO,
                 siblings: &[],
             };
             put_origin(self.buf, &origin.unwrap_or(none));
             let end = self.buf.len();
-            self.origin = origin.map(|new| (new.timestamp, end - new.siblings.len()..end));
+            self.origin = origin.map(|new| (new.id, end - new.siblings.len()..end));
         }
     }
 }
@@ -183,7 +185,8 @@ pub(crate) fn encode_head(buf: &mut Vec<u8>, head: &Head<'_>) {
 
 fn put_origin(buf: &mut Vec<u8>, origin: &Origin<'_>) {
     buf.push(ORIGIN);
-    buf.extend_from_slice(&origin.timestamp.0.to_le_bytes());
+    buf.extend_from_slice(&origin.id.timestamp.0.to_le_bytes());
+    buf.extend_from_slice(&origin.id.unique.to_le_bytes());
     buf.extend_from_slice(&(origin.siblings.len() as u32).to_le_bytes());
     buf.extend_from_slice(origin.siblings);
 }

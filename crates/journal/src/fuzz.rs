@@ -185,7 +185,10 @@ mod tests {
         let mut siblings = Vec::new();
         base::change::siblings::push(&mut siblings, &[1, 9]);
         let origin = base::change::Origin {
+            id: base::TransactionId {
             timestamp: base::Timestamp::at_ms(8),
+            unique: 7,
+        },
             siblings: &siblings,
         };
         for (number, deadline, generation) in [
@@ -249,7 +252,10 @@ mod tests {
             origin,
         };
         let origin = Some(base::change::Origin {
+            id: base::TransactionId {
             timestamp: base::Timestamp::at_ms(5),
+            unique: 7,
+        },
             siblings: b"\x01\0\0\0a\x01\0\0\0b",
         });
         let mut payload = Vec::new();

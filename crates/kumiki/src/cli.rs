@@ -13,6 +13,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use store::EpochTime;
 
 use crate::membership::Cluster;
+use crate::ramp::Ramp;
 use crate::replicated::Replication;
 
 /// A distributed transactional key-value store.
@@ -233,6 +234,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "512mb", value_parser = parse_max_value)]
     pub(crate) max_value: Size,
     #[command(flatten)]
+    pub(crate) ramp: Ramp,
+    #[command(flatten)]
     pub(crate) cluster: Cluster,
     #[command(flatten)]
     pub(crate) replication: Replication,
@@ -435,6 +438,8 @@ mod tests {
         assert_eq!(serve.loggers(), 1);
         assert_eq!(serve.replication.election(), Duration::from_secs(1));
         assert!(!serve.replication.naive && !serve.replication.lease_reads);
+        assert!(serve.ramp.read_atomic.is_empty());
+        assert_eq!(serve.ramp.algorithm, cluster::ramp::Algorithm::Fast);
         assert!(serve.affinity.is_none() && serve.cpus().is_empty());
         assert!(!serve.ephemeral && serve.requirepass.is_none() && serve.admin.is_none());
     }
@@ -479,6 +484,8 @@ mod tests {
             &["--checkpoint-share", "0"],
             &["--checkpoint-share", "101"],
             &["--checkpoint-log-size", "big"],
+            &["--ramp", "slow"],
+            &["--read-atomic", ""],
         ] {
             assert!(serve(args).is_err(), "{args:?}");
         }

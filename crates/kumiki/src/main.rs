@@ -16,6 +16,7 @@ mod cluster_command;
 mod device;
 mod membership;
 mod memory;
+mod ramp;
 mod replicated;
 mod serve;
 

@@ -247,6 +247,7 @@ fn replica_options(
             Some(size) => size,
         },
         seed: fastrand::u64(..),
+        read_atomic: topology.read_atomic().clone(),
         ..defaults
     };
     Ok(replica::Options {

@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::cli::{Durability, Serve};
-use crate::{device, membership, memory, replicated};
+use crate::{device, membership, memory, ramp, replicated};
 
 /// Workers beyond those of the server's threads, for housekeeping.
 const SPARE_WORKERS: usize = 2;
@@ -28,13 +28,17 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
         .map_err(|error| format!("cannot receive signals: {error}"))?;
     let membership = options.cluster.join()?;
     replicated::check(&options, membership.as_ref())?;
+    let read_atomic = ramp::declared(&options, membership.as_ref())?;
     let listen = membership::listen(options.listen, membership.as_ref())?;
-    let config = config(&options, threads, listen, membership);
+    let config = Config {
+        read_atomic,
+        ..config(&options, threads, listen, membership)
+    };
     config.check().map_err(|error| error.to_string())?;
     let admin = options.admin.map(Admin::start).transpose();
     let admin = admin.map_err(|error| error.to_string())?;
     let progress = progress_teller(admin.as_ref().map(Admin::starting));
-    let opened = Opened::open(&options, config.cluster.as_ref(), threads, progress)?;
+    let opened = Opened::open(&options, &config, progress)?;
     let running = server::serve_with(opened.partition(), config, admin);
     let running = running.map_err(|error| error.to_string())?;
     stop_on(signals, &running);
@@ -55,14 +59,13 @@ enum Opened {
 impl Opened {
     fn open(
         options: &Serve,
-        membership: Option<&Membership>,
-        threads: usize,
+        config: &Config,
         progress: Progress,
     ) -> Result<Opened, String> {
-        if let Some(membership) = membership
+        let workers = config.threads + SPARE_WORKERS;
+        if let Some(membership) = &config.cluster
             && replicated::partition(membership).is_some()
         {
-            let workers = threads + SPARE_WORKERS;
             let opened = replicated::open(options, membership, workers, &*progress)?;
             tell_recovery(opened.replicated.recovery());
             return Ok(Opened::Replicated(opened));
@@ -70,7 +73,11 @@ impl Opened {
         if !options.ephemeral {
             replicated::refuse_beside_replica(&options.data)?;
         }
-        let opening = store_options(options, threads, progress)?;
+        let opening = Options {
+            workers,
+            read_atomic: config.read_atomic.clone(),
+            ..store_options(options, progress)?
+        };
         let db = Db::open(opening).map_err(|error| error.to_string())?;
         if !options.ephemeral {
             tell_recovery(db.recovery());
@@ -100,11 +107,10 @@ impl Opened {
 /// Told how far recovery is.
 type Progress = Arc<dyn Fn(&RecoveryProgress) + Send + Sync>;
 
-fn store_options(options: &Serve, threads: usize, progress: Progress) -> Result<Options, String> {
+fn store_options(options: &Serve, progress: Progress) -> Result<Options, String> {
     let defaults = Options::default();
     Ok(Options {
         dir: (!options.ephemeral).then(|| options.data.clone()),
-        workers: threads + SPARE_WORKERS,
         loggers: options.loggers(),
         log_buffers: options.log_buffers.into(),
         log_buffer_size: options.log_buffer_size.0 as usize,
@@ -152,6 +158,7 @@ fn config(
         threads,
         cpus: options.cpus(),
         staleness: options.replication.election(),
+        ramp: options.ramp.algorithm,
         admin: options.admin,
         durability: match options.durability {
             Durability::Group => server::Durability::Group,

@@ -130,6 +130,7 @@ fn transactions_over_several_partitions_are_verified() {
             ops: &[Op::put(key, b"value")],
             siblings: b"\x01\0\0\0k",
             note: b"note",
+            isolation: base::participant::Isolation::Serializable,
         };
         worker.prepare(&prepare).expect("nobody is in the way");
         if unique == 2 {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::NodeId;
+use base::versions::ReadAtomic;
 
 /// How transactions go through consensus (paper 5, sections 3.1.2 and 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct MemberOptions {
     pub chunk: usize,
     /// Bytes of entries that go in one message, but for a single larger one.
     pub message: usize,
+    /// Which keys are read atomic; none, where entries are executed after consensus.
+    pub read_atomic: ReadAtomic,
     /// For what is drawn at random.
     pub seed: u64,
 }
@@ -70,6 +73,7 @@ impl MemberOptions {
             kept_bytes: 64 << 20,
             chunk: 1 << 20,
             message: 8 << 20,
+            read_atomic: ReadAtomic::default(),
             seed: u64::from(me.0),
         }
     }

@@ -145,6 +145,7 @@ impl Partition {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<Partition>, OpenError> {
         let engine = engine(options.workers, options.limits, &options.time);
+        engine.declare_read_atomic(options.member.read_atomic.clone());
         let janitor = engine.janitor();
         let shared = Arc::new(Shared::new(engine, &options.member, options.time));
         let poll = Poll::new()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::change::{Origin, SYSTEM_GENERATION, siblings};
 use base::transaction::Kind;
-use base::{Epoch, Tid, Timestamp};
+use base::{Epoch, Tid};
 use disk::{Access, Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
 use kumiki_replica::snapshot::{
@@ -80,7 +80,10 @@ impl Content {
                 deadline: (n % 2 == 0).then_some(n as u64),
                 tid: Tid::new(Epoch(n as u64), 1),
                 origin: (n % 5 < 2).then_some(Origin {
-                    timestamp: Timestamp(9),
+                    id: base::TransactionId {
+                        timestamp: base::Timestamp(9),
+                        unique: 5,
+                    },
                     siblings: &self.siblings,
                 }),
             })

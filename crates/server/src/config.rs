@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
+use base::versions::ReadAtomic;
 use cluster::Timeouts;
 use cluster::Topology;
+use cluster::ramp::Algorithm;
 use cluster::topology::NodeInfo;
 
 use crate::limits::Limits;
@@ -89,6 +91,11 @@ pub struct Config {
     pub staleness: Duration,
     /// Which node of which cluster it is, if it is of one.
     pub cluster: Option<Membership>,
+    /// Which keys are read atomic, as the store was told, too. In a cluster its file says it, and
+    /// this is not looked at.
+    pub read_atomic: ReadAtomic,
+    /// What versions of read-atomic keys that are written here tell of those written with them.
+    pub ramp: Algorithm,
     /// How long a stopping server waits for clients to take their replies.
     pub drain: Duration,
 }
@@ -110,6 +117,8 @@ impl Default for Config {
             hold_timeout: Duration::from_secs(10),
             staleness: Duration::from_secs(1),
             cluster: None,
+            read_atomic: ReadAtomic::default(),
+            ramp: Algorithm::default(),
             drain: Duration::from_secs(10),
         }
     }
@@ -193,6 +202,15 @@ pub enum StartError {
 }
 
 impl Config {
+    /// The keys that are read atomic.
+    #[must_use]
+    pub fn read_atomic(&self) -> &ReadAtomic {
+        let membership = self.cluster.as_ref();
+        membership.map_or(&self.read_atomic, |membership| {
+            membership.topology.read_atomic()
+        })
+    }
+
     /// Checks that no address lies open to strangers.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, NodeId, Op};
+use cluster::ramp::Algorithm;
 use cluster::{Finished, Node, NodeOptions, Wants};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
@@ -51,6 +52,7 @@ pub(crate) struct Coordination {
 impl Coordination {
     pub(crate) fn new(
         membership: &Membership,
+        ramp: Algorithm,
         routes: Arc<Routes>,
         runtime: usize,
         fabric: Tcp,
@@ -64,6 +66,7 @@ impl Coordination {
             waiting: routes.waiting.clone(),
             leaders: Arc::clone(&routes.leaders),
             timeouts: membership.timeouts,
+            ramp,
         };
         Coordination {
             routes,

@@ -247,6 +247,9 @@ impl Executor {
     ) {
         loop {
             let plan = execution.plan();
+            if let Err(abort) = self.check_read_atomic(&plan.ops) {
+                return refusal::abort(&abort, &mut connection.writer());
+            }
             if self.cluster.is_some() && !self.is_here(&plan.ops) {
                 let number = self.begin(connection, &plan.ops);
                 drop(plan);

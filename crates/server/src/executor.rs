@@ -204,6 +204,9 @@ impl Executor {
         args: Args<'_>,
         (ops, render): (&Ops<'_>, &Render<'_>),
     ) {
+        if let Err(abort) = self.check_read_atomic(ops) {
+            return refusal::abort(&abort, &mut connection.writer());
+        }
         if self.cluster.is_some() && self.leads_elsewhere(connection, command, args, ops) {
             return;
         }

@@ -271,6 +271,12 @@ fn cluster(figures: &Figures<'_>, out: &mut String) -> Result {
         ("requests_waiting", cluster.waiting as u64),
         ("resolved_committed", counters.resolved_committed),
         ("resolved_aborted", counters.resolved_aborted),
+        ("ramp_reads", counters.ramp_reads),
+        ("ramp_second_rounds", counters.ramp_second_rounds),
+        ("ramp_restarts", counters.ramp_restarts),
+        ("ramp_lost", counters.ramp_lost),
+        ("ramp_writes", counters.ramp_writes),
+        ("ramp_overtaken", counters.ramp_overtaken),
         ("links", cluster.links as u64),
     ];
     for (name, value) in fields {

@@ -15,6 +15,7 @@
 //! | `executor` `block` `execution` | running a command alone, in a `MULTI` block |
 //! | `task` `keys` `parking` | commands that last: checkpoints on request, `KEYS` in slices, those that wait for others |
 //! | `routing` `coordination` | in a cluster: where keys lead; transactions with other nodes |
+//! | `read_atomic` | what is refused of commands and blocks with read-atomic keys |
 //! | [`replication`] | what a node says of its replicas |
 //! | `redirect` | what a node does that does not lead its partition |
 //! | `partition` | what is served: the partition behind all this |
@@ -59,6 +60,7 @@ mod output;
 mod parking;
 mod partition;
 mod process;
+mod read_atomic;
 mod redirect;
 mod refusal;
 mod render;
@@ -311,6 +313,7 @@ fn share(
         handing_over: AtomicBool::new(false),
         failed: AtomicBool::new(false),
         changes: AtomicU64::new(0),
+        read_atomic: config.read_atomic().clone(),
         partition,
         config,
     }

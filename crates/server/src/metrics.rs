@@ -308,6 +308,36 @@ const FAMILIES: &[Family] = &[
             }
         },
     ),
+    counter(
+        "kumiki_cluster_ramp_reads_total",
+        "Read-atomic reads over several partitions that this node coordinated.",
+        |f, out| if_clustered(f, out, |cluster| cluster.counters.ramp_reads),
+    ),
+    counter(
+        "kumiki_cluster_ramp_second_rounds_total",
+        "Those of them that took more than one round.",
+        |f, out| if_clustered(f, out, |cluster| cluster.counters.ramp_second_rounds),
+    ),
+    counter(
+        "kumiki_cluster_ramp_restarts_total",
+        "How often such reads began again.",
+        |f, out| if_clustered(f, out, |cluster| cluster.counters.ramp_restarts),
+    ),
+    counter(
+        "kumiki_cluster_ramp_lost_total",
+        "Versions that such reads knew of and did not find: lost by a partition.",
+        |f, out| if_clustered(f, out, |cluster| cluster.counters.ramp_lost),
+    ),
+    counter(
+        "kumiki_cluster_ramp_writes_total",
+        "Read-atomic writes over several partitions that this node coordinated.",
+        |f, out| if_clustered(f, out, |cluster| cluster.counters.ramp_writes),
+    ),
+    counter(
+        "kumiki_cluster_ramp_overtaken_total",
+        "Attempts at such writes that met newer versions.",
+        |f, out| if_clustered(f, out, |cluster| cluster.counters.ramp_overtaken),
+    ),
     gauge(
         "kumiki_cluster_links",
         "Links to other nodes, summed over the threads that serve clients.",

@@ -230,6 +230,12 @@ impl ClusterFigures {
         sum.resolved_aborted += more.resolved_aborted;
         sum.refused += more.refused;
         sum.compared += more.compared;
+        sum.ramp_reads += more.ramp_reads;
+        sum.ramp_second_rounds += more.ramp_second_rounds;
+        sum.ramp_restarts += more.ramp_restarts;
+        sum.ramp_lost += more.ramp_lost;
+        sum.ramp_writes += more.ramp_writes;
+        sum.ramp_overtaken += more.ramp_overtaken;
         self.coordinating += other.coordinating;
         self.waiting += other.waiting;
         self.links += other.links;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use base::Epoch;
+use base::versions::ReadAtomic;
 use mio::Waker;
 
 use crate::clients::Clients;
@@ -16,6 +17,8 @@ use crate::routing::Routes;
 pub(crate) struct Shared {
     pub(crate) partition: Partition,
     pub(crate) config: Config,
+    /// Which keys are read atomic.
+    pub(crate) read_atomic: ReadAtomic,
     /// The port that is listened on.
     pub(crate) port: u16,
     pub(crate) started: Instant,

@@ -156,6 +156,7 @@ impl Db {
             clock: Arc::clone(&options.clock),
             limits: options.limits,
         });
+        engine.declare_read_atomic(options.read_atomic.clone());
         let maker = checkpoint::Maker::new(&options, &engine);
         let (lock, journal, report) = match &options.dir {
             None => (None, None, RecoveryReport::default()),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::affinity::Affinity;
 use base::clock::{Clock, SystemClock};
 use base::limits::Limits;
+use base::versions::ReadAtomic;
 
 pub use journal::EpochTime;
 
@@ -49,6 +50,9 @@ pub struct Options {
     pub hold_timeout: Duration,
     /// What nobody waits for is durable after this time.
     pub idle_flush: Duration,
+    /// Which keys are read atomic: of them, replaced versions are kept for a while, and transactions
+    /// over several partitions can write them without holds.
+    pub read_atomic: ReadAtomic,
     /// Threads that read the logs when the database is opened; 0: one for each processor.
     pub recovery_threads: usize,
     /// Sizes that clients control.
@@ -80,6 +84,7 @@ impl Default for Options {
             checkpoint: CheckpointOptions::default(),
             hold_timeout: Duration::from_secs(10),
             idle_flush: journal.idle_flush,
+            read_atomic: ReadAtomic::default(),
             recovery_threads: 0,
             limits: Limits::default(),
             clock: Arc::new(SystemClock),

@@ -6,6 +6,7 @@ use base::epochs::EpochClock;
 use base::participant::{Participant, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
+use base::versions::{Ask, Found};
 use base::{Abort, Epoch, Op, Reply, TransactionId};
 
 use crate::worker::Worker;
@@ -27,6 +28,15 @@ impl Participant for Worker {
     ) -> Result<(), Abort> {
         let committed = Worker::execute(self, ops)?;
         see(committed.replies(), committed.observed());
+        Ok(())
+    }
+
+    fn read_versions(
+        &mut self,
+        asks: &[Ask<'_>],
+        see: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), Abort> {
+        self.inner.read_versions(asks, see);
         Ok(())
     }
 

@@ -65,6 +65,7 @@ fn prepare(worker: &mut Worker, n: u64, ops: &[Op<'_>]) -> Result<Vec<OwnedReply
         ops,
         siblings: &keys(&[b"a", b"elsewhere"]),
         note: format!("note {n}").as_bytes(),
+        isolation: base::participant::Isolation::Serializable,
     })
 }
 
@@ -108,12 +109,12 @@ fn crash(disk: &FaultDisk) -> FaultDisk {
 }
 
 /// Everything that the view has, with its commit timestamp and siblings.
-fn content(db: &Db, worker: &mut Worker) -> BTreeMap<Vec<u8>, Option<(Timestamp, Vec<u8>)>> {
+fn content(db: &Db, worker: &mut Worker) -> BTreeMap<Vec<u8>, Option<(TransactionId, Vec<u8>)>> {
     let snapshot = db.snapshot();
     let (mut from, mut found) = (Some(Vec::new()), BTreeMap::new());
     while let Some(key) = from {
         from = worker.scan_snapshot(&snapshot, &key, None, 100, &mut |entry| {
-            let origin = entry.origin.map(|o| (o.timestamp, o.siblings.to_vec()));
+            let origin = entry.origin.map(|o| (o.id, o.siblings.to_vec()));
             found.insert(entry.key.to_vec(), origin);
         });
     }
@@ -185,7 +186,7 @@ fn what_is_prepared_durably_stays_so_over_crashes_until_it_ends() {
     let mut worker = db.worker().unwrap();
     assert_eq!(worker.state(id(1)).0, committed(1));
     assert_eq!(worker.undecided(), [(id(1), committed(1))]);
-    let origin = Some((id(1).timestamp, keys(&[b"a", b"elsewhere"])));
+    let origin = Some((id(1), keys(&[b"a", b"elsewhere"])));
     let expected = [
         (b"a".to_vec(), origin.clone()),
         (b"n".to_vec(), origin),
@@ -310,7 +311,7 @@ fn a_checkpoint_takes_over_what_is_prepared_committed_and_refused() {
     let mut worker = db.worker().unwrap();
     let content = content(&db, &mut worker);
     let siblings = keys(&[b"a", b"elsewhere"]);
-    let of = |n| Some((id(n).timestamp, siblings.clone()));
+    let of = |n| Some((id(n), siblings.clone()));
     assert_eq!(content[&b"a"[..]], of(1), "from the checkpoint");
     assert_eq!(content[&b"b"[..]], of(2));
     assert_eq!(worker.state(id(1)).0, committed(1));
@@ -552,6 +553,7 @@ fn siblings_are_written_once_in_a_transaction() {
             ops: &ops,
             siblings,
             note: b"",
+            isolation: base::participant::Isolation::Serializable,
         };
         worker.prepare(&prepare).unwrap();
         settle(&worker);
@@ -559,17 +561,17 @@ fn siblings_are_written_once_in_a_transaction() {
         let (_, epoch) = worker.commit(id(1)).unwrap();
         worker.wait_durable(epoch).unwrap();
         let expected = Origin {
-            timestamp: id(1).timestamp,
+            id: id(1),
             siblings,
         };
         let found = content(&db, &mut worker);
         let all = found.values().flatten();
         assert_eq!(all.clone().count(), 50);
-        for (timestamp, siblings) in all {
+        for (id, siblings) in all {
             let siblings = &siblings[..];
             assert_eq!(
                 (Origin {
-                    timestamp: *timestamp,
+                    id: *id,
                     siblings
                 }),
                 expected

@@ -9,6 +9,7 @@
 //! | text | as bytes, UTF-8 |
 //! | id | 16 bytes: the attempt's timestamp and its unique number, big-endian, as in keys |
 //! | ops, replies | count, then so many; see the modules `ops` and `replies` |
+//! | asks, founds | count, then so many; see the module `versions` |
 //!
 //! Invariants:
 //! 1. One value has one encoding: what is decoded and encoded again is the same bytes.
@@ -19,13 +20,15 @@
 mod bytes;
 mod ops;
 mod replies;
+mod versions;
 
 pub use bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
 pub use ops::{decode_ops, encode_ops, read_ops};
 pub use replies::{read_abort, read_replies, write_abort, write_replies};
+pub use versions::{read_asks, read_founds, write_asks, write_founds};
 
 /// The version of the encoding.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -28,6 +28,7 @@
 //! | 10 | cancelled | none |
 //! | 11 | elsewhere | 1 byte: 1 if a leader is known; then its number (2 bytes) |
 //! | 12 | forgotten | none |
+//! | 13 | unsupported | text |
 
 use crate::partition::OwnedReply;
 use crate::transaction::{Holder, Kind, OpError};
@@ -131,6 +132,7 @@ pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
         Abort::Unavailable { what } => text(5, what),
         Abort::Unknown { what } => text(6, what),
         Abort::ReadOnly { reason } => text(8, reason),
+        Abort::Unsupported { what } => text(13, what),
         Abort::Precondition { op } => {
             to.push(0);
             put_count(to, *op as u64);
@@ -208,6 +210,9 @@ pub fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
             },
         },
         12 => Abort::Forgotten,
+        13 => Abort::Unsupported {
+            what: from.text()?.to_owned(),
+        },
         other => return Err(from.malformed(MalformedKind::Kind(other, "abort"))),
     })
 }

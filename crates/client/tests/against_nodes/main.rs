@@ -4,4 +4,5 @@ mod bulk;
 mod calls;
 mod nodes;
 mod numbered;
+mod ramp;
 mod steps;

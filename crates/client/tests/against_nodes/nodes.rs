@@ -12,8 +12,10 @@ use base::ids::{Tid, Version};
 use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::transaction::OpError;
+use base::versions::{Ask, OwnedFound, OwnedVersion};
 use base::{Abort, Epoch, NodeId, Op};
 use cluster::message::{Answer, Message, Request};
+use cluster::ramp::Algorithm;
 use cluster::{Topology, codec};
 use fabric::tcp::{Tcp, TcpOptions, listen};
 use fabric::{Event, Inbox, Link, Messages, Peer, Secret};
@@ -42,6 +44,13 @@ pub(crate) enum Fault {
     LeadAfter(u16),
 }
 
+/// How a write was asked for that a node was to coordinate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coordinated {
+    Serializably { holds: bool },
+    By(Algorithm),
+}
+
 /// Keys and values, with versions.
 #[derive(Default)]
 pub(crate) struct Data {
@@ -52,6 +61,10 @@ pub(crate) struct Data {
     sessions: BTreeMap<u64, (u64, Vec<OwnedReply>)>,
     /// Sessions that were opened.
     pub(crate) opened: u64,
+    /// Versions of read-atomic keys: the newest that is committed, and those that are prepared.
+    pub(crate) versions_of: BTreeMap<Vec<u8>, Vec<OwnedVersion>>,
+    /// How writes were asked for that a node was to coordinate.
+    pub(crate) coordinated: Vec<Coordinated>,
     /// Who leads, if the nodes hold a partition together.
     pub(crate) leader: Option<u16>,
 }
@@ -94,6 +107,26 @@ impl Data {
         } else {
             Version::absent(tid)
         }
+    }
+
+    /// What there is of a read-atomic key.
+    fn find(&self, ask: &Ask<'_>) -> OwnedFound {
+        let versions = self.versions_of.get(ask.key());
+        let versions = versions.map_or(&[][..], |versions| versions);
+        let found = match ask {
+            Ask::Newest { .. } => versions.first().cloned(),
+            Ask::Id { .. } => versions.first().map(|newest| OwnedVersion {
+                id: newest.id,
+                siblings: Vec::new(),
+                content: None,
+            }),
+            Ask::OneOf { ids, .. } => {
+                let named = versions.iter().filter(|one| ids.contains(&one.id));
+                let found = named.max_by_key(|one| one.id).cloned();
+                return found.map_or(OwnedFound::NotThere, OwnedFound::Version);
+            }
+        };
+        found.map_or(OwnedFound::Nothing, OwnedFound::Version)
     }
 
     fn set(&mut self, key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>> {
@@ -169,7 +202,7 @@ pub(crate) struct Running {
 
 /// The text of a file in which node 1 has the slots up to `last`, and node 2 the others.
 pub(crate) fn text(addresses: [SocketAddr; 2], last: u16) -> String {
-    let mut text = format!("secret = \"{SECRET}\"\n");
+    let mut text = format!("secret = \"{SECRET}\"\nread_atomic = [\"ra:\"]\n");
     let slots = [format!("0-{last}"), format!("{}-16383", last + 1)];
     for (at, (address, slots)) in addresses.iter().zip(slots).enumerate() {
         let id = at + 1;
@@ -198,6 +231,9 @@ fn replicated(addresses: &[SocketAddr]) -> String {
 /// Two keys of node 1, and two of node 2, while node 1 has the lower half of the slots.
 pub(crate) const ON_1: [&[u8]; 2] = [b"b", b"c"];
 pub(crate) const ON_2: [&[u8]; 2] = [b"a", b"d"];
+/// As these, read-atomic ones.
+pub(crate) const RA_ON_1: [&[u8]; 2] = [b"ra:y", b"ra:x"];
+pub(crate) const RA_ON_2: [&[u8]; 2] = [b"ra:b", b"ra:z"];
 
 impl Cluster {
     pub(crate) fn new() -> Cluster {
@@ -367,11 +403,16 @@ impl Node {
         };
         let leader = self.data.lock().leader;
         let is_led = leader.is_none_or(|leader| leader == self.me.0);
-        if !is_led && !matches!(request, Request::Topology | Request::Coordinate { .. }) {
+        let anyone = matches!(
+            request,
+            Request::Topology | Request::Coordinate { .. } | Request::Put { .. }
+        );
+        if !is_led && !anyone {
             let leader = leader.map(NodeId);
             return answer(self, Answer::Aborted(Abort::Elsewhere { leader }));
         }
-        let (mut once, mut each) = (None, None);
+        let (mut once, mut each, mut asked) = (None, None, None);
+        let coordinated = |how| self.data.lock().coordinated.push(how);
         let (ops, coordinate) = match request {
             Request::Topology => {
                 self.shared.asked.fetch_add(1, Ordering::SeqCst);
@@ -386,7 +427,18 @@ impl Node {
                 let opened = self.data.lock().open_session();
                 return answer(self, Answer::Session(opened));
             }
-            Request::Coordinate { ops } => (ops, true),
+            Request::Coordinate { holds, ops } => {
+                coordinated(Coordinated::Serializably { holds });
+                (ops, true)
+            }
+            Request::Put { algorithm, ops } => {
+                coordinated(Coordinated::By(algorithm));
+                (ops, true)
+            }
+            Request::Versions { asks } => {
+                asked = Some(asks);
+                (Vec::new(), false)
+            }
             Request::Each { transactions } => {
                 each = Some(transactions);
                 (Vec::new(), false)
@@ -400,10 +452,11 @@ impl Node {
             Some(Fault::Silence) => return,
             Some(_) | None => {}
         }
-        let reply = match (once, each) {
-            (Some(of), _) => self.execute_once(&ops, of),
-            (None, Some(all)) => Answer::Each(all.iter().map(|ops| self.one_of(ops)).collect()),
-            (None, None) => self.execute(&ops, coordinate),
+        let reply = match (once, each, asked) {
+            (Some(of), ..) => self.execute_once(&ops, of),
+            (_, Some(all), _) => Answer::Each(all.iter().map(|ops| self.one_of(ops)).collect()),
+            (.., Some(asks)) => self.find(&asks),
+            _ => self.execute(&ops, coordinate),
         };
         match fault {
             Some(Fault::CloseAfter) => self.tcp.close(link),
@@ -442,6 +495,15 @@ impl Node {
             Answer::Aborted(abort) => Err(abort),
             other => panic!("nobody answers {other:?} to operations"),
         }
+    }
+
+    fn find(&mut self, asks: &[Ask<'_>]) -> Answer {
+        let own = self.topology.partition_at(self.me);
+        let is_own = |ask: &Ask<'_>| Some(self.topology.partition_of(ask.key())) == own;
+        assert!(asks.iter().all(is_own), "{asks:?} is not of this node");
+        self.shared.executed.fetch_add(1, Ordering::SeqCst);
+        let data = self.data.lock();
+        Answer::Versions(asks.iter().map(|ask| data.find(ask)).collect())
     }
 
     fn execute(&mut self, ops: &[Op<'_>], coordinate: bool) -> Answer {

@@ -4,7 +4,7 @@
 //!
 //! | bytes | field | meaning |
 //! |---|---|---|
-//! | 1 | version | 1 |
+//! | 1 | version | 2 |
 //! | 1 | kind | see below |
 //! | 8 | number | of requests and replies: ties them together |
 //! | … | body | by kind |
@@ -12,9 +12,9 @@
 //! | kind | message | body |
 //! |---|---|---|
 //! | 1 | request: execute | ops |
-//! | 2 | request: coordinate | ops |
-//! | 3 | request: prepare | id, age (8 bytes), roll, siblings (bytes), ops |
-//! | 4 | request: commit | id |
+//! | 2 | request: coordinate | flag: what is only read is held; ops |
+//! | 3 | request: prepare | id, age (8 bytes), roll, siblings (bytes), 1 byte: 0 serializable, 1 read atomic; ops |
+//! | 4 | request: commit | id, flag: somebody waits for the answer |
 //! | 5 | request: vote | id |
 //! | 6 | request: outcome | id |
 //! | 7 | request: abandon | id |
@@ -24,6 +24,8 @@
 //! | 11 | request: once | session (8 bytes), sequence (8 bytes), ops |
 //! | 12 | request: open session | nothing |
 //! | 13 | request: each | count, then so many ops |
+//! | 14 | request: versions | asks |
+//! | 15 | request: put | 1 byte: 0 fast, 1 small, 2 hybrid; ops |
 //! | 32 | reply: replies | replies |
 //! | 33 | reply: aborted | abort |
 //! | 34 | reply: done | nothing |
@@ -34,6 +36,7 @@
 //! | 39 | reply: read | finished epoch (8 bytes), replies |
 //! | 40 | reply: session | its id (8 bytes) |
 //! | 41 | reply: each | count, then of each 1 byte: 0 and replies, or 1 and an abort |
+//! | 42 | reply: versions | founds |
 //! | 64 | notice: abort | id |
 //! | 65 | notice: forget | id |
 //!
@@ -45,8 +48,10 @@
 //! | count | 1 to 10 bytes: seven bits each, the lowest first, the top bit set in all but the last; as short as possible |
 //! | bytes | count, then so many bytes |
 //! | text | as bytes, UTF-8 |
+//! | flag | 1 byte, 0 or 1 |
 //! | id | 16 bytes: the attempt's timestamp and its unique number, big-endian, as in keys |
 //! | ops, replies | count, then so many; see the modules `ops` and `replies` |
+//! | asks, founds | count, then so many; see the module `versions` |
 //! | roll | see `roll` |
 //!
 //! Invariants:
@@ -58,13 +63,14 @@
 mod roll;
 
 use base::Abort;
-use base::participant::{Sequenced, State};
+use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
 
 use crate::message::{Answer, Fate, Message, Notice, Request};
+use crate::ramp::Algorithm;
 use base::codec::{
-    Reader, put_bytes, put_count, put_u64, read_abort, read_ops, read_replies, write_abort,
-    write_replies,
+    Reader, put_bytes, put_count, put_u64, read_abort, read_asks, read_founds, read_ops,
+    read_replies, write_abort, write_asks, write_founds, write_replies,
 };
 
 pub use base::codec::{Malformed, MalformedKind, VERSION, decode_ops, encode_ops};
@@ -84,6 +90,8 @@ mod kind {
     pub(super) const ONCE: u8 = 11;
     pub(super) const OPEN_SESSION: u8 = 12;
     pub(super) const EACH: u8 = 13;
+    pub(super) const VERSIONS: u8 = 14;
+    pub(super) const PUT: u8 = 15;
     pub(super) const REPLIES: u8 = 32;
     pub(super) const ABORTED: u8 = 33;
     pub(super) const DONE: u8 = 34;
@@ -94,6 +102,7 @@ mod kind {
     pub(super) const WAS_READ: u8 = 39;
     pub(super) const SESSION: u8 = 40;
     pub(super) const WAS_EACH: u8 = 41;
+    pub(super) const WERE_VERSIONS: u8 = 42;
     pub(super) const ABORT: u8 = 64;
     pub(super) const FORGET: u8 = 65;
 }
@@ -134,11 +143,11 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     }
     let kind = from.u8()?;
     let message = match kind {
-        kind::EXECUTE..=kind::EACH => Message::Request {
+        kind::EXECUTE..=kind::PUT => Message::Request {
             number: from.u64()?,
             request: decode_request(kind, &mut from)?,
         },
-        kind::REPLIES..=kind::WAS_EACH => Message::Reply {
+        kind::REPLIES..=kind::WERE_VERSIONS => Message::Reply {
             number: from.u64()?,
             reply: decode_answer(kind, &mut from)?,
         },
@@ -148,6 +157,21 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     };
     from.end()?;
     Ok(message)
+}
+
+/// By their numbers.
+const ISOLATIONS: [Isolation; 2] = [Isolation::Serializable, Isolation::ReadAtomic];
+const ALGORITHMS: [Algorithm; 3] = [Algorithm::Fast, Algorithm::Small, Algorithm::Hybrid];
+
+fn place<T: PartialEq>(all: &[T], one: T) -> u8 {
+    let at = all.iter().position(|other| *other == one);
+    at.expect("every variant is in its list") as u8
+}
+
+fn one_of<T: Copy>(all: &[T], what: &'static str, from: &mut Reader<'_>) -> Result<T, Malformed> {
+    let number = from.u8()?;
+    let unknown = from.malformed(MalformedKind::Kind(number, what));
+    all.get(usize::from(number)).copied().ok_or(unknown)
 }
 
 fn head(to: &mut Vec<u8>, kind: u8) {
@@ -169,29 +193,43 @@ fn request_kind(request: &Request<'_>) -> u8 {
         Request::Once { .. } => kind::ONCE,
         Request::OpenSession => kind::OPEN_SESSION,
         Request::Each { .. } => kind::EACH,
+        Request::Versions { .. } => kind::VERSIONS,
+        Request::Put { .. } => kind::PUT,
     }
 }
 
 fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
     match request {
-        Request::Execute { ops } | Request::Coordinate { ops } | Request::Read { ops } => {
+        Request::Execute { ops } | Request::Read { ops } => encode_ops(ops, to),
+        Request::Coordinate { holds, ops } => {
+            to.push((*holds).into());
             encode_ops(ops, to);
         }
+        Request::Put { algorithm, ops } => {
+            to.push(place(&ALGORITHMS, *algorithm));
+            encode_ops(ops, to);
+        }
+        Request::Versions { asks } => write_asks(asks, to),
         Request::Prepare {
             id,
             age,
             roll,
             siblings,
+            isolation,
             ops,
         } => {
             to.extend_from_slice(&id.to_bytes());
             put_u64(to, age.0);
             encode_roll(roll, to);
             put_bytes(to, siblings);
+            to.push(place(&ISOLATIONS, *isolation));
             encode_ops(ops, to);
         }
-        Request::Commit { id }
-        | Request::Vote { id }
+        Request::Commit { id, awaited } => {
+            to.extend_from_slice(&id.to_bytes());
+            to.push((*awaited).into());
+        }
+        Request::Vote { id }
         | Request::Outcome { id }
         | Request::Abandon { id }
         | Request::Inquire { id } => to.extend_from_slice(&id.to_bytes()),
@@ -214,6 +252,7 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
             ops: read_ops(from)?,
         },
         kind::COORDINATE => Request::Coordinate {
+            holds: from.bool()?,
             ops: read_ops(from)?,
         },
         kind::PREPARE => Request::Prepare {
@@ -221,9 +260,20 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
             age: base::Timestamp(from.u64()?),
             roll: roll::read(from)?,
             siblings: from.bytes()?,
+            isolation: one_of(&ISOLATIONS, "isolation", from)?,
             ops: read_ops(from)?,
         },
-        kind::COMMIT => Request::Commit { id: from.id()? },
+        kind::COMMIT => Request::Commit {
+            id: from.id()?,
+            awaited: from.bool()?,
+        },
+        kind::VERSIONS => Request::Versions {
+            asks: read_asks(from)?,
+        },
+        kind::PUT => Request::Put {
+            algorithm: one_of(&ALGORITHMS, "algorithm", from)?,
+            ops: read_ops(from)?,
+        },
         kind::VOTE => Request::Vote { id: from.id()? },
         kind::OUTCOME => Request::Outcome { id: from.id()? },
         kind::ABANDON => Request::Abandon { id: from.id()? },
@@ -259,6 +309,7 @@ fn answer_kind(answer: &Answer) -> u8 {
         Answer::Read { .. } => kind::WAS_READ,
         Answer::Session(_) => kind::SESSION,
         Answer::Each(_) => kind::WAS_EACH,
+        Answer::Versions(_) => kind::WERE_VERSIONS,
     }
 }
 
@@ -267,6 +318,7 @@ fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
         Answer::Replies(replies) => write_replies(replies, to),
         Answer::Aborted(abort) => write_abort(abort, to),
         Answer::Session(id) => put_u64(to, *id),
+        Answer::Versions(founds) => write_founds(founds, to),
         Answer::Each(outcomes) => {
             put_count(to, outcomes.len() as u64);
             outcomes.iter().for_each(|one| encode_outcome(one, to));
@@ -342,6 +394,7 @@ fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
         },
         kind::SESSION => Answer::Session(from.u64()?),
         kind::WAS_EACH => Answer::Each(from.list(decode_outcome)?),
+        kind::WERE_VERSIONS => Answer::Versions(read_founds(from)?),
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "reply"))),
     })
 }

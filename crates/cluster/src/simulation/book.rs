@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::change::{Origin, siblings};
 use base::transaction::Kind;
-use base::{Change, Epoch, Tid, Timestamp};
+use base::{Change, Epoch, Tid, TransactionId};
 use engine::{Changes, RedoLog};
 use fastrand::Rng;
 
@@ -39,11 +39,11 @@ enum OwnedChange {
         kind: Kind,
         generation: u16,
         deadline: Option<u64>,
-        origin: Option<(Timestamp, Box<[u8]>)>,
+        origin: Option<(TransactionId, Box<[u8]>)>,
     },
     Delete {
         key: Box<[u8]>,
-        origin: Option<(Timestamp, Box<[u8]>)>,
+        origin: Option<(TransactionId, Box<[u8]>)>,
     },
     Flush {
         generation: u16,
@@ -165,7 +165,7 @@ impl OwnedChange {
     }
 
     fn new(change: &Change<'_>) -> OwnedChange {
-        let own = |origin: &Origin<'_>| (origin.timestamp, origin.siblings.into());
+        let own = |origin: &Origin<'_>| (origin.id, origin.siblings.into());
         match *change {
             Change::Put {
                 key,
@@ -191,12 +191,9 @@ impl OwnedChange {
     }
 
     fn borrow(&self) -> Change<'_> {
-        fn lend(origin: &Option<(Timestamp, Box<[u8]>)>) -> Option<Origin<'_>> {
-            let (timestamp, siblings) = origin.as_ref()?;
-            Some(Origin {
-                timestamp: *timestamp,
-                siblings,
-            })
+        fn lend(origin: &Option<(TransactionId, Box<[u8]>)>) -> Option<Origin<'_>> {
+            let (id, siblings) = origin.as_ref()?;
+            Some(Origin { id: *id, siblings })
         }
         match self {
             OwnedChange::Put {

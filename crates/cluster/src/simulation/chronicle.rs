@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use history::{History, Outcome, Verdict};
 
+use super::keys::READ_ATOMIC;
+
 /// How many transactions ended how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -66,19 +68,28 @@ impl Chronicle {
         &self.text
     }
 
-    /// Whether some serial order explains everything, in which each transaction takes effect
-    /// between its beginning and its end.
+    /// Whether some serial order explains everything of ordinary keys, in which each transaction takes
+    /// effect between its beginning and its end; and whether the rest is read atomic, and linearizable
+    /// key by key.
     ///
     /// # Errors
     /// Why none does.
     pub(super) fn judge(&self) -> Result<(), String> {
         let history: History =
             history::json::read(self.text.as_bytes()).map_err(|error| error.to_string())?;
-        match history::check::strictly_serializable(&history) {
+        let is_covered = |name: &str| name.starts_with(READ_ATOMIC);
+        let ordinary = history.of_keys(|name| !is_covered(name));
+        match history::check::strictly_serializable(&ordinary) {
+            Verdict::Accepted => {}
+            other => {
+                return Err(format!(
+                    "the history is not strictly serializable: {other:?}"
+                ));
+            }
+        }
+        match history::check::strictly_read_atomic(&history.of_keys(is_covered)) {
             Verdict::Accepted => Ok(()),
-            other => Err(format!(
-                "the history is not strictly serializable: {other:?}"
-            )),
+            other => Err(format!("the history is not read atomic: {other:?}")),
         }
     }
 }

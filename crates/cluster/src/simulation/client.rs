@@ -235,6 +235,11 @@ impl World {
                 counts.committed += 1;
                 self.reached.add(Point::Flushed, u64::from(job.flushes()));
                 match job.seen(&self.keys, own, replies) {
+                    // Its replies do not tell what it replaced, and it need not have replaced anything.
+                    Ok(_) if job.is_scattered_write(&self.keys) => {
+                        let ops = job.attempted(&self.keys, own);
+                        self.chronicle.record(process, time, outcome, &ops);
+                    }
                     Ok(_) if job.is_blind() => {
                         self.finale.doubts.push(doubt(job, Some(self.now)));
                     }
@@ -249,7 +254,12 @@ impl World {
             (Outcome::Unknown, None) => {
                 counts.unknown += 1;
                 self.reached.add(Point::UnknownOutcome, 1);
-                self.finale.doubts.push(doubt(job, None));
+                if job.is_read_atomic(&self.keys) {
+                    let ops = job.attempted(&self.keys, own);
+                    self.chronicle.record(process, time, outcome, &ops);
+                } else {
+                    self.finale.doubts.push(doubt(job, None));
+                }
             }
             (_, None) => {
                 let ops = job.attempted(&self.keys, own);
@@ -326,8 +336,12 @@ impl World {
         let is_owners = is_leader && current.own.is_some() && places == [current.own];
         let request = if is_owners {
             Request::Execute { ops }
+        } else if current.job.is_scattered_write(&self.keys) {
+            let algorithm = current.job.algorithm;
+            Request::Put { algorithm, ops }
         } else {
-            Request::Coordinate { ops }
+            let holds = current.job.holds && !current.job.is_scattered(&self.keys);
+            Request::Coordinate { holds, ops }
         };
         let mut bytes = Vec::new();
         codec::encode(&Message::Request { number, request }, &mut bytes);

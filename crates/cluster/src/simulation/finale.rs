@@ -3,7 +3,9 @@
 //! | stage | what must hold |
 //! |---|---|
 //! | resting | every client's transaction has ended; no attempt, hold or waiting request is left |
-//! | reading | all keys are read in one transaction, which ends the history; the accounts' sum |
+//! | reading | all ordinary keys are read in one transaction, which ends their history; the accounts' sum |
+//! | gathering | all read-atomic keys are read at once |
+//! | looking | each of them by itself has what was read at once: all partitions agree |
 //! | writing | every key, and a new one of each partition, can be written: no hold is left |
 //! | flushing | each partition can be flushed: no range and no reader is left |
 
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 use base::Op;
 use base::participant::Participant;
+use base::partition::OwnedReply;
 
 use super::client::{Answered, Client};
 use super::doubt::Doubt;
@@ -27,7 +30,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 enum Stage {
     #[default]
     Reading,
+    Gathering,
+    /// The next read-atomic key to be read.
+    Looking(usize),
     Writing,
+    /// Read-atomic keys are written.
+    Scattering,
     /// The next machine to be flushed.
     Flushing(usize),
     Over,
@@ -41,6 +49,8 @@ pub(super) struct Finale {
     asked: Option<Duration>,
     number: u32,
     pub(super) doubts: Vec<Doubt>,
+    /// The last values of the read-atomic keys.
+    gathered: Vec<OwnedReply>,
 }
 
 impl Finale {
@@ -63,17 +73,24 @@ impl World {
         let node = self.random.usize(..self.machines.len());
         let keys = self.keys.clone();
         match self.finale.stage {
-            Stage::Reading => {
+            Stage::Reading | Stage::Gathering | Stage::Looking(_) => {
                 let job = self.last_read();
                 self.ask(node, &job.ops(&keys));
             }
+            Stage::Scattering => {
+                let names = keys.recorded[..keys.read_atomic].iter();
+                let ops: Vec<Op<'_>> = names
+                    .map(|key| Op::put(key.name.as_bytes(), b"0"))
+                    .collect();
+                self.ask(node, &ops);
+            }
             Stage::Writing => {
-                let fresh: Vec<String> = keys
-                    .recorded
+                let ordinary = &keys.recorded[keys.read_atomic..];
+                let fresh: Vec<String> = ordinary
                     .iter()
                     .map(|key| format!("{{{}}}new", key.name))
                     .collect();
-                let old = keys.recorded.iter().chain(&keys.accounts);
+                let old = ordinary.iter().chain(&keys.accounts);
                 let names = old.map(|key| &key.name).chain(&fresh);
                 let ops: Vec<Op<'_>> = names.map(|name| Op::put(name.as_bytes(), b"0")).collect();
                 self.ask(node, &ops);
@@ -110,10 +127,19 @@ impl World {
     }
 
     fn last_read(&self) -> Job {
-        let recorded = (0..self.keys.recorded.len()).map(Step::Get);
-        let accounts = (0..self.keys.accounts.len()).map(Step::Balance);
+        let covered = self.keys.read_atomic;
+        let steps = match self.finale.stage {
+            Stage::Looking(key) => vec![Step::Get(key)],
+            Stage::Gathering => (0..covered).map(Step::Get).collect(),
+            _ => {
+                let ordinary = (covered..self.keys.recorded.len()).map(Step::Get);
+                let accounts = (0..self.keys.accounts.len()).map(Step::Balance);
+                ordinary.chain(accounts).collect()
+            }
+        };
         Job {
-            steps: recorded.chain(accounts).collect(),
+            steps,
+            ..Job::default()
         }
     }
 
@@ -136,7 +162,7 @@ impl World {
         self.trace
             .note(self.now, format_args!("finale: {replies:?}"));
         match self.finale.stage {
-            Stage::Reading => {
+            Stage::Reading | Stage::Gathering | Stage::Looking(_) => {
                 let own = self.topology.partition_at(self.machines[node].id);
                 match self.last_read().seen(&self.keys, own, &replies) {
                     Ok(seen) => {
@@ -145,17 +171,48 @@ impl World {
                         self.chronicle
                             .record(self.processes, time, outcome, &seen.ops);
                         self.processes += 1;
-                        self.settle_doubts();
                         self.check_sum(seen.sum);
-                        self.finale.stage = Stage::Writing;
+                        self.next_read(replies);
                     }
                     Err(why) => self.fail(why),
                 }
             }
-            Stage::Writing => self.finale.stage = Stage::Flushing(0),
+            Stage::Writing if self.keys.read_atomic > 0 => self.finale.stage = Stage::Scattering,
+            Stage::Writing | Stage::Scattering => self.finale.stage = Stage::Flushing(0),
             Stage::Flushing(node) => self.next_flush(node),
             Stage::Over => {}
         }
+    }
+
+    /// What was read belongs to the history; the next read follows.
+    fn next_read(&mut self, replies: Vec<OwnedReply>) {
+        let covered = self.keys.read_atomic;
+        let looked = match self.finale.stage {
+            Stage::Looking(key) if self.finale.gathered[key] != replies[0] => {
+                let (name, all) = (&self.keys.recorded[key].name, &self.finale.gathered[key]);
+                let why =
+                    format!("{name} was read as {all:?} with others, and as {replies:?} alone");
+                return self.fail(why);
+            }
+            Stage::Looking(key) => key + 1,
+            Stage::Gathering => {
+                self.finale.gathered = replies;
+                0
+            }
+            _ if covered > 0 => {
+                self.settle_doubts();
+                return self.finale.stage = Stage::Gathering;
+            }
+            _ => {
+                self.settle_doubts();
+                0
+            }
+        };
+        self.finale.stage = if looked < covered {
+            Stage::Looking(looked)
+        } else {
+            Stage::Writing
+        };
     }
 
     /// What has not ended, said for people; nothing if everything has.

@@ -22,6 +22,7 @@ use base::{Op, PartitionId, Version};
 use fastrand::Rng;
 
 use super::keys::{Key, Keys};
+use crate::ramp::Algorithm;
 
 /// In the names of marks, and of no other keys.
 pub(super) const MARK: &str = "mark";
@@ -50,6 +51,10 @@ pub(super) enum Step {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Job {
     pub(super) steps: Vec<Step>,
+    /// Whether what is only read is held, too, if a client asks for it.
+    pub(super) holds: bool,
+    /// Of a write of several read-atomic keys, if a client asks for it.
+    pub(super) algorithm: Algorithm,
 }
 
 /// What a client has watched: its keys, with versions and values.
@@ -81,10 +86,22 @@ type Kind<'a> = fn(&mut Draw<'a>) -> Vec<Step>;
 impl<'a> Draw<'a> {
     /// The next job of a client that has watched keys, or has not.
     pub(super) fn job(&mut self, watched: &mut Watched) -> Job {
+        let steps = self.steps(watched);
+        Job {
+            steps,
+            holds: self.random.u8(..4) == 0,
+            algorithm: Algorithm::ALL[self.random.usize(..3)],
+        }
+    }
+
+    fn steps(&mut self, watched: &mut Watched) -> Vec<Step> {
         if !watched.is_empty() && self.random.u8(..4) > 0 {
             return self.optimistic(&std::mem::take(watched));
         }
         watched.clear();
+        if self.keys.read_atomic > 0 && self.random.u8(..10) < 7 {
+            return self.scatter();
+        }
         let has_accounts = self.keys.accounts.len() > 1;
         let kinds: [(u32, Kind<'a>); 10] = [
             (4, Self::observe),
@@ -102,7 +119,7 @@ impl<'a> Draw<'a> {
         let mut ticket = self.random.u32(..all);
         for (weight, kind) in kinds {
             if ticket < weight {
-                return Job { steps: kind(self) };
+                return kind(self);
             }
             ticket -= weight;
         }
@@ -110,18 +127,14 @@ impl<'a> Draw<'a> {
     }
 
     fn pick(&mut self, least: usize, most: usize) -> Vec<usize> {
-        let count = self
-            .random
-            .usize(least..=most)
-            .min(self.keys.recorded.len());
-        let mut picked = self
-            .random
-            .choose_multiple(0..self.keys.recorded.len(), count);
+        let ordinary = self.keys.read_atomic..self.keys.recorded.len();
+        let count = self.random.usize(least..=most).min(ordinary.len());
+        let mut picked = self.random.choose_multiple(ordinary, count);
         self.random.shuffle(&mut picked);
         picked
     }
 
-    fn put(&mut self, key: usize) -> Step {
+    pub(super) fn put(&mut self, key: usize) -> Step {
         *self.value += 1;
         Step::Put(key, *self.value, self.value.to_string().into_bytes())
     }
@@ -184,13 +197,13 @@ impl<'a> Draw<'a> {
             .collect()
     }
 
-    fn optimistic(&mut self, watched: &Watched) -> Job {
+    fn optimistic(&mut self, watched: &Watched) -> Vec<Step> {
         let mut steps: Vec<Step> = watched
             .iter()
             .map(|(key, version, value)| Step::Same(*key, *version, *value))
             .collect();
         steps.extend(watched.iter().map(|(key, ..)| self.put(*key)));
-        Job { steps }
+        steps
     }
 
     fn sweep(&mut self) -> Vec<Step> {

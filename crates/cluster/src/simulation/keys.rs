@@ -4,6 +4,9 @@ use base::PartitionId;
 
 use crate::topology::Topology;
 
+/// How read-atomic keys begin.
+pub(super) const READ_ATOMIC: &str = "ra:";
+
 /// What each account holds in the beginning.
 pub(super) const DEPOSIT: i64 = 100;
 
@@ -17,16 +20,26 @@ pub(super) struct Key {
 /// All keys of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
-    /// Keys whose values are recorded, each of them unique.
+    /// Keys whose values are recorded, each of them unique: first the read-atomic ones.
     pub(super) recorded: Vec<Key>,
+    /// How many are read atomic.
+    pub(super) read_atomic: usize,
     /// Keys of which the sum is conserved.
     pub(super) accounts: Vec<Key>,
 }
 
 impl Keys {
-    pub(super) fn new(topology: &Topology, recorded: usize, accounts: usize) -> Keys {
+    pub(super) fn new(
+        topology: &Topology,
+        read_atomic: usize,
+        ordinary: usize,
+        accounts: usize,
+    ) -> Keys {
+        let mut recorded = spread(topology, READ_ATOMIC, read_atomic);
+        recorded.extend(spread(topology, "k", ordinary));
         Keys {
-            recorded: spread(topology, "k", recorded),
+            recorded,
+            read_atomic,
             accounts: spread(topology, "account", accounts),
         }
     }

@@ -26,6 +26,7 @@ use super::world::{BEGIN_MS, Event, Life, World};
 use crate::codec;
 use crate::node::Node;
 use crate::options::NodeOptions;
+use crate::ramp::Algorithm;
 
 /// Who began a transaction at a node: a client and its life, or the finale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +141,7 @@ impl World {
             waiting: crate::Waiting::default(),
             leaders: Arc::new(crate::Leaders::new(&self.topology)),
             timeouts: self.plan.timeouts,
+            ramp: Algorithm::ALL[self.random.usize(..3)],
         };
         machine.running = Some(Running {
             node: Node::new(options, self.now),
@@ -244,6 +246,10 @@ impl World {
             (Point::LostAnswer, counters.lost),
             (Point::HeldOcc, held),
             (Point::Overtaken, overtaken),
+            (Point::SecondRound, counters.ramp_second_rounds),
+            (Point::RampWrite, counters.ramp_writes),
+            (Point::RampOvertaken, counters.ramp_overtaken),
+            (Point::CommitWaited, counters.commits_waited),
         ] {
             self.reached.add(point, times);
         }

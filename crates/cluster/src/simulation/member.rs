@@ -16,6 +16,7 @@ use base::clock::{Clock, ManualClock};
 use base::participant::{Participant, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
+use base::versions::{Ask, Found};
 use base::{Abort, Epoch, NodeId, Op, Reply, Timestamp, TransactionId};
 
 use super::partition::Partition;
@@ -169,6 +170,15 @@ impl Participant for Member {
     ) -> Result<(), Abort> {
         let elsewhere = self.elsewhere();
         self.led.as_mut().ok_or(elsewhere)?.execute(ops, see)
+    }
+
+    fn read_versions(
+        &mut self,
+        asks: &[Ask<'_>],
+        see: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), Abort> {
+        let elsewhere = self.elsewhere();
+        self.led.as_mut().ok_or(elsewhere)?.read_versions(asks, see)
     }
 
     fn observed(&self) -> Observed {

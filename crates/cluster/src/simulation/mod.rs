@@ -6,9 +6,13 @@
 //! transactions over few keys while nodes crash and start again, links break, nodes are separated,
 //! disks are slow and clocks wrong. Then the faults stop.
 //!
+//! There are two scenarios: ordinary transactions alone, and transactions of read-atomic keys with
+//! ordinary ones beside them.
+//!
 //! Every run is judged:
 //! 1. What clients saw is strictly serializable, and money is neither made nor lost. A last read of
 //!    everything belongs to it, so that what was acknowledged is still there.
+//!    Of read-atomic keys, what clients saw is read atomic, and each key by itself is linearizable.
 //! 2. Some time after the faults nothing is left over: no attempt, no hold, no waiting request, no
 //!    client without an answer.
 //! 3. Without faults most transactions take effect.
@@ -20,6 +24,7 @@
 //! | `machine`, `partition`, `book` | nodes, their engines and logs |
 //! | `group`, `member` | partitions that several nodes hold, as a model of consensus |
 //! | `client`, `job`, `keys` | transactions |
+//! | `scatter` | those of read-atomic keys |
 //! | `faults` | what goes wrong |
 //! | `tap` | listens to what nodes send |
 //! | `finale`, `doubt`, `chronicle` | the judgement |
@@ -40,6 +45,7 @@ mod member;
 mod partition;
 mod plan;
 mod reached;
+mod scatter;
 mod tap;
 mod trace;
 mod world;
@@ -48,6 +54,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use chronicle::Counts;
 pub use reached::{Point, Reached};
+
+/// What clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// Transactions of ordinary keys.
+    TwoPhaseCommit,
+    /// Of read-atomic keys, too.
+    Ramp,
+}
+
+impl Scenario {
+    /// As people type it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::TwoPhaseCommit => "2pc",
+            Scenario::Ramp => "ramp",
+        }
+    }
+}
 
 /// How a run ended.
 #[derive(Clone, Debug)]
@@ -70,8 +96,8 @@ pub struct Run {
 
 /// Runs a cluster; `keep_trace` keeps every event and the history as text.
 #[must_use]
-pub fn run(seed: u64, keep_trace: bool) -> Run {
-    let mut world = world::World::new(seed, keep_trace);
+pub fn run(scenario: Scenario, seed: u64, keep_trace: bool) -> Run {
+    let mut world = world::World::new(scenario, seed, keep_trace);
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
     if let Err(panic) = outcome {
         let text = panic.downcast_ref::<String>().map(String::as_str);

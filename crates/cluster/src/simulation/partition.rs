@@ -10,11 +10,13 @@ use base::limits::Limits;
 use base::participant::{Participant, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
+use base::versions::{Ask, Found, ReadAtomic};
 use base::{Abort, Epoch, Op, Reply, TransactionId};
 use engine::{Engine, Janitor, Worker};
 use fastrand::Rng;
 
 use super::book::{Book, Pen};
+use super::keys::READ_ATOMIC;
 
 /// See the module's description.
 pub(super) struct Partition {
@@ -40,6 +42,7 @@ impl Partition {
             clock: Arc::clone(clock) as Arc<dyn Clock>,
             limits: Limits::default(),
         });
+        engine.declare_read_atomic(ReadAtomic::new([READ_ATOMIC.as_bytes()]));
         let mut restorer = engine.restorer().expect("a place is free");
         book.borrow()
             .replay(|tid, change| restorer.apply(tid, change));
@@ -120,6 +123,15 @@ impl Participant for Partition {
         };
         self.held += u64::from(matches!(outcome, Err(Abort::Held { .. })));
         outcome
+    }
+
+    fn read_versions(
+        &mut self,
+        asks: &[Ask<'_>],
+        see: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), Abort> {
+        self.worker.read_versions(asks, see);
+        Ok(())
     }
 
     fn observed(&self) -> Observed {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::Scenario;
 use crate::options::Timeouts;
 
 /// A run's plan. Shares are out of 1000.
@@ -16,7 +17,9 @@ pub(super) struct Plan {
     pub(super) clients: u32,
     /// Transactions of each client, at most.
     pub(super) transactions: u32,
-    /// Keys whose values are recorded.
+    /// Read-atomic keys; none where there are only ordinary ones.
+    pub(super) read_atomic: usize,
+    /// Ordinary keys whose values are recorded.
     pub(super) keys: usize,
     /// Accounts whose sum is conserved; none where clients flush.
     pub(super) accounts: usize,
@@ -65,7 +68,7 @@ pub(super) struct Faults {
 pub(super) const TICK: Duration = Duration::from_millis(5);
 
 impl Plan {
-    pub(super) fn draw(random: &mut Rng) -> Plan {
+    pub(super) fn draw(scenario: Scenario, random: &mut Rng) -> Plan {
         let mut holders = match random.u8(..6) {
             0 => vec![3, 1],
             1 => vec![3, 1, 1],
@@ -73,7 +76,9 @@ impl Plan {
             _ => vec![1; random.usize(2..=5)],
         };
         random.shuffle(&mut holders);
-        let flushes = random.u8(..4) == 0;
+        let is_ramp = scenario == Scenario::Ramp;
+        // A flush is of one partition, and nothing that is read atomic.
+        let flushes = random.u8(..4) == 0 && !is_ramp;
         let ms = Duration::from_millis;
         let scale = random.u64(1..=3);
         let faults = Faults::draw(random);
@@ -84,6 +89,7 @@ impl Plan {
             holders,
             clients: random.u32(2..=6),
             transactions,
+            read_atomic: if is_ramp { random.usize(2..=6) } else { 0 },
             keys: random.usize(3..=9),
             accounts: if flushes { 0 } else { random.usize(2..=5) },
             flushes,

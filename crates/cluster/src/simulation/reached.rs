@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Scenario;
+
 /// Something that is worth meeting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // Each is said in `NAMES`.
@@ -29,10 +31,14 @@ pub enum Point {
     LostAnswer,
     Redirected,
     Stale,
+    RampWrite,
+    SecondRound,
+    RampOvertaken,
+    CommitWaited,
 }
 
 /// The points, in the order of the enumeration.
-const NAMES: [(Point, &str); 23] = [
+const NAMES: [(Point, &str); 27] = [
     (
         Point::CoordinatorCrash,
         "a coordinator crashed after it had asked for votes",
@@ -86,6 +92,24 @@ const NAMES: [(Point, &str); 23] = [
         Point::Stale,
         "a node was asked that did not know that it led no more",
     ),
+    (Point::RampWrite, "a read-atomic write was begun"),
+    (
+        Point::SecondRound,
+        "a read-atomic read needed a second round",
+    ),
+    (Point::RampOvertaken, "a read-atomic write was overtaken"),
+    (
+        Point::CommitWaited,
+        "a read-atomic write waited for its commit",
+    ),
+];
+
+/// Those that only read-atomic keys have.
+const RAMP: [Point; 4] = [
+    Point::RampWrite,
+    Point::SecondRound,
+    Point::RampOvertaken,
+    Point::CommitWaited,
 ];
 
 /// How often each point was met.
@@ -110,10 +134,14 @@ impl Reached {
         }
     }
 
-    /// The points that were never met.
-    pub fn missed(&self) -> impl Iterator<Item = Point> + '_ {
+    /// The points that were never met, of those that a scenario has.
+    pub fn missed(&self, scenario: Scenario) -> impl Iterator<Item = Point> + '_ {
+        let others: &[Point] = match scenario {
+            Scenario::TwoPhaseCommit => &RAMP,
+            Scenario::Ramp => &[Point::Flushed],
+        };
         let all = NAMES.iter().map(|(point, _)| *point);
-        all.filter(|point| self.times(*point) == 0)
+        all.filter(move |point| self.times(*point) == 0 && !others.contains(point))
     }
 }
 

@@ -37,7 +37,7 @@ impl Tap<'_> {
                 ..
             } => drop(self.voting.insert(*id)),
             Message::Request {
-                request: Request::Commit { id },
+                request: Request::Commit { id, .. },
                 ..
             }
             | Message::Notice(Notice::Abort { id }) => drop(self.voting.remove(id)),
@@ -75,7 +75,14 @@ impl fmt::Display for Said<'_, '_> {
                     write!(f, "{number}: execute each of {}", transactions.len())
                 }
                 Request::Read { ops } => write!(f, "{number}: read {}", SaidOps(ops)),
-                Request::Coordinate { ops } => write!(f, "{number}: coordinate {}", SaidOps(ops)),
+                Request::Coordinate { holds, ops } => {
+                    let holding = if *holds { ", holding" } else { "" };
+                    write!(f, "{number}: coordinate{holding} {}", SaidOps(ops))
+                }
+                Request::Put { algorithm, ops } => {
+                    write!(f, "{number}: put by {algorithm} {}", SaidOps(ops))
+                }
+                Request::Versions { asks } => write!(f, "{number}: versions {asks:?}"),
                 Request::Prepare {
                     id, age, roll, ops, ..
                 } => {
@@ -86,7 +93,7 @@ impl fmt::Display for Said<'_, '_> {
                         "{number}: prepare {id} of age {age:x}, home {home}: {ops}"
                     )
                 }
-                Request::Commit { id } => write!(f, "{number}: commit {id}"),
+                Request::Commit { id, .. } => write!(f, "{number}: commit {id}"),
                 Request::Vote { id } => write!(f, "{number}: vote {id}"),
                 Request::Outcome { id } => write!(f, "{number}: outcome {id}"),
                 Request::Abandon { id } => write!(f, "{number}: abandon {id}"),
@@ -129,6 +136,7 @@ fn is_protocol(message: &Message<'_>) -> bool {
                 | Request::Each { .. }
                 | Request::Read { .. }
                 | Request::Coordinate { .. }
+                | Request::Put { .. }
                 | Request::Topology
         ),
         Message::Reply { reply, .. } => !matches!(reply, Answer::Topology(_) | Answer::Failed(_)),

@@ -9,11 +9,12 @@ use base::Epoch;
 use fabric::sim::{Network, Options};
 use fastrand::Rng;
 
+use super::Scenario;
 use super::chronicle::Chronicle;
 use super::client::{Answered, Client};
 use super::finale::Finale;
 use super::group::Group;
-use super::keys::Keys;
+use super::keys::{Keys, READ_ATOMIC};
 use super::machine::Machine;
 use super::plan::{Plan, TICK};
 use super::reached::Reached;
@@ -113,9 +114,9 @@ pub(super) struct World {
 const MOST_EVENTS: u64 = 300_000;
 
 impl World {
-    pub(super) fn new(seed: u64, keep_trace: bool) -> World {
+    pub(super) fn new(scenario: Scenario, seed: u64, keep_trace: bool) -> World {
         let mut random = Rng::with_seed(seed);
-        let plan = Plan::draw(&mut random);
+        let plan = Plan::draw(scenario, &mut random);
         let topology = Arc::new(topology(&plan));
         let options = Options {
             delay: Duration::from_micros(20)..plan.delay.max(Duration::from_micros(40)),
@@ -127,7 +128,7 @@ impl World {
             ..Options::default()
         };
         let network = Network::new(random.u64(..), options);
-        let keys = Keys::new(&topology, plan.keys, plan.accounts);
+        let keys = Keys::new(&topology, plan.read_atomic, plan.keys, plan.accounts);
         let mut world = World {
             random,
             now: Duration::ZERO,
@@ -280,7 +281,7 @@ impl World {
 fn topology(plan: &Plan) -> Topology {
     let count = plan.holders.len() as u32;
     let begin = |index: u32| index * u32::from(SLOTS) / count;
-    let mut text = String::new();
+    let mut text = format!("read_atomic = [{READ_ATOMIC:?}]\n");
     for id in 1..=plan.nodes() {
         text += &format!(
             "[[node]]\nid = {id}\nclient = \"127.0.0.1:{}\"\nfabric = \"127.0.0.1:{}\"\n\

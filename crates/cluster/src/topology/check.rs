@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
+use base::versions::ReadAtomic;
 use base::{NodeId, PartitionId};
 
 use super::read::{At, Draft, NodeDraft, PartitionDraft};
@@ -24,6 +25,7 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
         }
     }
     checker.secret(&draft);
+    checker.prefixes(&draft.read_atomic);
     checker.ids(draft.nodes.iter().map(|node| &node.value.id), "node");
     checker.ids(
         draft.partitions.iter().map(|one| &one.value.id),
@@ -47,6 +49,12 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
         secret_file: draft.secret_file.map(|file| file.value),
         nodes,
         partitions,
+        read_atomic: ReadAtomic::new(
+            draft
+                .read_atomic
+                .into_iter()
+                .map(|prefix| prefix.value.into_bytes()),
+        ),
         owners: owners?,
     })
 }
@@ -136,6 +144,22 @@ impl Checker<'_> {
                 address.value
             );
             self.note(address.line, what);
+        }
+    }
+
+    fn prefixes(&mut self, prefixes: &[At<String>]) {
+        let mut lines = BTreeMap::new();
+        for At { line, value } in prefixes {
+            let what = if value.is_empty() {
+                "read_atomic has an empty text, with which every key begins: write the beginnings of \
+                 the keys that are meant, such as \"feed:\""
+                    .to_owned()
+            } else if let Some(first) = lines.insert(value, line) {
+                format!("{value:?} is in read_atomic on line {first} already: take one of them out")
+            } else {
+                continue;
+            };
+            self.note(*line, what);
         }
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | `secret` | top | text, at least 16 bytes | what nodes and Rust clients prove to each other that they know |
 //! | `secret-file` | top | path, relative to the file | a file that holds the secret instead |
+//! | `read_atomic` | top | list of texts | the keys that begin with one of them are read atomic; without it, none is |
 //! | `[[node]]` | top | tables | the nodes |
 //! | `id` | node | 1–65535 | its number |
 //! | `client` | node | address and port | where Redis clients connect |
@@ -21,6 +22,7 @@
 //! 3. No two addresses of the file are the same, of whatever kind.
 //! 4. Without a secret, in the file or beside it, all addresses are loopback ones.
 //! 5. A node of a replicated partition has an address for that.
+//! 6. None of the texts of `read_atomic` is empty, or comes twice.
 
 mod check;
 mod even;
@@ -32,6 +34,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use base::versions::ReadAtomic;
 use base::{NodeId, PartitionId};
 
 use crate::slot::{self, SLOTS};
@@ -76,6 +79,7 @@ pub struct Topology {
     nodes: Vec<NodeInfo>,
     /// By id.
     partitions: Vec<PartitionInfo>,
+    read_atomic: ReadAtomic,
     /// For each slot its partition.
     owners: Box<[PartitionId]>,
 }
@@ -215,6 +219,12 @@ impl Topology {
         at.ok().map(|at| &self.partitions[at])
     }
 
+    /// Which keys are read atomic.
+    #[must_use]
+    pub fn read_atomic(&self) -> &ReadAtomic {
+        &self.read_atomic
+    }
+
     /// The file as it is, comments and secret included.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -234,8 +244,8 @@ impl Topology {
     }
 
     /// A number that differs, as good as surely, if another file gives a slot to another partition
-    /// or a partition to another node. Addresses, the secret, comments and the order in which
-    /// things are written do not matter to it.
+    /// or a partition to another node, or has other keys read atomic. Addresses, the secret, comments
+    /// and the order in which things are written do not matter to it.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Fnv::default();
@@ -246,6 +256,12 @@ impl Topology {
             partition.nodes.iter().for_each(|node| hash.number(node.0));
         }
         self.owners.iter().for_each(|owner| hash.number(owner.0));
+        let mut prefixes: Vec<&[u8]> = self.read_atomic.prefixes().collect();
+        prefixes.sort_unstable();
+        for prefix in prefixes {
+            hash.number(prefix.len() as u16);
+            prefix.iter().for_each(|byte| hash.number((*byte).into()));
+        }
         hash.0
     }
 }
@@ -256,6 +272,7 @@ impl std::fmt::Debug for Topology {
         f.debug_struct("Topology")
             .field("nodes", &self.nodes)
             .field("partitions", &self.partitions)
+            .field("read_atomic", &self.read_atomic)
             .finish_non_exhaustive()
     }
 }

@@ -23,6 +23,7 @@ pub(super) struct At<T> {
 pub(super) struct Draft {
     pub(super) secret: Option<At<String>>,
     pub(super) secret_file: Option<At<PathBuf>>,
+    pub(super) read_atomic: Vec<At<String>>,
     pub(super) nodes: Vec<At<NodeDraft>>,
     pub(super) partitions: Vec<At<PartitionDraft>>,
 }
@@ -66,12 +67,13 @@ pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
                     value: PathBuf::from(path.value),
                 });
             }
+            "read_atomic" => draft.read_atomic = reader.texts(value, "read_atomic"),
             "node" => draft.nodes = reader.tables(value, "node", Reader::node),
             "partition" => draft.partitions = reader.tables(value, "partition", Reader::partition),
             other => reader.unknown(
                 key,
                 other,
-                "secret, secret-file, [[node]] and [[partition]]",
+                "secret, secret-file, read_atomic, [[node]] and [[partition]]",
             ),
         }
     }
@@ -217,6 +219,15 @@ impl Reader<'_, '_> {
                 None
             }
         }
+    }
+
+    fn texts(&mut self, value: &Value<'_>, name: &str) -> Vec<At<String>> {
+        let Some(items) = value.get_ref().as_array() else {
+            self.wrong_type(value, name, "a list such as [\"feed:\"]");
+            return Vec::new();
+        };
+        let texts = items.iter().map(|item| self.text_of(item, name));
+        texts.collect::<Vec<_>>().into_iter().flatten().collect()
     }
 
     fn address(&mut self, table: &DeTable<'_>, name: &str, at: usize) -> Option<At<SocketAddr>> {

@@ -8,6 +8,7 @@ use base::partition::OwnedReply;
 use base::{Abort, NodeId, Op};
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use kumiki_cluster::message::{Message, Notice, Request};
+use kumiki_cluster::ramp::Algorithm;
 use kumiki_cluster::{Node, NodeOptions, Timeouts, Topology, codec};
 
 use crate::model::Model;
@@ -48,6 +49,9 @@ impl Messages for Desk {
     fn close(&mut self, _: Link) {}
 }
 
+/// The link of somebody without a connection.
+const STRANGER: Link = Link(u64::MAX - 1);
+
 type Outcome = Result<Vec<OwnedReply>, Abort>;
 
 pub(crate) struct Bottle {
@@ -61,7 +65,11 @@ pub(crate) struct Bottle {
     pub(crate) passed: Vec<String>,
     /// Who cannot reach whom.
     severed: BTreeSet<(usize, usize)>,
+    /// What strangers were answered.
+    heard: Vec<String>,
     topology: Arc<Topology>,
+    /// Of nodes that start from now on.
+    pub(crate) algorithm: Algorithm,
 }
 
 impl Bottle {
@@ -73,7 +81,7 @@ impl Bottle {
 
     /// So many nodes, and the ones that hold each partition. The first of them leads it.
     pub(crate) fn holding(count: u16, holders: &[Vec<u16>]) -> Bottle {
-        let mut text = String::new();
+        let mut text = format!("read_atomic = [{:?}]\n", crate::versions::PREFIX);
         for id in 1..=count {
             text += &format!(
                 "[[node]]\nid = {id}\nclient = \"127.0.0.1:{}\"\nfabric = \"127.0.0.1:{}\"\n\
@@ -101,7 +109,9 @@ impl Bottle {
             outcomes: Vec::new(),
             passed: Vec::new(),
             severed: BTreeSet::new(),
+            heard: Vec::new(),
             topology,
+            algorithm: Algorithm::default(),
         };
         for followers in holders.iter().map(|nodes| &nodes[1..]) {
             for follower in followers {
@@ -126,6 +136,7 @@ impl Bottle {
             waiting: kumiki_cluster::Waiting::default(),
             leaders: Arc::new(kumiki_cluster::Leaders::new(&self.topology)),
             timeouts: Timeouts::default(),
+            ramp: self.algorithm,
         };
         self.nodes[at] = Some(Node::new(options, self.now));
         self.settle(at);
@@ -180,7 +191,7 @@ impl Bottle {
 
     /// Somebody without a link of the bottle's says something to a node.
     pub(crate) fn say(&mut self, at: usize, who: Peer, message: &Message<'_>) {
-        let link = Link(u64::MAX - 1);
+        let link = STRANGER;
         let mut bytes = Vec::new();
         codec::encode(message, &mut bytes);
         let (node, model) = (self.nodes[at].as_mut().unwrap(), &mut self.models[at]);
@@ -188,6 +199,19 @@ impl Bottle {
         node.event(model, link, Event::Message(&bytes), self.now);
         node.event(model, link, Event::Down("said"), self.now);
         self.settle(at);
+    }
+
+    /// What a stranger is answered at once.
+    pub(crate) fn answer(&mut self, at: usize, who: Peer, request: Request<'_>) -> String {
+        let mut bytes = Vec::new();
+        codec::encode(&Message::Request { number: 1, request }, &mut bytes);
+        self.heard.clear();
+        for event in [Event::Up(who), Event::Message(&bytes), Event::Down("heard")] {
+            let (node, model) = (self.nodes[at].as_mut().unwrap(), &mut self.models[at]);
+            node.event(model, STRANGER, event, self.now);
+            self.settle(at);
+        }
+        self.heard.pop().expect("an answer at once")
     }
 
     /// A key of a partition, by its place in the file.
@@ -219,6 +243,9 @@ impl Bottle {
         }
         for (link, bytes) in desk.sends {
             let (pair, side) = (link.0 as usize / 2, link.0 as usize % 2);
+            if link == STRANGER {
+                self.heard.push(format!("{:?}", codec::decode(&bytes)));
+            }
             // What is said to nobody's link is lost.
             if self.pairs.get(pair).is_some_and(|pair| pair.up) {
                 self.pairs[pair].towards[1 - side].push_back(bytes);
@@ -325,6 +352,8 @@ fn short(message: &Message<'_>) -> &'static str {
             Request::Abandon { .. } => "abandon",
             Request::Inquire { .. } => "inquire",
             Request::Topology => "topology",
+            Request::Versions { .. } => "versions",
+            Request::Put { .. } => "put",
         },
         Message::Reply { .. } => "reply",
         Message::Notice(Notice::Abort { .. }) => "abort!",

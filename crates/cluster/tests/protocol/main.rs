@@ -3,7 +3,9 @@
 
 mod bottle;
 mod model;
+mod ramp;
 mod replicas;
+mod versions;
 
 use std::time::Duration;
 
@@ -385,6 +387,7 @@ fn what_no_node_of_this_cluster_says_does_no_harm() {
                     .collect(),
             },
             siblings,
+            isolation: base::participant::Isolation::Serializable,
             ops: vec![put(&a, "1")],
         },
     };

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::participant::{Participant, Prepare, State};
+use base::participant::{Isolation, Participant, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
+use base::versions::{Ask, Found};
 use base::{Abort, Epoch, NodeId, Op, Reply, Tid, TransactionId, Version};
+
+use crate::versions::Versions;
 
 #[derive(Clone, Default)]
 pub(crate) struct Model {
@@ -14,6 +17,10 @@ pub(crate) struct Model {
     /// What prepared attempts will write, and the keys they hold.
     effects: BTreeMap<TransactionId, Effects>,
     held: BTreeMap<Vec<u8>, Holder>,
+    /// Those of read-atomic keys.
+    pub(crate) versions: Versions,
+    /// Somebody is just changing what commits are to change.
+    pub(crate) busy: Option<Holder>,
     /// Every change makes a new epoch.
     epoch: u64,
     pub(crate) durable: u64,
@@ -157,6 +164,12 @@ impl Model {
         epoch
     }
 
+    /// Whoever was in the way of commits has gone.
+    pub(crate) fn make_way(&mut self) {
+        self.busy = None;
+        self.releases += 1;
+    }
+
     fn release(&mut self, id: TransactionId) {
         self.held.retain(|_, by| by.id != id);
         self.releases += 1;
@@ -176,10 +189,21 @@ impl Participant for Model {
         self.led()?;
         let (replies, effects) = self.run(ops, None)?;
         if !effects.is_empty() {
+            self.versions.write(&effects, self.time_ms);
             self.apply(effects);
         }
         let replies: Vec<Reply<'_>> = replies.iter().map(OwnedReply::as_reply).collect();
         see(&replies, self.observed());
+        Ok(())
+    }
+
+    fn read_versions(
+        &mut self,
+        asks: &[Ask<'_>],
+        see: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), Abort> {
+        self.led()?;
+        asks.iter().for_each(|ask| see(self.versions.find(ask)));
         Ok(())
     }
 
@@ -197,8 +221,12 @@ impl Participant for Model {
             return Err(Abort::Refused);
         }
         let (replies, effects) = self.run(prepare.ops, None)?;
-        for key in prepare.ops.iter().filter_map(Op::key) {
-            self.held.insert(key.to_vec(), prepare.holder);
+        if prepare.isolation == Isolation::ReadAtomic {
+            self.versions.prepare(id, &effects, prepare.siblings)?;
+        } else {
+            for key in prepare.ops.iter().filter_map(Op::key) {
+                self.held.insert(key.to_vec(), prepare.holder);
+            }
         }
         self.effects.insert(id, effects);
         self.states
@@ -211,7 +239,11 @@ impl Participant for Model {
         self.led()?;
         let before = self.known(id);
         if let State::Prepared(note) = &before {
-            let effects = self.effects.remove(&id).unwrap();
+            if let Some(by) = self.busy {
+                return Err(Abort::Held { by });
+            }
+            let mut effects = self.effects.remove(&id).unwrap();
+            self.versions.commit(id, &mut effects);
             self.apply(effects);
             self.states.insert(id, State::Committed(note.clone()));
             self.committed.push(id);
@@ -225,6 +257,7 @@ impl Participant for Model {
         let before = self.known(id);
         if let State::Prepared(_) = &before {
             self.effects.remove(&id);
+            self.versions.abort(id);
             self.states.remove(&id);
             self.changed();
             self.release(id);

@@ -265,7 +265,7 @@ fn what_only_a_leader_may_answer_is_answered_by_no_other() {
     };
     let peer = fabric::Peer::Node(NodeId(4));
     for request in [
-        Request::Commit { id },
+        Request::Commit { id, awaited: false },
         Request::Vote { id },
         Request::Outcome { id },
         Request::Abandon { id },

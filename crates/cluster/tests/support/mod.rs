@@ -1,11 +1,13 @@
 //! Messages of all kinds, drawn at random.
 
-use base::participant::{Sequenced, State};
+use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
+use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
 use base::{Abort, NodeId, Op, PartitionId, Timestamp, TransactionId, Version};
 use fastrand::Rng;
 use kumiki_cluster::message::{Answer, Fate, Message, Notice, Request, Roll};
+use kumiki_cluster::ramp::Algorithm;
 
 /// Where borrowed bytes of a message lie.
 pub(crate) type Bytes = Vec<Vec<u8>>;
@@ -173,7 +175,8 @@ fn text(random: &mut Rng) -> String {
 }
 
 fn abort(random: &mut Rng) -> Abort {
-    match random.u8(..13) {
+    match random.u8(..14) {
+        13 => Abort::Unsupported { what: text(random) },
         0 => Abort::Precondition {
             op: number(random) as usize,
         },
@@ -207,9 +210,44 @@ fn abort(random: &mut Rng) -> Abort {
     }
 }
 
+fn found(random: &mut Rng, pool: &Bytes) -> OwnedFound {
+    let mut draw = || pool[random.usize(..pool.len())].clone();
+    let (siblings, value) = (draw(), draw());
+    match random.u8(..5) {
+        0 => OwnedFound::Nothing,
+        1 => OwnedFound::NotThere,
+        2 => OwnedFound::Gone,
+        which => OwnedFound::Version(OwnedVersion {
+            id: id(random),
+            siblings,
+            content: (which == 3).then(|| OwnedContent {
+                value,
+                kind: Kind::from_u8(random.u8(..5)).expect("five kinds"),
+                deadline: random.bool().then(|| number(random)),
+            }),
+        }),
+    }
+}
+
+fn ask<'a>(random: &mut Rng, pool: &'a Bytes) -> Ask<'a> {
+    let key = &pool[random.usize(..pool.len())];
+    match random.u8(..3) {
+        0 => Ask::Newest { key },
+        1 => Ask::Id { key },
+        _ => Ask::OneOf {
+            key,
+            ids: (0..random.usize(..4)).map(|_| id(random)).collect(),
+        },
+    }
+}
+
 fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
     let note = pool[random.usize(..pool.len())].clone();
-    match random.u8(..10) {
+    match random.u8(..11) {
+        10 => {
+            let count = random.usize(..5);
+            Answer::Versions((0..count).map(|_| found(random, pool)).collect())
+        }
         9 => {
             let outcomes = (0..random.usize(..4)).map(|_| match random.bool() {
                 true => Ok((0..random.usize(..4))
@@ -247,7 +285,14 @@ fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
 
 fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
     let id = id(random);
-    match random.u8(..13) {
+    match random.u8(..15) {
+        14 => Request::Versions {
+            asks: (0..random.usize(..5)).map(|_| ask(random, pool)).collect(),
+        },
+        13 => Request::Put {
+            algorithm: Algorithm::ALL[random.usize(..3)],
+            ops: ops(random, pool),
+        },
         12 => Request::Each {
             transactions: (0..random.usize(..4)).map(|_| ops(random, pool)).collect(),
         },
@@ -266,6 +311,7 @@ fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
             ops: ops(random, pool),
         },
         1 => Request::Coordinate {
+            holds: random.bool(),
             ops: ops(random, pool),
         },
         2 => Request::Prepare {
@@ -273,9 +319,13 @@ fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
             age: Timestamp(number(random)),
             roll: roll(random),
             siblings: &pool[0],
+            isolation: [Isolation::Serializable, Isolation::ReadAtomic][random.usize(..2)],
             ops: ops(random, pool),
         },
-        3 => Request::Commit { id },
+        3 => Request::Commit {
+            id,
+            awaited: random.bool(),
+        },
         4 => Request::Vote { id },
         5 => Request::Outcome { id },
         6 => Request::Abandon { id },

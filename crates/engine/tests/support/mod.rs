@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::change::siblings;
 use base::clock::ManualClock;
 use base::limits::Limits;
-use base::participant::{Prepare, State};
+use base::participant::{Isolation, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Expiry, Holder, When};
+use base::versions::ReadAtomic;
 use base::{Abort, Change, Epoch, Op, Origin, Reply, Tid, Timestamp, TransactionId};
 use kumiki_engine::{Changes, Engine, Janitor, Options, RedoLog, Restorer, Worker};
 use parking_lot::Mutex;
@@ -27,11 +28,11 @@ pub(crate) enum Logged {
         value: Vec<u8>,
         generation: u16,
         deadline: Option<u64>,
-        origin: Option<(Timestamp, Vec<u8>)>,
+        origin: Option<(TransactionId, Vec<u8>)>,
     },
     Delete {
         key: Vec<u8>,
-        origin: Option<(Timestamp, Vec<u8>)>,
+        origin: Option<(TransactionId, Vec<u8>)>,
     },
     Flush(u16),
 }
@@ -66,7 +67,7 @@ impl RedoLog for Log {
 }
 
 pub(crate) fn owned(change: &Change<'_>) -> Logged {
-    let own = |origin: Option<Origin<'_>>| origin.map(|o| (o.timestamp, o.siblings.to_vec()));
+    let own = |origin: Option<Origin<'_>>| origin.map(|o| (o.id, o.siblings.to_vec()));
     match *change {
         Change::Put {
             key,
@@ -96,11 +97,10 @@ pub(crate) fn apply(restorer: &mut Restorer, tid: Tid, changes: &[Logged]) {
 }
 
 pub(crate) fn borrowed(logged: &Logged) -> Change<'_> {
-    fn of(origin: &Option<(Timestamp, Vec<u8>)>) -> Option<Origin<'_>> {
-        origin.as_ref().map(|(timestamp, siblings)| Origin {
-            timestamp: *timestamp,
-            siblings,
-        })
+    fn of(origin: &Option<(TransactionId, Vec<u8>)>) -> Option<Origin<'_>> {
+        origin
+            .as_ref()
+            .map(|(id, siblings)| Origin { id: *id, siblings })
     }
     match logged {
         Logged::Put {
@@ -152,6 +152,7 @@ impl World {
             clock: Arc::clone(&clock) as _,
             limits,
         });
+        engine.declare_read_atomic(ReadAtomic::new([&b"ra:"[..]]));
         restore(&engine);
         World {
             janitor: RefCell::new(engine.janitor()),
@@ -231,11 +232,22 @@ impl World {
         number: u64,
         ops: &[Op<'_>],
     ) -> Result<Vec<OwnedReply>, Abort> {
+        self.prepare_as(worker, number, ops, Isolation::Serializable)
+    }
+
+    pub(crate) fn prepare_as(
+        &self,
+        worker: &mut Worker<Log>,
+        number: u64,
+        ops: &[Op<'_>],
+        isolation: Isolation,
+    ) -> Result<Vec<OwnedReply>, Abort> {
         worker.prepare(&Prepare {
             holder: holder(number),
             ops,
             siblings: &siblings_of(&keys_of(ops)),
             note: NOTE,
+            isolation,
         })
     }
 
@@ -247,7 +259,7 @@ impl World {
         self.observer.borrow_mut().undecided()
     }
 
-    pub(crate) fn origin(&self, key: &[u8]) -> Option<(Timestamp, Vec<u8>)> {
+    pub(crate) fn origin(&self, key: &[u8]) -> Option<(TransactionId, Vec<u8>)> {
         self.observer.borrow_mut().origin_of(key)
     }
 }

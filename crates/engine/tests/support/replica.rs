@@ -6,9 +6,10 @@ use std::sync::Arc;
 use base::clock::ManualClock;
 use base::epochs::EpochClock;
 use base::limits::Limits;
-use base::participant::{Prepare, State};
+use base::participant::{Isolation, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::Holder;
+use base::versions::ReadAtomic;
 use base::{Abort, Epoch, Op, Timestamp, TransactionId, Version};
 use kumiki_engine::{Applier, Engine, Janitor, Options, Snapshot, SnapshotEntry, Staged, Worker};
 
@@ -36,12 +37,14 @@ pub(crate) struct Replica {
 }
 
 pub(crate) fn driven() -> Arc<Engine> {
-    Engine::driven(&Options {
+    let engine = Engine::driven(&Options {
         workers: 6,
         // Nobody may look at it.
         clock: Arc::new(ManualClock::new(1 << 60)),
         limits: Limits::default(),
-    })
+    });
+    engine.declare_read_atomic(ReadAtomic::new([&b"ra:"[..]]));
+    engine
 }
 
 /// The one who stages transaction `number` of this partition alone.
@@ -78,11 +81,21 @@ impl Replica {
         number: u64,
         ops: &[Op<'_>],
     ) -> Result<Vec<OwnedReply>, Abort> {
+        self.stage_prepare_as(number, ops, Isolation::Serializable)
+    }
+
+    pub(crate) fn stage_prepare_as(
+        &self,
+        number: u64,
+        ops: &[Op<'_>],
+        isolation: Isolation,
+    ) -> Result<Vec<OwnedReply>, Abort> {
         self.worker.borrow_mut().stage_prepare(&Prepare {
             holder: holder(number),
             ops,
             siblings: &siblings_of(&keys_of(ops)),
             note: NOTE,
+            isolation,
         })
     }
 

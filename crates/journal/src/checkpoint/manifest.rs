@@ -35,7 +35,7 @@ use super::View;
 use super::part::Part;
 use crate::format::{put, u32_at, u64_at};
 
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 const OLDEST_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"KUMIKIMF";
 const FIXED: usize = 72;

@@ -8,7 +8,7 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKIPT` |
-//! | 8 | 4 | version | of this format: 2; version 1 has neither origins nor system records |
+//! | 8 | 4 | version | of this format: 3; version 1 has neither origins nor system records, and the origins of 2 have no number |
 //! | 12 | 4 | part | number of the part |
 //! | 16 | 8 | epoch | of the checkpoint |
 //! | 24 | 4 | first | where the first block begins |
@@ -48,7 +48,7 @@ use crate::entry;
 use crate::error::CheckpointError;
 use crate::format::{aligned, put, u32_at, u64_at};
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const OLDEST_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"KUMIKIPT";
 const BLOCK_MAGIC: [u8; 4] = *b"KPRT";

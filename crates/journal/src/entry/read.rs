@@ -2,9 +2,9 @@
 
 use base::change::{Origin, SYSTEM_GENERATION, siblings};
 use base::transaction::Kind;
-use base::{Change, Epoch, Tid, Timestamp};
+use base::{Change, Epoch, Tid, Timestamp, TransactionId};
 
-use super::{DELETE, Entry, FLUSH, ORIGIN, PUT, PUT_DEADLINE};
+use super::{DELETE, Entry, FLUSH, OLD_ORIGIN, ORIGIN, PUT, PUT_DEADLINE};
 use crate::checkpoint::View;
 
 /// Hands every entry of a payload to `apply`, and says how many there were.
@@ -169,8 +169,8 @@ impl<'a> Rest<'a> {
     /// The next change, which has the origin before it, or else `origin`.
     fn change(&mut self, origin: &mut Option<Origin<'a>>) -> Result<Change<'a>, &'static str> {
         let [mut tag] = self.array()?;
-        if tag == ORIGIN {
-            *origin = self.origin()?;
+        if [ORIGIN, OLD_ORIGIN].contains(&tag) {
+            *origin = self.origin(tag)?;
             [tag] = self.array()?;
         }
         let origin = *origin;
@@ -205,25 +205,25 @@ impl<'a> Rest<'a> {
             FLUSH => Ok(Change::Flush {
                 generation: self.u16()?,
             }),
-            ORIGIN => Err("an origin behind an origin"),
+            ORIGIN | OLD_ORIGIN => Err("an origin behind an origin"),
             _ => Err("an entry of unknown kind"),
         }
     }
 
-    fn origin(&mut self) -> Result<Option<Origin<'a>>, &'static str> {
-        let timestamp = Timestamp(self.u64()?);
+    fn origin(&mut self, tag: u8) -> Result<Option<Origin<'a>>, &'static str> {
+        let id = TransactionId {
+            timestamp: Timestamp(self.u64()?),
+            unique: if tag == ORIGIN { self.u64()? } else { 0 },
+        };
         let length = self.u32()? as usize;
         let siblings = self.take(length)?;
-        if timestamp == Timestamp::ZERO {
+        if id == TransactionId::ZERO {
             let none = siblings.is_empty().then_some(None);
-            return none.ok_or("siblings without a timestamp");
+            return none.ok_or("siblings without an id");
         }
-        if siblings::iter(siblings).any(|key| key.is_none()) {
-            return Err("siblings that are no keys");
+        if siblings::read(siblings).is_none() {
+            return Err("siblings that mean nothing");
         }
-        Ok(Some(Origin {
-            timestamp,
-            siblings,
-        }))
+        Ok(Some(Origin { id, siblings }))
     }
 }

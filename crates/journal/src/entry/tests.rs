@@ -1,11 +1,18 @@
 use super::*;
 use crate::checkpoint::View;
-use base::Epoch;
+use base::{Epoch, Timestamp};
 use base::change::{SYSTEM_GENERATION, siblings};
+
+fn id(timestamp: Timestamp) -> TransactionId {
+    TransactionId {
+        timestamp,
+        unique: 77,
+    }
+}
 
 fn origin(ms: u64, siblings: &[u8]) -> Option<Origin<'_>> {
     Some(Origin {
-        timestamp: Timestamp::at_ms(ms),
+        id: id(Timestamp::at_ms(ms)),
         siblings,
     })
 }
@@ -99,11 +106,13 @@ fn an_origin_that_makes_no_sense_is_an_error() {
     };
     let origin = |ms, siblings: &[u8]| {
         let mut buf = Vec::new();
-        let timestamp = Timestamp(ms);
         put_origin(
             &mut buf,
             &Origin {
-                timestamp,
+                id: TransactionId {
+                    timestamp: Timestamp(ms),
+                    unique: 0,
+                },
                 siblings,
             },
         );
@@ -193,11 +202,35 @@ fn a_cut_payload_is_an_error_at_every_length() {
 }
 
 #[test]
+fn origins_of_earlier_versions_have_the_number_zero() {
+    let mut buf = 7_u64.to_le_bytes().to_vec();
+    buf.extend_from_slice(&1_u32.to_le_bytes());
+    buf.push(OLD_ORIGIN);
+    buf.extend_from_slice(&9_u64.to_le_bytes());
+    buf.extend_from_slice(&(SIBLINGS.len() as u32).to_le_bytes());
+    buf.extend_from_slice(SIBLINGS);
+    buf.extend_from_slice(&[DELETE, 1, 0, 0, 0, b'k']);
+    buf[..8].copy_from_slice(&Tid::new(Epoch(3), 1).to_bits().to_le_bytes());
+    let mut seen = None;
+    let decoded = decode(&buf, Epoch(3), 0, |entry| {
+        if let Change::Delete { origin, .. } = entry.change {
+            seen = origin.map(|origin| (origin.id, origin.siblings.to_vec()));
+        }
+    });
+    assert_eq!(decoded, Ok(1));
+    let id = TransactionId {
+        timestamp: Timestamp(9),
+        unique: 0,
+    };
+    assert_eq!(seen, Some((id, SIBLINGS.to_vec())));
+}
+
+#[test]
 fn changes_come_back_without_a_transaction_around_them() {
     let mut siblings = Vec::new();
     base::change::siblings::push(&mut siblings, b"a");
     let origin = Some(Origin {
-        timestamp: Timestamp(9),
+        id: id(Timestamp(9)),
         siblings: &siblings,
     });
     let changes = [

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use base::change::{Origin, SYSTEM_GENERATION};
 use base::epochs::EpochClock;
 use base::transaction::Kind;
-use base::{Epoch, Tid, Timestamp};
+use base::{Epoch, Tid, Timestamp, TransactionId};
 use disk::{Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
 use kumiki_journal::{
@@ -284,7 +284,10 @@ fn generation_of(key: u8, visible: u16) -> u16 {
 
 fn origin_of(value: u16) -> Option<Origin<'static>> {
     value.is_multiple_of(3).then_some(Origin {
-        timestamp: Timestamp(1 + u64::from(value)),
+        id: TransactionId {
+            timestamp: Timestamp(1 + u64::from(value)),
+            unique: u64::from(value),
+        },
         siblings: &[1, 0, 0, 0, 7, 0, 0, 0, 0],
     })
 }

@@ -15,6 +15,8 @@ pub(crate) struct Cluster {
     servers: Vec<Option<Server>>,
     /// Where clients of each node connect.
     addresses: Vec<SocketAddr>,
+    /// Where nodes and Rust clients do.
+    fabrics: Vec<SocketAddr>,
     keeping: Keeping,
     /// Where the cluster's file lies, and each node's data.
     dir: TempDir,
@@ -30,16 +32,15 @@ pub(crate) enum Keeping {
 impl Cluster {
     /// Starts so many nodes with equal shares of the slots.
     pub(crate) fn start(count: usize, keeping: Keeping) -> Cluster {
+        Cluster::start_with(count, keeping, "")
+    }
+
+    /// As [`Cluster::start`], with this at the top of the cluster's file.
+    pub(crate) fn start_with(count: usize, keeping: Keeping, top: &str) -> Cluster {
         let mut said = String::new();
         // Another process may take a port that was found free.
         for _ in 0..5 {
-            let (dir, addresses) = Cluster::prepare(count);
-            let mut cluster = Cluster {
-                servers: (0..count).map(|_| None).collect(),
-                addresses,
-                keeping,
-                dir,
-            };
+            let mut cluster = Cluster::prepare(count, keeping, top);
             match (0..count).try_for_each(|node| cluster.start_node(node)) {
                 Ok(()) => return cluster,
                 Err(text) => said = text,
@@ -48,16 +49,23 @@ impl Cluster {
         panic!("the cluster does not start: {said}");
     }
 
-    /// Writes the cluster's file. Returns where, and the addresses for clients.
-    fn prepare(count: usize) -> (TempDir, Vec<SocketAddr>) {
+    /// Writes the cluster's file.
+    fn prepare(count: usize, keeping: Keeping, top: &str) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut addresses = BTreeSet::new();
         while addresses.len() < 2 * count {
             addresses.insert(free_address());
         }
         let addresses: Vec<SocketAddr> = addresses.into_iter().collect();
-        std::fs::write(dir.path().join(FILE), describe(&addresses)).expect("the cluster's file");
-        (dir, addresses.into_iter().step_by(2).collect())
+        let text = format!("{top}\n{}", describe(&addresses));
+        std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");
+        Cluster {
+            servers: (0..count).map(|_| None).collect(),
+            fabrics: addresses.iter().skip(1).step_by(2).copied().collect(),
+            addresses: addresses.into_iter().step_by(2).collect(),
+            keeping,
+            dir,
+        }
     }
 
     /// Starts a node, which are numbered from 0 here. If it does not start, what it said.
@@ -87,6 +95,11 @@ impl Cluster {
     /// Where clients of a node connect.
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
         self.addresses[node]
+    }
+
+    /// Where nodes and Rust clients connect.
+    pub(crate) fn fabrics(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.fabrics.iter().copied()
     }
 }
 

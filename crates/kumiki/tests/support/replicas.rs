@@ -35,16 +35,25 @@ impl Replicas {
         Replicas::start_with(partitions, per_partition, &[])
     }
 
+    /// As [`Replicas::start`], with this at the top of the cluster's file.
+    pub(crate) fn start_declared(partitions: usize, per_partition: usize, top: &str) -> Replicas {
+        Replicas::begin(partitions, per_partition, &[], top)
+    }
+
     /// As [`Replicas::start`], with further arguments of each node.
     pub(crate) fn start_with(
         partitions: usize,
         per_partition: usize,
         further: &[&str],
     ) -> Replicas {
+        Replicas::begin(partitions, per_partition, further, "")
+    }
+
+    fn begin(partitions: usize, per_partition: usize, further: &[&str], top: &str) -> Replicas {
         let mut said = String::new();
         // Another process may take a port that was found free.
         for _ in 0..5 {
-            let mut replicas = Replicas::prepare(partitions, per_partition, further);
+            let mut replicas = Replicas::prepare(partitions, per_partition, further, top);
             let nodes = 1..=replicas.count();
             match { nodes }.try_for_each(|node| replicas.try_start_node(node)) {
                 Ok(()) => {
@@ -57,7 +66,7 @@ impl Replicas {
         panic!("the cluster does not start: {said}");
     }
 
-    fn prepare(partitions: usize, per_partition: usize, further: &[&str]) -> Replicas {
+    fn prepare(partitions: usize, per_partition: usize, further: &[&str], top: &str) -> Replicas {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let count = partitions * per_partition;
         let mut addresses: Vec<SocketAddr> = Vec::new();
@@ -68,6 +77,7 @@ impl Replicas {
             }
         }
         let text = describe(&addresses, partitions, per_partition);
+        let text = format!("{top}\n{text}");
         std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");
         Replicas {
             servers: (0..count).map(|_| None).collect(),

@@ -147,6 +147,7 @@ fn prepare(worker: &mut Worker, id: TransactionId, job: &Job) -> Result<Vec<Owne
             ops: &job.ops(),
             siblings: b"",
             note: b"a note",
+            isolation: base::participant::Isolation::Serializable,
         },
     )
 }

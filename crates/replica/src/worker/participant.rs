@@ -3,6 +3,7 @@
 use base::participant::{Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
+use base::versions::{Ask, Found};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 
 use super::{Step, Worker, observed};
@@ -37,6 +38,17 @@ impl Participant for Worker {
 
     fn opened(&self, number: u64) -> Option<Result<u64, Abort>> {
         Worker::opened(self, number)
+    }
+
+    fn read_versions(
+        &mut self,
+        asks: &[Ask<'_>],
+        see: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), Abort> {
+        self.begin()?;
+        self.inner.read_versions(asks, see);
+        self.looked();
+        Ok(())
     }
 
     fn observed(&self) -> Observed {

@@ -24,6 +24,7 @@ fn members_count_what_is_prepared() {
             ops: &[Op::put(key, b"v")],
             siblings: b"\x01\0\0\0k",
             note: b"note",
+            isolation: base::participant::Isolation::Serializable,
         };
         worker.prepare(&prepare).unwrap();
     }

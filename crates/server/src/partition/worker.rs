@@ -5,6 +5,7 @@ use std::time::Duration;
 use base::participant::{Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::Observed;
+use base::versions::{Ask, Found};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 use store::{Snapshot, SnapshotEntry};
 
@@ -201,6 +202,14 @@ impl Participant for Worker {
 
     fn opened(&self, number: u64) -> Option<Result<u64, Abort>> {
         self.participant().opened(number)
+    }
+
+    fn read_versions(
+        &mut self,
+        asks: &[Ask<'_>],
+        see: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), Abort> {
+        self.participant_mut().read_versions(asks, see)
     }
 
     fn observed(&self) -> Observed {

@@ -41,7 +41,9 @@ pub(super) fn join(
     };
     let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;
     let now = shared.started.elapsed();
-    let coordination = Coordination::new(membership, Arc::clone(routes), index, fabric, now);
+    let routes = Arc::clone(routes);
+    let ramp = shared.config.ramp;
+    let coordination = Coordination::new(membership, ramp, routes, index, fabric, now);
     Ok(Some(Box::new(coordination)))
 }
 

@@ -35,6 +35,7 @@ impl Held {
             ops: &[Op::Append { key, value }],
             siblings: &siblings,
             note: &[],
+            isolation: base::participant::Isolation::Serializable,
         };
         worker.prepare(&prepare).expect("nobody else is here");
         Held { worker, id }

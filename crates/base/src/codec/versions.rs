@@ -1,0 +1,202 @@
+//! What is asked and answered about versions of read-atomic keys, as bytes: a tag, then the fields.
+//!
+//! | tag | ask | fields |
+//! |---|---|---|
+//! | 0 | newest | key (bytes) |
+//! | 1 | id | key (bytes) |
+//! | 2 | one of | key (bytes), ids: count, then 16 bytes each |
+//!
+//! | tag | found | fields |
+//! |---|---|---|
+//! | 0 | nothing | none |
+//! | 1 | not there | none |
+//! | 2 | gone | none |
+//! | 3 | a version of an absent key, or its id alone | id (16 bytes), siblings (bytes) |
+//! | 4 | a version | id (16 bytes), siblings (bytes), 1 byte: the kind as in logs, plus 128 if a deadline (8 bytes) follows; value (bytes) |
+
+use crate::transaction::Kind;
+use crate::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
+
+use super::bytes::{Reader, put_bytes, put_count, put_u64};
+use super::{Malformed, MalformedKind};
+
+/// Beside a kind: the key expires.
+const EXPIRES: u8 = 0x80;
+
+/// Appends what is asked.
+pub fn write_asks(asks: &[Ask<'_>], to: &mut Vec<u8>) {
+    put_count(to, asks.len() as u64);
+    for ask in asks {
+        to.push(match ask {
+            Ask::Newest { .. } => 0,
+            Ask::Id { .. } => 1,
+            Ask::OneOf { .. } => 2,
+        });
+        put_bytes(to, ask.key());
+        if let Ask::OneOf { ids, .. } = ask {
+            put_count(to, ids.len() as u64);
+            ids.iter()
+                .for_each(|id| to.extend_from_slice(&id.to_bytes()));
+        }
+    }
+}
+
+/// Reads what is asked; bytes may follow.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_asks<'a>(from: &mut Reader<'a>) -> Result<Vec<Ask<'a>>, Malformed> {
+    from.list(|from| {
+        let tag = from.u8()?;
+        let unknown = from.malformed(MalformedKind::Kind(tag, "ask"));
+        let key = from.bytes()?;
+        Ok(match tag {
+            0 => Ask::Newest { key },
+            1 => Ask::Id { key },
+            2 => Ask::OneOf {
+                key,
+                ids: from.list(Reader::id)?,
+            },
+            _ => return Err(unknown),
+        })
+    })
+}
+
+/// Appends what was found.
+pub fn write_founds(founds: &[OwnedFound], to: &mut Vec<u8>) {
+    put_count(to, founds.len() as u64);
+    for found in founds {
+        match found {
+            OwnedFound::Nothing => to.push(0),
+            OwnedFound::NotThere => to.push(1),
+            OwnedFound::Gone => to.push(2),
+            OwnedFound::Version(version) => write_version(version, to),
+        }
+    }
+}
+
+fn write_version(version: &OwnedVersion, to: &mut Vec<u8>) {
+    to.push(if version.content.is_some() { 4 } else { 3 });
+    to.extend_from_slice(&version.id.to_bytes());
+    put_bytes(to, &version.siblings);
+    if let Some(content) = &version.content {
+        let expires = content.deadline.map_or(0, |_| EXPIRES);
+        to.push(content.kind as u8 | expires);
+        content.deadline.iter().for_each(|at| put_u64(to, *at));
+        put_bytes(to, &content.value);
+    }
+}
+
+/// Reads what was found; bytes may follow.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_founds(from: &mut Reader<'_>) -> Result<Vec<OwnedFound>, Malformed> {
+    from.list(|from| {
+        Ok(match from.u8()? {
+            0 => OwnedFound::Nothing,
+            1 => OwnedFound::NotThere,
+            2 => OwnedFound::Gone,
+            tag @ (3 | 4) => OwnedFound::Version(OwnedVersion {
+                id: from.id()?,
+                siblings: from.bytes()?.to_vec(),
+                content: match tag {
+                    4 => Some(read_content(from)?),
+                    _ => None,
+                },
+            }),
+            other => return Err(from.malformed(MalformedKind::Kind(other, "version"))),
+        })
+    })
+}
+
+fn read_content(from: &mut Reader<'_>) -> Result<OwnedContent, Malformed> {
+    let head = from.u8()?;
+    let kind = Kind::from_u8(head & !EXPIRES);
+    let kind = kind.ok_or(from.malformed(MalformedKind::Kind(head, "value")))?;
+    let deadline = match head & EXPIRES {
+        0 => None,
+        _ => Some(from.u64()?),
+    };
+    let value = from.bytes()?.to_vec();
+    Ok(OwnedContent {
+        value,
+        kind,
+        deadline,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Timestamp, TransactionId};
+
+    const ID: TransactionId = TransactionId {
+        timestamp: Timestamp(7 << 16),
+        unique: 3,
+    };
+
+    fn version(content: Option<OwnedContent>) -> OwnedFound {
+        OwnedFound::Version(OwnedVersion {
+            id: ID,
+            siblings: b"\x01\0\0\0k".to_vec(),
+            content,
+        })
+    }
+
+    #[test]
+    fn asks_and_answers_come_back_and_cut_ones_are_noticed() {
+        let key: &[u8] = b"key";
+        let asks = [
+            Ask::Newest { key },
+            Ask::Id { key: b"" },
+            Ask::OneOf {
+                key,
+                ids: vec![TransactionId::ZERO, ID],
+            },
+        ];
+        let mut bytes = Vec::new();
+        write_asks(&asks, &mut bytes);
+        assert_eq!(read_asks(&mut Reader::new(&bytes)).unwrap(), asks);
+        for len in 0..bytes.len() {
+            read_asks(&mut Reader::new(&bytes[..len])).unwrap_err();
+        }
+        let content = |kind, deadline| OwnedContent {
+            value: b"value".to_vec(),
+            kind,
+            deadline,
+        };
+        let founds = [
+            OwnedFound::Nothing,
+            OwnedFound::NotThere,
+            OwnedFound::Gone,
+            version(None),
+            version(Some(content(Kind::String, None))),
+            version(Some(content(Kind::SortedSet, Some(1 << 40)))),
+        ];
+        bytes.clear();
+        write_founds(&founds, &mut bytes);
+        assert_eq!(read_founds(&mut Reader::new(&bytes)).unwrap(), founds);
+        for len in 0..bytes.len() {
+            read_founds(&mut Reader::new(&bytes[..len])).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        let ask = |tag| {
+            read_asks(&mut Reader::new(&[1, tag, 0, 0]))
+                .unwrap_err()
+                .kind
+        };
+        assert_eq!(ask(3), MalformedKind::Kind(3, "ask"));
+        let found = read_founds(&mut Reader::new(&[1, 5]));
+        assert_eq!(found.unwrap_err().kind, MalformedKind::Kind(5, "version"));
+        let mut bytes = Vec::new();
+        write_founds(&[version(None)], &mut bytes);
+        bytes[1] = 4;
+        bytes.extend_from_slice(&[9, 0]);
+        let kind = read_founds(&mut Reader::new(&bytes)).unwrap_err().kind;
+        assert_eq!(kind, MalformedKind::Kind(9, "value"));
+    }
+}

@@ -1,0 +1,164 @@
+//! Versions of read-atomic keys (paper 1, RAMP): what is asked of a partition, and what it answers.
+//!
+//! The newest committed version of a key is what every other reader sees. A read-atomic transaction
+//! may have to ask for another one besides: one that is committed in another partition and
+//! prepared in this one, or one that was replaced since the transaction began.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ids::TransactionId;
+use crate::transaction::Kind;
+
+/// Which keys are read atomic: those with one of these prefixes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadAtomic {
+    prefixes: Arc<[Box<[u8]>]>,
+}
+
+impl ReadAtomic {
+    /// For so long a version is kept after it was replaced: a transaction that reads for longer than
+    /// half of it begins again.
+    pub const KEPT: Duration = Duration::from_secs(2);
+
+    /// Keys with these prefixes.
+    pub fn new(prefixes: impl IntoIterator<Item = impl Into<Box<[u8]>>>) -> ReadAtomic {
+        ReadAtomic {
+            prefixes: prefixes.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    /// Whether no key is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.prefixes.is_empty()
+    }
+
+    /// Whether this key is.
+    #[must_use]
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+    }
+
+    /// The prefixes.
+    pub fn prefixes(&self) -> impl Iterator<Item = &[u8]> {
+        self.prefixes.iter().map(|prefix| &**prefix)
+    }
+}
+
+/// What is asked of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask<'a> {
+    /// The newest committed version. Answered by `Version` or `Nothing`.
+    Newest {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// As `Newest`, but its id alone: neither siblings nor content (RAMP-Small, first round).
+    Id {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The newest of the versions with these ids, be it committed or prepared (second round).
+    OneOf {
+        /// The key.
+        key: &'a [u8],
+        /// Ids of transactions that have committed; at least one.
+        ids: Vec<TransactionId>,
+    },
+}
+
+impl<'a> Ask<'a> {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            Ask::Newest { key } | Ask::Id { key } | Ask::OneOf { key, .. } => key,
+        }
+    }
+}
+
+/// What is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// This version.
+    Version(Versioned<'a>),
+    /// The key is absent and nothing is known of it: it was never written, or what made it absent
+    /// was so long ago that every partition has it.
+    Nothing,
+    /// None of these transactions has written the key, as far as versions are kept, which is before
+    /// all of them. The newest committed version is older than those that have.
+    NotThere,
+    /// One of them may have, but versions are not kept for so long: begin again.
+    Gone,
+}
+
+/// A version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versioned<'a> {
+    /// Who wrote it; [`TransactionId::ZERO`] if it was written without an id, before the key was
+    /// declared read atomic.
+    pub id: TransactionId,
+    /// See [`crate::change::siblings`].
+    pub siblings: &'a [u8],
+    /// What the key holds; `None`: it is absent, and so it is for [`Ask::Id`].
+    pub content: Option<Content<'a>>,
+}
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// Its type.
+    pub kind: Kind,
+    /// When it expires, milliseconds since the Unix epoch.
+    pub deadline: Option<u64>,
+}
+
+/// A [`Found`] that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The variants are those of `Found`.
+pub enum OwnedFound {
+    Version(OwnedVersion),
+    Nothing,
+    NotThere,
+    Gone,
+}
+
+/// A [`Versioned`] that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields are those of `Versioned`.
+pub struct OwnedVersion {
+    pub id: TransactionId,
+    pub siblings: Vec<u8>,
+    pub content: Option<OwnedContent>,
+}
+
+/// A [`Content`] that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields are those of `Content`.
+pub struct OwnedContent {
+    pub value: Vec<u8>,
+    pub kind: Kind,
+    pub deadline: Option<u64>,
+}
+
+impl From<Found<'_>> for OwnedFound {
+    fn from(found: Found<'_>) -> OwnedFound {
+        match found {
+            Found::Version(version) => OwnedFound::Version(OwnedVersion {
+                id: version.id,
+                siblings: version.siblings.to_vec(),
+                content: version.content.map(|content| OwnedContent {
+                    value: content.value.to_vec(),
+                    kind: content.kind,
+                    deadline: content.deadline,
+                }),
+            }),
+            Found::Nothing => OwnedFound::Nothing,
+            Found::NotThere => OwnedFound::NotThere,
+            Found::Gone => OwnedFound::Gone,
+        }
+    }
+}

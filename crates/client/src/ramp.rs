@@ -1,0 +1,259 @@
+//! Read-atomic keys (paper 1; RAMP): several of them are read, or written, such that whoever reads sees
+//! all or nothing of what was written together, and nobody waits for anybody.
+//!
+//! | | who does it |
+//! |---|---|
+//! | a read | the client: it asks the partitions of the keys, all at once, and asks those again that lag behind the others; see [`cluster::ramp`] |
+//! | a write | a node that leads one of the partitions; it coordinates |
+//!
+//! What was answered in a round is not asked again when another partition does not answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use base::transaction::Kind;
+use base::versions::Ask;
+use base::{Abort, NodeId, Op, PartitionId};
+use cluster::message::{Answer, Request};
+use cluster::ramp::reading::Tally;
+use cluster::ramp::{Algorithm, Reading, Step};
+
+use crate::backoff::Backoff;
+use crate::client::{Client, check};
+use crate::error::Error;
+use crate::execute::{Again, judge_other};
+use crate::map::Known;
+use crate::pool::{Failure, Sent};
+
+/// How long it takes at most to read what has come.
+const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// What a client's [`Client::get_all`] have cost so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadCounts {
+    /// Calls that have ended with values.
+    pub reads: u64,
+    /// Those of them that took more than one round.
+    pub several_rounds: u64,
+    /// Rounds of all calls.
+    pub rounds: u64,
+    /// How often a call began again, because it was too slow for what is kept.
+    pub restarts: u64,
+    /// Versions that were not there although others tell of them: a partition has lost what it had
+    /// acknowledged.
+    pub lost: u64,
+}
+
+/// [`ReadCounts`] as they grow.
+#[derive(Default)]
+pub(crate) struct Counters {
+    reads: AtomicU64,
+    several_rounds: AtomicU64,
+    rounds: AtomicU64,
+    restarts: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Counters {
+    fn note(&self, tally: Tally) {
+        let add = |to: &AtomicU64, count: u64| to.fetch_add(count, Ordering::Relaxed);
+        add(&self.reads, 1);
+        add(&self.several_rounds, u64::from(tally.rounds > 1));
+        add(&self.rounds, tally.rounds.into());
+        add(&self.restarts, tally.restarts.into());
+        if tally.lost > 0 && add(&self.lost, tally.lost.into()) == 0 {
+            tracing::warn!(
+                "a version of a read-atomic key is not there although another key tells of it: a \
+                 partition has lost what it had acknowledged, as after a crash without a sync"
+            );
+        }
+    }
+}
+
+/// One partition's part of a round: the places of its keys, and how they are asked for.
+struct Part<'a> {
+    partition: PartitionId,
+    node: NodeId,
+    places: Vec<usize>,
+    sent: Result<Sent<'a>, Failure>,
+}
+
+impl Client {
+    /// The values of read-atomic keys; of one that is absent or no string, none. Of what was written
+    /// by one [`Client::put_all`], or another command that only writes, all is seen or nothing, and
+    /// no value is older than what was acknowledged before the call.
+    ///
+    /// What is written by one algorithm can be read by any. [`Algorithm::Fast`] and
+    /// [`Algorithm::Hybrid`] read alike: one round trip, or two if a writer is met.
+    /// [`Algorithm::Small`] takes two.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Abort::Unsupported`] if a key is not read atomic.
+    pub fn get_all(
+        &self,
+        keys: &[&[u8]],
+        algorithm: Algorithm,
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let begun = Instant::now();
+        let deadline = begun + self.options.timeout;
+        self.check_declared(keys, deadline)?;
+        let mut backoff = Backoff::until(deadline);
+        let start = || Reading::new(algorithm, keys.iter().copied(), begun.elapsed());
+        let mut reading = start();
+        while reading.asks().next().is_some() {
+            let known = self.map.current();
+            let again = match self.round(&known, &mut reading, (begun, deadline))? {
+                Ok(Step::GaveUp) => {
+                    reading = start();
+                    let why = "each time it took longer than old versions are kept".to_owned();
+                    Again { why, stale: false }
+                }
+                Ok(_) => continue,
+                Err(again) => again,
+            };
+            if !backoff.pause() {
+                let (attempts, why) = (backoff.attempts, again.why);
+                return Err(Error::TimedOut { attempts, why });
+            }
+            if again.stale {
+                self.map.refresh(&known, &self.pool, deadline);
+            }
+        }
+        self.reads.note(reading.tally());
+        let value = |key: &&[u8]| {
+            let content = reading.content(key);
+            let string = content.filter(|content| content.kind == Kind::String);
+            string.map(|content| content.value.clone())
+        };
+        Ok(keys.iter().map(value).collect())
+    }
+
+    /// Sets read-atomic keys for good, or deletes them where there is no value: [`Client::get_all`]
+    /// sees all of it or nothing. Of a key that comes repeatedly the last one counts. Writers do not
+    /// wait for each other: of two that write the same keys at one time, each key ends with the
+    /// value of the same one, whatever they had read before.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Abort::Unsupported`] if a key is not read atomic.
+    pub fn put_all(
+        &self,
+        pairs: &[(&[u8], Option<&[u8]>)],
+        algorithm: Algorithm,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + self.options.timeout;
+        let last: BTreeMap<&[u8], Option<&[u8]>> = pairs.iter().copied().collect();
+        let keys: Vec<&[u8]> = last.keys().copied().collect();
+        self.check_declared(&keys, deadline)?;
+        if last.is_empty() {
+            return Ok(());
+        }
+        let ops: Vec<Op<'_>> = last
+            .into_iter()
+            .map(|(key, value)| match value {
+                Some(value) => Op::put(key, value),
+                None => Op::Delete { key },
+            })
+            .collect();
+        let replies = self.put_until(&ops, algorithm, deadline)?;
+        check(&replies)
+    }
+
+    /// What this client's [`Client::get_all`] have cost so far.
+    #[must_use]
+    pub fn read_counts(&self) -> ReadCounts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ReadCounts {
+            reads: of(&self.reads.reads),
+            several_rounds: of(&self.reads.several_rounds),
+            rounds: of(&self.reads.rounds),
+            restarts: of(&self.reads.restarts),
+            lost: of(&self.reads.lost),
+        }
+    }
+
+    /// Checks that keys are read atomic.
+    fn check_declared(&self, keys: &[&[u8]], deadline: Instant) -> Result<(), Error> {
+        let find = |known: &Known| {
+            let declared = known.topology.read_atomic();
+            keys.iter().find(|key| !declared.covers(key)).copied()
+        };
+        let known = self.map.current();
+        if find(&known).is_none() {
+            return Ok(());
+        }
+        // Another file may declare it.
+        self.map.refresh(&known, &self.pool, deadline);
+        find(&self.map.current()).map_or(Ok(()), |key| {
+            let key = key.escape_ascii();
+            let what = format!(
+                "the key \"{key}\" is not read atomic: use mget, mset or execute, or declare its \
+                 prefix by read_atomic in the cluster's file"
+            );
+            Err(Error::Aborted(Abort::Unsupported { what }))
+        })
+    }
+
+    /// Asks the partitions what is to be asked, all at once, and waits for all of them. `Again` if
+    /// one of them has not answered.
+    fn round(
+        &self,
+        known: &Arc<Known>,
+        reading: &mut Reading,
+        (begun, deadline): (Instant, Instant),
+    ) -> Result<Result<Step, Again>, Error> {
+        let patience = deadline.min(Instant::now() + self.options.answer_within);
+        let round = reading.round();
+        let parts = self.send_asks(known, reading, patience);
+        let (mut last, mut failed) = (Step::Wait, None);
+        for part in parts {
+            // What has come while others were waited for is there, and read at once.
+            let patience = deadline.min(patience.max(Instant::now() + AT_ONCE));
+            let answer = part.sent.and_then(|sent| sent.receive(patience));
+            known.learn(part.partition, part.node, &answer);
+            match answer {
+                Ok(Answer::Versions(found)) if found.len() == part.places.len() => {
+                    let answers = part.places.into_iter().zip(found);
+                    let step = reading.answered(round, answers, begun.elapsed());
+                    if step != Step::Wait {
+                        last = step;
+                    }
+                }
+                answer => failed = Some(judge_other(answer, part.node)?),
+            }
+        }
+        Ok(match failed {
+            // What it would have answered is not asked any more if the round is over.
+            Some(again) if last == Step::Wait => Err(again),
+            _ => Ok(last),
+        })
+    }
+
+    /// Sends each partition its part.
+    fn send_asks<'a>(
+        &'a self,
+        known: &Known,
+        reading: &Reading,
+        patience: Instant,
+    ) -> Vec<Part<'a>> {
+        let mut asks: BTreeMap<(NodeId, PartitionId), (Vec<usize>, Vec<Ask<'_>>)> = BTreeMap::new();
+        for (place, ask) in reading.asks() {
+            let partition = known.topology.partition_of(ask.key());
+            let part = asks.entry((known.find(partition), partition)).or_default();
+            part.0.push(place);
+            part.1.push(ask);
+        }
+        let send = |((node, partition), (places, asks))| Part {
+            partition,
+            node,
+            places,
+            sent: known.way_to(node).and_then(|to| {
+                let request = Request::Versions { asks };
+                self.pool.send(to, request, patience)
+            }),
+        };
+        asks.into_iter().map(send).collect()
+    }
+}

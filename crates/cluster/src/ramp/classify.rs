@@ -1,0 +1,236 @@
+//! Which transactions are read atomic. It does not depend on where keys lie, so that a transaction
+//! that is refused on one cluster is refused on all.
+//!
+//! | the keys | the operations | way |
+//! |---|---|---|
+//! | one; or none is read atomic | any | ordinary: serializable |
+//! | any | all of them note or compare versions (`WATCH`) | ordinary |
+//! | several, all read atomic | all read | [`Way::Read`] |
+//! | several, all read atomic | all set or delete, whatever was there | [`Way::Write`] |
+//! | several, all read atomic | others | refused |
+//! | some read atomic, some not; or operations on no key beside read-atomic ones | any others | refused |
+
+use base::transaction::{Expiry, When};
+use base::versions::ReadAtomic;
+use base::{Abort, Op};
+
+/// How a transaction is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Serializably.
+    Ordinary,
+    /// It reads several read-atomic keys.
+    Read,
+    /// It writes several read-atomic keys, and does nothing else.
+    Write,
+}
+
+/// Why a transaction is not executed, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Of its keys some are read atomic.
+    #[error(
+        "a transaction cannot have read-atomic keys and others: send one for each, or change \
+         read_atomic in the cluster's file"
+    )]
+    Mixed,
+    /// It reads and writes.
+    #[error(
+        "a transaction of several read-atomic keys cannot read and write: send what it reads and what \
+         it writes each by itself"
+    )]
+    ReadsAndWrites,
+    /// One of its operations is none of those that there are for several keys.
+    #[error(
+        "a transaction of several read-atomic keys can read, set and delete whole values only: \
+         conditions, counters and the like need a transaction of one key"
+    )]
+    Conditional,
+    /// It is to be written as read-atomic keys are, which not all of its keys are.
+    #[error(
+        "only keys that are declared read atomic can be written like this: put the beginning of the \
+         keys into read_atomic in the cluster's file, or write them as an ordinary transaction"
+    )]
+    NotCovered,
+    /// It is to write, and does something else.
+    #[error("read-atomic keys can be written like this by setting and deleting whole values only")]
+    NotOnlyWrites,
+    /// It is to hold what it reads.
+    #[error("a transaction of several read-atomic keys holds nothing: send it as an ordinary one")]
+    Holds,
+}
+
+impl From<Refusal> for Abort {
+    fn from(refusal: Refusal) -> Abort {
+        Abort::Unsupported {
+            what: refusal.to_string(),
+        }
+    }
+}
+
+/// The way of a transaction.
+///
+/// # Errors
+/// Why there is none.
+pub fn classify(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refusal> {
+    if read_atomic.is_empty() {
+        return Ok(Way::Ordinary);
+    }
+    let is_covered = |op: &Op<'_>| op.key().is_some_and(|key| read_atomic.covers(key));
+    let covered = ops.iter().filter(|op| is_covered(op)).count();
+    let watches = |op: &Op<'_>| matches!(op, Op::Watch { .. } | Op::Check { .. });
+    if covered == 0 || ops.iter().all(watches) {
+        return Ok(Way::Ordinary);
+    }
+    if covered < ops.len() {
+        return Err(Refusal::Mixed);
+    }
+    if ops.windows(2).all(|two| two[0].key() == two[1].key()) {
+        return Ok(Way::Ordinary);
+    }
+    let (reads, writes) = (
+        ops.iter().filter(|op| reads(op)).count(),
+        ops.iter().filter(|op| writes(op)).count(),
+    );
+    match (reads == ops.len(), writes == ops.len()) {
+        (true, _) => Ok(Way::Read),
+        (_, true) => Ok(Way::Write),
+        _ if reads + writes == ops.len() => Err(Refusal::ReadsAndWrites),
+        _ => Err(Refusal::Conditional),
+    }
+}
+
+/// Whether operations only write read-atomic keys, whatever was there.
+///
+/// # Errors
+/// What else they do.
+pub fn only_writes(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<(), Refusal> {
+    let is_covered = |op: &Op<'_>| op.key().is_some_and(|key| read_atomic.covers(key));
+    if !ops.iter().all(is_covered) {
+        Err(Refusal::NotCovered)
+    } else if !ops.iter().all(writes) {
+        Err(Refusal::NotOnlyWrites)
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether the operation only looks at what its key holds.
+fn reads(op: &Op<'_>) -> bool {
+    matches!(
+        op,
+        Op::Get { .. }
+            | Op::GetIfString { .. }
+            | Op::Len { .. }
+            | Op::Exists { .. }
+            | Op::KindOf { .. }
+            | Op::ExpiryOf { .. }
+    )
+}
+
+/// Whether what the operation leaves does not depend on what was there.
+fn writes(op: &Op<'_>) -> bool {
+    match op {
+        Op::Put {
+            when, expiry, get, ..
+        } => *when == When::Always && *expiry != Expiry::Keep && !get,
+        Op::Delete { .. } => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &[u8] = b"ra:a";
+    const B: &[u8] = b"ra:b";
+    const OTHER: &[u8] = b"other";
+
+    fn get(key: &[u8]) -> Op<'_> {
+        Op::Get { key }
+    }
+
+    fn put(key: &[u8]) -> Op<'_> {
+        Op::put(key, b"v")
+    }
+
+    fn way(ops: &[Op<'_>]) -> Result<Way, Refusal> {
+        let declared = ReadAtomic::new([&b"feed:"[..], b"ra:"]);
+        // Nobody else is refused anything, and order does not matter.
+        assert_eq!(classify(&ReadAtomic::default(), ops), Ok(Way::Ordinary));
+        let turned: Vec<Op<'_>> = ops.iter().rev().cloned().collect();
+        let way = classify(&declared, ops);
+        assert_eq!(classify(&declared, &turned), way);
+        way
+    }
+
+    #[test]
+    fn several_keys_are_read_or_written_and_one_is_ordinary() {
+        let exists = Op::Exists { key: B };
+        assert_eq!(way(&[get(A), exists]), Ok(Way::Read));
+        assert_eq!(way(&[get(A), Op::Len { key: b"feed:1" }]), Ok(Way::Read));
+        assert_eq!(way(&[put(A), Op::Delete { key: B }]), Ok(Way::Write));
+        assert_eq!(way(&[get(A), put(A), get(A)]), Ok(Way::Ordinary));
+        assert_eq!(way(&[get(OTHER), put(b"r"), Op::Count]), Ok(Way::Ordinary));
+        assert_eq!(way(&[Op::Flush]), Ok(Way::Ordinary));
+        assert_eq!(way(&[]), Ok(Way::Ordinary));
+    }
+
+    #[test]
+    fn reads_with_writes_and_conditions_are_refused() {
+        assert_eq!(way(&[get(A), put(B)]), Err(Refusal::ReadsAndWrites));
+        assert_eq!(way(&[get(A), put(A), get(B)]), Err(Refusal::ReadsAndWrites));
+        let version = base::Version::from_bits(0);
+        let check = Op::Check { key: A, version };
+        let put_if = |when, expiry, get| Op::Put {
+            key: B,
+            value: b"v",
+            when,
+            expiry,
+            get,
+        };
+        for op in [
+            Op::Add { key: B, delta: 1 },
+            Op::GetDelete { key: B },
+            put_if(When::Absent, Expiry::Never, false),
+            put_if(When::Always, Expiry::Keep, false),
+            put_if(When::Always, Expiry::Never, true),
+        ] {
+            assert_eq!(way(&[put(A), op.clone()]), Err(Refusal::Conditional));
+            assert_eq!(way(&[get(A), op.clone()]), Err(Refusal::Conditional));
+            assert_eq!(way(&[check.clone(), op]), Err(Refusal::Conditional));
+        }
+        let blind = put_if(When::Always, Expiry::InMs(5), false);
+        assert_eq!(way(&[put(A), blind]), Ok(Way::Write));
+    }
+
+    #[test]
+    fn keys_of_both_kinds_are_refused_unless_their_versions_are_only_noted() {
+        for ops in [
+            [get(A), get(OTHER)],
+            [put(A), put(OTHER)],
+            [put(A), Op::Flush],
+            [get(A), Op::Count],
+            [get(A), Op::Watch { key: OTHER }],
+        ] {
+            assert_eq!(way(&ops), Err(Refusal::Mixed), "{ops:?}");
+        }
+        let version = base::Version::from_bits(0);
+        let watches = [Op::Watch { key: A }, Op::Watch { key: OTHER }];
+        let compares = [Op::Check { key: A, version }, Op::Watch { key: B }];
+        assert_eq!(way(&watches), Ok(Way::Ordinary));
+        assert_eq!(way(&compares), Ok(Way::Ordinary));
+    }
+
+    #[test]
+    fn what_is_to_be_written_is_checked() {
+        let declared = ReadAtomic::new([&b"ra:"[..]]);
+        let check = |ops: &[Op<'_>]| only_writes(&declared, ops);
+        assert_eq!(check(&[put(A), Op::Delete { key: B }]), Ok(()));
+        assert_eq!(check(&[put(A)]), Ok(()));
+        assert_eq!(check(&[put(A), put(OTHER)]), Err(Refusal::NotCovered));
+        assert_eq!(check(&[put(A), Op::Flush]), Err(Refusal::NotCovered));
+        assert_eq!(check(&[put(A), get(B)]), Err(Refusal::NotOnlyWrites));
+    }
+}

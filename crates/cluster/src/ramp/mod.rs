@@ -1,0 +1,217 @@
+//! Read-atomic transactions (paper 1, section 2.2; RAMP): of what a transaction wrote, whoever reads
+//! sees all or nothing, without locks.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`classify`] | which transactions are read atomic, and which are refused |
+//! | [`filter`] | the filter of RAMP-Hybrid |
+//! | [`reading`] | a read, step by step |
+//! | `rounds` | reads of a node's callers |
+//!
+//! A write is a two-phase commit that holds nothing: each participant keeps its part beside the
+//! newest versions and makes it the newest only when all have it. A reader that meets one part as the
+//! newest version somewhere, and not yet elsewhere, asks there for the part that is kept.
+
+pub mod classify;
+pub mod filter;
+pub mod reading;
+mod rounds;
+
+use std::fmt;
+use std::str::FromStr;
+
+use base::change::siblings;
+use base::partition::OwnedReply;
+use base::transaction::Kind;
+use base::versions::OwnedContent;
+use base::{Op, OpError};
+
+pub use classify::{Refusal, Way, classify, only_writes};
+pub use reading::{Reading, Step};
+
+/// What a version tells of the keys that were written with it, and how often is asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Algorithm {
+    /// RAMP-Fast: all keys. A read needs one round, two if it meets a writer.
+    #[default]
+    Fast,
+    /// RAMP-Small: nothing. A read needs two rounds, always.
+    Small,
+    /// RAMP-Hybrid: a filter of a fixed size. A read needs one round, two if it meets a writer or
+    /// the filter has a key in error.
+    Hybrid,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 3] = [Algorithm::Fast, Algorithm::Small, Algorithm::Hybrid];
+
+    /// As options and results name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Fast => "fast",
+            Algorithm::Small => "small",
+            Algorithm::Hybrid => "hybrid",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no algorithm has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no algorithm: take fast, small or hybrid")]
+pub struct UnknownAlgorithm(String);
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
+        let known = Algorithm::ALL.into_iter().find(|one| one.name() == name);
+        known.ok_or_else(|| UnknownAlgorithm(name.to_owned()))
+    }
+}
+
+/// What each version is to tell of the keys that are written; see [`base::change::siblings`]. They
+/// may come in any order and repeatedly.
+#[must_use]
+pub fn siblings<'k>(algorithm: Algorithm, keys: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {
+    match algorithm {
+        Algorithm::Fast => {
+            let mut sorted: Vec<&[u8]> = keys.into_iter().collect();
+            sorted.sort_unstable();
+            sorted.dedup();
+            let mut bytes = Vec::new();
+            sorted
+                .iter()
+                .for_each(|key| siblings::push(&mut bytes, key));
+            bytes
+        }
+        Algorithm::Small => siblings::untold(),
+        Algorithm::Hybrid => siblings::filtered(&filter::of(keys)),
+    }
+}
+
+/// What an operation answers of what its key holds; `None`: the key is absent.
+///
+/// # Panics
+/// If it is none of those that [`Way::Read`] consists of.
+#[must_use]
+pub fn reply_of(op: &Op<'_>, content: Option<&OwnedContent>) -> OwnedReply {
+    let string = |of: &dyn Fn(&[u8]) -> OwnedReply, absent: OwnedReply| match content {
+        None => absent,
+        Some(content) if content.kind == Kind::String => of(&content.value),
+        Some(_) => OwnedReply::Error(OpError::WrongType),
+    };
+    let bytes = |value: &[u8]| OwnedReply::Bytes(value.to_vec());
+    match op {
+        Op::Get { .. } => string(&bytes, OwnedReply::Nil),
+        Op::GetIfString { .. } => match content {
+            Some(content) if content.kind == Kind::String => bytes(&content.value),
+            _ => OwnedReply::Nil,
+        },
+        Op::Len { .. } => string(
+            &|value| OwnedReply::Int(value.len() as i64),
+            OwnedReply::Int(0),
+        ),
+        Op::Exists { .. } => OwnedReply::Int(content.is_some().into()),
+        Op::KindOf { .. } => content.map_or(OwnedReply::Nil, |it| OwnedReply::Kind(it.kind)),
+        Op::ExpiryOf { .. } => {
+            content.map_or(OwnedReply::Nil, |it| OwnedReply::Deadline(it.deadline))
+        }
+        other => unreachable!("{other:?} is not read atomically"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn algorithms_are_known_by_their_names() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+        }
+        let error = "Fast".parse::<Algorithm>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "\"Fast\" is no algorithm: take fast, small or hybrid"
+        );
+    }
+
+    #[test]
+    fn siblings_tell_what_their_algorithm_lets_them() {
+        let keys: [&[u8]; 3] = [b"b", b"a", b"b"];
+        let fast = siblings(Algorithm::Fast, keys);
+        let told: Vec<_> = siblings::iter(&fast).collect();
+        assert_eq!(told, [Some(&b"a"[..]), Some(b"b")]);
+        let small = siblings(Algorithm::Small, keys);
+        assert_eq!(siblings::read(&small), Some(siblings::Siblings::Untold));
+        let hybrid = siblings(Algorithm::Hybrid, keys);
+        let Some(siblings::Siblings::Filter(filter)) = siblings::read(&hybrid) else {
+            panic!("{hybrid:?}");
+        };
+        assert!(filter::has(filter, b"a") && filter::has(filter, b"b"));
+        assert!(!filter::has(filter, b"c"));
+    }
+
+    #[test]
+    fn replies_are_those_of_ordinary_reads() {
+        let content = |kind| OwnedContent {
+            value: b"four".to_vec(),
+            kind,
+            deadline: Some(9),
+        };
+        let (string, list) = (content(Kind::String), content(Kind::List));
+        let key: &[u8] = b"k";
+        let wrong = OwnedReply::Error(OpError::WrongType);
+        let bytes = OwnedReply::Bytes(b"four".to_vec());
+        for (op, absent, of_string, of_list) in [
+            (
+                Op::Get { key },
+                OwnedReply::Nil,
+                bytes.clone(),
+                wrong.clone(),
+            ),
+            (
+                Op::GetIfString { key },
+                OwnedReply::Nil,
+                bytes,
+                OwnedReply::Nil,
+            ),
+            (
+                Op::Len { key },
+                OwnedReply::Int(0),
+                OwnedReply::Int(4),
+                wrong,
+            ),
+            (
+                Op::Exists { key },
+                OwnedReply::Int(0),
+                OwnedReply::Int(1),
+                OwnedReply::Int(1),
+            ),
+            (
+                Op::KindOf { key },
+                OwnedReply::Nil,
+                OwnedReply::Kind(Kind::String),
+                OwnedReply::Kind(Kind::List),
+            ),
+            (
+                Op::ExpiryOf { key },
+                OwnedReply::Nil,
+                OwnedReply::Deadline(Some(9)),
+                OwnedReply::Deadline(Some(9)),
+            ),
+        ] {
+            assert_eq!(reply_of(&op, None), absent, "{op:?}");
+            assert_eq!(reply_of(&op, Some(&string)), of_string, "{op:?}");
+            assert_eq!(reply_of(&op, Some(&list)), of_list, "{op:?}");
+        }
+    }
+}

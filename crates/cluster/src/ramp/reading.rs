@@ -1,0 +1,379 @@
+//! A read-atomic read, step by step: what is asked of each key, and what follows from the answers.
+//! It knows neither partitions nor links; a node or a client runs it.
+//!
+//! | algorithm of the reader | first round, all keys | second round |
+//! |---|---|---|
+//! | fast, hybrid | the newest committed version | keys that a version of the first round may have a newer sibling of: that sibling |
+//! | small | the newest committed version's id | all keys: the newest version with any of these ids |
+//!
+//! Versions of one key may be of writers with different algorithms. What the siblings of a version
+//! `v`, read from one key, say of another key whose version is older than `v`:
+//!
+//! | siblings | the other key | asked in the second round |
+//! |---|---|---|
+//! | keys | is one of them | `v`, which is there |
+//! | a filter | is in it | `v`, which may be there |
+//! | untold | is any | `v`, which may be there |
+//!
+//! Of the ids that are there the newest decides; older ones than one that is there need not be
+//! asked. What is not there was not written by that transaction, and the version of the first round
+//! stays.
+//!
+//! Invariants:
+//! 1. Of every transaction of which a version is in the result, each key of the read has that version
+//!    or a newer one.
+//! 2. Each key's version is not older than the newest that was committed when the read, or its last
+//!    beginning, began.
+//! 3. Versions that were replaced are kept for [`ReadAtomic::KEPT`]. A read that lasts for longer than
+//!    half of it begins again, as does one that is told that a version is gone.
+
+use std::time::Duration;
+
+use base::TransactionId;
+use base::change::siblings::{self, Siblings};
+use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion, ReadAtomic};
+
+use super::{Algorithm, filter};
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Answers are missing.
+    Wait,
+    /// A round has begun: [`Reading::asks`] says what is to be asked.
+    Ask,
+    /// Everything is read.
+    Done,
+    /// It has begun again too often. Nothing was read; it may be tried later.
+    GaveUp,
+}
+
+/// What a read has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Rounds, those before it began again included.
+    pub rounds: u32,
+    /// Keys that were asked for in second rounds.
+    pub second_asks: u32,
+    /// How often it began again.
+    pub restarts: u32,
+    /// Versions that a transaction has certainly written, and that are not there. That can only be
+    /// after a partition has lost what it had acknowledged.
+    pub lost: u32,
+}
+
+/// So often a read begins again, at most.
+const RESTARTS: u32 = 8;
+/// A read that lasts for longer begins again.
+const LONGEST: Duration = Duration::from_millis(ReadAtomic::KEPT.as_millis() as u64 / 2);
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    algorithm: Algorithm,
+    keys: Vec<KeyRead>,
+    /// Counts rounds from 1 on.
+    number: u32,
+    stage: Stage,
+    missing: usize,
+    /// When the first round began, of those since it last began again.
+    begun: Duration,
+    has_second_round: bool,
+    tally: Tally,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    First,
+    Second,
+    Done,
+    GaveUp,
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug)]
+struct KeyRead {
+    key: Vec<u8>,
+    version: Option<OwnedVersion>,
+    /// What the second round asks; nothing if it does not.
+    ids: Vec<TransactionId>,
+    /// Whether one of them was certainly written.
+    is_sure: bool,
+    is_answered: bool,
+}
+
+impl KeyRead {
+    /// The version's id; zero if there is none.
+    fn id(&self) -> TransactionId {
+        self.version
+            .as_ref()
+            .map_or(TransactionId::ZERO, |version| version.id)
+    }
+}
+
+impl Reading {
+    /// A read of these keys, which begins `now`; times count from any fixed moment. A key that comes
+    /// repeatedly is read once.
+    #[must_use]
+    pub fn new<'k>(
+        algorithm: Algorithm,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        now: Duration,
+    ) -> Reading {
+        let mut all: Vec<Vec<u8>> = keys.into_iter().map(<[u8]>::to_vec).collect();
+        all.sort_unstable();
+        all.dedup();
+        let fresh = |key| KeyRead {
+            key,
+            version: None,
+            ids: Vec::new(),
+            is_sure: false,
+            is_answered: false,
+        };
+        let mut reading = Reading {
+            algorithm,
+            keys: all.into_iter().map(fresh).collect(),
+            number: 0,
+            stage: Stage::Done,
+            missing: 0,
+            begun: now,
+            has_second_round: !cfg!(feature = "planted-one-round"),
+            tally: Tally::default(),
+        };
+        reading.begin(now);
+        reading
+    }
+
+    /// The number of the round, which answers carry.
+    #[must_use]
+    pub fn round(&self) -> u32 {
+        self.number
+    }
+
+    /// What it has cost so far.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Whether everything is read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Done | Stage::GaveUp)
+    }
+
+    /// The keys, each once, in byte order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|one| &one.key[..])
+    }
+
+    /// What this round asks and was not answered, each with the place of its key.
+    pub fn asks(&self) -> impl Iterator<Item = (usize, Ask<'_>)> {
+        let keys = self.keys.iter().enumerate();
+        let open = keys.filter(|(_, one)| !self.is_over() && !one.is_answered);
+        open.map(|(at, one)| {
+            let key = &one.key[..];
+            let ask = match (self.stage, self.algorithm) {
+                (Stage::First, Algorithm::Small) => Ask::Id { key },
+                (Stage::First, _) => Ask::Newest { key },
+                _ => Ask::OneOf {
+                    key,
+                    ids: one.ids.clone(),
+                },
+            };
+            (at, ask)
+        })
+    }
+
+    /// Takes answers of a round, each with the place of its key. Those of earlier rounds, and second
+    /// answers, say nothing.
+    pub fn answered(
+        &mut self,
+        round: u32,
+        answers: impl IntoIterator<Item = (usize, OwnedFound)>,
+        now: Duration,
+    ) -> Step {
+        if round != self.number || self.is_over() {
+            return Step::Wait;
+        }
+        for (at, found) in answers {
+            let Some(one) = self.keys.get_mut(at).filter(|one| !one.is_answered) else {
+                continue;
+            };
+            one.is_answered = true;
+            self.missing -= 1;
+            if !self.take(at, found) {
+                return self.again(now);
+            }
+        }
+        if self.missing > 0 {
+            return Step::Wait;
+        }
+        if now.saturating_sub(self.begun) > LONGEST {
+            return self.again(now);
+        }
+        if self.stage == Stage::First {
+            return self.second(now);
+        }
+        self.stage = Stage::Done;
+        Step::Done
+    }
+
+    /// What a key holds, once everything is read; `None`: it is absent.
+    #[must_use]
+    pub fn content(&self, key: &[u8]) -> Option<&OwnedContent> {
+        self.version(key)?.content.as_ref()
+    }
+
+    /// The version of a key that was read, once everything is; `None`: nothing is known of the key.
+    #[must_use]
+    pub fn version(&self, key: &[u8]) -> Option<&OwnedVersion> {
+        let at = self
+            .keys
+            .binary_search_by(|one| one.key[..].cmp(key))
+            .ok()?;
+        self.keys[at].version.as_ref()
+    }
+
+    /// Begins again, without counting it: what was asked cannot be answered.
+    pub fn begin(&mut self, now: Duration) {
+        self.begun = now;
+        self.next(Stage::First);
+        for one in &mut self.keys {
+            one.version = None;
+            one.ids.clear();
+            one.is_sure = false;
+            one.is_answered = false;
+        }
+        self.missing = self.keys.len();
+        if self.keys.is_empty() {
+            self.stage = Stage::Done;
+        }
+    }
+
+    fn next(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.number += 1;
+        self.tally.rounds += 1;
+    }
+
+    fn again(&mut self, now: Duration) -> Step {
+        if self.tally.restarts == RESTARTS {
+            self.stage = Stage::GaveUp;
+            return Step::GaveUp;
+        }
+        self.tally.restarts += 1;
+        self.begin(now);
+        Step::Ask
+    }
+
+    /// Notes an answer. Returns whether the read can go on.
+    fn take(&mut self, at: usize, found: OwnedFound) -> bool {
+        let is_small = self.algorithm == Algorithm::Small;
+        let one = &mut self.keys[at];
+        match (self.stage, found) {
+            (_, OwnedFound::Version(version)) => one.version = Some(version),
+            // In the second round: a deletion that every partition has made and forgotten.
+            (_, OwnedFound::Nothing) => one.version = None,
+            (Stage::First, _) | (_, OwnedFound::Gone) => return false,
+            // The first round has only said that there is a version.
+            (_, OwnedFound::NotThere) if is_small => return one.version.is_none(),
+            (_, OwnedFound::NotThere) => self.tally.lost += u32::from(one.is_sure),
+        }
+        true
+    }
+
+    /// Begins the second round, if there is anything to be asked.
+    fn second(&mut self, now: Duration) -> Step {
+        let was_written = |one: &KeyRead| one.version.is_some();
+        if self.algorithm == Algorithm::Small {
+            // A version without an id cannot be asked for: it is read with the first round instead.
+            let has_no_id = |one: &KeyRead| was_written(one) && one.id() == TransactionId::ZERO;
+            if self.keys.iter().any(has_no_id) {
+                self.algorithm = Algorithm::Fast;
+                return self.again(now);
+            }
+            self.ask_for_all();
+        } else if self.has_second_round {
+            self.ask_for_siblings();
+        }
+        for one in &mut self.keys {
+            one.is_answered = one.ids.is_empty();
+        }
+        self.missing = self.keys.iter().filter(|one| !one.is_answered).count();
+        if self.missing == 0 {
+            self.stage = Stage::Done;
+            return Step::Done;
+        }
+        self.tally.second_asks += self.missing as u32;
+        self.next(Stage::Second);
+        Step::Ask
+    }
+
+    /// Every key is asked for the newest of the versions of which the first round has told.
+    fn ask_for_all(&mut self) {
+        let mut ids: Vec<TransactionId> = self.keys.iter().map(KeyRead::id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.retain(|id| *id > TransactionId::ZERO);
+        for one in &mut self.keys {
+            one.ids = if self.has_second_round {
+                ids.clone()
+            } else {
+                Vec::from_iter(one.version.as_ref().map(|version| version.id))
+            };
+        }
+    }
+
+    /// Keys of which newer versions must be, or may be, there are asked for these.
+    fn ask_for_siblings(&mut self) {
+        for at in 0..self.keys.len() {
+            let one = &self.keys[at];
+            let (mut sure, mut maybe) = (None, Vec::new());
+            for version in self.keys.iter().filter_map(|other| other.version.as_ref()) {
+                if version.id <= one.id() {
+                    continue;
+                }
+                match told(version, &one.key) {
+                    Told::Written => sure = sure.max(Some(version.id)),
+                    Told::Perhaps => maybe.push(version.id),
+                    Told::NotWritten => {}
+                }
+            }
+            maybe.retain(|id| Some(*id) > sure);
+            maybe.extend(sure);
+            maybe.sort_unstable();
+            maybe.dedup();
+            let one = &mut self.keys[at];
+            one.ids = maybe;
+            one.is_sure = sure.is_some();
+        }
+    }
+}
+
+/// What a version says of another key.
+enum Told {
+    Written,
+    Perhaps,
+    NotWritten,
+}
+
+fn told(version: &OwnedVersion, key: &[u8]) -> Told {
+    match siblings::read(&version.siblings) {
+        Some(Siblings::Keys(keys)) if siblings::iter(keys).any(|one| one == Some(key)) => {
+            Told::Written
+        }
+        Some(Siblings::Filter(bits)) if filter::has(bits, key) => Told::Perhaps,
+        // What cannot be read may say anything.
+        Some(Siblings::Untold) | None => Told::Perhaps,
+        Some(_) => Told::NotWritten,
+    }
+}
+
+#[cfg(test)]
+#[path = "reading_tests.rs"]
+mod tests;

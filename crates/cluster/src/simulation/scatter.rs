@@ -1,0 +1,86 @@
+//! Transactions of read-atomic keys.
+//!
+//! | kind | operations | what it catches |
+//! |---|---|---|
+//! | gather | get, two to four keys | fractured reads |
+//! | scatter | put or delete, two to four keys, at least one put | writes that are there in part |
+//! | look | get, one key | stale reads, lost writes |
+//! | set | put, one key | writes that are lost behind others |
+//! | drop | get and delete, one key | deletions that are forgotten too early |
+//! | change | get and put, one key | lost updates |
+//!
+//! The first two are read atomic, the others ordinary transactions of one key.
+
+use super::job::{Draw, Job, Step};
+use super::keys::Keys;
+
+impl Draw<'_> {
+    /// The steps of a transaction of read-atomic keys.
+    pub(super) fn scatter(&mut self) -> Vec<Step> {
+        match self.random.u8(..16) {
+            0..5 => self.some(2, 4).into_iter().map(Step::Get).collect(),
+            5..10 => {
+                let keys = self.some(2, 4).into_iter().enumerate();
+                let step = |(at, key)| match at > 0 && self.random.u8(..6) == 0 {
+                    true => Step::Delete(key),
+                    false => self.put(key),
+                };
+                keys.map(step).collect()
+            }
+            10..12 => vec![Step::Get(self.one())],
+            12..14 => {
+                let key = self.one();
+                vec![self.put(key)]
+            }
+            14 => {
+                let key = self.one();
+                vec![Step::Get(key), Step::Delete(key)]
+            }
+            _ => {
+                let key = self.one();
+                vec![Step::Get(key), self.put(key)]
+            }
+        }
+    }
+
+    fn one(&mut self) -> usize {
+        self.random.usize(..self.keys.read_atomic)
+    }
+
+    fn some(&mut self, least: usize, most: usize) -> Vec<usize> {
+        let all = self.keys.read_atomic;
+        let count = self.random.usize(least..=most).min(all);
+        let mut picked = self.random.choose_multiple(0..all, count);
+        self.random.shuffle(&mut picked);
+        picked
+    }
+}
+
+impl Job {
+    /// The read-atomic keys that it names, each once.
+    fn read_atomic(&self, keys: &Keys) -> Vec<usize> {
+        let named = self.steps.iter().filter_map(|step| match step {
+            Step::Get(key) | Step::Put(key, ..) | Step::Delete(key) => Some(*key),
+            _ => None,
+        });
+        let mut named: Vec<usize> = named.filter(|key| *key < keys.read_atomic).collect();
+        named.sort_unstable();
+        named.dedup();
+        named
+    }
+
+    /// Whether its keys are read atomic.
+    pub(super) fn is_read_atomic(&self, keys: &Keys) -> bool {
+        !self.read_atomic(keys).is_empty()
+    }
+
+    /// Whether it has several such keys.
+    pub(super) fn is_scattered(&self, keys: &Keys) -> bool {
+        self.read_atomic(keys).len() > 1
+    }
+
+    /// Whether it writes several such keys.
+    pub(super) fn is_scattered_write(&self, keys: &Keys) -> bool {
+        self.is_scattered(keys) && !self.is_read_only()
+    }
+}

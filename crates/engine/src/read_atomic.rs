@@ -1,0 +1,551 @@
+//! Read-atomic keys (paper 1, RAMP): several versions of each, and transactions over several
+//! partitions that hold nothing.
+//!
+//! | what | where it is |
+//! |---|---|
+//! | the newest committed version | the record's current one, as of any key |
+//! | versions that were replaced | behind it, by falling ids; the janitor leaves them for a while |
+//! | prepared versions | in the transaction's system record, as bytes |
+//!
+//! | step | does |
+//! |---|---|
+//! | prepare | writes the system record, with all effects in it; no key is touched |
+//! | commit | installs each effect that is newer than the key's newest version, and tucks the others behind it; then the system record says committed |
+//! | abort | deletes the system record |
+//!
+//! Every write of a read-atomic key has an id, drawn by the coordinator, or here for transactions
+//! of this partition alone.
+//!
+//! Invariants:
+//! 1. The ids of a key's versions fall along the chain; TIDs grow with ids, but for versions that
+//!    were tucked behind.
+//! 2. An effect is in the chain before the system record ceases to say prepared: who looks there
+//!    first, and then at the chain, misses nothing.
+//! 3. Only versions that were installed are logged as such: for each key the greatest TID of the
+//!    log is the greatest id. What was tucked behind lives in memory alone; nobody asks for it for
+//!    longer than for any version that was replaced.
+//! 4. A new id is above those of all versions that have left memory.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::change::{Origin, siblings};
+use base::participant::Prepare;
+use base::partition::OwnedReply;
+use base::transaction::{Expiry, Kind, OpError, When};
+use base::versions::{Ask, Content, Found, ReadAtomic, Versioned};
+use base::{Abort, Op, Reply, Tid, Timestamp, TransactionId};
+
+use crate::commit::newest;
+use crate::engine::{Engine, Place};
+use crate::log::{RedoLog, Write};
+use crate::lookaside::KeyHash;
+use crate::prepare::{deciding, system_version};
+use crate::record::{RecordRef, VersionRef};
+use crate::system::{self, Effect, Entry};
+use crate::word::{DEAD, QUEUED, Refused, Seen};
+use crate::worker::{Running, Stop, Worker, forsake};
+
+/// What an engine knows of its read-atomic keys.
+#[derive(Default)]
+pub(crate) struct Declared {
+    keys: OnceLock<ReadAtomic>,
+    /// The greatest timestamp of versions that have left memory, or were met in the log.
+    left: AtomicU64,
+}
+
+impl Declared {
+    /// Learns of an id of which no version may be there any more.
+    pub(crate) fn note_left(&self, id: TransactionId) {
+        self.left.fetch_max(id.timestamp.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn left(&self) -> Timestamp {
+        Timestamp(self.left.load(Ordering::Relaxed))
+    }
+}
+
+impl Engine {
+    /// Says which keys are read atomic. Once, before any transaction runs.
+    ///
+    /// # Panics
+    /// If other keys were declared before.
+    pub fn declare_read_atomic(&self, keys: ReadAtomic) {
+        let declared = self.read_atomic.keys.get_or_init(|| keys.clone());
+        assert!(*declared == keys, "other keys were declared before");
+    }
+
+    /// Whether a key is read atomic.
+    pub(crate) fn is_read_atomic(&self, key: &[u8]) -> bool {
+        self.read_atomic
+            .keys
+            .get()
+            .is_some_and(|keys| keys.covers(key))
+    }
+
+    pub(crate) fn has_read_atomic(&self) -> bool {
+        self.read_atomic
+            .keys
+            .get()
+            .is_some_and(|keys| !keys.is_empty())
+    }
+}
+
+/// The id that a version carries.
+pub(crate) fn id_of(version: VersionRef) -> TransactionId {
+    version
+        .origin()
+        .map_or(TransactionId::ZERO, |origin| origin.id)
+}
+
+impl<L: RedoLog> Worker<L> {
+    /// Looks at versions of read-atomic keys, each by itself; `see` gets an answer for each in their
+    /// order. Waits for nobody, whoever holds the keys.
+    pub fn read_versions(&mut self, asks: &[Ask<'_>], see: &mut dyn FnMut(Found<'_>)) {
+        self.refresh();
+        self.begin();
+        let running = Running(self);
+        let worker = &mut *running.0;
+        worker.fetch(asks.iter().map(Ask::key));
+        for (at, ask) in asks.iter().enumerate() {
+            let hash = worker.state.hashes[at].expect("each has a key");
+            let found = worker.find(ask, hash);
+            see(found);
+        }
+    }
+
+    fn find(&mut self, ask: &Ask<'_>, hash: KeyHash) -> Found<'static> {
+        let key = ask.key();
+        let Ask::OneOf { ids, .. } = ask else {
+            let whole = matches!(ask, Ask::Newest { .. });
+            return self.newest_of(hash, key).map_or(Found::Nothing, |version| {
+                Found::Version(self.versioned(version, whole))
+            });
+        };
+        let mut ids = ids.clone();
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        ids.dedup();
+        for id in &ids {
+            if let Some(found) = self.prepared_version(*id, key) {
+                return Found::Version(found);
+            }
+            // Not before: a commit fills the chain before it says that it has committed.
+            let chain = std::iter::successors(self.newest_of(hash, key), |v| v.previous());
+            let mut same = chain.filter(|version| !version.is_never());
+            if let Some(version) = same.find(|version| id_of(*version) == *id) {
+                return Found::Version(self.versioned(version, true));
+            }
+        }
+        let Some(newest) = self.newest_of(hash, key) else {
+            return Found::Nothing;
+        };
+        let chain = std::iter::successors(Some(newest), |v| v.previous());
+        let oldest = chain.filter(|v| !v.is_never()).last().map(id_of);
+        if oldest.is_some_and(|oldest| ids.iter().all(|id| *id > oldest)) {
+            Found::NotThere
+        } else {
+            Found::Gone
+        }
+    }
+
+    /// The newest committed version of a key, unless nothing is known of it.
+    fn newest_of(&mut self, hash: KeyHash, key: &[u8]) -> Option<VersionRef> {
+        let record = self.engine.index.get(hash, key)?;
+        let seen = record.word().load();
+        let version = RecordRef::version(seen);
+        if seen.has(DEAD) || version.is_never() {
+            return None;
+        }
+        self.state.observed = self.state.observed.max(version.epoch());
+        Some(version)
+    }
+
+    fn versioned(&mut self, version: VersionRef, whole: bool) -> Versioned<'static> {
+        // After the version, so that it is not taken for one of a flush that is still to come.
+        let flush = RecordRef::version(self.engine.generation.word().load());
+        self.state.observed = self.state.observed.max(flush.epoch());
+        let passed = |deadline| deadline <= self.state.time_ms;
+        let there = whole
+            && !version.is_absent()
+            && version.generation() == flush.generation()
+            && !version.deadline().is_some_and(passed);
+        Versioned {
+            id: id_of(version),
+            siblings: match version.origin() {
+                Some(origin) if whole => origin.siblings,
+                _ => b"",
+            },
+            content: there.then(|| Content {
+                value: version.value(),
+                kind: version.kind(),
+                deadline: version.deadline(),
+            }),
+        }
+    }
+
+    /// What a prepared transaction will write to a key.
+    fn prepared_version(&mut self, id: TransactionId, key: &[u8]) -> Option<Versioned<'static>> {
+        let own = system::key(id);
+        let index = &self.engine.index;
+        let record = index.get(index.hash(&own), &own)?;
+        let version = RecordRef::version(record.word().load());
+        if version.is_absent() {
+            return None;
+        }
+        let entry = system::decode(version.value()).expect(crate::decide::WELL_FORMED);
+        let Entry::Pending {
+            siblings, effects, ..
+        } = entry
+        else {
+            return None;
+        };
+        let of_it = |effect: &&Effect<'_>| match effect {
+            Effect::Put { key: of, .. } | Effect::Delete { key: of } => *of == key,
+            Effect::Flush { .. } => false,
+        };
+        let effect = effects.iter().rev().find(of_it)?;
+        self.state.observed = self.state.observed.max(version.epoch());
+        let content = match *effect {
+            Effect::Put {
+                value,
+                kind,
+                deadline,
+                ..
+            } => Some(Content {
+                value,
+                kind,
+                deadline,
+            }),
+            _ => None,
+        };
+        let passed = |deadline| deadline <= self.state.time_ms;
+        Some(Versioned {
+            id,
+            siblings,
+            content: content.filter(|content| !content.deadline.is_some_and(passed)),
+        })
+    }
+
+    /// Draws an id for the transaction if its operations write read-atomic keys.
+    pub(crate) fn draw_origin(&mut self, ops: &[Op<'_>]) {
+        if !self.engine.has_read_atomic() || self.state.exact || self.state.origin.is_some() {
+            return;
+        }
+        let written = ops.iter().filter(|op| !op.is_read_only());
+        let keys = written.filter_map(Op::key);
+        let mut keys: Vec<&[u8]> = keys.filter(|key| self.engine.is_read_atomic(key)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut told = Vec::new();
+        match keys.len() {
+            0 => return,
+            1 => {}
+            _ => keys.iter().for_each(|key| siblings::push(&mut told, key)),
+        }
+        self.set_origin(&told);
+    }
+
+    /// Draws an id for a transaction whose further writes are not known yet.
+    pub(crate) fn draw_origin_of(&mut self, key: &[u8]) {
+        let known = self.state.origin.is_some() || self.state.exact;
+        if !known && self.engine.is_read_atomic(key) {
+            self.set_origin(&siblings::untold());
+        }
+    }
+
+    fn set_origin(&mut self, siblings: &[u8]) {
+        let now = Timestamp::at_ms(self.state.time_ms);
+        let least = self.last_stamp.max(self.engine.read_atomic.left());
+        self.last_stamp = now.max(least.next());
+        let id = TransactionId {
+            timestamp: self.last_stamp,
+            unique: self.unique,
+        };
+        self.state.origin = Some(self.engine.origins.share(Origin { id, siblings }));
+    }
+
+    /// Whether the transaction's id, if it has drawn one, is above those of the read-atomic keys'
+    /// versions that it replaces, which are locked. If not, the next one will be.
+    pub(crate) fn is_newest(&mut self, writes: &[Write], locked: &[Seen]) -> bool {
+        let Some(origin) = &self.state.origin else {
+            return true;
+        };
+        let id = origin.get().id;
+        let pairs = writes.iter().zip(locked);
+        let of_keys = pairs.filter(|(write, _)| self.engine.is_read_atomic(write.record.key()));
+        let newest = of_keys.map(|(_, seen)| id_of(RecordRef::version(*seen)));
+        let newest = newest.max().unwrap_or(TransactionId::ZERO);
+        self.last_stamp = self.last_stamp.max(newest.timestamp);
+        newest < id
+    }
+
+    /// Prepares: the effects go into the system record, and nothing is held.
+    pub(crate) fn try_prepare_unheld(
+        &mut self,
+        prepare: &Prepare<'_>,
+    ) -> Result<Vec<OwnedReply>, Stop> {
+        let id = prepare.holder.id;
+        self.hash_and_fetch(prepare.ops);
+        let (mut effects, mut replies) = (Vec::new(), Vec::new());
+        let mut newest = self.engine.read_atomic.left();
+        for (at, op) in prepare.ops.iter().enumerate() {
+            let hash = self.state.hashes[at].ok_or(Stop::Abort(Abort::Refused))?;
+            let (reply, effect) = self.effect_of_op(op, hash)?;
+            replies.push(reply);
+            effects.extend(effect);
+            let key = op.key().expect("it was hashed");
+            let of = self.newest_of(hash, key).map(id_of);
+            let of = of.filter(|of| *of >= id).map(|of| of.timestamp);
+            newest = newest.max(of.unwrap_or(Timestamp::ZERO));
+        }
+        if newest >= id.timestamp {
+            return Err(Stop::Abort(Abort::Overtaken { newest }));
+        }
+        let entry = Entry::Pending {
+            note: prepare.note,
+            siblings: prepare.siblings,
+            effects,
+        };
+        self.keep_pending(id, &entry.encode())?;
+        Ok(replies)
+    }
+
+    /// What an operation answers and does, which does not depend on what is there.
+    fn effect_of_op<'o>(
+        &mut self,
+        op: &Op<'o>,
+        hash: KeyHash,
+    ) -> Result<(OwnedReply, Option<Effect<'o>>), Stop> {
+        let failed = |error: OpError| Ok((OwnedReply::from(&Reply::Error(error)), None));
+        match *op {
+            Op::Put {
+                key,
+                value,
+                when: When::Always,
+                expiry,
+                get: false,
+            } if expiry != Expiry::Keep => {
+                let deadline = match self.limits(key, value.len()) {
+                    Ok(()) => self.deadline(expiry, None),
+                    Err(error) => Err(error),
+                };
+                let deadline = match deadline {
+                    Ok(deadline) => deadline,
+                    Err(error) => return failed(error),
+                };
+                let effect = if self.passed(deadline) {
+                    Effect::Delete { key }
+                } else {
+                    Effect::Put {
+                        key,
+                        value,
+                        kind: Kind::String,
+                        generation: self.state.generation,
+                        deadline,
+                    }
+                };
+                Ok((OwnedReply::Ok, Some(effect)))
+            }
+            Op::Delete { key } => {
+                let there = self.read(hash, key).live.is_some();
+                if let Err(error) = self.limits(key, 0) {
+                    return failed(error);
+                }
+                let reply = OwnedReply::Int(i64::from(there));
+                Ok((reply, Some(Effect::Delete { key })))
+            }
+            _ => Err(Stop::Abort(Abort::Refused)),
+        }
+    }
+
+    /// Writes the system record of an attempt that is not known yet.
+    fn keep_pending(&mut self, id: TransactionId, value: &[u8]) -> Result<(), Stop> {
+        let record = self.record_of(&system::key(id));
+        let seen = match record.word().lock() {
+            Ok(seen) => seen,
+            Err(refused) => {
+                forsake(&self.engine, record);
+                return Err(self.refused(record, refused));
+            }
+        };
+        if self.known(RecordRef::version(seen)) != base::participant::State::Unknown {
+            self.put_back(record, seen);
+            return Err(Stop::Abort(Abort::Refused));
+        }
+        let version = system_version(value, None);
+        let write = Write { record, version };
+        let outcome = self.check_size(&[write]).and_then(|()| {
+            if self.engine.epochs.is_driven() {
+                self.append_staged(&[write]).map(|()| Tid::ZERO)
+            } else {
+                self.log_and_publish(&[write], &[seen], &[])
+            }
+        });
+        match outcome {
+            Ok(Tid::ZERO) => {
+                self.engine.holds.exclude(record, seen, deciding(id));
+                version.free_unpublished();
+            }
+            Ok(tid) => {
+                self.state.observed = tid.epoch();
+                self.state.wrote = tid;
+            }
+            Err(stop) => {
+                version.free_unpublished();
+                self.put_back(record, seen);
+                return Err(stop);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a prepared transaction writes, its records locked in their order. `None` of the words: it
+    /// has written nothing.
+    pub(crate) fn lock_effects(
+        &mut self,
+        id: TransactionId,
+        siblings: &[u8],
+        effects: &[Effect<'_>],
+    ) -> Result<(Vec<Write>, Vec<Seen>), Stop> {
+        let origin = self.engine.origins.share(Origin { id, siblings });
+        let mut writes: Vec<Write> = Vec::with_capacity(effects.len());
+        for effect in effects {
+            let effect = effect.of_generation(self.state.generation);
+            let write = self.effect(&effect, &origin);
+            // Of several effects on one key the last one counts.
+            match writes.iter_mut().find(|w| w.record == write.record) {
+                Some(same) => {
+                    std::mem::replace(&mut same.version, write.version).free_unpublished()
+                }
+                None => writes.push(write),
+            }
+        }
+        writes.sort_unstable_by_key(|write| write.record);
+        let mut locked = Vec::with_capacity(writes.len());
+        for write in &writes {
+            match write.record.word().lock() {
+                Ok(seen) => locked.push(seen),
+                Err(refused) => {
+                    let stop = self.refused(write.record, refused);
+                    self.unlock_effects(&writes, &locked);
+                    return Err(stop);
+                }
+            }
+        }
+        if let Err(stop) = self.enters_no_range(&writes, &locked, None) {
+            let key = |write: &Write| self.engine.holds.range_holder(write.record.key(), None);
+            let by = writes.iter().find_map(key);
+            self.unlock_effects(&writes, &locked);
+            return Err(by.map_or(stop, |by| Stop::Abort(Abort::Held { by })));
+        }
+        Ok((writes, locked))
+    }
+
+    /// Takes back what [`Worker::lock_effects`] has done.
+    pub(crate) fn unlock_effects(&self, writes: &[Write], locked: &[Seen]) {
+        for (write, seen) in writes.iter().zip(locked) {
+            write.record.word().unlock(*seen, seen.0 & QUEUED);
+        }
+        for write in writes {
+            write.version.free_unpublished();
+            forsake(&self.engine, write.record);
+        }
+    }
+
+    /// Commits. `own` is the system record, locked, and `seen` its word.
+    pub(crate) fn publish_unheld(
+        &mut self,
+        id: TransactionId,
+        (own, seen): (RecordRef, Seen),
+    ) -> Result<Tid, Stop> {
+        let value = RecordRef::version(seen).value();
+        let Ok(Entry::Pending {
+            note,
+            siblings,
+            effects,
+        }) = system::decode(value)
+        else {
+            unreachable!("it is prepared without holds")
+        };
+        let (writes, locked) = self.lock_effects(id, siblings, &effects)?;
+        let epoch = self.engine.epochs.commit_epoch();
+        let tid = match self.draw(epoch, newest(locked.iter().chain([&seen]))) {
+            Ok(tid) => tid,
+            Err(stop) => {
+                self.unlock_effects(&writes, &locked);
+                return Err(stop);
+            }
+        };
+        let marker = system_version(&Entry::Committed { note }.encode(), None);
+        let (mut newer, mut words) = (Vec::new(), Vec::new());
+        let is_late = |seen: &Seen| id_of(RecordRef::version(*seen)) > id;
+        for (write, word) in writes.iter().zip(&locked).filter(|(_, s)| !is_late(s)) {
+            newer.push(*write);
+            words.push(*word);
+        }
+        newer.push(Write {
+            record: own,
+            version: marker,
+        });
+        words.push(seen);
+        if let Err(stop) = self.append(&newer, tid) {
+            marker.free_unpublished();
+            self.unlock_effects(&writes, &locked);
+            return Err(stop);
+        }
+        for (write, word) in writes.iter().zip(&locked).filter(|(_, s)| is_late(s)) {
+            self.tuck(*write, *word, tid);
+        }
+        // The system record comes last.
+        self.publish(&newer, &words, tid);
+        Place::count(&self.place().commits, 1);
+        Ok(tid)
+    }
+
+    /// Puts those of the writes that are older than what is there behind it. All are locked.
+    pub(crate) fn tuck_late(&self, writes: &mut Vec<Write>, locked: &mut Vec<Seen>, tid: Tid) {
+        if !self.engine.has_read_atomic() {
+            return;
+        }
+        for at in (0..writes.len()).rev() {
+            let (write, seen) = (writes[at], locked[at]);
+            let is_late = self.engine.is_read_atomic(write.record.key())
+                && id_of(RecordRef::version(seen)) > id_of(write.version);
+            if is_late {
+                writes.swap_remove(at);
+                locked.swap_remove(at);
+                self.tuck(write, seen, tid);
+            }
+        }
+    }
+
+    /// Puts a version behind newer ones, and unlocks the record.
+    pub(crate) fn tuck(&self, write: Write, seen: Seen, tid: Tid) {
+        let Write { record, version } = write;
+        version.set_tid(tid);
+        let id = id_of(version);
+        let mut newer = RecordRef::version(seen);
+        let mut older = newer.previous();
+        while let Some(next) = older.filter(|next| id_of(*next) > id) {
+            newer = next;
+            older = next.previous();
+        }
+        version.set_previous(older);
+        newer.set_previous(Some(version));
+        Place::count(&self.place().bytes, version.bytes() as i64);
+        Place::count(&self.place().kept, 1);
+        record.word().unlock(seen, QUEUED);
+        if !seen.has(QUEUED) {
+            self.engine.queue.push(record);
+        }
+    }
+
+    /// Why a record could not be locked.
+    pub(crate) fn refused(&self, record: RecordRef, refused: Refused) -> Stop {
+        let holder = (refused == Refused::Held).then(|| self.engine.holds.holder(record));
+        match holder.flatten() {
+            Some(by) => Stop::Abort(Abort::Held { by }),
+            None => Stop::Conflict,
+        }
+    }
+}

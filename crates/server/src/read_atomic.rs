@@ -1,0 +1,28 @@
+//! Read-atomic keys: what is refused, and where the rest goes.
+//!
+//! | a command or block | then |
+//! |---|---|
+//! | has no read-atomic key, or one key alone | as ever |
+//! | reads several read-atomic keys, or writes several whatever was there | as ever where this node has all of them: one transaction of one partition is read atomic by itself. Else this node coordinates it as such, see [`cluster::ramp`] |
+//! | anything else | refused, wherever its keys lie |
+
+use base::{Abort, Op};
+use cluster::ramp;
+
+use crate::executor::Executor;
+
+impl Executor {
+    /// Whether operations may be executed as one transaction.
+    ///
+    /// # Errors
+    /// [`Abort::Unsupported`] says what to do instead.
+    #[inline]
+    pub(crate) fn check_read_atomic(&self, ops: &[Op<'_>]) -> Result<(), Abort> {
+        let declared = &self.context.shared.read_atomic;
+        if declared.is_empty() || ops.len() < 2 {
+            return Ok(());
+        }
+        ramp::classify(declared, ops)?;
+        Ok(())
+    }
+}
