@@ -40,6 +40,9 @@ pub(crate) enum Task {
         /// fail. The number of nodes is a multiple of this.
         #[arg(long, value_name = "R", default_value_t = 1)]
         replicas: u16,
+        /// Keys with this prefix are read atomic; may be given several times.
+        #[arg(long, value_name = "PREFIX")]
+        read_atomic: Vec<String>,
         /// The port at which clients find the first node; the others follow.
         #[arg(long, default_value_t = 7001)]
         base_port: u16,

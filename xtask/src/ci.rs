@@ -95,7 +95,8 @@ const STEPS: &[Step] = &[
         let test = "test --package kumiki-replica --features simulation --test simulation";
         run(cargo().args(test.split(' ')))?;
         sim::run(Protocol::TwoPhaseCommit, SEEDS, None, None)?;
-        sim::run(Protocol::Replica, SEEDS, None, None)
+        sim::run(Protocol::Replica, SEEDS, None, None)?;
+        sim::run(Protocol::Ramp, SEEDS, None, None)
     }),
     ("simulation with the planted bugs", || {
         let find = |bug: Bug| sim::run(bug.protocol(), PLANTED_SEEDS, None, Some(bug));

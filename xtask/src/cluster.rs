@@ -35,14 +35,43 @@ const REST: Duration = Duration::from_secs(2);
 pub struct Options {
     /// How many nodes.
     pub nodes: u16,
-    /// How many of them hold the same partition.
-    pub replicas: u16,
+    /// Who holds what, and how.
+    pub shape: Shape,
     /// The port at which clients find the first node; the others follow.
     pub base_port: u16,
     /// Where file, logs and data lie.
     pub dir: PathBuf,
     /// Whether a node that has died is started again.
     pub restart: bool,
+}
+
+/// What the cluster's file says of partitions and keys.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// How many nodes hold the same partition.
+    pub replicas: u16,
+    /// Keys with these prefixes are read atomic.
+    pub read_atomic: Vec<String>,
+}
+
+impl Shape {
+    /// So many nodes hold each partition; no key is read atomic.
+    #[must_use]
+    pub fn replicas(replicas: u16) -> Shape {
+        Shape {
+            replicas,
+            read_atomic: Vec::new(),
+        }
+    }
+
+    /// The cluster's file.
+    fn describe(&self, nodes: &[NodeInfo]) -> String {
+        let text = topology::even(nodes, self.replicas.into(), None);
+        if self.read_atomic.is_empty() {
+            return text;
+        }
+        format!("read_atomic = {:?}\n\n{text}", self.read_atomic)
+    }
 }
 
 /// Starts the nodes, says where they are, and looks after them until Ctrl-C.
@@ -53,7 +82,7 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
     let ports = (0..options.nodes).map(|n| Ports::from(options.base_port.checked_add(n)?));
     let ports: Option<Vec<_>> = ports.collect();
     let ports = ports.context("the ports exceed 65535; choose a smaller --base-port")?;
-    let mut nodes = Nodes::new(program, &options.dir, options.replicas, &ports)?;
+    let mut nodes = Nodes::new(program, &options.dir, &options.shape, &ports)?;
     nodes.start_all()?;
     let ready = nodes.wait_together();
     // Ctrl-C is a good reason to stop here.
@@ -99,6 +128,8 @@ pub struct Nodes {
     dir: PathBuf,
     file: PathBuf,
     is_replicated: bool,
+    /// A prefix of keys that are read atomic.
+    read_atomic: Option<String>,
     nodes: Vec<Node>,
 }
 
@@ -112,14 +143,13 @@ struct Node {
 }
 
 impl Nodes {
-    /// Describes nodes 1, 2, … at these ports in `dir`; every `replicas` of them hold a partition.
-    /// Starts none.
+    /// Describes nodes 1, 2, … at these ports in `dir`. Starts none.
     ///
     /// # Errors
     /// If the directory has the file of another cluster, or cannot be written; if there cannot be
     /// so many replicas.
-    pub fn new(program: &Program, dir: &Path, replicas: u16, ports: &[Ports]) -> Result<Nodes> {
-        let replicas = usize::from(replicas);
+    pub fn new(program: &Program, dir: &Path, shape: &Shape, ports: &[Ports]) -> Result<Nodes> {
+        let replicas = usize::from(shape.replicas);
         if ports.is_empty() {
             bail!("a cluster has at least one node");
         }
@@ -140,7 +170,7 @@ impl Nodes {
                 replica: (replicas > 1).then(|| at(ports.replica)),
             })
             .collect();
-        let text = topology::even(&infos, replicas, None);
+        let text = shape.describe(&infos);
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let dir = dir.canonicalize()?;
         let file = dir.join("cluster.toml");
@@ -165,6 +195,7 @@ impl Nodes {
             dir,
             file,
             is_replicated: replicas > 1,
+            read_atomic: shape.read_atomic.first().cloned(),
             nodes: infos.into_iter().map(node).collect(),
         })
     }
@@ -193,7 +224,8 @@ impl Nodes {
             fabric: ports[1],
             replica: ports[2],
         });
-        Nodes::new(program, dir, replicas, &ports.collect::<Vec<_>>())
+        let shape = Shape::replicas(replicas);
+        Nodes::new(program, dir, &shape, &ports.collect::<Vec<_>>())
     }
 
     /// How many there are.
@@ -312,6 +344,10 @@ impl Nodes {
         println!("try:");
         println!("  redis-cli -c -p {port} mset a 1 b 2 c 3");
         println!("  redis-cli -p {port} mget a b c");
+        if let Some(prefix) = &self.read_atomic {
+            println!("  redis-cli -p {port} mset {prefix}x 1 {prefix}y 1");
+            println!("  redis-cli -p {port} mget {prefix}x {prefix}y");
+        }
         println!("  redis-cli -p {port} cluster nodes");
         if self.is_replicated
             && let Program::Kumiki { binary, .. } = &self.program
@@ -380,7 +416,8 @@ mod tests {
     fn the_file_is_one_that_nodes_read_and_stays_that_of_its_data() {
         let dir = tempfile::tempdir().unwrap();
         let ports = [7001, 7002].map(|port| Ports::from(port).unwrap());
-        let new = |replicas, ports| Nodes::new(&kumiki(), dir.path(), replicas, ports);
+        let new =
+            |replicas, ports| Nodes::new(&kumiki(), dir.path(), &Shape::replicas(replicas), ports);
         let nodes = new(1, &ports).unwrap();
         let text = fs::read_to_string(&nodes.file).unwrap();
         let topology = cluster::Topology::parse(&text, "cluster.toml").unwrap();
@@ -398,16 +435,31 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_declared_in_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let ports = [7001, 7002].map(|port| Ports::from(port).unwrap());
+        let shape = Shape {
+            replicas: 1,
+            read_atomic: vec!["ra:".to_owned(), "a \"b\"".to_owned()],
+        };
+        let nodes = Nodes::new(&kumiki(), dir.path(), &shape, &ports).unwrap();
+        let topology = cluster::Topology::load(&nodes.file).unwrap();
+        let declared: Vec<_> = topology.read_atomic().prefixes().collect();
+        assert_eq!(declared, [&b"ra:"[..], b"a \"b\""]);
+    }
+
+    #[test]
     fn replicas_are_on_nodes_that_follow_each_other() {
         let dir = tempfile::tempdir().unwrap();
         let ports: Vec<_> = (7001..7007).flat_map(Ports::from).collect();
-        let nodes = Nodes::new(&kumiki(), dir.path(), 3, &ports).unwrap();
+        let nodes = Nodes::new(&kumiki(), dir.path(), &Shape::replicas(3), &ports).unwrap();
         let topology = cluster::Topology::load(&nodes.file).unwrap();
         let holders = topology.partitions().iter().map(|one| one.nodes.clone());
         assert!(holders.eq([[1, 2, 3], [4, 5, 6]].map(|ids| ids.map(base::NodeId).to_vec())));
         for (replicas, count) in [(2, 6), (3, 4), (0, 3)] {
             let other = tempfile::tempdir().unwrap();
-            let refused = Nodes::new(&kumiki(), other.path(), replicas, &ports[..count]);
+            let shape = Shape::replicas(replicas);
+            let refused = Nodes::new(&kumiki(), other.path(), &shape, &ports[..count]);
             let said = refused.unwrap_err().to_string();
             assert!(said.contains("three or more"), "{said}");
         }

@@ -37,6 +37,7 @@ fn run(task: Task) -> Result<()> {
         Task::Cluster {
             nodes,
             replicas,
+            read_atomic,
             base_port,
             data,
             ephemeral,
@@ -50,7 +51,10 @@ fn run(task: Task) -> Result<()> {
             let binary = binary(given, Build::Honest)?;
             let options = cluster::Options {
                 nodes,
-                replicas,
+                shape: cluster::Shape {
+                    replicas,
+                    read_atomic,
+                },
                 base_port,
                 dir: data,
                 restart,

@@ -16,6 +16,8 @@ pub enum Protocol {
     /// Transactions over several partitions.
     #[value(name = "2pc")]
     TwoPhaseCommit,
+    /// The same, with read-atomic keys.
+    Ramp,
     /// A partition that several nodes hold.
     Replica,
 }
@@ -24,13 +26,14 @@ impl Protocol {
     fn name(self) -> &'static str {
         match self {
             Protocol::TwoPhaseCommit => "2pc",
+            Protocol::Ramp => "ramp",
             Protocol::Replica => "replica",
         }
     }
 
     fn package(self) -> &'static str {
         match self {
-            Protocol::TwoPhaseCommit => "kumiki-cluster",
+            Protocol::TwoPhaseCommit | Protocol::Ramp => "kumiki-cluster",
             Protocol::Replica => "kumiki-replica",
         }
     }
@@ -43,6 +46,8 @@ pub enum Bug {
     IgnoredHolds,
     /// Participants vote before their part is durable.
     EarlyDecision,
+    /// Read-atomic reads leave out the second round.
+    OneRound,
     /// A leader believes its lease without a look at the clock.
     StaleLease,
     /// What was executed and not committed outlives the leadership.
@@ -54,6 +59,7 @@ impl Bug {
     pub const ALL: &[Bug] = &[
         Bug::IgnoredHolds,
         Bug::EarlyDecision,
+        Bug::OneRound,
         Bug::StaleLease,
         Bug::KeptOverlay,
     ];
@@ -63,6 +69,7 @@ impl Bug {
     pub fn protocol(self) -> Protocol {
         match self {
             Bug::IgnoredHolds | Bug::EarlyDecision => Protocol::TwoPhaseCommit,
+            Bug::OneRound => Protocol::Ramp,
             Bug::StaleLease | Bug::KeptOverlay => Protocol::Replica,
         }
     }
@@ -71,6 +78,7 @@ impl Bug {
         match self {
             Bug::IgnoredHolds => "planted-ignored-holds",
             Bug::EarlyDecision => "planted-early-decision",
+            Bug::OneRound => "planted-one-round",
             Bug::StaleLease => "planted-stale-lease",
             Bug::KeptOverlay => "planted-kept-overlay",
         }

@@ -131,7 +131,7 @@ pub enum OwnedFound {
 #[allow(missing_docs)] // The fields are those of `Versioned`.
 pub struct OwnedVersion {
     pub id: TransactionId,
-    pub siblings: Vec<u8>,
+    pub siblings: Arc<[u8]>,
     pub content: Option<OwnedContent>,
 }
 
@@ -144,21 +144,37 @@ pub struct OwnedContent {
     pub deadline: Option<u64>,
 }
 
+impl OwnedFound {
+    /// A copy. Its siblings are those of `last`, if they are the same: versions that are read together
+    /// are often of one transaction.
+    #[must_use]
+    pub fn copy(found: Found<'_>, last: Option<&OwnedFound>) -> OwnedFound {
+        let version = match found {
+            Found::Version(version) => version,
+            Found::Nothing => return OwnedFound::Nothing,
+            Found::NotThere => return OwnedFound::NotThere,
+            Found::Gone => return OwnedFound::Gone,
+        };
+        let siblings = match last {
+            Some(OwnedFound::Version(last)) if *last.siblings == *version.siblings => {
+                Arc::clone(&last.siblings)
+            }
+            _ => version.siblings.into(),
+        };
+        OwnedFound::Version(OwnedVersion {
+            id: version.id,
+            siblings,
+            content: version.content.map(|content| OwnedContent {
+                value: content.value.to_vec(),
+                kind: content.kind,
+                deadline: content.deadline,
+            }),
+        })
+    }
+}
+
 impl From<Found<'_>> for OwnedFound {
     fn from(found: Found<'_>) -> OwnedFound {
-        match found {
-            Found::Version(version) => OwnedFound::Version(OwnedVersion {
-                id: version.id,
-                siblings: version.siblings.to_vec(),
-                content: version.content.map(|content| OwnedContent {
-                    value: content.value.to_vec(),
-                    kind: content.kind,
-                    deadline: content.deadline,
-                }),
-            }),
-            Found::Nothing => OwnedFound::Nothing,
-            Found::NotThere => OwnedFound::NotThere,
-            Found::Gone => OwnedFound::Gone,
-        }
+        OwnedFound::copy(found, None)
     }
 }

@@ -161,7 +161,8 @@ fn ask(pool: &Pool, addresses: &[SocketAddr], deadline: Instant) -> Result<Topol
 }
 
 /// Where these operations go: to the partition of most of their keys, since those need not travel
-/// further. Operations without a key go along.
+/// further; to any of those if there are several, so that all coordinate alike. Operations without a
+/// key go along.
 pub(crate) fn route(topology: &Topology, ops: &[Op<'_>]) -> Route {
     let mut counts: Vec<(PartitionId, usize)> = Vec::new();
     for key in ops.iter().filter_map(Op::key) {
@@ -171,16 +172,21 @@ pub(crate) fn route(topology: &Topology, ops: &[Op<'_>]) -> Route {
             None => counts.push((partition, 1)),
         }
     }
-    let most = counts.iter().max_by_key(|(of, count)| (*count, of.0));
-    let first = topology.partitions()[0].id;
-    Route {
-        partition: most.map_or(first, |(partition, _)| *partition),
-        several: counts.len() > 1,
-    }
+    let several = counts.len() > 1;
+    let most = counts.iter().map(|(_, count)| *count).max();
+    counts.retain(|(_, count)| Some(*count) == most);
+    let partition = match &counts[..] {
+        [] => topology.partitions()[0].id,
+        [(one, _)] => *one,
+        ties => ties[fastrand::usize(..ties.len())].0,
+    };
+    Route { partition, several }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -217,6 +223,10 @@ mod tests {
         assert_eq!(route(&topology, &[get(d), get(b), get(d)]), to(2, true));
         assert_eq!(route(&topology, &[Op::Count, get(d)]), to(2, false));
         assert_eq!(route(&topology, &[Op::Count]), to(1, false));
+        let ties: BTreeSet<u16> = (0..100)
+            .map(|_| route(&topology, &[get(d), get(b)]).partition.0)
+            .collect();
+        assert_eq!(ties, [1, 2].into());
         let known = Known::new(topology);
         assert_eq!(known.find(PartitionId(1)), NodeId(2));
     }

@@ -109,6 +109,13 @@ const FIRST_PAUSE: Duration = Duration::from_micros(300);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// The least pause while nobody is known to lead a partition.
 const LEADERLESS_PAUSE: Duration = Duration::from_millis(5);
+/// So many attempts follow each other at once when a timestamp was overtaken.
+const HASTY_ATTEMPTS: u32 = 4;
+/// How far a timestamp goes beyond one that has overtaken it, in points of the clock, for each time
+/// that it was overtaken; and how often that grows. It stays far below a millisecond: clocks that
+/// overtake each other must not leave the time of day behind.
+const LEAP: u64 = 64;
+const LEAPS: u64 = 64;
 /// A validated read that fails so often takes holds instead.
 pub(crate) const READ_ATTEMPTS: u32 = 8;
 
@@ -300,7 +307,10 @@ impl<C> Node<C> {
         let mut abort = abort;
         let again = match &abort {
             Abort::Overtaken { newest } => {
-                let witnessed = self.clock.witness(*newest, partition.time_ms());
+                // A little more each time, so that a clock which is behind catches up with one that
+                // goes on.
+                let beyond = Timestamp(newest.0 + LEAP * u64::from(c.attempt - 1).min(LEAPS));
+                let witnessed = self.clock.witness(beyond, partition.time_ms());
                 if let Err(error) = &witnessed {
                     let what = error.to_string();
                     abort = Abort::Unavailable { what };
@@ -323,7 +333,11 @@ impl<C> Node<C> {
             _ => Duration::ZERO,
         };
         let longest = LONGEST_PAUSE.min(FIRST_PAUSE * (1 << (c.attempt - 1).min(10)));
-        let pause = longest.mul_f64(0.5 + self.random.f64() / 2.0);
+        let pause = match abort {
+            // Nobody has to end first.
+            Abort::Overtaken { .. } if c.attempt <= HASTY_ATTEMPTS => Duration::ZERO,
+            _ => longest.mul_f64(0.5 + self.random.f64() / 2.0),
+        };
         self.paused
             .push(Reverse((self.now + pause.max(least), number)));
     }

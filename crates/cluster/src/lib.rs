@@ -9,6 +9,8 @@
 //! | [`clock`] | timestamps |
 //! | [`node`] | a node: the protocol, its invariants, events in and messages out |
 //! | `coordination`, `two_phase`, `reading` | transactions of its callers, over any partitions |
+//! | `finishing` | how what has committed is committed everywhere |
+//! | [`ramp`] | read-atomic transactions: algorithms, readers, what is refused |
 //! | `participation` | what it does for coordinators |
 //! | `bulk` | transactions that come together, each executed by itself |
 //! | `resolution` | what becomes of attempts that nobody decides |
@@ -28,6 +30,7 @@ pub mod codec;
 mod coordination;
 mod counters;
 mod due;
+mod finishing;
 pub mod fuzz;
 pub mod leaders;
 pub mod message;

@@ -38,6 +38,12 @@
 //!    no circle of waiting transactions. A transaction keeps its age when it is tried again, so that
 //!    each becomes the oldest at last.
 //!
+//! Transactions that write several read-atomic keys (module [`ramp`](crate::ramp)) are committed in the
+//! same way, with three differences: participants hold nothing, so that nobody waits for anybody;
+//! a participant refuses what has a timestamp below that of a key's newest version; and the caller is
+//! told at step 6, when all participants show what was written, so that whoever reads one of the
+//! keys by itself afterwards sees it.
+//!
 //! A partition is wherever it is led: its participant's state is the same at whichever of its nodes.
 //! What comes to another one is answered [`Abort::Elsewhere`], and asked again where the leader is.
 //! Who loses the leadership does not know what becomes of what was not durable yet: then a vote
@@ -58,6 +64,7 @@ use crate::codec;
 use crate::coordination::{Coordination, Wish};
 use crate::counters::Counters;
 use crate::due::Dues;
+use crate::finishing::Finishing;
 use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::options::{NodeOptions, Timeouts};
@@ -65,7 +72,6 @@ use crate::participation::{Parked, Waiting};
 use crate::ramp::Algorithm;
 use crate::resolution::Keeper;
 use crate::topology::Topology;
-use crate::two_phase::Finishing;
 use crate::wires::{Lost, Wires};
 
 /// The outcome of a caller's transaction, which may be shown.
@@ -439,7 +445,8 @@ impl<C> Node<C> {
     /// Transactions under way that this node coordinates, and requests that wait for holds.
     #[must_use]
     pub fn under_way(&self) -> (usize, usize) {
-        (self.coordinations.len(), self.parked.len())
+        let awaited = self.finishing.values().filter(|f| f.is_awaited()).count();
+        (self.coordinations.len() + awaited, self.parked.len())
     }
 
     /// Whether nothing is under way that others wait for.

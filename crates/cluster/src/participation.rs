@@ -13,7 +13,7 @@ use base::change::siblings;
 use base::participant::{Isolation, Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::Holder;
-use base::versions::Ask;
+use base::versions::{Ask, OwnedFound};
 use base::{Abort, Epoch, NodeId, Op, PartitionId, Timestamp, TransactionId};
 use fabric::Link;
 
@@ -257,7 +257,10 @@ impl<C> Node<C> {
             return self.deliver(asker, Answer::Aborted(abort));
         }
         let mut founds = Vec::with_capacity(asks.len());
-        let outcome = partition.read_versions(asks, &mut |found| founds.push(found.into()));
+        let outcome = partition.read_versions(asks, &mut |found| {
+            let copy = OwnedFound::copy(found, founds.last());
+            founds.push(copy);
+        });
         let answer = match outcome {
             Ok(()) => Answer::Versions(founds),
             Err(abort) => Answer::Aborted(abort),

@@ -91,6 +91,19 @@ impl Engine {
     }
 }
 
+/// The least id that is above a version's, or above those of all that have left memory if none is
+/// there. What is prepared has a greater one than what it will replace: it stays above a transaction
+/// that has not seen it, and is not lost behind it.
+fn just_above(newest: TransactionId, left: Timestamp, unique: u64) -> TransactionId {
+    match newest.unique.checked_add(1) {
+        Some(unique) if newest > TransactionId::ZERO => TransactionId { unique, ..newest },
+        _ => TransactionId {
+            timestamp: newest.timestamp.max(left).next(),
+            unique,
+        },
+    }
+}
+
 /// The id that a version carries.
 pub(crate) fn id_of(version: VersionRef) -> TransactionId {
     version
@@ -242,7 +255,14 @@ impl<L: RedoLog> Worker<L> {
             1 => {}
             _ => keys.iter().for_each(|key| siblings::push(&mut told, key)),
         }
-        self.set_origin(&told);
+        let newest = keys.iter().map(|key| {
+            let hash = self.engine.index.hash(key);
+            self.newest_of(hash, key).map_or(TransactionId::ZERO, id_of)
+        });
+        let newest = newest.max().unwrap_or(TransactionId::ZERO);
+        let id = just_above(newest, self.engine.read_atomic.left(), self.unique);
+        let siblings = &told;
+        self.state.origin = Some(self.engine.origins.share(Origin { id, siblings }));
     }
 
     /// Draws an id for a transaction whose further writes are not known yet.
@@ -287,16 +307,18 @@ impl<L: RedoLog> Worker<L> {
         let id = prepare.holder.id;
         self.hash_and_fetch(prepare.ops);
         let (mut effects, mut replies) = (Vec::new(), Vec::new());
-        let mut newest = self.engine.read_atomic.left();
+        let mut newest = Timestamp::ZERO;
         for (at, op) in prepare.ops.iter().enumerate() {
             let hash = self.state.hashes[at].ok_or(Stop::Abort(Abort::Refused))?;
             let (reply, effect) = self.effect_of_op(op, hash)?;
             replies.push(reply);
             effects.extend(effect);
             let key = op.key().expect("it was hashed");
-            let of = self.newest_of(hash, key).map(id_of);
-            let of = of.filter(|of| *of >= id).map(|of| of.timestamp);
-            newest = newest.max(of.unwrap_or(Timestamp::ZERO));
+            newest = newest.max(match self.newest_of(hash, key).map(id_of) {
+                Some(newer) if newer >= id => newer.timestamp,
+                Some(_) => Timestamp::ZERO,
+                None => self.engine.read_atomic.left(),
+            });
         }
         if newest >= id.timestamp {
             return Err(Stop::Abort(Abort::Overtaken { newest }));

@@ -74,7 +74,7 @@ mod tests {
             )
         };
         let ids: Vec<u16> = (1..=nodes).collect();
-        let nodes: String = ids.iter().map(|id| node(id)).collect();
+        let nodes: String = ids.iter().map(node).collect();
         format!(
             "{read_atomic}\n{nodes}[[partition]]\nid = 1\nslots = \"0-16383\"\nnodes = {ids:?}\n"
         )

@@ -57,11 +57,7 @@ enum Opened {
 }
 
 impl Opened {
-    fn open(
-        options: &Serve,
-        config: &Config,
-        progress: Progress,
-    ) -> Result<Opened, String> {
+    fn open(options: &Serve, config: &Config, progress: Progress) -> Result<Opened, String> {
         let workers = config.threads + SPARE_WORKERS;
         if let Some(membership) = &config.cluster
             && replicated::partition(membership).is_some()

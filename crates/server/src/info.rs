@@ -245,6 +245,7 @@ fn stats(figures: &Figures<'_>, out: &mut String) -> Result {
     writeln!(out, "transactions_committed:{}", store.commits)?;
     writeln!(out, "transactions_conflicted:{}", store.conflicts)?;
     writeln!(out, "transactions_prepared:{}", store.prepared)?;
+    writeln!(out, "versions_kept:{}", store.kept_versions)?;
     writeln!(out, "parked_clients:{}", figures.parked)
 }
 

@@ -257,6 +257,11 @@ const FAMILIES: &[Family] = &[
         |f, out| out.add(f.store.prepared),
     ),
     gauge(
+        "kumiki_versions_kept",
+        "Versions of read-atomic keys that are kept behind newer ones.",
+        |f, out| out.add(f.store.kept_versions),
+    ),
+    gauge(
         "kumiki_connections_parked",
         "Connections that wait for what such a transaction holds.",
         |f, out| out.add(f.parked),

@@ -12,8 +12,16 @@
 //! | 1 | not there | none |
 //! | 2 | gone | none |
 //! | 3 | a version of an absent key, or its id alone | id (16 bytes), siblings (bytes) |
-//! | 4 | a version | id (16 bytes), siblings (bytes), 1 byte: the kind as in logs, plus 128 if a deadline (8 bytes) follows; value (bytes) |
+//! | 4 | a version | id (16 bytes), siblings (bytes), content |
+//! | 5 | as 3, of the transaction of the version before | none |
+//! | 6 | as 4, of the transaction of the version before | content |
+//!
+//! Content: 1 byte, the kind as in logs, plus 128 if a deadline (8 bytes) follows; value (bytes). Of
+//! versions that follow each other with the same id and siblings, only the first one says them.
 
+use std::sync::Arc;
+
+use crate::TransactionId;
 use crate::transaction::Kind;
 use crate::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
 
@@ -65,20 +73,27 @@ pub fn read_asks<'a>(from: &mut Reader<'a>) -> Result<Vec<Ask<'a>>, Malformed> {
 /// Appends what was found.
 pub fn write_founds(founds: &[OwnedFound], to: &mut Vec<u8>) {
     put_count(to, founds.len() as u64);
+    let mut last = None;
     for found in founds {
         match found {
             OwnedFound::Nothing => to.push(0),
             OwnedFound::NotThere => to.push(1),
             OwnedFound::Gone => to.push(2),
-            OwnedFound::Version(version) => write_version(version, to),
+            OwnedFound::Version(version) => {
+                write_version(version, last, to);
+                last = Some(version);
+            }
         }
     }
 }
 
-fn write_version(version: &OwnedVersion, to: &mut Vec<u8>) {
-    to.push(if version.content.is_some() { 4 } else { 3 });
-    to.extend_from_slice(&version.id.to_bytes());
-    put_bytes(to, &version.siblings);
+fn write_version(version: &OwnedVersion, last: Option<&OwnedVersion>, to: &mut Vec<u8>) {
+    let same = last.is_some_and(|last| is_same(last, version));
+    to.push(3 + u8::from(version.content.is_some()) + 2 * u8::from(same));
+    if !same {
+        to.extend_from_slice(&version.id.to_bytes());
+        put_bytes(to, &version.siblings);
+    }
     if let Some(content) = &version.content {
         let expires = content.deadline.map_or(0, |_| EXPIRES);
         to.push(content.kind as u8 | expires);
@@ -92,22 +107,41 @@ fn write_version(version: &OwnedVersion, to: &mut Vec<u8>) {
 /// # Errors
 /// What is wrong with it.
 pub fn read_founds(from: &mut Reader<'_>) -> Result<Vec<OwnedFound>, Malformed> {
+    let mut last: Option<(TransactionId, Arc<[u8]>)> = None;
     from.list(|from| {
-        Ok(match from.u8()? {
-            0 => OwnedFound::Nothing,
-            1 => OwnedFound::NotThere,
-            2 => OwnedFound::Gone,
-            tag @ (3 | 4) => OwnedFound::Version(OwnedVersion {
-                id: from.id()?,
-                siblings: from.bytes()?.to_vec(),
-                content: match tag {
-                    4 => Some(read_content(from)?),
-                    _ => None,
-                },
-            }),
-            other => return Err(from.malformed(MalformedKind::Kind(other, "version"))),
-        })
+        let tag = from.u8()?;
+        let unknown = from.malformed(MalformedKind::Kind(tag, "version"));
+        let origin = match tag {
+            0 => return Ok(OwnedFound::Nothing),
+            1 => return Ok(OwnedFound::NotThere),
+            2 => return Ok(OwnedFound::Gone),
+            3 | 4 => {
+                let origin = (from.id()?, Arc::from(from.bytes()?));
+                // There is one way to say a thing.
+                if last.as_ref() == Some(&origin) {
+                    return Err(unknown);
+                }
+                origin
+            }
+            5 | 6 => last.clone().ok_or(unknown)?,
+            _ => return Err(unknown),
+        };
+        last = Some(origin.clone());
+        let content = match tag {
+            4 | 6 => Some(read_content(from)?),
+            _ => None,
+        };
+        let (id, siblings) = origin;
+        Ok(OwnedFound::Version(OwnedVersion {
+            id,
+            siblings,
+            content,
+        }))
     })
+}
+
+fn is_same(one: &OwnedVersion, other: &OwnedVersion) -> bool {
+    one.id == other.id && one.siblings == other.siblings
 }
 
 fn read_content(from: &mut Reader<'_>) -> Result<OwnedContent, Malformed> {
@@ -129,7 +163,7 @@ fn read_content(from: &mut Reader<'_>) -> Result<OwnedContent, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Timestamp, TransactionId};
+    use crate::Timestamp;
 
     const ID: TransactionId = TransactionId {
         timestamp: Timestamp(7 << 16),
@@ -139,7 +173,7 @@ mod tests {
     fn version(content: Option<OwnedContent>) -> OwnedFound {
         OwnedFound::Version(OwnedVersion {
             id: ID,
-            siblings: b"\x01\0\0\0k".to_vec(),
+            siblings: b"\x01\0\0\0k"[..].into(),
             content,
         })
     }
@@ -166,11 +200,17 @@ mod tests {
             kind,
             deadline,
         };
+        let OwnedFound::Version(mut another) = version(None) else {
+            unreachable!("it is one")
+        };
+        another.id = TransactionId::ZERO;
+        let another = OwnedFound::Version(another);
         let founds = [
             OwnedFound::Nothing,
             OwnedFound::NotThere,
             OwnedFound::Gone,
             version(None),
+            another,
             version(Some(content(Kind::String, None))),
             version(Some(content(Kind::SortedSet, Some(1 << 40)))),
         ];
@@ -198,5 +238,10 @@ mod tests {
         bytes.extend_from_slice(&[9, 0]);
         let kind = read_founds(&mut Reader::new(&bytes)).unwrap_err().kind;
         assert_eq!(kind, MalformedKind::Kind(9, "value"));
+        bytes.clear();
+        write_founds(&[version(None)], &mut bytes);
+        let said_twice = [&[2][..], &bytes[1..], &bytes[1..]].concat();
+        let kind = read_founds(&mut Reader::new(&said_twice)).unwrap_err().kind;
+        assert_eq!(kind, MalformedKind::Kind(3, "version"));
     }
 }

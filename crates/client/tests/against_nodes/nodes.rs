@@ -117,7 +117,7 @@ impl Data {
             Ask::Newest { .. } => versions.first().cloned(),
             Ask::Id { .. } => versions.first().map(|newest| OwnedVersion {
                 id: newest.id,
-                siblings: Vec::new(),
+                siblings: [].into(),
                 content: None,
             }),
             Ask::OneOf { ids, .. } => {

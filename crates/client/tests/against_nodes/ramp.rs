@@ -26,7 +26,7 @@ fn id(number: u64) -> TransactionId {
 fn version(number: u64, algorithm: Algorithm) -> OwnedVersion {
     OwnedVersion {
         id: id(number),
-        siblings: siblings(algorithm, BOTH),
+        siblings: siblings(algorithm, BOTH).into(),
         content: Some(OwnedContent {
             value: number.to_string().into_bytes(),
             kind: Kind::String,

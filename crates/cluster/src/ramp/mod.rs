@@ -3,7 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`classify`] | which transactions are read atomic, and which are refused |
+//! | `classify` | which transactions are read atomic, and which are refused |
 //! | [`filter`] | the filter of RAMP-Hybrid |
 //! | [`reading`] | a read, step by step |
 //! | `rounds` | reads of a node's callers |
@@ -12,7 +12,7 @@
 //! newest versions and makes it the newest only when all have it. A reader that meets one part as the
 //! newest version somewhere, and not yet elsewhere, asks there for the part that is kept.
 
-pub mod classify;
+mod classify;
 pub mod filter;
 pub mod reading;
 mod rounds;

@@ -20,7 +20,7 @@ fn id(n: u64) -> TransactionId {
 fn version(n: u64, algorithm: Algorithm, keys: &[&[u8]]) -> OwnedVersion {
     OwnedVersion {
         id: id(n),
-        siblings: ramp::siblings(algorithm, keys.iter().copied()),
+        siblings: ramp::siblings(algorithm, keys.iter().copied()).into(),
         content: Some(OwnedContent {
             value: n.to_string().into_bytes(),
             kind: Kind::String,
@@ -137,7 +137,7 @@ fn a_small_read_asks_for_all_ids_and_for_versions_without_any_begins_anew() {
     let bare = |n| {
         OwnedFound::Version(OwnedVersion {
             id: id(n),
-            siblings: Vec::new(),
+            siblings: [].into(),
             content: None,
         })
     };
@@ -219,7 +219,7 @@ impl Cell {
             Ask::Newest { .. } => self.committed.last().cloned(),
             Ask::Id { .. } => self.committed.last().map(|version| OwnedVersion {
                 content: None,
-                siblings: Vec::new(),
+                siblings: [].into(),
                 ..version.clone()
             }),
             Ask::OneOf { ids, .. } => {

@@ -236,7 +236,7 @@ impl World {
                 self.reached.add(Point::Flushed, u64::from(job.flushes()));
                 match job.seen(&self.keys, own, replies) {
                     // Its replies do not tell what it replaced, and it need not have replaced anything.
-                    Ok(_) if job.is_scattered_write(&self.keys) => {
+                    Ok(_) if job.is_blind_and_read_atomic(&self.keys) => {
                         let ops = job.attempted(&self.keys, own);
                         self.chronicle.record(process, time, outcome, &ops);
                     }

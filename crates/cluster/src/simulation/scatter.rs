@@ -79,6 +79,11 @@ impl Job {
         self.read_atomic(keys).len() > 1
     }
 
+    /// Whether it writes such keys without looking, one or several.
+    pub(super) fn is_blind_and_read_atomic(&self, keys: &Keys) -> bool {
+        self.is_scattered_write(keys) || self.is_read_atomic(keys) && self.is_blind()
+    }
+
     /// Whether it writes several such keys.
     pub(super) fn is_scattered_write(&self, keys: &Keys) -> bool {
         self.is_scattered(keys) && !self.is_read_only()

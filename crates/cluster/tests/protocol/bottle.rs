@@ -316,6 +316,11 @@ impl Bottle {
 
     /// Lets time pass, and messages with it.
     pub(crate) fn wait(&mut self, time: Duration) {
+        self.wait_passing(time, |_| false);
+    }
+
+    /// Lets time pass, and messages but those that `stop` names.
+    pub(crate) fn wait_passing(&mut self, time: Duration, stop: impl Fn(&Message<'_>) -> bool) {
         let until = self.now + time;
         while self.now < until {
             self.now += Duration::from_millis(20);
@@ -323,7 +328,7 @@ impl Bottle {
                 self.models[at].time_ms += 20;
                 self.settle(at);
             }
-            self.pass_all();
+            self.pass(&stop);
         }
     }
 

@@ -243,8 +243,8 @@ fn of_concurrent_writes_the_one_with_the_greater_id_stays_everywhere() {
     bottle.begin(1, 2, &put_all(&keys, "second"));
     bottle.pass_all();
     assert!(bottle.outcome(1).unwrap().is_ok() && bottle.outcome(2).unwrap().is_ok());
-    for at in 0..3 {
-        assert_eq!(bottle.models[at].value(&keys[at]), Some("second"));
+    for (at, key) in keys.iter().enumerate() {
+        assert_eq!(bottle.models[at].value(key), Some("second"));
     }
     assert_clean(&bottle);
 }
@@ -410,5 +410,38 @@ fn clients_read_versions_of_read_atomic_keys_alone() {
         let request = Request::Versions { asks: asks(key) };
         let answer = bottle.answer(at, Peer::Client, request);
         assert!(answer.contains(said), "{answer}");
+    }
+}
+
+#[test]
+fn a_writer_that_comes_to_lead_the_home_still_tells_its_caller() {
+    for keeps_up in [true, false] {
+        let mut bottle = Bottle::holding(5, &[vec![1, 2, 3], vec![4]]);
+        let (a, b) = (bottle.key(0, "ra:"), bottle.key(1, "ra:"));
+        bottle.begin(1, 1, &[put(&a, "0"), put(&b, "0")]);
+        bottle.wait(Duration::from_secs(1));
+        assert!(bottle.outcome(1).expect("the leader was found").is_ok());
+        bottle.begin(1, 2, &[put(&a, "1"), put(&b, "1")]);
+        bottle.pass(is_decision);
+        bottle.hand_over(0, 1, true);
+        bottle.cut_between(1, 3);
+        if !keeps_up {
+            bottle.models[1].freeze();
+        }
+        // It finds the attempt as a new leader does, before its commits arrive anywhere.
+        bottle.wait_passing(Duration::from_millis(400), is_decision);
+        assert_eq!(bottle.models[1].value(&a), Some("1"));
+        let counters = bottle.nodes[1].as_ref().unwrap().counters();
+        assert_eq!(counters.resolved_committed, 1);
+        if !keeps_up {
+            // What it has decided as such is lost with its leadership, and another node leads.
+            bottle.hand_over(1, 2, false);
+        }
+        assert_eq!(bottle.outcome(2), None);
+        bottle.wait(Duration::from_secs(10));
+        assert!(bottle.outcome(2).expect("it is told").is_ok());
+        let leader = if keeps_up { 1 } else { 2 };
+        assert_eq!(bottle.models[leader].value(&a), Some("1"));
+        assert_eq!(bottle.models[3].value(&b), Some("1"));
     }
 }

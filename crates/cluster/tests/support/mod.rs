@@ -219,7 +219,7 @@ fn found(random: &mut Rng, pool: &Bytes) -> OwnedFound {
         2 => OwnedFound::Gone,
         which => OwnedFound::Version(OwnedVersion {
             id: id(random),
-            siblings,
+            siblings: siblings.into(),
             content: (which == 3).then(|| OwnedContent {
                 value,
                 kind: Kind::from_u8(random.u8(..5)).expect("five kinds"),

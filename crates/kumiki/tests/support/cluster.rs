@@ -18,6 +18,8 @@ pub(crate) struct Cluster {
     /// Where nodes and Rust clients do.
     fabrics: Vec<SocketAddr>,
     keeping: Keeping,
+    /// Further arguments of each node.
+    further: Vec<String>,
     /// Where the cluster's file lies, and each node's data.
     dir: TempDir,
 }
@@ -32,15 +34,22 @@ pub(crate) enum Keeping {
 impl Cluster {
     /// Starts so many nodes with equal shares of the slots.
     pub(crate) fn start(count: usize, keeping: Keeping) -> Cluster {
-        Cluster::start_with(count, keeping, "")
+        Cluster::start_with(count, keeping, "", &[])
     }
 
-    /// As [`Cluster::start`], with this at the top of the cluster's file.
-    pub(crate) fn start_with(count: usize, keeping: Keeping, top: &str) -> Cluster {
+    /// As [`Cluster::start`], with `top` at the top of the cluster's file and further arguments of
+    /// each node.
+    pub(crate) fn start_with(
+        count: usize,
+        keeping: Keeping,
+        top: &str,
+        further: &[&str],
+    ) -> Cluster {
         let mut said = String::new();
         // Another process may take a port that was found free.
         for _ in 0..5 {
             let mut cluster = Cluster::prepare(count, keeping, top);
+            cluster.further = further.iter().map(|arg| (*arg).to_owned()).collect();
             match (0..count).try_for_each(|node| cluster.start_node(node)) {
                 Ok(()) => return cluster,
                 Err(text) => said = text,
@@ -64,6 +73,7 @@ impl Cluster {
             fabrics: addresses.iter().skip(1).step_by(2).copied().collect(),
             addresses: addresses.into_iter().step_by(2).collect(),
             keeping,
+            further: Vec::new(),
             dir,
         }
     }
@@ -73,7 +83,8 @@ impl Cluster {
         let dir = self.dir.path();
         let build = |_, _: &Path| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
-            command.args(["serve", "--threads", "2", "--cluster"]);
+            command.args(["serve", "--threads", "2"]);
+            command.args(&self.further).arg("--cluster");
             command.arg(dir.join(FILE));
             command.args(["--node", &(node + 1).to_string()]);
             match self.keeping {

@@ -74,6 +74,7 @@ impl Replicated {
             commits: engine.commits,
             conflicts: engine.conflicts,
             prepared: self.member.prepared(),
+            kept_versions: engine.kept_versions,
             expired: engine.expired,
             log_bytes: status.log_bytes,
             log_syncs: status.syncs,

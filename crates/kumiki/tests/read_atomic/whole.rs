@@ -1,0 +1,173 @@
+//! Of what is written together, readers see all or nothing.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ::client::Algorithm;
+
+use crate::support::client::Client;
+use crate::support::cluster::{Cluster, Keeping};
+use crate::{KEYS, TOP, connect, figure, mget, mset, values, whole};
+
+#[test]
+fn redis_clients_of_any_node_see_all_or_nothing() {
+    const READS: usize = 1000;
+    let cluster = Cluster::start_with(4, Keeping::Nothing, TOP, &[]);
+    let stop = AtomicBool::new(false);
+    let seen: usize = std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (to, stop) = (cluster.address(writer), &stop);
+            scope.spawn(move || {
+                let mut client = Client::connect(to);
+                for number in 0_u64.. {
+                    let value = format!("{writer}-{number}");
+                    let reply = client.reply(&mset(&KEYS, &value));
+                    assert_eq!(reply.raw, b"+OK\r\n", "{reply:?}");
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        let read = |node| {
+            let to = cluster.address(node);
+            scope.spawn(move || {
+                let mut client = Client::connect(to);
+                let mut changes = 0;
+                let mut last = None;
+                for _ in 0..READS {
+                    let reply = client.reply(&mget(&KEYS));
+                    let value = whole(&values(&reply).unwrap_or_else(|| panic!("{reply:?}")));
+                    changes += usize::from(last.as_ref() != Some(&value));
+                    last = Some(value);
+                }
+                changes
+            })
+        };
+        let readers: Vec<_> = (1..4).map(read).collect();
+        let ended = readers.into_iter().map(|reader| reader.join());
+        // Also when one has panicked, so that the test ends.
+        let ended: Vec<_> = ended.collect();
+        stop.store(true, Ordering::Relaxed);
+        ended.into_iter().map(|seen| seen.expect("it reads")).sum()
+    });
+    assert!(seen > 100, "only {seen} values were seen");
+    let sum = |name| (0..4).map(|node| figure(cluster.address(node), name)).sum();
+    let (reads, second): (u64, u64) =
+        (sum("cluster_ramp_reads"), sum("cluster_ramp_second_rounds"));
+    assert!(reads >= 3 * READS as u64, "{reads} reads");
+    // Without these the test would show nothing.
+    assert!(second > 0, "no read has met a writer");
+}
+
+/// Two threads write all keys, or delete all, by one algorithm, two others read them by another.
+fn write_and_read(cluster: &Cluster, (writes, reads): (Algorithm, Algorithm), count: usize) {
+    let client = connect(cluster.fabrics());
+    let stop = AtomicBool::new(false);
+    let keys = KEYS.map(str::as_bytes);
+    let write = |writer: usize| {
+        let (mut number, begin) = (0, Instant::now());
+        while !stop.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(30) {
+            number += 1;
+            let value = format!("{writer}-{number}").into_bytes();
+            let value = (number % 10 > 0).then_some(&value[..]);
+            let pairs = keys.map(|key| (key, value));
+            client.put_all(&pairs, writes).expect("it is written");
+        }
+    };
+    let read = || {
+        for _ in 0..count {
+            whole(&client.get_all(&keys, reads).expect("they are read"));
+        }
+    };
+    std::thread::scope(|scope| {
+        let (write, read) = (&write, &read);
+        for writer in 0..2 {
+            scope.spawn(move || write(writer));
+        }
+        let readers = [scope.spawn(read), scope.spawn(read)];
+        let ended = readers.map(|reader| reader.join());
+        stop.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok), "a reader has failed");
+    });
+}
+
+#[test]
+fn rust_clients_see_all_or_nothing_by_every_algorithm() {
+    let cluster = Cluster::start_with(4, Keeping::Nothing, TOP, &[]);
+    for algorithm in Algorithm::ALL {
+        write_and_read(&cluster, (algorithm, algorithm), 500);
+    }
+    // What was written by one can be read by another.
+    write_and_read(&cluster, (Algorithm::Small, Algorithm::Fast), 200);
+    write_and_read(&cluster, (Algorithm::Hybrid, Algorithm::Small), 200);
+    write_and_read(&cluster, (Algorithm::Fast, Algorithm::Hybrid), 200);
+}
+
+/// Four writers, each of two keys that it shares with two others, and each by an algorithm of its own.
+/// Of one writer nobody sees two values at a time.
+#[test]
+fn writes_that_overlap_are_seen_whole() {
+    let cluster = Cluster::start_with(4, Keeping::Nothing, TOP, &[]);
+    let client = connect(cluster.fabrics());
+    let stop = AtomicBool::new(false);
+    let keys = KEYS.map(str::as_bytes);
+    let write = |writer: usize| {
+        let algorithm = Algorithm::ALL[writer % 3];
+        for number in 0_u64.. {
+            let value = format!("{writer}-{number}").into_bytes();
+            let pairs = [keys[writer], keys[(writer + 1) % 4]].map(|key| (key, Some(&value[..])));
+            client.put_all(&pairs, algorithm).expect("it is written");
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    };
+    let read = |algorithm: Algorithm| {
+        let mut met = 0;
+        for _ in 0..500 {
+            let values = client.get_all(&keys, algorithm).expect("they are read");
+            let texts = values
+                .iter()
+                .flatten()
+                .map(|value| std::str::from_utf8(value));
+            let parts = texts.map(|text| text.expect("text").split_once('-').expect("two parts"));
+            let mut seen = BTreeMap::new();
+            for (writer, number) in parts {
+                let first = *seen.entry(writer).or_insert(number);
+                assert_eq!(first, number, "a fractured read: {values:?}");
+            }
+            met += usize::from(seen.len() < values.len());
+        }
+        assert!(met > 10, "only {met} times both keys were of one writer");
+    };
+    std::thread::scope(|scope| {
+        let (write, read) = (&write, &read);
+        for writer in 0..4 {
+            scope.spawn(move || write(writer));
+        }
+        let readers = Algorithm::ALL.map(|algorithm| scope.spawn(move || read(algorithm)));
+        let ended = readers.map(|reader| reader.join());
+        stop.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok), "a reader has failed");
+    });
+}
+
+#[test]
+fn a_node_goes_by_the_algorithm_that_it_is_told() {
+    for (further, every) in [(&[][..], 0), (&["--ramp", "small"], 10)] {
+        let cluster = Cluster::start_with(2, Keeping::Nothing, TOP, further);
+        let mut client = Client::connect(cluster.address(1));
+        assert_eq!(client.reply(&mset(&KEYS, "1")).raw, b"+OK\r\n");
+        for _ in 0..10 {
+            let reply = client.reply(&mget(&KEYS));
+            let value = whole(&values(&reply).expect("values"));
+            assert_eq!(value.as_deref(), Some("1"));
+        }
+        let figure = |name| figure(cluster.address(1), name);
+        assert_eq!(figure("cluster_ramp_reads"), 10, "{further:?}");
+        assert_eq!(figure("cluster_ramp_second_rounds"), every, "{further:?}");
+        assert_eq!(figure("cluster_ramp_writes"), 1, "{further:?}");
+    }
+}
