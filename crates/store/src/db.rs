@@ -112,6 +112,8 @@ pub struct Stats {
     pub log_latency: journal::Latency,
     /// Transactions over several partitions that are prepared and not decided.
     pub prepared: u64,
+    /// Versions of read-atomic keys that are kept behind newer ones.
+    pub kept_versions: u64,
     /// How often a transaction of the embedded interface waited for a hold.
     pub hold_waits: u64,
     /// Why nothing can be logged any more.
@@ -403,6 +405,7 @@ impl Db {
             log_buffers_waiting: log.buffers_waiting,
             log_latency: log.latency,
             prepared: self.shared().prepared.load(Ordering::Relaxed),
+            kept_versions: engine.kept_versions,
             hold_waits: self.shared().waiting.count(),
             journal_failure: self.durable().failed,
         }

@@ -31,7 +31,7 @@ pub enum Refusal {
     /// Of its keys some are read atomic.
     #[error(
         "a transaction cannot have read-atomic keys and others: send one for each, or change \
-         read_atomic in the cluster's file"
+         which keys are declared read atomic"
     )]
     Mixed,
     /// It reads and writes.
