@@ -13,12 +13,13 @@ use base::change::siblings;
 use base::participant::{Isolation, Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::Holder;
-use base::versions::{Ask, OwnedFound};
+use base::versions::{Ask, Found, OwnedFound};
 use base::{Abort, Epoch, NodeId, Op, PartitionId, Timestamp, TransactionId};
 use fabric::Link;
 
 use crate::codec;
 use crate::due::{Due, Haste};
+use crate::finishing::AGAIN;
 use crate::message::{Answer, Fate, Request, Roll};
 use crate::node::{Asker, Node};
 use crate::ramp;
@@ -28,6 +29,11 @@ use crate::ramp;
 pub(crate) const OLDEST_PREPARE_MS: u64 = 30_000;
 /// For how long a refusal is remembered: longer than a prepare can still come.
 pub(crate) const REFUSAL_MS: u64 = 2 * OLDEST_PREPARE_MS;
+
+/// Keys and ids that can be asked for at a time.
+const MOST_ASKED: usize = 1 << 20;
+/// Bytes of values that are read at a time.
+const MOST_READ: usize = 1 << 29;
 
 /// A numbered transaction waits for holds no longer than this; its client waits for longer, and asks
 /// again.
@@ -256,12 +262,25 @@ impl<C> Node<C> {
             let abort = ramp::Refusal::NotCovered.into();
             return self.deliver(asker, Answer::Aborted(abort));
         }
+        let ids = |ask: &Ask<'_>| match ask {
+            Ask::OneOf { ids, .. } => ids.len(),
+            _ => 0,
+        };
+        if asks.len() + asks.iter().map(ids).sum::<usize>() > MOST_ASKED {
+            let abort = Abort::TooLarge { what: "operations" };
+            return self.deliver(asker, Answer::Aborted(abort));
+        }
+        let mut bytes = 0;
         let mut founds = Vec::with_capacity(asks.len());
         let outcome = partition.read_versions(asks, &mut |found| {
-            let copy = OwnedFound::copy(found, founds.last());
-            founds.push(copy);
+            bytes += length(&found);
+            if bytes <= MOST_READ {
+                let copy = OwnedFound::copy(found, founds.last());
+                founds.push(copy);
+            }
         });
         let answer = match outcome {
+            Ok(()) if bytes > MOST_READ => Answer::Aborted(Abort::TooLarge { what: "bytes read" }),
             Ok(()) => Answer::Versions(founds),
             Err(abort) => Answer::Aborted(abort),
         };
@@ -438,6 +457,8 @@ impl<C> Node<C> {
         // Whoever may ask again soon is answered before it takes this node for dead.
         let patience = match &what {
             Parking::Once(_) => self.timeouts.hold.min(ONCE),
+            // Its coordinator asks again after that: it is not to wait here twice.
+            Parking::Commit { .. } => self.timeouts.hold.min(AGAIN),
             _ => self.timeouts.hold,
         };
         let mut bytes = Vec::new();
@@ -630,6 +651,14 @@ impl<C> Node<C> {
         Some(format!(
             "partition {stranger} takes part, which the cluster's file does not have"
         ))
+    }
+}
+
+/// Bytes of a version's value.
+fn length(found: &Found<'_>) -> usize {
+    match found {
+        Found::Version(version) => version.content.map_or(0, |content| content.value.len()),
+        _ => 0,
     }
 }
 

@@ -2,8 +2,7 @@
 //! `node`.
 
 use base::participant::{Isolation, Participant};
-use base::partition::OwnedReply;
-use base::{Abort, Op, OpError, PartitionId, TransactionId};
+use base::{Abort, Op, PartitionId, TransactionId};
 
 use crate::coordination::{Coordination, Manner, Part, Stage, together, whole};
 use crate::finishing::{AGAIN, Awaiting};
@@ -84,11 +83,6 @@ impl<C> Node<C> {
         };
         match answer {
             Ok(Answer::Replies(replies)) if replies.len() == c.parts[part].ops.len() => {
-                // Of what is told of each other, everything is written.
-                if let (Manner::Writing(_), Some(error)) = (&c.manner, failed(&replies)) {
-                    let abort = Abort::Failed(error);
-                    return self.abort_all(partition, which.0, None, id, abort);
-                }
                 c.parts[part].replies = Some(replies);
                 c.missing -= 1;
                 if c.missing == 0 {
@@ -276,14 +270,6 @@ impl<C> Node<C> {
 fn home(own: Option<PartitionId>, parts: &[Part]) -> PartitionId {
     let own = parts.iter().find(|part| Some(part.of) == own);
     own.unwrap_or(&parts[0]).of
-}
-
-/// Why a part would not be written whole.
-fn failed(replies: &[OwnedReply]) -> Option<OpError> {
-    replies.iter().find_map(|reply| match reply {
-        OwnedReply::Error(error) => Some(*error),
-        _ => None,
-    })
 }
 
 /// Why an attempt was given up, without saying what became of it.

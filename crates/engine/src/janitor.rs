@@ -313,9 +313,16 @@ impl Janitor {
     /// Whether somebody may still ask for what the record of a read-atomic key has, or for the
     /// reason why it has nothing.
     fn is_retained(&self, version: VersionRef, now: Now, forgotten: Option<TransactionId>) -> bool {
-        let settled = forgotten == Some(id_of(version));
-        version.previous().is_some()
-            || !version.is_never() && !settled && self.is_gone(version, now)
+        if version.previous().is_some() {
+            return true;
+        }
+        let id = id_of(version);
+        // What is older and still prepared must find that it comes late.
+        let settled = || {
+            let older = |pending| pending < id;
+            forgotten == Some(id) && !self.engine.least_pending().is_some_and(older)
+        };
+        !version.is_never() && self.is_gone(version, now) && !settled()
     }
 
     /// Keeps the record of a read-atomic key for later.

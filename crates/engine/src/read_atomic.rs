@@ -57,11 +57,11 @@ pub(crate) struct Declared {
 impl Declared {
     /// Learns of an id of which no version may be there any more.
     pub(crate) fn note_left(&self, id: TransactionId) {
-        self.left.fetch_max(id.timestamp.0, Ordering::Relaxed);
+        self.left.fetch_max(id.timestamp.0, Ordering::SeqCst);
     }
 
     pub(crate) fn left(&self) -> Timestamp {
-        Timestamp(self.left.load(Ordering::Relaxed))
+        Timestamp(self.left.load(Ordering::SeqCst))
     }
 }
 
@@ -83,6 +83,19 @@ impl Engine {
             .is_some_and(|keys| keys.covers(key))
     }
 
+    /// The least id of those that are prepared without holds. The caller is in an epoch.
+    pub(crate) fn least_pending(&self) -> Option<TransactionId> {
+        let mut least = None;
+        self.index.range(&system::RESERVED, None, |record| {
+            let version = RecordRef::version(record.word().load());
+            if !version.is_absent() && system::is_unheld(version.value()) {
+                least = system::id(record.key()).ok();
+            }
+            least.is_none()
+        });
+        least
+    }
+
     pub(crate) fn has_read_atomic(&self) -> bool {
         self.read_atomic
             .keys
@@ -94,12 +107,15 @@ impl Engine {
 /// The least id that is above a version's, or above those of all that have left memory if none is
 /// there. What is prepared has a greater one than what it will replace: it stays above a transaction
 /// that has not seen it, and is not lost behind it.
-fn just_above(newest: TransactionId, left: Timestamp, unique: u64) -> TransactionId {
-    match newest.unique.checked_add(1) {
+///
+/// `mark` tells it from what is drawn for other keys above the same id.
+fn just_above(newest: TransactionId, left: Timestamp, mark: u32) -> TransactionId {
+    let mark = 1 + u64::from(mark);
+    match newest.unique.checked_add(mark) {
         Some(unique) if newest > TransactionId::ZERO => TransactionId { unique, ..newest },
         _ => TransactionId {
             timestamp: newest.timestamp.max(left).next(),
-            unique,
+            unique: mark,
         },
     }
 }
@@ -136,28 +152,34 @@ impl<L: RedoLog> Worker<L> {
             });
         };
         let mut ids = ids.clone();
-        ids.sort_unstable_by(|a, b| b.cmp(a));
+        ids.sort_unstable();
         ids.dedup();
-        for id in &ids {
-            if let Some(found) = self.prepared_version(*id, key) {
-                return Found::Version(found);
+        // Before the chain: a commit fills that before it says that it has committed.
+        let mut prepared = ids.iter().rev();
+        let prepared = prepared.find_map(|id| self.prepared_version(*id, key));
+        let Some(newest) = self.newest_of(hash, key) else {
+            return prepared.map_or(Found::Nothing, Found::Version);
+        };
+        let least = ids.first().copied().unwrap_or(TransactionId::ZERO);
+        let mut is_whole = false;
+        let chain = std::iter::successors(Some(newest), |version| version.previous());
+        for version in chain.take_while(|version| !version.is_never()) {
+            let id = id_of(version);
+            if prepared.is_some_and(|prepared| prepared.id > id) {
+                break;
             }
-            // Not before: a commit fills the chain before it says that it has committed.
-            let chain = std::iter::successors(self.newest_of(hash, key), |v| v.previous());
-            let mut same = chain.filter(|version| !version.is_never());
-            if let Some(version) = same.find(|version| id_of(*version) == *id) {
+            if ids.binary_search(&id).is_ok() {
                 return Found::Version(self.versioned(version, true));
             }
+            if id < least {
+                is_whole = true;
+                break;
+            }
         }
-        let Some(newest) = self.newest_of(hash, key) else {
-            return Found::Nothing;
-        };
-        let chain = std::iter::successors(Some(newest), |v| v.previous());
-        let oldest = chain.filter(|v| !v.is_never()).last().map(id_of);
-        if oldest.is_some_and(|oldest| ids.iter().all(|id| *id > oldest)) {
-            Found::NotThere
-        } else {
-            Found::Gone
+        match prepared {
+            Some(prepared) => Found::Version(prepared),
+            None if is_whole => Found::NotThere,
+            None => Found::Gone,
         }
     }
 
@@ -260,7 +282,8 @@ impl<L: RedoLog> Worker<L> {
             self.newest_of(hash, key).map_or(TransactionId::ZERO, id_of)
         });
         let newest = newest.max().unwrap_or(TransactionId::ZERO);
-        let id = just_above(newest, self.engine.read_atomic.left(), self.unique);
+        let mark = self.engine.index.hash(keys[0]).bits() >> 32;
+        let id = just_above(newest, self.engine.read_atomic.left(), mark as u32);
         let siblings = &told;
         self.state.origin = Some(self.engine.origins.share(Origin { id, siblings }));
     }
@@ -311,6 +334,10 @@ impl<L: RedoLog> Worker<L> {
         for (at, op) in prepare.ops.iter().enumerate() {
             let hash = self.state.hashes[at].ok_or(Stop::Abort(Abort::Refused))?;
             let (reply, effect) = self.effect_of_op(op, hash)?;
+            // The others would name a sibling that nobody has written.
+            if let OwnedReply::Error(error) = reply {
+                return Err(Stop::Abort(Abort::Failed(error)));
+            }
             replies.push(reply);
             effects.extend(effect);
             let key = op.key().expect("it was hashed");
@@ -430,19 +457,20 @@ impl<L: RedoLog> Worker<L> {
         effects: &[Effect<'_>],
     ) -> Result<(Vec<Write>, Vec<Seen>), Stop> {
         let origin = self.engine.origins.share(Origin { id, siblings });
-        let mut writes: Vec<Write> = Vec::with_capacity(effects.len());
-        for effect in effects {
-            let effect = effect.of_generation(self.state.generation);
-            let write = self.effect(&effect, &origin);
-            // Of several effects on one key the last one counts.
-            match writes.iter_mut().find(|w| w.record == write.record) {
-                Some(same) => {
-                    std::mem::replace(&mut same.version, write.version).free_unpublished()
-                }
-                None => writes.push(write),
+        let of_now = effects
+            .iter()
+            .map(|effect| effect.of_generation(self.state.generation));
+        let mut writes: Vec<Write> = of_now.map(|effect| self.effect(&effect, &origin)).collect();
+        writes.sort_by_key(|write| write.record);
+        // Of several effects on one key the last one counts.
+        writes.dedup_by(|later, kept| {
+            let same = later.record == kept.record;
+            if same {
+                std::mem::swap(&mut later.version, &mut kept.version);
+                later.version.free_unpublished();
             }
-        }
-        writes.sort_unstable_by_key(|write| write.record);
+            same
+        });
         let mut locked = Vec::with_capacity(writes.len());
         for write in &writes {
             match write.record.word().lock() {
@@ -531,7 +559,9 @@ impl<L: RedoLog> Worker<L> {
         }
         for at in (0..writes.len()).rev() {
             let (write, seen) = (writes[at], locked[at]);
-            let is_late = self.engine.is_read_atomic(write.record.key())
+            // What has no id is of a time when the key was not read atomic.
+            let is_late = write.version.origin().is_some()
+                && self.engine.is_read_atomic(write.record.key())
                 && id_of(RecordRef::version(seen)) > id_of(write.version);
             if is_late {
                 writes.swap_remove(at);

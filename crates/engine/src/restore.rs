@@ -63,6 +63,11 @@ impl Engine {
         }
         self.floors
             .raise_all(Tid::new(newest, (1 << Tid::SEQUENCE_BITS) - 1));
+        // Versions that have left may be of any time until now.
+        self.read_atomic.note_left(TransactionId {
+            timestamp: Timestamp::at_ms(stamp_ms),
+            unique: 0,
+        });
         self.epochs.resume(newest.next(), stamp_ms);
     }
 }

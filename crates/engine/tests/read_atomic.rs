@@ -102,7 +102,7 @@ fn what_is_prepared_holds_nothing_and_is_found_by_its_id_alone() {
     let OwnedFound::Version(version) = look(&world, Ask::Newest { key: X }) else {
         panic!("it is there");
     };
-    assert_eq!(version.siblings, siblings_of(&[X, Y]));
+    assert_eq!(version.siblings[..], siblings_of(&[X, Y]));
 }
 
 #[test]
@@ -390,4 +390,84 @@ fn a_commit_that_was_not_submitted_is_taken_back() {
     assert_eq!(leader.get(X), None, "another leader knows nothing of it");
     leader.apply(&entry);
     assert_eq!(leader.get(X), Some(b"3".to_vec()));
+}
+
+#[test]
+fn a_deletion_stays_while_something_older_is_prepared() {
+    let world = World::new();
+    put(&world, 1, X, b"1");
+    prepare(&world, 3, &[Op::put(X, b"late"), Op::put(Y, b"late")]).unwrap();
+    prepare(&world, 5, &[Op::Delete { key: X }, Op::put(Y, b"5")]).unwrap();
+    commit(&world, 5);
+    world.worker().forget(holder(5).id).unwrap();
+    pass(&world, 10 * KEPT_MS);
+    commit(&world, 3);
+    assert_eq!(newest(&world, X), Saw::Version(holder(5).id, None));
+    assert_eq!(newest(&world, Y), version(5, b"5"));
+    world.worker().forget(holder(3).id).unwrap();
+    pass(&world, 10 * KEPT_MS);
+    assert_eq!(newest(&world, X), Saw::Nothing);
+}
+
+#[test]
+fn a_part_that_cannot_be_written_whole_is_not_prepared() {
+    let world = World::new();
+    let reserved = [0xff; 20];
+    let ops = [Op::put(X, b"x"), Op::put(&reserved, b"x")];
+    let failed = prepare(&world, 1, &ops);
+    assert_eq!(failed, Err(Abort::Failed(base::OpError::Reserved)));
+    assert_eq!(world.state(1), State::Unknown);
+}
+
+#[test]
+fn of_several_effects_on_a_key_the_last_one_counts() {
+    let world = World::new();
+    let ops = [
+        Op::put(X, b"first"),
+        Op::put(Y, b"other"),
+        Op::put(X, b"last"),
+    ];
+    prepare(&world, 1, &ops).unwrap();
+    assert_eq!(one_of(&world, X, &[1]), version(1, b"last"));
+    commit(&world, 1);
+    assert_eq!(newest(&world, X), version(1, b"last"));
+    assert_eq!(world.restarted().get(X), Some(b"last".to_vec()));
+}
+
+#[test]
+fn writes_above_the_same_version_have_different_ids() {
+    let world = World::new();
+    prepare(&world, 1, &[Op::put(X, b""), Op::put(Y, b"")]).unwrap();
+    commit(&world, 1);
+    world.run(&[Op::put(X, b"x")]);
+    world.run(&[Op::put(Y, b"y")]);
+    let ids = [X, Y].map(|key| match newest(&world, key) {
+        Saw::Version(id, _) => id,
+        other => panic!("{other:?}"),
+    });
+    assert!(ids[0] != ids[1] && ids.iter().all(|id| *id > holder(1).id));
+}
+
+#[test]
+fn what_was_written_before_the_declaration_keeps_its_order() {
+    let leader = Replica::new();
+    leader.stage_prepare(3, &[Op::put(X, b"both")]).unwrap();
+    let entry = leader.entry();
+    leader.apply(&entry);
+    leader.with(|w| w.stage_commit(holder(3).id)).unwrap();
+    let entry = leader.entry();
+    leader.apply(&entry);
+    leader.engine.release(holder(3).id);
+    // As it was logged when the key was an ordinary one.
+    let plain = base::Change::Put {
+        key: X,
+        value: b"alone",
+        kind: base::transaction::Kind::String,
+        generation: 0,
+        deadline: None,
+        origin: None,
+    };
+    let index = leader.engine.applied().next();
+    leader.applier.borrow_mut().apply(index, 0, &[plain]);
+    assert_eq!(leader.get(X), Some(b"alone".to_vec()));
 }

@@ -27,6 +27,7 @@
 //! 3. Versions that were replaced are kept for [`ReadAtomic::KEPT`]. A read that lasts for longer than
 //!    half of it begins again, as does one that is told that a version is gone.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use base::TransactionId;
@@ -64,6 +65,9 @@ pub struct Tally {
 
 /// So often a read begins again, at most.
 const RESTARTS: u32 = 8;
+/// More keys than these are read by RAMP-Fast, which can always be done: each of them would be asked
+/// for the ids of all.
+const MOST_SMALL: usize = 256;
 /// A read that lasts for longer begins again.
 const LONGEST: Duration = Duration::from_millis(ReadAtomic::KEPT.as_millis() as u64 / 2);
 
@@ -129,6 +133,10 @@ impl Reading {
             ids: Vec::new(),
             is_sure: false,
             is_answered: false,
+        };
+        let algorithm = match algorithm {
+            Algorithm::Small if all.len() > MOST_SMALL => Algorithm::Fast,
+            other => other,
         };
         let mut reading = Reading {
             algorithm,
@@ -331,46 +339,41 @@ impl Reading {
 
     /// Keys of which newer versions must be, or may be, there are asked for these.
     fn ask_for_siblings(&mut self) {
-        for at in 0..self.keys.len() {
-            let one = &self.keys[at];
-            let (mut sure, mut maybe) = (None, Vec::new());
-            for version in self.keys.iter().filter_map(|other| other.version.as_ref()) {
-                if version.id <= one.id() {
-                    continue;
+        let versions = self.keys.iter().filter_map(|one| one.version.as_ref());
+        let mut versions: Vec<&OwnedVersion> = versions.collect();
+        versions.sort_unstable_by_key(|version| version.id);
+        versions.dedup_by_key(|version| version.id);
+        // Those that name keys in their order, so that the newest stays; and those that do not.
+        let (mut named, mut vague) = (HashMap::new(), Vec::new());
+        for version in versions {
+            match siblings::read(&version.siblings) {
+                Some(Siblings::Keys(keys)) => {
+                    let keys = siblings::iter(keys).flatten();
+                    named.extend(keys.map(|key| (key, version.id)));
                 }
-                match told(version, &one.key) {
-                    Told::Written => sure = sure.max(Some(version.id)),
-                    Told::Perhaps => maybe.push(version.id),
-                    Told::NotWritten => {}
-                }
+                told => vague.push((version.id, told)),
             }
-            maybe.retain(|id| Some(*id) > sure);
-            maybe.extend(sure);
-            maybe.sort_unstable();
-            maybe.dedup();
-            let one = &mut self.keys[at];
-            one.ids = maybe;
-            one.is_sure = sure.is_some();
         }
-    }
-}
-
-/// What a version says of another key.
-enum Told {
-    Written,
-    Perhaps,
-    NotWritten,
-}
-
-fn told(version: &OwnedVersion, key: &[u8]) -> Told {
-    match siblings::read(&version.siblings) {
-        Some(Siblings::Keys(keys)) if siblings::iter(keys).any(|one| one == Some(key)) => {
-            Told::Written
+        let asked = self.keys.iter().map(|one| {
+            let sure = named.get(&one.key[..]).copied();
+            let sure = sure.filter(|id| *id > one.id());
+            let above = sure.unwrap_or(one.id());
+            let maybe = vague.iter().filter(|(id, told)| {
+                let has = match told {
+                    Some(Siblings::Filter(bits)) => filter::has(bits, &one.key),
+                    // What cannot be read may say anything.
+                    _ => true,
+                };
+                *id > above && has
+            });
+            let ids = sure.into_iter().chain(maybe.map(|(id, _)| *id));
+            (ids.collect::<Vec<_>>(), sure.is_some())
+        });
+        let asked: Vec<_> = asked.collect();
+        for (one, (ids, is_sure)) in self.keys.iter_mut().zip(asked) {
+            one.ids = ids;
+            one.is_sure = is_sure;
         }
-        Some(Siblings::Filter(bits)) if filter::has(bits, key) => Told::Perhaps,
-        // What cannot be read may say anything.
-        Some(Siblings::Untold) | None => Told::Perhaps,
-        Some(_) => Told::NotWritten,
     }
 }
 
