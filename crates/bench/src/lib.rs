@@ -5,6 +5,7 @@
 //! | [`keys`], [`stamp`], [`workload`] | what transactions do, and how it is known that they did it right | nothing of what runs them |
 //! | [`driver`], [`latency`] | closed and open loops, and the time that things take | clients, by a trait |
 //! | [`target`] | what is measured: a store, clusters of processes, a device | the crates that it measures, by their public interfaces |
+//! | [`simulation`] | transactions over more partitions than there are machines | service times that were measured, the protocols, our codec |
 //! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper | that all of it is data |
 //! | [`runner`], [`machine`], [`awake`], [`peers`], [`sample`], [`result`] | rounds, noise, checks, medians, the result file | nothing of any experiment |
 //! | [`table`], [`report`] | results for people | results alone |
@@ -28,6 +29,7 @@ pub mod report;
 pub mod result;
 pub mod runner;
 pub mod sample;
+pub mod simulation;
 pub mod stamp;
 pub mod table;
 pub mod target;

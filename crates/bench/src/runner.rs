@@ -18,7 +18,7 @@ use crate::machine::{self, Host, Meter};
 use crate::peers::Peers;
 use crate::result::{PointResult, Repetition, Results, SCHEMA};
 use crate::sample::{Check, RunError, Sample};
-use crate::target::Context;
+use crate::target::{Calibrations, Context};
 
 /// So many points are compared with one pair of baseline runs.
 const BETWEEN: usize = 3;
@@ -109,6 +109,7 @@ pub fn run(
         results: empty(experiment, options, &points),
         points,
         order: 0,
+        calibrations: Calibrations::default(),
         bar: ProgressBar::new(0),
     };
     let path = run.all()?;
@@ -197,6 +198,7 @@ struct Run<'r> {
     points: Vec<Point>,
     results: Results,
     order: usize,
+    calibrations: Calibrations,
     bar: ProgressBar,
 }
 
@@ -227,6 +229,7 @@ impl Run<'_> {
     /// Runs all points; false when the user asked to stop.
     fn round(&mut self, round: usize, last: bool) -> bool {
         let schedule = schedule(&self.points, round);
+        self.calibrations = Calibrations::default();
         for (place, &i) in schedule.iter().enumerate() {
             self.bar.set_message(self.points[i].id.clone());
             // A store is opened again once for each point: it takes longer than the run.
@@ -255,6 +258,7 @@ impl Run<'_> {
             affinity: self.options.affinity.as_ref(),
             plant: self.options.plant,
             server: self.options.server.as_deref(),
+            calibrations: &self.calibrations,
             peers: &self.options.peers,
         };
         let meter = Meter::default();

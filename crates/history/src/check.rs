@@ -22,7 +22,7 @@
 //! | `edges` | facts and orders to graph |
 //! | `graph` | cycles: Tarjan's components, then a shortest cycle in one |
 //! | `naming` | a cycle's name and evidence |
-//! | `fractured` | read atomicity |
+//! | `atomic` | read atomicity, which has a graph of its own |
 //!
 //! What was recorded determines most: values are unique, so that wr is known, and a transaction
 //! that reads a key before it writes it tells which version it replaced. Not known are, without
@@ -34,15 +34,17 @@
 //!
 //! [`Violation::certain`]: crate::Violation::certain
 
+mod atomic;
 mod edges;
 mod execution;
 mod facts;
-mod fractured;
 mod graph;
 mod infer;
 mod naming;
 mod order;
 mod reads;
+
+use std::str::FromStr;
 
 use crate::model::History;
 use crate::verdict::Verdict;
@@ -67,7 +69,73 @@ pub fn strictly_serializable(history: &History) -> Verdict {
 /// uncommitted ones. Says nothing about the order in which they saw them.
 #[must_use]
 pub fn read_atomic(history: &History) -> Verdict {
-    judge(history, fractured::check)
+    judge(history, atomic::check)
+}
+
+/// Whether the history is read atomic and every key by itself linearizable: nothing that was
+/// acknowledged is missed by whoever began later, and transactions of one key see what is there.
+/// Of reads of several keys it asks no more than that: they may see what others do not see yet.
+#[must_use]
+pub fn strictly_read_atomic(history: &History) -> Verdict {
+    judge(history, atomic::check_strictly)
+}
+
+/// What a checker can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarantee {
+    /// See [`serializable`].
+    Serializable,
+    /// See [`strictly_serializable`].
+    StrictlySerializable,
+    /// See [`read_atomic`].
+    ReadAtomic,
+    /// See [`strictly_read_atomic`].
+    StrictlyReadAtomic,
+}
+
+impl Guarantee {
+    /// All of them.
+    pub const ALL: [Guarantee; 4] = [
+        Guarantee::Serializable,
+        Guarantee::StrictlySerializable,
+        Guarantee::ReadAtomic,
+        Guarantee::StrictlyReadAtomic,
+    ];
+
+    /// Its name, as people type it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Guarantee::Serializable => "serializable",
+            Guarantee::StrictlySerializable => "strictly-serializable",
+            Guarantee::ReadAtomic => "read-atomic",
+            Guarantee::StrictlyReadAtomic => "strictly-read-atomic",
+        }
+    }
+
+    /// Whether the history kept it.
+    #[must_use]
+    pub fn judge(self, history: &History) -> Verdict {
+        match self {
+            Guarantee::Serializable => serializable(history),
+            Guarantee::StrictlySerializable => strictly_serializable(history),
+            Guarantee::ReadAtomic => read_atomic(history),
+            Guarantee::StrictlyReadAtomic => strictly_read_atomic(history),
+        }
+    }
+}
+
+impl FromStr for Guarantee {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Guarantee, String> {
+        let mut all = Guarantee::ALL.into_iter();
+        all.find(|guarantee| guarantee.name() == name)
+            .ok_or_else(|| {
+                let names = Guarantee::ALL.map(Guarantee::name).join(", ");
+                format!("{name} is no guarantee; there are {names}")
+            })
+    }
 }
 
 /// Deletes of unknown outcome leave no value by which to see whether they happened, so both are

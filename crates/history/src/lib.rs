@@ -9,7 +9,7 @@
 //! | [`model`] | a history in memory |
 //! | [`json`] | a history as JSON lines: the documented format, for other checkers too |
 //! | [`recorder`] | records from many threads |
-//! | [`check`] | serializable, strictly serializable, read atomic; [`verdict`] says what they found |
+//! | [`check`] | serializable, read atomic, both also strictly; [`verdict`] says what they found |
 //! | [`workload`] | transactions over few hot keys, and transfers that keep a sum |
 //!
 //! ```

@@ -110,6 +110,29 @@ impl History {
         self.names.len()
     }
 
+    /// What the history says of keys with such names alone, without transactions that then do
+    /// nothing; for stores that promise different things of different keys. Scans are left out.
+    #[must_use]
+    pub fn of_keys(&self, counts: impl Fn(&str) -> bool) -> History {
+        let transactions = self.transactions.iter().filter_map(|transaction| {
+            let ops = transaction.ops.iter().filter(|op| match op {
+                Op::Read { key, .. } | Op::Write { key, .. } | Op::Delete { key, .. } => {
+                    counts(self.name(*key))
+                }
+                Op::Scan { .. } => false,
+            });
+            let ops: Vec<Op> = ops.cloned().collect();
+            (!ops.is_empty()).then_some(Transaction {
+                ops,
+                ..*transaction
+            })
+        });
+        History {
+            names: self.names.clone(),
+            transactions: transactions.collect(),
+        }
+    }
+
     /// Puts together parts whose keys are numbered by the order of their first appearance.
     pub(crate) fn assemble(parts: Vec<(Names, Vec<Transaction>)>) -> History {
         let mut all: Vec<Box<str>> = parts

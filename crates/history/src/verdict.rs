@@ -106,6 +106,12 @@ pub enum Anomaly {
     /// A transaction saw one of another's writes, and for a key that this one also wrote an older
     /// version.
     FracturedRead,
+    /// A transaction saw of a key what was there before a version that had been acknowledged when
+    /// the transaction began.
+    StaleRead,
+    /// As [`Anomaly::StaleRead`], and nobody who began later saw that version or anything that may
+    /// be newer: it is gone.
+    LostWrite,
 }
 
 impl fmt::Display for Anomaly {
@@ -127,6 +133,8 @@ impl fmt::Display for Anomaly {
             Anomaly::AntiDependencyCycle => "anti-dependency cycle (G2-item)",
             Anomaly::RealTimeViolation => "real-time violation",
             Anomaly::FracturedRead => "fractured read",
+            Anomaly::StaleRead => "stale read",
+            Anomaly::LostWrite => "lost acknowledged write",
         })
     }
 }

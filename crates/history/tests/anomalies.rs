@@ -298,34 +298,6 @@ fn a_deleted_key_that_comes_back() {
 }
 
 #[test]
-fn a_fractured_read_with_versions() {
-    let text = "1 0-9: w x 1 10, w y 1 10
-                2 0-9: w x 2 20, w y 2 20
-                3 2-8: r x 1, r y 2";
-    let found = violation(read_atomic(&history(text)));
-    assert_eq!(found.anomaly, Anomaly::FracturedRead, "{found}");
-    assert_eq!((found.transactions, found.certain), (vec![3, 2], true));
-}
-
-#[test]
-fn a_fractured_read_by_time() {
-    let text = "1 0-1: w x 1, w y 1
-                2 2-3: w x 2, w y 2
-                3 2-8: r x 1, r y 2";
-    let found = violation(read_atomic(&history(text)));
-    assert_eq!(
-        (found.anomaly, found.certain),
-        (Anomaly::FracturedRead, false),
-        "{found}"
-    );
-    // The same without knowledge of which write came first.
-    let text = "1 0-3: w x 1, w y 1
-                2 0-3: w x 2, w y 2
-                3 2-8: r x 1, r y 2";
-    assert!(read_atomic(&history(text)).is_accepted());
-}
-
-#[test]
 fn a_newer_sibling_is_not_fractured() {
     accepted(
         "1 0-1: w x 1, w y 1

@@ -5,7 +5,9 @@
 
 mod simulation;
 
-use kumiki_history::check::{read_atomic, serializable, strictly_serializable};
+use kumiki_history::check::{
+    read_atomic, serializable, strictly_read_atomic, strictly_serializable,
+};
 use kumiki_history::{Anomaly, History, Key, Op, Outcome, Value, json};
 use simulation::{Fault, Simulation};
 
@@ -16,6 +18,7 @@ fn accept(simulation: &Simulation) {
         strictly_serializable(&history),
         serializable(&history),
         read_atomic(&history),
+        strictly_read_atomic(&history),
     ] {
         assert!(verdict.is_accepted(), "{simulation:?}: {verdict}");
     }

@@ -6,7 +6,12 @@ mod raft_bulk;
 mod raft_etcd;
 mod raft_grouping;
 mod raft_servers;
+mod ramp;
+mod ramp_mget;
 mod ramp_reads;
+mod ramp_scale;
+mod ramp_size;
+mod ramp_ycsb;
 mod silo;
 mod silo_buffers;
 mod silo_latency;
@@ -18,7 +23,11 @@ use crate::experiment::Experiment;
 
 /// All of them, in the order of the papers.
 pub const ALL: &[Experiment] = &[
+    ramp_size::EXPERIMENT,
     ramp_reads::EXPERIMENT,
+    ramp_ycsb::EXPERIMENT,
+    ramp_mget::EXPERIMENT,
+    ramp_scale::EXPERIMENT,
     log_device::EXPERIMENT,
     silo_threads::EXPERIMENT,
     silo_buffers::EXPERIMENT,

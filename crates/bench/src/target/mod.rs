@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | [`StoreJob`] | transactions of a store within this process | every value read; every key after the run, and again after the store was opened anew |
 //! | [`ClusterJob`] | transactions on server processes that form a cluster | no read sees a write in part; every key after the run, and again after the servers were killed |
+//! | [`MgetJob`] | `MGET` on such processes | every value read |
+//! | [`ScaleJob`] | the same on simulated partitions, with service times of real ones | no simulated read sees a write in part |
 //! | [`ReplicasJob`] | transactions on a replicated partition whose members live in this process | every counter on every member, and that all of them are the same; again after they were opened anew |
 //! | [`PutsJob`] | puts on server processes that hold replicas of everything, ours or etcd's | every key after the run, and again after the servers were killed |
 //! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
@@ -11,8 +13,11 @@
 mod cluster;
 mod device;
 mod layer;
+mod mget;
 mod puts;
 mod replicas;
+mod resp;
+mod scaling;
 mod store;
 mod syncs;
 
@@ -22,11 +27,13 @@ use std::sync::atomic::AtomicBool;
 use base::affinity::Affinity;
 use serde::{Deserialize, Serialize};
 
-pub use cluster::ClusterJob;
+pub use cluster::{ClusterJob, Way};
 pub use device::DeviceJob;
 pub use layer::{Device, Slow};
+pub use mget::{MgetJob, Mgets};
 pub use puts::{PutsJob, System};
 pub use replicas::{Consensus, ReplicasJob};
+pub use scaling::{Calibrations, ScaleJob};
 pub use store::{LogKnobs, StoreJob};
 
 use crate::experiment::Scale;
@@ -41,6 +48,10 @@ pub enum Job {
     Store(StoreJob),
     /// Transactions on a cluster.
     Cluster(ClusterJob),
+    /// Reads of several keys of a cluster by Redis clients.
+    Mget(MgetJob),
+    /// Transactions over many partitions, simulated.
+    Scale(ScaleJob),
     /// Transactions on a replicated partition.
     Replicas(ReplicasJob),
     /// Puts on a replicated store.
@@ -58,6 +69,8 @@ impl Job {
         match self {
             Job::Store(job) => store::run(job, context),
             Job::Cluster(job) => cluster::run(job, context),
+            Job::Mget(job) => mget::run(job, context),
+            Job::Scale(job) => scaling::run(job, context),
             Job::Replicas(job) => replicas::run(job, context),
             Job::Puts(job) => puts::run(job, context),
             Job::Device(job) => device::run(job, context),
@@ -110,6 +123,8 @@ pub struct Context<'c> {
     pub plant: bool,
     /// The program whose `serve` starts a server, if there is one.
     pub server: Option<&'c Path>,
+    /// Service times that were measured in this round.
+    pub calibrations: &'c Calibrations,
     /// Programs of others.
     pub peers: &'c Peers,
 }

@@ -42,12 +42,47 @@ impl Resp {
         }
     }
 
+    /// The values of several keys, all of one moment.
+    pub(super) async fn mget(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, String> {
+        self.send_mget(keys).await?;
+        self.receive_mget().await
+    }
+
+    /// Asks for them, without waiting for the answer.
+    pub(super) async fn send_mget(&mut self, keys: &[&[u8]]) -> Result<(), String> {
+        let mut arguments: Vec<&[u8]> = vec![b"MGET"];
+        arguments.extend(keys);
+        self.send(&arguments).await
+    }
+
+    /// Waits for the answer.
+    pub(super) async fn receive_mget(&mut self) -> Result<Vec<Option<Vec<u8>>>, String> {
+        let value = |value| match value {
+            Value::Bulk(value) => Ok(Some(value)),
+            Value::Null => Ok(None),
+            other => Err(strange(&other)),
+        };
+        match self.receive().await? {
+            Value::Array(values) => values.into_iter().map(value).collect(),
+            other => Err(strange(&other)),
+        }
+    }
+
     /// One request and its reply.
     async fn call(&mut self, arguments: &[&[u8]]) -> Result<Value, String> {
+        self.send(arguments).await?;
+        self.receive().await
+    }
+
+    async fn send(&mut self, arguments: &[&[u8]]) -> Result<(), String> {
         self.out.clear();
         write_command(&mut self.out, arguments);
         let sent = self.stream.write_all(&self.out).await;
-        sent.map_err(|error| error.to_string())?;
+        sent.map_err(|error| error.to_string())
+    }
+
+    /// The reply to the one request that is under way.
+    async fn receive(&mut self) -> Result<Value, String> {
         let mut parser = ReplyParser::new();
         self.input.clear();
         loop {

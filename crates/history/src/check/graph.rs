@@ -20,6 +20,12 @@ pub(super) enum Kind {
     ScanRw = 3,
     /// End, then start.
     Rt = 4,
+    /// Two writers whose writes were seen together (read atomicity).
+    Seen = 5,
+    /// Acknowledged, then not newer than what was seen (linearizable keys).
+    Stale = 6,
+    /// Not between what a transaction read and what it wrote (linearizable keys).
+    Between = 7,
 }
 
 /// An edge's reason in 32 bits: kind, whether it was inferred, key.
@@ -40,7 +46,10 @@ impl Reason {
             1 => Kind::Wr,
             2 => Kind::Rw,
             3 => Kind::ScanRw,
-            _ => Kind::Rt,
+            4 => Kind::Rt,
+            5 => Kind::Seen,
+            6 => Kind::Stale,
+            _ => Kind::Between,
         }
     }
 

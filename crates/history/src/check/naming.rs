@@ -69,7 +69,7 @@ fn is_fork(facts: &Facts<'_>, cycle: &[Step], a: &Step, b: &Step) -> bool {
     wr == 2 && a.to != b.from && b.to != a.from && reads_only(a.from) && reads_only(b.from)
 }
 
-fn explain(facts: &Facts<'_>, step: &Step) -> String {
+pub(super) fn explain(facts: &Facts<'_>, step: &Step) -> String {
     let (from, to) = (facts.transaction(step.from), facts.transaction(step.to));
     let key = facts.name(step.reason.key());
     let text = match step.reason.kind() {
@@ -82,6 +82,15 @@ fn explain(facts: &Facts<'_>, step: &Step) -> String {
                 "{} ended (at {} ns) before {} began (at {} ns)",
                 from.id, from.end, to.id, to.start
             )
+        }
+        Kind::Seen => format!(
+            "{} wrote {key} before {}: both were seen at once",
+            from.id, to.id
+        ),
+        Kind::Stale => format!("{} wrote {key}, and {} what was seen later", from.id, to.id),
+        Kind::Between => {
+            let reason = "between what a transaction read and what it wrote is nothing";
+            format!("{} wrote {key} before {}: {reason}", from.id, to.id)
         }
     };
     if step.reason.is_inferred() {

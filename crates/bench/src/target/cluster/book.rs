@@ -1,7 +1,7 @@
 //! How it is known that transactions over several partitions were atomic.
 //!
 //! A write puts one stamp, its own, on all of its keys; which keys these are follows from the stamp.
-//! The client knows when each write began and ended.
+//! The client knows when each write began and ended, and which stamps each read saw.
 //!
 //! | seen | wrong if |
 //! |---|---|
@@ -10,9 +10,14 @@
 //!
 //! Of two writes that overlap in time either may be the later. So a read that misses a part of a
 //! write is found whenever the part that it saw instead is not of the same moment.
+//!
+//! Reads are judged after the run, so that the judgement takes no time from what is measured.
+
+use std::sync::Arc;
 
 use fastrand::Rng;
 
+use crate::keys::{Chooser, Distribution, Population};
 use crate::stamp::Stamp;
 
 /// The writer of what is there in the beginning.
@@ -25,108 +30,148 @@ pub(super) struct Put {
     pub(super) end: u64,
 }
 
-/// A read saw `older` where it might have seen `newer`, of which it saw another key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    newer: Stamp,
-    older: Stamp,
-    key: u64,
+/// Which keys transactions take.
+#[derive(Clone)]
+pub(super) struct Keys {
+    seed: u64,
+    count: u64,
+    width: usize,
+    chooser: Chooser,
+}
+
+impl Keys {
+    /// Of `count` keys, `width` different ones in each transaction.
+    pub(super) fn new(seed: u64, count: u64, width: usize, draws: Distribution) -> Keys {
+        Keys {
+            seed,
+            count,
+            width: width.min(count as usize),
+            chooser: Chooser::new(draws, Arc::new(Population::new(count, 1))),
+        }
+    }
+
+    /// Those of a read.
+    pub(super) fn draw(&self, rng: &mut Rng) -> Vec<u64> {
+        let mut drawn = Vec::with_capacity(self.width);
+        while drawn.len() < self.width {
+            let key = self.chooser.draw(rng);
+            if !drawn.contains(&key) {
+                drawn.push(key);
+            }
+        }
+        drawn
+    }
+
+    /// Those of a write.
+    pub(super) fn of(&self, stamp: Stamp) -> Vec<u64> {
+        let mix = stamp.sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut rng = Rng::with_seed(self.seed ^ mix ^ u64::from(stamp.writer) << 48);
+        self.draw(&mut rng)
+    }
+}
+
+/// What reads saw: key after key.
+#[derive(Default)]
+pub(super) struct Reads {
+    seen: Vec<(u64, Stamp)>,
+    ends: Vec<usize>,
+}
+
+impl Reads {
+    /// One read saw these stamps on these keys.
+    pub(super) fn push(&mut self, keys: &[u64], stamps: &[Stamp]) {
+        let pairs = keys.iter().copied().zip(stamps.iter().copied());
+        self.seen.extend(pairs);
+        self.ends.push(self.seen.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[(u64, Stamp)]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(&a, &b)| &self.seen[a..b])
+    }
+}
+
+/// A write and its keys, in order.
+struct Written {
+    put: Put,
+    keys: Box<[u64]>,
+}
+
+impl Written {
+    fn has(&self, key: u64) -> bool {
+        self.keys.binary_search(&key).is_ok()
+    }
 }
 
 /// All writes of a run.
 pub(super) struct Book {
-    pub(super) seed: u64,
-    pub(super) keys: u64,
-    pub(super) width: usize,
+    count: u64,
     /// For each writer, from 1 on, its writes, from sequence 1 on.
-    pub(super) puts: Vec<Vec<Put>>,
-}
-
-/// Different keys, all alike.
-pub(super) fn draw(rng: &mut Rng, keys: u64, width: usize) -> Vec<u64> {
-    let mut drawn = Vec::with_capacity(width);
-    while drawn.len() < width.min(keys as usize) {
-        let key = rng.u64(0..keys);
-        if !drawn.contains(&key) {
-            drawn.push(key);
-        }
-    }
-    drawn
-}
-
-/// The keys of a write.
-pub(super) fn keys_of(seed: u64, stamp: Stamp, keys: u64, width: usize) -> Vec<u64> {
-    let mix = stamp.sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut rng = Rng::with_seed(seed ^ mix ^ u64::from(stamp.writer) << 48);
-    draw(&mut rng, keys, width)
-}
-
-/// Compares the stamps that one read saw on `keys`; what cannot be judged yet goes to `seen`.
-/// `siblings` gives the keys of a write.
-pub(super) fn note(
-    keys: &[u64],
-    stamps: &[Stamp],
-    siblings: impl Fn(Stamp) -> Vec<u64>,
-    seen: &mut Vec<Seen>,
-) -> Result<(), String> {
-    for (&key, &newer) in keys.iter().zip(stamps) {
-        if newer.writer == LOADER {
-            continue;
-        }
-        let written = siblings(newer);
-        let others = keys.iter().zip(stamps);
-        for (&other, &older) in others
-            .filter(|(other, stamp)| **other != key && **stamp != newer && written.contains(other))
-        {
-            let both = older.writer != LOADER && siblings(older).contains(&key);
-            if both || older.writer == LOADER {
-                return Err(fractured(newer, other, older));
-            }
-            seen.push(Seen {
-                newer,
-                older,
-                key: other,
-            });
-        }
-    }
-    Ok(())
-}
-
-fn fractured(newer: Stamp, key: u64, older: Stamp) -> String {
-    format!("a fractured read: it saw {newer:?}, but on its key {key} still {older:?}")
+    writes: Vec<Vec<Written>>,
 }
 
 impl Book {
-    /// Whether every read that was noted may be.
-    pub(super) fn judge<'s>(&self, seen: impl Iterator<Item = &'s Seen>) -> Result<(), String> {
-        for Seen { newer, older, key } in seen {
-            let (new, old) = (self.put(*newer)?, self.put(*older)?);
-            if let (Some(new), Some(old)) = (new, old)
-                && old.end < new.begin
-            {
-                return Err(fractured(*newer, *key, *older));
+    /// For each writer, from 1 on, its writes, from sequence 1 on.
+    pub(super) fn new(keys: &Keys, puts: &[Vec<Put>]) -> Book {
+        let written = |writer, sequence, put| {
+            let mut keys = keys.of(Stamp { writer, sequence });
+            keys.sort_unstable();
+            let keys = keys.into();
+            Written { put, keys }
+        };
+        let of = |(writer, puts): (u32, &Vec<Put>)| {
+            let puts = (1..).zip(puts);
+            puts.map(|(sequence, &put)| written(writer, sequence, put))
+                .collect()
+        };
+        Book {
+            count: keys.count,
+            writes: (1..).zip(puts).map(of).collect(),
+        }
+    }
+
+    /// Whether every read may be.
+    pub(super) fn judge(&self, reads: &Reads) -> Result<(), String> {
+        reads.iter().try_for_each(|read| self.judge_one(read))
+    }
+
+    fn judge_one(&self, read: &[(u64, Stamp)]) -> Result<(), String> {
+        for &(key, newer) in read {
+            let Some(new) = self.find(newer)? else {
+                continue;
+            };
+            for &(other, older) in read {
+                if older == newer || !new.has(other) {
+                    continue;
+                }
+                let is_wrong = match self.find(older)? {
+                    Some(old) => old.has(key) || old.put.end < new.put.begin,
+                    None => true,
+                };
+                if is_wrong {
+                    return Err(format!(
+                        "a fractured read: it saw {newer:?}, but on its key {other} {older:?}"
+                    ));
+                }
             }
         }
         Ok(())
     }
 
-    /// Whether `held`, the stamps of all keys in the end, may be.
-    pub(super) fn settle(&self, held: &[Stamp]) -> Result<(), String> {
-        let mut newest = vec![0; held.len()];
-        for (writer, puts) in (1..).zip(&self.puts) {
-            for (sequence, put) in (1..).zip(puts) {
-                let stamp = Stamp { writer, sequence };
-                for key in keys_of(self.seed, stamp, self.keys, self.width) {
-                    let newest = &mut newest[key as usize];
-                    *newest = put.begin.max(*newest);
-                }
+    /// Whether `held`, keys and their stamps in the end, may be.
+    pub(super) fn settle(&self, held: &[(u64, Stamp)]) -> Result<(), String> {
+        let mut newest = vec![0; self.count as usize];
+        for written in self.writes.iter().flatten() {
+            for &key in &written.keys {
+                let newest = &mut newest[key as usize];
+                *newest = written.put.begin.max(*newest);
             }
         }
-        for ((key, &stamp), newest) in (0..).zip(held).zip(newest) {
-            let end = self.put(stamp)?.map_or(0, |put| put.end);
-            let written = stamp.writer == LOADER
-                || keys_of(self.seed, stamp, self.keys, self.width).contains(&key);
-            if !written || end < newest {
+        for &(key, stamp) in held {
+            let by = self.find(stamp)?;
+            let end = by.map_or(0, |by| by.put.end);
+            let is_written = by.is_none_or(|by| by.has(key));
+            if !is_written || end < newest[key as usize] {
                 return Err(format!(
                     "key {key} holds {stamp:?}, which is not its last write"
                 ));
@@ -136,14 +181,14 @@ impl Book {
     }
 
     /// A write; `None` for what was there in the beginning.
-    fn put(&self, stamp: Stamp) -> Result<Option<Put>, String> {
+    fn find(&self, stamp: Stamp) -> Result<Option<&Written>, String> {
         let Some(writer) = (stamp.writer as usize).checked_sub(1) else {
             return Ok(None);
         };
         let place = (stamp.sequence as usize).wrapping_sub(1);
-        let put = self.puts.get(writer).and_then(|puts| puts.get(place));
-        let put = put.ok_or_else(|| format!("{stamp:?} was seen and never acknowledged"))?;
-        Ok(Some(*put))
+        let written = self.writes.get(writer).and_then(|all| all.get(place));
+        let written = written.ok_or_else(|| format!("{stamp:?} was seen and never acknowledged"));
+        written.map(Some)
     }
 }
 
@@ -152,7 +197,10 @@ mod tests {
     use super::*;
 
     const KEYS: u64 = 20;
-    const WIDTH: usize = 8;
+
+    fn keys() -> Keys {
+        Keys::new(7, KEYS, 8, Distribution::Uniform)
+    }
 
     fn stamp(writer: u32, sequence: u64) -> Stamp {
         Stamp { writer, sequence }
@@ -161,30 +209,29 @@ mod tests {
     /// Two writes of one writer, one after the other, and one of another, beside both.
     fn book() -> Book {
         let put = |begin, end| Put { begin, end };
-        Book {
-            seed: 7,
-            keys: KEYS,
-            width: WIDTH,
-            puts: vec![vec![put(10, 20), put(30, 40)], vec![put(15, 35)]],
-        }
+        Book::new(
+            &keys(),
+            &[vec![put(10, 20), put(30, 40)], vec![put(15, 35)]],
+        )
     }
 
     /// What the keys hold when these were written in this order.
-    fn after(writes: &[Stamp]) -> Vec<Stamp> {
-        let mut held = vec![stamp(LOADER, 0); KEYS as usize];
+    fn after(writes: &[Stamp]) -> Vec<(u64, Stamp)> {
+        let mut held: Vec<_> = (0..KEYS).map(|key| (key, stamp(LOADER, 0))).collect();
         for &stamp in writes {
-            for key in keys_of(7, stamp, KEYS, WIDTH) {
-                held[key as usize] = stamp;
+            for key in keys().of(stamp) {
+                held[key as usize].1 = stamp;
             }
         }
         held
     }
 
-    fn read(held: &[Stamp]) -> Result<(), String> {
-        let keys: Vec<u64> = (0..KEYS).collect();
-        let mut seen = Vec::new();
-        note(&keys, held, |s| keys_of(7, s, KEYS, WIDTH), &mut seen)?;
-        book().judge(seen.iter())
+    fn read(held: &[(u64, Stamp)]) -> Result<(), String> {
+        let (keys, stamps): (Vec<u64>, Vec<Stamp>) = held.iter().copied().unzip();
+        let mut reads = Reads::default();
+        reads.push(&keys[..1], &stamps[..1]);
+        reads.push(&keys, &stamps);
+        book().judge(&reads)
     }
 
     #[test]
@@ -203,12 +250,26 @@ mod tests {
         let [a, b] = [stamp(1, 1), stamp(1, 2)];
         let mut held = after(&[a, b]);
         let before = after(&[a]);
-        let key = keys_of(7, b, KEYS, WIDTH)[3] as usize;
+        let key = keys().of(b)[3] as usize;
         held[key] = before[key];
         assert!(read(&held).is_err());
         assert!(book().settle(&held).is_err());
         held = after(&[b]);
-        held[key] = stamp(LOADER, 0);
+        held[key].1 = stamp(LOADER, 0);
+        assert!(read(&held).is_err());
+    }
+
+    #[test]
+    fn parts_of_two_writes_of_the_same_keys_are_seen_although_they_overlap() {
+        let [a, c] = [stamp(1, 1), stamp(2, 1)];
+        let both: Vec<u64> = keys().of(a).into_iter().collect();
+        let both: Vec<u64> = both
+            .into_iter()
+            .filter(|key| keys().of(c).contains(key))
+            .collect();
+        assert!(both.len() > 1, "eight of twenty, twice");
+        let mut held = after(&[a, c]);
+        held[both[0] as usize].1 = a;
         assert!(read(&held).is_err());
     }
 
@@ -216,13 +277,21 @@ mod tests {
     fn what_nobody_wrote_there_is_seen() {
         let a = stamp(1, 1);
         let mut held = after(&[a, stamp(1, 2), stamp(2, 1)]);
-        let foreign = (0..KEYS).find(|key| !keys_of(7, a, KEYS, WIDTH).contains(key));
-        held[foreign.expect("it has few keys") as usize] = a;
+        let foreign = (0..KEYS).find(|key| !keys().of(a).contains(key));
+        held[foreign.expect("it has few keys") as usize].1 = a;
         assert!(book().settle(&held).is_err());
-        assert!(
-            read(&after(&[stamp(3, 1)])).is_ok(),
-            "whole, though unknown"
-        );
-        assert!(book().settle(&after(&[stamp(3, 1)])).is_err());
+        let unknown = after(&[stamp(3, 1)]);
+        assert!(read(&unknown).is_err() && book().settle(&unknown).is_err());
+    }
+
+    #[test]
+    fn writes_take_different_keys_as_their_stamps_say() {
+        let hot = Keys::new(7, 1000, 64, Distribution::YCSB);
+        let mut drawn = hot.of(stamp(1, 1));
+        assert_eq!(drawn, hot.of(stamp(1, 1)));
+        assert_ne!(drawn, hot.of(stamp(1, 2)));
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 64);
     }
 }

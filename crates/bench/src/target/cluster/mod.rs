@@ -4,10 +4,11 @@
 //! A run starts the processes, loads the keys, drives the client's threads, checks what is there,
 //! and (with a log) kills the processes and starts them again to see that everything acknowledged
 //! came back. A transaction is as a whole a read of its keys or a write of all of them; `book` says
-//! how it is known that it was atomic.
+//! how it is known that it was atomic, `way` by which ways it is made so.
 
 mod book;
 mod servers;
+mod way;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,28 +17,42 @@ use client::Client;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Completions, DONE, Moment, Pace, Plan};
-use crate::keys;
+use crate::awake::Awake;
+use crate::driver::{Completions, DONE, Driven, Moment, Pace, Plan};
+use crate::keys::Distribution;
 use crate::machine;
 use crate::sample::{Check, RunError, Sample};
 use crate::stamp::{self, Stamp};
 use crate::target::{Context, Place};
 
-use book::{Book, LOADER, Put, Seen};
-pub(super) use servers::{Servers, free_address};
+use book::{Book, Keys, LOADER, Put, Reads};
+pub(super) use servers::{Servers, Shape, free_addresses};
+pub(super) use way::READ_ATOMIC;
+pub use way::Way;
 
-/// Keys that are loaded, or checked, at once.
+/// Keys that are checked at once.
 const BATCH: usize = 100;
+/// Threads that load keys.
+const LOADERS: usize = 4;
+/// Of so many keys all are checked in the end, of more about as many.
+const CHECKED: u64 = 16_384;
 
 /// Transactions on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterJob {
     /// Server processes, each with one partition.
     pub nodes: usize,
+    /// Threads of each server that serve clients; `None`: its share of the processors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_threads: Option<usize>,
     /// Threads of the client.
     pub threads: usize,
+    /// By which way transactions are atomic.
+    pub way: Way,
     /// Keys in all.
     pub keys: u64,
+    /// How they are drawn.
+    pub draws: Distribution,
     /// Keys in a transaction.
     pub width: usize,
     /// Bytes of a value.
@@ -49,19 +64,22 @@ pub struct ClusterJob {
 }
 
 pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    let skipped = |why: &str| Err(RunError::Skipped(why.to_owned()));
-    let Some(binary) = context.server else {
-        return skipped("there is no program to start servers with");
-    };
-    if context.recorder.is_some() || context.affinity.is_some() {
-        return skipped("servers in processes of their own are neither recorded nor placed");
-    }
+    let binary = program(context)?;
     assert!(job.value >= stamp::WHOLE, "values have room for a stamp");
     let dir = context.directory(job.log.unwrap_or(Place::Memory))?;
-    let mut servers = Servers::new(binary, dir.path(), job.nodes, job.log.is_some())?;
+    let shape = Shape {
+        threads: job.server_threads,
+        logged: job.log.is_some(),
+        ..Shape::partitions(job.nodes)
+    };
+    let mut servers = Servers::new(binary, dir.path(), shape)?;
     servers.start()?;
     let client = connect(&servers)?;
-    let load = Load { job, context };
+    let load = Load {
+        job,
+        context,
+        keys: Keys::new(context.seed, job.keys, job.width, job.draws),
+    };
     load.fill(&client)
         .map_err(|error| RunError::failed("loading")(&error))?;
     let mut sample = Sample::default();
@@ -88,7 +106,18 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
     Ok(sample)
 }
 
-fn connect(servers: &Servers) -> Result<Client, RunError> {
+/// The program whose processes are measured; the error says that they are not.
+pub(super) fn program<'c>(context: &Context<'c>) -> Result<&'c std::path::Path, RunError> {
+    let skipped = |why: &str| RunError::Skipped(why.to_owned());
+    if context.recorder.is_some() || context.affinity.is_some() {
+        let why = "servers in processes of their own are neither recorded nor placed";
+        return Err(skipped(why));
+    }
+    let missing = || skipped("there is no program to start servers with");
+    context.server.ok_or_else(missing)
+}
+
+pub(super) fn connect(servers: &Servers) -> Result<Client, RunError> {
     let mut options = client::Options::new("");
     options.timeout = Duration::from_secs(60);
     let addresses: Vec<SocketAddr> = servers.addresses().collect();
@@ -100,20 +129,14 @@ fn connect(servers: &Servers) -> Result<Client, RunError> {
 struct Load<'r> {
     job: &'r ClusterJob,
     context: &'r Context<'r>,
+    keys: Keys,
 }
 
 impl Load<'_> {
     /// Writes all keys.
     fn fill(&self, client: &Client) -> Result<(), String> {
         let all: Vec<u64> = (0..self.job.keys).collect();
-        for some in all.chunks(BATCH) {
-            let stamp = Stamp {
-                writer: LOADER,
-                sequence: 0,
-            };
-            write(client, some, stamp, self.job.value)?;
-        }
-        Ok(())
+        fill(client, self.job.way, &all, self.job.value)
     }
 
     /// Drives the threads. `None` if an answer was wrong, which the sample says.
@@ -127,12 +150,12 @@ impl Load<'_> {
         let threads = (1..=self.job.threads as u32).map(|writer| Thread {
             client,
             job: *self.job,
-            seed: self.context.seed,
+            keys: self.keys.clone(),
             rng: Rng::with_seed(self.context.seed.wrapping_add(u64::from(writer) << 32)),
             writer,
             clock: completions.origin(),
             puts: Vec::new(),
-            seen: Vec::new(),
+            reads: Reads::default(),
             plant: self.context.plant && writer == 1,
         });
         let plan = Plan {
@@ -140,13 +163,12 @@ impl Load<'_> {
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,
         };
-        let mut used = [0.0; 2];
-        let at = |moment| {
-            let place = usize::from(moment == Moment::End);
-            used[place] = machine::own_cpu() + servers.cpu();
-        };
+        let awake = self.job.log.map(|_| Awake::default());
+        let mut use_of = Use::default();
+        let at = |moment| use_of.note(moment, servers, client, awake.as_ref());
         let threads = threads.collect();
         let driven = crate::driver::drive(threads, &completions, plan, self.context.stop, at);
+        drop(awake);
         let (driven, threads) = match driven {
             Ok(driven) => driven,
             Err(RunError::Failed(what)) => {
@@ -159,34 +181,84 @@ impl Load<'_> {
             Err(other) => return Err(other),
         };
         driven.tell(&mut sample.values);
-        let cpu = (used[1] - used[0]) * 1e6 / driven.transactions as f64;
-        sample.values.set("cpu", cpu);
-        let book = Book {
-            seed: self.context.seed,
-            keys: self.job.keys,
-            width: self.job.width,
-            puts: threads.iter().map(|thread| thread.puts.clone()).collect(),
+        use_of.tell(&driven, sample);
+        let served = match driven.transactions {
+            0 => Err("no transaction began within the window".to_owned()),
+            _ => Ok(()),
         };
+        sample.checks.push(Check::new("the servers serve", served));
         sample
             .checks
             .push(Check::new("every answer is right", Ok(())));
-        let seen = threads.iter().flat_map(|thread| &thread.seen);
-        let whole = book.judge(seen);
+        let puts: Vec<Vec<Put>> = threads.iter().map(|thread| thread.puts.clone()).collect();
+        let book = Book::new(&self.keys, &puts);
+        let mut reads = threads.iter().map(|thread| &thread.reads);
+        let whole = reads.try_for_each(|reads| book.judge(reads));
         sample
             .checks
             .push(Check::new("no read is fractured", whole));
         Ok(Some(book))
     }
 
-    /// Reads all keys: each holds a last write. Returns what they hold.
-    fn check(&self, client: &Client, book: &Book) -> Result<Vec<Stamp>, String> {
-        let all: Vec<u64> = (0..self.job.keys).collect();
+    /// Reads all keys, or every so many of many: each holds a last write. Returns what they hold.
+    fn check(&self, client: &Client, book: &Book) -> Result<Vec<(u64, Stamp)>, String> {
+        let step = self.job.keys.div_ceil(CHECKED) as usize;
+        let some: Vec<u64> = (0..self.job.keys).step_by(step).collect();
         let mut held = Vec::new();
-        for some in all.chunks(BATCH) {
-            held.extend(read(client, some, self.job.value)?);
+        for some in some.chunks(BATCH) {
+            let stamps = self.job.way.read(client, some, self.job.value)?;
+            held.extend(some.iter().copied().zip(stamps));
         }
         book.settle(&held)?;
         Ok(held)
+    }
+}
+
+/// Writes these keys, by several threads.
+pub(super) fn fill(client: &Client, way: Way, keys: &[u64], length: usize) -> Result<(), String> {
+    let stamp = Stamp {
+        writer: LOADER,
+        sequence: 0,
+    };
+    std::thread::scope(|scope| {
+        let parts = keys.chunks(keys.len().div_ceil(LOADERS).max(1));
+        let load = |some| scope.spawn(move || way.load(client, some, stamp, length));
+        let threads: Vec<_> = parts.map(load).collect();
+        threads.into_iter().try_for_each(|thread| {
+            let panicked = |_| Err("a thread that loads has panicked".to_owned());
+            thread.join().unwrap_or_else(panicked)
+        })
+    })
+}
+
+/// What was used at the window's beginning and end.
+#[derive(Default)]
+struct Use {
+    client: [f64; 2],
+    servers: [f64; 2],
+    reads: [client::ReadCounts; 2],
+}
+
+impl Use {
+    fn note(&mut self, moment: Moment, servers: &Servers, client: &Client, awake: Option<&Awake>) {
+        let place = usize::from(moment == Moment::End);
+        self.client[place] = machine::own_cpu() - awake.map_or(0.0, Awake::cpu);
+        self.servers[place] = servers.cpu();
+        self.reads[place] = client.read_counts();
+    }
+
+    fn tell(&self, driven: &Driven, sample: &mut Sample) {
+        let spent = |used: [f64; 2]| (used[1] - used[0]) * 1e6 / driven.transactions as f64;
+        let (client, servers) = (spent(self.client), spent(self.servers));
+        sample.values.set("cpu", client + servers);
+        sample.values.set("server-cpu", servers);
+        let [before, after] = self.reads;
+        let reads = after.reads - before.reads;
+        if reads > 0 {
+            let several = (after.several_rounds - before.several_rounds) as f64;
+            let one = 1.0 - several / reads as f64;
+            sample.values.set("one-round", one);
+        }
     }
 }
 
@@ -194,14 +266,13 @@ impl Load<'_> {
 struct Thread<'r> {
     client: &'r Client,
     job: ClusterJob,
-    seed: u64,
+    keys: Keys,
     rng: Rng,
     writer: u32,
     clock: std::time::Instant,
     /// What it wrote: the sequence is the place, from 1 on.
     puts: Vec<Put>,
-    /// What it read of writes of several of its keys.
-    seen: Vec<Seen>,
+    reads: Reads,
     /// Leaves a key out of a write, to see that it is found.
     plant: bool,
 }
@@ -212,11 +283,10 @@ impl Thread<'_> {
     }
 
     fn get(&mut self) -> Result<(), String> {
-        let keys = book::draw(&mut self.rng, self.job.keys, self.job.width);
-        let stamps = read(self.client, &keys, self.job.value)?;
-        let (seed, all) = (self.seed, self.job.keys);
-        let siblings = |stamp| book::keys_of(seed, stamp, all, keys.len());
-        book::note(&keys, &stamps, siblings, &mut self.seen)
+        let keys = self.keys.draw(&mut self.rng);
+        let stamps = self.job.way.read(self.client, &keys, self.job.value)?;
+        self.reads.push(&keys, &stamps);
+        Ok(())
     }
 
     fn put(&mut self) -> Result<(), String> {
@@ -224,12 +294,13 @@ impl Thread<'_> {
             writer: self.writer,
             sequence: self.puts.len() as u64 + 1,
         };
-        let mut keys = book::keys_of(self.seed, stamp, self.job.keys, self.job.width);
+        let mut keys = self.keys.of(stamp);
         if self.plant && self.puts.len().is_multiple_of(2) {
             keys.pop();
         }
         let begin = self.now();
-        write(self.client, &keys, stamp, self.job.value)?;
+        let way = self.job.way;
+        way.write(self.client, &keys, stamp, self.job.value)?;
         let end = self.now();
         self.puts.push(Put { begin, end });
         Ok(())
@@ -249,29 +320,4 @@ impl crate::driver::Client for Thread<'_> {
     fn settle(&mut self, _: u64) -> Result<(), String> {
         Ok(())
     }
-}
-
-/// Sets keys, all at once.
-fn write(client: &Client, keys: &[u64], stamp: Stamp, length: usize) -> Result<(), String> {
-    let pairs = keys.iter().map(|&key| {
-        let mut value = vec![0; length];
-        stamp.write(key, &mut value);
-        (keys::encode(key), value)
-    });
-    let pairs: Vec<_> = pairs.collect();
-    let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(k, v)| (&k[..], &v[..])).collect();
-    client.mset(&pairs).map_err(|error| error.to_string())
-}
-
-/// The stamps of keys, all of one moment.
-fn read(client: &Client, keys: &[u64], length: usize) -> Result<Vec<Stamp>, String> {
-    let names: Vec<[u8; 8]> = keys.iter().map(|&key| keys::encode(key)).collect();
-    let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
-    let values = client.mget(&names).map_err(|error| error.to_string())?;
-    let stamp = |(&key, value): (&u64, &Option<Vec<u8>>)| {
-        let value = value.as_ref().filter(|value| value.len() == length);
-        let stamp = value.and_then(|value| Stamp::read(key, value));
-        stamp.ok_or_else(|| format!("key {key} holds what nobody wrote"))
-    };
-    keys.iter().zip(&values).map(stamp).collect()
 }

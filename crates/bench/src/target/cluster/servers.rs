@@ -12,6 +12,8 @@ use cluster::topology::{self, NodeInfo};
 use crate::machine;
 use crate::sample::RunError;
 
+use super::READ_ATOMIC;
+
 /// How long a server may take to listen.
 const READY: Duration = Duration::from_secs(60);
 
@@ -20,65 +22,81 @@ pub(in crate::target) struct Servers {
     binary: PathBuf,
     dir: PathBuf,
     nodes: Vec<NodeInfo>,
-    logged: bool,
+    shape: Shape,
     running: Vec<Child>,
 }
 
+/// What the processes are.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::target) struct Shape {
+    /// How many.
+    pub(in crate::target) count: usize,
+    /// How many of them hold a partition.
+    pub(in crate::target) replicas: usize,
+    /// Threads of each that serve clients; `None`: its share of the processors.
+    pub(in crate::target) threads: Option<usize>,
+    /// Whether they keep logs.
+    pub(in crate::target) logged: bool,
+}
+
+impl Shape {
+    /// Each with a partition of its own, in memory only.
+    pub(in crate::target) fn partitions(count: usize) -> Shape {
+        Shape {
+            count,
+            replicas: 1,
+            threads: None,
+            logged: false,
+        }
+    }
+
+    /// All with one partition, on disk.
+    pub(in crate::target) fn replicas(count: usize) -> Shape {
+        Shape {
+            replicas: count,
+            logged: true,
+            ..Shape::partitions(count)
+        }
+    }
+}
+
 impl Servers {
-    /// Describes them in `dir`, where their logs go, too, each with a partition of its own; starts
-    /// none.
-    pub(super) fn new(
+    /// Describes them in `dir`, where their logs go, too; starts none. Where there are
+    /// several partitions, keys with the prefix [`READ_ATOMIC`] are read atomic.
+    pub(in crate::target) fn new(
         binary: &Path,
         dir: &Path,
-        count: usize,
-        logged: bool,
+        shape: Shape,
     ) -> Result<Servers, RunError> {
-        Servers::describe(binary, dir, count, 1, logged)
-    }
-
-    /// As [`Servers::new`], with one partition that all of them hold, on disk.
-    pub(in crate::target) fn replicas(
-        binary: &Path,
-        dir: &Path,
-        count: usize,
-    ) -> Result<Servers, RunError> {
-        Servers::describe(binary, dir, count, count, true)
-    }
-
-    fn describe(
-        binary: &Path,
-        dir: &Path,
-        count: usize,
-        replicas: usize,
-        logged: bool,
-    ) -> Result<Servers, RunError> {
-        let nodes: Vec<NodeInfo> = (1..=count as u16)
-            .map(|id| {
-                Ok(NodeInfo {
-                    id: NodeId(id),
-                    client: free_address()?,
-                    fabric: free_address()?,
-                    replica: (replicas > 1).then(free_address).transpose()?,
-                })
-            })
-            .collect::<std::io::Result<_>>()
+        let has_replicas = shape.replicas > 1;
+        let each = if has_replicas { 3 } else { 2 };
+        let addresses = free_addresses(each * shape.count)
             .map_err(|error| RunError::failed("looking for ports")(&error))?;
-        std::fs::write(
-            dir.join("cluster.toml"),
-            topology::even(&nodes, replicas, None),
-        )
-        .map_err(|error| RunError::failed("describing the cluster")(&error))?;
+        let node = |(id, of): (u16, &[SocketAddr])| NodeInfo {
+            id: NodeId(id),
+            client: of[0],
+            fabric: of[1],
+            replica: of.get(2).copied(),
+        };
+        let nodes: Vec<NodeInfo> = (1..).zip(addresses.chunks(each)).map(node).collect();
+        let text = topology::even(&nodes, shape.replicas, None);
+        let text = match has_replicas {
+            true => text,
+            false => format!("read_atomic = [{READ_ATOMIC:?}]\n\n{text}"),
+        };
+        std::fs::write(dir.join("cluster.toml"), text)
+            .map_err(|error| RunError::failed("describing the cluster")(&error))?;
         Ok(Servers {
             binary: binary.to_owned(),
             dir: dir.to_owned(),
             nodes,
-            logged,
+            shape,
             running: Vec::new(),
         })
     }
 
     /// Where clients that are written in Rust find them.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+    pub(in crate::target) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.nodes.iter().map(|node| node.fabric)
     }
 
@@ -90,7 +108,8 @@ impl Servers {
     /// Starts all of them, and waits until they listen.
     pub(in crate::target) fn start(&mut self) -> Result<(), RunError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = (cores / self.nodes.len()).max(1).to_string();
+        let share = (cores / self.nodes.len()).max(1);
+        let threads = self.shape.threads.unwrap_or(share).to_string();
         for node in &self.nodes {
             let name = format!("node{}", node.id);
             let said = File::create(self.dir.join(format!("{name}.log")));
@@ -100,7 +119,7 @@ impl Servers {
             command.args(["serve", "--threads", &threads, "--node"]);
             command.arg(node.id.to_string());
             command.arg("--cluster").arg(self.dir.join("cluster.toml"));
-            if self.logged {
+            if self.shape.logged {
                 command.arg("--data").arg(self.dir.join(name));
             } else {
                 command.arg("--ephemeral");
@@ -142,10 +161,15 @@ impl Servers {
         all.join("; ")
     }
 
+    /// Processor time that each of them has used, in seconds.
+    pub(in crate::target) fn cpu_of_each(&self) -> Vec<f64> {
+        let used = self.running.iter().map(|child| machine::cpu_of(child.id()));
+        used.collect()
+    }
+
     /// Processor time that they have used, in seconds.
     pub(in crate::target) fn cpu(&self) -> f64 {
-        let used = self.running.iter().map(|child| machine::cpu_of(child.id()));
-        used.sum()
+        self.cpu_of_each().into_iter().sum()
     }
 
     /// Kills them, as a power failure would.
@@ -166,8 +190,11 @@ impl Drop for Servers {
     }
 }
 
-/// A loopback address that nobody listens at. If someone else takes it before the server does, the
-/// server says so.
-pub(in crate::target) fn free_address() -> std::io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+/// Loopback addresses that nobody listens at, all different. If someone else takes one before the
+/// server does, the server says so.
+pub(in crate::target) fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    // All of them at once: a port that was given back may be given again.
+    let held: Vec<TcpListener> = (0..count).map(bind).collect::<Result<_, _>>()?;
+    held.iter().map(TcpListener::local_addr).collect()
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use super::grpc::Grpc;
 use crate::machine;
 use crate::sample::RunError;
-use crate::target::cluster::free_address;
+use crate::target::cluster::free_addresses;
 
 struct Member {
     name: String,
@@ -28,18 +28,17 @@ pub(super) struct Etcd {
 impl Etcd {
     /// Describes them; their data goes to `dir`. Starts none.
     pub(super) fn new(binary: &Path, dir: &Path, count: usize) -> Result<Etcd, RunError> {
-        let member = |number: usize| {
-            Ok(Member {
-                name: format!("member{number}"),
-                client: free_address()?,
-                peer: free_address()?,
-            })
+        let addresses = free_addresses(2 * count);
+        let addresses = addresses.map_err(|error| RunError::failed("looking for ports")(&error))?;
+        let member = |(number, of): (usize, &[SocketAddr])| Member {
+            name: format!("member{number}"),
+            client: of[0],
+            peer: of[1],
         };
-        let members: std::io::Result<Vec<Member>> = (1..=count).map(member).collect();
         Ok(Etcd {
             binary: binary.to_owned(),
             dir: dir.to_owned(),
-            members: members.map_err(|error| RunError::failed("looking for ports")(&error))?,
+            members: (1..).zip(addresses.chunks(2)).map(member).collect(),
             running: Vec::new(),
         })
     }

@@ -8,7 +8,6 @@
 mod etcd;
 mod grpc;
 mod proto;
-mod resp;
 mod system;
 
 use std::net::SocketAddr;

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::etcd::Etcd;
 use super::grpc::Grpc;
-use super::resp::Resp;
 use crate::sample::RunError;
 use crate::target::Context;
-use crate::target::cluster::Servers;
+use crate::target::cluster::{Servers, Shape};
+use crate::target::resp::Resp;
 
 /// How long a cluster may take to have a leader.
 const READY: Duration = Duration::from_secs(60);
@@ -70,7 +70,7 @@ impl Nodes {
                     RunError::Skipped(what.to_owned())
                 };
                 let binary = context.server.ok_or_else(none)?;
-                let servers = Servers::replicas(binary, dir, count)?;
+                let servers = Servers::new(binary, dir, Shape::replicas(count))?;
                 Ok(Nodes::Kumiki(servers))
             }
         }

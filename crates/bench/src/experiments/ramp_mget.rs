@@ -1,0 +1,116 @@
+//! `ramp-mget`: what it costs that an `MGET` of keys of four servers is read atomic.
+
+use crate::experiment::{Experiment, Point, Scale};
+use crate::plot::{Aim, Compare, Measure, Plot, Shape};
+use crate::target::{Job, MgetJob, Mgets};
+
+use super::ramp;
+
+/// At which the aims are.
+const CLIENTS: usize = 16;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "ramp-mget",
+    title: "MGET of eight keys over four servers, by Redis clients",
+    paper: None,
+    about: &[
+        "Redis clients read eight keys of 1 KB, two of each of four server processes. Each client has a \
+         connection to every server, and one read under way. 'split' sends each server one MGET of \
+         its two keys, all at once: nothing is promised of the eight together. 'ramp' sends one MGET of \
+         eight read-atomic keys to one server, a different one each time, which asks the others. \
+         'serializable' does the same with ordinary keys: what was read is validated in a second \
+         round. Nobody writes meanwhile.",
+    ],
+    points,
+    plots,
+    compare,
+    columns: &[
+        "clients",
+        "system",
+        "throughput",
+        "latency-p50",
+        "latency-p99",
+        "server-cpu",
+        "cpu",
+    ],
+};
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let all = [1usize, 4, CLIENTS, 64];
+    let of = |&clients: &usize| {
+        let point = |mgets: Mgets| {
+            let job = MgetJob {
+                mgets,
+                nodes: ramp::NODES,
+                clients,
+                width: 2,
+                value: 1024,
+            };
+            let params = [("system", mgets.name().into()), ("clients", clients.into())];
+            Point::new(params, Job::Mget(job))
+        };
+        let [split, others @ ..] = Mgets::ALL;
+        let split = point(split);
+        let mut points: Vec<Point> = others.map(|mgets| point(mgets).against(&split)).into();
+        points.insert(0, split);
+        points
+    };
+    let counts = scale.pick(&[CLIENTS], &[1, CLIENTS], &all);
+    counts.iter().flat_map(of).collect()
+}
+
+fn plots() -> Vec<Plot> {
+    let plot = |title, caption, y| Plot {
+        title,
+        caption,
+        shape: Shape::Lines {
+            x: "clients",
+            y,
+            series: &["system"],
+            doubling: true,
+        },
+        only: Vec::new(),
+        paper: Vec::new(),
+    };
+    vec![
+        plot(
+            "Throughput by clients",
+            "Reads of eight keys a second.",
+            "throughput",
+        ),
+        plot(
+            "Median latency by clients",
+            "From the request, or the four of them, to the last answer.",
+            "latency-p50",
+        ),
+    ]
+}
+
+fn compare() -> Vec<Compare> {
+    let at = |mgets: Mgets, clients: usize| {
+        vec![("system", mgets.name().into()), ("clients", clients.into())]
+    };
+    let share = |what, clients: usize| Compare {
+        what,
+        paper: None,
+        ours: Measure::Share {
+            metric: "throughput",
+            at: at(Mgets::Ramp, clients),
+        },
+        aim: Some(Aim::AtLeast(0.8)),
+    };
+    vec![
+        share("one client: ramp, by split", 1),
+        share("16 clients: ramp, by split", CLIENTS),
+        Compare {
+            what: "16 clients: ramp, by serializable",
+            paper: None,
+            ours: Measure::Ratio {
+                metric: "throughput",
+                of: at(Mgets::Ramp, CLIENTS),
+                to: at(Mgets::Serializable, CLIENTS),
+            },
+            aim: Some(Aim::AtLeast(1.0)),
+        },
+    ]
+}

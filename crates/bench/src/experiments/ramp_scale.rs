@@ -1,0 +1,212 @@
+//! `ramp-scale`: transactions over up to 128 partitions, simulated with service times that are
+//! measured here.
+
+use crate::experiment::{Effort, Experiment, Param, Point, Scale};
+use crate::keys::Distribution;
+use crate::plot::{Aim, Compare, Measure, Plot, Shape};
+use crate::target::{Job, ScaleJob, Way};
+
+/// At which partitions are compared.
+const MOST: usize = 128;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "ramp-scale",
+    title: "Transactions over many partitions, simulated",
+    paper: None,
+    about: &[
+        "A simulation of transactions of four keys, 95 % of them reads, over 1 to 128 partitions. Each \
+         partition is a server with one thread on a machine of its own, and has 32 closed-loop \
+         clients. Service times are fitted, in each round, to the processor time that real clients \
+         and servers use here for transactions of known shapes; messages and their bytes are those of \
+         our protocol and codec.",
+        "Beside it the same simulation, on one machine with as many processors as this one, stands \
+         next to one to four real servers, which are measured in the same run: 'simulated, of real' \
+         is what the simulation is worth. The columns are those of ramp-reads.",
+    ],
+    points,
+    plots,
+    compare,
+    columns: &[
+        "servers",
+        "partitions",
+        "draw",
+        "system",
+        "throughput",
+        "per-partition",
+        "simulated",
+        "of-real",
+        "cpu",
+        "simulated-cpu",
+        "messages",
+        "bytes",
+        "one-round",
+    ],
+};
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let transactions = match scale.effort {
+        Effort::Tiny => 500,
+        Effort::Quick => 10_000,
+        Effort::Full => 100_000,
+    };
+    let base = ScaleJob {
+        way: Way::S2pl,
+        partitions: 1,
+        real: true,
+        clients: 8,
+        keys: 1000,
+        draws: Distribution::Uniform,
+        width: 4,
+        value: 1024,
+        reads: 0.95,
+        transactions,
+    };
+    let mut points = Vec::new();
+    for &partitions in scale.pick(&[2], &[1, 2, 4], &[1, 2, 3, 4]) {
+        let job = ScaleJob { partitions, ..base };
+        points.extend(ways("real", "uniform", job));
+    }
+    let counts = [1usize, 2, 4, 8, 16, 32, 64, MOST];
+    for (draw, draws) in [
+        ("uniform", Distribution::Uniform),
+        ("zipfian", Distribution::YCSB),
+    ] {
+        for &partitions in scale.pick(&[2], &[1, 4, 16, MOST], &counts) {
+            let job = ScaleJob {
+                partitions,
+                real: false,
+                clients: 32,
+                keys: 1_000_000,
+                draws,
+                transactions: transactions.max(transactions / 20 * partitions),
+                ..base
+            };
+            points.extend(ways("simulated", draw, job));
+        }
+    }
+    points
+}
+
+fn ways(servers: &str, draw: &str, job: ScaleJob) -> Vec<Point> {
+    let point = |way: Way| {
+        let params = [
+            ("servers", Param::from(servers)),
+            ("system", way.name().into()),
+            ("draw", draw.into()),
+            ("partitions", job.partitions.into()),
+        ];
+        Point::new(params, Job::Scale(ScaleJob { way, ..job }))
+    };
+    let baseline = point(Way::S2pl);
+    let others = Way::ALL.into_iter().filter(|way| *way != Way::S2pl);
+    let others: Vec<Point> = others.map(|way| point(way).against(&baseline)).collect();
+    std::iter::once(baseline).chain(others).collect()
+}
+
+fn plots() -> Vec<Plot> {
+    let plot = |title, caption, y, only: &[(&'static str, &str)]| Plot {
+        title,
+        caption,
+        shape: Shape::Lines {
+            x: "partitions",
+            y,
+            series: &["system"],
+            doubling: true,
+        },
+        only: only
+            .iter()
+            .map(|&(name, value)| (name, vec![value.into()]))
+            .collect(),
+        paper: Vec::new(),
+    };
+    let uniform = [("servers", "simulated"), ("draw", "uniform")];
+    let zipfian = [("servers", "simulated"), ("draw", "zipfian")];
+    vec![
+        plot(
+            "Throughput of a partition, keys drawn uniformly",
+            "A flat line is linear growth of the whole.",
+            "per-partition",
+            &uniform,
+        ),
+        plot(
+            "Throughput of a partition, some keys hot",
+            "Zipfian: the partitions of hot keys have more to do than others, and holds on hot keys \
+             are in the way of many.",
+            "per-partition",
+            &zipfian,
+        ),
+        plot(
+            "Messages of a transaction",
+            "Between clients and servers, and between servers; keys drawn uniformly.",
+            "messages",
+            &uniform,
+        ),
+        plot(
+            "Bytes of a transaction",
+            "Of all of its messages, without those of TCP; keys drawn uniformly.",
+            "bytes",
+            &uniform,
+        ),
+        plot(
+            "The simulation, beside real servers",
+            "Its throughput on one machine like this one, by that of as many real servers.",
+            "of-real",
+            &[("servers", "real")],
+        ),
+    ]
+}
+
+fn compare() -> Vec<Compare> {
+    let at = |way: Way, draw: &str, partitions: usize| {
+        vec![
+            ("servers", Param::from("simulated")),
+            ("system", way.name().into()),
+            ("draw", draw.into()),
+            ("partitions", partitions.into()),
+        ]
+    };
+    let by_s2pl = |what, draw| Compare {
+        what,
+        paper: None,
+        ours: Measure::Share {
+            metric: "throughput",
+            at: at(Way::RampF, draw, MOST),
+        },
+        aim: None,
+    };
+    let grows = |what, way, draw| Compare {
+        what,
+        paper: None,
+        ours: Measure::Ratio {
+            metric: "throughput",
+            of: at(way, draw, MOST),
+            to: at(way, draw, 4),
+        },
+        aim: None,
+    };
+    vec![
+        Compare {
+            what: "the simulation: the greatest difference from real servers",
+            paper: None,
+            ours: Measure::Value {
+                metric: "off",
+                at: vec![("servers", "real".into())],
+            },
+            aim: Some(Aim::AtMost(0.15)),
+        },
+        by_s2pl("128 partitions, uniform: ramp-f by s2pl", "uniform"),
+        by_s2pl("128 partitions, zipfian: ramp-f by s2pl", "zipfian"),
+        grows(
+            "ramp-f, uniform: 128 partitions by 4",
+            Way::RampF,
+            "uniform",
+        ),
+        grows("s2pl, uniform: 128 partitions by 4", Way::S2pl, "uniform"),
+        grows(
+            "ramp-f, zipfian: 128 partitions by 4",
+            Way::RampF,
+            "zipfian",
+        ),
+        grows("s2pl, zipfian: 128 partitions by 4", Way::S2pl, "zipfian"),
+    ]
+}

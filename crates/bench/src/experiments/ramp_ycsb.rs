@@ -1,0 +1,181 @@
+//! `ramp-ycsb`: YCSB's reads and updates as transactions over four servers (paper 1, section 5.5).
+
+use crate::experiment::{Experiment, Param, Point, Scale};
+use crate::keys::Distribution;
+use crate::plot::{Aim, Compare, Measure, Plot, Shape};
+use crate::target::{ClusterJob, Place, Way};
+
+use super::ramp;
+
+/// Keys in a transaction, of which the paper says nothing here; its other experiments have so many.
+const WIDTH: usize = 8;
+/// At which sizes and distributions are compared.
+const READS: usize = 95;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "ramp-ycsb",
+    title: "YCSB as transactions over four servers",
+    paper: Some("paper 1, figure 7"),
+    about: &[
+        "YCSB whose operations are transactions of eight keys: reads of all or updates of all. Values \
+         have 1 KB. The paper's part of the sweep has a thousand keys, drawn uniformly, and shares of \
+         reads from 0 to 100 %. The other part, at 95 % reads, has many keys as well (a million; \
+         --records changes it), and YCSB's zipfian distribution.",
+        ramp::ABOUT,
+    ],
+    points,
+    plots,
+    compare,
+    columns: &[
+        "keys",
+        "draw",
+        "reads",
+        "log",
+        "system",
+        ramp::COLUMNS[0],
+        ramp::COLUMNS[1],
+        ramp::COLUMNS[2],
+        ramp::COLUMNS[3],
+        ramp::COLUMNS[4],
+        ramp::COLUMNS[5],
+    ],
+};
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let uniform = ("uniform", Distribution::Uniform);
+    let zipfian = ("zipfian", Distribution::YCSB);
+    let few = ("1000", ramp::KEYS);
+    let many = ("many", scale.records);
+    let mut points = Vec::new();
+    for &reads in scale.pick(&[100], &[0, 100], &[0, 25, 50, 75, 100]) {
+        for log in ramp::LOGS {
+            points.extend(at(few, uniform, log, reads));
+        }
+    }
+    for keys in [few, many] {
+        for draw in [uniform, zipfian] {
+            points.extend(at(keys, draw, ramp::LOGS[0], READS));
+        }
+    }
+    points
+}
+
+/// A place of the sweep, in all ways.
+fn at(
+    keys: (&str, u64),
+    draw: (&str, Distribution),
+    log: (&str, Option<Place>),
+    reads: usize,
+) -> Vec<Point> {
+    let params = [
+        ("keys", Param::from(keys.0)),
+        ("draw", draw.0.into()),
+        ("log", log.0.into()),
+        ("reads", reads.into()),
+    ];
+    let job = ClusterJob {
+        keys: keys.1,
+        draws: draw.1,
+        log: log.1,
+        ..ramp::job(WIDTH, reads)
+    };
+    ramp::ways(params, job)
+}
+
+fn plots() -> Vec<Plot> {
+    let lines = |title, caption, y, log: &str| Plot {
+        title,
+        caption,
+        shape: Shape::Lines {
+            x: "reads",
+            y,
+            series: &["system"],
+            doubling: false,
+        },
+        only: vec![
+            ("log", vec![log.into()]),
+            ("keys", vec!["1000".into()]),
+            ("draw", vec!["uniform".into()]),
+        ],
+        paper: Vec::new(),
+    };
+    let bars = |title, caption, draw: &str| Plot {
+        title,
+        caption,
+        shape: Shape::Bars {
+            x: "keys",
+            y: "throughput",
+            series: "system",
+            relative: false,
+        },
+        only: vec![
+            ("log", vec!["memory".into()]),
+            ("draw", vec![draw.into()]),
+            ("reads", vec![READS.into()]),
+        ],
+        paper: Vec::new(),
+    };
+    vec![
+        lines(
+            "Throughput by the share of reads, in memory",
+            "Figure 7 of the paper, whose curves are not available as numbers: a thousand keys, drawn \
+             uniformly.",
+            "throughput",
+            "memory",
+        ),
+        lines(
+            "Throughput by the share of reads, on disk",
+            "The same with logs.",
+            "throughput",
+            "disk",
+        ),
+        bars(
+            "Few and many keys, drawn uniformly",
+            "95 % reads, in memory.",
+            "uniform",
+        ),
+        bars(
+            "Few and many keys, some of them hot",
+            "95 % reads, in memory, zipfian: whoever holds a hot key is in the way of many.",
+            "zipfian",
+        ),
+    ]
+}
+
+fn compare() -> Vec<Compare> {
+    let place = |keys: &str, draw: &str| {
+        [
+            ("keys", Param::from(keys)),
+            ("draw", draw.into()),
+            ("reads", READS.into()),
+        ]
+    };
+    let share = |what, keys, draw| ramp::beside_s2pl(what, "memory", place(keys, draw), 1.5);
+    let one_round = |what, keys, draw, aim| Compare {
+        what,
+        paper: None,
+        ours: Measure::Value {
+            metric: "one-round",
+            at: ramp::at(Way::RampF, "memory", place(keys, draw)),
+        },
+        aim,
+    };
+    vec![
+        share("ramp-f by s2pl, 1000 keys, uniform", "1000", "uniform"),
+        share("ramp-f by s2pl, 1000 keys, zipfian", "1000", "zipfian"),
+        share("ramp-f by s2pl, many keys, uniform", "many", "uniform"),
+        share("ramp-f by s2pl, many keys, zipfian", "many", "zipfian"),
+        one_round(
+            "ramp-f, many keys, uniform: reads of one round",
+            "many",
+            "uniform",
+            Some(Aim::AtLeast(0.99)),
+        ),
+        one_round(
+            "ramp-f, 1000 keys, zipfian: reads of one round",
+            "1000",
+            "zipfian",
+            None,
+        ),
+    ]
+}

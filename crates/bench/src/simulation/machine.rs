@@ -1,0 +1,215 @@
+//! Time, threads, processors, and messages under way.
+//!
+//! A thread does its work in the order in which it came. A thread with work waits until its machine
+//! has a processor for it, in the order in which threads got work, and has it for one piece.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::Machines;
+
+/// A thread.
+pub(super) type ThreadId = usize;
+
+/// A piece of work.
+#[derive(Debug)]
+pub(super) struct Work<W> {
+    /// How long it takes, in nanoseconds.
+    pub(super) service: f64,
+    pub(super) what: W,
+}
+
+/// What happens at a time.
+enum Event<W> {
+    Arrives(ThreadId, Work<W>),
+    Ends(ThreadId),
+}
+
+struct Thread<W> {
+    host: usize,
+    work: VecDeque<Work<W>>,
+    /// It has work, and waits for a processor or has one.
+    is_ready: bool,
+}
+
+struct Host {
+    free: usize,
+    ready: VecDeque<ThreadId>,
+}
+
+/// All threads, and what is on its way to them.
+pub(super) struct Machine<W> {
+    now: u64,
+    order: u64,
+    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    /// The events, by the third field.
+    slots: Vec<Option<Event<W>>>,
+    free_slots: Vec<usize>,
+    threads: Vec<Thread<W>>,
+    hosts: Vec<Host>,
+    /// What all pieces of work that have begun take together.
+    used: f64,
+    /// Whose piece of work was returned last; it still has its processor.
+    ended: Option<ThreadId>,
+}
+
+impl<W> Machine<W> {
+    /// With so many threads.
+    pub(super) fn new(threads: usize, machines: Machines) -> Machine<W> {
+        let host = |free| Host {
+            free,
+            ready: VecDeque::new(),
+        };
+        let (hosts, of): (Vec<Host>, Box<dyn Fn(usize) -> usize>) = match machines {
+            Machines::Shared(processors) => (vec![host(processors)], Box::new(|_| 0)),
+            Machines::Apart => ((0..threads).map(|_| host(1)).collect(), Box::new(|at| at)),
+        };
+        let thread = |at| Thread {
+            host: of(at),
+            work: VecDeque::new(),
+            is_ready: false,
+        };
+        Machine {
+            now: 0,
+            order: 0,
+            events: BinaryHeap::new(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            threads: (0..threads).map(thread).collect(),
+            hosts,
+            used: 0.0,
+            ended: None,
+        }
+    }
+
+    /// Nanoseconds since the beginning.
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Processor time that was used, in nanoseconds.
+    pub(super) fn used(&self) -> f64 {
+        self.used
+    }
+
+    /// Gives a thread work after a delay.
+    pub(super) fn give(&mut self, thread: ThreadId, delay: u64, service: f64, what: W) {
+        let work = Work { service, what };
+        self.schedule(self.now + delay, Event::Arrives(thread, work));
+    }
+
+    /// Gives the thread whose work was returned last more work, before everything else that it has.
+    pub(super) fn go_on(&mut self, thread: ThreadId, service: f64, what: W) {
+        self.threads[thread].work.push_front(Work { service, what });
+    }
+
+    /// Goes on until a piece of work is done, and returns it with its thread; `None` if nothing is
+    /// left to do.
+    pub(super) fn next(&mut self) -> Option<(ThreadId, W)> {
+        if let Some(thread) = self.ended.take() {
+            let host = self.threads[thread].host;
+            self.threads[thread].is_ready = false;
+            self.hosts[host].free += 1;
+            self.make_ready(thread);
+            self.dispatch(host);
+        }
+        loop {
+            let Reverse((time, _, slot)) = self.events.pop()?;
+            self.now = time;
+            self.free_slots.push(slot);
+            match self.slots[slot].take().expect("it was put there") {
+                Event::Arrives(thread, work) => {
+                    self.threads[thread].work.push_back(work);
+                    self.make_ready(thread);
+                }
+                Event::Ends(thread) => {
+                    self.ended = Some(thread);
+                    let work = self.threads[thread].work.pop_front();
+                    return work.map(|work| (thread, work.what));
+                }
+            }
+        }
+    }
+
+    fn make_ready(&mut self, thread: ThreadId) {
+        let state = &mut self.threads[thread];
+        if state.is_ready || state.work.is_empty() {
+            return;
+        }
+        state.is_ready = true;
+        let host = state.host;
+        self.hosts[host].ready.push_back(thread);
+        self.dispatch(host);
+    }
+
+    fn dispatch(&mut self, host: usize) {
+        while self.hosts[host].free > 0 {
+            let Some(thread) = self.hosts[host].ready.pop_front() else {
+                return;
+            };
+            self.hosts[host].free -= 1;
+            let work = self.threads[thread].work.front();
+            let service = work.expect("a ready thread has work").service;
+            self.used += service;
+            self.schedule(self.now + service.max(0.0) as u64, Event::Ends(thread));
+        }
+    }
+
+    fn schedule(&mut self, time: u64, event: Event<W>) {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(event);
+        self.order += 1;
+        self.events.push(Reverse((time, self.order, slot)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(mut machine: Machine<u32>) -> Vec<(u64, u32)> {
+        let mut ends = Vec::new();
+        while let Some((_, what)) = machine.next() {
+            ends.push((machine.now(), what));
+        }
+        ends
+    }
+
+    #[test]
+    fn a_thread_does_one_thing_after_the_other_and_processors_are_shared() {
+        let mut machine = Machine::new(3, Machines::Shared(2));
+        machine.give(0, 0, 10.0, 1);
+        machine.give(0, 0, 10.0, 2);
+        machine.give(1, 0, 10.0, 3);
+        machine.give(2, 5, 10.0, 4);
+        // The third thread has waited for a processor, and the first one is behind it.
+        assert_eq!(ends(machine), [(10, 1), (10, 3), (20, 4), (20, 2)]);
+        let mut machine = Machine::new(2, Machines::Shared(1));
+        machine.give(0, 0, 10.0, 1);
+        machine.give(1, 1, 10.0, 2);
+        machine.give(0, 2, 10.0, 3);
+        assert_eq!(ends(machine), [(10, 1), (20, 2), (30, 3)]);
+    }
+
+    #[test]
+    fn what_goes_on_comes_before_what_waits() {
+        let mut machine = Machine::new(1, Machines::Shared(1));
+        machine.give(0, 0, 10.0, 1);
+        machine.give(0, 0, 10.0, 2);
+        assert_eq!(machine.next(), Some((0, 1)));
+        machine.go_on(0, 5.0, 3);
+        assert_eq!(ends(machine), [(15, 3), (25, 2)]);
+    }
+
+    #[test]
+    fn threads_with_machines_of_their_own_do_not_wait_for_each_other() {
+        let mut machine = Machine::new(3, Machines::Apart);
+        for thread in 0..3 {
+            machine.give(thread, 1, 10.0, thread as u32);
+        }
+        assert_eq!(ends(machine), [(11, 0), (11, 1), (11, 2)]);
+    }
+}

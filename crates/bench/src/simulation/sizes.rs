@@ -1,0 +1,180 @@
+//! Bytes of the messages of transactions, by our codec: each is a number of its own and one for
+//! each key.
+
+use base::participant::Isolation;
+use base::partition::OwnedReply;
+use base::transaction::Kind;
+use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
+use base::{Op, PartitionId, Timestamp, TransactionId};
+use cluster::codec;
+use cluster::message::{Answer, Message, Notice, Request, Roll};
+use cluster::ramp::{Algorithm, siblings};
+
+use crate::target::Way;
+
+/// The length that stands before each message.
+const FRAME: usize = 4;
+
+/// Bytes of a message: once, and for each key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    once: usize,
+    key: usize,
+}
+
+impl Size {
+    /// From its lengths with few keys; numbers of keys take one byte then.
+    fn from(length: impl Fn(usize) -> usize) -> Size {
+        let (one, two) = (length(1), length(2));
+        let key = two - one;
+        Size {
+            once: FRAME + one - key,
+            key,
+        }
+    }
+
+    /// With so many keys.
+    #[must_use]
+    pub fn of(&self, keys: usize) -> usize {
+        self.once + keys * self.key
+    }
+}
+
+/// Of all messages of a way.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // The names are those of the messages.
+pub struct Sizes {
+    pub ask_newest: Size,
+    /// Of versions that tell nothing of others.
+    pub found_newest: Size,
+    /// What each version tells of those that were written with it, beyond that.
+    pub siblings: usize,
+    pub ask_id: Size,
+    pub found_id: Size,
+    /// With one id for each key.
+    pub ask_one_of: Size,
+    pub read: Size,
+    pub read_reply: Size,
+    pub write: Size,
+    pub write_reply: Size,
+    pub prepare_read: Size,
+    pub prepare_write: Size,
+    pub commit: Size,
+    pub done: Size,
+    pub notice: Size,
+}
+
+impl Sizes {
+    /// Of transactions of `width` keys with values of `value` bytes.
+    #[must_use]
+    pub fn new(way: Way, width: usize, value: usize) -> Sizes {
+        let names: Vec<[u8; 11]> = (0..width.max(2) as u64).map(|key| way.key(key)).collect();
+        let written = names[..width].iter().map(|name| &name[..]);
+        let algorithm = way.algorithm().unwrap_or(Algorithm::Fast);
+        let told = siblings(algorithm, written);
+        let bytes = vec![0; value];
+        let some = |count: usize| names[..count].iter().map(|name| &name[..]);
+        let gets = |n: usize| some(n).map(|key| Op::Get { key }).collect::<Vec<_>>();
+        let puts = |n: usize| some(n).map(|key| Op::put(key, &bytes)).collect::<Vec<_>>();
+        let asks = |ask: fn(&[u8]) -> Ask<'_>| {
+            Size::from(|n| {
+                request(Request::Versions {
+                    asks: some(n).map(ask).collect(),
+                })
+            })
+        };
+        let found = |content: Option<OwnedContent>| {
+            let version = OwnedFound::Version(OwnedVersion {
+                id: ID,
+                siblings: Vec::new().into(),
+                content,
+            });
+            Size::from(|n| reply(Answer::Versions(vec![version.clone(); n])))
+        };
+        let content = OwnedContent {
+            value: bytes.clone(),
+            kind: Kind::String,
+            deadline: None,
+        };
+        let prepare = |ops: Vec<Op<'_>>| {
+            request(Request::Prepare {
+                id: ID,
+                age: ID.timestamp,
+                roll: Roll {
+                    home: PartitionId(1),
+                    participants: (1..=width.min(4) as u16).map(PartitionId).collect(),
+                },
+                siblings: &told,
+                isolation: Isolation::Serializable,
+                ops,
+            })
+        };
+        let coordinate = |ops| request(Request::Coordinate { holds: true, ops });
+        let values = |n| reply(Answer::Replies(vec![OwnedReply::Bytes(bytes.clone()); n]));
+        Sizes {
+            ask_newest: asks(|key| Ask::Newest { key }),
+            found_newest: found(Some(content)),
+            siblings: told.len(),
+            ask_id: asks(|key| Ask::Id { key }),
+            found_id: found(None),
+            ask_one_of: asks(|key| Ask::OneOf { key, ids: vec![ID] }),
+            read: Size::from(|n| coordinate(gets(n))),
+            read_reply: Size::from(values),
+            write: Size::from(|n| coordinate(puts(n))),
+            write_reply: Size::from(|n| reply(Answer::Replies(vec![OwnedReply::Ok; n]))),
+            prepare_read: Size::from(|n| prepare(gets(n))),
+            prepare_write: Size::from(|n| prepare(puts(n))),
+            commit: Size::from(|_| {
+                request(Request::Commit {
+                    id: ID,
+                    awaited: true,
+                })
+            }),
+            done: Size::from(|_| reply(Answer::Done)),
+            notice: Size::from(|_| length(&Message::Notice(Notice::Forget { id: ID }))),
+        }
+    }
+}
+
+const ID: TransactionId = TransactionId {
+    timestamp: Timestamp::ZERO,
+    unique: 1,
+};
+
+fn request(request: Request<'_>) -> usize {
+    length(&Message::Request { number: 1, request })
+}
+
+fn reply(reply: Answer) -> usize {
+    length(&Message::Reply { number: 1, reply })
+}
+
+fn length(message: &Message<'_>) -> usize {
+    let mut bytes = Vec::new();
+    codec::encode(message, &mut bytes);
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_siblings_are_most_of_it() {
+        let of = |way| Sizes::new(way, 8, 1000);
+        for way in Way::ALL {
+            let sizes = of(way);
+            assert!(
+                sizes.read_reply.of(8) > 8000 && sizes.read.of(8) < 400,
+                "{way:?}"
+            );
+            assert!(sizes.commit.of(0) < 60 && sizes.notice.of(0) < 60);
+            assert!(sizes.prepare_write.of(4) > 4000 && sizes.prepare_read.of(4) < 400);
+        }
+        // Each version tells of eight keys of eleven bytes, of none, or has a filter of 32.
+        let told = |way| of(way).siblings;
+        assert!((8 * 11..8 * 16).contains(&told(Way::RampF)));
+        assert!((32..40).contains(&told(Way::RampH)) && told(Way::RampS) < 8);
+        assert!(of(Way::RampS).found_id.of(8) < 400);
+    }
+}

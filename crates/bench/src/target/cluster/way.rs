@@ -1,0 +1,164 @@
+//! The ways to make a transaction of many keys atomic, each through the Rust client.
+//!
+//! | way | a read | a write | its keys |
+//! |---|---|---|---|
+//! | `s2pl` | strict two-phase locking: everything that is read is held until the transaction is decided | two-phase commit, everything held | ordinary ones |
+//! | `ramp-f` | RAMP-Fast: one round, or two | RAMP: two-phase commit that holds nothing | read atomic |
+//! | `ramp-s` | RAMP-Small: two rounds | the same | read atomic |
+//! | `ramp-h` | RAMP-Hybrid: one round, or two | the same | read atomic |
+//!
+//! Names of keys are equally long in all of them.
+
+use base::Op;
+use base::partition::OwnedReply;
+use client::{Algorithm, Client};
+use serde::{Deserialize, Serialize};
+
+use crate::keys;
+use crate::stamp::Stamp;
+
+/// Keys that begin so are read atomic in the clusters of benchmarks.
+pub(in crate::target) const READ_ATOMIC: &str = "ra:";
+/// Those that are not begin so.
+const ORDINARY: &str = "or:";
+/// Keys that are loaded with one message.
+const BULK: usize = 200;
+
+/// See the module's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Strict two-phase locking.
+    S2pl,
+    /// RAMP-Fast.
+    RampF,
+    /// RAMP-Small.
+    RampS,
+    /// RAMP-Hybrid.
+    RampH,
+}
+
+impl Way {
+    /// All of them, what the others are compared with first.
+    pub const ALL: [Way; 4] = [Way::S2pl, Way::RampF, Way::RampS, Way::RampH];
+
+    /// Its name among the parameters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::S2pl => "s2pl",
+            Way::RampF => "ramp-f",
+            Way::RampS => "ramp-s",
+            Way::RampH => "ramp-h",
+        }
+    }
+
+    /// The algorithm, if it is RAMP.
+    #[must_use]
+    pub fn algorithm(self) -> Option<Algorithm> {
+        match self {
+            Way::S2pl => None,
+            Way::RampF => Some(Algorithm::Fast),
+            Way::RampS => Some(Algorithm::Small),
+            Way::RampH => Some(Algorithm::Hybrid),
+        }
+    }
+
+    /// The name of a key.
+    pub(crate) fn key(self, key: u64) -> [u8; 11] {
+        let prefix = match self {
+            Way::S2pl => ORDINARY,
+            _ => READ_ATOMIC,
+        };
+        let mut name = [0; 11];
+        name[..3].copy_from_slice(prefix.as_bytes());
+        name[3..].copy_from_slice(&keys::encode(key));
+        name
+    }
+
+    /// Sets keys, each by itself.
+    pub(in crate::target) fn load(
+        self,
+        client: &Client,
+        keys: &[u64],
+        stamp: Stamp,
+        length: usize,
+    ) -> Result<(), String> {
+        for some in keys.chunks(BULK) {
+            let pairs = self.pairs(some, stamp, length);
+            let puts = pairs.iter().map(|(key, value)| vec![Op::put(key, value)]);
+            for outcome in client.execute_each(&puts.collect::<Vec<_>>()) {
+                outcome.map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets keys, all at once.
+    pub(in crate::target) fn write(
+        self,
+        client: &Client,
+        keys: &[u64],
+        stamp: Stamp,
+        length: usize,
+    ) -> Result<(), String> {
+        let pairs = self.pairs(keys, stamp, length);
+        let pairs = pairs.iter().map(|(key, value)| (&key[..], &value[..]));
+        match self.algorithm() {
+            Some(algorithm) => {
+                let pairs: Vec<_> = pairs.map(|(key, value)| (key, Some(value))).collect();
+                let done = client.put_all(&pairs, algorithm);
+                done.map_err(|error| error.to_string())
+            }
+            None => {
+                let ops: Vec<Op<'_>> = pairs.map(|(key, value)| Op::put(key, value)).collect();
+                let done = client.execute_holding(&ops);
+                done.map(drop).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// The stamps of keys, all of one moment.
+    pub(in crate::target) fn read(
+        self,
+        client: &Client,
+        keys: &[u64],
+        length: usize,
+    ) -> Result<Vec<Stamp>, String> {
+        let names: Vec<[u8; 11]> = keys.iter().map(|&key| self.key(key)).collect();
+        let values = match self.algorithm() {
+            Some(algorithm) => {
+                let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
+                client.get_all(&names, algorithm)
+            }
+            None => {
+                let ops = names.iter().map(|key| Op::Get { key });
+                let replies = client.execute_holding(&ops.collect::<Vec<_>>());
+                replies.map(|replies| replies.into_iter().map(bytes).collect())
+            }
+        };
+        let values = values.map_err(|error| error.to_string())?;
+        let stamp = |(&key, value): (&u64, &Option<Vec<u8>>)| {
+            let value = value.as_ref().filter(|value| value.len() == length);
+            let stamp = value.and_then(|value| Stamp::read(key, value));
+            stamp.ok_or_else(|| format!("key {key} holds what nobody wrote"))
+        };
+        keys.iter().zip(&values).map(stamp).collect()
+    }
+
+    fn pairs(self, keys: &[u64], stamp: Stamp, length: usize) -> Vec<([u8; 11], Vec<u8>)> {
+        let pair = |&key: &u64| {
+            let mut value = vec![0; length];
+            stamp.write(key, &mut value);
+            (self.key(key), value)
+        };
+        keys.iter().map(pair).collect()
+    }
+}
+
+fn bytes(reply: OwnedReply) -> Option<Vec<u8>> {
+    match reply {
+        OwnedReply::Bytes(bytes) => Some(bytes),
+        _ => None,
+    }
+}

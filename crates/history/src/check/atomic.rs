@@ -1,0 +1,235 @@
+//! Read atomicity: whoever sees one of a transaction's writes sees, of the other keys that it
+//! wrote, that state or a later one.
+//!
+//! Writers stand in one order, which is that of the versions of every key. What is known of it are
+//! edges of a graph, and a cycle is a violation:
+//!
+//! | edge | from | to | when |
+//! |---|---|---|---|
+//! | ww | A | B | versions are recorded, or B had read the version by A that it replaced |
+//! | wr | A | B | B read what A wrote, and writes something itself |
+//! | seen | A | B | somebody saw one of A's writes, and of another key that A wrote what B wrote |
+//! | rt | A | B | A was acknowledged before B began, and both write one key |
+//! | stale | A | B | A was acknowledged before somebody began who saw B's write of the same key |
+//! | between | A | B | one replaced what it read, in a transaction of one key, and the other is neither of both |
+//!
+//! The first three hold by read atomicity alone, which forbids circles of writes and what is
+//! uncommitted, too. The last three hold where keys are linearizable. There a version is
+//! acknowledged once its writer has ended, or somebody has seen it who read this key alone; a read
+//! of several keys may see versions that are not yet there for others.
+//!
+//! No edge is a choice, so that what is found rests on nothing that was not recorded. There is one
+//! exception: read atomicity alone knows no time, but of keys whose order is not recorded it takes
+//! writers to have come in the order of time if they did not overlap. What rests on that is not
+//! certain.
+//!
+//! Which absence a read of nothing saw is seldom recorded. It is a violation if it cannot be any.
+//!
+//! | module | what |
+//! |---|---|
+//! | `seen` | edges by what was read together |
+//! | `time` | edges by time, at each key by itself |
+//! | `absence` | whether a read of nothing can have seen some absence |
+//! | `naming` | what is found, with its evidence |
+
+mod absence;
+mod naming;
+mod seen;
+mod time;
+
+use crate::verdict::Verdict;
+
+use super::facts::{Facts, Replaces, Saw, versions_of};
+use super::graph::{Graph, Kind, Reason};
+use absence::Absences;
+use seen::Needs;
+use time::Acknowledged;
+
+/// What time says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    /// Nothing.
+    Ignored,
+    /// The order of writers, where it is not recorded. It may be wrong.
+    Guides,
+    /// Keys are linearizable.
+    Respected,
+}
+
+/// Read atomicity alone.
+pub(super) fn check(facts: &Facts<'_>) -> Verdict {
+    run(facts, &[Time::Ignored, Time::Guides])
+}
+
+/// Besides, every key is linearizable.
+pub(super) fn check_strictly(facts: &Facts<'_>) -> Verdict {
+    run(facts, &[Time::Ignored, Time::Respected])
+}
+
+/// What needs less says more, so it comes first.
+fn run(facts: &Facts<'_>, times: &[Time]) -> Verdict {
+    let writers = Writers::new(facts);
+    let attempt = |&time: &Time| writers.judge(time).err();
+    times.iter().find_map(attempt).unwrap_or(Verdict::Accepted)
+}
+
+type Edges = Vec<(u32, u32, Reason)>;
+
+/// Who wrote what.
+struct Writers<'f, 'h> {
+    facts: &'f Facts<'h>,
+    versions_of: Vec<u32>,
+}
+
+impl<'f, 'h> Writers<'f, 'h> {
+    fn new(facts: &'f Facts<'h>) -> Writers<'f, 'h> {
+        Writers {
+            facts,
+            versions_of: versions_of(facts),
+        }
+    }
+
+    fn judge(&self, time: Time) -> Result<(), Verdict> {
+        let facts = self.facts;
+        let transactions = facts.nodes.len() as u32;
+        let mut edges = Edges::new();
+        let ordered = self.recorded(&mut edges)?;
+        self.replaced(&mut edges);
+        let needs = Needs::collect(self, &mut edges)?;
+        let mut nodes = transactions;
+        let mut acknowledged = None;
+        if time != Time::Ignored {
+            let of = Acknowledged::collect(self, time, &ordered);
+            nodes = of.edges(self, &mut edges);
+            if time == Time::Respected {
+                of.missed(self, &mut edges)?;
+                self.between(&mut edges)?;
+            }
+            acknowledged = Some(of);
+        }
+        let graph = Graph::new(transactions, nodes, &edges);
+        if let Some(cycle) = graph.find_cycle(facts) {
+            return match naming::violation(self, &cycle, time) {
+                Some(verdict) => Err(verdict),
+                // The guide was wrong, and the order of time with it.
+                None => Ok(()),
+            };
+        }
+        Absences::new(self, &graph, &needs, time, acknowledged.as_ref()).judge(time)
+    }
+
+    fn node(&self, version: u32) -> u32 {
+        self.facts.versions[version as usize].node
+    }
+
+    /// The versions that a node left, by key.
+    fn versions(&self, node: u32) -> std::ops::Range<u32> {
+        self.versions_of[node as usize]..self.versions_of[node as usize + 1]
+    }
+
+    /// The version of a key that a node left.
+    fn wrote(&self, node: u32, key: u32) -> Option<u32> {
+        let range = self.versions(node);
+        let versions = &self.facts.versions[range.start as usize..range.end as usize];
+        let at = versions.binary_search_by_key(&key, |version| version.key);
+        at.ok().map(|at| range.start + at as u32)
+    }
+
+    /// Whether a node has to do with one key alone, so that it sees what is there for everybody.
+    fn is_single(&self, node: u32) -> bool {
+        let mut keys = self.facts.transaction(node).ops.iter().map(|op| match op {
+            crate::Op::Read { key, .. }
+            | crate::Op::Write { key, .. }
+            | crate::Op::Delete { key, .. } => Some(*key),
+            crate::Op::Scan { .. } => None,
+        });
+        let first = keys.next().flatten();
+        first.is_some() && keys.all(|key| key == first)
+    }
+
+    /// Edges between recorded versions. Tells for each key whether all of its are.
+    fn recorded(&self, edges: &mut Edges) -> Result<Vec<bool>, Verdict> {
+        let mut complete = Vec::with_capacity(self.facts.by_key.len());
+        for (key, versions) in self.facts.by_key.iter().enumerate() {
+            let recorded = |&version: &u32| {
+                let recorded = self.facts.versions[version as usize].recorded;
+                recorded.map(|recorded| (recorded, version))
+            };
+            let mut order: Vec<(u64, u32)> = versions.iter().filter_map(recorded).collect();
+            complete.push(order.len() == versions.len());
+            order.sort_unstable();
+            for pair in order.windows(2) {
+                if pair[0].0 == pair[1].0 {
+                    let name = self.facts.name(key as u32);
+                    let why = format!("two versions of {name} are the same");
+                    return Err(Verdict::Unjudgeable(why));
+                }
+                let reason = Reason::new(Kind::Ww, false, key as u32);
+                edges.push((self.node(pair[0].1), self.node(pair[1].1), reason));
+            }
+        }
+        Ok(complete)
+    }
+
+    /// Edges to those who wrote after they had read.
+    fn replaced(&self, edges: &mut Edges) {
+        for read in &self.facts.reads {
+            let Saw::Version(version) = read.saw else {
+                continue;
+            };
+            if self.versions(read.node).is_empty() {
+                continue;
+            }
+            let kind = match self.wrote(read.node, read.key) {
+                Some(_) => Kind::Ww,
+                None => Kind::Wr,
+            };
+            let reason = Reason::new(kind, false, read.key);
+            edges.push((self.node(version), read.node, reason));
+        }
+    }
+
+    /// Who reads a key and writes it, and has to do with nothing else, leaves no room between: what
+    /// is before the new version is before the old one, and what is after the old one after the
+    /// new one.
+    fn between(&self, edges: &mut Edges) -> Result<(), Verdict> {
+        let facts = self.facts;
+        let mut follower = vec![None; facts.versions.len()];
+        for (at, version) in facts.versions.iter().enumerate() {
+            let Replaces::Version(before) = version.replaces else {
+                continue;
+            };
+            if !self.is_single(version.node) {
+                continue;
+            }
+            if let Some(other) = follower[before as usize].replace(at as u32) {
+                return Err(naming::lost_update(self, before, [other, at as u32]));
+            }
+        }
+        for at in 0..edges.len() {
+            let (from, to, reason) = edges[at];
+            let key = reason.key();
+            if !matches!(reason.kind(), Kind::Ww | Kind::Seen | Kind::Stale)
+                || from as usize >= facts.nodes.len()
+            {
+                continue;
+            }
+            let (Some(early), Some(late)) = (self.wrote(from, key), self.wrote(to, key)) else {
+                continue;
+            };
+            let reason = Reason::new(Kind::Between, false, key);
+            if let Replaces::Version(before) = facts.versions[late as usize].replaces
+                && follower[before as usize] == Some(late)
+                && before != early
+            {
+                edges.push((from, self.node(before), reason));
+            }
+            if let Some(next) = follower[early as usize]
+                && next != late
+            {
+                edges.push((self.node(next), to, reason));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Whether a read of nothing can have seen some absence: that before the first write of the key, or
+//! what one of its deletes left.
+//!
+//! Each absence is tried by itself, against the edges that hold whatever the others saw.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::check::facts::{Read, Saw};
+use crate::check::graph::Graph;
+use crate::verdict::Verdict;
+
+use super::seen::Needs;
+use super::time::Acknowledged;
+use super::{Time, Writers, naming};
+
+/// The judge of reads of nothing.
+pub(super) struct Absences<'a, 'f, 'h> {
+    writers: &'a Writers<'f, 'h>,
+    graph: &'a Graph,
+    needs: &'a Needs,
+    /// If keys are linearizable.
+    acknowledged: Option<&'a Acknowledged>,
+    /// A place for each node, behind all that come before it.
+    places: Vec<u32>,
+    /// In which search each node was visited last.
+    visited: Vec<u32>,
+    searches: u32,
+}
+
+impl<'a, 'f, 'h> Absences<'a, 'f, 'h> {
+    /// The graph has no cycle.
+    pub(super) fn new(
+        writers: &'a Writers<'f, 'h>,
+        graph: &'a Graph,
+        needs: &'a Needs,
+        time: Time,
+        acknowledged: Option<&'a Acknowledged>,
+    ) -> Absences<'a, 'f, 'h> {
+        let facts = writers.facts;
+        let starts = (0..facts.nodes.len() as u32).map(|node| facts.transaction(node).start);
+        let points = acknowledged.into_iter().flat_map(Acknowledged::times);
+        Absences {
+            writers,
+            graph,
+            needs,
+            acknowledged: acknowledged.filter(|_| time == Time::Respected),
+            places: places(graph, &starts.chain(points).collect::<Vec<u64>>()),
+            visited: vec![0; graph.nodes() as usize],
+            searches: 0,
+        }
+    }
+
+    pub(super) fn judge(mut self, time: Time) -> Result<(), Verdict> {
+        let facts = self.writers.facts;
+        for (at, read) in (0..).zip(&facts.reads) {
+            let Saw::Absence(mark) = read.saw else {
+                continue;
+            };
+            if !facts.deleted[read.key as usize] || self.is_possible(at, read, mark) {
+                continue;
+            }
+            let needs = self.needs.of(at);
+            return Err(naming::no_absence(self.writers, read, needs, time));
+        }
+        Ok(())
+    }
+
+    fn is_possible(&mut self, at: u32, read: &Read, mark: Option<u64>) -> bool {
+        let facts = self.writers.facts;
+        let (start, end) = (facts.transaction(read.node).start, facts.end(read.node));
+        let early = |known: &Acknowledged| known.before(read.key, start) > 0;
+        let is_first = self.needs.of(at).is_empty()
+            && !self.acknowledged.is_some_and(early)
+            && mark.is_none_or(|mark| self.is_marked(read.key, None, mark));
+        if is_first {
+            return true;
+        }
+        let versions = &facts.by_key[read.key as usize];
+        let begun = |&version: &u32| facts.transaction(self.writers.node(version)).start <= end;
+        let (past, future) = versions.split_at(versions.partition_point(begun));
+        // Most reads see what was left last. Only where time counts for nothing may it be something
+        // of the future.
+        let timeless = self.acknowledged.is_none();
+        let future = future.iter().filter(|_| timeless);
+        past.iter().rev().chain(future).any(|&version| {
+            let left = &facts.versions[version as usize];
+            left.value.is_none()
+                && left.node != read.node
+                && mark.is_none_or(|mark| self.is_marked(read.key, left.recorded, mark))
+                && self.can_be(at, read, version)
+        })
+    }
+
+    /// Whether no value was written after the absence `from` and not after `mark`.
+    fn is_marked(&self, key: u32, from: Option<u64>, mark: u64) -> bool {
+        let facts = self.writers.facts;
+        let mut versions = facts.by_key[key as usize].iter();
+        from.is_none_or(|from| from <= mark)
+            && !versions.any(|&version| {
+                let version = &facts.versions[version as usize];
+                let after = |recorded| from.is_none_or(|from| from < recorded) && recorded <= mark;
+                version.value.is_some() && version.recorded.is_some_and(after)
+            })
+    }
+
+    /// Whether the read can have seen what the delete left.
+    fn can_be(&mut self, at: u32, read: &Read, delete: u32) -> bool {
+        let writer = self.writers.node(delete);
+        let needs = self.needs.of(at).iter();
+        let mut before: Vec<u32> = needs.copied().filter(|&node| node != writer).collect();
+        let mut contradicts = false;
+        if let Some(known) = self.acknowledged {
+            known.visit_before(self.writers, read, delete, |node, is_late| {
+                before.push(node);
+                contradicts |= is_late;
+            });
+        }
+        let Some(mut after) = self.after(read, writer) else {
+            return false;
+        };
+        if contradicts || after.iter().any(|node| before.contains(node)) {
+            return false;
+        }
+        if self.reaches(&after, &[writer]) {
+            return false;
+        }
+        after.push(writer);
+        !self.reaches(&after, &before)
+    }
+
+    /// Those that come after `writer` because the reader who saw one of its writes saw theirs, of
+    /// another key. `None`: it saw that nothing was ever written.
+    fn after(&self, read: &Read, writer: u32) -> Option<Vec<u32>> {
+        let facts = self.writers.facts;
+        let mut after = Vec::new();
+        for other in &facts.reads[facts.reads_of(read.node)] {
+            if other.key == read.key || self.writers.wrote(writer, other.key).is_none() {
+                continue;
+            }
+            match other.saw {
+                Saw::Version(version) => after.push(self.writers.node(version)),
+                Saw::Absence(_) if !facts.deleted[other.key as usize] => return None,
+                // It may have been that of the same writer.
+                Saw::Absence(_) => {}
+            }
+        }
+        after.retain(|&node| node != writer);
+        Some(after)
+    }
+
+    /// Whether a way leads from some of `from` to some of `to`.
+    fn reaches(&mut self, from: &[u32], to: &[u32]) -> bool {
+        let place = |node: &u32| self.places[*node as usize];
+        let Some(furthest) = to.iter().map(place).max() else {
+            return false;
+        };
+        self.searches += 1;
+        let mut to_visit = from.to_vec();
+        while let Some(node) = to_visit.pop() {
+            for &(next, _) in self.graph.edges(node) {
+                if to.contains(&next) {
+                    return true;
+                }
+                let at = next as usize;
+                if self.visited[at] != self.searches && self.places[at] < furthest {
+                    self.visited[at] = self.searches;
+                    to_visit.push(next);
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Places the nodes of a graph without cycles, each behind all from which a way leads to it, and by
+/// time where that is left open: then ways between things of one time are short.
+fn places(graph: &Graph, times: &[u64]) -> Vec<u32> {
+    let count = graph.nodes();
+    let mut incoming = vec![0u32; count as usize];
+    for node in 0..count {
+        let edges = graph.edges(node).iter();
+        edges.for_each(|&(to, _)| incoming[to as usize] += 1);
+    }
+    let entry = |node: u32| Reverse((times[node as usize], node));
+    let free = (0..count).filter(|&node| incoming[node as usize] == 0);
+    let mut queue: BinaryHeap<_> = free.map(entry).collect();
+    let mut places = vec![0; count as usize];
+    let mut next = 0;
+    while let Some(Reverse((_, node))) = queue.pop() {
+        places[node as usize] = next;
+        next += 1;
+        for &(to, _) in graph.edges(node) {
+            incoming[to as usize] -= 1;
+            if incoming[to as usize] == 0 {
+                queue.push(entry(to));
+            }
+        }
+    }
+    debug_assert_eq!(next, count, "the graph has no cycle");
+    places
+}

@@ -1,0 +1,111 @@
+//! Edges by what was read together.
+
+use crate::check::facts::{Map, Read, Saw};
+use crate::check::graph::{Kind, Reason};
+use crate::verdict::Verdict;
+
+use super::{Edges, Writers, naming};
+
+/// Writers that come before the absence that a read saw: the same reader saw another of their
+/// writes.
+#[derive(Default)]
+pub(super) struct Needs(Map<u32, Vec<u32>>);
+
+impl Needs {
+    /// Collects them, and the edges between those whose writes were seen. The error is a read that
+    /// saw a part of a transaction's writes, and of another key that nothing was ever written.
+    pub(super) fn collect(writers: &Writers<'_, '_>, edges: &mut Edges) -> Result<Needs, Verdict> {
+        let mut needs = Needs::default();
+        for node in 0..writers.facts.nodes.len() as u32 {
+            if writers.facts.reads_of(node).len() > 1 {
+                Reader::new(writers, node).compare(edges, &mut needs)?;
+            }
+        }
+        Ok(needs)
+    }
+
+    /// Those before what this read, an index into all reads, saw.
+    pub(super) fn of(&self, read: u32) -> &[u32] {
+        self.0.get(&read).map_or(&[], |needs| needs)
+    }
+}
+
+/// All that one node read.
+struct Reader<'w, 'f, 'h> {
+    writers: &'w Writers<'f, 'h>,
+    reads: &'f [Read],
+    /// The index of the first of them.
+    first: u32,
+    /// Where the read of each key is among them.
+    places: Map<u32, u32>,
+}
+
+impl<'w, 'f, 'h> Reader<'w, 'f, 'h> {
+    fn new(writers: &'w Writers<'f, 'h>, node: u32) -> Reader<'w, 'f, 'h> {
+        let range = writers.facts.reads_of(node);
+        let first = range.start as u32;
+        let reads = &writers.facts.reads[range];
+        let places = reads.iter().zip(0..).map(|(read, at)| (read.key, at));
+        Reader {
+            writers,
+            reads,
+            first,
+            places: places.collect(),
+        }
+    }
+
+    fn compare(&self, edges: &mut Edges, needs: &mut Needs) -> Result<(), Verdict> {
+        let mut compared = Map::default();
+        for read in self.reads {
+            let Saw::Version(version) = read.saw else {
+                continue;
+            };
+            let writer = self.writers.node(version);
+            if compared.insert(writer, ()).is_none() {
+                self.siblings(writer, |at, key| {
+                    let other = &self.reads[at as usize];
+                    match other.saw {
+                        Saw::Version(seen) if self.writers.node(seen) != writer => {
+                            let reason = Reason::new(Kind::Seen, false, key);
+                            edges.push((writer, self.writers.node(seen), reason));
+                        }
+                        Saw::Absence(_) if !self.writers.facts.deleted[key as usize] => {
+                            return Err(naming::half(self.writers, read, other, writer));
+                        }
+                        Saw::Absence(_) => {
+                            let before = needs.0.entry(self.first + at).or_default();
+                            before.push(writer);
+                        }
+                        Saw::Version(_) => {}
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the reads of keys that `writer` wrote, by whichever way is shorter.
+    fn siblings(
+        &self,
+        writer: u32,
+        mut visit: impl FnMut(u32, u32) -> Result<(), Verdict>,
+    ) -> Result<(), Verdict> {
+        let versions = self.writers.versions(writer);
+        if versions.len() < self.reads.len() {
+            for version in versions {
+                let key = self.writers.facts.versions[version as usize].key;
+                if let Some(&at) = self.places.get(&key) {
+                    visit(at, key)?;
+                }
+            }
+        } else {
+            for (read, at) in self.reads.iter().zip(0..) {
+                if self.writers.wrote(writer, read.key).is_some() {
+                    visit(at, read.key)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
