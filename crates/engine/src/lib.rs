@@ -72,7 +72,7 @@ pub use load::Loader;
 pub use log::{Changes, NoLog, RedoLog};
 pub use one_shot::Committed;
 pub use restore::Restorer;
-pub use snapshot::{Snapshot, SnapshotEntry};
+pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry};
 pub use stage::Staged;
 pub use system::RESERVED;
 pub use worker::{Stop, Worker};

@@ -182,6 +182,23 @@ impl Snapshot {
         version
     }
 
+    /// What a copy of the view needs of a record of which the view has nothing: who made a read-atomic
+    /// key absent. It looks like a key that has expired.
+    fn absence_of<'p>(&self, record: RecordRef, generation: u16) -> Option<SnapshotEntry<'p>> {
+        let retained = self.engine.is_read_atomic(record.key());
+        let version = retained.then(|| self.version_of(record)).flatten()?;
+        let origin = version.origin()?;
+        Some(SnapshotEntry {
+            key: record.key(),
+            value: b"",
+            kind: base::transaction::Kind::String,
+            deadline: Some(ABSENT_MS),
+            tid: version.tid(),
+            generation,
+            origin: Some(origin),
+        })
+    }
+
     /// What the view has of a record, when `generation` is visible in it.
     fn entry_of<'p>(&self, record: RecordRef, generation: u16) -> Option<SnapshotEntry<'p>> {
         let visible = |v: &VersionRef| {
@@ -200,6 +217,9 @@ impl Snapshot {
         })
     }
 }
+
+/// The deadline of an absence in a copy of a snapshot: it has passed, whatever the time.
+pub const ABSENT_MS: u64 = 1;
 
 /// A key in a snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -262,6 +282,28 @@ impl<L: RedoLog> Worker<L> {
         snapshot: &Snapshot,
         from: &[u8],
         to: Option<&[u8]>,
+        visit: impl FnMut(Option<SnapshotEntry<'_>>) -> bool,
+    ) -> Option<Vec<u8>> {
+        self.walk(snapshot, (from, to), false, visit)
+    }
+
+    /// As [`Worker::walk_snapshot`], for who makes a copy: it also has the absences of read-atomic
+    /// keys that somebody may still ask for, as keys that have expired at [`ABSENT_MS`].
+    pub fn copy_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: impl FnMut(Option<SnapshotEntry<'_>>) -> bool,
+    ) -> Option<Vec<u8>> {
+        self.walk(snapshot, (from, to), true, visit)
+    }
+
+    fn walk(
+        &mut self,
+        snapshot: &Snapshot,
+        (from, to): (&[u8], Option<&[u8]>),
+        with_absences: bool,
         mut visit: impl FnMut(Option<SnapshotEntry<'_>>) -> bool,
     ) -> Option<Vec<u8>> {
         let engine = self.engine_of(snapshot);
@@ -269,7 +311,7 @@ impl<L: RedoLog> Worker<L> {
         let generation = snapshot
             .version_of(engine.generation)
             .map_or(0, VersionRef::generation);
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(with_absences);
         let mut next = None;
         let mut look = |batch: &mut Batch| {
             next = batch.visit(snapshot, generation, &mut visit);
@@ -345,16 +387,18 @@ struct Batch {
     used: usize,
     /// The visitor has seen enough: the next record is where to go on.
     stopped: bool,
+    with_absences: bool,
 }
 
 impl Batch {
     const SIZE: usize = 16;
 
-    fn new() -> Batch {
+    fn new(with_absences: bool) -> Batch {
         Batch {
             records: [None; Batch::SIZE],
             used: 0,
             stopped: false,
+            with_absences,
         }
     }
 
@@ -397,7 +441,13 @@ impl Batch {
             if self.stopped {
                 return Some(record.key().to_vec());
             }
-            self.stopped = !visit(snapshot.entry_of(record, generation));
+            let absence = || snapshot.absence_of(record, generation);
+            let entry = snapshot.entry_of(record, generation);
+            let entry = match self.with_absences {
+                true => entry.or_else(absence),
+                false => entry,
+            };
+            self.stopped = !visit(entry);
         }
         None
     }

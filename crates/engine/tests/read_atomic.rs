@@ -471,3 +471,39 @@ fn what_was_written_before_the_declaration_keeps_its_order() {
     leader.applier.borrow_mut().apply(index, 0, &[plain]);
     assert_eq!(leader.get(X), Some(b"alone".to_vec()));
 }
+
+#[test]
+fn a_copy_of_a_snapshot_has_what_made_keys_absent() {
+    let leader = Replica::new();
+    let decide = |number: u64| {
+        leader.with(|w| w.stage_commit(holder(number).id)).unwrap();
+        let entry = leader.entry();
+        leader.apply(&entry);
+        leader.engine.release(holder(number).id);
+    };
+    let prepare = |number: u64, ops: &[Op<'_>]| {
+        leader.stage_prepare_as(number, ops, Unheld).unwrap();
+        let entry = leader.entry();
+        leader.apply(&entry);
+    };
+    leader.tick(1_000);
+    prepare(1, &[Op::put(X, b"1")]);
+    decide(1);
+    prepare(3, &[Op::put(X, b"late")]);
+    prepare(5, &[Op::Delete { key: X }]);
+    decide(5);
+    let follower = Replica::new();
+    follower.load(&leader);
+    assert_eq!(follower.get(X), None);
+    assert_eq!(leader.hash(), follower.hash());
+    leader.with(|w| w.stage_commit(holder(3).id)).unwrap();
+    let entry = leader.entry();
+    for replica in [&leader, &follower] {
+        replica.tidy();
+        replica.apply(&entry);
+        assert_eq!(replica.get(X), None, "it came before the deletion");
+        let id = replica.with(|w| w.origin_of(X)).map(|origin| origin.0);
+        assert_eq!(id, Some(holder(5).id));
+    }
+    assert_eq!(leader.hash(), follower.hash());
+}

@@ -192,7 +192,7 @@ pub(crate) fn load(applier: &mut Applier, from: &mut Worker<Log>, snapshot: &Sna
         entry.iter().for_each(|entry| loader.put(entry));
         true
     };
-    assert_eq!(from.walk_snapshot(snapshot, b"", None, put), None);
+    assert_eq!(from.copy_snapshot(snapshot, b"", None, put), None);
     let (generation, flushed) = from.snapshot_generation(snapshot);
     loader.finish(generation, flushed);
 }

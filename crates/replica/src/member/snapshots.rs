@@ -205,7 +205,8 @@ impl Member {
             .load(base::Epoch(head.meta.index), head.stamp_ms);
         self.deadlines.clear();
         while let Some(record) = reader.next()? {
-            self.deadlines.extend(record.deadline);
+            let ahead = record.deadline.filter(|at| *at > engine::ABSENT_MS);
+            self.deadlines.extend(ahead);
             loader.put(&SnapshotEntry {
                 key: record.key,
                 value: record.value,

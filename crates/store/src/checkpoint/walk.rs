@@ -102,7 +102,7 @@ fn slice(
 ) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let start = Instant::now();
     let (mut seen, mut copied, mut large) = (0, 0, None);
-    let next = worker.walk_snapshot(snapshot, from, to, |entry| {
+    let next = worker.copy_snapshot(snapshot, from, to, |entry| {
         if let Some(entry) = entry {
             writer.entry(&head(&entry));
             if entry.value.len() > PIECE {

@@ -93,7 +93,7 @@ pub(super) fn write(
     while let Some(begin) = from {
         let mut outcome = Ok(());
         let mut left = SLICE;
-        from = worker.walk_snapshot(snapshot, &begin, None, |entry| {
+        from = worker.copy_snapshot(snapshot, &begin, None, |entry| {
             if let Some(entry) = entry {
                 debug_assert!([generation, SYSTEM_GENERATION].contains(&entry.generation));
                 outcome = writer.put(&record(&entry));
