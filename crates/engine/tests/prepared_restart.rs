@@ -57,10 +57,7 @@ fn every_state_survives_a_restart() {
     assert_eq!(again.get(b"a"), Some(b"2".to_vec()));
     assert_eq!(again.get(b"new"), Some(b"x".to_vec()));
     assert_eq!(again.get(b"gone"), None);
-    let origin = (
-        holder(1).id,
-        siblings_of(&[b"a", b"new", b"gone"]),
-    );
+    let origin = (holder(1).id, siblings_of(&[b"a", b"new", b"gone"]));
     assert_eq!(again.origin(b"gone"), Some(origin.clone()));
     again.run(&[
         Op::put(b"r", b""),

@@ -207,10 +207,7 @@ fn a_part_of_a_transaction_is_prepared_and_committed_by_entries() {
     assert_eq!(leader.get(b"a"), Some(b"2".to_vec()));
     assert_eq!(leader.get(b"new"), Some(b"x".to_vec()));
     assert_eq!(leader.get(b"gone"), None);
-    let origin = (
-        holder(1).id,
-        siblings_of(&[b"a", b"new", b"gone"]),
-    );
+    let origin = (holder(1).id, siblings_of(&[b"a", b"new", b"gone"]));
     for key in [&b"a"[..], b"gone"] {
         assert_eq!(leader.with(|w| w.origin_of(key)), Some(origin.clone()));
     }

@@ -149,9 +149,7 @@ impl EntryWriter<'_> {
             return;
         }
         let same = match (&self.origin, &origin) {
-            (Some((id, at)), Some(new)) => {
-                *id == new.id && self.buf[at.clone()] == *new.siblings
-            }
+            (Some((id, at)), Some(new)) => *id == new.id && self.buf[at.clone()] == *new.siblings,
             _ => false,
         };
         if !same {

@@ -186,9 +186,9 @@ mod tests {
         base::change::siblings::push(&mut siblings, &[1, 9]);
         let origin = base::change::Origin {
             id: base::TransactionId {
-            timestamp: base::Timestamp::at_ms(8),
-            unique: 7,
-        },
+                timestamp: base::Timestamp::at_ms(8),
+                unique: 7,
+            },
             siblings: &siblings,
         };
         for (number, deadline, generation) in [
@@ -253,9 +253,9 @@ mod tests {
         };
         let origin = Some(base::change::Origin {
             id: base::TransactionId {
-            timestamp: base::Timestamp::at_ms(5),
-            unique: 7,
-        },
+                timestamp: base::Timestamp::at_ms(5),
+                unique: 7,
+            },
             siblings: b"\x01\0\0\0a\x01\0\0\0b",
         });
         let mut payload = Vec::new();

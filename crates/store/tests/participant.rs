@@ -569,13 +569,7 @@ fn siblings_are_written_once_in_a_transaction() {
         assert_eq!(all.clone().count(), 50);
         for (id, siblings) in all {
             let siblings = &siblings[..];
-            assert_eq!(
-                (Origin {
-                    id: *id,
-                    siblings
-                }),
-                expected
-            );
+            assert_eq!((Origin { id: *id, siblings }), expected);
         }
         db.stats().log_bytes - before
     };

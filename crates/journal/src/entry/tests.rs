@@ -1,7 +1,7 @@
 use super::*;
 use crate::checkpoint::View;
-use base::{Epoch, Timestamp};
 use base::change::{SYSTEM_GENERATION, siblings};
+use base::{Epoch, Timestamp};
 
 fn id(timestamp: Timestamp) -> TransactionId {
     TransactionId {
