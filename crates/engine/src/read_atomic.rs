@@ -26,6 +26,7 @@
 //!    longer than for any version that was replaced.
 //! 4. A new id is above those of all versions that have left memory.
 
+use std::hash::BuildHasher;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,6 +36,7 @@ use base::partition::OwnedReply;
 use base::transaction::{Expiry, Kind, OpError, When};
 use base::versions::{Ask, Content, Found, ReadAtomic, Versioned};
 use base::{Abort, Op, Reply, Tid, Timestamp, TransactionId};
+use foldhash::fast::FixedState;
 
 use crate::commit::newest;
 use crate::engine::{Engine, Place};
@@ -282,7 +284,8 @@ impl<L: RedoLog> Worker<L> {
             self.newest_of(hash, key).map_or(TransactionId::ZERO, id_of)
         });
         let newest = newest.max().unwrap_or(TransactionId::ZERO);
-        let mark = self.engine.index.hash(keys[0]).bits() >> 32;
+        // The same in every run: the key is what tells it from others.
+        let mark = FixedState::default().hash_one(keys[0]) >> 32;
         let id = just_above(newest, self.engine.read_atomic.left(), mark as u32);
         let siblings = &told;
         self.state.origin = Some(self.engine.origins.share(Origin { id, siblings }));
