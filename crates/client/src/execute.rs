@@ -50,8 +50,8 @@ struct Call<'c> {
     at: Option<NodeId>,
     /// Whether what is only read is held, too.
     holds: bool,
-    /// Of one that writes several read-atomic keys: what their versions tell of each other.
-    put: Option<Algorithm>,
+    /// Of one that reads, or writes, several read-atomic keys: by which algorithm.
+    ramp: Option<Algorithm>,
     reads: bool,
     deadline: Instant,
     numbered: Option<Numbered>,
@@ -72,7 +72,7 @@ impl<'c> Call<'c> {
             ops,
             at: None,
             holds: false,
-            put: None,
+            ramp: None,
             reads: ops.iter().all(Op::is_read_only),
             deadline,
             numbered: None,
@@ -151,15 +151,15 @@ impl Client {
         self.finish(Call::new(ops, deadline))
     }
 
-    /// Writes several read-atomic keys.
-    pub(crate) fn put_until(
+    /// Reads, or writes, several read-atomic keys.
+    pub(crate) fn ramp_until(
         &self,
         ops: &[Op<'_>],
         algorithm: Algorithm,
         deadline: Instant,
     ) -> Result<Vec<OwnedReply>, Error> {
         self.finish(Call {
-            put: Some(algorithm),
+            ramp: Some(algorithm),
             ..Call::new(ops, deadline)
         })
     }
@@ -223,10 +223,10 @@ impl Client {
             }
         }
         let (ops, holds) = (call.ops.to_vec(), call.holds);
-        let request = match (call.numbered, call.put) {
+        let request = match (call.numbered, call.ramp) {
             (Some(Numbered { of, .. }), _) => Request::Once { of, ops },
             (None, _) if !coordinated => Request::Execute { ops },
-            (None, Some(algorithm)) => Request::Put { algorithm, ops },
+            (None, Some(algorithm)) => Request::Ramp { algorithm, ops },
             (None, None) => Request::Coordinate { holds, ops },
         };
         let node = call.at.unwrap_or_else(|| known.find(partition));
@@ -268,7 +268,7 @@ impl Client {
         request: Request<'_>,
         patience: Instant,
     ) -> Result<Answer, Failure> {
-        let coordinated = matches!(request, Request::Coordinate { .. } | Request::Put { .. });
+        let coordinated = matches!(request, Request::Coordinate { .. } | Request::Ramp { .. });
         let to = known.way_to(node)?;
         let answer = self.pool.ask(to, request, patience);
         // What one who coordinates answers is said of other partitions, too.

@@ -4,6 +4,19 @@ use std::time::Duration;
 
 use fabric::Secret;
 
+/// Who runs [`Client::get_all`](crate::Client::get_all).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reads {
+    /// The client: it asks each partition itself. One way to each and back, and the least work for
+    /// the nodes; the client has a message for each partition.
+    #[default]
+    Direct,
+    /// A node that leads one of the partitions: one message to it and one back. The nodes' messages to
+    /// each other are those of many clients at a time, so that all together cost less; but an answer
+    /// has gone two ways.
+    ByNode,
+}
+
 /// How a client is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -21,13 +34,15 @@ pub struct Options {
     pub connections_per_node: usize,
     /// Connections that were not used for so long are closed.
     pub idle_after: Duration,
+    /// Who runs reads of several read-atomic keys.
+    pub reads: Reads,
     /// Bytes of the longest message, in either direction.
     pub message: usize,
 }
 
 impl Options {
     /// 10 s for a call, 3 s for an answer, 2 s for connecting, 32 connections to a node, closed
-    /// after 30 s, messages to 1 GiB.
+    /// after 30 s, direct reads, messages to 1 GiB.
     #[must_use]
     pub fn new(secret: impl AsRef<[u8]>) -> Options {
         Options {
@@ -37,6 +52,7 @@ impl Options {
             connect_within: Duration::from_secs(2),
             connections_per_node: 32,
             idle_after: Duration::from_secs(30),
+            reads: Reads::default(),
             message: 1 << 30,
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! | | who does it |
 //! |---|---|
-//! | a read | the client: it asks the partitions of the keys, all at once, and asks those again that lag behind the others; see [`cluster::ramp`] |
+//! | a read | the client, unless [`Reads::ByNode`] says otherwise: it asks the partitions of the keys, all at once, and asks those again that lag behind the others; see [`cluster::ramp`] |
 //! | a write | a node that leads one of the partitions; it coordinates |
 //!
 //! What was answered in a round is not asked again when another partition does not answer.
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use base::partition::OwnedReply;
 use base::transaction::Kind;
 use base::versions::Ask;
 use base::{Abort, NodeId, Op, PartitionId};
@@ -25,6 +26,7 @@ use crate::client::{Client, check};
 use crate::error::Error;
 use crate::execute::{Again, judge_other};
 use crate::map::Known;
+use crate::options::Reads;
 use crate::pool::{Failure, Sent};
 
 /// How long it takes at most to read what has come.
@@ -100,6 +102,9 @@ impl Client {
         let begun = Instant::now();
         let deadline = begun + self.options.timeout;
         self.check_declared(keys, deadline)?;
+        if self.options.reads == Reads::ByNode {
+            return self.get_by_node(keys, algorithm, deadline);
+        }
         let mut backoff = Backoff::until(deadline);
         let start = || Reading::new(algorithm, keys.iter().copied(), begun.elapsed());
         let mut reading = start();
@@ -131,6 +136,24 @@ impl Client {
         Ok(keys.iter().map(value).collect())
     }
 
+    fn get_by_node(
+        &self,
+        keys: &[&[u8]],
+        algorithm: Algorithm,
+        deadline: Instant,
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::GetIfString { key }).collect();
+        let replies = self.ramp_until(&ops, algorithm, deadline)?;
+        let value = |reply: OwnedReply| match reply {
+            OwnedReply::Bytes(bytes) => Some(bytes),
+            _ => None,
+        };
+        Ok(replies.into_iter().map(value).collect())
+    }
+
     /// Sets read-atomic keys for good, or deletes them where there is no value: [`Client::get_all`]
     /// sees all of it or nothing. Of a key that comes repeatedly the last one counts. Writers do not
     /// wait for each other: of two that write the same keys at one time, each key ends with the
@@ -157,11 +180,12 @@ impl Client {
                 None => Op::Delete { key },
             })
             .collect();
-        let replies = self.put_until(&ops, algorithm, deadline)?;
+        let replies = self.ramp_until(&ops, algorithm, deadline)?;
         check(&replies)
     }
 
-    /// What this client's [`Client::get_all`] have cost so far.
+    /// What this client's [`Client::get_all`] have cost so far; those that nodes have run are in their
+    /// figures instead.
     #[must_use]
     pub fn read_counts(&self) -> ReadCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

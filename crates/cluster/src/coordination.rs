@@ -54,8 +54,8 @@ pub(crate) enum Wish {
     None,
     /// What is only read is held, too.
     Holds,
-    /// They are to write read-atomic keys, and versions are to tell of each other by this algorithm.
-    Put(Algorithm),
+    /// They are to read or to write read-atomic keys, by this algorithm.
+    Ramp(Algorithm),
 }
 
 /// How a transaction of several partitions is executed.
@@ -175,16 +175,23 @@ impl<C> Node<C> {
             (Way::Read | Way::Write, Wish::Holds) => return Err(Refusal::Holds),
             (Way::Ordinary, Wish::None) => Manner::Serializable,
             (Way::Ordinary, Wish::Holds) => Manner::Holding,
-            (Way::Read, Wish::None) => {
-                let keys = ops.iter().filter_map(Op::key);
-                Manner::Reading(Box::new(Reading::new(self.ramp, keys, self.now)))
-            }
+            (Way::Read, Wish::None) => self.reading(self.ramp, ops),
             (Way::Write, Wish::None) => Manner::Writing(self.ramp),
-            (_, Wish::Put(algorithm)) => {
-                ramp::only_writes(declared, ops)?;
-                Manner::Writing(algorithm)
+            (way, Wish::Ramp(algorithm)) => {
+                ramp::one_way(declared, ops)?;
+                match way {
+                    Way::Read => self.reading(algorithm, ops),
+                    Way::Write => Manner::Writing(algorithm),
+                    // A single key.
+                    Way::Ordinary => Manner::Serializable,
+                }
             }
         })
+    }
+
+    fn reading(&self, algorithm: Algorithm, ops: &[Op<'_>]) -> Manner {
+        let keys = ops.iter().filter_map(Op::key);
+        Manner::Reading(Box::new(Reading::new(algorithm, keys, self.now)))
     }
 
     /// Begins the next attempt.

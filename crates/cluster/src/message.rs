@@ -43,7 +43,7 @@ impl Message<'_> {
                 | Request::Each { .. }
                 | Request::Coordinate { .. }
                 | Request::Versions { .. }
-                | Request::Put { .. }
+                | Request::Ramp { .. }
                 | Request::Topology
         )
     }
@@ -51,7 +51,7 @@ impl Message<'_> {
 
 /// What can be asked. Any of them may be asked again after a link broke, except
 /// [`Request::Execute`] and [`Request::Each`] with writes, [`Request::Coordinate`] and
-/// [`Request::Put`].
+/// [`Request::Ramp`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request<'a> {
     /// Executes a transaction of the node's own partition. Answered by `Replies` or `Aborted`.
@@ -117,9 +117,9 @@ pub enum Request<'a> {
         /// What is asked, each by itself.
         asks: Vec<Ask<'a>>,
     },
-    /// As `Coordinate`: the operations write read-atomic keys, and do nothing else.
-    Put {
-        /// What versions tell of those that were written with them.
+    /// As `Coordinate`: the operations read read-atomic keys, or write them, and do nothing else.
+    Ramp {
+        /// How they are read, or what versions tell of those that were written with them.
         algorithm: Algorithm,
         /// The operations.
         ops: Vec<Op<'a>>,

@@ -301,8 +301,8 @@ impl<C> Node<C> {
                     let wish = if holds { Wish::Holds } else { Wish::None };
                     self.start(partition, &ops, wish, Caller::Remote { link, number });
                 }
-                Request::Put { algorithm, ops } => {
-                    let wish = Wish::Put(algorithm);
+                Request::Ramp { algorithm, ops } => {
+                    let wish = Wish::Ramp(algorithm);
                     self.start(partition, &ops, wish, Caller::Remote { link, number });
                 }
                 request => self.serve(partition, Asker::Remote { link, number }, request),

@@ -191,7 +191,7 @@ impl<C> Node<C> {
                 self.deliver(asker, Answer::Topology(text));
             }
             // Only peers ask for it, and `Node::message` takes it from them.
-            Request::Coordinate { .. } | Request::Put { .. } => {
+            Request::Coordinate { .. } | Request::Ramp { .. } => {
                 unreachable!("a node does not ask itself to coordinate")
             }
         }

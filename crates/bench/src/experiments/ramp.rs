@@ -24,7 +24,8 @@ pub(super) const COLUMNS: [&str; 6] = [
 pub(super) const ABOUT: &str = "The columns are ways to make such transactions atomic. 's2pl' is \
     strict two-phase locking with two-phase commit: a read holds everything that it has read until \
     it is decided. 'ramp-f', 'ramp-s' and 'ramp-h' are RAMP-Fast, RAMP-Small and RAMP-Hybrid on keys \
-    that are declared read atomic: nothing is held. All of them speak TCP. 'memory' keeps nothing, as \
+    that are declared read atomic: nothing is held. In all of these a server coordinates; in \
+    'ramp-f-direct' the client runs reads by itself. All of them speak TCP. 'memory' keeps nothing, as \
     the paper's servers do; 'disk' answers a write when all of its parts are durable.";
 
 /// The logs of the servers, by name.
@@ -56,6 +57,7 @@ pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) 
     };
     let baseline = point(Way::S2pl);
     let others = Way::ALL.into_iter().filter(|way| *way != Way::S2pl);
+    let others = others.chain([Way::RampFDirect]);
     let others: Vec<Point> = others.map(|way| point(way).against(&baseline)).collect();
     std::iter::once(baseline).chain(others).collect()
 }

@@ -81,7 +81,7 @@ pub(super) fn run(job: &MgetJob, context: &Context<'_>) -> Result<Sample, RunErr
     let mut servers = Servers::new(binary, dir.path(), Shape::partitions(job.nodes))?;
     servers.start()?;
     let all: Vec<u64> = (0..KEYS).collect();
-    let loader = clusters::connect(&servers)?;
+    let loader = clusters::connect(&servers, client::Reads::ByNode)?;
     let filled = clusters::fill(&loader, job.mgets.way(), &all, job.value);
     filled.map_err(|error| RunError::failed("loading")(&error))?;
     drop(loader);

@@ -405,7 +405,7 @@ impl Node {
         let is_led = leader.is_none_or(|leader| leader == self.me.0);
         let anyone = matches!(
             request,
-            Request::Topology | Request::Coordinate { .. } | Request::Put { .. }
+            Request::Topology | Request::Coordinate { .. } | Request::Ramp { .. }
         );
         if !is_led && !anyone {
             let leader = leader.map(NodeId);
@@ -431,7 +431,7 @@ impl Node {
                 coordinated(Coordinated::Serializably { holds });
                 (ops, true)
             }
-            Request::Put { algorithm, ops } => {
+            Request::Ramp { algorithm, ops } => {
                 coordinated(Coordinated::By(algorithm));
                 (ops, true)
             }

@@ -8,7 +8,7 @@ use base::versions::{OwnedContent, OwnedVersion};
 use base::{Abort, Op, Timestamp, TransactionId};
 use cluster::message::Answer;
 use cluster::ramp::siblings;
-use kumiki_client::{Algorithm, Client, Error};
+use kumiki_client::{Algorithm, Client, Error, Options, Reads};
 
 use crate::nodes::{Cluster, Coordinated, Fault, ON_1, ON_2, RA_ON_1, RA_ON_2};
 
@@ -69,6 +69,34 @@ fn a_partition_that_lags_is_asked_again() {
         let after = [1, 2].map(|node| cluster.executed(node));
         assert_eq!(after, [before[0] + 2, before[1] + again], "{algorithm}");
     }
+}
+
+#[test]
+fn a_node_runs_reads_if_it_is_to() {
+    let cluster = Cluster::new();
+    let options = Options {
+        reads: Reads::ByNode,
+        ..Cluster::options()
+    };
+    let client = cluster.client_with(options);
+    client
+        .put_all(&BOTH.map(|key| (key, Some(&b"v"[..]))), Algorithm::Fast)
+        .unwrap();
+    cluster.data.lock().coordinated.clear();
+    for algorithm in Algorithm::ALL {
+        // What is lost is asked again: it only reads.
+        [1, 2].map(|node| cluster.fault(node, Fault::CloseAfter));
+        assert_eq!(get(&client, algorithm), both("v"));
+        let how = std::mem::take(&mut cluster.data.lock().coordinated);
+        assert!(how.len() > 1, "one was lost");
+        assert!(how.iter().all(|how| *how == Coordinated::By(algorithm)));
+        let faults = [1, 2].map(|node| cluster.node(node).faults.lock().drain(..).count());
+        assert!(faults.iter().sum::<usize>() < 2);
+    }
+    assert_eq!(client.read_counts().reads, 0, "it has run none itself");
+    assert_eq!(client.get_all(&[], Algorithm::Fast).unwrap(), []);
+    let alone = client.get_all(&BOTH[..1], Algorithm::Fast).unwrap();
+    assert_eq!(alone, [Some(b"v".to_vec())]);
 }
 
 #[test]

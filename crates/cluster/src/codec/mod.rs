@@ -25,7 +25,7 @@
 //! | 12 | request: open session | nothing |
 //! | 13 | request: each | count, then so many ops |
 //! | 14 | request: versions | asks |
-//! | 15 | request: put | 1 byte: 0 fast, 1 small, 2 hybrid; ops |
+//! | 15 | request: ramp | 1 byte: 0 fast, 1 small, 2 hybrid; ops |
 //! | 32 | reply: replies | replies |
 //! | 33 | reply: aborted | abort |
 //! | 34 | reply: done | nothing |
@@ -91,7 +91,7 @@ mod kind {
     pub(super) const OPEN_SESSION: u8 = 12;
     pub(super) const EACH: u8 = 13;
     pub(super) const VERSIONS: u8 = 14;
-    pub(super) const PUT: u8 = 15;
+    pub(super) const RAMP: u8 = 15;
     pub(super) const REPLIES: u8 = 32;
     pub(super) const ABORTED: u8 = 33;
     pub(super) const DONE: u8 = 34;
@@ -143,7 +143,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     }
     let kind = from.u8()?;
     let message = match kind {
-        kind::EXECUTE..=kind::PUT => Message::Request {
+        kind::EXECUTE..=kind::RAMP => Message::Request {
             number: from.u64()?,
             request: decode_request(kind, &mut from)?,
         },
@@ -194,7 +194,7 @@ fn request_kind(request: &Request<'_>) -> u8 {
         Request::OpenSession => kind::OPEN_SESSION,
         Request::Each { .. } => kind::EACH,
         Request::Versions { .. } => kind::VERSIONS,
-        Request::Put { .. } => kind::PUT,
+        Request::Ramp { .. } => kind::RAMP,
     }
 }
 
@@ -205,7 +205,7 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
             to.push((*holds).into());
             encode_ops(ops, to);
         }
-        Request::Put { algorithm, ops } => {
+        Request::Ramp { algorithm, ops } => {
             to.push(place(&ALGORITHMS, *algorithm));
             encode_ops(ops, to);
         }
@@ -270,7 +270,7 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
         kind::VERSIONS => Request::Versions {
             asks: read_asks(from)?,
         },
-        kind::PUT => Request::Put {
+        kind::RAMP => Request::Ramp {
             algorithm: one_of(&ALGORITHMS, "algorithm", from)?,
             ops: read_ops(from)?,
         },

@@ -52,9 +52,11 @@ pub enum Refusal {
          keys into read_atomic in the cluster's file, or write them as an ordinary transaction"
     )]
     NotCovered,
-    /// It is to write, and does something else.
-    #[error("read-atomic keys can be written like this by setting and deleting whole values only")]
-    NotOnlyWrites,
+    /// It is to read only, or to write only, and does something else.
+    #[error(
+        "read-atomic keys can be read like this, or be set and deleted whole, and nothing else"
+    )]
+    NotOneWay,
     /// It is to hold what it reads.
     #[error("a transaction of several read-atomic keys holds nothing: send it as an ordinary one")]
     Holds,
@@ -100,16 +102,16 @@ pub fn classify(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refusal
     }
 }
 
-/// Whether operations only write read-atomic keys, whatever was there.
+/// Whether operations only read read-atomic keys, or only write them, whatever was there.
 ///
 /// # Errors
 /// What else they do.
-pub fn only_writes(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<(), Refusal> {
+pub fn one_way(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<(), Refusal> {
     let is_covered = |op: &Op<'_>| op.key().is_some_and(|key| read_atomic.covers(key));
     if !ops.iter().all(is_covered) {
         Err(Refusal::NotCovered)
-    } else if !ops.iter().all(writes) {
-        Err(Refusal::NotOnlyWrites)
+    } else if !ops.iter().all(writes) && !ops.iter().all(reads) {
+        Err(Refusal::NotOneWay)
     } else {
         Ok(())
     }
@@ -226,11 +228,11 @@ mod tests {
     #[test]
     fn what_is_to_be_written_is_checked() {
         let declared = ReadAtomic::new([&b"ra:"[..]]);
-        let check = |ops: &[Op<'_>]| only_writes(&declared, ops);
+        let check = |ops: &[Op<'_>]| one_way(&declared, ops);
         assert_eq!(check(&[put(A), Op::Delete { key: B }]), Ok(()));
         assert_eq!(check(&[put(A)]), Ok(()));
         assert_eq!(check(&[put(A), put(OTHER)]), Err(Refusal::NotCovered));
         assert_eq!(check(&[put(A), Op::Flush]), Err(Refusal::NotCovered));
-        assert_eq!(check(&[put(A), get(B)]), Err(Refusal::NotOnlyWrites));
+        assert_eq!(check(&[put(A), get(B)]), Err(Refusal::NotOneWay));
     }
 }

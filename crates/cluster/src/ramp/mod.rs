@@ -26,7 +26,7 @@ use base::transaction::Kind;
 use base::versions::OwnedContent;
 use base::{Op, OpError};
 
-pub use classify::{Refusal, Way, classify, only_writes};
+pub use classify::{Refusal, Way, classify, one_way};
 pub use reading::{Reading, Step};
 
 /// What a version tells of the keys that were written with it, and how often is asked for it.

@@ -338,7 +338,7 @@ impl World {
             Request::Execute { ops }
         } else if current.job.is_scattered_write(&self.keys) {
             let algorithm = current.job.algorithm;
-            Request::Put { algorithm, ops }
+            Request::Ramp { algorithm, ops }
         } else {
             let holds = current.job.holds && !current.job.is_scattered(&self.keys);
             Request::Coordinate { holds, ops }

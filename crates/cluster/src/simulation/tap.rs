@@ -79,7 +79,7 @@ impl fmt::Display for Said<'_, '_> {
                     let holding = if *holds { ", holding" } else { "" };
                     write!(f, "{number}: coordinate{holding} {}", SaidOps(ops))
                 }
-                Request::Put { algorithm, ops } => {
+                Request::Ramp { algorithm, ops } => {
                     write!(f, "{number}: put by {algorithm} {}", SaidOps(ops))
                 }
                 Request::Versions { asks } => write!(f, "{number}: versions {asks:?}"),
@@ -136,7 +136,7 @@ fn is_protocol(message: &Message<'_>) -> bool {
                 | Request::Each { .. }
                 | Request::Read { .. }
                 | Request::Coordinate { .. }
-                | Request::Put { .. }
+                | Request::Ramp { .. }
                 | Request::Topology
         ),
         Message::Reply { reply, .. } => !matches!(reply, Answer::Topology(_) | Answer::Failed(_)),

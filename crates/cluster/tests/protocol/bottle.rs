@@ -358,7 +358,7 @@ fn short(message: &Message<'_>) -> &'static str {
             Request::Inquire { .. } => "inquire",
             Request::Topology => "topology",
             Request::Versions { .. } => "versions",
-            Request::Put { .. } => "put",
+            Request::Ramp { .. } => "put",
         },
         Message::Reply { .. } => "reply",
         Message::Notice(Notice::Abort { .. }) => "abort!",

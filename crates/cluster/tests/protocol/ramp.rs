@@ -357,21 +357,41 @@ fn ask(bottle: &mut Bottle, request: Request<'_>) -> Vec<String> {
 }
 
 #[test]
+fn clients_choose_the_algorithm_of_a_read() {
+    for (algorithm, rounds) in [
+        (Algorithm::Fast, 1),
+        (Algorithm::Hybrid, 1),
+        (Algorithm::Small, 2),
+    ] {
+        let (mut bottle, keys) = three();
+        let ops = put_all(&keys, "1").to_vec();
+        ask(&mut bottle, Request::Ramp { algorithm, ops });
+        let ops = keys.iter().map(|key| get(key)).collect();
+        let passed = ask(&mut bottle, Request::Ramp { algorithm, ops });
+        let asked = passed.iter().filter(|message| message.ends_with("versions"));
+        // Of the two that are not asked by a call.
+        assert_eq!(asked.count(), 2 * rounds, "{algorithm}: {passed:?}");
+        let counters = bottle.nodes[0].as_ref().unwrap().counters();
+        assert_eq!(counters.ramp_reads, 1);
+    }
+}
+
+#[test]
 fn clients_choose_the_algorithm_of_a_write() {
     let (mut bottle, keys) = three();
     let ops = put_all(&keys, "1").to_vec();
     let algorithm = Algorithm::Small;
-    let passed = ask(&mut bottle, Request::Put { algorithm, ops });
+    let passed = ask(&mut bottle, Request::Ramp { algorithm, ops });
     assert!(passed.contains(&"3 commit".to_owned()), "{passed:?}");
     assert_eq!(bottle.models[2].value(&keys[2]), Some("1"));
     let untold = bottle.models[2].versions.siblings(&keys[2]);
     assert_eq!(untold, base::change::siblings::untold());
     let plain = bottle.key(0, "plain");
     let ops = vec![put(&plain, "1")];
-    assert!(ask(&mut bottle, Request::Put { algorithm, ops }).is_empty());
+    assert!(ask(&mut bottle, Request::Ramp { algorithm, ops }).is_empty());
     assert_eq!(bottle.models[0].value(&plain), None);
     let ops = vec![put(&keys[0], "2"), get(&keys[0])];
-    assert!(ask(&mut bottle, Request::Put { algorithm, ops }).is_empty());
+    assert!(ask(&mut bottle, Request::Ramp { algorithm, ops }).is_empty());
     assert_eq!(bottle.models[0].value(&keys[0]), Some("1"));
 }
 

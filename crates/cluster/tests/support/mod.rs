@@ -289,7 +289,7 @@ fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
         14 => Request::Versions {
             asks: (0..random.usize(..5)).map(|_| ask(random, pool)).collect(),
         },
-        13 => Request::Put {
+        13 => Request::Ramp {
             algorithm: Algorithm::ALL[random.usize(..3)],
             ops: ops(random, pool),
         },

@@ -74,7 +74,7 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
     };
     let mut servers = Servers::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = connect(&servers)?;
+    let client = connect(&servers, job.way.reads())?;
     let load = Load {
         job,
         context,
@@ -95,7 +95,7 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
         let what = "what was acknowledged is recovered";
         servers.kill();
         servers.start()?;
-        let again = connect(&servers).map_err(|error| error.to_string());
+        let again = connect(&servers, job.way.reads()).map_err(|error| error.to_string());
         let again = again.and_then(|client| load.check(&client, &book));
         let same = again.and_then(|again| match again == held {
             true => Ok(()),
@@ -117,8 +117,9 @@ pub(super) fn program<'c>(context: &Context<'c>) -> Result<&'c std::path::Path, 
     context.server.ok_or_else(missing)
 }
 
-pub(super) fn connect(servers: &Servers) -> Result<Client, RunError> {
+pub(super) fn connect(servers: &Servers, reads: client::Reads) -> Result<Client, RunError> {
     let mut options = client::Options::new("");
+    options.reads = reads;
     options.timeout = Duration::from_secs(60);
     let addresses: Vec<SocketAddr> = servers.addresses().collect();
     let client = Client::connect(addresses, options);
@@ -236,7 +237,8 @@ pub(super) fn fill(client: &Client, way: Way, keys: &[u64], length: usize) -> Re
 struct Use {
     client: [f64; 2],
     servers: [f64; 2],
-    reads: [client::ReadCounts; 2],
+    /// RAMP's reads, and those of several rounds: the client's own and the servers' together.
+    reads: [[u64; 2]; 2],
 }
 
 impl Use {
@@ -244,7 +246,9 @@ impl Use {
         let place = usize::from(moment == Moment::End);
         self.client[place] = machine::own_cpu() - awake.map_or(0.0, Awake::cpu);
         self.servers[place] = servers.cpu();
-        self.reads[place] = client.read_counts();
+        let own = client.read_counts();
+        let [reads, several] = servers.ramp_reads();
+        self.reads[place] = [own.reads + reads, own.several_rounds + several];
     }
 
     fn tell(&self, driven: &Driven, sample: &mut Sample) {
@@ -253,9 +257,9 @@ impl Use {
         sample.values.set("cpu", client + servers);
         sample.values.set("server-cpu", servers);
         let [before, after] = self.reads;
-        let reads = after.reads - before.reads;
+        let reads = after[0].saturating_sub(before[0]);
         if reads > 0 {
-            let several = (after.several_rounds - before.several_rounds) as f64;
+            let several = after[1].saturating_sub(before[1]) as f64;
             let one = 1.0 - several / reads as f64;
             sample.values.set("one-round", one);
         }

@@ -1,7 +1,8 @@
 //! Processes of the server, which form a cluster on this machine.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use crate::sample::RunError;
 
 use super::READ_ATOMIC;
 
+/// How long a server may take to say its figures.
+const SAYING: Duration = Duration::from_secs(2);
 /// How long a server may take to listen.
 const READY: Duration = Duration::from_secs(60);
 
@@ -105,6 +108,22 @@ impl Servers {
         self.nodes.iter().map(|node| node.client)
     }
 
+    /// How many reads of several read-atomic keys they have run, and how many of these took more
+    /// than one round. A server that does not say counts as none.
+    pub(in crate::target) fn ramp_reads(&self) -> [u64; 2] {
+        let said = self.clients().filter_map(|at| info(at).ok());
+        said.fold([0; 2], |[reads, several], text| {
+            let figure = |name: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(name));
+                line.and_then(|number| number.parse().ok()).unwrap_or(0)
+            };
+            [
+                reads + figure("cluster_ramp_reads:"),
+                several + figure("cluster_ramp_second_rounds:"),
+            ]
+        })
+    }
+
     /// Starts all of them, and waits until they listen.
     pub(in crate::target) fn start(&mut self) -> Result<(), RunError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -182,6 +201,16 @@ impl Servers {
             let _ = child.wait();
         }
     }
+}
+
+/// What a server says of its cluster.
+fn info(at: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect(at)?;
+    stream.set_read_timeout(Some(SAYING))?;
+    stream.write_all(b"*2\r\n$4\r\nINFO\r\n$7\r\ncluster\r\n*1\r\n$4\r\nQUIT\r\n")?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    Ok(said)
 }
 
 impl Drop for Servers {

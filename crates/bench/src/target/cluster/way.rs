@@ -4,14 +4,16 @@
 //! |---|---|---|---|
 //! | `s2pl` | strict two-phase locking: everything that is read is held until the transaction is decided | two-phase commit, everything held | ordinary ones |
 //! | `ramp-f` | RAMP-Fast: one round, or two | RAMP: two-phase commit that holds nothing | read atomic |
+//! | `ramp-f-direct` | the same, run by the client instead of a server | the same | read atomic |
 //! | `ramp-s` | RAMP-Small: two rounds | the same | read atomic |
 //! | `ramp-h` | RAMP-Hybrid: one round, or two | the same | read atomic |
 //!
-//! Names of keys are equally long in all of them.
+//! Writes are coordinated by a server, and so are reads but where it is said. Names of keys are equally
+//! long in all of them.
 
 use base::Op;
 use base::partition::OwnedReply;
-use client::{Algorithm, Client};
+use client::{Algorithm, Client, Reads};
 use serde::{Deserialize, Serialize};
 
 use crate::keys;
@@ -32,6 +34,8 @@ pub enum Way {
     S2pl,
     /// RAMP-Fast.
     RampF,
+    /// RAMP-Fast, whose reads the client runs.
+    RampFDirect,
     /// RAMP-Small.
     RampS,
     /// RAMP-Hybrid.
@@ -39,7 +43,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them, what the others are compared with first.
+    /// The protocols, what the others are compared with first.
     pub const ALL: [Way; 4] = [Way::S2pl, Way::RampF, Way::RampS, Way::RampH];
 
     /// Its name among the parameters.
@@ -48,6 +52,7 @@ impl Way {
         match self {
             Way::S2pl => "s2pl",
             Way::RampF => "ramp-f",
+            Way::RampFDirect => "ramp-f-direct",
             Way::RampS => "ramp-s",
             Way::RampH => "ramp-h",
         }
@@ -58,9 +63,17 @@ impl Way {
     pub fn algorithm(self) -> Option<Algorithm> {
         match self {
             Way::S2pl => None,
-            Way::RampF => Some(Algorithm::Fast),
+            Way::RampF | Way::RampFDirect => Some(Algorithm::Fast),
             Way::RampS => Some(Algorithm::Small),
             Way::RampH => Some(Algorithm::Hybrid),
+        }
+    }
+
+    /// Who runs its reads.
+    pub(in crate::target) fn reads(self) -> Reads {
+        match self {
+            Way::RampFDirect => Reads::Direct,
+            _ => Reads::ByNode,
         }
     }
 

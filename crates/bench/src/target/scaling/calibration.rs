@@ -80,7 +80,7 @@ fn measure(way: Way, context: &Context<'_>) -> Result<Costs, RunError> {
     };
     let mut servers = Servers::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = clusters::connect(&servers)?;
+    let client = clusters::connect(&servers, client::Reads::Direct)?;
     let all: Vec<u64> = (0..KEYS).collect();
     let filled = clusters::fill(&client, way, &all, VALUE);
     filled.map_err(|error| RunError::failed("loading")(&error))?;
