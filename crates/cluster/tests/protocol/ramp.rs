@@ -368,7 +368,9 @@ fn clients_choose_the_algorithm_of_a_read() {
         ask(&mut bottle, Request::Ramp { algorithm, ops });
         let ops = keys.iter().map(|key| get(key)).collect();
         let passed = ask(&mut bottle, Request::Ramp { algorithm, ops });
-        let asked = passed.iter().filter(|message| message.ends_with("versions"));
+        let asked = passed
+            .iter()
+            .filter(|message| message.ends_with("versions"));
         // Of the two that are not asked by a call.
         assert_eq!(asked.count(), 2 * rounds, "{algorithm}: {passed:?}");
         let counters = bottle.nodes[0].as_ref().unwrap().counters();
