@@ -85,7 +85,9 @@ fn a_node_runs_reads_if_it_is_to() {
     cluster.data.lock().coordinated.clear();
     for algorithm in Algorithm::ALL {
         // What is lost is asked again: it only reads.
-        [1, 2].map(|node| cluster.fault(node, Fault::CloseAfter));
+        for node in [1, 2] {
+            cluster.fault(node, Fault::CloseAfter);
+        }
         assert_eq!(get(&client, algorithm), both("v"));
         let how = std::mem::take(&mut cluster.data.lock().coordinated);
         assert!(how.len() > 1, "one was lost");
