@@ -109,17 +109,25 @@ impl Disk for RealDisk {
         file.set_len(0).map_err(io_error)?;
         file.rewind().map_err(io_error)?;
         writeln!(file, "{}", std::process::id()).map_err(io_error)?;
-        Ok(Box::new(RealLock { _file: file }))
+        Ok(Box::new(RealLock { file }))
     }
 }
 
 /// The kernel drops the lock when the file is closed, also when the process dies. The file itself
 /// stays: removing it would race with someone who has opened it to lock it.
 struct RealLock {
-    _file: File,
+    file: File,
 }
 
 impl DirLock for RealLock {}
+
+impl Drop for RealLock {
+    /// A program that another thread is just starting has the file, too, until it runs; closing it
+    /// here would leave the lock to that one for a moment.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
 
 /// The file system's, read and written the ordinary way.
 pub(crate) struct RealFile(pub(crate) File);
@@ -185,5 +193,22 @@ impl DiskFile for RealFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a program has it that another thread is just starting.
+    #[test]
+    fn a_lock_that_is_given_back_is_free_whoever_else_has_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::create(dir.path().join("LOCK")).unwrap();
+        file.try_lock().unwrap();
+        let copy = file.try_clone().unwrap();
+        drop(RealLock { file });
+        assert!(RealDisk.lock_dir(dir.path()).is_ok());
+        drop(copy);
     }
 }
