@@ -260,7 +260,7 @@ impl Use {
         let reads = after[0].saturating_sub(before[0]);
         if reads > 0 {
             let several = after[1].saturating_sub(before[1]) as f64;
-            let one = 1.0 - several / reads as f64;
+            let one = (1.0 - several / reads as f64).max(0.0);
             sample.values.set("one-round", one);
         }
     }
