@@ -86,8 +86,8 @@ pub enum Found<'a> {
     /// The key is absent and nothing is known of it: it was never written, or what made it absent
     /// was so long ago that every partition has it.
     Nothing,
-    /// None of these transactions has written the key, as far as versions are kept, which is before
-    /// all of them. The newest committed version is older than those that have.
+    /// None of these transactions has written the key: a version that is older than all of them is
+    /// still kept, and none is of theirs.
     NotThere,
     /// One of them may have, but versions are not kept for so long: begin again.
     Gone,

@@ -24,7 +24,8 @@
 //! 3. Only versions that were installed are logged as such: for each key the greatest TID of the
 //!    log is the greatest id. What was tucked behind lives in memory alone; nobody asks for it for
 //!    longer than for any version that was replaced.
-//! 4. A new id is above those of all versions that have left memory.
+//! 4. A new id is above that of the version it replaces; of a key of which nothing is there, above
+//!    those of all versions that have left memory.
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
@@ -451,8 +452,8 @@ impl<L: RedoLog> Worker<L> {
         Ok(())
     }
 
-    /// What a prepared transaction writes, its records locked in their order. `None` of the words: it
-    /// has written nothing.
+    /// What a prepared transaction writes, one write for each key, and the words of their records, which
+    /// are locked in their order.
     pub(crate) fn lock_effects(
         &mut self,
         id: TransactionId,

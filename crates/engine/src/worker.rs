@@ -98,8 +98,8 @@ pub struct Worker<L> {
     pub(crate) last_tid: Tid,
     /// The greatest timestamp that it has drawn, or met in the way of one.
     pub(crate) last_stamp: Timestamp,
-    /// Tells ids that it draws from those of other workers. Coordinators' numbers are random; those of
-    /// two partitions may be the same, because what has such an id is of one partition alone.
+    /// Tells ids that it draws for interactive transactions from those of other workers. These run in
+    /// an embedded store, which has no other partitions.
     pub(crate) unique: u64,
     pub(crate) random: fastrand::Rng,
 }

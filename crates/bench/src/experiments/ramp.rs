@@ -1,6 +1,6 @@
 //! What the experiments of paper 1 have in common: four server processes, one client process of
-//! eight threads, transactions that are as a whole a read or a write, and four ways to make them
-//! atomic.
+//! eight threads, transactions that are as a whole a read or a write, and several ways to make
+//! them atomic.
 
 use crate::experiment::{Param, Point};
 use crate::keys::Distribution;
