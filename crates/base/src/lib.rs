@@ -3,7 +3,7 @@
 //! This crate holds no behaviour that another crate could disagree with: ids, the
 //! [`Transaction`] and its replies, the [`Partition`](partition::Partition)
 //! that executes it, the [`Participant`](participant::Participant) of transactions over several, how both are written as
-//! bytes ([`codec`]), limits, the outside world as parameters ([`clock`]), and places of threads
+//! bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`memory`]), and places of threads
 //! ([`affinity`], [`cpus`]). It knows no other crate of the workspace.
 
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ pub mod cpus;
 pub mod epochs;
 pub mod ids;
 pub mod limits;
+pub mod memory;
 pub mod number;
 pub mod participant;
 pub mod partition;
