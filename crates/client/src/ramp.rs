@@ -14,12 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::partition::OwnedReply;
-use base::transaction::Kind;
 use base::versions::Ask;
 use base::{Abort, NodeId, Op, PartitionId};
 use cluster::message::{Answer, Request};
 use cluster::ramp::reading::Tally;
-use cluster::ramp::{Algorithm, Reading, Step};
+use cluster::ramp::{Algorithm, Reading, Step, replies_of};
 
 use crate::backoff::Backoff;
 use crate::client::{Client, check};
@@ -128,12 +127,8 @@ impl Client {
             }
         }
         self.reads.note(reading.tally());
-        let value = |key: &&[u8]| {
-            let content = reading.content(key);
-            let string = content.filter(|content| content.kind == Kind::String);
-            string.map(|content| content.value.clone())
-        };
-        Ok(keys.iter().map(value).collect())
+        let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::GetIfString { key }).collect();
+        Ok(strings(replies_of(&ops, reading)))
     }
 
     fn get_by_node(
@@ -147,11 +142,7 @@ impl Client {
         }
         let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::GetIfString { key }).collect();
         let replies = self.ramp_until(&ops, algorithm, deadline)?;
-        let value = |reply: OwnedReply| match reply {
-            OwnedReply::Bytes(bytes) => Some(bytes),
-            _ => None,
-        };
-        Ok(replies.into_iter().map(value).collect())
+        Ok(strings(replies))
     }
 
     /// Sets read-atomic keys for good, or deletes them where there is no value: [`Client::get_all`]
@@ -280,4 +271,13 @@ impl Client {
         };
         asks.into_iter().map(send).collect()
     }
+}
+
+/// The values of those that are strings.
+fn strings(replies: Vec<OwnedReply>) -> Vec<Option<Vec<u8>>> {
+    let value = |reply: OwnedReply| match reply {
+        OwnedReply::Bytes(bytes) => Some(bytes),
+        _ => None,
+    };
+    replies.into_iter().map(value).collect()
 }

@@ -238,6 +238,26 @@ impl Lookaside {
             prefetch(record.word().load().pointer() as *const u8);
         }
     }
+
+    /// Two more, for those who will look at the versions' origins: first where each is named, behind
+    /// the value, then itself.
+    pub(crate) fn prefetch_origin_name(&self, hash: KeyHash) {
+        for record in self.candidates(hash) {
+            let version = RecordRef::version(record.word().load());
+            version
+                .origin_at()
+                .into_iter()
+                .for_each(|at| prefetch(at.as_ptr().cast()));
+        }
+    }
+
+    /// See [`Hints::prefetch_origin_name`].
+    pub(crate) fn prefetch_origin(&self, hash: KeyHash) {
+        for record in self.candidates(hash) {
+            let version = RecordRef::version(record.word().load());
+            version.origin_address().into_iter().for_each(prefetch);
+        }
+    }
 }
 
 /// Records in the bucket whose tag matches; almost always one or none.

@@ -138,7 +138,7 @@ impl<L: RedoLog> Worker<L> {
         self.begin();
         let running = Running(self);
         let worker = &mut *running.0;
-        worker.fetch(asks.iter().map(Ask::key));
+        worker.fetch_with_origins(asks.iter().map(Ask::key));
         for (at, ask) in asks.iter().enumerate() {
             let hash = worker.state.hashes[at].expect("each has a key");
             let found = worker.find(ask, hash);

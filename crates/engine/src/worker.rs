@@ -209,6 +209,15 @@ impl<L: RedoLog> Worker<L> {
         self.state.hashes = hashes;
     }
 
+    /// As [`Worker::fetch`], for who looks at origins, too.
+    pub(crate) fn fetch_with_origins<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.fetch(keys);
+        let hints = self.engine.index.hints();
+        let hashes = || self.state.hashes.iter().flatten().copied();
+        hashes().for_each(|hash| hints.prefetch_origin_name(hash));
+        hashes().for_each(|hash| hints.prefetch_origin(hash));
+    }
+
     fn prefetch_hashes(&self, hashes: &[Option<KeyHash>]) {
         let hints = self.engine.index.hints();
         let hashes = || hashes.iter().flatten().copied();

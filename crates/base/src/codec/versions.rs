@@ -116,12 +116,14 @@ pub fn read_founds(from: &mut Reader<'_>) -> Result<Vec<OwnedFound>, Malformed> 
             1 => return Ok(OwnedFound::NotThere),
             2 => return Ok(OwnedFound::Gone),
             3 | 4 => {
-                let origin = (from.id()?, Arc::from(from.bytes()?));
+                let (id, siblings) = (from.id()?, from.bytes()?);
+                let same = last.as_ref().filter(|(_, last)| **last == *siblings);
                 // There is one way to say a thing.
-                if last.as_ref() == Some(&origin) {
+                if same.is_some_and(|(last, _)| *last == id) {
                     return Err(unknown);
                 }
-                origin
+                let shared = same.map(|(_, last)| Arc::clone(last));
+                (id, shared.unwrap_or_else(|| siblings.into()))
             }
             5 | 6 => last.clone().ok_or(unknown)?,
             _ => return Err(unknown),

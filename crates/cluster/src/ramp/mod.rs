@@ -97,27 +97,47 @@ pub fn siblings<'k>(algorithm: Algorithm, keys: impl IntoIterator<Item = &'k [u8
     }
 }
 
-/// What an operation answers of what its key holds; `None`: the key is absent.
+/// What the operations of a read answer, once everything is read.
 ///
 /// # Panics
-/// If it is none of those that [`Way::Read`] consists of.
+/// If one is none of those that [`Way::Read`] consists of.
 #[must_use]
-pub fn reply_of(op: &Op<'_>, content: Option<&OwnedContent>) -> OwnedReply {
-    let string = |of: &dyn Fn(&[u8]) -> OwnedReply, absent: OwnedReply| match content {
-        None => absent,
-        Some(content) if content.kind == Kind::String => of(&content.value),
-        Some(_) => OwnedReply::Error(OpError::WrongType),
+pub fn replies_of(ops: &[Op<'_>], mut reading: Reading) -> Vec<OwnedReply> {
+    // Values are moved, unless a key comes repeatedly.
+    let each_once = ops.len() == reading.keys().len();
+    let reply = |op: &Op<'_>| {
+        let key = op.key().expect("it reads one");
+        let content = if each_once {
+            reading.take_content(key)
+        } else {
+            reading.content(key).cloned()
+        };
+        reply_of(op, content)
     };
-    let bytes = |value: &[u8]| OwnedReply::Bytes(value.to_vec());
+    ops.iter().map(reply).collect()
+}
+
+/// What an operation answers of what its key holds; `None`: the key is absent.
+fn reply_of(op: &Op<'_>, content: Option<OwnedContent>) -> OwnedReply {
+    let string = |of: fn(Vec<u8>) -> OwnedReply, absent, content: Option<OwnedContent>| {
+        let Some(content) = content else {
+            return absent;
+        };
+        match content.kind {
+            Kind::String => of(content.value),
+            _ => OwnedReply::Error(OpError::WrongType),
+        }
+    };
     match op {
-        Op::Get { .. } => string(&bytes, OwnedReply::Nil),
+        Op::Get { .. } => string(OwnedReply::Bytes, OwnedReply::Nil, content),
         Op::GetIfString { .. } => match content {
-            Some(content) if content.kind == Kind::String => bytes(&content.value),
+            Some(content) if content.kind == Kind::String => OwnedReply::Bytes(content.value),
             _ => OwnedReply::Nil,
         },
         Op::Len { .. } => string(
-            &|value| OwnedReply::Int(value.len() as i64),
+            |value| OwnedReply::Int(value.len() as i64),
             OwnedReply::Int(0),
+            content,
         ),
         Op::Exists { .. } => OwnedReply::Int(content.is_some().into()),
         Op::KindOf { .. } => content.map_or(OwnedReply::Nil, |it| OwnedReply::Kind(it.kind)),
@@ -210,8 +230,8 @@ mod tests {
             ),
         ] {
             assert_eq!(reply_of(&op, None), absent, "{op:?}");
-            assert_eq!(reply_of(&op, Some(&string)), of_string, "{op:?}");
-            assert_eq!(reply_of(&op, Some(&list)), of_list, "{op:?}");
+            assert_eq!(reply_of(&op, Some(string.clone())), of_string, "{op:?}");
+            assert_eq!(reply_of(&op, Some(list.clone())), of_list, "{op:?}");
         }
     }
 }

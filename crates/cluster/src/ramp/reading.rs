@@ -27,7 +27,6 @@
 //! 3. Versions that were replaced are kept for [`ReadAtomic::KEPT`]. A read that lasts for longer than
 //!    half of it begins again, as does one that is told that a version is gone.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use base::TransactionId;
@@ -175,7 +174,7 @@ impl Reading {
     }
 
     /// The keys, each once, in byte order.
-    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.keys.iter().map(|one| &one.key[..])
     }
 
@@ -240,11 +239,17 @@ impl Reading {
     /// The version of a key that was read, once everything is; `None`: nothing is known of the key.
     #[must_use]
     pub fn version(&self, key: &[u8]) -> Option<&OwnedVersion> {
-        let at = self
-            .keys
-            .binary_search_by(|one| one.key[..].cmp(key))
-            .ok()?;
-        self.keys[at].version.as_ref()
+        self.keys[self.place(key)?].version.as_ref()
+    }
+
+    /// As [`Reading::content`], for who asks for each key once: it is taken out.
+    pub fn take_content(&mut self, key: &[u8]) -> Option<OwnedContent> {
+        let at = self.place(key)?;
+        self.keys[at].version.as_mut()?.content.take()
+    }
+
+    fn place(&self, key: &[u8]) -> Option<usize> {
+        self.keys.binary_search_by(|one| one.key[..].cmp(key)).ok()
     }
 
     /// Begins again, without counting it: what was asked cannot be answered.
@@ -343,20 +348,22 @@ impl Reading {
         let mut versions: Vec<&OwnedVersion> = versions.collect();
         versions.sort_unstable_by_key(|version| version.id);
         versions.dedup_by_key(|version| version.id);
-        // Those that name keys in their order, so that the newest stays; and those that do not.
-        let (mut named, mut vague) = (HashMap::new(), Vec::new());
+        // Of those that name keys the newest for each, and all that do not.
+        let mut named = vec![TransactionId::ZERO; self.keys.len()];
+        let mut vague = Vec::new();
         for version in versions {
             match siblings::read(&version.siblings) {
                 Some(Siblings::Keys(keys)) => {
                     let keys = siblings::iter(keys).flatten();
-                    named.extend(keys.map(|key| (key, version.id)));
+                    // They come by rising ids.
+                    keys.filter_map(|key| self.place(key))
+                        .for_each(|at| named[at] = version.id);
                 }
                 told => vague.push((version.id, told)),
             }
         }
-        let asked = self.keys.iter().map(|one| {
-            let sure = named.get(&one.key[..]).copied();
-            let sure = sure.filter(|id| *id > one.id());
+        let asked = self.keys.iter().zip(named).map(|(one, named)| {
+            let sure = Some(named).filter(|id| *id > one.id());
             let above = sure.unwrap_or(one.id());
             let maybe = vague.iter().filter(|(id, told)| {
                 let has = match told {

@@ -2,9 +2,9 @@
 //! this node's own is a call.
 
 use base::participant::Participant;
-use base::{Abort, Epoch, Op};
+use base::{Abort, Epoch};
 
-use super::{Reading, Step, reply_of};
+use super::{Reading, Step, replies_of};
 use crate::codec;
 use crate::coordination::{Coordination, Manner, Part, Stage};
 use crate::message::{Answer, Request};
@@ -101,8 +101,7 @@ impl<C> Node<C> {
         self.count(&reading);
         let outcome = if reading.is_done() {
             let ops = codec::decode_ops(&c.ops).expect("it was encoded here");
-            let content = |op: &Op<'_>| reading.content(op.key().expect("it reads one"));
-            Ok(ops.iter().map(|op| reply_of(op, content(op))).collect())
+            Ok(replies_of(&ops, *reading))
         } else {
             let attempts = reading.tally().restarts + 1;
             Err(Abort::Conflict { attempts })
