@@ -18,7 +18,7 @@ use base::versions::Ask;
 use base::{Abort, NodeId, Op, PartitionId};
 use cluster::message::{Answer, Request};
 use cluster::ramp::reading::Tally;
-use cluster::ramp::{Algorithm, Reading, Step, replies_of};
+use cluster::ramp::{Algorithm, Reading, Step};
 
 use crate::backoff::Backoff;
 use crate::client::{Client, check};
@@ -127,8 +127,7 @@ impl Client {
             }
         }
         self.reads.note(reading.tally());
-        let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::GetIfString { key }).collect();
-        Ok(strings(replies_of(&ops, reading)))
+        Ok(strings(reading.replies()))
     }
 
     fn get_by_node(

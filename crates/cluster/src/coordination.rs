@@ -5,8 +5,8 @@
 //! | of one partition | executed there, as a transaction of its own |
 //! | of several, and none writes | read everywhere, then checked for changes (module `reading`) |
 //! | of several | two-phase commit (module `two_phase`) |
-//! | of several, and read atomic: they read | read in rounds (module `ramp::rounds`) |
-//! | the same: they write | two-phase commit that holds nothing; the caller is told when all have committed |
+//! | on read-atomic keys, and they read | read in rounds (module `ramp::rounds`), also if all are of one partition |
+//! | of several, and they write such keys | two-phase commit that holds nothing; the caller is told when all have committed |
 //!
 //! Invariants:
 //! 1. A caller is told once.
@@ -30,8 +30,9 @@ use crate::wires::Lost;
 /// A transaction under way.
 pub(crate) struct Coordination<C> {
     pub(crate) caller: Caller<C>,
-    /// The operations, encoded, and the partition of each.
+    /// The operations, encoded; nothing for [`Manner::Reading`], which knows what it wants.
     pub(crate) ops: Vec<u8>,
+    /// The partition of each operation, or of each key for [`Manner::Reading`].
     pub(crate) places: Vec<PartitionId>,
     pub(crate) read_only: bool,
     pub(crate) manner: Manner,
@@ -132,11 +133,14 @@ impl<C> Node<C> {
             Ok(manner) => manner,
             Err(refusal) => return self.finish(partition, caller, Err(refusal.into())),
         };
-        let place = |op: &Op<'_>| {
-            op.key()
-                .map_or(self.own, |key| Some(self.partition_of(key)))
+        let mut encoded = Vec::new();
+        let places = if let Manner::Reading(reading) = &manner {
+            Some(reading.keys().map(|key| self.partition_of(key)).collect())
+        } else {
+            codec::encode_ops(ops, &mut encoded);
+            self.places(ops)
         };
-        let Some(places) = ops.iter().map(place).collect::<Option<Vec<_>>>() else {
+        let Some(places) = places else {
             let what = "a node without a partition was given an operation that names no key";
             let what = what.to_owned();
             return self.finish(partition, caller, Err(Abort::Unavailable { what }));
@@ -144,8 +148,6 @@ impl<C> Node<C> {
         if places.is_empty() {
             return self.finish(partition, caller, Ok(Vec::new()));
         }
-        let mut encoded = Vec::new();
-        codec::encode_ops(ops, &mut encoded);
         let number = self.next_coordination;
         self.next_coordination += 1;
         let coordination = Coordination {
@@ -165,6 +167,15 @@ impl<C> Node<C> {
         };
         self.coordinations.insert(number, coordination);
         self.attempt(partition, number);
+    }
+
+    /// The partition of each operation. `None` if one names no key, and this node has no partition.
+    fn places(&self, ops: &[Op<'_>]) -> Option<Vec<PartitionId>> {
+        let place = |op: &Op<'_>| {
+            op.key()
+                .map_or(self.own, |key| Some(self.partition_of(key)))
+        };
+        ops.iter().map(place).collect()
     }
 
     /// How operations are executed. What is refused does not depend on where keys lie.
@@ -190,8 +201,7 @@ impl<C> Node<C> {
     }
 
     fn reading(&self, algorithm: Algorithm, ops: &[Op<'_>]) -> Manner {
-        let keys = ops.iter().filter_map(Op::key);
-        Manner::Reading(Box::new(Reading::new(algorithm, keys, self.now)))
+        Manner::Reading(Box::new(Reading::of_ops(algorithm, ops, self.now)))
     }
 
     /// Begins the next attempt.
@@ -205,6 +215,23 @@ impl<C> Node<C> {
         c.attempt += 1;
         c.attempt_begun = self.now;
         self.counters.retried += u64::from(c.attempt > 1);
+        if let Manner::Reading(reading) = &mut c.manner {
+            if c.attempt > 1 {
+                reading.begin(self.now);
+            }
+            self.ask_round(partition, number, c);
+        } else {
+            self.attempt_ops(partition, number, c);
+        }
+        self.coordinations.insert(number, coordination);
+    }
+
+    fn attempt_ops(
+        &mut self,
+        partition: &mut impl Participant,
+        number: u64,
+        c: &mut Coordination<C>,
+    ) {
         c.parts = divide(&c.places);
         c.missing = c.parts.len();
         let bytes = std::mem::take(&mut c.ops);
@@ -218,11 +245,6 @@ impl<C> Node<C> {
                 attempt: c.attempt,
             };
             self.ask(partition, part.of, request, purpose);
-        } else if let Manner::Reading(reading) = &mut c.manner {
-            if c.attempt > 1 {
-                reading.begin(self.now);
-            }
-            self.ask_round(partition, number, c);
         } else if matches!(c.manner, Manner::Serializable)
             && c.read_only
             && c.attempt <= READ_ATTEMPTS
@@ -232,8 +254,7 @@ impl<C> Node<C> {
         } else {
             self.prepare_all(partition, number, c, &ops);
         }
-        coordination.ops = bytes;
-        self.coordinations.insert(number, coordination);
+        c.ops = bytes;
     }
 
     /// The coordination, if this attempt is its current one.

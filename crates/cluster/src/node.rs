@@ -72,7 +72,7 @@ use crate::participation::{Parked, Waiting};
 use crate::ramp::Algorithm;
 use crate::resolution::Keeper;
 use crate::topology::Topology;
-use crate::wires::{Lost, Wires};
+use crate::wires::{Lost, Numbered, Wires};
 
 /// The outcome of a caller's transaction, which may be shown.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ pub struct Node<C> {
     pub(crate) due: Dues,
     /// Answers that have come and were not looked at.
     pub(crate) answers: VecDeque<(Purpose, Result<Answer, Lost>)>,
-    pub(crate) coordinations: HashMap<u64, Coordination<C>>,
+    pub(crate) coordinations: Numbered<Coordination<C>>,
     pub(crate) next_coordination: u64,
     /// Coordinations that pause before another attempt, by when it begins.
     pub(crate) paused: BinaryHeap<std::cmp::Reverse<(Duration, u64)>>,
@@ -218,7 +218,7 @@ impl<C> Node<C> {
             clients: HashSet::new(),
             due: Dues::default(),
             answers: VecDeque::new(),
-            coordinations: HashMap::new(),
+            coordinations: Numbered::default(),
             next_coordination: 0,
             paused: BinaryHeap::new(),
             finishing: HashMap::new(),
@@ -423,7 +423,12 @@ impl<C> Node<C> {
         let keeper = self.keeper.as_ref().map(Keeper::next);
         let keeper = keeper.map(|at| at.max(self.next_sweep));
         let paused = self.paused.peek().map(|std::cmp::Reverse((at, _))| *at);
-        let times = [busy.then_some(self.next_sweep), keeper, paused];
+        let times = [
+            busy.then_some(self.next_sweep),
+            keeper,
+            paused,
+            self.wires.due(),
+        ];
         let now = !self.answers.is_empty();
         Wants {
             epoch: self.due.wants(),

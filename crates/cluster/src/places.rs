@@ -63,7 +63,11 @@ impl<C> Node<C> {
     ) {
         if !self.is_here(partition, to) {
             let node = self.leaders.find(to, self.me);
-            return self.wires.tell(node, notice);
+            return match notice {
+                // Nobody waits for it.
+                Notice::Forget { .. } => self.wires.tell_at_leisure(node, notice, self.now),
+                Notice::Abort { .. } => self.wires.tell(node, notice),
+            };
         }
         match notice {
             Notice::Abort { id } => self.on_abort(partition, id),

@@ -18,6 +18,9 @@ use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::node::Purpose;
 
+/// By numbers that were given here, so that nobody can choose them.
+pub(crate) type Numbered<V> = HashMap<u64, V, foldhash::fast::RandomState>;
+
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
@@ -71,13 +74,16 @@ pub(crate) struct Wires {
     leaders: Arc<Leaders>,
     /// In order, so that one schedule gives one outcome.
     nodes: BTreeMap<NodeId, Wire>,
-    asked: HashMap<u64, Asked>,
+    asked: Numbered<Asked>,
     next: u64,
     /// What is to be sent: on which link, and where in `bytes`.
     outbox: Vec<(Link, Range<usize>)>,
     bytes: Vec<u8>,
     /// What links had no room for.
     backlog: HashMap<Link, Backlog>,
+    /// What has time, and until when it has.
+    leisurely: Vec<(NodeId, Notice)>,
+    leisure_until: Option<Duration>,
     closing: Vec<Link>,
     /// For each node an epoch that it has said to have finished, on the link that is up.
     finished: BTreeMap<NodeId, Epoch>,
@@ -85,6 +91,8 @@ pub(crate) struct Wires {
 
 /// A link whose peer lets more bytes wait is closed.
 const BACKLOG: usize = 256 << 20;
+/// What has time is sent after this one.
+const LEISURE: Duration = Duration::from_millis(2);
 /// Pauses between attempts to reach a node.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -94,11 +102,13 @@ impl Wires {
         Wires {
             leaders,
             nodes: BTreeMap::new(),
-            asked: HashMap::new(),
+            asked: Numbered::default(),
             next: 0,
             outbox: Vec::new(),
             bytes: Vec::new(),
             backlog: HashMap::new(),
+            leisurely: Vec::new(),
+            leisure_until: None,
             closing: Vec::new(),
             finished: BTreeMap::new(),
         }
@@ -126,6 +136,38 @@ impl Wires {
     /// Tells a node; in vain if it cannot be reached.
     pub(crate) fn tell(&mut self, to: NodeId, notice: Notice) {
         self.put(to, None, &Message::Notice(notice));
+    }
+
+    /// As [`Wires::tell`], together with something else for that node, if there is before long.
+    pub(crate) fn tell_at_leisure(&mut self, to: NodeId, notice: Notice, now: Duration) {
+        self.leisurely.push((to, notice));
+        self.leisure_until.get_or_insert(now + LEISURE);
+    }
+
+    /// When something has to be sent, if nothing happens before.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.leisure_until
+    }
+
+    /// Puts what has time behind what is sent to the same node anyway, or all of it when it is time.
+    fn put_leisurely(&mut self, now: Duration) {
+        let Some(until) = self.leisure_until else {
+            return;
+        };
+        let is_time = until <= now;
+        let mut open = std::mem::take(&mut self.leisurely);
+        open.retain(|(to, notice)| {
+            let link = self.nodes.get(to).and_then(|wire| wire.link);
+            let is_sent_to = self.outbox.iter().any(|(on, _)| Some(*on) == link);
+            if is_time || is_sent_to {
+                self.tell(*to, *notice);
+            }
+            !is_time && !is_sent_to
+        });
+        self.leisurely = open;
+        if self.leisurely.is_empty() {
+            self.leisure_until = None;
+        }
     }
 
     /// Answers on the link from which was asked.
@@ -266,6 +308,7 @@ impl Wires {
         fabric: &mut impl Messages,
         now: Duration,
     ) -> Vec<(Purpose, Lost)> {
+        self.put_leisurely(now);
         for (node, wire) in &mut self.nodes {
             if wire.link.is_none() && !wire.waiting.is_empty() && wire.dial_at <= now {
                 wire.link = Some(fabric.connect(*node));

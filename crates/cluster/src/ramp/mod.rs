@@ -6,6 +6,7 @@
 //! | `classify` | which transactions are read atomic, and which are refused |
 //! | [`filter`] | the filter of RAMP-Hybrid |
 //! | [`reading`] | a read, step by step |
+//! | `want` | what a read's operations want to know of their keys |
 //! | `rounds` | reads of a node's callers |
 //!
 //! A write is a two-phase commit that holds nothing: each participant keeps its part beside the
@@ -16,15 +17,12 @@ mod classify;
 pub mod filter;
 pub mod reading;
 mod rounds;
+mod want;
 
 use std::fmt;
 use std::str::FromStr;
 
 use base::change::siblings;
-use base::partition::OwnedReply;
-use base::transaction::Kind;
-use base::versions::OwnedContent;
-use base::{Op, OpError};
 
 pub use classify::{Refusal, Way, classify, one_way};
 pub use reading::{Reading, Step};
@@ -97,57 +95,6 @@ pub fn siblings<'k>(algorithm: Algorithm, keys: impl IntoIterator<Item = &'k [u8
     }
 }
 
-/// What the operations of a read answer, once everything is read.
-///
-/// # Panics
-/// If one is none of those that [`Way::Read`] consists of.
-#[must_use]
-pub fn replies_of(ops: &[Op<'_>], mut reading: Reading) -> Vec<OwnedReply> {
-    // Values are moved, unless a key comes repeatedly.
-    let each_once = ops.len() == reading.keys().len();
-    let reply = |op: &Op<'_>| {
-        let key = op.key().expect("it reads one");
-        let content = if each_once {
-            reading.take_content(key)
-        } else {
-            reading.content(key).cloned()
-        };
-        reply_of(op, content)
-    };
-    ops.iter().map(reply).collect()
-}
-
-/// What an operation answers of what its key holds; `None`: the key is absent.
-fn reply_of(op: &Op<'_>, content: Option<OwnedContent>) -> OwnedReply {
-    let string = |of: fn(Vec<u8>) -> OwnedReply, absent, content: Option<OwnedContent>| {
-        let Some(content) = content else {
-            return absent;
-        };
-        match content.kind {
-            Kind::String => of(content.value),
-            _ => OwnedReply::Error(OpError::WrongType),
-        }
-    };
-    match op {
-        Op::Get { .. } => string(OwnedReply::Bytes, OwnedReply::Nil, content),
-        Op::GetIfString { .. } => match content {
-            Some(content) if content.kind == Kind::String => OwnedReply::Bytes(content.value),
-            _ => OwnedReply::Nil,
-        },
-        Op::Len { .. } => string(
-            |value| OwnedReply::Int(value.len() as i64),
-            OwnedReply::Int(0),
-            content,
-        ),
-        Op::Exists { .. } => OwnedReply::Int(content.is_some().into()),
-        Op::KindOf { .. } => content.map_or(OwnedReply::Nil, |it| OwnedReply::Kind(it.kind)),
-        Op::ExpiryOf { .. } => {
-            content.map_or(OwnedReply::Nil, |it| OwnedReply::Deadline(it.deadline))
-        }
-        other => unreachable!("{other:?} is not read atomically"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,60 +125,5 @@ mod tests {
         };
         assert!(filter::has(filter, b"a") && filter::has(filter, b"b"));
         assert!(!filter::has(filter, b"c"));
-    }
-
-    #[test]
-    fn replies_are_those_of_ordinary_reads() {
-        let content = |kind| OwnedContent {
-            value: b"four".to_vec(),
-            kind,
-            deadline: Some(9),
-        };
-        let (string, list) = (content(Kind::String), content(Kind::List));
-        let key: &[u8] = b"k";
-        let wrong = OwnedReply::Error(OpError::WrongType);
-        let bytes = OwnedReply::Bytes(b"four".to_vec());
-        for (op, absent, of_string, of_list) in [
-            (
-                Op::Get { key },
-                OwnedReply::Nil,
-                bytes.clone(),
-                wrong.clone(),
-            ),
-            (
-                Op::GetIfString { key },
-                OwnedReply::Nil,
-                bytes,
-                OwnedReply::Nil,
-            ),
-            (
-                Op::Len { key },
-                OwnedReply::Int(0),
-                OwnedReply::Int(4),
-                wrong,
-            ),
-            (
-                Op::Exists { key },
-                OwnedReply::Int(0),
-                OwnedReply::Int(1),
-                OwnedReply::Int(1),
-            ),
-            (
-                Op::KindOf { key },
-                OwnedReply::Nil,
-                OwnedReply::Kind(Kind::String),
-                OwnedReply::Kind(Kind::List),
-            ),
-            (
-                Op::ExpiryOf { key },
-                OwnedReply::Nil,
-                OwnedReply::Deadline(Some(9)),
-                OwnedReply::Deadline(Some(9)),
-            ),
-        ] {
-            assert_eq!(reply_of(&op, None), absent, "{op:?}");
-            assert_eq!(reply_of(&op, Some(string.clone())), of_string, "{op:?}");
-            assert_eq!(reply_of(&op, Some(list.clone())), of_list, "{op:?}");
-        }
     }
 }

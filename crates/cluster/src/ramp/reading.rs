@@ -27,12 +27,15 @@
 //! 3. Versions that were replaced are kept for [`ReadAtomic::KEPT`]. A read that lasts for longer than
 //!    half of it begins again, as does one that is told that a version is gone.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use base::TransactionId;
 use base::change::siblings::{self, Siblings};
+use base::partition::OwnedReply;
 use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion, ReadAtomic};
+use base::{Op, TransactionId};
 
+use super::want::Want;
 use super::{Algorithm, filter};
 
 /// What is to be done next.
@@ -74,7 +77,11 @@ const LONGEST: Duration = Duration::from_millis(ReadAtomic::KEPT.as_millis() as 
 #[derive(Clone, Debug)]
 pub struct Reading {
     algorithm: Algorithm,
+    /// What is wanted, in the order in which it was asked for, and the place of its key.
+    wants: Vec<(Want, usize)>,
     keys: Vec<KeyRead>,
+    /// The keys' bytes.
+    text: Vec<u8>,
     /// Counts rounds from 1 on.
     number: u32,
     stage: Stage,
@@ -96,7 +103,8 @@ enum Stage {
 /// What is known of a key.
 #[derive(Clone, Debug)]
 struct KeyRead {
-    key: Vec<u8>,
+    /// Where its bytes are.
+    key: Range<usize>,
     version: Option<OwnedVersion>,
     /// What the second round asks; nothing if it does not.
     ids: Vec<TransactionId>,
@@ -106,6 +114,16 @@ struct KeyRead {
 }
 
 impl KeyRead {
+    fn fresh(key: Range<usize>) -> KeyRead {
+        KeyRead {
+            key,
+            version: None,
+            ids: Vec::new(),
+            is_sure: false,
+            is_answered: false,
+        }
+    }
+
     /// The version's id; zero if there is none.
     fn id(&self) -> TransactionId {
         self.version
@@ -123,23 +141,52 @@ impl Reading {
         keys: impl IntoIterator<Item = &'k [u8]>,
         now: Duration,
     ) -> Reading {
-        let mut all: Vec<Vec<u8>> = keys.into_iter().map(<[u8]>::to_vec).collect();
-        all.sort_unstable();
-        all.dedup();
-        let fresh = |key| KeyRead {
-            key,
-            version: None,
-            ids: Vec::new(),
-            is_sure: false,
-            is_answered: false,
-        };
+        let wants = keys.into_iter().map(|key| (key, Want::IfString));
+        Reading::of_wants(algorithm, wants, now)
+    }
+
+    /// As [`Reading::new`], for who wants to know what operations answer.
+    ///
+    /// # Panics
+    /// If one is none of those that [`Way::Read`](super::Way::Read) consists of.
+    #[must_use]
+    pub fn of_ops(algorithm: Algorithm, ops: &[Op<'_>], now: Duration) -> Reading {
+        let wants = ops.iter().map(|op| (Want::key_of(op), Want::of(op)));
+        Reading::of_wants(algorithm, wants, now)
+    }
+
+    fn of_wants<'k>(
+        algorithm: Algorithm,
+        asked: impl Iterator<Item = (&'k [u8], Want)>,
+        now: Duration,
+    ) -> Reading {
+        let mut asked: Vec<(&[u8], usize, Want)> = asked
+            .enumerate()
+            .map(|(at, (key, want))| (key, at, want))
+            .collect();
+        asked.sort_unstable_by_key(|(key, ..)| *key);
+        let mut wants = vec![(Want::IfString, 0); asked.len()];
+        let mut keys: Vec<KeyRead> = Vec::with_capacity(asked.len());
+        let mut text: Vec<u8> = Vec::with_capacity(asked.iter().map(|(key, ..)| key.len()).sum());
+        for (key, at, want) in asked {
+            if keys
+                .last()
+                .is_none_or(|last| text[last.key.clone()] != *key)
+            {
+                keys.push(KeyRead::fresh(text.len()..text.len() + key.len()));
+                text.extend_from_slice(key);
+            }
+            wants[at] = (want, keys.len() - 1);
+        }
         let algorithm = match algorithm {
-            Algorithm::Small if all.len() > MOST_SMALL => Algorithm::Fast,
+            Algorithm::Small if keys.len() > MOST_SMALL => Algorithm::Fast,
             other => other,
         };
         let mut reading = Reading {
             algorithm,
-            keys: all.into_iter().map(fresh).collect(),
+            wants,
+            keys,
+            text,
             number: 0,
             stage: Stage::Done,
             missing: 0,
@@ -175,7 +222,11 @@ impl Reading {
 
     /// The keys, each once, in byte order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.keys.iter().map(|one| &one.key[..])
+        self.keys.iter().map(|one| self.key(one))
+    }
+
+    fn key(&self, one: &KeyRead) -> &[u8] {
+        &self.text[one.key.clone()]
     }
 
     /// What this round asks and was not answered, each with the place of its key.
@@ -183,7 +234,7 @@ impl Reading {
         let keys = self.keys.iter().enumerate();
         let open = keys.filter(|(_, one)| !self.is_over() && !one.is_answered);
         open.map(|(at, one)| {
-            let key = &one.key[..];
+            let key = self.key(one);
             let ask = match (self.stage, self.algorithm) {
                 (Stage::First, Algorithm::Small) => Ask::Id { key },
                 (Stage::First, _) => Ask::Newest { key },
@@ -242,14 +293,26 @@ impl Reading {
         self.keys[self.place(key)?].version.as_ref()
     }
 
-    /// As [`Reading::content`], for who asks for each key once: it is taken out.
-    pub fn take_content(&mut self, key: &[u8]) -> Option<OwnedContent> {
-        let at = self.place(key)?;
-        self.keys[at].version.as_mut()?.content.take()
+    /// What was asked for, once everything is read.
+    #[must_use]
+    pub fn replies(mut self) -> Vec<OwnedReply> {
+        // Values are moved, unless a key comes repeatedly.
+        let each_once = self.wants.len() == self.keys.len();
+        let reply = |(want, at): (Want, usize)| {
+            let version = self.keys[at].version.as_mut();
+            let content = version.and_then(|version| match each_once {
+                true => version.content.take(),
+                false => version.content.clone(),
+            });
+            want.reply(content)
+        };
+        self.wants.into_iter().map(reply).collect()
     }
 
     fn place(&self, key: &[u8]) -> Option<usize> {
-        self.keys.binary_search_by(|one| one.key[..].cmp(key)).ok()
+        self.keys
+            .binary_search_by(|one| self.key(one).cmp(key))
+            .ok()
     }
 
     /// Begins again, without counting it: what was asked cannot be answered.
@@ -345,7 +408,13 @@ impl Reading {
     /// Keys of which newer versions must be, or may be, there are asked for these.
     fn ask_for_siblings(&mut self) {
         let versions = self.keys.iter().filter_map(|one| one.version.as_ref());
+        // One that was written alone tells of nobody.
+        let versions = versions.filter(|version| !version.siblings.is_empty());
         let mut versions: Vec<&OwnedVersion> = versions.collect();
+        if versions.is_empty() {
+            self.keys.iter_mut().for_each(|one| one.ids.clear());
+            return;
+        }
         versions.sort_unstable_by_key(|version| version.id);
         versions.dedup_by_key(|version| version.id);
         // Of those that name keys the newest for each, and all that do not.
@@ -367,7 +436,7 @@ impl Reading {
             let above = sure.unwrap_or(one.id());
             let maybe = vague.iter().filter(|(id, told)| {
                 let has = match told {
-                    Some(Siblings::Filter(bits)) => filter::has(bits, &one.key),
+                    Some(Siblings::Filter(bits)) => filter::has(bits, self.key(one)),
                     // What cannot be read may say anything.
                     _ => true,
                 };

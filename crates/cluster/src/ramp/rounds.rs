@@ -4,8 +4,7 @@
 use base::participant::Participant;
 use base::{Abort, Epoch};
 
-use super::{Reading, Step, replies_of};
-use crate::codec;
+use super::{Reading, Step};
 use crate::coordination::{Coordination, Manner, Part, Stage};
 use crate::message::{Answer, Request};
 use crate::node::{Node, Purpose};
@@ -26,7 +25,7 @@ impl<C> Node<C> {
         self.counters.ramp_reads += u64::from(reading.round() == 1);
         let mut parts: Vec<(Part, Vec<_>)> = Vec::new();
         for (place, ask) in reading.asks() {
-            let of = self.partition_of(ask.key());
+            let of = c.places[place];
             let at = parts.iter().position(|(part, _)| part.of == of);
             let at = at.unwrap_or_else(|| {
                 let (ops, replies, finished) = (Vec::new(), None, Epoch::ZERO);
@@ -100,8 +99,7 @@ impl<C> Node<C> {
         };
         self.count(&reading);
         let outcome = if reading.is_done() {
-            let ops = codec::decode_ops(&c.ops).expect("it was encoded here");
-            Ok(replies_of(&ops, *reading))
+            Ok(reading.replies())
         } else {
             let attempts = reading.tally().restarts + 1;
             Err(Abort::Conflict { attempts })

@@ -54,8 +54,9 @@ fn is_forget(message: &Message<'_>) -> bool {
     matches!(message, Message::Notice(Notice::Forget { .. }))
 }
 
-/// Nobody holds anything and nobody remembers anything but refusals.
-fn assert_clean(bottle: &Bottle) {
+/// Nobody holds anything and nobody remembers anything but refusals, once what has time was sent.
+fn assert_clean(bottle: &mut Bottle) {
+    bottle.wait(Duration::from_millis(3));
     for (at, model) in bottle.models.iter().enumerate() {
         assert_eq!(model.holds(), 0, "node {}", at + 1);
         let left = model.attempts();
@@ -97,7 +98,7 @@ fn a_transaction_takes_one_round_trip_to_its_commit_point() {
     for (at, (key, value)) in [(&a, "1"), (&b, "2"), (&c, "3")].into_iter().enumerate() {
         assert_eq!(bottle.models[at].value(key), Some(value));
     }
-    assert_clean(&bottle);
+    assert_clean(&mut bottle);
 }
 
 #[test]
@@ -138,7 +139,7 @@ fn a_vote_against_ends_the_attempt_everywhere() {
     }
     // What the coordinator's own part is against, the others are not asked.
     assert_eq!(bottle.passed, ["2 prepare", "1 reply"]);
-    assert_clean(&bottle);
+    assert_clean(&mut bottle);
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn a_dead_coordinators_attempt_is_decided_by_its_home() {
         bottle.wait(Duration::from_secs(60));
         let value = |at: usize, key| bottle.models[at].value(key).is_some();
         assert_eq!((value(1, &b), value(2, &c)), (commits, commits));
-        assert_clean(&bottle);
+        assert_clean(&mut bottle);
     }
 }
 
@@ -176,7 +177,7 @@ fn a_part_that_never_came_is_refused_and_the_others_undone() {
         matches!(outcome, Err(Abort::Unavailable { .. })),
         "{outcome:?}"
     );
-    assert_clean(&bottle);
+    assert_clean(&mut bottle);
     bottle.mend();
     bottle.begin(0, 2, &[put(&b, "2"), put(&c, "3")]);
     bottle.wait(Duration::from_secs(2));
@@ -201,7 +202,7 @@ fn a_lost_vote_is_not_taken_for_one_against() {
         assert_eq!(bottle.models[2].value(&c), Some("3"));
         let counters = bottle.nodes[0].as_ref().unwrap().counters();
         assert!(counters.retried >= 1, "{counters:?}");
-        assert_clean(&bottle);
+        assert_clean(&mut bottle);
     }
 }
 
@@ -222,7 +223,7 @@ fn with_home_and_coordinator_gone_a_part_stays_in_doubt_until_they_are_back() {
     // All parts were prepared: that is the commit point.
     assert_eq!(bottle.models[0].value(&a), Some("1"));
     assert_eq!(bottle.models[1].value(&b), Some("2"));
-    assert_clean(&bottle);
+    assert_clean(&mut bottle);
 }
 
 #[test]
@@ -230,6 +231,7 @@ fn reads_are_validated_without_holds() {
     let (mut bottle, [a, b, c]) = three();
     bottle.begin(0, 1, &[put(&a, "1"), put(&b, "2"), put(&c, "3")]);
     bottle.pass_all();
+    bottle.wait(Duration::from_millis(3));
     bottle.passed.clear();
     bottle.begin(0, 2, &[get(&b), get(&a)]);
     bottle.pass_all();
@@ -241,7 +243,7 @@ fn reads_are_validated_without_holds() {
     bottle.begin(1, 4, &[put(&b, "4")]);
     bottle.wait(Duration::from_secs(1));
     assert_eq!(bottle.outcome(3), Some(&Ok(vec![bytes("4"), bytes("3")])));
-    assert_clean(&bottle);
+    assert_clean(&mut bottle);
 }
 
 #[test]
@@ -314,7 +316,7 @@ fn the_older_waits_and_the_younger_gives_way() {
     // The younger one was later in the end.
     assert_eq!(bottle.models[0].value(&a), Some("young"));
     assert_eq!(bottle.models[1].value(&b), Some("young"));
-    assert_clean(&bottle);
+    assert_clean(&mut bottle);
 }
 
 #[test]
@@ -365,7 +367,7 @@ fn a_clock_that_is_far_ahead_is_named() {
     bottle.begin(1, 2, &[put(&b, "2"), put(&c, "3")]);
     bottle.pass_all();
     assert!(bottle.outcome(2).unwrap().is_ok());
-    assert_clean(&bottle);
+    assert_clean(&mut bottle);
 }
 
 #[test]
@@ -400,7 +402,7 @@ fn what_no_node_of_this_cluster_says_does_no_harm() {
     ] {
         bottle.say(0, who, &message);
         bottle.wait(Duration::from_secs(5));
-        assert_clean(&bottle);
+        assert_clean(&mut bottle);
         assert!(bottle.models[0].attempts().is_empty(), "{message:?}");
     }
     bottle.say(0, node, &prepare(&[1, 2], b""));
@@ -408,5 +410,22 @@ fn what_no_node_of_this_cluster_says_does_no_harm() {
         bottle.models[0].attempts().len(),
         1,
         "else this proves nothing"
+    );
+}
+
+#[test]
+fn who_may_forget_is_told_with_the_next_message() {
+    let (mut bottle, [a, b, c]) = three();
+    bottle.begin(0, 1, &[put(&a, "1"), put(&b, "2"), put(&c, "3")]);
+    bottle.pass_all();
+    bottle.passed.clear();
+    bottle.begin(0, 2, &[get(&b), get(&a)]);
+    bottle.pass_all();
+    assert_eq!(bottle.passed, ["2 read", "1 reply", "2 forget!"]);
+    bottle.wait(Duration::from_millis(3));
+    assert_eq!(
+        bottle.passed[3..],
+        ["3 forget!"],
+        "nothing else was sent there"
     );
 }

@@ -106,7 +106,7 @@ fn a_members_own_partition_is_asked_where_it_is_led() {
         assert_eq!(bottle.outcome(caller + 1), Some(&read));
     }
     assert_eq!(bottle.models[1].value(&a), Some("1"));
-    assert_clean(&bottle);
+    assert_clean(&mut bottle);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_vote_that_is_lost_with_the_leadership_is_asked_for_at_the_home() {
         let lost = bottle.nodes[0].as_ref().unwrap().counters().lost;
         assert!(lost > 0, "else this shows nothing");
         bottle.models[0] = crate::model::Model::new();
-        assert_clean(&bottle);
+        assert_clean(&mut bottle);
     }
 }
 

@@ -1,0 +1,122 @@
+//! What the operations of a read want to know of their keys.
+
+use base::partition::OwnedReply;
+use base::transaction::Kind;
+use base::versions::OwnedContent;
+use base::{Op, OpError};
+
+/// One of the operations that [`Way::Read`](super::Way::Read) consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    String,
+    IfString,
+    Len,
+    Exists,
+    Kind,
+    Expiry,
+}
+
+impl Want {
+    /// # Panics
+    /// If it is none of them.
+    pub(crate) fn of(op: &Op<'_>) -> Want {
+        match op {
+            Op::Get { .. } => Want::String,
+            Op::GetIfString { .. } => Want::IfString,
+            Op::Len { .. } => Want::Len,
+            Op::Exists { .. } => Want::Exists,
+            Op::KindOf { .. } => Want::Kind,
+            Op::ExpiryOf { .. } => Want::Expiry,
+            other => unreachable!("{other:?} is not read atomically"),
+        }
+    }
+
+    /// The key of an operation that there is a want of.
+    pub(crate) fn key_of<'k>(op: &Op<'k>) -> &'k [u8] {
+        op.key().expect("it reads one")
+    }
+
+    /// The answer, if the key holds this; `None`: it is absent.
+    pub(crate) fn reply(self, content: Option<OwnedContent>) -> OwnedReply {
+        let Some(content) = content else {
+            return match self {
+                Want::Len | Want::Exists => OwnedReply::Int(0),
+                _ => OwnedReply::Nil,
+            };
+        };
+        let is_string = content.kind == Kind::String;
+        match self {
+            Want::String | Want::IfString if is_string => OwnedReply::Bytes(content.value),
+            Want::Len if is_string => OwnedReply::Int(content.value.len() as i64),
+            Want::String | Want::Len => OwnedReply::Error(OpError::WrongType),
+            Want::IfString => OwnedReply::Nil,
+            Want::Exists => OwnedReply::Int(1),
+            Want::Kind => OwnedReply::Kind(content.kind),
+            Want::Expiry => OwnedReply::Deadline(content.deadline),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_those_of_ordinary_reads() {
+        let content = |kind| OwnedContent {
+            value: b"four".to_vec(),
+            kind,
+            deadline: Some(9),
+        };
+        let (string, list) = (content(Kind::String), content(Kind::List));
+        let key: &[u8] = b"k";
+        let wrong = OwnedReply::Error(OpError::WrongType);
+        let bytes = OwnedReply::Bytes(b"four".to_vec());
+        for (op, absent, of_string, of_list) in [
+            (
+                Op::Get { key },
+                OwnedReply::Nil,
+                bytes.clone(),
+                wrong.clone(),
+            ),
+            (
+                Op::GetIfString { key },
+                OwnedReply::Nil,
+                bytes,
+                OwnedReply::Nil,
+            ),
+            (
+                Op::Len { key },
+                OwnedReply::Int(0),
+                OwnedReply::Int(4),
+                wrong,
+            ),
+            (
+                Op::Exists { key },
+                OwnedReply::Int(0),
+                OwnedReply::Int(1),
+                OwnedReply::Int(1),
+            ),
+            (
+                Op::KindOf { key },
+                OwnedReply::Nil,
+                OwnedReply::Kind(Kind::String),
+                OwnedReply::Kind(Kind::List),
+            ),
+            (
+                Op::ExpiryOf { key },
+                OwnedReply::Nil,
+                OwnedReply::Deadline(Some(9)),
+                OwnedReply::Deadline(Some(9)),
+            ),
+        ] {
+            assert_eq!(Want::of(&op).reply(None), absent, "{op:?}");
+            assert_eq!(
+                Want::of(&op).reply(Some(string.clone())),
+                of_string,
+                "{op:?}"
+            );
+            assert_eq!(Want::of(&op).reply(Some(list.clone())), of_list, "{op:?}");
+        }
+    }
+}
