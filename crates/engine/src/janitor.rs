@@ -51,6 +51,9 @@ const ROOM: usize = 1024;
 /// [`ReadAtomic::KEPT`] in milliseconds.
 const KEPT_MS: u64 = ReadAtomic::KEPT.as_millis() as u64;
 
+/// Of the time between two looks no more than this counts for what is retained.
+const LEAP_MS: u64 = KEPT_MS / 4;
+
 /// The one janitor of an engine. Call [`Janitor::tidy`] again and again from one thread.
 pub struct Janitor {
     engine: Arc<Engine>,
@@ -61,7 +64,11 @@ pub struct Janitor {
     deadlines: BinaryHeap<Reverse<(u64, RecordRef)>>,
     sweep: Option<Sweep>,
     retained: VecDeque<Retained>,
-    /// When which epoch was the current one, for the last while: the oldest says what is old enough.
+    /// Time that the janitor has lived through, in milliseconds, and when it was last added to. No
+    /// leap of the clock makes what is retained older than it is, but for [`LEAP_MS`].
+    age_ms: u64,
+    seen_ms: u64,
+    /// At which age which epoch was the current one, for the last while: the oldest says what is old enough.
     moments: VecDeque<(u64, Epoch)>,
     /// The generation up to which the index was swept.
     swept: u16,
@@ -71,7 +78,7 @@ pub struct Janitor {
 
 /// A read-atomic key that is looked at again.
 struct Retained {
-    /// When, milliseconds since the Unix epoch.
+    /// At which age of the janitor.
     due_ms: u64,
     record: RecordRef,
     /// The transaction that made it absent, if it was forgotten already when this was noted.
@@ -122,6 +129,8 @@ impl Engine {
             held_for: None,
             deadlines: BinaryHeap::new(),
             retained: VecDeque::new(),
+            age_ms: 0,
+            seen_ms: self.epochs.time_ms(),
             moments: VecDeque::new(),
             sweep: None,
             // What was restored may be of any generation.
@@ -138,8 +147,9 @@ impl Janitor {
         engine.epochs.refresh();
         {
             let _pinned = Pinned::new(&engine, JANITOR);
+            self.grow_older();
             let now = self.now(durable);
-            self.note_moment(now);
+            self.note_moment();
             self.notice_flush(now);
             self.notice_snapshots(now);
             self.expire(now, budget);
@@ -172,7 +182,10 @@ impl Janitor {
                 || self.listing.is_some(),
             next_deadline_ms: {
                 let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
-                let retained = self.retained.front().map(|retained| retained.due_ms);
+                let retained = self.retained.front().map(|retained| {
+                    let left = retained.due_ms.saturating_sub(self.age_ms);
+                    self.seen_ms + left
+                });
                 deadline.into_iter().chain(retained).min()
             },
         }
@@ -197,7 +210,7 @@ impl Janitor {
             generation: flush.generation(),
             flushed: flush.epoch(),
             viewed: oldest_snapshot.map_or(next, |oldest| oldest.min(next)),
-            old: self.old_enough(engine.epochs.time_ms()),
+            old: self.old_enough(),
             oldest_snapshot,
             oldest_snapshot_time: engine.snapshots.oldest_time(),
         }
@@ -220,7 +233,7 @@ impl Janitor {
         }
         if retains && self.is_retained(version, now, forgotten) {
             record.word().unlock(seen, QUEUED);
-            self.retain(record, version, now);
+            self.retain(record, version);
         } else if record != self.engine.generation && self.is_gone(version, now) {
             if self.may_leave(version, now) {
                 self.remove(record, seen);
@@ -326,7 +339,7 @@ impl Janitor {
     }
 
     /// Keeps the record of a read-atomic key for later.
-    fn retain(&mut self, record: RecordRef, version: VersionRef, now: Now) {
+    fn retain(&mut self, record: RecordRef, version: VersionRef) {
         let key = system::key(id_of(version));
         let index = &self.engine.index;
         let known = index.get(index.hash(&key), &key);
@@ -335,16 +348,16 @@ impl Janitor {
             !version.is_absent()
         });
         self.retained.push_back(Retained {
-            due_ms: self.engine.epochs.time_ms().max(now.time_ms) + KEPT_MS,
+            due_ms: self.age_ms + KEPT_MS,
             record,
             forgotten: (!is_known).then(|| id_of(version)),
         });
     }
 
     fn look_at_retained(&mut self, now: Now, budget: usize) {
-        let time_ms = self.engine.epochs.time_ms();
+        let age_ms = self.age_ms;
         for _ in 0..budget {
-            let due = |retained: &mut Retained| retained.due_ms <= time_ms;
+            let due = |retained: &mut Retained| retained.due_ms <= age_ms;
             let Some(retained) = self.retained.pop_front_if(due) else {
                 return;
             };
@@ -352,18 +365,24 @@ impl Janitor {
         }
     }
 
+    fn grow_older(&mut self) {
+        let time_ms = self.engine.epochs.time_ms().max(self.seen_ms);
+        self.age_ms += (time_ms - self.seen_ms).min(LEAP_MS);
+        self.seen_ms = time_ms;
+    }
+
     /// Remembers which epoch is the current one now.
-    fn note_moment(&mut self, now: Now) {
+    fn note_moment(&mut self) {
         if !self.engine.has_read_atomic() {
             return;
         }
-        let time_ms = self.engine.epochs.time_ms().max(now.time_ms);
-        let is_new = |(last, _): &(u64, Epoch)| last + KEPT_MS / 8 <= time_ms;
+        let age_ms = self.age_ms;
+        let is_new = |(last, _): &(u64, Epoch)| last + KEPT_MS / 8 <= age_ms;
         if self.moments.back().is_none_or(is_new) {
             let epoch = self.engine.epochs.current();
-            self.moments.push_back((time_ms, epoch));
+            self.moments.push_back((age_ms, epoch));
         }
-        let is_old = |(at, _): &(u64, Epoch)| at + KEPT_MS <= time_ms;
+        let is_old = |(at, _): &(u64, Epoch)| at + KEPT_MS <= age_ms;
         while self.moments.get(1).is_some_and(is_old) {
             self.moments.pop_front();
         }
@@ -371,8 +390,8 @@ impl Janitor {
 
     /// The newest epoch of which everything was committed [`ReadAtomic::KEPT`] ago, as far as this
     /// janitor has seen it.
-    fn old_enough(&self, time_ms: u64) -> Epoch {
-        let old = |(at, _): &&(u64, Epoch)| at + KEPT_MS <= time_ms;
+    fn old_enough(&self) -> Epoch {
+        let old = |(at, _): &&(u64, Epoch)| at + KEPT_MS <= self.age_ms;
         let newest = self.moments.iter().rev().find(old);
         newest.map_or(Epoch::ZERO, |(_, epoch)| epoch.prev())
     }

@@ -507,3 +507,18 @@ fn a_copy_of_a_snapshot_has_what_made_keys_absent() {
     }
     assert_eq!(leader.hash(), follower.hash());
 }
+
+#[test]
+fn a_leap_of_the_clock_takes_no_version_away() {
+    let world = World::new();
+    for number in [1, 2] {
+        put(&world, number, X, b"v");
+    }
+    pass(&world, KEPT_MS / 4);
+    world.clock.advance(100 * KEPT_MS);
+    world.tidy();
+    world.tidy();
+    assert_eq!(one_of(&world, X, &[1]), version(1, b"v"));
+    pass(&world, 3 * KEPT_MS);
+    assert_eq!(one_of(&world, X, &[1]), Saw::Gone);
+}
