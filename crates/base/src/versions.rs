@@ -46,6 +46,22 @@ impl ReadAtomic {
     }
 }
 
+/// Is told of the writes of read-atomic keys, of whatever kind they are.
+///
+/// Calls come from many threads at once, and from within commits: they must be short. Between
+/// `writing` and `written`, and not before, others begin to see what is written; whether it is durable is
+/// another question.
+pub trait Watcher: Send + Sync {
+    /// Somebody begins to write a key.
+    fn writing(&self, key: &[u8]);
+    /// That is done: the key's newest version can be read.
+    fn written(&self, key: &[u8]);
+    /// Somebody begins to remove all keys.
+    fn writing_all(&self);
+    /// That is done.
+    fn written_all(&self);
+}
+
 /// What is asked of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask<'a> {

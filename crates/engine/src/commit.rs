@@ -269,13 +269,21 @@ impl<L: RedoLog> Worker<L> {
         old: VersionRef,
         new: VersionRef,
     ) {
-        let kept = if !old.is_never() && self.engine.is_read_atomic(record.key()) {
+        let generation = record == self.engine.generation;
+        let read_atomic = !generation && self.engine.is_read_atomic(record.key());
+        let kept = if !old.is_never() && read_atomic {
             Place::count(&self.place().kept, 1);
             Some(old)
         } else {
             self.engine.snapshots.kept(old)
         };
-        let generation = record == self.engine.generation;
+        let watcher = self.engine.watcher().filter(|_| read_atomic || generation);
+        if let Some(watcher) = watcher {
+            match generation {
+                true => watcher.writing_all(),
+                false => watcher.writing(record.key()),
+            }
+        }
         if kept.is_some() {
             new.set_previous(kept);
         }
@@ -284,6 +292,12 @@ impl<L: RedoLog> Worker<L> {
         record
             .word()
             .publish(seen, new.address(), if queue { QUEUED } else { 0 });
+        if let Some(watcher) = watcher {
+            match generation {
+                true => watcher.written_all(),
+                false => watcher.written(record.key()),
+            }
+        }
         if queue {
             self.engine.queue.push(record);
         }

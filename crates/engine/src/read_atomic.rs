@@ -28,14 +28,14 @@
 //!    those of all versions that have left memory.
 
 use std::hash::BuildHasher;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use base::change::{Origin, siblings};
 use base::participant::Prepare;
 use base::partition::OwnedReply;
 use base::transaction::{Expiry, Kind, OpError, When};
-use base::versions::{Ask, Content, Found, ReadAtomic, Versioned};
+use base::versions::{Ask, Content, Found, ReadAtomic, Versioned, Watcher};
 use base::{Abort, Op, Reply, Tid, Timestamp, TransactionId};
 use foldhash::fast::FixedState;
 
@@ -53,6 +53,7 @@ use crate::worker::{Running, Stop, Worker, forsake};
 #[derive(Default)]
 pub(crate) struct Declared {
     keys: OnceLock<ReadAtomic>,
+    watcher: OnceLock<Arc<dyn Watcher>>,
     /// The greatest timestamp of versions that have left memory, or were met in the log.
     left: AtomicU64,
 }
@@ -76,6 +77,21 @@ impl Engine {
     pub fn declare_read_atomic(&self, keys: ReadAtomic) {
         let declared = self.read_atomic.keys.get_or_init(|| keys.clone());
         assert!(*declared == keys, "other keys were declared before");
+    }
+
+    /// Says who is told of writes of read-atomic keys. Once, before any transaction runs; what was
+    /// restored before is not told.
+    ///
+    /// # Panics
+    /// If somebody was named before.
+    pub fn watch_read_atomic(&self, watcher: Arc<dyn Watcher>) {
+        let named = self.read_atomic.watcher.set(watcher);
+        assert!(named.is_ok(), "somebody was named before");
+    }
+
+    /// Who is to be told of writes of read-atomic keys.
+    pub(crate) fn watcher(&self) -> Option<&dyn Watcher> {
+        self.read_atomic.watcher.get().map(|watcher| &**watcher)
     }
 
     /// Whether a key is read atomic.

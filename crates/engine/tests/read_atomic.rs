@@ -8,7 +8,7 @@ use base::participant::Isolation::ReadAtomic as Unheld;
 use base::participant::State;
 use base::partition::OwnedReply;
 use base::transaction::{Expiry, When};
-use base::versions::{Ask, OwnedFound, ReadAtomic};
+use base::versions::{Ask, OwnedFound, ReadAtomic, Watcher};
 use base::{Abort, Op, TransactionId};
 use support::replica::{Replica, stager};
 use support::{World, holder, siblings_of};
@@ -521,4 +521,69 @@ fn a_leap_of_the_clock_takes_no_version_away() {
     assert_eq!(one_of(&world, X, &[1]), version(1, b"v"));
     pass(&world, 3 * KEPT_MS);
     assert_eq!(one_of(&world, X, &[1]), Saw::Gone);
+}
+
+/// What it was told.
+#[derive(Default)]
+struct Notes(std::sync::Mutex<Vec<String>>);
+
+impl Notes {
+    fn note(&self, what: &str, key: &[u8]) {
+        let note = format!("{what} {}", String::from_utf8_lossy(key));
+        self.0.lock().unwrap().push(note);
+    }
+
+    fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Watcher for Notes {
+    fn writing(&self, key: &[u8]) {
+        self.note("writing", key);
+    }
+    fn written(&self, key: &[u8]) {
+        self.note("written", key);
+    }
+    fn writing_all(&self) {
+        self.note("writing", b"all");
+    }
+    fn written_all(&self) {
+        self.note("written", b"all");
+    }
+}
+
+#[test]
+fn whoever_watches_is_told_of_every_write_that_is_seen() {
+    let world = World::new();
+    let notes = std::sync::Arc::new(Notes::default());
+    world
+        .engine
+        .watch_read_atomic(std::sync::Arc::clone(&notes) as _);
+    let told = |what: &[&str]| assert_eq!(notes.taken(), what);
+    world.run(&[Op::put(b"other", b"1")]);
+    told(&[]);
+    world.run(&[Op::put(X, b"1")]);
+    told(&["writing ra:x", "written ra:x"]);
+    world.run(&[Op::Get { key: X }]);
+    world.run(&[Op::Delete { key: X }]);
+    told(&["writing ra:x", "written ra:x"]);
+    prepare(&world, 5, &[Op::put(X, b"5")]).unwrap();
+    prepare(&world, 7, &[Op::put(X, b"7"), Op::put(Y, b"7")]).unwrap();
+    told(&[]);
+    commit(&world, 7);
+    let mut both = notes.taken();
+    both.sort_unstable();
+    let expected = [
+        "writing ra:x",
+        "writing ra:y",
+        "written ra:x",
+        "written ra:y",
+    ];
+    assert_eq!(both, expected);
+    // It goes behind the newest version, which stays what it is.
+    commit(&world, 5);
+    told(&[]);
+    world.run(&[Op::Flush]);
+    told(&["writing all", "written all"]);
 }
