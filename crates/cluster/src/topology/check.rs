@@ -43,7 +43,8 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
     let mut partitions: Vec<PartitionInfo> =
         draft.partitions.into_iter().filter_map(partition).collect();
     partitions.sort_by_key(|partition| partition.id);
-    Some(Topology {
+    let topology = Topology {
+        fingerprint: 0,
         text: text.to_owned(),
         secret: draft.secret.map(|secret| secret.value),
         secret_file: draft.secret_file.map(|file| file.value),
@@ -56,6 +57,11 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
                 .map(|prefix| prefix.value.into_bytes()),
         ),
         owners: owners?,
+    };
+    let fingerprint = topology.computed_fingerprint();
+    Some(Topology {
+        fingerprint,
+        ..topology
     })
 }
 

@@ -82,6 +82,8 @@ pub struct Topology {
     read_atomic: ReadAtomic,
     /// For each slot its partition.
     owners: Box<[PartitionId]>,
+    /// See [`Topology::fingerprint`]: it takes time to compute, and clients want it for each message.
+    fingerprint: u64,
 }
 
 /// Why a cluster's file could not be loaded.
@@ -248,6 +250,10 @@ impl Topology {
     /// and the order in which things are written do not matter to it.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    fn computed_fingerprint(&self) -> u64 {
         let mut hash = Fnv::default();
         self.nodes.iter().for_each(|node| hash.number(node.id.0));
         for partition in &self.partitions {
