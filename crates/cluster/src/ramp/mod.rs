@@ -6,6 +6,7 @@
 //! | `classify` | which transactions are read atomic, and which are refused |
 //! | [`filter`] | the filter of RAMP-Hybrid |
 //! | [`reading`] | a read, step by step |
+//! | [`slots`] | what others read without the server |
 //! | `want` | what a read's operations want to know of their keys |
 //! | `rounds` | reads of a node's callers |
 //!
@@ -17,6 +18,7 @@ mod classify;
 pub mod filter;
 pub mod reading;
 mod rounds;
+pub mod slots;
 mod want;
 
 use std::fmt;

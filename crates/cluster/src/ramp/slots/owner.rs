@@ -1,0 +1,325 @@
+//! What the owner of a region does: says who writes, publishes, and revokes.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::memory::{WORD, Words};
+use base::versions::Versioned;
+use foldhash::quality::RandomState;
+use parking_lot::Mutex;
+
+use super::gate::{Gate, Pass};
+use super::part::{Owner, Part, Publication, Unpublished};
+use super::room::Room;
+use super::{Address, Options, Unsuited, classes, header, image};
+
+/// Read from before a version until it is published; see [`Slots::ticket`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    hash: u64,
+    passes: (Pass, Pass),
+}
+
+/// What has happened, and what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Versions that were published.
+    pub published: u64,
+    /// Versions that were not, because somebody wrote meanwhile.
+    pub overtaken: u64,
+    /// Versions that were not, because there was no room.
+    pub full: u64,
+    /// Versions that were not, because no slot is so large.
+    pub too_large: u64,
+    /// Slots that gave way to others.
+    pub evicted: u64,
+    /// Slots that keys have now.
+    pub slots: u64,
+    /// Bytes of the region.
+    pub bytes: u64,
+}
+
+/// The clock of a region's owner: nanoseconds, never set.
+pub type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// The slots of one region, for its owner. Any number of threads may use it at once.
+///
+/// Dropping it revokes the region.
+pub struct Slots {
+    memory: Box<dyn Words>,
+    incarnation: u64,
+    clock: Clock,
+    hasher: RandomState,
+    /// Words of the largest slot.
+    largest: usize,
+    gates: Box<[Gate]>,
+    /// Who writes all keys at once.
+    all: Gate,
+    parts: Box<[Mutex<Part>]>,
+    /// The number of the next publication.
+    sequence: AtomicU64,
+    published: AtomicU64,
+    overtaken: AtomicU64,
+    full: AtomicU64,
+    too_large: AtomicU64,
+}
+
+impl Slots {
+    /// A lease without an end.
+    pub const FOR_EVER: u64 = header::FOR_EVER;
+
+    /// Makes slots of a region, whatever is in it.
+    ///
+    /// # Errors
+    /// If the region is too small for a single page, or too large for addresses.
+    ///
+    /// # Panics
+    /// If the incarnation is 0, or there are no parts, gates or bytes of a page.
+    pub fn new(memory: Box<dyn Words>, options: &Options, clock: Clock) -> Result<Slots, Unsuited> {
+        assert!(options.incarnation != 0, "0 is nobody's incarnation");
+        assert!(options.parts > 0 && options.gates > 0 && options.page_bytes >= 16 * WORD);
+        let page_words = options.page_bytes / WORD / classes::LINE * classes::LINE;
+        let (words, most) = (memory.words().len(), u32::MAX as usize);
+        if words < header::WORDS + page_words || words > most {
+            return Err(Unsuited {
+                bytes: words * WORD,
+                least: (header::WORDS + page_words) * WORD,
+                most: most * WORD,
+            });
+        }
+        let grace = u64::try_from(options.grace.as_nanos()).unwrap_or(u64::MAX);
+        header::begin(memory.words(), options.incarnation, options.lease, grace);
+        let pages = (words - header::WORDS) / page_words;
+        let number = options.parts.min(header::PARTS).min(pages);
+        let part = |at: usize| {
+            // The first ones get what is left over.
+            let (each, more) = (pages / number, pages % number);
+            let first = header::WORDS + (at * each + at.min(more)) * page_words;
+            let room = Room::new(first, each + usize::from(at < more), page_words, grace);
+            Mutex::new(Part::new(at, options.incarnation, room))
+        };
+        let gates = options.gates.next_power_of_two();
+        Ok(Slots {
+            parts: (0..number).map(part).collect(),
+            memory,
+            incarnation: options.incarnation,
+            clock,
+            hasher: RandomState::default(),
+            largest: page_words,
+            gates: (0..gates).map(|_| Gate::default()).collect(),
+            all: Gate::default(),
+            sequence: AtomicU64::new(1),
+            published: AtomicU64::new(0),
+            overtaken: AtomicU64::new(0),
+            full: AtomicU64::new(0),
+            too_large: AtomicU64::new(0),
+        })
+    }
+
+    /// Somebody begins to write a key: a prepare, another write, a delete, or the removal of what has
+    /// expired. From now on nobody believes its slot, until the key is published anew.
+    ///
+    /// Before anything of it can be seen; for what was prepared before a restart, before anything can
+    /// be read.
+    pub fn writing(&self, key: &[u8]) {
+        let hash = self.hash(key);
+        if self.owner(0).gate(hash).enter() {
+            let part = self.part(hash).lock();
+            part.clear(self.owner(0), key, hash);
+        }
+    }
+
+    /// A writer of a key has ended, whichever way: what it has done can be read where versions are, and
+    /// nothing more will come of it. Once for each [`Slots::writing`]; the writer may be told after
+    /// it, and better after the key was published anew.
+    pub fn written(&self, key: &[u8]) {
+        self.owner(0).gate(self.hash(key)).leave();
+    }
+
+    /// Somebody begins to write all keys. As [`Slots::writing`].
+    pub fn writing_all(&self) {
+        self.all.enter();
+        for part in &self.parts {
+            part.lock().clear_all(self.memory.words());
+        }
+    }
+
+    /// Who wrote all keys has ended. As [`Slots::written`].
+    pub fn written_all(&self) {
+        self.all.leave();
+    }
+
+    /// To be taken before the newest committed version of a key is read, so that it can be published
+    /// afterwards. None while somebody writes the key.
+    #[must_use]
+    pub fn ticket(&self, key: &[u8]) -> Option<Ticket> {
+        let hash = self.hash(key);
+        let all = self.all.pass()?;
+        let own = self.owner(0).gate(hash).pass()?;
+        Some(Ticket {
+            hash,
+            passes: (own, all),
+        })
+    }
+
+    /// Publishes what was the newest committed version of a key after the ticket was taken, if it still
+    /// is. It must be as durable as what is answered to anybody else.
+    ///
+    /// # Errors
+    /// Says why it was not published. The slot that the key may have is as it was: not valid if it is
+    /// being written. Whoever has the key's address keeps it then, unless the version is
+    /// too large or there is no room.
+    ///
+    /// # Panics
+    /// If the ticket is another key's.
+    pub fn publish(
+        &self,
+        ticket: Ticket,
+        key: &[u8],
+        version: &Versioned<'_>,
+    ) -> Result<Address, Unpublished> {
+        assert!(ticket.hash == self.hash(key), "the ticket is another key's");
+        let published = self.try_publish(ticket, key, version);
+        let count = match published {
+            Ok(_) => &self.published,
+            Err(Unpublished::Overtaken) => &self.overtaken,
+            Err(Unpublished::Full) => &self.full,
+            Err(Unpublished::TooLarge) => &self.too_large,
+            Err(Unpublished::Revoked) => return published,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        published
+    }
+
+    fn try_publish(
+        &self,
+        ticket: Ticket,
+        key: &[u8],
+        version: &Versioned<'_>,
+    ) -> Result<Address, Unpublished> {
+        if header::is_revoked(self.memory.words()) {
+            return Err(Unpublished::Revoked);
+        }
+        let owner = self.owner((self.clock)());
+        let part = self.part(ticket.hash);
+        // Before it is copied.
+        if image::words(key, version).is_none_or(|words| words > self.largest) {
+            part.lock().give_up(owner, key, ticket.hash);
+            return Err(Unpublished::TooLarge);
+        }
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let image = image::encode(sequence, self.incarnation, key, version);
+        let it = Publication {
+            key,
+            hash: ticket.hash,
+            passes: ticket.passes,
+            image: &image,
+        };
+        part.lock().publish(owner, &it)
+    }
+
+    /// Where a key's slot is, if it has one: to be told to whoever has read the key. It is kept for
+    /// those that are asked for.
+    #[must_use]
+    pub fn address(&self, key: &[u8]) -> Option<Address> {
+        let hash = self.hash(key);
+        let may_have = self.owner(0).gate(hash).has_slots();
+        let find = || {
+            self.part(hash)
+                .lock()
+                .address(self.memory.words(), key, hash)
+        };
+        may_have.then(find).flatten()
+    }
+
+    /// As [`Slots::address`], if there is nothing to publish: the slot is valid, and has not expired.
+    #[must_use]
+    pub fn current(&self, key: &[u8]) -> Option<Address> {
+        let hash = self.hash(key);
+        let may_have = self.owner(0).gate(hash).has_slots();
+        let find = || {
+            self.part(hash)
+                .lock()
+                .current(self.memory.words(), key, hash)
+        };
+        may_have.then(find).flatten()
+    }
+
+    /// Whether a key has a slot: whether a writer should publish what it has written. Says nothing
+    /// about who asks for it.
+    #[must_use]
+    pub fn has(&self, key: &[u8]) -> bool {
+        let hash = self.hash(key);
+        self.owner(0).gate(hash).has_slots() && self.part(hash).lock().has(key, hash)
+    }
+
+    /// What readers find from now on is believed no more, whatever the lease says.
+    pub fn revoke(&self) {
+        header::revoke(self.memory.words());
+    }
+
+    /// The region may be believed until then, by the owner's clock in nanoseconds. Never shortens it.
+    pub fn extend_lease(&self, until: u64) {
+        header::extend_lease(self.memory.words(), until);
+    }
+
+    /// The engine's time in milliseconds; never sets it back. To be called before anything is answered
+    /// that was judged by that time; earlier is no harm.
+    pub fn refresh_time(&self, ms: u64) {
+        header::refresh_time(self.memory.words(), ms);
+    }
+
+    /// The owner's clock, for whoever asks for it; see [`super::OwnersClock`].
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// What has happened, and what is there.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut figures = Figures {
+            published: count(&self.published),
+            overtaken: count(&self.overtaken),
+            full: count(&self.full),
+            too_large: count(&self.too_large),
+            bytes: (self.memory.words().len() * WORD) as u64,
+            ..Figures::default()
+        };
+        for part in &self.parts {
+            let part = part.lock();
+            figures.evicted += part.evicted;
+            figures.slots += part.taken() as u64;
+        }
+        figures
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// By other bits of the hash than the gate and the table.
+    fn part(&self, hash: u64) -> &Mutex<Part> {
+        &self.parts[(hash >> 32) as u16 as usize % self.parts.len()]
+    }
+
+    fn owner(&self, now: u64) -> Owner<'_> {
+        Owner {
+            words: self.memory.words(),
+            gates: &self.gates,
+            all: &self.all,
+            now,
+        }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        self.revoke();
+    }
+}
+
+#[cfg(test)]
+#[path = "owner_tests.rs"]
+mod tests;

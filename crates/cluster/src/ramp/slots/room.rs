@@ -1,0 +1,343 @@
+//! The memory of one part: which slots there are, which are free, and who has to give way.
+//!
+//! A part consists of *pages* of one size. A page is given to a *class* and divided into slots of its
+//! size. Of its slots, each is free, taken by a key, or *resting*: it was freed and its grace period
+//! has not passed.
+//!
+//! | what is asked for | where it is taken from, in this order |
+//! |---|---|
+//! | a slot | the class's free ones; those of it that have rested; a page that nobody has |
+//! | room, when there is none | slots of the class that nobody asked for since the clock's hand came by last; and if the class has less than its share of the pages, one of a class that took no slot for long, or of the class that has most |
+//!
+//! What gives way rests first, so that whoever needed the room gets it only later. Meanwhile at most an
+//! eighth of a class rests because of that, and one page: however often room is asked for, the slots
+//! that are read keep their places.
+//!
+//! Invariants:
+//! 1. A slot is reused only when its grace period has passed, and a page is divided anew only when
+//!    that of all of its slots has.
+//! 2. The layout is another one before any word of a page is written that was divided before.
+
+use std::collections::VecDeque;
+
+use super::classes;
+
+/// How many slots the clock's hand passes at a time.
+const SWEEP: usize = 64;
+/// How many slots it takes at a time.
+const TAKEN: usize = 8;
+/// A class that took no slot for so many grace periods has no claim to a share.
+const IDLE: u64 = 64;
+
+/// A slot of this part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    page: u32,
+    slot: u32,
+}
+
+/// Who has a slot.
+pub(super) struct Holder {
+    pub(super) key: Box<[u8]>,
+    pub(super) hash: u64,
+    /// Somebody has asked for the key since the hand came by.
+    is_asked: bool,
+}
+
+#[derive(Default)]
+struct Page {
+    class: usize,
+    /// Empty: the page is nobody's.
+    slots: Vec<Option<Holder>>,
+    /// Slots that are neither free nor to be free when they have rested.
+    leaving: Option<usize>,
+    was_divided: bool,
+}
+
+struct Class {
+    words: u32,
+    pages: Vec<u32>,
+    free: Vec<Spot>,
+    /// With the time when each was freed.
+    resting: VecDeque<(u64, Spot)>,
+    slots: usize,
+    hand: (usize, usize),
+    /// When a slot was taken last.
+    used: u64,
+}
+
+/// See the module.
+pub(super) struct Room {
+    first_word: usize,
+    page_words: usize,
+    grace_ns: u64,
+    pages: Vec<Page>,
+    empty: Vec<u32>,
+    classes: Vec<Class>,
+    /// The page that its class gives up.
+    leaving: Option<u32>,
+    layout: u32,
+}
+
+impl Room {
+    pub(super) fn new(first_word: usize, pages: usize, page_words: usize, grace_ns: u64) -> Room {
+        let class = |words| Class {
+            words,
+            pages: Vec::new(),
+            free: Vec::new(),
+            resting: VecDeque::new(),
+            slots: 0,
+            hand: (0, 0),
+            used: 0,
+        };
+        Room {
+            first_word,
+            page_words,
+            grace_ns,
+            pages: (0..pages).map(|_| Page::default()).collect(),
+            empty: (0..pages as u32).rev().collect(),
+            classes: classes::of_page(page_words)
+                .into_iter()
+                .map(class)
+                .collect(),
+            leaving: None,
+            layout: 0,
+        }
+    }
+
+    /// The smallest class with so many words, if there is one.
+    pub(super) fn class_for(&self, words: usize) -> Option<usize> {
+        let class = self
+            .classes
+            .partition_point(|it| (it.words as usize) < words);
+        (class < self.classes.len()).then_some(class)
+    }
+
+    pub(super) fn layout(&self) -> u32 {
+        self.layout
+    }
+
+    /// The first word of a slot in the region, and how many it has.
+    pub(super) fn place(&self, spot: Spot) -> (usize, usize) {
+        let words = self.classes[self.class_of(spot)].words as usize;
+        let page = self.first_word + spot.page as usize * self.page_words;
+        (page + spot.slot as usize * words, words)
+    }
+
+    pub(super) fn class_of(&self, spot: Spot) -> usize {
+        self.pages[spot.page as usize].class
+    }
+
+    /// Who has this slot.
+    ///
+    /// # Panics
+    /// If nobody has.
+    pub(super) fn holder(&self, spot: Spot) -> &Holder {
+        let holder = &self.pages[spot.page as usize].slots[spot.slot as usize];
+        holder.as_ref().expect("the slot is taken")
+    }
+
+    /// Somebody asks for the key that has this slot.
+    pub(super) fn ask(&mut self, spot: Spot) {
+        let holder = &mut self.pages[spot.page as usize].slots[spot.slot as usize];
+        holder.as_mut().expect("the slot is taken").is_asked = true;
+    }
+
+    /// Takes a slot of a class for a key.
+    pub(super) fn take(&mut self, class: usize, now: u64, key: &[u8], hash: u64) -> Option<Spot> {
+        self.end_rests(class, now);
+        let mut spot = self.classes[class].free.pop();
+        if spot.is_none() {
+            // A page that leaves another class rests there.
+            if let Some(leaving) = self.leaving {
+                self.end_rests(self.pages[leaving as usize].class, now);
+            }
+            self.divide(class);
+            spot = self.classes[class].free.pop();
+        }
+        let spot = spot?;
+        self.classes[class].used = now;
+        self.pages[spot.page as usize].slots[spot.slot as usize] = Some(Holder {
+            key: key.into(),
+            hash,
+            is_asked: true,
+        });
+        Some(spot)
+    }
+
+    /// A slot is nobody's any more.
+    pub(super) fn free(&mut self, spot: Spot, now: u64) {
+        let class = self.class_of(spot);
+        self.pages[spot.page as usize].slots[spot.slot as usize] = None;
+        self.classes[class].resting.push_back((now, spot));
+    }
+
+    /// Slots that are to be freed, so that there will be room in this class.
+    pub(super) fn who_gives_way(&mut self, class: usize, now: u64) -> Vec<Spot> {
+        let mut spots = self.sweep(class);
+        if self.leaving.is_none() {
+            spots.extend(self.page_of_another(class, now));
+        }
+        spots
+    }
+
+    /// Slots that are taken.
+    pub(super) fn taken(&self) -> usize {
+        let away = |class: &Class| class.free.len() + class.resting.len();
+        let slots: usize = self.classes.iter().map(|class| class.slots).sum();
+        slots - self.classes.iter().map(away).sum::<usize>() - self.left()
+    }
+
+    /// Slots of the leaving page that have rested, and wait for the others.
+    fn left(&self) -> usize {
+        self.leaving.map_or(0, |page| {
+            let page = &self.pages[page as usize];
+            page.slots.len() - page.leaving.expect("it leaves")
+        })
+    }
+
+    /// Ends the rests whose time is over.
+    fn end_rests(&mut self, class: usize, now: u64) {
+        while let Some((freed, spot)) = self.classes[class].resting.front().copied() {
+            // A clock that was set back makes a rest longer.
+            if now.saturating_sub(freed) < self.grace_ns {
+                break;
+            }
+            self.classes[class].resting.pop_front();
+            match &mut self.pages[spot.page as usize].leaving {
+                None => self.classes[class].free.push(spot),
+                Some(remaining) => {
+                    *remaining -= 1;
+                    if *remaining == 0 {
+                        self.leave(spot.page);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a page that nobody has to a class.
+    fn divide(&mut self, class: usize) {
+        let Some(page) = self.empty.pop() else { return };
+        let owner = &mut self.classes[class];
+        let slots = (self.page_words / owner.words as usize) as u32;
+        let it = &mut self.pages[page as usize];
+        if std::mem::replace(&mut it.was_divided, true) {
+            self.layout += 1;
+        }
+        it.class = class;
+        it.slots.resize_with(slots as usize, || None);
+        owner.pages.push(page);
+        owner.slots += slots as usize;
+        owner
+            .free
+            .extend((0..slots).rev().map(|slot| Spot { page, slot }));
+    }
+
+    /// A page has no slots any more.
+    fn leave(&mut self, page: u32) {
+        let it = &mut self.pages[page as usize];
+        let owner = &mut self.classes[it.class];
+        owner.slots -= it.slots.len();
+        it.slots.clear();
+        it.leaving = None;
+        self.leaving = None;
+        self.empty.push(page);
+    }
+
+    /// What the hand takes of a class, in one round at most: who was asked for since the last one stays.
+    fn sweep(&mut self, class: usize) -> Vec<Spot> {
+        let it = &mut self.classes[class];
+        let most = (it.slots / 8)
+            .max(1)
+            .saturating_sub(it.resting.len())
+            .min(TAKEN);
+        let mut taken = Vec::new();
+        for _ in 0..SWEEP.min(it.slots) {
+            if taken.len() == most || it.pages.is_empty() {
+                break;
+            }
+            let (at, slot) = it.hand;
+            let page = it.pages[at % it.pages.len()];
+            let slots = &mut self.pages[page as usize].slots;
+            it.hand = if slot + 1 < slots.len() {
+                (at % it.pages.len(), slot + 1)
+            } else {
+                ((at + 1) % it.pages.len(), 0)
+            };
+            let Some(Some(holder)) = slots.get_mut(slot) else {
+                continue;
+            };
+            if !std::mem::replace(&mut holder.is_asked, false) {
+                let slot = slot as u32;
+                taken.push(Spot { page, slot });
+            }
+        }
+        taken
+    }
+
+    /// Takes a page from another class, if this one has less than its share; the slots of it that are
+    /// taken.
+    fn page_of_another(&mut self, class: usize, now: u64) -> Vec<Spot> {
+        let idle = |it: &Class| now.saturating_sub(it.used) > IDLE * self.grace_ns.max(1);
+        let own = self.classes[class].pages.len();
+        let busy = |it: &&Class| !it.pages.is_empty() && !idle(it);
+        let busy = self.classes.iter().filter(busy).count() + usize::from(own == 0);
+        if own > 0 && own >= self.pages.len() / busy.max(1) {
+            return Vec::new();
+        }
+        let others = self
+            .classes
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != class);
+        let most = others.max_by_key(|(_, it)| (idle(it) && !it.pages.is_empty(), it.pages.len()));
+        let Some((victim, it)) = most else {
+            return Vec::new();
+        };
+        let is_asked = |slot: &&Option<Holder>| slot.as_ref().is_some_and(|it| it.is_asked);
+        let asked = |page: &u32| {
+            self.pages[*page as usize]
+                .slots
+                .iter()
+                .filter(is_asked)
+                .count()
+        };
+        let pages = it.pages.iter().map(asked).enumerate();
+        let Some((at, asked)) = pages.min_by_key(|(_, asked)| *asked) else {
+            return Vec::new();
+        };
+        if idle(it) || it.pages.len() > own + 1 || own == 0 && asked == 0 {
+            return self.begin_leaving(victim, at);
+        }
+        if own == 0 {
+            // Whoever still needs it will ask before this class does again.
+            let page = it.pages[at] as usize;
+            let slots = self.pages[page].slots.iter_mut().flatten();
+            slots.for_each(|holder| holder.is_asked = false);
+        }
+        Vec::new()
+    }
+
+    fn begin_leaving(&mut self, class: usize, at: usize) -> Vec<Spot> {
+        let owner = &mut self.classes[class];
+        let page = owner.pages.swap_remove(at);
+        let before = owner.free.len();
+        owner.free.retain(|spot| spot.page != page);
+        let free = before - owner.free.len();
+        let it = &mut self.pages[page as usize];
+        it.leaving = Some(it.slots.len() - free);
+        self.leaving = Some(page);
+        let slots = it.slots.iter().enumerate();
+        let taken = slots.filter_map(|(slot, holder)| holder.as_ref().map(|_| slot as u32));
+        let spots = taken.map(|slot| Spot { page, slot }).collect();
+        if it.leaving == Some(0) {
+            self.leave(page);
+        }
+        spots
+    }
+}
+
+#[cfg(test)]
+#[path = "room_tests.rs"]
+mod tests;

@@ -1,0 +1,154 @@
+//! Rooms under random use: who has which words, and since when they rest.
+
+use std::collections::HashMap;
+
+use super::*;
+
+const FIRST: usize = 24;
+const PAGE: usize = 128;
+const GRACE: u64 = 100;
+
+/// What a room must keep, kept in another way.
+struct Model {
+    room: Room,
+    now: u64,
+    /// Slots that are taken, with their keys.
+    taken: Vec<(Spot, u64)>,
+    /// When each word was freed last.
+    freed: HashMap<usize, u64>,
+    /// To which size each word belonged last, and under which layout.
+    sizes: HashMap<usize, (usize, u32)>,
+}
+
+impl Model {
+    fn take(&mut self, words: usize, key: u64) -> bool {
+        let class = self.room.class_for(words).expect("there is one");
+        let Some(spot) = self.room.take(class, self.now, &key.to_le_bytes(), key) else {
+            return false;
+        };
+        let (at, len) = self.room.place(spot);
+        assert!(
+            len >= words && at >= FIRST && (at - FIRST) / PAGE == (at + len - 1 - FIRST) / PAGE
+        );
+        for (other, _) in &self.taken {
+            let (from, more) = self.room.place(*other);
+            assert!(
+                at + len <= from || from + more <= at,
+                "{spot:?} and {other:?} overlap"
+            );
+        }
+        for word in at..at + len {
+            let rested = self
+                .freed
+                .get(&word)
+                .is_none_or(|it| self.now - it >= GRACE);
+            assert!(rested, "word {word} has not rested");
+            let layout = self.room.layout();
+            let before = self.sizes.insert(word, (len, layout));
+            if let Some((size, under)) = before {
+                assert!(
+                    size == len || under < layout,
+                    "word {word} was divided unnoticed"
+                );
+            }
+        }
+        assert_eq!(*self.room.holder(spot).key, key.to_le_bytes());
+        self.taken.push((spot, key));
+        true
+    }
+
+    fn free(&mut self, spot: Spot) {
+        let at = self.taken.iter().position(|(it, _)| *it == spot);
+        self.taken
+            .swap_remove(at.expect("only what is taken gives way"));
+        let (at, len) = self.room.place(spot);
+        (at..at + len).for_each(|word| {
+            self.freed.insert(word, self.now);
+        });
+        self.room.free(spot, self.now);
+    }
+}
+
+#[test]
+fn slots_never_overlap_and_rest_before_they_are_reused() {
+    for seed in 0..30 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut model = Model {
+            room: Room::new(FIRST, 10, PAGE, GRACE),
+            now: 0,
+            taken: Vec::new(),
+            freed: HashMap::new(),
+            sizes: HashMap::new(),
+        };
+        let (mut full, mut placed) = (0, 0);
+        let mut sizes = 1..=PAGE;
+        for key in 0..3000 {
+            if key % 500 == 0 {
+                // What is wanted changes, so that pages have to change hands.
+                let largest = random.usize(8..=PAGE);
+                sizes = random.usize(1..=largest)..=largest;
+            }
+            let words = random.usize(sizes.clone());
+            if model.take(words, key) {
+                placed += 1;
+            } else {
+                full += 1;
+                let class = model.room.class_for(words).expect("there is one");
+                for spot in model.room.who_gives_way(class, model.now) {
+                    model.free(spot);
+                }
+            }
+            if random.u8(..) < 30 && !model.taken.is_empty() {
+                let (spot, _) = model.taken[random.usize(..model.taken.len())];
+                model.free(spot);
+            }
+            for _ in 0..random.usize(..3) {
+                if let Some((spot, _)) = random.choice(&model.taken) {
+                    model.room.ask(*spot);
+                }
+            }
+            model.now += random.u64(..40);
+            assert_eq!(model.room.taken(), model.taken.len());
+        }
+        assert!(full > 100 && placed > 300, "full {full}, placed {placed}");
+        assert!(model.room.layout() > 0, "no page changed hands");
+    }
+}
+
+#[test]
+fn little_gives_way_at_a_time() {
+    let mut room = Room::new(FIRST, 16, PAGE, GRACE);
+    let class = room.class_for(16).expect("there is one");
+    let take = |room: &mut Room, now| room.take(class, now, b"k", 1);
+    while take(&mut room, 0).is_some() {}
+    let slots = room.taken();
+    assert_eq!(slots, 16 * PAGE / 16);
+    let mut gone = 0;
+    for _ in 0..1000 {
+        for spot in room.who_gives_way(class, 0) {
+            room.free(spot, 0);
+            gone += 1;
+        }
+    }
+    assert_eq!(gone, slots / 8, "the others stay as long as these rest");
+    assert!(take(&mut room, GRACE - 1).is_none() && take(&mut room, GRACE).is_some());
+}
+
+#[test]
+fn a_size_that_nobody_uses_any_more_leaves_its_pages_to_others() {
+    let mut room = Room::new(FIRST, 16, PAGE, GRACE);
+    let [small, large] = [16, 64].map(|words| room.class_for(words).expect("there is one"));
+    while room.take(small, 0, b"small", 1).is_some() {}
+    let mut now = 0;
+    for _ in 0..4000 {
+        now += GRACE / 2;
+        // Each is asked for while it is there, as hot keys are.
+        if room.take(large, now, b"large", 2).is_none() {
+            for spot in room.who_gives_way(large, now) {
+                room.free(spot, now);
+            }
+        }
+    }
+    assert_eq!(room.classes[large].pages.len(), 16);
+    assert_eq!(room.layout(), 16);
+}

@@ -1,0 +1,17 @@
+//! Slots and their readers: what is believed, and what must not be.
+//!
+//! | module | what |
+//! |---|---|
+//! | `support` | memory that is read in odd ways, and an owner with a clock of its own |
+//! | `protocol` | one thing at a time: writers, tickets, room |
+//! | `trust` | what the header says: leases, time, revocation, other owners |
+//! | `torn` | a million reads of a slot that is being published |
+//! | `reuse` | slots that pass from key to key under readers that are slow, or stopped |
+//! | `histories` | writers, publishers and readers at once: every key linearizable |
+
+mod histories;
+mod protocol;
+mod reuse;
+mod support;
+mod torn;
+mod trust;
