@@ -115,6 +115,20 @@ impl Engine {
         least
     }
 
+    /// The least id of those that are prepared without holds and write one of these keys.
+    fn least_pending_of(&self, keys: &[&[u8]]) -> Option<TransactionId> {
+        let mut least = None;
+        self.index.range(&system::RESERVED, None, |record| {
+            let version = RecordRef::version(record.word().load());
+            if !version.is_absent() && system::is_unheld(version.value()) {
+                let writes = writes_any(version.value(), keys);
+                least = writes.then(|| system::id(record.key()).ok()).flatten();
+            }
+            least.is_none()
+        });
+        least
+    }
+
     pub(crate) fn has_read_atomic(&self) -> bool {
         self.read_atomic
             .keys
@@ -137,6 +151,18 @@ fn just_above(newest: TransactionId, left: Timestamp, mark: u32) -> TransactionI
             unique: mark,
         },
     }
+}
+
+/// Whether what is prepared writes one of these keys.
+fn writes_any(prepared: &[u8], keys: &[&[u8]]) -> bool {
+    let entry = system::decode(prepared).expect(crate::decide::WELL_FORMED);
+    let Entry::Pending { effects, .. } = entry else {
+        return false;
+    };
+    effects.iter().any(|effect| match effect {
+        Effect::Put { key, .. } | Effect::Delete { key } => keys.contains(key),
+        Effect::Flush { .. } => false,
+    })
 }
 
 /// The id that a version carries.
@@ -303,9 +329,27 @@ impl<L: RedoLog> Worker<L> {
         let newest = newest.max().unwrap_or(TransactionId::ZERO);
         // The same in every run: the key is what tells it from others.
         let mark = FixedState::default().hash_one(keys[0]) >> 32;
-        let id = just_above(newest, self.engine.read_atomic.left(), mark as u32);
+        let left = self.left_below_pending(newest, &keys);
+        let id = just_above(newest, left, mark as u32);
         let siblings = &told;
         self.state.origin = Some(self.engine.origins.share(Origin { id, siblings }));
+    }
+
+    /// What the timestamp of an absent key's next version must be above: [`Declared::left`], but not
+    /// so much that what is prepared for the key would be passed over, however long it has been.
+    ///
+    /// No version of the key has left with a greater id than that: it was there when the key was
+    /// prepared, which would have been refused, or is retained until nothing older is prepared.
+    fn left_below_pending(&self, newest: TransactionId, keys: &[&[u8]]) -> Timestamp {
+        let left = self.engine.read_atomic.left();
+        let is_behind = |least: TransactionId| least.timestamp <= left.next();
+        if newest > TransactionId::ZERO || !self.engine.least_pending().is_some_and(is_behind) {
+            return left;
+        }
+        let pending = self.engine.least_pending_of(keys);
+        pending.map_or(left, |id| {
+            left.min(Timestamp(id.timestamp.0.saturating_sub(2)))
+        })
     }
 
     /// Draws an id for a transaction whose further writes are not known yet.

@@ -587,3 +587,23 @@ fn whoever_watches_is_told_of_every_write_that_is_seen() {
     world.run(&[Op::Flush]);
     told(&["writing all", "written all"]);
 }
+
+#[test]
+fn what_is_prepared_is_not_passed_over_after_a_restart() {
+    let world = World::new();
+    prepare(&world, 5, &[Op::put(X, b"5"), Op::put(Y, b"5")]).unwrap();
+    world.clock.advance(1_000);
+    let again = world.restarted();
+    // It reads that X is absent, so that it comes before what is prepared.
+    let first = Op::Put {
+        key: X,
+        value: b"first",
+        when: When::Absent,
+        expiry: Expiry::Never,
+        get: false,
+    };
+    assert_eq!(again.run(&[first]), [OwnedReply::Ok]);
+    commit(&again, 5);
+    assert_eq!(newest(&again, X), version(5, b"5"));
+    assert_eq!(newest(&again, Y), version(5, b"5"));
+}
