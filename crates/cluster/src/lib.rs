@@ -11,7 +11,7 @@
 //! | `coordination`, `two_phase`, `reading` | transactions of its callers, over any partitions |
 //! | `finishing` | how what has committed is committed everywhere |
 //! | [`ramp`] | read-atomic transactions: algorithms, readers, what is refused |
-//! | `participation` | what it does for coordinators |
+//! | `participation`, `parked`, `fates` | what it does for coordinators: serving requests; those that wait for holds; the end of attempts |
 //! | `bulk` | transactions that come together, each executed by itself |
 //! | `resolution` | what becomes of attempts that nobody decides |
 //! | `places` | asking partitions where they are led |
@@ -30,12 +30,14 @@ pub mod codec;
 mod coordination;
 mod counters;
 mod due;
+mod fates;
 mod finishing;
 pub mod fuzz;
 pub mod leaders;
 pub mod message;
 pub mod node;
 mod options;
+mod parked;
 mod participation;
 mod places;
 pub mod ramp;
@@ -52,5 +54,5 @@ pub use counters::Counters;
 pub use leaders::Leaders;
 pub use node::{Finished, Node, Wants};
 pub use options::{NodeOptions, Timeouts};
-pub use participation::Waiting;
+pub use parked::Waiting;
 pub use topology::Topology;

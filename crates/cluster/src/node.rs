@@ -68,7 +68,7 @@ use crate::finishing::Finishing;
 use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::options::{NodeOptions, Timeouts};
-use crate::participation::{Parked, Waiting};
+use crate::parked::{Parked, Waiting};
 use crate::ramp::Algorithm;
 use crate::resolution::Keeper;
 use crate::topology::Topology;

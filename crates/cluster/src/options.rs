@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::NodeId;
 
 use crate::leaders::Leaders;
-use crate::participation::Waiting;
+use crate::parked::Waiting;
 use crate::ramp::Algorithm;
 use crate::topology::Topology;
 

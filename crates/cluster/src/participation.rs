@@ -1,27 +1,19 @@
 //! What a node does for coordinators, its own included: serving what they ask of its partition.
 //!
-//! Invariants:
-//! 1. A request is answered once, unless its link goes down or its coordinator aborts it.
-//! 2. A prepare waits for holds only if its transaction is older than their holder, and than every
-//!    other prepare that waits for a key of its own: the others are told to give way.
-
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+//! Invariant: a request is answered once, unless its link goes down or its coordinator aborts it.
 
 use base::change::siblings;
 use base::participant::{Isolation, Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::Holder;
 use base::versions::{Ask, Found, OwnedFound};
-use base::{Abort, Epoch, NodeId, Op, PartitionId, Timestamp, TransactionId};
-use fabric::Link;
+use base::{Abort, Epoch, NodeId, Op, Timestamp, TransactionId};
 
 use crate::codec;
 use crate::due::{Due, Haste};
-use crate::finishing::AGAIN;
 use crate::message::{Answer, Fate, Request, Roll};
 use crate::node::{Asker, Node};
+use crate::parked::{ParkedPrepare, Parking};
 use crate::ramp;
 
 /// A prepare whose timestamp is so far behind the partition's time is refused. So refusals need
@@ -34,75 +26,6 @@ pub(crate) const REFUSAL_MS: u64 = 2 * OLDEST_PREPARE_MS;
 const MOST_ASKED: usize = 1 << 20;
 /// Bytes of values that are read at a time.
 const MOST_READ: usize = 1 << 29;
-
-/// A numbered transaction waits for holds no longer than this; its client waits for longer, and asks
-/// again.
-const ONCE: Duration = Duration::from_secs(2);
-
-/// A request that waits for holds.
-pub(crate) struct Parked {
-    asker: Asker,
-    /// The operations, encoded.
-    ops: Vec<u8>,
-    until: Duration,
-    what: Parking,
-    /// Who holds what it needs.
-    by: Holder,
-}
-
-/// The attempts that wait to be prepared, at all threads of a process: shared by its
-/// [`Node`](crate::Node)s.
-#[derive(Clone, Debug, Default)]
-pub struct Waiting(Arc<Mutex<HashSet<TransactionId>>>);
-
-impl Waiting {
-    fn ids(&self) -> MutexGuard<'_, HashSet<TransactionId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn has(&self, id: TransactionId) -> bool {
-        self.ids().contains(&id)
-    }
-
-    fn add(&self, id: TransactionId) {
-        self.ids().insert(id);
-    }
-
-    fn leave(&self, parked: &[Parked]) {
-        let mut gone = parked.iter().filter_map(Parked::prepared).peekable();
-        if gone.peek().is_some() {
-            let mut ids = self.ids();
-            for holder in gone {
-                ids.remove(&holder.id);
-            }
-        }
-    }
-}
-
-/// What it asks for.
-enum Parking {
-    Execute,
-    Once(Sequenced),
-    Read,
-    Prepare(ParkedPrepare),
-    Commit { id: TransactionId, awaited: bool },
-}
-
-struct ParkedPrepare {
-    holder: Holder,
-    siblings: Vec<u8>,
-    note: Vec<u8>,
-}
-
-impl Parked {
-    /// Who wants to be prepared, if that is what it waits for.
-    fn prepared(&self) -> Option<Holder> {
-        match &self.what {
-            Parking::Prepare(prepare) => Some(prepare.holder),
-            Parking::Execute | Parking::Once(_) | Parking::Read | Parking::Commit { .. } => None,
-        }
-    }
-}
 
 impl<C> Node<C> {
     /// Serves a request on this node's own partition.
@@ -222,12 +145,12 @@ impl<C> Node<C> {
     }
 
     /// Says that this node does not lead its partition.
-    fn redirect(&mut self, asker: Asker, leader: Option<NodeId>) {
+    pub(crate) fn redirect(&mut self, asker: Asker, leader: Option<NodeId>) {
         self.counters.redirected += 1;
         self.deliver(asker, Answer::Aborted(Abort::Elsewhere { leader }));
     }
 
-    fn commit(
+    pub(crate) fn commit(
         &mut self,
         partition: &mut impl Participant,
         asker: Asker,
@@ -288,7 +211,12 @@ impl<C> Node<C> {
         self.answer(partition, asker, answer, (epoch, Haste::Soon));
     }
 
-    fn execute(&mut self, partition: &mut impl Participant, asker: Asker, ops: &[Op<'_>]) {
+    pub(crate) fn execute(
+        &mut self,
+        partition: &mut impl Participant,
+        asker: Asker,
+        ops: &[Op<'_>],
+    ) {
         if let Some(abort) = self.unfit_ops(ops) {
             return self.deliver(asker, Answer::Aborted(abort));
         }
@@ -305,7 +233,7 @@ impl<C> Node<C> {
         self.answer(partition, asker, answer, (epoch, Haste::Soon));
     }
 
-    fn execute_once(
+    pub(crate) fn execute_once(
         &mut self,
         partition: &mut impl Participant,
         asker: Asker,
@@ -336,7 +264,7 @@ impl<C> Node<C> {
     }
 
     /// Reads, with the versions of the keys.
-    fn read(&mut self, partition: &mut impl Participant, asker: Asker, ops: &[Op<'_>]) {
+    pub(crate) fn read(&mut self, partition: &mut impl Participant, asker: Asker, ops: &[Op<'_>]) {
         let writes = |op: &Op<'_>| !op.is_read_only();
         if ops.iter().any(writes) {
             let what = "a read was asked for that writes".to_owned();
@@ -383,7 +311,12 @@ impl<C> Node<C> {
         Some(Abort::Unavailable { what })
     }
 
-    fn prepare(&mut self, partition: &mut impl Participant, asker: Asker, prepare: &Prepare<'_>) {
+    pub(crate) fn prepare(
+        &mut self,
+        partition: &mut impl Participant,
+        asker: Asker,
+        prepare: &Prepare<'_>,
+    ) {
         let Holder { id, age } = prepare.holder;
         if let Err(error) = self.clock.witness(id.timestamp, partition.time_ms()) {
             // Its keys could not be written by others until their clocks had caught up.
@@ -429,228 +362,6 @@ impl<C> Node<C> {
             shown(&answer, partition)
         };
         self.answer(partition, asker, answer, (epoch, Haste::Soon));
-    }
-
-    /// An older prepare that waits for a key which this one wants, too.
-    fn waits_ahead(&self, holder: Holder, ops: &[Op<'_>]) -> Option<Holder> {
-        let waiting = self.parked.iter().filter_map(|parked| {
-            let other = parked.prepared()?;
-            ((other.age, other.id) < (holder.age, holder.id)).then_some((other, parked))
-        });
-        let flushes = |ops: &[Op<'_>]| ops.iter().any(|op| matches!(op, Op::Flush));
-        for (other, parked) in waiting {
-            let theirs = codec::decode_ops(&parked.ops).expect("it was encoded here");
-            let wanted = |key| ops.iter().any(|op| op.key() == Some(key));
-            let conflict = theirs.iter().filter_map(Op::key).any(wanted);
-            if conflict || flushes(&theirs) || flushes(ops) {
-                return Some(other);
-            }
-        }
-        None
-    }
-
-    fn park(&mut self, asker: Asker, ops: &[Op<'_>], what: Parking, by: Holder) {
-        self.counters.waited += 1;
-        if let Parking::Prepare(prepare) = &what {
-            self.waiting.add(prepare.holder.id);
-        }
-        // Whoever may ask again soon is answered before it takes this node for dead.
-        let patience = match &what {
-            Parking::Once(_) => self.timeouts.hold.min(ONCE),
-            // Its coordinator asks again after that: it is not to wait here twice.
-            Parking::Commit { .. } => self.timeouts.hold.min(AGAIN),
-            _ => self.timeouts.hold,
-        };
-        let mut bytes = Vec::new();
-        codec::encode_ops(ops, &mut bytes);
-        self.parked.push(Parked {
-            asker,
-            ops: bytes,
-            until: self.now + patience,
-            what,
-            by,
-        });
-    }
-
-    /// Tries everything that waits for holds once more, the oldest prepares first.
-    pub(crate) fn retry_parked(&mut self, partition: &mut impl Participant) {
-        let mut parked = std::mem::take(&mut self.parked);
-        self.waiting.leave(&parked);
-        if let Err(leader) = partition.leads() {
-            return parked
-                .into_iter()
-                .for_each(|parked| self.redirect(parked.asker, leader));
-        }
-        parked.sort_by_key(|parked| parked.prepared().map(|holder| (holder.age, holder.id)));
-        for Parked {
-            asker,
-            ops,
-            until,
-            what,
-            ..
-        } in parked
-        {
-            let (before, commits) = (self.parked.len(), self.counters.commits_waited);
-            let decoded = codec::decode_ops(&ops).expect("it was encoded here");
-            match what {
-                Parking::Execute => self.execute(partition, asker, &decoded),
-                Parking::Once(of) => self.execute_once(partition, asker, &decoded, of),
-                Parking::Read => self.read(partition, asker, &decoded),
-                Parking::Commit { id, awaited } => self.commit(partition, asker, id, awaited),
-                Parking::Prepare(parked) => {
-                    let prepare = Prepare {
-                        holder: parked.holder,
-                        ops: &decoded,
-                        siblings: &parked.siblings,
-                        note: &parked.note,
-                        isolation: Isolation::Serializable,
-                    };
-                    self.prepare(partition, asker, &prepare);
-                }
-            }
-            if let Some(again) = self.parked.get_mut(before) {
-                // It goes on waiting.
-                again.until = until;
-                self.counters.waited -= 1;
-                self.counters.commits_waited = commits;
-            }
-        }
-    }
-
-    /// Answers those that have waited for too long.
-    pub(crate) fn sweep_parked(&mut self) {
-        let now = self.now;
-        let over: Vec<Parked> = self
-            .parked
-            .extract_if(.., |parked| parked.until <= now)
-            .collect();
-        self.waiting.leave(&over);
-        for parked in over {
-            let abort = Abort::Held { by: parked.by };
-            self.deliver(parked.asker, Answer::Aborted(abort));
-        }
-    }
-
-    /// Whoever asked on this link is gone.
-    pub(crate) fn leave(&mut self, link: Link) {
-        let of_it = |parked: &mut Parked| matches!(parked.asker, Asker::Remote { link: on, .. } if on == link);
-        let gone: Vec<Parked> = self.parked.extract_if(.., of_it).collect();
-        self.waiting.leave(&gone);
-    }
-
-    /// Drops a prepare that waits and must not be prepared any more.
-    fn drop_parked(&mut self, id: TransactionId) {
-        let gone = |parked: &mut Parked| parked.prepared().is_some_and(|holder| holder.id == id);
-        let gone: Vec<Parked> = self.parked.extract_if(.., gone).collect();
-        self.waiting.leave(&gone);
-        for parked in gone {
-            self.deliver(parked.asker, Answer::Aborted(Abort::Refused));
-        }
-    }
-
-    /// The coordinator, or the home, says that the attempt has aborted.
-    pub(crate) fn on_abort(&mut self, partition: &mut impl Participant, id: TransactionId) {
-        self.drop_parked(id);
-        match partition.abort(id) {
-            // Its preparation is on its way into the log.
-            Err(Abort::Held { .. }) => self.undoing.push(id),
-            // Its leader is told by its home, when it asks.
-            Ok(_) | Err(Abort::Elsewhere { .. }) => {}
-            Err(error) => {
-                tracing::warn!(%id, %error, "cannot undo a prepared transaction; trying again later");
-            }
-        }
-    }
-
-    /// Holds were given back: what is on its way into the log may have arrived.
-    pub(crate) fn retry_undoing(&mut self, partition: &mut impl Participant) {
-        for id in std::mem::take(&mut self.undoing) {
-            self.on_abort(partition, id);
-        }
-    }
-
-    /// Nobody will ask for the attempt any more.
-    pub(crate) fn on_forget(&mut self, partition: &mut impl Participant, id: TransactionId) {
-        match partition.forget(id) {
-            // Its keeper asks when it finds it again.
-            Ok(()) | Err(Abort::Elsewhere { .. } | Abort::Held { .. }) => {}
-            Err(error) => {
-                tracing::warn!(%id, %error, "cannot forget a committed transaction; trying again later");
-            }
-        }
-    }
-
-    /// What became of an attempt whose home this is.
-    fn outcome(
-        &mut self,
-        partition: &mut impl Participant,
-        id: TransactionId,
-    ) -> Result<(Fate, Epoch), Abort> {
-        let until = partition.time_ms() + REFUSAL_MS;
-        let (state, epoch) = partition.refuse(id, until)?;
-        self.drop_parked(id);
-        let fate = match state {
-            State::Committed(_) => Fate::Committed,
-            State::Refused => Fate::Aborted,
-            State::Unknown => {
-                self.counters.refused += 1;
-                Fate::Aborted
-            }
-            State::Prepared(note) => {
-                self.resolve(partition, id, &note);
-                Fate::Open
-            }
-        };
-        Ok((fate, epoch))
-    }
-
-    /// Aborts an attempt whose home this is, unless it has committed.
-    fn abandon(
-        &mut self,
-        partition: &mut impl Participant,
-        id: TransactionId,
-    ) -> Result<(Fate, Epoch), Abort> {
-        self.drop_parked(id);
-        self.counters.abandoned += 1;
-        loop {
-            let (state, epoch) = partition.abort(id)?;
-            match state {
-                State::Committed(_) => return Ok((Fate::Committed, epoch)),
-                State::Prepared(_) => return Ok((Fate::Aborted, epoch)),
-                State::Unknown | State::Refused => {}
-            }
-            let until = partition.time_ms() + REFUSAL_MS;
-            let (state, epoch) = partition.refuse(id, until)?;
-            if let State::Unknown | State::Refused = state {
-                return Ok((Fate::Aborted, epoch));
-            }
-            // Another thread of this node has prepared it in between.
-        }
-    }
-
-    /// Who takes part in a prepared or committed attempt.
-    pub(crate) fn roll(&self, id: TransactionId, note: &[u8]) -> Option<Roll> {
-        let roll = codec::decode_roll(note).map_err(|error| error.to_string());
-        let roll = roll.and_then(|roll| match self.stranger(&roll) {
-            Some(stranger) => Err(stranger),
-            None => Ok(roll),
-        });
-        if let Err(error) = &roll {
-            tracing::error!(
-                %id, %error,
-                "a transaction cannot be decided: start the cluster with the file that it began with"
-            );
-        }
-        roll.ok()
-    }
-
-    /// What is wrong with a roll: a partition that the cluster's file does not have.
-    fn stranger(&self, roll: &Roll) -> Option<String> {
-        let known = |of: &&PartitionId| self.topology.partition(**of).is_none();
-        let stranger = roll.participants.iter().find(known)?;
-        Some(format!(
-            "partition {stranger} takes part, which the cluster's file does not have"
-        ))
     }
 }
 

@@ -239,7 +239,7 @@ impl Lookaside {
         }
     }
 
-    /// Two more, for those who will look at the versions' origins: first where each is named, behind
+    /// Two more, for those who will look at the versions' origins. First of them: where each is named, behind
     /// the value, then itself.
     pub(crate) fn prefetch_origin_name(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
@@ -251,7 +251,7 @@ impl Lookaside {
         }
     }
 
-    /// See [`Hints::prefetch_origin_name`].
+    /// Second of them.
     pub(crate) fn prefetch_origin(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
             let version = RecordRef::version(record.word().load());
