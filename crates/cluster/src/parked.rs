@@ -33,7 +33,7 @@ pub(crate) struct Parked {
 }
 
 /// The attempts that wait to be prepared, at all threads of a process: shared by its
-/// [`Node`](crate::Node)s.
+/// [`Node`]s.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting(Arc<Mutex<HashSet<TransactionId>>>);
 

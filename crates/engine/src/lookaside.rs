@@ -239,8 +239,8 @@ impl Lookaside {
         }
     }
 
-    /// Two more, for those who will look at the versions' origins. First of them: where each is named, behind
-    /// the value, then itself.
+    /// First of two more, for those who will look at the versions' origins: fetches where each is
+    /// named, behind the value.
     pub(crate) fn prefetch_origin_name(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
             let version = RecordRef::version(record.word().load());
@@ -251,7 +251,7 @@ impl Lookaside {
         }
     }
 
-    /// Second of them.
+    /// Second of them: fetches the origin itself.
     pub(crate) fn prefetch_origin(&self, hash: KeyHash) {
         for record in self.candidates(hash) {
             let version = RecordRef::version(record.word().load());
