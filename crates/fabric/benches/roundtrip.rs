@@ -1,104 +1,275 @@
-//! What a message costs: a round trip on loopback beside one on a bare TCP connection, and messages
-//! in a second when many are under way.
+//! What a message costs: the time of a round trip, and processor time on both sides, over TCP and
+//! through shared memory, beside a bare TCP connection.
 //!
-//! `cargo bench --package kumiki-fabric --bench roundtrip -- [ROUNDS]`: the two ways take turns,
-//! batch by batch, so that whatever else the machine does meets both alike. Told are medians and
-//! 99th percentiles.
+//! `cargo bench --package kumiki-fabric --bench roundtrip -- [ROUNDS]`: the ways take turns, batch by
+//! batch, so that whatever else the machine does meets all alike. Each is asked by a runtime (links
+//! in a poll) and by a client that blocks, with one message under way, and with several. Told are
+//! the median and the 99th percentile of the time until an answer, and the processor time that a
+//! message takes on the side that asks and on the one that answers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::NodeId;
 use kumiki_fabric as fabric;
 
-use fabric::tcp::{Tcp, TcpOptions, listen};
-use fabric::{Event, Inbox, Link, Messages, Peer, Secret, SendError};
+use fabric::tcp::{Caller, CallerOptions, Tcp, TcpOptions, Transport, listen};
+use fabric::{Event, Inbox, Link, Messages, Peer, Secret};
 use mio::{Events, Poll, Token};
+use rustix::time::{ClockId, clock_gettime};
 
-const SIZES: [usize; 4] = [16, 128, 1024, 16_384];
-/// Round trips of one kind before the other's turn.
+const SIZES: [usize; 3] = [64, 1024, 8192];
+/// Messages under way.
+const DEPTHS: [usize; 2] = [1, 16];
+/// Round trips of one kind before the others' turn.
 const BATCH: usize = 200;
-/// Messages under way when they are counted.
-const WINDOW: usize = 256;
+/// The node tells so often how much processor time it has taken.
+const TELL: Duration = Duration::from_millis(1);
 
 fn main() {
-    let rounds = std::env::args()
-        .skip(1)
-        .find_map(|arg| arg.parse().ok())
-        .unwrap_or(20_000);
-    let stop = Arc::new(AtomicBool::new(false));
-    let address = listen("127.0.0.1:0".parse().expect("an address"), 1).expect("listens");
-    let bare = serve_bare();
-    let at = address[0].local_addr().expect("has an address");
-    let node = std::thread::spawn({
-        let stop = Arc::clone(&stop);
-        move || End::new(Peer::Node(NodeId(1)), address.into_iter().next(), None).echo(&stop)
-    });
-    let mut client = End::new(Peer::Client, None, Some(at));
-    let link = client.tcp.connect(NodeId(1));
-    client.until(1, |event| matches!(event, Event::Up(_)));
-    println!("{rounds} round trips each");
-    println!("{:>7} | {:>21} | {:>21} |", "bytes", "bare TCP", "fabric");
+    let rounds = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
+    let rounds = rounds.unwrap_or(20_000);
+    println!("{rounds} round trips each; µs");
+    println!(
+        "{:>6} {:>6} | {:>14} | {:>8} {:>8} | {:>10} {:>10}",
+        "bytes", "depth", "way", "median", "p99", "cpu asks", "cpu answers"
+    );
     for size in SIZES {
-        let mut bare_socket = TcpStream::connect(bare).expect("connects");
-        bare_socket.set_nodelay(true).expect("sets an option");
-        let (mut of_bare, mut of_fabric) = (Vec::new(), Vec::new());
-        while of_bare.len() < rounds {
-            (0..BATCH).for_each(|_| of_bare.push(bare_trip(&mut bare_socket, size)));
-            (0..BATCH).for_each(|_| of_fabric.push(client.trip(link, size)));
+        for depth in DEPTHS {
+            compare(size, depth, rounds);
         }
-        let [bare, fabric] = [of_bare, of_fabric].map(|mut times| {
-            times.sort_unstable();
-            [times[times.len() / 2], times[times.len() * 99 / 100]]
-        });
-        let micros = |[median, p99]: [Duration; 2]| {
-            format!(
-                "{:>6.1} µs, p99 {:>6.1}",
-                median.as_secs_f64() * 1e6,
-                p99.as_secs_f64() * 1e6
-            )
-        };
-        let ratio = fabric[0].as_secs_f64() / bare[0].as_secs_f64();
-        println!(
-            "{size:>7} | {:>21} | {:>21} | {ratio:.2}",
-            micros(bare),
-            micros(fabric)
-        );
     }
-    for size in SIZES {
-        let rate = client.rate(link, size, rounds * 20);
-        println!("{size:>7} bytes, {WINDOW} under way: {rate:>9.0} messages/s there and back");
-    }
-    stop.store(true, Ordering::Relaxed);
-    node.join().expect("the node ends");
 }
 
-/// Sends everything back that comes.
-fn serve_bare() -> SocketAddr {
+/// Measures all ways with messages of one size.
+fn compare(size: usize, depth: usize, rounds: usize) {
+    let mut ways: Vec<Measured> = vec![
+        Measured::new("bare tcp", serve_bare(size), |at, _| {
+            Box::new(Bare::new(at))
+        }),
+        Measured::node("tcp", Transport::Tcp, |at, way| {
+            Box::new(End::client(at, way))
+        }),
+        Measured::node("shm", Transport::Shm, |at, way| {
+            Box::new(End::client(at, way))
+        }),
+        Measured::node("tcp, blocking", Transport::Tcp, call),
+        Measured::node("shm, blocking", Transport::Shm, call),
+    ];
+    for _ in 0..rounds.div_ceil(BATCH) {
+        for way in &mut ways {
+            way.batch(size, depth);
+        }
+    }
+    for way in ways {
+        way.tell(size, depth);
+    }
+}
+
+/// Somebody who asks, and takes answers in the order of its questions.
+trait Asks {
+    fn ask(&mut self, message: &[u8]);
+    fn take(&mut self, size: usize);
+}
+
+/// A thread that answers, and how much processor time it has taken.
+struct Server {
+    address: SocketAddr,
+    time: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A way, and what was measured.
+struct Measured {
+    name: &'static str,
+    server: Server,
+    asks: Box<dyn Asks>,
+    times: Vec<Duration>,
+    asking: Duration,
+    answering: Duration,
+}
+
+impl Measured {
+    fn new(
+        name: &'static str,
+        server: Server,
+        asks: impl FnOnce(SocketAddr, Transport) -> Box<dyn Asks>,
+    ) -> Measured {
+        Measured::over(name, Transport::Tcp, server, asks)
+    }
+
+    fn node(
+        name: &'static str,
+        way: Transport,
+        asks: impl FnOnce(SocketAddr, Transport) -> Box<dyn Asks>,
+    ) -> Measured {
+        Measured::over(name, way, serve_node(), asks)
+    }
+
+    fn over(
+        name: &'static str,
+        way: Transport,
+        server: Server,
+        asks: impl FnOnce(SocketAddr, Transport) -> Box<dyn Asks>,
+    ) -> Measured {
+        Measured {
+            name,
+            asks: asks(server.address, way),
+            server,
+            times: Vec::new(),
+            asking: Duration::ZERO,
+            answering: Duration::ZERO,
+        }
+    }
+
+    fn batch(&mut self, size: usize, depth: usize) {
+        let message = vec![1; size];
+        let (ours, theirs) = (thread_time(), self.server.rest());
+        let mut begun = VecDeque::new();
+        for _ in 0..BATCH {
+            if begun.len() == depth {
+                self.answer(&mut begun, size);
+            }
+            begun.push_back(Instant::now());
+            self.asks.ask(&message);
+        }
+        while !begun.is_empty() {
+            self.answer(&mut begun, size);
+        }
+        self.asking += thread_time() - ours;
+        self.answering += self.server.rest() - theirs;
+    }
+
+    fn answer(&mut self, begun: &mut VecDeque<Instant>, size: usize) {
+        self.asks.take(size);
+        self.times.extend(begun.pop_front().map(|at| at.elapsed()));
+    }
+
+    fn tell(mut self, size: usize, depth: usize) {
+        self.times.sort_unstable();
+        let count = self.times.len();
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        println!(
+            "{size:>6} {depth:>6} | {:>14} | {:>8.2} {:>8.2} | {:>10.2} {:>10.2}",
+            self.name,
+            micros(self.times[count / 2]),
+            micros(self.times[count * 99 / 100]),
+            micros(self.asking) / count as f64,
+            micros(self.answering) / count as f64,
+        );
+    }
+}
+
+impl Server {
+    fn start(address: SocketAddr, serve: impl FnOnce(&Meter) + Send + 'static) -> Server {
+        let meter = Meter {
+            time: Arc::default(),
+            stop: Arc::default(),
+        };
+        let (time, stop) = (Arc::clone(&meter.time), Arc::clone(&meter.stop));
+        Server {
+            address,
+            time,
+            stop,
+            thread: Some(std::thread::spawn(move || serve(&meter))),
+        }
+    }
+
+    /// Waits until it has told of the time that it has taken so far.
+    fn rest(&self) -> Duration {
+        std::thread::sleep(TELL * 5);
+        Duration::from_nanos(self.time.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))), "the node has failed");
+    }
+}
+
+/// What a thread tells of itself.
+struct Meter {
+    time: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Meter {
+    /// Returns whether it is to go on.
+    fn tell(&self) -> bool {
+        let nanos = thread_time().as_nanos() as u64;
+        self.time.store(nanos, Ordering::Relaxed);
+        !self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Sends everything back that comes on one connection.
+fn serve_bare(size: usize) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let address = listener.local_addr().expect("has an address");
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            stream.set_nodelay(true).expect("sets an option");
-            let mut buffer = vec![0; 65_536];
-            while let Ok(n @ 1..) = stream.read(&mut buffer) {
+    Server::start(address, move |meter| {
+        let (mut stream, _) = listener.accept().expect("accepts");
+        stream.set_nodelay(true).expect("sets an option");
+        stream.set_read_timeout(Some(TELL)).expect("sets an option");
+        let mut buffer = vec![0; size * 16];
+        while meter.tell() {
+            if let Ok(n) = stream.read(&mut buffer) {
                 stream.write_all(&buffer[..n]).expect("writes");
             }
         }
-    });
-    address
+    })
 }
 
-fn bare_trip(socket: &mut TcpStream, size: usize) -> Duration {
-    let mut buffer = vec![1; size];
-    let begun = Instant::now();
-    socket.write_all(&buffer).expect("writes");
-    socket.read_exact(&mut buffer).expect("reads");
-    begun.elapsed()
+/// A bare connection.
+struct Bare {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Bare {
+    fn new(at: SocketAddr) -> Bare {
+        let stream = TcpStream::connect(at).expect("connects");
+        stream.set_nodelay(true).expect("sets an option");
+        Bare {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+}
+
+impl Asks for Bare {
+    fn ask(&mut self, message: &[u8]) {
+        self.stream.write_all(message).expect("writes");
+    }
+
+    fn take(&mut self, size: usize) {
+        self.buffer.resize(size, 0);
+        self.stream.read_exact(&mut self.buffer).expect("reads");
+    }
+}
+
+fn serve_node() -> Server {
+    let listener = listen("127.0.0.1:0".parse().expect("an address"), 1).expect("listens");
+    let address = listener[0].local_addr().expect("has an address");
+    Server::start(address, move |meter| {
+        let mut options = TcpOptions::new(Peer::Node(NodeId(1)), Secret::new("secret"), 1);
+        options.transport = Transport::Auto;
+        options.listener = listener.into_iter().next();
+        End::new(options).echo(meter);
+    })
 }
 
 /// A participant with a poll of its own.
@@ -108,13 +279,13 @@ struct End {
     tcp: Tcp,
     inbox: Inbox,
     started: Instant,
+    link: Option<Link>,
+    /// Messages that have come and were not taken yet.
+    come: usize,
 }
 
 impl End {
-    fn new(me: Peer, listener: Option<TcpListener>, node: Option<SocketAddr>) -> End {
-        let mut options = TcpOptions::new(me, Secret::new("secret"), 1);
-        options.listener = listener;
-        options.peers = HashMap::from_iter(node.map(|at| (NodeId(1), at)));
+    fn new(options: TcpOptions) -> End {
         let poll = Poll::new().expect("a poll");
         let tcp = Tcp::new(options, poll.registry(), Token(0)).expect("starts");
         End {
@@ -123,7 +294,23 @@ impl End {
             tcp,
             inbox: Inbox::default(),
             started: Instant::now(),
+            link: None,
+            come: 0,
         }
+    }
+
+    fn client(at: SocketAddr, way: Transport) -> End {
+        let mut options = TcpOptions::new(Peer::Client, Secret::new("secret"), 1);
+        options.transport = way;
+        options.peers = HashMap::from([(NodeId(1), at)]);
+        let mut end = End::new(options);
+        end.link = Some(end.tcp.connect(NodeId(1)));
+        let is_up = |(_, event): (Link, Event<'_>)| matches!(event, Event::Up(_));
+        while !end.inbox.iter().any(is_up) {
+            end.tcp.flush();
+            end.turn(None);
+        }
+        end
     }
 
     /// Waits for what comes, as a runtime does.
@@ -139,62 +326,58 @@ impl End {
         self.tcp.receive(&mut self.inbox);
     }
 
-    fn echo(mut self, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            self.turn(Some(Duration::from_millis(100)));
+    fn echo(mut self, meter: &Meter) {
+        let mut told = Instant::now();
+        loop {
+            self.turn(Some(TELL));
             for (link, event) in self.inbox.iter() {
                 if let Event::Message(message) = event {
                     self.tcp.send(link, message).expect("there is room");
                 }
             }
             self.tcp.flush();
-        }
-    }
-
-    /// Waits until so many events of a kind have come.
-    fn until(&mut self, count: usize, is_meant: impl Fn(&Event<'_>) -> bool) {
-        let mut seen = 0;
-        while seen < count {
-            self.tcp.flush();
-            self.turn(None);
-            seen += self
-                .inbox
-                .iter()
-                .filter(|(_, event)| is_meant(event))
-                .count();
-        }
-    }
-
-    fn trip(&mut self, link: Link, size: usize) -> Duration {
-        let message = vec![1; size];
-        let begun = Instant::now();
-        self.tcp.send(link, &message).expect("there is room");
-        self.until(1, |event| matches!(event, Event::Message(_)));
-        begun.elapsed()
-    }
-
-    /// Messages in a second, there and back.
-    fn rate(&mut self, link: Link, size: usize, count: usize) -> f64 {
-        let message = vec![1; size];
-        let begun = Instant::now();
-        let (mut sent, mut got) = (0, 0);
-        while got < count {
-            while sent < count && sent - got < WINDOW {
-                match self.tcp.send(link, &message) {
-                    Ok(()) => sent += 1,
-                    Err(SendError::Full) => break,
-                    Err(error) => panic!("{error}"),
+            if told.elapsed() > TELL {
+                told = Instant::now();
+                if !meter.tell() {
+                    return;
                 }
             }
-            self.tcp.flush();
-            self.turn(None);
-            let is_message = |event: &Event<'_>| matches!(event, Event::Message(_));
-            got += self
-                .inbox
-                .iter()
-                .filter(|(_, event)| is_message(event))
-                .count();
         }
-        count as f64 / begun.elapsed().as_secs_f64()
+    }
+}
+
+impl Asks for End {
+    fn ask(&mut self, message: &[u8]) {
+        let link = self.link.expect("it has one");
+        self.tcp.send(link, message).expect("there is room");
+        self.tcp.flush();
+    }
+
+    fn take(&mut self, _: usize) {
+        while self.come == 0 {
+            self.turn(None);
+            let is_message = |(_, event): &(Link, Event<'_>)| matches!(event, Event::Message(_));
+            self.come = self.inbox.iter().filter(is_message).count();
+        }
+        self.come -= 1;
+    }
+}
+
+fn call(at: SocketAddr, way: Transport) -> Box<dyn Asks> {
+    let mut options = CallerOptions::new(Secret::new("secret"));
+    options.transport = way;
+    Box::new(Caller::connect(at, &options).expect("connects"))
+}
+
+impl Asks for Caller {
+    fn ask(&mut self, message: &[u8]) {
+        let soon = Instant::now() + Duration::from_secs(10);
+        self.send(message, soon).expect("sends");
+    }
+
+    fn take(&mut self, size: usize) {
+        let soon = Instant::now() + Duration::from_secs(10);
+        let message = self.receive(soon).expect("receives");
+        assert_eq!(message.len(), size);
     }
 }

@@ -18,6 +18,11 @@
 //! | 2 | challenge | a greeting |
 //! | 3 | proof | 32 bytes, see [`handshake`](crate::handshake) |
 //! | 4 | welcome | 32 bytes, see [`handshake`](crate::handshake) |
+//! | 5 | mailbox | a grant, see [`memory`](crate::memory); empty: there is none |
+//! | 6 | ready | 1 byte: 1 if messages travel through the mailboxes, else 0 |
+//!
+//! The last two are there if both peers know a way for messages besides the connection; then the
+//! initiator ends the handshake with *ready*.
 //!
 //! A greeting has 48 bytes:
 //!
@@ -26,30 +31,35 @@
 //! | 0 | 1 | role: 1 a node, 2 a client |
 //! | 1 | 1 | 1 if a client will take any cluster, else 0 |
 //! | 2 | 2 | the node's number; of a client 0 |
-//! | 4 | 4 | zero |
+//! | 4 | 1 | ways that it knows: bit 0 memory that processes share, bit 1 an RDMA device |
+//! | 5 | 3 | zero |
 //! | 8 | 8 | the cluster's fingerprint; 0 where any will do |
 //! | 16 | 32 | a nonce: random bytes of this connection |
 //!
-//! Afterwards there are messages, in both directions:
+//! Afterwards there are messages, in both directions, on the connection or through the mailboxes:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 4 | length of the message |
 //! | 4 | | the message |
 //!
+//! Where they travel through mailboxes, bytes on the connection mean nothing but that the receiver
+//! is to wake and look; the connection's end is the link's.
+//!
 //! **What stays the same in all versions**: the header of handshake frames, their greatest length,
 //! and kind 0 with its body. So peers of two versions understand each other's refusal. Everything
 //! else may change with the version.
 
-use base::NodeId;
+mod greeting;
 
-use crate::messages::Peer;
+use crate::memory::Grant;
+pub use greeting::{Greeting, Ways};
 
 /// How a handshake frame begins. The first byte is no text's, the last one notices programs that
 /// translate ends of lines.
 pub const MAGIC: [u8; 8] = *b"\x89kumiki\n";
 /// The version of the protocol that is spoken here.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a handshake frame before its body.
 pub const HEADER: usize = 16;
 /// The longest body of a handshake frame.
@@ -59,7 +69,6 @@ pub const LENGTH: usize = 4;
 /// Bytes of a nonce, and of a proof.
 pub const PROOF: usize = 32;
 
-const GREETING: usize = 16 + PROOF;
 const CODE: usize = 2;
 
 /// A frame of the handshake.
@@ -75,17 +84,10 @@ pub enum Frame {
     Proof([u8; PROOF]),
     /// The acceptor knows it, too, and takes messages.
     Welcome([u8; PROOF]),
-}
-
-/// Who somebody says to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Greeting {
-    /// A node, or a client.
-    pub peer: Peer,
-    /// The cluster's fingerprint; `None` for a client that will take any.
-    pub cluster: Option<u64>,
-    /// Random bytes of this connection.
-    pub nonce: [u8; PROOF],
+    /// Where the sender would find what the receiver has to say; or that this cannot be.
+    Mailbox(Option<Grant>),
+    /// Whether messages travel through the mailboxes.
+    Ready(bool),
 }
 
 /// Why a connection is refused, for programs.
@@ -108,10 +110,12 @@ pub enum Code {
     Busy = 6,
     /// The handshake took too long.
     Late = 7,
+    /// Messages cannot travel in the way that was asked for.
+    Way = 8,
 }
 
 impl Code {
-    const ALL: [Code; 8] = [
+    const ALL: [Code; 9] = [
         Code::Other,
         Code::Version,
         Code::Cluster,
@@ -120,6 +124,7 @@ impl Code {
         Code::Node,
         Code::Busy,
         Code::Late,
+        Code::Way,
     ];
 
     fn from_number(number: u16) -> Code {
@@ -145,17 +150,26 @@ pub enum Flaw {
 impl Frame {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let (kind, len) = match self {
-            Frame::Refusal(_, text) => (0, CODE + clipped(text).len()),
-            Frame::Hello(_) => (1, GREETING),
-            Frame::Challenge(_) => (2, GREETING),
-            Frame::Proof(_) => (3, PROOF),
-            Frame::Welcome(_) => (4, PROOF),
+        let kind = match self {
+            Frame::Refusal(..) => 0,
+            Frame::Hello(_) => 1,
+            Frame::Challenge(_) => 2,
+            Frame::Proof(_) => 3,
+            Frame::Welcome(_) => 4,
+            Frame::Mailbox(_) => 5,
+            Frame::Ready(_) => 6,
         };
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
         out.extend([kind, 0]);
-        out.extend((len as u32).to_le_bytes());
+        let length = out.len();
+        out.extend([0; 4]);
+        self.encode_body(out);
+        let len = (out.len() - length - 4) as u32;
+        out[length..length + 4].copy_from_slice(&len.to_le_bytes());
+    }
+
+    fn encode_body(&self, out: &mut Vec<u8>) {
         match self {
             Frame::Refusal(code, text) => {
                 out.extend((*code as u16).to_le_bytes());
@@ -163,6 +177,9 @@ impl Frame {
             }
             Frame::Hello(greeting) | Frame::Challenge(greeting) => greeting.encode(out),
             Frame::Proof(proof) | Frame::Welcome(proof) => out.extend(proof),
+            Frame::Mailbox(None) => {}
+            Frame::Mailbox(Some(grant)) => grant.encode(out),
+            Frame::Ready(ready) => out.push(u8::from(*ready)),
         }
     }
 
@@ -206,43 +223,13 @@ impl Frame {
             2 => Frame::Challenge(Greeting::decode(body)?),
             3 => Frame::Proof(body.try_into().ok()?),
             4 => Frame::Welcome(body.try_into().ok()?),
+            5 if body.is_empty() => Frame::Mailbox(None),
+            5 => Frame::Mailbox(Some(Grant::decode(body)?)),
+            6 => match body {
+                [ready @ 0..=1] => Frame::Ready(*ready == 1),
+                _ => return None,
+            },
             _ => return None,
-        })
-    }
-}
-
-impl Greeting {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let (role, node) = match self.peer {
-            Peer::Node(id) => (1, id.0),
-            Peer::Client => (2, 0),
-        };
-        out.extend([role, u8::from(self.cluster.is_none())]);
-        out.extend(node.to_le_bytes());
-        out.extend([0; 4]);
-        out.extend(self.cluster.unwrap_or(0).to_le_bytes());
-        out.extend(self.nonce);
-    }
-
-    fn decode(body: &[u8]) -> Option<Greeting> {
-        let body: &[u8; GREETING] = body.try_into().ok()?;
-        let [role, any, n0, n1, 0, 0, 0, 0, rest @ ..] = body else {
-            return None;
-        };
-        let (&cluster, nonce) = rest.split_first_chunk()?;
-        let node = u16::from_le_bytes([*n0, *n1]);
-        let cluster = u64::from_le_bytes(cluster);
-        let (peer, cluster) = match (role, any, node, cluster) {
-            (1, 0, id, cluster) => (Peer::Node(NodeId(id)), Some(cluster)),
-            (2, 0, 0, cluster) => (Peer::Client, Some(cluster)),
-            (2, 1, 0, 0) => (Peer::Client, None),
-            _ => return None,
-        };
-        let nonce = nonce.try_into().ok()?;
-        Some(Greeting {
-            peer,
-            cluster,
-            nonce,
         })
     }
 }
@@ -282,14 +269,20 @@ pub fn message_head(len: usize) -> [u8; LENGTH] {
 
 #[cfg(test)]
 mod tests {
+    use base::NodeId;
+
     use super::*;
+    use crate::memory::{Access, Kind};
+    use crate::messages::Peer;
 
     fn frames() -> Vec<Frame> {
         let greeting = |peer, cluster| Greeting {
             peer,
             cluster,
+            ways: Ways::SHM,
             nonce: [9; PROOF],
         };
+        let grant = Grant::new(Kind::Shm, Access::Write, 9, [3; 16], b"somewhere");
         vec![
             Frame::Refusal(Code::Version, "use another".into()),
             Frame::Hello(greeting(Peer::Node(NodeId(513)), Some(7))),
@@ -297,6 +290,9 @@ mod tests {
             Frame::Challenge(greeting(Peer::Node(NodeId(1)), Some(0))),
             Frame::Proof([1; PROOF]),
             Frame::Welcome([2; PROOF]),
+            Frame::Mailbox(None),
+            Frame::Mailbox(Some(grant)),
+            Frame::Ready(true),
         ]
     }
 
@@ -319,7 +315,7 @@ mod tests {
     fn a_refusal_is_the_same_in_all_versions() {
         let mut bytes = Vec::new();
         Frame::Refusal(Code::Version, "no".into()).encode(&mut bytes);
-        assert_eq!(bytes, *b"\x89kumiki\n\x01\0\0\0\x04\0\0\0\x01\0no");
+        assert_eq!(bytes, *b"\x89kumiki\n\x02\0\0\0\x04\0\0\0\x01\0no");
         bytes[8] = 200;
         bytes[16] = 99;
         let read = Frame::Refusal(Code::Other, "no".into());
@@ -337,7 +333,7 @@ mod tests {
             bytes[at] = byte;
             Frame::decode(&bytes)
         };
-        assert_eq!(with(8, 2), Err(Flaw::Version(2)));
+        assert_eq!(with(8, 1), Err(Flaw::Version(1)));
         assert_eq!(with(11, 1), Err(Flaw::Meaning));
         assert_eq!(with(14, 1), Err(Flaw::Meaning), "a long body");
         bytes[10] = 9;

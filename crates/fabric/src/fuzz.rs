@@ -1,13 +1,16 @@
 //! Entry points for fuzzing what reads frames. They panic when a promise is broken.
 
 use std::io::{self, ErrorKind, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::NodeId;
 
-use crate::frame::{Frame, LENGTH, PROOF, message_len};
+use crate::frame::{Frame, LENGTH, PROOF, Ways, message_len};
 use crate::handshake::{Handshake, Identity, Secret};
 use crate::inbox::Inbox;
+use crate::memory::{GRANT_MAX, Grant, Remote, RemoteError, RemoteMemory, Words};
 use crate::messages::{Event, Link, Peer};
+use crate::ring::{CONTROL, Rings, Until};
 use crate::tcp::arrival::{Arrival, Progress};
 
 /// The longest message that fuzzing allows: so long that there are messages that are gathered.
@@ -46,6 +49,7 @@ fn greet(bytes: &[u8], accepts: bool, piece: usize) -> (Vec<u8>, Option<String>)
         me: Peer::Node(NodeId(1)),
         cluster: Some(7),
         secret: Secret::new("the stranger does not know it"),
+        ways: Ways::SHM,
     };
     let mut out = Vec::new();
     let mut handshake = if accepts {
@@ -96,6 +100,77 @@ pub fn fuzz_messages(bytes: &[u8]) {
     assert_eq!(refused, beyond, "a message beyond the limit");
 }
 
+/// Lets a peer write `bytes` into the mailbox of a ring, in pieces and anywhere, while this side
+/// sends, receives, and goes to sleep.
+///
+/// # Panics
+/// If more is received than a ring can hold for each look at it, or more is sent than it has room
+/// for.
+pub fn fuzz_ring(bytes: &[u8]) {
+    const WORDS: usize = CONTROL + 32;
+    let mailbox = || -> Box<[AtomicU64]> { (0..WORDS).map(|_| AtomicU64::new(0)).collect() };
+    let Ok(mut rings) = Rings::new(mailbox(), Sink(WORDS)) else {
+        unreachable!("the mailboxes have room");
+    };
+    for piece in bytes.chunks(4) {
+        let [place, shift, high, low] =
+            std::array::from_fn(|at| piece.get(at).copied().unwrap_or(1));
+        let word = u64::from(high) << (shift % 64) | u64::from(low);
+        rings.mailbox().words()[usize::from(place) % WORDS].store(word, Ordering::Relaxed);
+        let mut buffer = [0; WORDS * 8];
+        let received = rings.receive(&mut buffer);
+        assert!(received.unwrap_or(0) <= 32 * 8, "more than there can be");
+        let sent = rings.send(&buffer);
+        assert!(sent.unwrap_or(0) <= 32 * 8, "more than there is room for");
+        let asleep = rings.sleep(Until::Either);
+        assert!(
+            asleep != Ok(true) || !rings.has_come(),
+            "it sleeps over something"
+        );
+        drop((rings.must_ring(), rings.wake()));
+    }
+}
+
+/// Memory that swallows what is written.
+struct Sink(usize);
+
+impl RemoteMemory for Sink {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn begin(&mut self, _: usize, _: usize) -> Result<(), RemoteError> {
+        unreachable!("rings read nothing of their peer's")
+    }
+
+    fn finish(&mut self, _: &mut Vec<u64>) -> Result<(), RemoteError> {
+        unreachable!("rings read nothing of their peer's")
+    }
+}
+
+impl Remote for Sink {
+    fn write(&mut self, from: usize, words: &[u64]) -> Result<(), RemoteError> {
+        assert!(from + words.len() <= self.0, "beyond the mailbox");
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<bool, RemoteError> {
+        Ok(true)
+    }
+}
+
+/// Reads `bytes` as a grant.
+///
+/// # Panics
+/// If it is not written as it was read.
+pub fn fuzz_grant(bytes: &[u8]) {
+    if let Some(grant) = Grant::decode(bytes) {
+        let mut again = Vec::new();
+        grant.encode(&mut again);
+        assert!(again == bytes && bytes.len() <= GRANT_MAX);
+    }
+}
+
 /// The messages at the beginning of a stream, and whether one that is too long follows.
 fn split(mut stream: &[u8]) -> (Vec<&[u8]>, bool) {
     let mut messages = Vec::new();
@@ -139,12 +214,18 @@ mod tests {
 
     use super::*;
     use crate::frame::{Code, Greeting};
+    use crate::memory::{Access, Kind};
+
+    fn grant() -> Grant {
+        Grant::new(Kind::Shm, Access::Write, 9, [3; 16], b"somewhere")
+    }
 
     /// Frames as peers write them.
     fn frames() -> Vec<Vec<u8>> {
         let greeting = |peer, cluster| Greeting {
             peer,
             cluster,
+            ways: Ways::SHM,
             nonce: [5; PROOF],
         };
         let frames = [
@@ -154,6 +235,8 @@ mod tests {
             Frame::Proof([3; PROOF]),
             Frame::Welcome([4; PROOF]),
             Frame::Refusal(Code::Version, "another version".into()),
+            Frame::Mailbox(Some(grant())),
+            Frame::Ready(true),
         ];
         let encode = |frame: &Frame| {
             let mut bytes = Vec::new();
@@ -173,6 +256,8 @@ mod tests {
             "proof",
             "welcome",
             "refusal",
+            "mailbox",
+            "ready",
         ];
         let mut inputs: Vec<(String, Vec<u8>)> = Vec::new();
         for (name, frame) in names.into_iter().zip(frames()) {
@@ -198,10 +283,26 @@ mod tests {
             }
             inputs.push((format!("messages/{name}"), bytes));
         }
+        let mut bytes = Vec::new();
+        grant().encode(&mut bytes);
+        inputs.push(("grants/grant".into(), bytes));
+        // Words of a mailbox: where, shifted by, and two bytes. A record, a size without one, a
+        // count of what was taken, and a peer that sleeps.
+        let word = |place, shift, high, low| [place, shift, high, low];
+        let begin = CONTROL as u8;
+        for (name, words) in [
+            ("record", [word(begin, 0, 0, 5), word(begin + 1, 48, 1, 1)]),
+            ("size", [word(begin, 56, 255, 9), word(begin + 1, 0, 0, 1)]),
+            ("taken", [word(0, 0, 0, 4), word(1, 2, 7, 3)]),
+        ] {
+            inputs.push((format!("rings/{name}"), words.concat()));
+        }
         let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
         for (name, bytes) in inputs {
             fuzz_handshake(&bytes);
             fuzz_messages(&bytes);
+            fuzz_grant(&bytes);
+            fuzz_ring(&bytes);
             let path = corpus.join(name);
             let there = std::fs::read(&path).unwrap_or_default();
             assert!(there == bytes, "{} is out of date", path.display());

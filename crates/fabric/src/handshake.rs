@@ -11,6 +11,9 @@
 //! new), and as what they said to be (hello and challenge are part of what is proved). The initiator
 //! proves first, so that who merely connects learns nothing to try secrets on.
 //!
+//! Both tell which ways for messages they know besides the connection, as part of what is proved.
+//! What they make of those follows the handshake.
+//!
 //! Either refuses at any step: with a refusal frame that says why and what to do, and in its log.
 //!
 //! **What this does not give.** The messages that follow are neither encrypted nor authenticated
@@ -21,7 +24,7 @@ use base::NodeId;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::frame::{Code, Flaw, Frame, Greeting, PROOF, VERSION};
+use crate::frame::{Code, Flaw, Frame, Greeting, PROOF, VERSION, Ways};
 use crate::messages::Peer;
 
 /// What all peers of a cluster know and nobody else does. May be empty, which proves nothing.
@@ -71,6 +74,8 @@ pub struct Identity {
     pub cluster: Option<u64>,
     /// What is proved.
     pub secret: Secret,
+    /// Ways for messages that it knows besides the connection.
+    pub ways: Ways,
 }
 
 /// Why there is no link.
@@ -99,13 +104,13 @@ impl Refused {
         Frame::Refusal(self.code, self.text.clone())
     }
 
-    fn garbage() -> Refused {
+    pub(crate) fn garbage() -> Refused {
         let text = "this is the fabric of a Kumiki node, and something else was said to it; \
                     use the address for nodes and Rust clients on both sides";
         Refused::here(Code::Garbage, text)
     }
 
-    fn flaw(flaw: Flaw) -> Refused {
+    pub(crate) fn flaw(flaw: Flaw) -> Refused {
         let Flaw::Version(theirs) = flaw else {
             return Refused::garbage();
         };
@@ -126,6 +131,15 @@ impl Refused {
         Refused::here(Code::Late, text)
     }
 
+    /// The way on which the options insist is not there.
+    pub(crate) fn way(why: &str) -> Refused {
+        let text = format!(
+            "shared memory was asked for and cannot be used: {why}; ask for auto or tcp where peers \
+             are not on one machine"
+        );
+        Refused::here(Code::Way, text)
+    }
+
     pub(crate) fn busy() -> Refused {
         let text = "too many connections here have not proved yet who they are; try again later";
         Refused::here(Code::Busy, text)
@@ -139,6 +153,8 @@ pub struct Proved {
     pub peer: Peer,
     /// The fingerprint of its cluster; `None` if it takes any.
     pub cluster: Option<u64>,
+    /// Ways for messages that both know besides the connection.
+    pub ways: Ways,
 }
 
 /// One side of a handshake: it is given the bytes that arrive, and gives those to be sent.
@@ -169,6 +185,7 @@ impl Handshake {
         let hello = Frame::Hello(Greeting {
             peer: identity.me,
             cluster: identity.cluster,
+            ways: identity.ways,
             nonce,
         });
         let mut transcript = Vec::new();
@@ -245,6 +262,7 @@ impl Handshake {
                 let challenge = Frame::Challenge(Greeting {
                     peer: identity.me,
                     cluster: identity.cluster,
+                    ways: identity.ways,
                     nonce,
                 });
                 let from = out.len();
@@ -263,13 +281,13 @@ impl Handshake {
                     return Err(Refused::secret());
                 }
                 Frame::Welcome(secret.prove(ACCEPTOR, &self.transcript)).encode(out);
-                Ok(Some(greeting.proved()))
+                Ok(Some(greeting.proved(identity)))
             }
             (Side::Initiator(_), Frame::Welcome(proof), Some(greeting)) => {
                 if !secret.verify(ACCEPTOR, &self.transcript, &proof) {
                     return Err(Refused::secret());
                 }
-                Ok(Some(greeting.proved()))
+                Ok(Some(greeting.proved(identity)))
             }
             _ => Err(Refused::garbage()),
         }
@@ -282,10 +300,11 @@ impl Handshake {
 }
 
 impl Greeting {
-    fn proved(&self) -> Proved {
+    fn proved(&self, to: &Identity) -> Proved {
         Proved {
             peer: self.peer,
             cluster: self.cluster,
+            ways: self.ways.and(to.ways),
         }
     }
 }
@@ -344,6 +363,7 @@ mod tests {
             me,
             cluster,
             secret: Secret::new(secret),
+            ways: Ways::NONE,
         }
     }
 
@@ -400,14 +420,17 @@ mod tests {
 
     #[test]
     fn both_learn_who_the_other_is() {
-        let a = identity(node(1), Some(5), "s");
-        let b = identity(node(2), Some(5), "s");
+        let mut a = identity(node(1), Some(5), "s");
+        let mut b = identity(node(2), Some(5), "s");
+        a.ways = Ways::SHM;
+        b.ways = Ways::SHM.or(Ways::VERBS);
         for piece in [1, 7, usize::MAX] {
             let (at_a, at_b) = talk(&a, Some(NodeId(2)), &b, piece, &mut |_, _| {});
             let proved = |peer| {
                 Ok(Some(Proved {
                     peer,
                     cluster: Some(5),
+                    ways: Ways::SHM,
                 }))
             };
             assert_eq!((at_a, at_b), (proved(node(2)), proved(node(1))));
@@ -448,7 +471,7 @@ mod tests {
         let b = identity(node(2), Some(5), "s");
         for at_b in [false, true] {
             let mut tamper = |to_b: bool, bytes: &mut Vec<u8>| {
-                if to_b == at_b && bytes.get(8) == Some(&1) {
+                if to_b == at_b && bytes.get(8) == Some(&(VERSION as u8)) {
                     bytes[8] = 9;
                 }
             };

@@ -8,21 +8,30 @@
 //! | [`frame`] | the encoding: frames of the handshake, and of messages |
 //! | [`handshake`] | how peers prove who they are |
 //! | [`tcp`] | links over TCP, inside a caller's poll; and one that blocks |
+//! | [`memory`] | the trait of memory that peers read and write: regions, and grants for them |
+//! | [`shm`] | such memory, shared by processes of one machine |
+//! | [`verbs`] | such memory, reached by RDMA devices, and messages through them |
+//! | [`ring`] | a stream of bytes through such memory, in the paper's format |
 //! | [`sim`] | links over a simulated network: virtual time, and faults from one seed |
 //! | [`fuzz`] | entry points for fuzzing the decoders |
 //!
 //! It does not know what messages mean: neither keys nor transactions.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod frame;
 pub mod fuzz;
 pub mod handshake;
 pub mod inbox;
+pub mod memory;
 pub mod messages;
+pub mod ring;
 mod room;
+pub mod shm;
 pub mod sim;
+mod sync;
 pub mod tcp;
+pub mod verbs;
 
 pub use handshake::Secret;
 pub use inbox::Inbox;

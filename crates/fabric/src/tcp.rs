@@ -10,7 +10,9 @@
 //! | `socket` | listeners, and how connections are set up |
 //! | `connection` | one connection, and what is to be sent on it |
 //! | `arrival` | what arrives, made into messages |
+//! | `meeting` | how a connection begins: the handshake, and the way of messages |
 //! | `life` `transfer` | how connections come and go; how they read and write |
+//! | `through` `looking` `patience` | connections through memory: who looks, who sleeps, and when |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
 //!
@@ -21,13 +23,21 @@
 //! 3. A link number is never used twice: its lower bits are a place among the connections, its
 //!    upper ones count.
 //! 4. Work is done in `receive` and `flush`; events are only noted.
+//! 5. Messages of a link may travel through memory that both processes have mapped, see
+//!    [`Transport`]. Its connection stays: it tells of the peer's end, and wakes who sleeps.
+//! 6. A link through memory is *looked at* in each turn, and turns follow each other without
+//!    sleep as long as one is; or it *sleeps*, and costs nothing until a bell on its connection.
 
 pub(crate) mod arrival;
 mod caller;
 mod connection;
 mod life;
+mod looking;
+mod meeting;
 mod options;
+mod patience;
 mod socket;
+mod through;
 mod transfer;
 
 use std::cmp::Reverse;
@@ -43,7 +53,7 @@ use mio::{Interest, Registry, Token};
 use slab::Slab;
 
 pub use caller::{CallError, Caller, CallerOptions};
-pub use options::{Limits, TcpOptions};
+pub use options::{Limits, TcpOptions, Transport};
 pub use socket::listen;
 
 use crate::frame::PROOF;
@@ -51,6 +61,7 @@ use crate::handshake::{Identity, Refused};
 use crate::inbox::Inbox;
 use crate::messages::{Link, Messages, Peer, SendError};
 use connection::{Connection, Phase};
+use meeting::Means;
 
 /// Bits of a link's number that are its place.
 const PLACE_BITS: u32 = 24;
@@ -69,6 +80,7 @@ const POOL: usize = 64;
 #[derive(Debug)]
 pub struct Tcp {
     identity: Identity,
+    means: Means,
     peers: HashMap<NodeId, SocketAddr>,
     limits: Limits,
     registry: Registry,
@@ -81,6 +93,8 @@ pub struct Tcp {
     strangers: usize,
     ready: VecDeque<usize>,
     dirty: Vec<usize>,
+    /// Connections whose rings are looked at.
+    awake: Vec<usize>,
     /// A list to be worked off, kept for its memory.
     spare: Vec<usize>,
     /// What the user is to be told.
@@ -120,8 +134,16 @@ impl Tcp {
             registry.register(&mut bound, first, Interest::READABLE)?;
             listener = Some(bound);
         }
+        if options.transport != Transport::Tcp
+            && let Err(error) = options.shm.sweep()
+        {
+            tracing::debug!(%error, "looking for what dead processes have left in shared memory");
+        }
+        let mut identity = options.identity;
+        identity.ways = options.transport.ways();
         Ok(Tcp {
-            identity: options.identity,
+            identity,
+            means: Means::new(options.transport, &options.shm, &options.limits),
             peers: options.peers,
             limits: options.limits,
             registry,
@@ -132,6 +154,7 @@ impl Tcp {
             strangers: 0,
             ready: VecDeque::new(),
             dirty: Vec::new(),
+            awake: Vec::new(),
             spare: Vec::new(),
             news: Vec::new(),
             deadlines: BinaryHeap::new(),
@@ -175,7 +198,10 @@ impl Tcp {
             return;
         };
         connection.end_seen |= event.is_read_closed() || event.is_error();
-        if event.is_writable() && connection.full {
+        if let Some(through) = &mut connection.rings {
+            through.called = true;
+        }
+        if event.is_writable() && (connection.full || !connection.is_written()) {
             connection.full = false;
             note(&mut self.dirty, place, &mut connection.in_dirty);
         }
@@ -190,7 +216,8 @@ impl Tcp {
     /// How long a poll may sleep as far as this goes; zero if there is more to do already.
     #[must_use]
     pub fn timeout(&self, now: Duration) -> Option<Duration> {
-        if !self.news.is_empty() || !self.ready.is_empty() || !self.dirty.is_empty() {
+        let nothing = self.news.is_empty() && self.ready.is_empty() && self.dirty.is_empty();
+        if !nothing || !self.awake.is_empty() {
             return Some(Duration::ZERO);
         }
         let due = self.deadlines.peek().map(|Reverse((at, _))| *at);
@@ -238,6 +265,16 @@ impl Tcp {
         }
     }
 
+    /// How many links' messages travel through memory.
+    #[must_use]
+    pub fn links_through_memory(&self) -> usize {
+        if self.means.is_tcp() {
+            return 0;
+        }
+        let rings = self.connections.iter().filter(|(_, c)| c.rings.is_some());
+        rings.count()
+    }
+
     /// How many connections there are, of strangers too.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -247,6 +284,9 @@ impl Tcp {
 
 fn check(options: &TcpOptions) -> io::Result<()> {
     let wrong = |what| Err(io::Error::new(ErrorKind::InvalidInput, what));
+    if options.limits.ring < Limits::RING_MIN {
+        return wrong("the rings of links through shared memory are too small");
+    }
     if options.limits.message > Limits::MESSAGE_MAX {
         return wrong("the limit on messages is above what their length can say");
     }
@@ -308,6 +348,7 @@ impl Messages for Tcp {
         if self.accepting.is_some_and(|from| from <= self.now) {
             self.accept();
         }
+        self.look_at_rings();
         for _ in 0..self.ready.len() {
             if inbox.bytes() >= TURN_BYTES || inbox.len() >= TURN_EVENTS {
                 break;

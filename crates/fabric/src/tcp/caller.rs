@@ -1,5 +1,8 @@
 //! A connection that blocks, for clients: one thread sends, and waits for answers.
 
+mod error;
+mod through;
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
@@ -8,11 +11,15 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use socket2::SockRef;
 
-use super::options::Limits;
+use super::meeting::{Means, Meeting};
+use super::options::{Limits, Transport};
 use super::{nonce, socket};
-use crate::frame::{BODY_MAX, Code, HEADER, LENGTH, message_head, message_len};
-use crate::handshake::{Handshake, Identity, Proved, Refused, Secret};
+use crate::frame::{BODY_MAX, HEADER, LENGTH, message_head, message_len};
+use crate::handshake::{Identity, Proved, Refused, Secret};
 use crate::messages::Peer;
+use crate::shm::Shm;
+pub use error::CallError;
+use through::Through;
 
 /// Bytes read at a time, at least.
 const READ: usize = 16 << 10;
@@ -31,6 +38,10 @@ pub struct CallerOptions {
     pub cluster: Option<u64>,
     /// The node that should answer; `None` takes any, and [`Caller::node`] tells which it is.
     pub node: Option<NodeId>,
+    /// How messages travel.
+    pub transport: Transport,
+    /// Where memory is that processes share.
+    pub shm: Shm,
     /// Limits on messages, on the time that connecting takes, and on that after which a machine
     /// that does not react counts as dead. The others do not apply.
     pub limits: Limits,
@@ -44,52 +55,11 @@ impl CallerOptions {
             secret,
             cluster: None,
             node: None,
+            transport: Transport::default(),
+            shm: Shm::default(),
             limits: Limits::default(),
         }
     }
-}
-
-/// What went wrong with a connection. After any of them but `TooLong` it is of no use.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// There is no connection.
-    #[error("cannot connect to {address}: {error}")]
-    Connect {
-        /// To where.
-        address: SocketAddr,
-        /// What happened.
-        error: io::Error,
-    },
-    /// The peers do not fit together; trying again does not help, mostly.
-    #[error("{address}: {refused}")]
-    Refused {
-        /// By whom.
-        address: SocketAddr,
-        /// Why.
-        refused: Refused,
-    },
-    /// Nothing came in time.
-    #[error("{address} did not answer in time")]
-    TimedOut {
-        /// From where.
-        address: SocketAddr,
-    },
-    /// The connection was closed, or broke.
-    #[error("the connection to {address} broke: {error}")]
-    Broken {
-        /// To where.
-        address: SocketAddr,
-        /// What happened.
-        error: io::Error,
-    },
-    /// The message is longer than the limit; it was not sent.
-    #[error("the message has {len} bytes, more than the {limit} that are allowed")]
-    TooLong {
-        /// Its bytes.
-        len: usize,
-        /// The limit.
-        limit: usize,
-    },
 }
 
 /// See the module's description.
@@ -109,6 +79,8 @@ pub struct Caller {
     patience: [Duration; 2],
     /// A message was sent or received in part: nothing can follow.
     torn: bool,
+    /// What messages travel through, if not through the socket.
+    rings: Option<Box<Through>>,
 }
 
 impl Caller {
@@ -134,13 +106,16 @@ impl Caller {
             output: Vec::new(),
             patience: [Duration::MAX; 2],
             torn: false,
+            rings: None,
         };
         let identity = Identity {
             me: Peer::Client,
             cluster: options.cluster,
             secret: options.secret.clone(),
+            ways: options.transport.ways(),
         };
-        let proved = caller.greet(&identity, options.node, deadline)?;
+        let means = Means::new(options.transport, &options.shm, &options.limits);
+        let proved = caller.greet(&identity, &means, options.node, deadline)?;
         if let (Peer::Node(node), Some(cluster)) = (proved.peer, proved.cluster) {
             (caller.node, caller.cluster) = (node, cluster);
         }
@@ -150,13 +125,14 @@ impl Caller {
     fn greet(
         &mut self,
         identity: &Identity,
+        means: &Means,
         wanted: Option<NodeId>,
         deadline: Instant,
     ) -> Result<Proved, CallError> {
         let address = self.address;
         let nonce = nonce().map_err(|error| CallError::Connect { address, error })?;
         let mut out = Vec::new();
-        let mut handshake = Handshake::initiate(identity, wanted, nonce, &mut out);
+        let mut meeting = Meeting::initiate(identity, wanted, nonce, &mut out);
         loop {
             self.write(&out, deadline)?;
             out.clear();
@@ -168,11 +144,17 @@ impl Caller {
                 read => read?,
             }
             let arrived = &self.input[self.from..self.filled];
-            match handshake.advance(identity, arrived, &mut out) {
-                Ok((used, proved)) => {
+            match meeting.advance(identity, means, arrived, &mut out) {
+                Ok((used, met)) => {
                     self.from += used;
-                    if let Some(proved) = proved {
-                        return Ok(proved);
+                    if let Some(met) = met {
+                        self.write(&out, deadline)?;
+                        self.rings = met.rings.map(|rings| Box::new(Through::new(*rings)));
+                        if self.rings.is_some() {
+                            // What follows on the socket are bells.
+                            self.filled = self.from;
+                        }
+                        return Ok(met.proved);
                     }
                 }
                 Err(refused) => {
@@ -255,11 +237,25 @@ impl Caller {
     /// not closed it, and has said nothing that was not asked for.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let mut byte = [MaybeUninit::uninit()];
-        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-        let peeked = SockRef::from(&self.stream).recv_with_flags(&mut byte, flags);
-        let nothing = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        let nothing = match &self.rings {
+            Some(through) => through.is_quiet(&self.stream),
+            None => {
+                let mut byte = [MaybeUninit::uninit()];
+                let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+                let peeked = SockRef::from(&self.stream).recv_with_flags(&mut byte, flags);
+                peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            }
+        };
         nothing && !self.torn && self.from == self.filled
+    }
+
+    /// How messages travel: never [`Transport::Auto`].
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        match self.rings {
+            Some(_) => Transport::Shm,
+            None => Transport::Tcp,
+        }
     }
 
     fn broken(&mut self, error: io::Error) -> CallError {
@@ -274,6 +270,9 @@ impl Caller {
     /// Reads once, for a frame that has `wanted` bytes.
     fn read(&mut self, wanted: usize, deadline: Instant) -> Result<(), CallError> {
         self.make_room(wanted);
+        if self.rings.is_some() {
+            return self.read_ring(deadline);
+        }
         loop {
             let read = self
                 .be_patient(READING, deadline)
@@ -344,6 +343,9 @@ impl Caller {
             let text = "an earlier message was sent or received in part";
             return Err(self.broken(io::Error::new(ErrorKind::BrokenPipe, text)));
         }
+        if self.rings.is_some() {
+            return self.write_ring(bytes, deadline);
+        }
         while !bytes.is_empty() {
             let written = self
                 .be_patient(WRITING, deadline)
@@ -354,20 +356,5 @@ impl Caller {
             }
         }
         Ok(())
-    }
-}
-
-impl CallError {
-    /// Whether another try cannot help until somebody has changed something: the peers do not fit
-    /// together.
-    #[must_use]
-    pub fn is_final(&self) -> bool {
-        match self {
-            CallError::Refused { refused, .. } => {
-                !matches!(refused.code, Code::Busy | Code::Late | Code::Other)
-            }
-            CallError::TooLong { .. } => true,
-            _ => false,
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! One connection: its socket, its handshake, and what is to be sent on it.
 //!
-//! An idle connection holds no buffers.
+//! An idle connection holds no buffers; its mailbox, if messages travel through memory.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
@@ -9,8 +9,9 @@ use std::time::Duration;
 use mio::net::TcpStream;
 
 use super::arrival::{self, Arrival, Progress};
+use super::meeting::{Meeting, ShmRings};
+use super::through::Through;
 use crate::frame::{LENGTH, message_head};
-use crate::handshake::Handshake;
 use crate::inbox::Inbox;
 use crate::messages::{Link, SendError};
 use crate::room::Room;
@@ -40,6 +41,8 @@ pub(super) struct Connection {
     /// How much of the output is sent.
     sent: usize,
     room: Room,
+    /// What messages travel through, if not through the socket.
+    pub(super) rings: Option<Box<Through>>,
     /// The user has closed it; it ends when it is up and what waits is sent.
     pub(super) closing: bool,
     /// Writing has failed, for this reason.
@@ -54,13 +57,25 @@ pub(super) struct Connection {
     pub(super) in_dirty: bool,
 }
 
+/// What a look at a ring has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Look {
+    /// Something has come.
+    Come,
+    /// There is room for what waits to be sent.
+    Room,
+    /// Nothing.
+    Nothing,
+}
+
 /// Where a connection stands.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// The system is connecting it.
-    Connecting(Box<Handshake>),
-    /// It is connected; peers prove who they are. What has arrived and is not used.
-    Greeting(Box<Handshake>, Vec<u8>),
+    Connecting(Box<Meeting>),
+    /// It is connected; peers prove who they are, and agree on the way. What has arrived and is not
+    /// used.
+    Greeting(Box<Meeting>, Vec<u8>),
     /// Messages pass.
     Up,
     /// It will be closed when its output is sent and the peer has seen the end. Why, if the user is
@@ -90,6 +105,7 @@ impl Connection {
             output: Vec::new(),
             sent: 0,
             room: Room::new(queue),
+            rings: None,
             closing: false,
             failed: None,
             full: false,
@@ -134,15 +150,24 @@ impl Connection {
     }
 
     /// The peer has proved who it is: what waited for that may be sent.
-    pub(super) fn up(&mut self) {
+    pub(super) fn up(&mut self, rings: Option<Box<ShmRings>>) {
         self.phase = Phase::Up;
         self.deadline = None;
+        if let Some(rings) = rings {
+            let words = self.output.split_off(self.sent);
+            self.output.clear();
+            self.sent = 0;
+            self.rings = Some(Box::new(Through::new(*rings, words)));
+        }
         let early = std::mem::take(&mut self.early);
         self.output.extend(early);
     }
 
     /// Writing has failed. What has arrived before can still be read.
     pub(super) fn fail(&mut self, error: &io::Error) {
+        if self.failed.is_some() {
+            return;
+        }
         self.failed = Some(format!("the connection broke: {error}"));
         self.output = Vec::new();
         self.sent = 0;
@@ -162,12 +187,20 @@ impl Connection {
     /// Writes what waits. Returns whether there is more that the system would take.
     pub(super) fn write(&mut self, pool: &mut Vec<Vec<u8>>) -> io::Result<bool> {
         let mut budget = TURN;
+        if let Some(through) = &mut self.rings {
+            through.finish_handshake(&mut self.stream)?;
+        }
         while self.sent < self.output.len() && !self.full {
             if budget == 0 {
                 return Ok(true);
             }
             let to = self.output.len().min(self.sent + budget);
-            match self.stream.write(&self.output[self.sent..to]) {
+            let bytes = &self.output[self.sent..to];
+            let written = match &mut self.rings {
+                Some(through) => through.rings.write(bytes),
+                None => self.stream.write(bytes),
+            };
+            match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => {
                     self.sent += n;
@@ -179,7 +212,33 @@ impl Connection {
             }
         }
         self.trim(pool);
+        self.ring()?;
         Ok(false)
+    }
+
+    /// Rings a bell for the peer if it sleeps and there is something for it in a ring.
+    #[inline]
+    pub(super) fn ring(&mut self) -> io::Result<()> {
+        match &mut self.rings {
+            Some(through) => through.ring(&mut self.stream),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether everything has been sent that is to be.
+    pub(super) fn is_written(&self) -> bool {
+        let words = self.rings.as_ref().map_or(0, |through| through.unsaid());
+        self.waiting() == 0 && words == 0
+    }
+
+    /// Looks at the ring.
+    #[inline]
+    pub(super) fn look(&self) -> Look {
+        match &self.rings {
+            Some(through) if through.rings.has_come() => Look::Come,
+            Some(through) if self.full && through.rings.has_room() => Look::Room,
+            _ => Look::Nothing,
+        }
     }
 
     /// Gives memory back, or moves what is not sent to the front, where it is at most half.
@@ -200,8 +259,15 @@ impl Connection {
     /// Reads once, and appends the messages that are whole.
     pub(super) fn read(&mut self, inbox: &mut Inbox, limit: usize) -> Progress {
         let to = (self.link, limit);
-        self.arrival
-            .read(&mut self.stream, inbox, to, self.end_seen)
+        let Some(through) = &mut self.rings else {
+            return self
+                .arrival
+                .read(&mut self.stream, inbox, to, self.end_seen);
+        };
+        // The socket first: what a peer wrote before it closed is in the ring then.
+        through.hear(&mut self.stream);
+        let progress = self.arrival.read(&mut through.rings, inbox, to, false);
+        through.end_behind(progress)
     }
 
     /// Reads frames of the handshake, behind what has arrived of them so far.
@@ -216,12 +282,22 @@ impl Connection {
         inbox: &mut Inbox,
         limit: usize,
     ) -> Result<(), String> {
+        if self.rings.is_some() {
+            // These are bells; the ring is looked at anyway.
+            return Ok(());
+        }
         self.arrival.take(rest, inbox, (self.link, limit))
     }
 
     /// Reads what nobody wants any more.
     pub(super) fn discard(&mut self, inbox: &mut Inbox) -> Progress {
-        arrival::discard(&mut self.stream, inbox)
+        let Some(through) = &mut self.rings else {
+            return arrival::discard(&mut self.stream, inbox);
+        };
+        through.hear(&mut self.stream);
+        // So that a peer which is closing, too, gets rid of what waits there.
+        let progress = arrival::discard(&mut through.rings, inbox);
+        through.end_behind(progress)
     }
 }
 

@@ -11,9 +11,10 @@ use mio::{Interest, Token};
 use socket2::SockRef;
 
 use super::connection::{Connection, Phase};
+use super::meeting::{Meeting, Met};
 use super::{ACCEPT_PAUSE, ACCEPTS, News, PLACE_BITS, Tcp, nonce, note, place, socket};
 use crate::frame::PROOF;
-use crate::handshake::{Handshake, Refused};
+use crate::handshake::Refused;
 use crate::messages::{Link, Peer};
 
 impl Tcp {
@@ -35,8 +36,8 @@ impl Tcp {
         };
         let (stream, nonce) = start().map_err(|error| format!("cannot connect: {error}"))?;
         let mut hello = Vec::new();
-        let handshake = Handshake::initiate(&self.identity, Some(to), nonce, &mut hello);
-        let phase = Phase::Connecting(Box::new(handshake));
+        let meeting = Meeting::initiate(&self.identity, Some(to), nonce, &mut hello);
+        let phase = Phase::Connecting(Box::new(meeting));
         let mut connection = Connection::new(link, stream, address, phase, self.limits.queue);
         *connection.output() = hello;
         // It takes something when it is connected.
@@ -87,9 +88,9 @@ impl Tcp {
                 return;
             }
         };
-        let handshake = Box::new(Handshake::accept(nonce));
+        let meeting = Box::new(Meeting::accept(nonce));
         let link = self.next_link();
-        let phase = Phase::Greeting(handshake, Vec::new());
+        let phase = Phase::Greeting(meeting, Vec::new());
         let connection = Connection::new(link, stream, address, phase, self.limits.queue);
         self.strangers += 1;
         let busy = self.strangers > limit;
@@ -123,17 +124,18 @@ impl Tcp {
         self.deadlines.push(Reverse((at, link)));
     }
 
-    /// The peer has proved who it is.
-    pub(super) fn up(&mut self, place: usize, peer: Peer) {
+    /// The peer has proved who it is, and the way of messages is clear.
+    pub(super) fn up(&mut self, place: usize, met: Met) {
+        let (peer, shm) = (met.proved.peer, met.rings.is_some());
         let connection = &mut self.connections[place];
         if std::mem::replace(&mut connection.stranger, false) {
             self.strangers -= 1;
         }
-        connection.up();
+        connection.up(met.rings);
         connection.announced = true;
         let (link, address) = (connection.link, connection.address);
         note(&mut self.dirty, place, &mut connection.in_dirty);
-        tracing::debug!(?link, ?peer, %address, "a link is up");
+        tracing::debug!(?link, ?peer, %address, shm, "a link is up");
         // Who has closed it already hears of its end alone.
         if !connection.closing {
             self.news.push((link, News::Up(peer)));
@@ -192,6 +194,9 @@ impl Tcp {
 
     pub(super) fn remove(&mut self, place: usize) -> Connection {
         let mut connection = self.connections.remove(place);
+        if connection.rings.as_ref().is_some_and(|it| it.awake) {
+            self.awake.retain(|&awake| awake != place);
+        }
         if connection.stranger {
             self.strangers -= 1;
         }

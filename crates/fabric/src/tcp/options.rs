@@ -6,20 +6,51 @@ use std::time::Duration;
 
 use base::NodeId;
 
+use crate::frame::Ways;
 use crate::handshake::{Identity, Secret};
 use crate::messages::Peer;
+use crate::shm::Shm;
 
 /// How links over TCP are set up.
 #[derive(Debug)]
 pub struct TcpOptions {
-    /// Who this is, and what it proves that by.
+    /// Who this is, and what it proves that by. Its ways are those of the transport.
     pub identity: Identity,
     /// Where others connect to, as [`listen`](super::listen) returns it; none accepts nobody.
     pub listener: Option<TcpListener>,
     /// Where nodes are.
     pub peers: HashMap<NodeId, SocketAddr>,
+    /// How messages travel.
+    pub transport: Transport,
+    /// Where memory is that processes share.
+    pub shm: Shm,
     /// Sizes and times.
     pub limits: Limits,
+}
+
+/// How messages travel on a link. Links are always made over TCP: there peers prove who they are,
+/// and there the end of one is noticed.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// Over TCP.
+    #[default]
+    Tcp,
+    /// Through memory that processes share, if both peers know that way and see the same memory;
+    /// else over TCP.
+    Auto,
+    /// Through memory that processes share; a link to a peer that is not reached so is not made.
+    /// Links that others make are as under [`Transport::Auto`].
+    Shm,
+}
+
+impl Transport {
+    /// The ways besides TCP on which it is.
+    pub(super) fn ways(self) -> Ways {
+        match self {
+            Transport::Tcp => Ways::NONE,
+            Transport::Auto | Transport::Shm => Ways::SHM,
+        }
+    }
 }
 
 impl TcpOptions {
@@ -32,9 +63,12 @@ impl TcpOptions {
                 me,
                 cluster: Some(cluster),
                 secret,
+                ways: Ways::NONE,
             },
             listener: None,
             peers: HashMap::new(),
+            transport: Transport::default(),
+            shm: Shm::default(),
             limits: Limits::default(),
         }
     }
@@ -56,15 +90,20 @@ pub struct Limits {
     /// and 1.2 times as long. A process that hangs on a living machine is not noticed so; who waits
     /// for its answer notices. At least one second.
     pub dead_after: Duration,
+    /// Bytes that may be under way in shared memory, for each link and direction; at least
+    /// [`Limits::RING_MIN`]. The memory is taken as long as the link is up.
+    pub ring: usize,
 }
 
 impl Limits {
     /// The greatest limit on messages: their length has four bytes.
     pub const MESSAGE_MAX: usize = u32::MAX as usize;
+    /// The smallest ring: less is all records and no bytes.
+    pub const RING_MIN: usize = 1 << 10;
 }
 
 impl Default for Limits {
-    /// 1 GiB, 16 MiB, 5 s, 128, 10 s.
+    /// 1 GiB, 16 MiB, 5 s, 128, 10 s, 64 KiB.
     fn default() -> Limits {
         Limits {
             message: 1 << 30,
@@ -72,6 +111,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(5),
             unauthenticated: 128,
             dead_after: Duration::from_secs(10),
+            ring: 64 << 10,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::messages::Event;
 impl Tcp {
     /// Gives a connection one read.
     pub(super) fn serve(&mut self, place: usize, inbox: &mut Inbox) {
+        self.wake(place);
         let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
@@ -23,15 +24,28 @@ impl Tcp {
             (Progress::Dry, Some(why)) => Progress::End(why),
             (progress, _) => progress,
         };
+        if let Err(error) = connection.ring() {
+            self.fail(place, &error);
+        }
         self.go_on(place, progress);
+    }
+
+    /// Writing has failed. What arrived before is read first.
+    pub(super) fn fail(&mut self, place: usize, error: &std::io::Error) {
+        let connection = &mut self.connections[place];
+        connection.fail(error);
+        if !std::mem::replace(&mut connection.in_ready, true) {
+            self.ready.push_back(place);
+        }
     }
 
     pub(super) fn go_on(&mut self, place: usize, progress: Progress) {
         let connection = &mut self.connections[place];
         match progress {
             Progress::More => {
-                connection.in_ready = true;
-                self.ready.push_back(place);
+                if !std::mem::replace(&mut connection.in_ready, true) {
+                    self.ready.push_back(place);
+                }
             }
             Progress::Dry => {}
             Progress::End(why) => self.down(place, &why),
@@ -50,8 +64,8 @@ impl Tcp {
             }
         }
         let phase = std::mem::replace(&mut connection.phase, Phase::Up);
-        if let Phase::Connecting(handshake) = phase {
-            connection.phase = Phase::Greeting(handshake, Vec::new());
+        if let Phase::Connecting(meeting) = phase {
+            connection.phase = Phase::Greeting(meeting, Vec::new());
         }
         connection.full = false;
         note(&mut self.dirty, place, &mut connection.in_dirty);
@@ -62,21 +76,21 @@ impl Tcp {
     pub(super) fn greet(&mut self, place: usize, inbox: &mut Inbox) {
         let connection = &mut self.connections[place];
         let phase = std::mem::replace(&mut connection.phase, Phase::Up);
-        let Phase::Greeting(mut handshake, mut arrived) = phase else {
+        let Phase::Greeting(mut meeting, mut arrived) = phase else {
             unreachable!("it was greeting");
         };
         let progress = connection.read_greeting(&mut arrived);
         let output = connection.output();
-        match handshake.advance(&self.identity, &arrived, output) {
+        match meeting.advance(&self.identity, &self.means, &arrived, output) {
             Err(refused) => self.refused(place, &refused),
             Ok((used, None)) => {
                 arrived.drain(..used);
-                connection.phase = Phase::Greeting(handshake, arrived);
+                connection.phase = Phase::Greeting(meeting, arrived);
                 note(&mut self.dirty, place, &mut connection.in_dirty);
                 self.go_on(place, progress);
             }
-            Ok((used, Some(proved))) => {
-                self.up(place, proved.peer);
+            Ok((used, Some(met))) => {
+                self.up(place, met);
                 self.tell(inbox);
                 let connection = &mut self.connections[place];
                 if std::mem::take(&mut connection.closing) {
@@ -112,18 +126,14 @@ impl Tcp {
                 if connection.drained() {
                     self.news.push((connection.link, News::Drained));
                 }
-                if matches!(connection.phase, Phase::Ending(_)) && connection.waiting() == 0 {
+                if matches!(connection.phase, Phase::Ending(_)) && connection.is_written() {
                     // The peer may have gone; then reading finds out.
                     drop(connection.stream.shutdown(std::net::Shutdown::Write));
                 }
+                // An answer may come soon.
+                self.wake(place);
             }
-            Err(error) => {
-                // What arrived before is read first.
-                connection.fail(&error);
-                if !std::mem::replace(&mut connection.in_ready, true) {
-                    self.ready.push_back(place);
-                }
-            }
+            Err(error) => self.fail(place, &error),
         }
     }
 

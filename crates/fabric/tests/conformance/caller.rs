@@ -9,7 +9,7 @@ use base::NodeId;
 use kumiki_fabric as fabric;
 
 use fabric::frame::Code;
-use fabric::tcp::{CallError, Caller, CallerOptions};
+use fabric::tcp::{CallError, Caller, CallerOptions, Transport};
 use fabric::{Messages, Secret};
 
 use crate::net::{Happened, Net, Party};
@@ -19,13 +19,14 @@ use crate::tcp::Loopback;
 /// of the connection for `close`.
 struct Echo {
     net: Loopback,
+    transport: Transport,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Echo {
-    fn new() -> Echo {
-        let mut net = Loopback::new();
+    fn over(transport: Transport) -> Echo {
+        let mut net = Loopback::over(transport);
         let mut node = Party::new(net.node(2));
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -46,9 +47,17 @@ impl Echo {
         };
         Echo {
             net,
+            transport,
             stop,
             thread: Some(std::thread::spawn(serve)),
         }
+    }
+
+    fn options(&self) -> CallerOptions {
+        let mut options = CallerOptions::new(Secret::new("the suite's"));
+        options.transport = self.transport;
+        options.shm = self.net.shm();
+        options
     }
 
     fn connect(&self, options: &CallerOptions) -> Result<Caller, CallError> {
@@ -64,19 +73,41 @@ impl Drop for Echo {
     }
 }
 
-fn options() -> CallerOptions {
-    CallerOptions::new(Secret::new("the suite's"))
+/// Makes a test of each case, for each way of messages.
+macro_rules! both_ways {
+    ($($case:ident)*) => {
+        mod over_tcp {
+            $(#[test]
+            fn $case() {
+                super::$case(super::Echo::over(super::Transport::Tcp));
+            })*
+        }
+        mod over_shm {
+            $(#[test]
+            fn $case() {
+                super::$case(super::Echo::over(super::Transport::Shm));
+            })*
+        }
+    };
+}
+
+both_ways! {
+    a_caller_learns_whom_it_calls_and_is_answered
+    a_caller_is_refused_with_a_reason
+    a_caller_does_not_wait_for_ever
+    a_caller_waits_as_long_as_it_is_told
+    a_caller_notices_the_end
+    a_caller_reads_what_was_sent_before_the_end
 }
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-#[test]
-fn a_caller_learns_whom_it_calls_and_is_answered() {
-    let echo = Echo::new();
-    let mut caller = echo.connect(&options()).unwrap();
+fn a_caller_learns_whom_it_calls_and_is_answered(echo: Echo) {
+    let mut caller = echo.connect(&echo.options()).unwrap();
     assert_eq!((caller.node(), caller.cluster()), (NodeId(2), 7));
+    assert_eq!(caller.transport(), echo.transport);
     for len in [0, 1, 100, 70_000, 5 << 20, 3] {
         let message = vec![len as u8 | 1; len];
         caller.send(&message, soon()).unwrap();
@@ -94,14 +125,12 @@ fn a_caller_learns_whom_it_calls_and_is_answered() {
     }
 }
 
-#[test]
-fn a_caller_is_refused_with_a_reason() {
-    let echo = Echo::new();
-    let mut wrong = options();
+fn a_caller_is_refused_with_a_reason(echo: Echo) {
+    let mut wrong = echo.options();
     wrong.secret = Secret::new("wrong");
-    let mut elsewhere = options();
+    let mut elsewhere = echo.options();
     elsewhere.cluster = Some(9);
-    let mut mistaken = options();
+    let mut mistaken = echo.options();
     mistaken.node = Some(NodeId(1));
     let expected = [Code::Secret, Code::Cluster, Code::Node];
     for (options, code) in [wrong, elsewhere, mistaken].iter().zip(expected) {
@@ -112,10 +141,8 @@ fn a_caller_is_refused_with_a_reason() {
     }
 }
 
-#[test]
-fn a_caller_does_not_wait_for_ever() {
-    let echo = Echo::new();
-    let mut caller = echo.connect(&options()).unwrap();
+fn a_caller_does_not_wait_for_ever(echo: Echo) {
+    let mut caller = echo.connect(&echo.options()).unwrap();
     caller.send(b"silence", soon()).unwrap();
     let begun = Instant::now();
     let limit = Duration::from_millis(100);
@@ -127,11 +154,9 @@ fn a_caller_does_not_wait_for_ever() {
 }
 
 /// Deadlines are kept from call to call, whatever the one before was.
-#[test]
-fn a_caller_waits_as_long_as_it_is_told() {
-    let echo = Echo::new();
+fn a_caller_waits_as_long_as_it_is_told(echo: Echo) {
     for limits in [[30, 40, 70], [70, 40, 30]] {
-        let mut caller = echo.connect(&options()).unwrap();
+        let mut caller = echo.connect(&echo.options()).unwrap();
         for limit in limits.map(Duration::from_millis) {
             caller.send(b"x", Instant::now() + limit * 50).unwrap();
             caller.receive(Instant::now() + limit * 50).unwrap();
@@ -144,17 +169,15 @@ fn a_caller_waits_as_long_as_it_is_told() {
     }
 }
 
-#[test]
-fn a_caller_notices_the_end() {
-    let echo = Echo::new();
-    let mut caller = echo.connect(&options()).unwrap();
+fn a_caller_notices_the_end(echo: Echo) {
+    let mut caller = echo.connect(&echo.options()).unwrap();
     caller.send(b"close", soon()).unwrap();
     let error = caller.receive(soon()).unwrap_err();
     assert!(matches!(error, CallError::Broken { .. }), "{error}");
     assert!(!caller.is_quiet());
     assert!(caller.send(b"?", soon()).is_err());
     let too_long = vec![0; 10];
-    let mut short = options();
+    let mut short = echo.options();
     short.limits.message = 9;
     let mut caller = echo.connect(&short).unwrap();
     let error = caller.send(&too_long, soon()).unwrap_err();
@@ -162,4 +185,14 @@ fn a_caller_notices_the_end() {
     // That did not hurt the connection.
     caller.send(b"short", soon()).unwrap();
     assert_eq!(caller.receive(soon()).unwrap(), b"short");
+}
+
+fn a_caller_reads_what_was_sent_before_the_end(echo: Echo) {
+    let mut caller = echo.connect(&echo.options()).unwrap();
+    let message = vec![3; 30_000];
+    caller.send(&message, soon()).unwrap();
+    caller.send(b"close", soon()).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(caller.receive(soon()).unwrap() == message);
+    assert!(caller.receive(soon()).is_err());
 }

@@ -1,12 +1,17 @@
 //! One suite that every implementation of `Messages` passes, see `suite`; and what TCP alone has to
-//! stand: strangers, see `strangers`, and clients that block, see `caller`.
+//! stand: strangers, see `strangers`, and clients that block, see `caller`; and shared memory: peers
+//! that are killed or stopped, see `shm`, and what looking costs, see `looking`.
 
 mod caller;
+mod looking;
 mod net;
+mod shm;
 mod sim;
 mod strangers;
 mod suite;
 mod tcp;
+
+use kumiki_fabric::tcp::Transport;
 
 /// Makes a test of each case, for each implementation.
 macro_rules! conform {
@@ -15,6 +20,12 @@ macro_rules! conform {
             $(#[test]
             fn $case() {
                 crate::suite::$case(crate::tcp::Loopback::new());
+            })*
+        }
+        mod over_shm {
+            $(#[test]
+            fn $case() {
+                crate::suite::$case(crate::tcp::Loopback::over(crate::Transport::Shm));
             })*
         }
         mod over_sim {

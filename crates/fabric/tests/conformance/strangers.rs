@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use kumiki_fabric as fabric;
 
-use fabric::frame::{Code, Frame, PROOF};
+use fabric::frame::{Code, Frame, PROOF, Ways};
 use fabric::handshake::{Handshake, Identity};
-use fabric::tcp::{Limits, Tcp, TcpOptions};
+use fabric::tcp::{Limits, Tcp, TcpOptions, Transport};
 use fabric::{Messages, Peer, Secret};
 use socket2::SockRef;
 
@@ -157,6 +157,7 @@ fn peer(net: &mut Loopback, node: &mut Party<TcpEnd>) -> TcpStream {
         me: Peer::Node(NodeId(2)),
         cluster: Some(7),
         secret: Secret::new("the suite's"),
+        ways: Ways::NONE,
     };
     let mut stream = raw(net, 1);
     let (mut out, mut arrived) = (Vec::new(), Vec::new());
@@ -280,7 +281,11 @@ fn strangers_are_limited() {
 /// Nobody wakes for links on which nothing happens.
 #[test]
 fn idle_links_cost_nothing() {
-    let mut net = Loopback::new();
+    rests(Loopback::new());
+    rests(Loopback::over(Transport::Shm));
+}
+
+fn rests(mut net: Loopback) {
     let Pair {
         mut a,
         mut b,
@@ -351,6 +356,8 @@ fn options_that_contradict_each_other_are_refused() {
     assert!(error.unwrap_err().contains("nobody connects to a client"));
     let error = refused(&|options| options.limits.message = 1 << 32).unwrap_err();
     assert!(error.contains("limit on messages"), "{error}");
+    let error = refused(&|options| options.limits.ring = 100).unwrap_err();
+    assert!(error.contains("too small"), "{error}");
 }
 
 #[test]

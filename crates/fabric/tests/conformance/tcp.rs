@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use kumiki_fabric as fabric;
 
-use fabric::tcp::{Limits, Tcp, TcpOptions, listen};
+use fabric::shm::Shm;
+use fabric::tcp::{Limits, Tcp, TcpOptions, Transport, listen};
 use fabric::{Inbox, Link, Messages, Peer, Secret, SendError};
 use mio::{Events, Poll, Token};
 
@@ -18,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Loopback {
     started: Instant,
+    transport: Transport,
+    /// Shared memory of this network alone.
+    memory: tempfile::TempDir,
     addresses: HashMap<NodeId, SocketAddr>,
 }
 
@@ -31,15 +35,38 @@ pub(crate) struct TcpEnd {
 
 impl Loopback {
     pub(crate) fn new() -> Loopback {
+        Loopback::over(Transport::Tcp)
+    }
+
+    pub(crate) fn over(transport: Transport) -> Loopback {
         // Everybody knows where everybody will be.
         let addresses = (1..=2).map(|id| {
             let free = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
             (NodeId(id), free[0].local_addr().unwrap())
         });
+        let mut memory = tempfile::Builder::new();
+        let memory = memory.prefix("kumiki-test-").tempdir_in("/dev/shm");
         Loopback {
             started: Instant::now(),
+            transport,
+            memory: memory.unwrap(),
             addresses: addresses.collect(),
         }
+    }
+
+    /// Where its shared memory is.
+    pub(crate) fn memory(&self) -> &std::path::Path {
+        self.memory.path()
+    }
+
+    /// Its shared memory.
+    pub(crate) fn shm(&self) -> Shm {
+        Shm::in_dir(self.memory.path())
+    }
+
+    /// Files in shared memory: none but while links are made.
+    pub(crate) fn files(&self) -> usize {
+        std::fs::read_dir(self.memory.path()).unwrap().count()
     }
 
     /// Where a node is.
@@ -51,6 +78,8 @@ impl Loopback {
     pub(crate) fn end(&self, me: Peer, change: impl FnOnce(&mut TcpOptions)) -> TcpEnd {
         let mut options = TcpOptions::new(me, Secret::new("the suite's"), 7);
         options.peers = self.addresses.clone();
+        options.transport = self.transport;
+        options.shm = self.shm();
         options.limits = Limits {
             message: Self::LIMIT,
             queue: Self::QUEUE,
@@ -62,14 +91,36 @@ impl Loopback {
             options.listener = listener;
         }
         change(&mut options);
+        TcpEnd::new(options, self.started)
+    }
+}
+
+impl TcpEnd {
+    pub(crate) fn new(options: TcpOptions, started: Instant) -> TcpEnd {
         let poll = Poll::new().unwrap();
         let tcp = Tcp::new(options, poll.registry(), Token(10)).unwrap();
         TcpEnd {
             poll,
             events: Events::with_capacity(64),
             tcp,
-            started: self.started,
+            started,
         }
+    }
+
+    /// Receives; sleeps for so long at most if there is nothing.
+    pub(crate) fn receive_within(&mut self, nap: Duration, inbox: &mut Inbox) -> bool {
+        let due = self.tcp.timeout(self.started.elapsed());
+        self.poll(due.map_or(nap, |due| due.min(nap)), inbox)
+    }
+
+    fn poll(&mut self, within: Duration, inbox: &mut Inbox) -> bool {
+        self.poll.poll(&mut self.events, Some(within)).unwrap();
+        for event in &self.events {
+            assert!(self.tcp.owns(event.token()));
+            self.tcp.on_event(event);
+        }
+        self.tcp.tick(self.started.elapsed());
+        self.tcp.receive(inbox)
     }
 }
 
@@ -111,14 +162,7 @@ impl Messages for TcpEnd {
     }
 
     fn receive(&mut self, inbox: &mut Inbox) -> bool {
-        let no_time = Some(Duration::ZERO);
-        self.poll.poll(&mut self.events, no_time).unwrap();
-        for event in &self.events {
-            assert!(self.tcp.owns(event.token()));
-            self.tcp.on_event(event);
-        }
-        self.tcp.tick(self.started.elapsed());
-        self.tcp.receive(inbox)
+        self.poll(Duration::ZERO, inbox)
     }
 
     fn close(&mut self, link: Link) {

@@ -1,0 +1,83 @@
+//! What peers say of themselves; the table is that of [`frame`](super).
+
+use base::NodeId;
+
+use super::PROOF;
+use crate::messages::Peer;
+
+const GREETING: usize = 16 + PROOF;
+
+/// Who somebody says to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// A node, or a client.
+    pub peer: Peer,
+    /// The cluster's fingerprint; `None` for a client that will take any.
+    pub cluster: Option<u64>,
+    /// What it knows besides.
+    pub ways: Ways,
+    /// Random bytes of this connection.
+    pub nonce: [u8; PROOF],
+}
+
+/// Ways for messages besides the connection itself: a set.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Ways(u8);
+
+impl Ways {
+    /// None.
+    pub const NONE: Ways = Ways(0);
+    /// Memory that processes share.
+    pub const SHM: Ways = Ways(1);
+    /// An RDMA device.
+    pub const VERBS: Ways = Ways(2);
+
+    /// Those that are in both sets.
+    #[must_use]
+    pub fn and(self, other: Ways) -> Ways {
+        Ways(self.0 & other.0)
+    }
+
+    /// Those that are in any of the two sets.
+    #[must_use]
+    pub fn or(self, other: Ways) -> Ways {
+        Ways(self.0 | other.0)
+    }
+}
+
+impl Greeting {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let (role, node) = match self.peer {
+            Peer::Node(id) => (1, id.0),
+            Peer::Client => (2, 0),
+        };
+        out.extend([role, u8::from(self.cluster.is_none())]);
+        out.extend(node.to_le_bytes());
+        out.extend([self.ways.0, 0, 0, 0]);
+        out.extend(self.cluster.unwrap_or(0).to_le_bytes());
+        out.extend(self.nonce);
+    }
+
+    pub(super) fn decode(body: &[u8]) -> Option<Greeting> {
+        let body: &[u8; GREETING] = body.try_into().ok()?;
+        let [role, any, n0, n1, ways, 0, 0, 0, rest @ ..] = body else {
+            return None;
+        };
+        let (&cluster, nonce) = rest.split_first_chunk()?;
+        let node = u16::from_le_bytes([*n0, *n1]);
+        let cluster = u64::from_le_bytes(cluster);
+        let (peer, cluster) = match (role, any, node, cluster) {
+            (1, 0, id, cluster) => (Peer::Node(NodeId(id)), Some(cluster)),
+            (2, 0, 0, cluster) => (Peer::Client, Some(cluster)),
+            (2, 1, 0, 0) => (Peer::Client, None),
+            _ => return None,
+        };
+        let nonce = nonce.try_into().ok()?;
+        Some(Greeting {
+            peer,
+            cluster,
+            ways: Ways(*ways),
+            nonce,
+        })
+    }
+}

@@ -1,0 +1,293 @@
+//! Memory of peers, read and written without their processors.
+//!
+//! Its owner *registers* a region and has a [`Grant`] for it, which travels to a peer in a message.
+//! The peer *reaches* the region by it and reads, or writes if the grant says so. Dropping the
+//! region *withdraws* the grant.
+//!
+//! | who | has | made by |
+//! |---|---|---|
+//! | the owner | a [`Region`] | [`Memory::register`] |
+//! | the peer | a [`Remote`] | [`Memory::reach`] |
+//!
+//! A grant, in bytes; numbers are little-endian:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | kind of memory: 1 shared by processes of one machine, 2 of an RDMA device |
+//! | 1 | 1 | what is allowed: 1 reading, 2 reading and writing |
+//! | 2 | 1 | bytes of the address, at most 96 |
+//! | 3 | 5 | zero |
+//! | 8 | 8 | words of the region |
+//! | 16 | 16 | a random key |
+//! | 32 | | the address; what it means is the kind's own |
+//!
+//! Invariants, which all kinds keep:
+//!
+//! 1. Nothing outside of the region is read or written, whatever a peer asks for.
+//! 2. Who does not know the key reaches nothing. Who was granted reading writes nothing.
+//! 3. After a region was dropped, or its owner has died, what a peer reads is refused or
+//!    [`Lost`](RemoteError::Lost). What lies there by then is never taken for what it was.
+//! 4. When owner and peers are gone, so is the memory.
+//! 5. Written words become visible in the order of their places, and of the writes.
+
+use std::fmt;
+use std::io;
+
+pub use base::memory::{RemoteError, RemoteMemory, Words};
+
+/// Bytes of a grant, at most.
+pub const GRANT_MAX: usize = ADDRESS + ADDRESS_MAX;
+/// Bytes of an address, at most.
+pub const ADDRESS_MAX: usize = 96;
+/// The most words that a region has.
+pub const WORDS_MAX: usize = 1 << 40;
+
+const KEY: usize = 16;
+const ADDRESS: usize = 32;
+
+/// What peers may do with a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Read it.
+    Read,
+    /// Read and write it.
+    Write,
+}
+
+/// Where a region is, as to the way in which it is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// In memory that processes of one machine share.
+    Shm,
+    /// In memory that an RDMA device reaches.
+    Verbs,
+}
+
+/// What a peer needs in order to reach a region. Whoever has it can: it is as secret as what the
+/// region holds.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Grant {
+    kind: Kind,
+    access: Access,
+    words: usize,
+    key: [u8; KEY],
+    address: Vec<u8>,
+}
+
+impl Grant {
+    /// A grant for so many words; the address is what the kind makes of it.
+    ///
+    /// # Panics
+    /// If the address or the region is longer than it may be.
+    #[must_use]
+    pub fn new(kind: Kind, access: Access, words: usize, key: [u8; KEY], address: &[u8]) -> Grant {
+        assert!(
+            (1..=WORDS_MAX).contains(&words),
+            "a region of {words} words"
+        );
+        assert!(address.len() <= ADDRESS_MAX, "an address too long");
+        Grant {
+            kind,
+            access,
+            words,
+            key,
+            address: address.to_vec(),
+        }
+    }
+
+    /// How it is reached.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What is allowed.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Words of the region.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// What only those know who were given the grant.
+    #[must_use]
+    pub fn key(&self) -> [u8; KEY] {
+        self.key
+    }
+
+    /// Where it is, in the kind's own terms.
+    #[must_use]
+    pub fn address(&self) -> &[u8] {
+        &self.address
+    }
+
+    /// Appends the grant: at most [`GRANT_MAX`] bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let kind = match self.kind {
+            Kind::Shm => 1,
+            Kind::Verbs => 2,
+        };
+        let access = match self.access {
+            Access::Read => 1,
+            Access::Write => 2,
+        };
+        out.extend([kind, access, self.address.len() as u8, 0, 0, 0, 0, 0]);
+        out.extend((self.words as u64).to_le_bytes());
+        out.extend(self.key);
+        out.extend(&self.address);
+    }
+
+    /// Reads a grant; `None` if these bytes are not one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Grant> {
+        let (&[kind, access, len, 0, 0, 0, 0, 0], rest) = bytes.split_first_chunk()? else {
+            return None;
+        };
+        let (&words, rest) = rest.split_first_chunk()?;
+        let (&key, address) = rest.split_first_chunk()?;
+        let kind = match kind {
+            1 => Kind::Shm,
+            2 => Kind::Verbs,
+            _ => return None,
+        };
+        let access = match access {
+            1 => Access::Read,
+            2 => Access::Write,
+            _ => return None,
+        };
+        let words = usize::try_from(u64::from_le_bytes(words)).ok()?;
+        let fits = address.len() == usize::from(len) && address.len() <= ADDRESS_MAX;
+        (fits && (1..=WORDS_MAX).contains(&words)).then(|| Grant {
+            kind,
+            access,
+            words,
+            key,
+            address: address.to_vec(),
+        })
+    }
+}
+
+/// The key is not shown: it would get into logs.
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("kind", &self.kind)
+            .field("access", &self.access)
+            .field("words", &self.words)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A registered region, as its owner has it. Dropping it withdraws the grant.
+pub trait Region: Words {
+    /// What peers need in order to reach it.
+    fn grant(&self) -> &Grant;
+}
+
+/// A region of a peer. One thread's own.
+pub trait Remote: RemoteMemory {
+    /// Writes words from word `from` on; when they are there, [`Remote::settle`] tells.
+    ///
+    /// # Errors
+    /// See [`RemoteError`]. Some of the words may have been written, from the first one on.
+    fn write(&mut self, from: usize, words: &[u64]) -> Result<(), RemoteError>;
+
+    /// Whether all that was written is there for the owner to see, and was before anything that
+    /// this thread reads from now on, in memory of its own, too. If not, it is to be asked again.
+    ///
+    /// # Errors
+    /// See [`RemoteError`]: some of it may never be there.
+    fn settle(&mut self) -> Result<bool, RemoteError>;
+}
+
+/// A kind of memory that peers reach.
+pub trait Memory {
+    /// What its owners have.
+    type Region: Region;
+    /// What peers have.
+    type Remote: Remote;
+
+    /// Registers a region of zeros.
+    ///
+    /// # Errors
+    /// There is no memory for it, or whatever the system says.
+    fn register(&self, words: usize, access: Access) -> io::Result<Self::Region>;
+
+    /// Reaches the region of a grant.
+    ///
+    /// # Errors
+    /// The grant does not hold here, or the region is out of reach.
+    fn reach(&self, grant: &Grant) -> Result<Self::Remote, RemoteError>;
+}
+
+/// Checks that words lie within a region of `len` words.
+pub(crate) fn check_bounds(from: usize, count: usize, len: usize) -> Result<(), RemoteError> {
+    let to = from.saturating_add(count);
+    if to > len {
+        return Err(RemoteError::Bounds { from, to, len });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_read_as_they_were_written() {
+        for (kind, access, address) in [
+            (Kind::Shm, Access::Read, &b""[..]),
+            (Kind::Verbs, Access::Write, &[7; ADDRESS_MAX]),
+        ] {
+            let grant = Grant::new(kind, access, 3, [9; KEY], address);
+            let mut bytes = Vec::new();
+            grant.encode(&mut bytes);
+            assert!(bytes.len() <= GRANT_MAX);
+            for cut in 0..bytes.len() {
+                assert_eq!(Grant::decode(&bytes[..cut]), None);
+            }
+            assert_eq!(Grant::decode(&bytes), Some(grant));
+            bytes.push(0);
+            assert_eq!(Grant::decode(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn bytes_without_meaning_are_no_grant() {
+        let grant = Grant::new(Kind::Shm, Access::Read, 3, [9; KEY], b"name");
+        let mut bytes = Vec::new();
+        grant.encode(&mut bytes);
+        for (at, byte) in [
+            (0, 0),
+            (0, 3),
+            (1, 0),
+            (1, 3),
+            (2, 5),
+            (5, 1),
+            (8, 0),
+            (14, 9),
+        ] {
+            let mut other = bytes.clone();
+            other[at] = byte;
+            assert_eq!(Grant::decode(&other), None, "{byte} at {at}");
+        }
+    }
+
+    #[test]
+    fn a_grant_s_key_is_not_shown() {
+        let grant = Grant::new(Kind::Shm, Access::Read, 3, [171; KEY], b"name");
+        let shown = format!("{grant:?}");
+        assert!(!shown.contains("171") && !shown.contains("ab"), "{shown}");
+    }
+
+    #[test]
+    fn bounds_do_not_wrap() {
+        assert_eq!(check_bounds(3, 1, 4), Ok(()));
+        assert!(check_bounds(3, 2, 4).is_err());
+        assert!(check_bounds(usize::MAX, 2, 4).is_err());
+    }
+}

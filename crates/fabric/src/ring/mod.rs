@@ -1,0 +1,332 @@
+//! A stream of bytes through a peer's memory: what one side writes into the ring of the other, that
+//! one finds there by looking, without any system call and without a word from a device.
+//!
+//! Each side has a *mailbox*, a region that its peer may write. Everything that a side reads lies
+//! in its own mailbox, everything that it writes goes to its peer's; so the same code serves memory
+//! that processes share and memory that RDMA devices write. A mailbox, in words of eight bytes, all
+//! of which the peer writes:
+//!
+//! | word | field |
+//! |---|---|
+//! | 0 | *taken*: words of the other mailbox's ring that the peer has read and cleared, ever |
+//! | 1 | *sleep*: bit 0 if the peer sleeps until something comes, bit 1 until there is room; above, a count of its sleeps |
+//! | 2–15 | zero |
+//! | 16– | the ring: records, one behind the other; behind the end it goes on at the beginning |
+//!
+//! A record is a message of paper 1 (its section on GET+ and PUT+). It begins at a multiple of 16
+//! bytes, does not go over the ring's end, and carries a piece of the stream:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | n, bytes of the body; 1 at least, a quarter of the ring at most |
+//! | 8 | 1 | first indicator, 1: the size has come |
+//! | 9 | n | body |
+//! | 9 + n | 1 | second indicator, 1: the body has come |
+//! | | | zeros up to a multiple of 16 bytes |
+//!
+//! Invariants:
+//!
+//! 1. What is not filled is zero: who has read a record clears it, and then gives it back by
+//!    counting it as taken. The writer writes only where nothing is or where it was given back.
+//! 2. Words become visible in the order of their places ([`memory`](crate::memory), invariant 5).
+//!    So an indicator that is set says that everything before it is there, and a writer that ends
+//!    between two words leaves a record that is never taken.
+//! 3. **Nothing in the mailbox is believed.** Sizes and counts are judged, and each word is
+//!    loaded once for what it is judged for. A peer that writes garbage gets its own stream
+//!    spoilt and ended.
+//! 4. **No bell is lost.** Who goes to sleep says so, and then looks once more; who writes looks
+//!    afterwards whether the other one sleeps; between the two steps everybody waits until the
+//!    first is there to be seen ([`Remote::settle`]). So at least one of them sees the other. One
+//!    sleep gets one bell, for the count tells it from the next one.
+//!
+//! A bell itself is not made here: it goes another way, which wakes a thread that waits in a poll.
+
+mod receiver;
+mod sender;
+
+use std::io::{self, ErrorKind};
+
+use crate::memory::{Remote, RemoteError, Words};
+use crate::sync::{AtomicU64, Ordering};
+use receiver::Receiver;
+use sender::Sender;
+
+/// Words of a mailbox before its ring.
+pub const CONTROL: usize = 16;
+/// The smallest ring, in words.
+pub const RING_MIN: usize = 8;
+
+/// Places in a mailbox.
+const TAKEN: usize = 0;
+const SLEEP: usize = 1;
+/// Bits of the word at [`SLEEP`].
+const COME: u64 = 1;
+const ROOM: u64 = 2;
+const NAP: u64 = 4;
+
+/// Bytes of a record that are not its body.
+const AROUND: usize = 10;
+/// Where a record's body begins.
+const BODY: usize = 9;
+/// What an indicator is when it is set.
+const SET: u8 = 1;
+
+/// Why a stream has ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RingError {
+    /// The peer does not keep to the format.
+    #[error("the peer has written garbage into the ring: {0}")]
+    Garbage(&'static str),
+    /// The peer's memory cannot be written.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+}
+
+impl From<RingError> for io::Error {
+    fn from(error: RingError) -> io::Error {
+        let kind = match error {
+            RingError::Garbage(_) => ErrorKind::InvalidData,
+            RingError::Remote(_) => ErrorKind::ConnectionAborted,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// What a side sleeps for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Until {
+    /// Until something comes.
+    Come,
+    /// Until there is room to send something.
+    Room,
+    /// Until either.
+    Either,
+}
+
+impl Until {
+    fn bits(self) -> u64 {
+        match self {
+            Until::Come => COME,
+            Until::Room => ROOM,
+            Until::Either => COME | ROOM,
+        }
+    }
+}
+
+/// Both directions of a connection, as one side has them.
+#[derive(Debug)]
+pub struct Rings<N, F> {
+    near: N,
+    far: F,
+    sender: Sender,
+    receiver: Receiver,
+    /// What was said last of this side's sleep.
+    sleep: u64,
+    /// The peer's sleep for which a bell was rung last.
+    rung: u64,
+    /// Bytes were written, or room was given back, and nobody has looked since whether the peer
+    /// sleeps.
+    written: bool,
+    gave: bool,
+    /// Room could not be given back.
+    lost: Option<RemoteError>,
+}
+
+impl<N: Words, F: Remote> Rings<N, F> {
+    /// Rings over one's own mailbox and the peer's, both of which are zero.
+    ///
+    /// # Errors
+    /// A mailbox has no room for a ring.
+    pub fn new(near: N, far: F) -> Result<Rings<N, F>, RingError> {
+        let capacity = |words: usize| {
+            let ring = words.saturating_sub(CONTROL);
+            let fits = ring >= RING_MIN && ring.is_multiple_of(2);
+            fits.then_some(ring)
+                .ok_or(RingError::Garbage("a mailbox without room for a ring"))
+        };
+        Ok(Rings {
+            receiver: Receiver::new(capacity(near.words().len())?),
+            sender: Sender::new(capacity(far.len())?),
+            near,
+            far,
+            sleep: 0,
+            rung: 0,
+            written: false,
+            gave: false,
+            lost: None,
+        })
+    }
+
+    /// One's own mailbox.
+    pub fn mailbox(&self) -> &N {
+        &self.near
+    }
+
+    /// One's own mailbox; its words stay what and where they are.
+    pub fn mailbox_mut(&mut self) -> &mut N {
+        &mut self.near
+    }
+
+    /// Writes as many of these bytes as there is room for, and tells how many those are. Whoever
+    /// has written asks [`Rings::must_ring`] afterwards.
+    ///
+    /// # Errors
+    /// See [`RingError`]; the stream is of no use any more.
+    #[inline]
+    pub fn send(&mut self, bytes: &[u8]) -> Result<usize, RingError> {
+        let sent = self.sender.send(self.near.words(), &mut self.far, bytes)?;
+        self.written |= sent > 0;
+        Ok(sent)
+    }
+
+    /// Reads as many bytes as have come and fit, and tells how many those are. Whoever has read
+    /// asks [`Rings::must_ring`] afterwards.
+    ///
+    /// # Errors
+    /// See [`RingError`]; the stream is of no use any more. All that had come was received before.
+    #[inline]
+    pub fn receive(&mut self, into: &mut [u8]) -> Result<usize, RingError> {
+        let received = self.receiver.receive(self.near.words(), into)?;
+        if let Some(taken) = self.receiver.give_back() {
+            match self.far.write(TAKEN, &[taken]) {
+                Ok(()) => self.gave = true,
+                Err(error) => self.lost = Some(error),
+            }
+        }
+        match &self.lost {
+            // What has come before is received first.
+            Some(error) if received == 0 => Err(error.clone().into()),
+            _ => Ok(received),
+        }
+    }
+
+    /// Whether there is something to receive, or something wrong to be found by receiving.
+    #[inline]
+    #[must_use]
+    pub fn has_come(&self) -> bool {
+        self.receiver.has_come(self.near.words())
+    }
+
+    /// Whether there is room to send something, or something wrong to be found by sending.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.sender.has_room(self.near.words())
+    }
+
+    /// Says that this side sleeps until a bell rings. Returns whether it may; if not, it looks
+    /// again, as what it would sleep for is there, and asks again. Whoever does anything else
+    /// afterwards says so by [`Rings::wake`].
+    ///
+    /// # Errors
+    /// See [`RingError`]; the stream is of no use any more.
+    pub fn sleep(&mut self, until: Until) -> Result<bool, RingError> {
+        let wanted = until.bits();
+        if self.sleep % NAP != wanted {
+            self.say(self.sleep / NAP * NAP + NAP + wanted)?;
+        }
+        if !self.far.settle()? {
+            return Ok(false);
+        }
+        let come = wanted & COME != 0 && self.has_come();
+        let called = come || (wanted & ROOM != 0 && self.has_room());
+        if called {
+            self.wake()?;
+        }
+        Ok(!called)
+    }
+
+    /// Says that this side does not sleep any more, if it did.
+    ///
+    /// # Errors
+    /// See [`RingError`]; the stream is of no use any more.
+    #[inline]
+    pub fn wake(&mut self) -> Result<(), RingError> {
+        if !self.sleep.is_multiple_of(NAP) {
+            self.say(self.sleep / NAP * NAP)?;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, sleep: u64) -> Result<(), RingError> {
+        self.sleep = sleep;
+        Ok(self.far.write(SLEEP, &[sleep])?)
+    }
+
+    /// Whether a bell is to be rung for the peer now, for what was sent, or for room that was given
+    /// back. As long as it is [unsettled](Rings::is_unsettled), it is to be asked again.
+    ///
+    /// # Errors
+    /// See [`RingError`]; the stream is of no use any more.
+    #[inline]
+    pub fn must_ring(&mut self) -> Result<bool, RingError> {
+        if !self.is_unsettled() || !self.far.settle()? {
+            return Ok(false);
+        }
+        let written = std::mem::take(&mut self.written);
+        let gave = std::mem::take(&mut self.gave);
+        let sleep = self.near.words()[SLEEP].load(Ordering::Acquire);
+        let concerned = (written && sleep & COME != 0) || (gave && sleep & ROOM != 0);
+        let must = concerned && sleep != self.rung;
+        if must {
+            self.rung = sleep;
+        }
+        Ok(must)
+    }
+
+    /// Whether nobody knows yet if the peer sleeps for what was written.
+    #[inline]
+    #[must_use]
+    pub fn is_unsettled(&self) -> bool {
+        self.written || self.gave
+    }
+}
+
+impl<N: Words, F: Remote> io::Read for Rings<N, F> {
+    /// As from a socket that does not block.
+    #[inline]
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.receive(into)? {
+            0 if !into.is_empty() => Err(ErrorKind::WouldBlock.into()),
+            n => Ok(n),
+        }
+    }
+}
+
+impl<N: Words, F: Remote> io::Write for Rings<N, F> {
+    /// As to a socket that does not block.
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.send(bytes)? {
+            0 if !bytes.is_empty() => Err(ErrorKind::WouldBlock.into()),
+            n => Ok(n),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The longest body of a record in a ring of so many words.
+fn body_max(capacity: usize) -> usize {
+    capacity / 4 * 8 - AROUND
+}
+
+/// Words of a record with a body of so many bytes.
+#[inline]
+fn record_words(body: usize) -> usize {
+    (body + AROUND).div_ceil(16) * 2
+}
+
+/// The byte of a word that lies at this offset.
+#[inline]
+fn byte_of(word: u64, offset: usize) -> u8 {
+    word.to_le_bytes()[offset % 8]
+}
+
+/// The words of a ring in its mailbox.
+#[inline]
+fn ring(mailbox: &[AtomicU64]) -> &[AtomicU64] {
+    &mailbox[CONTROL..]
+}

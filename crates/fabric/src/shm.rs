@@ -1,0 +1,172 @@
+//! Memory that processes of one machine share.
+//!
+//! A region is a file in `/dev/shm`, mapped by its owner and by its peers. So it works between
+//! containers that share this directory, and neither descriptors nor process numbers are passed.
+//!
+//! | part | concept |
+//! |---|---|
+//! | `mapping` | a file as words of memory |
+//! | `region` | the owner's view |
+//! | `remote` | a peer's view |
+//! | this | the directory, names, and what the dead have left |
+//!
+//! The file of a region, in words of eight bytes:
+//!
+//! | word | field |
+//! |---|---|
+//! | 0 | magic, and the version of this layout |
+//! | 1 | words of the region |
+//! | 2 | what peers may do: 1 read, 2 read and write |
+//! | 3 | 0; 1 when the grant is withdrawn |
+//! | 4–5 | the key |
+//! | 6–511 | zero |
+//! | 512– | the region |
+//!
+//! Invariants:
+//!
+//! 1. **The owner holds the file's lock** (`flock`) as long as it lives and the file has its name.
+//!    The system gives it back however the owner ends; who gets it finds a dead owner, and removes
+//!    the file. So nothing stays that somebody does not remove when he starts, or reads.
+//! 2. **A file's memory is taken when it is made.** When there is none, that is an error then, and
+//!    not a signal when the memory is touched.
+//! 3. A file never changes its size. Its mode lets the owner's user alone in, and that one write
+//!    only what may be written; peers that may not write map it so that they cannot.
+//! 4. Names of files are believed from no peer before they look as names do here.
+//!
+//! **What is not kept apart**: processes of one user. One of them can shorten a file that another
+//! has mapped, which ends that one; but it could as well have killed it.
+
+mod mapping;
+mod region;
+mod remote;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use base::memory::RemoteError;
+
+use crate::memory::{Access, Grant, Memory};
+pub use region::ShmRegion;
+pub use remote::ShmRemote;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"kumiki\x00\x01");
+/// Words before the region: a page, so that the region begins at one.
+const HEADER: usize = 512;
+/// Places of the header's words.
+const WORDS: usize = 1;
+const ACCESS: usize = 2;
+const WITHDRAWN: usize = 3;
+const KEY: usize = 4;
+
+const PREFIX: &str = "kumiki-";
+/// Random characters of a name.
+const RANDOM: usize = 32;
+
+/// The directory in which shared memory lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shm {
+    dir: PathBuf,
+}
+
+impl Default for Shm {
+    /// `/dev/shm`.
+    fn default() -> Shm {
+        Shm::in_dir("/dev/shm")
+    }
+}
+
+impl Shm {
+    /// Memory in another directory; of a file system that lies in memory, or it is slow.
+    #[must_use]
+    pub fn in_dir(dir: impl Into<PathBuf>) -> Shm {
+        Shm { dir: dir.into() }
+    }
+
+    /// Removes what owners have left that are dead. Returns how many files it were. Files whose
+    /// owners live, and those of other users, stay.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn sweep(&self) -> io::Result<usize> {
+        let mut removed = 0;
+        for entry in std::fs::read_dir(&self.dir)? {
+            let name = entry?.file_name();
+            if name.to_str().is_some_and(is_name) && remove_if_dead(&self.dir.join(name)) {
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Where the file of this name lies.
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+impl Memory for Shm {
+    type Region = ShmRegion;
+    type Remote = ShmRemote;
+
+    fn register(&self, words: usize, access: Access) -> io::Result<ShmRegion> {
+        ShmRegion::new(self, words, access)
+    }
+
+    fn reach(&self, grant: &Grant) -> Result<ShmRemote, RemoteError> {
+        ShmRemote::new(self, grant)
+    }
+}
+
+/// A name that nobody else has.
+fn new_name() -> io::Result<String> {
+    let mut random = [0; RANDOM / 2];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let digits = random.iter().map(|byte| format!("{byte:02x}"));
+    Ok(PREFIX.to_owned() + &digits.collect::<String>())
+}
+
+fn is_name(name: &str) -> bool {
+    name.strip_prefix(PREFIX)
+        .is_some_and(|rest| rest.len() == RANDOM && rest.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// Opens a file that is there. Neither a link nor a pipe of this name leads anywhere else.
+fn open(path: &Path, write: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(write)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+}
+
+/// Removes a file if its owner is dead. An owner that is just making it notices, and makes another.
+fn remove_if_dead(path: &Path) -> bool {
+    let Ok(file) = open(path, false) else {
+        return false;
+    };
+    // The lock is held until the file is removed: its owner waits for it, and looks then.
+    file.try_lock().is_ok() && std::fs::remove_file(path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_nowhere_else() {
+        let name = new_name().unwrap();
+        assert!(is_name(&name), "{name}");
+        for other in [
+            "kumiki-",
+            "kumiki-../../../../etc/passwd__________",
+            "other",
+            &name[1..],
+            &format!("{name}0"),
+            &format!("/{name}"),
+        ] {
+            assert!(!is_name(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A region as its owner has it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::memory::{WORD, Words};
+use rustix::fs::FallocateFlags;
+
+use super::mapping::Mapping;
+use super::{ACCESS, HEADER, KEY, MAGIC, Shm, WITHDRAWN, WORDS, new_name};
+use crate::memory::{Access, Grant, Kind, Region, WORDS_MAX};
+
+/// How often a name is tried: a file can be swept away before it is locked, but not for ever.
+const TRIES: usize = 16;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct ShmRegion {
+    mapping: Mapping,
+    grant: Grant,
+    /// The file, locked, as long as it has its name.
+    named: Option<Named>,
+}
+
+#[derive(Debug)]
+struct Named {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// Removes the name. The lock is given back afterwards, so that nobody takes the owner for dead.
+impl Drop for Named {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "removing shared memory");
+        }
+    }
+}
+
+impl ShmRegion {
+    pub(super) fn new(shm: &Shm, words: usize, access: Access) -> io::Result<ShmRegion> {
+        if !(1..=WORDS_MAX).contains(&words) {
+            let text = format!("a region of {words} words cannot be");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let (name, named) = make(shm, access)?;
+        let bytes = ((HEADER + words) * WORD) as u64;
+        rustix::fs::fallocate(&named._lock, FallocateFlags::empty(), 0, bytes)
+            .map_err(|error| no_room(shm, bytes, error.into()))?;
+        let mapping = Mapping::new(&named._lock, HEADER + words, true)?;
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        let header = mapping.words();
+        let (low, high) = halves(key);
+        let access_number = match access {
+            Access::Read => 1,
+            Access::Write => 2,
+        };
+        for (at, value) in [
+            (WORDS, words as u64),
+            (ACCESS, access_number),
+            (KEY, low),
+            (KEY + 1, high),
+            (0, MAGIC),
+        ] {
+            header[at].store(value, Ordering::Release);
+        }
+        let grant = Grant::new(Kind::Shm, access, words, key, name.as_bytes());
+        Ok(ShmRegion {
+            mapping,
+            grant,
+            named: Some(named),
+        })
+    }
+
+    /// Takes the name away: nobody reaches the region any more but those who have, and its memory
+    /// goes with the last of them, however they end. It needs no descriptor from then on.
+    pub fn close_to_others(&mut self) {
+        self.named = None;
+    }
+}
+
+impl Words for ShmRegion {
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        &self.mapping.words()[HEADER..]
+    }
+}
+
+impl Region for ShmRegion {
+    fn grant(&self) -> &Grant {
+        &self.grant
+    }
+}
+
+impl Drop for ShmRegion {
+    fn drop(&mut self) {
+        self.mapping.words()[WITHDRAWN].store(1, Ordering::Release);
+    }
+}
+
+/// Makes an empty file, and locks it.
+fn make(shm: &Shm, access: Access) -> io::Result<(String, Named)> {
+    let mode = match access {
+        Access::Read => 0o400,
+        Access::Write => 0o600,
+    };
+    for _ in 0..TRIES {
+        let name = new_name()?;
+        let path = shm.path(&name);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path)?;
+        // Somebody who sweeps may have taken it for a dead one's; it is gone then.
+        file.lock()?;
+        if file.metadata()?.nlink() > 0 {
+            return Ok((name, Named { path, _lock: file }));
+        }
+    }
+    Err(io::Error::other(
+        "shared memory is swept away as fast as it is made",
+    ))
+}
+
+fn no_room(shm: &Shm, bytes: u64, error: io::Error) -> io::Error {
+    let dir = shm.dir.display();
+    let text = format!(
+        "{dir} has no room for {bytes} bytes: {error}; enlarge it, with --shm-size for a container"
+    );
+    io::Error::new(error.kind(), text)
+}
+
+/// A key as two words.
+pub(super) fn halves(key: [u8; 16]) -> (u64, u64) {
+    let key = u128::from_le_bytes(key);
+    (key as u64, (key >> 64) as u64)
+}

@@ -1,0 +1,102 @@
+//! How messages of a connection travel through memory. Bytes on the socket are bells then, and its
+//! end is the link's.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::time::Duration;
+
+use mio::net::TcpStream;
+
+use super::arrival::Progress;
+use super::meeting::ShmRings;
+use super::patience::Patience;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Through {
+    pub(super) rings: ShmRings,
+    /// The end of the handshake, which is still to be sent on the socket.
+    words: Vec<u8>,
+    /// The socket may have bells, or its end.
+    pub(super) called: bool,
+    /// Why nothing more will come than what is in the ring.
+    ended: Option<String>,
+    /// How long the ring is looked at before this side sleeps.
+    pub(super) patience: Patience,
+    /// In the list of connections whose rings are looked at.
+    pub(super) awake: bool,
+    /// Since when it is looked at in vain.
+    pub(super) looks_since: Duration,
+    /// Since when it sleeps, if it does.
+    pub(super) asleep_since: Duration,
+}
+
+impl Through {
+    pub(super) fn new(rings: ShmRings, words: Vec<u8>) -> Through {
+        Through {
+            rings,
+            words,
+            called: true,
+            ended: None,
+            patience: Patience::default(),
+            awake: false,
+            looks_since: Duration::ZERO,
+            asleep_since: Duration::ZERO,
+        }
+    }
+
+    /// Bytes of the handshake that are still to be sent.
+    pub(super) fn unsaid(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Sends the end of the handshake. Should the socket not take it, it is tried again with the
+    /// next message; the system tells when it has room.
+    pub(super) fn finish_handshake(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        while !self.words.is_empty() {
+            match stream.write(&self.words) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => drop(self.words.drain(..n)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Rings a bell for the peer if it sleeps and there is something for it in a ring.
+    #[inline]
+    pub(super) fn ring(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        // A peer whose handshake has not ended does not sleep.
+        if !self.words.is_empty() || !self.rings.must_ring()? {
+            return Ok(());
+        }
+        match stream.write(&[0]) {
+            // As many bells as the socket holds wait for the peer already.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            rung => rung.map(drop),
+        }
+    }
+
+    /// Takes the bells from the socket, and notices its end.
+    pub(super) fn hear(&mut self, stream: &mut TcpStream) {
+        let mut bells = [0; 64];
+        while self.called && self.ended.is_none() {
+            match stream.read(&mut bells) {
+                Ok(0) => self.ended = Some("the peer closed it".into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.called = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.ended = Some(format!("the connection broke: {error}")),
+            }
+        }
+    }
+
+    /// What reading has come to if the socket has ended: what is in the ring came before that.
+    pub(super) fn end_behind(&self, progress: Progress) -> Progress {
+        match (progress, &self.ended) {
+            (Progress::Dry, Some(why)) => Progress::End(why.clone()),
+            (progress, _) => progress,
+        }
+    }
+}

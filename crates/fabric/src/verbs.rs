@@ -1,0 +1,47 @@
+//! Memory and messages over RDMA devices: InfiniBand, RoCE, and RoCE in software.
+//!
+//! | part | concept |
+//! |---|---|
+//! | `options` | how a device is chosen and used; why there is none |
+//! | `device` | a device, its port, and the address by which others reach it |
+//! | `address` | what two sides tell each other in order to connect |
+//! | `connection` | queue pairs that two sides have told each other of |
+//! | `offer` | a connection and two mailboxes, in one exchange |
+//! | `memory` | regions that peers read and write through the device |
+//! | `mail` | messages by Send and Receive |
+//! | `line` | a queue pair, and what is under way on it |
+//! | `staging` | which words of a memory are in use by it |
+//! | `resources` | parts of a device as values that give themselves back |
+//! | `ffi` | libibverbs, loaded at run time |
+//!
+//! Nothing of libibverbs is needed to build. A machine without it, or without a device, is told so by
+//! [`Device::open`], with what to do.
+//!
+//! **Who may reach what.** A device checks keys and bounds, not people. What is registered in a
+//! [`Domain`] can be reached through connections of that domain alone; a connection is made with
+//! addresses that travel over a link which has proved who is at its other end; and who was not
+//! given a region's grant does not know where it is. Packets are neither encrypted nor
+//! authenticated: the network has to be trusted, as for messages.
+//!
+//! **Order.** What is begun on one connection takes place in the order in which it was begun, as the
+//! InfiniBand specification has it for reliable connections. Memory is registered without
+//! permission to relax that.
+
+mod address;
+mod connection;
+mod device;
+mod ffi;
+mod line;
+mod mail;
+mod memory;
+mod offer;
+mod options;
+mod resources;
+mod staging;
+
+pub use address::Address;
+pub use connection::{Connection, Opening};
+pub use device::Device;
+pub use memory::{Domain, Region, Remote};
+pub use offer::{Met, Offer};
+pub use options::{Depths, NoDevice, VerbsOptions};

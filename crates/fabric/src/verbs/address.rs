@@ -1,0 +1,184 @@
+//! What two sides tell each other in order to connect.
+//!
+//! An address, in bytes; numbers are little-endian:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | version of this table, today 1 |
+//! | 1 | 1 | how ports name each other: 1 InfiniBand by local address, 2 InfiniBand by global address, 3 RoCE v1, 4 RoCE v2 |
+//! | 2 | 1 | bytes of a packet: 1 for 256, …, 5 for 4096 |
+//! | 3 | 1 | reads that are served at a time |
+//! | 4 | 4 | number of the queue pair, 24 bits |
+//! | 8 | 4 | number of the first packet that it will send, 24 bits |
+//! | 12 | 2 | the port's local address; zero on Ethernet |
+//! | 14 | 2 | messages for which there is memory |
+//! | 16 | 4 | bytes of the memory for each |
+//! | 20 | 4 | zero |
+//! | 24 | 16 | the port's global address, in network order |
+//!
+//! It travels over a link that has proved who is at its other end, and is of use on one connection
+//! alone: a queue pair takes packets from the one that it was connected to.
+
+/// How ports name each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Naming {
+    /// InfiniBand, within a subnet.
+    Local,
+    /// InfiniBand, across subnets.
+    Global,
+    /// Ethernet, within a segment.
+    RoceV1,
+    /// Ethernet, over IP.
+    RoceV2,
+}
+
+/// What a peer needs in order to connect to a queue pair of this side.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Address {
+    pub(super) naming: Naming,
+    pub(super) mtu: u8,
+    pub(super) reads: u8,
+    pub(super) pair: u32,
+    pub(super) first_packet: u32,
+    pub(super) lid: u16,
+    pub(super) receives: u16,
+    pub(super) receive_bytes: u32,
+    pub(super) gid: [u8; 16],
+}
+
+/// The version of the table.
+const VERSION: u8 = 1;
+
+impl Address {
+    /// Its bytes.
+    pub const LEN: usize = 40;
+
+    /// Appends the address: [`Address::LEN`] bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let naming = match self.naming {
+            Naming::Local => 1,
+            Naming::Global => 2,
+            Naming::RoceV1 => 3,
+            Naming::RoceV2 => 4,
+        };
+        out.extend([VERSION, naming, self.mtu, self.reads]);
+        out.extend(self.pair.to_le_bytes());
+        out.extend(self.first_packet.to_le_bytes());
+        out.extend(self.lid.to_le_bytes());
+        out.extend(self.receives.to_le_bytes());
+        out.extend(self.receive_bytes.to_le_bytes());
+        out.extend([0; 4]);
+        out.extend(self.gid);
+    }
+
+    /// Reads an address; `None` if these bytes are not one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Address> {
+        let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
+        let four = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        let two = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let naming = match bytes[1] {
+            1 => Naming::Local,
+            2 => Naming::Global,
+            3 => Naming::RoceV1,
+            4 => Naming::RoceV2,
+            _ => return None,
+        };
+        let (_, gid) = bytes.split_last_chunk()?;
+        let address = Address {
+            naming,
+            mtu: bytes[2],
+            reads: bytes[3],
+            pair: four(4),
+            first_packet: four(8),
+            lid: two(12),
+            receives: two(14),
+            receive_bytes: four(16),
+            gid: *gid,
+        };
+        let receives = match address.receives {
+            0 => true,
+            _ => address.receive_bytes >= 8 && address.receive_bytes.is_multiple_of(8),
+        };
+        let numbers = address.pair < 1 << 24 && address.first_packet < 1 << 24;
+        let sizes = (1..=5).contains(&address.mtu) && address.reads > 0;
+        let known = bytes[0] == VERSION && four(20) == 0;
+        (known && numbers && sizes && receives).then_some(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(naming: Naming) -> Address {
+        Address {
+            naming,
+            mtu: 3,
+            reads: 16,
+            pair: 0x12_3456,
+            first_packet: 0xab_cdef,
+            lid: 7,
+            receives: 64,
+            receive_bytes: 4096,
+            gid: *b"0123456789abcdef",
+        }
+    }
+
+    fn encoded(address: &Address) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        address.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn addresses_are_read_as_they_were_written() {
+        for naming in [
+            Naming::Local,
+            Naming::Global,
+            Naming::RoceV1,
+            Naming::RoceV2,
+        ] {
+            let address = address(naming);
+            let mut bytes = encoded(&address);
+            assert_eq!(bytes.len(), Address::LEN);
+            assert_eq!(Address::decode(&bytes), Some(address));
+            for cut in 0..bytes.len() {
+                assert_eq!(Address::decode(&bytes[..cut]), None);
+            }
+            bytes.push(0);
+            assert_eq!(Address::decode(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn bytes_are_where_the_table_says() {
+        let bytes = encoded(&address(Naming::RoceV2));
+        assert_eq!(bytes[..8], [1, 4, 3, 16, 0x56, 0x34, 0x12, 0]);
+        assert_eq!(bytes[8..16], [0xef, 0xcd, 0xab, 0, 7, 0, 64, 0]);
+        assert_eq!(bytes[16..24], [0, 16, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(&bytes[24..], b"0123456789abcdef");
+    }
+
+    #[test]
+    fn what_no_side_says_is_no_address() {
+        let bytes = encoded(&address(Naming::Local));
+        let wrong = [
+            (0, 2),
+            (1, 0),
+            (1, 5),
+            (2, 0),
+            (2, 6),
+            (3, 0),
+            (7, 1),
+            (11, 1),
+            (16, 4),
+            (20, 1),
+        ];
+        for (at, byte) in wrong {
+            let mut other = bytes.clone();
+            other[at] = byte;
+            assert_eq!(Address::decode(&other), None, "{byte} at {at}");
+        }
+    }
+}

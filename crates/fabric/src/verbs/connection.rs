@@ -1,0 +1,279 @@
+//! Connections: queue pairs that two sides have told each other of.
+//!
+//! | step | here | there |
+//! |---|---|---|
+//! | 1 | [`Domain::open`] | the same |
+//! | 2 | sends its [`Address`] over a link that has proved who is there | the same |
+//! | 3 | [`Opening::connect`] with the peer's address | the same |
+//! | 4 | says so over that link, and waits until the peer does | the same |
+//!
+//! What is begun before step 4 may have to be repeated by the device, which takes its time.
+//!
+//! A connection has one-sided reads and writes ([`Memory`](crate::memory::Memory)), and messages
+//! (module `mail`). It is lost when the peer's device does not answer, or its queue pair is gone. On
+//! a connection on which nothing is under way nobody notices: the link of step 2 stays, and tells.
+//! When a process dies its regions go before its queue pairs, so that who reads at that moment may be
+//! *refused* before the connection is lost.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::memory::RemoteError;
+
+use super::address::{Address, Naming};
+use super::ffi::{Gid, PairAttributes, Path, access, change, state};
+use super::line::Line;
+use super::mail::Mail;
+use super::memory::Domain;
+use super::options::{Depths, TRIES};
+use super::resources::{Pair, Registered};
+
+/// How often what was not acknowledged is sent again.
+const RETRIES: u8 = (TRIES - 1) as u8;
+/// Nobody sends a message for which there is no memory, so that to repeat one would hide a flaw.
+const NOT_READY_RETRIES: u8 = 0;
+/// Routers that a packet may pass.
+const HOPS: u8 = 64;
+/// Beyond what the device takes to give a peer up, for machines that hardly run.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A queue pair that has no peer yet.
+pub struct Opening {
+    domain: Domain,
+    depths: Depths,
+    line: Line,
+    inbox: Option<Arc<Registered>>,
+    address: Address,
+}
+
+/// A queue pair that is connected to one of a peer.
+#[derive(Clone)]
+pub struct Connection {
+    pub(super) domain: Domain,
+    pub(super) line: Arc<Mutex<Line>>,
+    pub(super) mail: Arc<Mutex<Mail>>,
+}
+
+impl Domain {
+    /// Makes a queue pair, with memory for messages to come.
+    ///
+    /// # Errors
+    /// The device has no more, or the system does not lock so much memory.
+    pub fn open(&self) -> io::Result<Opening> {
+        self.open_with(&self.device.options.depths, true)
+    }
+
+    /// With queues and buffers of these sizes, and with events or without.
+    pub(super) fn open_with(&self, depths: &Depths, events: bool) -> io::Result<Opening> {
+        let (port, options) = (&self.device.port, &self.device.options);
+        let pair = Pair::new(&self.raw, depths.sends, depths.receives, events)?;
+        initialise(&pair, port.number)?;
+        let staging = Registered::new(&self.raw, depths.staging_words, access::LOCAL_WRITE)?;
+        let patience = options.dead_after * 4 + PATIENCE;
+        let mut line = Line::new(pair, Arc::new(staging), depths, patience);
+        let inbox = Mail::inbox(&self.raw, depths, &mut line)?;
+        let mut random = [0; 4];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let address = Address {
+            naming: port.naming,
+            mtu: port.mtu,
+            reads: port.peer_reads,
+            pair: line.pair.number(),
+            first_packet: u32::from_le_bytes(random) >> 8,
+            lid: port.lid,
+            receives: depths.receives as u16,
+            receive_bytes: if depths.receives == 0 {
+                0
+            } else {
+                depths.receive_bytes
+            },
+            gid: port.gid,
+        };
+        Ok(Opening {
+            domain: self.clone(),
+            depths: *depths,
+            line,
+            inbox,
+            address,
+        })
+    }
+}
+
+fn initialise(pair: &Pair, port: u8) -> io::Result<()> {
+    let attributes = PairAttributes {
+        state: state::INIT,
+        port,
+        access: (access::REMOTE_READ | access::REMOTE_WRITE) as u32,
+        ..PairAttributes::default()
+    };
+    let mask = change::STATE | change::PARTITION | change::PORT | change::ACCESS;
+    pair.change(&attributes, mask)
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opening")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Opening {
+    /// What the peer connects to.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Connects to the peer's queue pair.
+    ///
+    /// # Errors
+    /// The two do not fit together, or the device does not accept the address.
+    pub fn connect(self, peer: &Address) -> io::Result<Connection> {
+        if self.address.naming != peer.naming {
+            let text = format!(
+                "ports are named as {} here and as {} by the peer; choose one kind on both sides \
+                 by the index of the GID",
+                called(self.address.naming),
+                called(peer.naming)
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        self.receive_from(peer)?;
+        self.send_to(peer)?;
+        let mail = Mail::new(self.inbox, &self.depths, peer);
+        Ok(Connection {
+            domain: self.domain,
+            line: Arc::new(Mutex::new(self.line)),
+            mail: Arc::new(Mutex::new(mail)),
+        })
+    }
+
+    fn receive_from(&self, peer: &Address) -> io::Result<()> {
+        let port = &self.domain.device.port;
+        let attributes = PairAttributes {
+            state: state::READY_TO_RECEIVE,
+            mtu: u32::from(port.mtu.min(peer.mtu)),
+            peer: peer.pair,
+            receive_number: peer.first_packet,
+            peer_reads: port.peer_reads,
+            // 0.64 ms.
+            not_ready_timer: 12,
+            path: Path {
+                gid: Gid(peer.gid),
+                from_gid: port.gid_index,
+                hops: HOPS,
+                lid: peer.lid,
+                level: port.level,
+                is_global: u8::from(peer.naming != Naming::Local),
+                port: port.number,
+                ..Path::default()
+            },
+            ..PairAttributes::default()
+        };
+        let mask = change::STATE
+            | change::PATH
+            | change::MTU
+            | change::PEER
+            | change::RECEIVE_NUMBER
+            | change::PEER_READS
+            | change::NOT_READY_TIMER;
+        self.line.pair.change(&attributes, mask)
+    }
+
+    fn send_to(&self, peer: &Address) -> io::Result<()> {
+        let device = &self.domain.device;
+        let attributes = PairAttributes {
+            state: state::READY_TO_SEND,
+            send_number: self.address.first_packet,
+            timeout: device.options.timeout_code(),
+            retries: RETRIES,
+            not_ready_retries: NOT_READY_RETRIES,
+            reads: device.port.reads.min(peer.reads),
+            ..PairAttributes::default()
+        };
+        let mask = change::STATE
+            | change::SEND_NUMBER
+            | change::TIMEOUT
+            | change::RETRIES
+            | change::NOT_READY_RETRIES
+            | change::READS;
+        self.line.pair.change(&attributes, mask)
+    }
+}
+
+fn called(naming: Naming) -> &'static str {
+    match naming {
+        Naming::Local => "InfiniBand by LID",
+        Naming::Global => "InfiniBand by GID",
+        Naming::RoceV1 => "RoCE v1",
+        Naming::RoceV2 => "RoCE v2",
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.line().pair.number();
+        f.debug_struct("Connection")
+            .field("pair", &number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Whether it is there still, as far as is known here.
+    ///
+    /// # Errors
+    /// The connection has ended, as far as is known here.
+    pub fn check(&self) -> Result<(), RemoteError> {
+        let mut line = self.line();
+        line.poll();
+        line.check()
+    }
+
+    /// Before a sleep: asks the device to make the connection's descriptor readable with what comes
+    /// next. Returns whether there is nothing already, so that a sleep is right.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn park(&self) -> Result<bool, RemoteError> {
+        let mut line = self.line();
+        if let Some(channel) = line.pair.channel() {
+            channel.take();
+        }
+        let asked = line.pair.ask_for_event();
+        asked.map_err(|error| RemoteError::Lost(error.to_string()))?;
+        line.poll();
+        line.poll_messages();
+        line.check()?;
+        Ok(line.arrived.is_empty())
+    }
+
+    /// Sleeps until there is something, not longer than this; for who has no poll of his own.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn wait(&self, timeout: Duration) -> Result<(), RemoteError> {
+        let may_sleep = self.park()?;
+        let channel = self.line().pair.channel().cloned();
+        if let (true, Some(channel)) = (may_sleep, channel) {
+            channel.wait(timeout);
+        }
+        Ok(())
+    }
+
+    pub(super) fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The descriptor that becomes readable after [`Connection::park`].
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        let fd = self.line().pair.channel().map(|channel| channel.fd());
+        fd.expect("connections that are given to users have events")
+    }
+}

@@ -1,0 +1,384 @@
+//! A queue pair and what is under way on it.
+//!
+//! Work has numbers, from zero on. A queue pair completes its work in order, so that one number
+//! says what is complete. Only some of it is *signalled*, and completes with a word; what is in
+//! front of it is complete then, too.
+//!
+//! Invariants:
+//! 1. There is always a signal to wait for when the queue or the staging memory is full: at most a
+//!    quarter of each is without one behind it.
+//! 2. The first failure ends the line. Nothing is posted afterwards, and what was not complete is
+//!    not known to have happened.
+//! 3. Staging memory is used again when the work that names it is complete.
+//! 4. To write and to send does not wait for the device. What the queue has no room for is kept, and
+//!    posted by whoever looks for completions; only if more is kept than the staging memory holds,
+//!    to write waits. Nothing overtakes what is kept.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base::memory::{RemoteError, WORD};
+
+use super::ffi::{Completion, WITH_IMMEDIATE, operation, status};
+use super::options::Depths;
+use super::resources::{BATCH, Pair, Registered, There, Work};
+use super::staging::Staging;
+
+/// How often completions are looked for without a pause.
+const SPINS: u32 = 200;
+/// How often they are looked for while others may run.
+const YIELDS: u32 = 50;
+/// The longest sleep between two looks.
+const NAP: Duration = Duration::from_millis(10);
+/// The same where no event ends it.
+const DOZE: Duration = Duration::from_micros(100);
+
+/// A message that has come: the place of its memory, its bytes, and the number that it came with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    pub(super) place: u64,
+    pub(super) len: usize,
+    pub(super) number: Option<u32>,
+}
+
+/// See the [module](self).
+pub(super) struct Line {
+    pub(super) pair: Pair,
+    /// The number of the next work; all below `done` is complete.
+    next: u64,
+    done: u64,
+    /// What went wrong, and with which work.
+    failed: Option<(u64, RemoteError)>,
+    /// Work, and words of staging memory, without a signal behind them.
+    silent: u32,
+    silent_words: usize,
+    sends: u64,
+    signal_every: u32,
+    /// How long any work may take; the device gives up much earlier.
+    patience: Duration,
+    staging: Staging,
+    memory: Arc<Registered>,
+    /// Words to be written for which there was no room, and how many they are.
+    kept: VecDeque<(There, Vec<u64>)>,
+    kept_words: usize,
+    pub(super) arrived: VecDeque<Arrived>,
+}
+
+impl Line {
+    pub(super) fn new(
+        pair: Pair,
+        staging: Arc<Registered>,
+        depths: &Depths,
+        patience: Duration,
+    ) -> Line {
+        Line {
+            pair,
+            next: 0,
+            done: 0,
+            failed: None,
+            silent: 0,
+            silent_words: 0,
+            sends: u64::from(depths.sends),
+            signal_every: depths.signal_every,
+            patience,
+            staging: Staging::new(depths.staging_words),
+            memory: staging,
+            kept: VecDeque::new(),
+            kept_words: 0,
+            arrived: VecDeque::new(),
+        }
+    }
+
+    /// The most words that are written or sent in one piece.
+    fn piece(&self) -> usize {
+        self.staging.words() / 4
+    }
+
+    /// Begins to read words of the peer to word `at` of `here`; returns the work's number. Waits for
+    /// room.
+    pub(super) fn read(
+        &mut self,
+        here: &Arc<Registered>,
+        at: usize,
+        count: usize,
+        there: There,
+    ) -> Result<u64, RemoteError> {
+        self.check()?;
+        if !self.has_room(0) {
+            self.wait_until(|line| line.has_room(0))?;
+        }
+        let here = (Arc::clone(here), at, count * WORD);
+        self.post(operation::READ, here, Some(there), 0, true)
+    }
+
+    /// Begins to write words.
+    pub(super) fn write(&mut self, words: &[u64], there: There) -> Result<(), RemoteError> {
+        self.check()?;
+        let piece = self.piece();
+        for (index, words) in words.chunks(piece).enumerate() {
+            let there = there.behind(index * piece);
+            if !self.has_room(words.len()) {
+                self.poll();
+            }
+            if self.has_room(words.len()) {
+                self.post_write(words, there)?;
+                continue;
+            }
+            let bound = self.staging.words();
+            if self.kept_words + words.len() > bound {
+                self.wait_until(|line| line.kept_words + piece <= bound)?;
+            }
+            self.kept_words += words.len();
+            self.kept.push_back((there, words.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn post_write(&mut self, words: &[u64], there: There) -> Result<(), RemoteError> {
+        let at = self.staging.take(self.next, words.len());
+        for (place, word) in self.memory.words()[at..].iter().zip(words) {
+            place.store(*word, Ordering::Relaxed);
+        }
+        let here = (Arc::clone(&self.memory), at, words.len() * WORD);
+        let signalled = self.signals(words.len());
+        self.post(operation::WRITE, here, Some(there), 0, signalled)?;
+        Ok(())
+    }
+
+    /// Posts what is kept, as far as there is room.
+    fn post_kept(&mut self) {
+        while let Some((there, words)) = self.kept.pop_front() {
+            // Nothing is in front of it any more.
+            if self.failed.is_some() || !self.has_room_now(words.len()) {
+                self.kept.push_front((there, words));
+                return;
+            }
+            self.kept_words -= words.len();
+            // A failure is kept, too, for who asks next.
+            drop(self.post_write(&words, there));
+        }
+    }
+
+    /// Begins to send a message with a number; there is [room](Line::has_room) for its words.
+    pub(super) fn send(&mut self, message: &[u8], number: u32) -> Result<(), RemoteError> {
+        self.check()?;
+        let words = message.len().div_ceil(WORD);
+        let at = self.staging.take(self.next, words);
+        self.memory.store(at, message);
+        let here = (Arc::clone(&self.memory), at, message.len());
+        let signalled = self.signals(words);
+        self.post(operation::SEND_IMMEDIATE, here, None, number, signalled)?;
+        Ok(())
+    }
+
+    /// Gives memory for a message back to the device.
+    pub(super) fn expect(
+        &mut self,
+        place: u64,
+        memory: &Arc<Registered>,
+        bytes: usize,
+    ) -> Result<(), RemoteError> {
+        let at = place as usize * bytes / WORD;
+        let posted = self.pair.post_receive(place, memory, at, bytes);
+        posted.map_err(|error| self.fail(self.next, format!("no memory for messages: {error}")))
+    }
+
+    /// Whether one more work with so many words of staging memory can be posted now.
+    pub(super) fn has_room(&self, words: usize) -> bool {
+        self.kept.is_empty() && self.has_room_now(words)
+    }
+
+    fn has_room_now(&self, words: usize) -> bool {
+        self.next - self.done < self.sends && self.staging.has_room(words)
+    }
+
+    /// Whether the next work is to be signalled; it uses so many words of staging memory.
+    fn signals(&mut self, words: usize) -> bool {
+        self.silent += 1;
+        self.silent_words += words;
+        self.silent >= self.signal_every || self.silent_words >= self.piece()
+    }
+
+    fn post(
+        &mut self,
+        operation: u32,
+        here: (Arc<Registered>, usize, usize),
+        there: Option<There>,
+        immediate: u32,
+        signalled: bool,
+    ) -> Result<u64, RemoteError> {
+        let id = self.next;
+        let work = Work {
+            id,
+            operation,
+            here,
+            there,
+            immediate,
+            signalled,
+        };
+        // The device sees what was stored before.
+        fence(Ordering::SeqCst);
+        let posted = self.pair.post(work);
+        posted.map_err(|error| self.fail(id, format!("the device takes no work: {error}")))?;
+        if signalled {
+            (self.silent, self.silent_words) = (0, 0);
+        }
+        self.next += 1;
+        Ok(id)
+    }
+
+    /// Ends the line, unless it has ended already.
+    fn fail(&mut self, id: u64, text: String) -> RemoteError {
+        let error = RemoteError::Lost(text);
+        self.failed.get_or_insert((id, error.clone()));
+        error
+    }
+
+    /// # Errors
+    /// The line has ended.
+    pub(super) fn check(&self) -> Result<(), RemoteError> {
+        match &self.failed {
+            None => Ok(()),
+            Some((_, error)) => Err(ended(error)),
+        }
+    }
+
+    /// Whether the work of this number is complete.
+    pub(super) fn is_done(&self, id: u64) -> bool {
+        id < self.done
+    }
+
+    /// Takes what is complete, and posts what is kept. Looks only; whether the line has ended, [`Line::check`] tells.
+    pub(super) fn poll(&mut self) {
+        let mut batch = [Completion::default(); BATCH];
+        loop {
+            match self.pair.poll_sent(&mut batch) {
+                Ok(count) => {
+                    batch[..count]
+                        .iter()
+                        .for_each(|completion| self.complete(completion));
+                    if count < BATCH {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    self.fail(self.done, error.to_string());
+                    break;
+                }
+            }
+        }
+        self.post_kept();
+        // What the device has written is seen by what is read from now on.
+        fence(Ordering::SeqCst);
+    }
+
+    fn complete(&mut self, completion: &Completion) {
+        if completion.status == status::SUCCESS {
+            self.done = self.done.max(completion.id + 1);
+            self.staging.give_back(completion.id);
+        } else if self.failed.is_none() {
+            self.failed = Some((completion.id, meaning(completion.status)));
+        }
+    }
+
+    /// Takes the messages that have come.
+    pub(super) fn poll_messages(&mut self) {
+        let mut batch = [Completion::default(); BATCH];
+        let count = match self.pair.poll_received(&mut batch) {
+            Ok(count) => count,
+            Err(error) => {
+                self.fail(self.done, error.to_string());
+                0
+            }
+        };
+        for completion in &batch[..count] {
+            if completion.status == status::SUCCESS {
+                let number = u32::from_be(completion.immediate);
+                self.arrived.push_back(Arrived {
+                    place: completion.id,
+                    len: completion.len as usize,
+                    number: (completion.flags & WITH_IMMEDIATE != 0).then_some(number),
+                });
+            } else if self.failed.is_none() {
+                self.failed = Some((self.done, meaning(completion.status)));
+            }
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Waits until work `first` to `last` is complete.
+    ///
+    /// # Errors
+    /// It is not, and never will be known to be.
+    pub(super) fn wait_for(&mut self, first: u64, last: u64) -> Result<(), RemoteError> {
+        match self.wait_until(|line| line.is_done(last)) {
+            Ok(()) => Ok(()),
+            Err(error) => match &self.failed {
+                // What went wrong went wrong here; else it merely ended what was behind it.
+                Some((id, cause)) if (first..=last).contains(id) => Err(cause.clone()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Looks for completions until something is so: without a pause, then letting others run, then
+    /// asleep until there is one.
+    fn wait_until(&mut self, is_so: impl Fn(&Line) -> bool) -> Result<(), RemoteError> {
+        for look in 0..SPINS + YIELDS {
+            self.poll();
+            if is_so(self) {
+                return Ok(());
+            }
+            self.check()?;
+            match look < SPINS {
+                true => std::hint::spin_loop(),
+                false => thread::yield_now(),
+            }
+        }
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let asked = self.pair.ask_for_event();
+            asked.map_err(|error| self.fail(self.done, error.to_string()))?;
+            // What came before the request has no event.
+            self.poll();
+            if is_so(self) {
+                return Ok(());
+            }
+            self.check()?;
+            if Instant::now() > deadline {
+                let text = format!("the device has completed nothing for {:?}", self.patience);
+                return Err(self.fail(self.done, text));
+            }
+            match self.pair.channel() {
+                Some(channel) => {
+                    channel.wait(NAP);
+                    channel.take();
+                }
+                None => thread::sleep(DOZE),
+            }
+        }
+    }
+}
+
+/// What is said of a line after the failure that has ended it.
+fn ended(error: &RemoteError) -> RemoteError {
+    match error {
+        RemoteError::Lost(text) => RemoteError::Lost(text.clone()),
+        error => RemoteError::Lost(format!("the connection has ended, because {error}")),
+    }
+}
+
+/// What a completion's status means.
+fn meaning(of: u32) -> RemoteError {
+    match of {
+        status::REMOTE_ACCESS | status::REMOTE_INVALID => {
+            RemoteError::Refused("the device that holds it knows no such grant".to_owned())
+        }
+        status::RETRIES_EXCEEDED => RemoteError::Lost("the peer does not answer".to_owned()),
+        status::FLUSHED => RemoteError::Lost("the connection has ended".to_owned()),
+        _ => RemoteError::Lost(format!("the device has ended the connection (status {of})")),
+    }
+}

@@ -1,0 +1,306 @@
+//! Messages by Send and Receive.
+//!
+//! A message travels in pieces as long as the memory that the peer keeps ready for each. With every
+//! piece goes a number of 32 bits, the device's *immediate data*:
+//!
+//! | bits | field |
+//! |---|---|
+//! | 31 | 1: the message goes on in the next piece |
+//! | 30 | 1: there is no piece, only the count |
+//! | 0…29 | how many pieces the sender has received and made room for again, the lower bits of the count |
+//!
+//! Invariants:
+//! 1. A piece is sent only if there is memory for it: what was sent and is not counted by the peer
+//!    stays within the peer's receives. So the device never finds a peer that is not ready.
+//! 2. The last place is kept for a count alone. Who uses it tells the peer of at least half of its
+//!    places; so one of the two can always go on.
+//! 3. A count alone is sent when half of the places are owed, so that counts are not answered by
+//!    counts for ever.
+//! 4. No call waits: what the device has no room for waits here, like what the peer has none for.
+//! 5. Nothing that the peer says is believed: a count of what was not sent, or a piece that is
+//!    longer than its memory, ends the messages.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use base::memory::{RemoteError, WORD};
+
+use super::address::Address;
+use super::connection::Connection;
+use super::ffi::access;
+use super::line::{Arrived, Line};
+use super::options::Depths;
+use super::resources::{Domain, Registered};
+
+const GOES_ON: u32 = 1 << 31;
+const COUNT_ALONE: u32 = 1 << 30;
+const COUNT: u32 = COUNT_ALONE - 1;
+
+/// A connection's messages.
+pub(super) struct Mail {
+    /// Memory for pieces, and the bytes of each.
+    inbox: Option<Arc<Registered>>,
+    room: usize,
+    /// Places that there are for the peer here, and for this side there.
+    places: u32,
+    credit: Credit,
+    /// Bytes of the longest piece that the peer takes.
+    piece: usize,
+    /// Pieces received, and of how many the peer knows.
+    received: u32,
+    told: u32,
+    /// Messages that wait, and how much of the first one was sent.
+    waiting: VecDeque<Vec<u8>>,
+    from: usize,
+    bytes: usize,
+    /// The beginning of a message of which more is to come.
+    begun: Vec<u8>,
+    whole: VecDeque<Vec<u8>>,
+}
+
+/// How many pieces the peer has memory for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Credit {
+    places: u32,
+    sent: u32,
+    /// Of those, how many the peer has made room for again.
+    counted: u32,
+}
+
+impl Credit {
+    fn new(places: u32) -> Credit {
+        Credit {
+            places,
+            sent: 0,
+            counted: 0,
+        }
+    }
+
+    fn left(&self) -> u32 {
+        self.places - (self.sent.wrapping_sub(self.counted) & COUNT)
+    }
+
+    /// Takes the peer's count; false if it counts what was not sent.
+    fn count(&mut self, count: u32) -> bool {
+        let new = count.wrapping_sub(self.counted) & COUNT;
+        if new > self.sent.wrapping_sub(self.counted) & COUNT {
+            return false;
+        }
+        self.counted = self.counted.wrapping_add(new) & COUNT;
+        true
+    }
+
+    fn send(&mut self) {
+        self.sent = self.sent.wrapping_add(1) & COUNT;
+    }
+}
+
+impl Mail {
+    /// Memory for messages, known to the device.
+    pub(super) fn inbox(
+        domain: &Arc<Domain>,
+        depths: &Depths,
+        line: &mut Line,
+    ) -> io::Result<Option<Arc<Registered>>> {
+        if depths.receives == 0 {
+            return Ok(None);
+        }
+        let bytes = depths.receive_bytes as usize;
+        let words = depths.receives as usize * bytes / WORD;
+        let inbox = Arc::new(Registered::new(domain, words, access::LOCAL_WRITE)?);
+        for place in 0..u64::from(depths.receives) {
+            line.expect(place, &inbox, bytes)
+                .map_err(io::Error::other)?;
+        }
+        Ok(Some(inbox))
+    }
+
+    pub(super) fn new(inbox: Option<Arc<Registered>>, depths: &Depths, peer: &Address) -> Mail {
+        let most = depths.staging_words / 4 * WORD;
+        Mail {
+            inbox,
+            room: depths.receive_bytes as usize,
+            places: depths.receives,
+            credit: Credit::new(u32::from(peer.receives)),
+            piece: (peer.receive_bytes as usize).min(most),
+            received: 0,
+            told: 0,
+            waiting: VecDeque::new(),
+            from: 0,
+            bytes: 0,
+            begun: Vec::new(),
+            whole: VecDeque::new(),
+        }
+    }
+
+    /// Sends what waits, as far as the peer has memory for it, and a count if many are owed.
+    fn advance(&mut self, line: &mut Line) -> Result<(), RemoteError> {
+        while self.credit.left() > 1
+            && let Some(message) = self.waiting.front()
+        {
+            let end = message.len().min(self.from + self.piece);
+            if !line.has_room((end - self.from).div_ceil(WORD)) {
+                break;
+            }
+            let goes_on = if end < message.len() { GOES_ON } else { 0 };
+            line.send(&message[self.from..end], goes_on | self.received)?;
+            self.bytes -= end - self.from;
+            self.from = end;
+            if goes_on == 0 {
+                self.waiting.pop_front();
+                self.from = 0;
+            }
+            self.sent_count();
+        }
+        let owed = self.received.wrapping_sub(self.told) & COUNT;
+        if owed > 0 && owed >= self.places / 2 && self.credit.left() > 0 && line.has_room(0) {
+            line.send(&[], COUNT_ALONE | self.received)?;
+            self.sent_count();
+        }
+        Ok(())
+    }
+
+    fn sent_count(&mut self) {
+        self.credit.send();
+        self.told = self.received;
+    }
+
+    /// Takes what has arrived.
+    fn take(&mut self, line: &mut Line) -> Result<(), RemoteError> {
+        line.poll();
+        line.poll_messages();
+        while let Some(arrived) = line.arrived.pop_front() {
+            self.take_piece(arrived, line)?;
+        }
+        // What came before an end is there.
+        if self.whole.is_empty() {
+            line.check()?;
+        }
+        Ok(())
+    }
+
+    fn take_piece(&mut self, arrived: Arrived, line: &mut Line) -> Result<(), RemoteError> {
+        let wrong = |what: &str| RemoteError::Lost(format!("the peer {what}"));
+        let (Some(inbox), Some(number)) = (&self.inbox, arrived.number) else {
+            return Err(wrong("sends messages of another kind"));
+        };
+        if !self.credit.count(number & COUNT) {
+            return Err(wrong("counts what was not sent"));
+        }
+        if number & COUNT_ALONE == 0 {
+            let at = arrived.place as usize * self.room / WORD;
+            inbox.load(at, arrived.len.min(self.room), &mut self.begun);
+            if number & GOES_ON == 0 {
+                self.whole.push_back(std::mem::take(&mut self.begun));
+            }
+        }
+        line.expect(arrived.place, inbox, self.room)?;
+        self.received = self.received.wrapping_add(1) & COUNT;
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Takes a message to be sent. It leaves at once if the peer has memory for it, else with a
+    /// later call of this, [`Connection::receive`] or [`Connection::advance`]. There is no bound on
+    /// what may wait; who sends looks at [`Connection::waiting`].
+    ///
+    /// # Errors
+    /// The connection has ended, or the peer takes no messages.
+    pub fn send(&self, message: &[u8]) -> Result<(), RemoteError> {
+        let (mut mail, mut line) = (self.mail(), self.line());
+        if mail.credit.places == 0 || mail.inbox.is_none() {
+            let text = "this connection carries no messages: one side keeps no memory for them";
+            return Err(RemoteError::Refused(text.to_owned()));
+        }
+        line.check()?;
+        mail.bytes += message.len();
+        mail.waiting.push_back(message.to_vec());
+        mail.advance(&mut line)
+    }
+
+    /// Bytes that wait because the peer has no memory for them yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.mail().bytes
+    }
+
+    /// Sends what waits, as far as the peer has memory for it.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn advance(&self) -> Result<(), RemoteError> {
+        let (mut mail, mut line) = (self.mail(), self.line());
+        mail.take(&mut line)?;
+        line.check()?;
+        mail.advance(&mut line)
+    }
+
+    /// Puts the next message that has come in the place of what is there; false if none has come.
+    ///
+    /// # Errors
+    /// The connection has ended, and no message that came before is left.
+    pub fn receive(&self, into: &mut Vec<u8>) -> Result<bool, RemoteError> {
+        let (mut mail, mut line) = (self.mail(), self.line());
+        if mail.whole.is_empty() {
+            mail.take(&mut line)?;
+            if line.check().is_ok() {
+                mail.advance(&mut line)?;
+            }
+        }
+        let Some(message) = mail.whole.pop_front() else {
+            return Ok(false);
+        };
+        *into = message;
+        Ok(true)
+    }
+
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_stays_within_the_places() {
+        let mut credit = Credit::new(4);
+        for _ in 0..4 {
+            credit.send();
+        }
+        assert_eq!(credit.left(), 0);
+        assert!(credit.count(3));
+        assert_eq!(credit.left(), 3);
+        assert!(credit.count(3), "the same count again says nothing new");
+        assert_eq!(credit.left(), 3);
+    }
+
+    #[test]
+    fn a_count_of_what_was_not_sent_is_found() {
+        let mut credit = Credit::new(4);
+        credit.send();
+        credit.send();
+        assert!(!credit.count(3));
+        assert!(credit.count(2));
+        assert!(!credit.count(1), "counts do not go back");
+        assert_eq!(credit.left(), 4);
+    }
+
+    #[test]
+    fn counts_go_on_beyond_their_bits() {
+        let mut credit = Credit {
+            places: 4,
+            sent: COUNT,
+            counted: COUNT,
+        };
+        credit.send();
+        credit.send();
+        assert_eq!((credit.sent, credit.left()), (1, 2));
+        assert!(!credit.count(2));
+        assert!(credit.count(1));
+        assert_eq!(credit.left(), 4);
+    }
+}

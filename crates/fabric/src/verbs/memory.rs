@@ -1,0 +1,317 @@
+//! Regions that peers reach through the device, without this side's processor.
+//!
+//! A region in memory, in words:
+//!
+//! | word | content |
+//! |---|---|
+//! | 0, 1 | the grant's key |
+//! | 2…7 | zero |
+//! | 8… | the region's words |
+//!
+//! The address in its grant, in bytes; numbers are little-endian:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | where word 0 is |
+//! | 8 | 4 | the device's key for this memory |
+//!
+//! The device checks its own key, the bounds and what is allowed with every packet. It uses keys
+//! again, though; so whoever reaches a region first reads the grant's key from it.
+//!
+//! **A refusal ends the connection**: the device breaks the queue pair on which somebody asked for
+//! what he may not. Regions that come and go are better read through a connection of their own.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::memory::{RemoteError, RemoteMemory, Words};
+
+use super::connection::Connection;
+use super::device::Inner as Device;
+use super::ffi::access;
+use super::line::Line;
+use super::resources::{self, Registered, There};
+use crate::memory::{self, Access, Grant, Kind, Memory, WORDS_MAX, check_bounds};
+
+/// Words in front of a region's own.
+const HEAD: usize = 8;
+/// Bytes of the address in a grant.
+pub(super) const ADDRESS: usize = 12;
+/// A memory's first words of landing, for what is not asked for by the user.
+const ASIDE: usize = 8;
+
+/// A protection domain: what is registered in it can be reached through its connections, and
+/// through no others. One for each database.
+#[derive(Clone)]
+pub struct Domain {
+    pub(super) device: Arc<Device>,
+    pub(super) raw: Arc<resources::Domain>,
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = self.device.context.name();
+        f.debug_struct("Domain")
+            .field("device", &device)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Domain {
+    pub(super) fn new(device: &Arc<Device>) -> io::Result<Domain> {
+        let raw = resources::Domain::new(Arc::clone(&device.context))?;
+        Ok(Domain {
+            device: Arc::clone(device),
+            raw: Arc::new(raw),
+        })
+    }
+
+    /// Registers a region of zeros.
+    ///
+    /// # Errors
+    /// The system does not lock so much memory, or the device takes no more.
+    pub fn register(&self, words: usize, access: Access) -> io::Result<Region> {
+        let allowed = match access {
+            Access::Read => access::REMOTE_READ,
+            Access::Write => access::REMOTE_READ | access::REMOTE_WRITE | access::LOCAL_WRITE,
+        };
+        if !(1..=WORDS_MAX).contains(&words) {
+            let text = format!("a region of {words} words; take 1 to {WORDS_MAX}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let registered = Registered::new(&self.raw, HEAD + words, allowed)?;
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        registered.store(0, &key);
+        let mut address = [0; ADDRESS];
+        address[..8].copy_from_slice(&registered.address().to_le_bytes());
+        address[8..].copy_from_slice(&registered.remote_key().to_le_bytes());
+        Ok(Region {
+            grant: Grant::new(Kind::Verbs, access, words, key, &address),
+            registered,
+        })
+    }
+}
+
+/// A region of this side.
+pub struct Region {
+    registered: Registered,
+    grant: Grant,
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("grant", &self.grant)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Words for Region {
+    fn words(&self) -> &[AtomicU64] {
+        &self.registered.words()[HEAD..]
+    }
+}
+
+impl memory::Region for Region {
+    fn grant(&self) -> &Grant {
+        &self.grant
+    }
+}
+
+/// A region of a peer. Reads and writes of all regions of a connection take place in the order in
+/// which they were begun.
+pub struct Remote {
+    line: Arc<Mutex<Line>>,
+    there: There,
+    words: usize,
+    access: Access,
+    /// Where the device puts what it reads.
+    landing: Arc<Registered>,
+    /// The next free word of it.
+    next: usize,
+    /// Reads under way: number, place and count of words.
+    pending: Vec<(u64, usize, usize)>,
+    /// What has been read and not yet been asked for.
+    gathered: Vec<u64>,
+    /// Something was written, and no proof was asked for since.
+    written: bool,
+    /// A read behind all that was written: when it is complete, that has taken place.
+    proof: Option<u64>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("words", &self.words)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Memory for Connection {
+    type Region = Region;
+    type Remote = Remote;
+
+    fn register(&self, words: usize, access: Access) -> io::Result<Region> {
+        self.domain.register(words, access)
+    }
+
+    fn reach(&self, grant: &Grant) -> Result<Remote, RemoteError> {
+        let landing = self.domain.device.options.depths.landing_words;
+        let mut remote = self.reach_untried(grant, landing)?;
+        match remote.key()? == grant.key() {
+            true => Ok(remote),
+            false => Err(RemoteError::Refused(
+                "the region has another key".to_owned(),
+            )),
+        }
+    }
+}
+
+impl Connection {
+    /// Reaches a region without a look at its key, for which it would have to wait. So many words
+    /// can be on their way to here at a time.
+    pub(super) fn reach_untried(
+        &self,
+        grant: &Grant,
+        landing: usize,
+    ) -> Result<Remote, RemoteError> {
+        let refused = |text: &str| RemoteError::Refused(text.to_owned());
+        let address: &[u8; ADDRESS] = match (grant.kind(), grant.address().try_into()) {
+            (Kind::Verbs, Ok(address)) => address,
+            _ => return Err(refused("the grant is not one of an RDMA device")),
+        };
+        let (start, key) = address.split_at(8);
+        let there = There {
+            address: u64::from_le_bytes(start.try_into().expect("8 bytes")),
+            key: u32::from_le_bytes(key.try_into().expect("4 bytes")),
+        };
+        let landing = Registered::new(&self.domain.raw, ASIDE + landing, access::LOCAL_WRITE);
+        let landing = landing.map_err(|error| RemoteError::Lost(error.to_string()))?;
+        Ok(Remote {
+            line: Arc::clone(&self.line),
+            there,
+            words: grant.words(),
+            access: grant.access(),
+            landing: Arc::new(landing),
+            next: ASIDE,
+            pending: Vec::new(),
+            gathered: Vec::new(),
+            written: false,
+            proof: None,
+        })
+    }
+}
+
+impl Remote {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the key that the region has.
+    fn key(&mut self) -> Result<[u8; 16], RemoteError> {
+        let mut line = self.line();
+        let id = line.read(&self.landing, 0, 2, self.there)?;
+        line.wait_for(id, id)?;
+        drop(line);
+        let mut key = Vec::new();
+        self.landing.load(0, 16, &mut key);
+        Ok(key.try_into().expect("16 bytes"))
+    }
+
+    /// Waits for all reads under way and takes what they have brought.
+    fn gather(&mut self) -> Result<(), RemoteError> {
+        let (Some((first, ..)), Some((last, ..))) = (self.pending.first(), self.pending.last())
+        else {
+            return Ok(());
+        };
+        self.line().wait_for(*first, *last)?;
+        for (_, at, count) in self.pending.drain(..) {
+            let words = self.landing.words()[at..at + count].iter();
+            self.gathered
+                .extend(words.map(|word| word.load(Ordering::Relaxed)));
+        }
+        self.next = ASIDE;
+        Ok(())
+    }
+
+    /// Forgets what is under way: the line has ended.
+    fn forget(&mut self) {
+        self.pending.clear();
+        self.gathered.clear();
+        self.next = ASIDE;
+    }
+}
+
+impl RemoteMemory for Remote {
+    fn len(&self) -> usize {
+        self.words
+    }
+
+    fn begin(&mut self, from: usize, count: usize) -> Result<(), RemoteError> {
+        check_bounds(from, count, self.words)?;
+        self.line().check()?;
+        let (mut from, end) = (HEAD + from, HEAD + from + count);
+        let room = self.landing.words().len();
+        while from < end {
+            if self.next == room {
+                self.gather()?;
+            }
+            let count = (end - from).min(room - self.next);
+            let there = self.there.behind(from);
+            let id = self.line().read(&self.landing, self.next, count, there)?;
+            self.pending.push((id, self.next, count));
+            self.next += count;
+            from += count;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, into: &mut Vec<u64>) -> Result<(), RemoteError> {
+        match self.gather() {
+            Ok(()) => {
+                into.append(&mut self.gathered);
+                Ok(())
+            }
+            Err(error) => {
+                self.forget();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl memory::Remote for Remote {
+    fn write(&mut self, from: usize, words: &[u64]) -> Result<(), RemoteError> {
+        check_bounds(from, words.len(), self.words)?;
+        if self.access != Access::Write {
+            return Err(RemoteError::Refused(
+                "the grant allows reading alone".to_owned(),
+            ));
+        }
+        self.written |= !words.is_empty();
+        self.line().write(words, self.there.behind(HEAD + from))
+    }
+
+    /// That the device has acknowledged a write does not mean that it has reached memory; that a
+    /// read behind it is complete does.
+    fn settle(&mut self) -> Result<bool, RemoteError> {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.poll();
+        if self.written && line.has_room(0) {
+            self.proof = Some(line.read(&self.landing, 2, 1, self.there)?);
+            self.written = false;
+            line.poll();
+        }
+        if self.proof.is_some_and(|proof| line.is_done(proof)) {
+            self.proof = None;
+        }
+        match self.written || self.proof.is_some() {
+            true => line.check().map(|()| false),
+            false => Ok(true),
+        }
+    }
+}
