@@ -31,6 +31,11 @@ pub(crate) enum Task {
     Peers,
     /// Hold ARCHITECTURE.md against the crates.
     Arch,
+    /// Run the tests over real verbs, in a small machine that has an RDMA device.
+    Rdma {
+        /// Only tests whose names contain this.
+        filter: Option<String>,
+    },
     /// Start a cluster on this machine and look after it until Ctrl-C.
     Cluster {
         /// How many nodes.

@@ -17,6 +17,7 @@ use crate::failover;
 use crate::fuzz::{self, Target};
 use crate::peers;
 use crate::process;
+use crate::rdma;
 use crate::server::Program;
 use crate::sim::{self, Bug, Protocol};
 use crate::smoke;
@@ -73,6 +74,9 @@ const STEPS: &[Step] = &[
     }),
     ("loom: journal", || loom("kumiki-journal", "loom_handover")),
     ("loom: engine", || loom("kumiki-engine", "loom_word")),
+    ("loom: fabric", || loom("kumiki-fabric", "loom_ring")),
+    ("loom: slots", || loom("kumiki-cluster", "slots_loom")),
+    ("verbs", || rdma::run(None)),
     ("smoke", smoke::run),
     ("crash on the real disk", || {
         crash::require_clean(&crash(Disk::Real, Build::Honest, ROUNDS, true)?)

@@ -19,6 +19,7 @@ pub mod fuzz;
 pub mod interrupt;
 pub mod peers;
 pub mod process;
+pub mod rdma;
 pub mod server;
 pub mod sim;
 pub mod smoke;

@@ -13,7 +13,8 @@ use clap::Parser;
 use xtask::build::{self, Build};
 use xtask::server::Program;
 use xtask::{
-    arch, bench, chaos, ci, cluster, crash, failover, fuzz, interrupt, peers, sim, smoke, trace,
+    arch, bench, chaos, ci, cluster, crash, failover, fuzz, interrupt, peers, rdma, sim, smoke,
+    trace,
 };
 
 use crate::arguments::{Arguments, Task};
@@ -34,6 +35,7 @@ fn run(task: Task) -> Result<()> {
         Task::Ci => ci::run_all(),
         Task::Peers => peers::install(),
         Task::Arch => arch::check(),
+        Task::Rdma { filter } => rdma::run(filter.as_deref()),
         Task::Cluster {
             nodes,
             replicas,

@@ -1,6 +1,7 @@
 //! The programs that tests and benchmarks stand beside: present or not, and how to get them.
 
 mod etcd;
+mod rdma;
 
 use std::env;
 use std::path::Path;
@@ -156,7 +157,8 @@ pub fn install() -> Result<()> {
         println!("peers: {:<16} {version}", peer.program);
     }
     LIBRARIES.iter().try_for_each(Library::install)?;
-    etcd::install()
+    etcd::install()?;
+    rdma::install()
 }
 
 /// Whether a program can be started.

@@ -1,0 +1,140 @@
+//! Tests that meet real verbs: in a small machine that has an RDMA device in software.
+//!
+//! `cargo xtask peers` makes the machine (module `peers::rdma`). Here programs of this machine are
+//! carried into it with the libraries that they need, run, and judged. It is emulated, so its times
+//! say nothing; what it shows is that the code and the kernel's verbs understand each other.
+
+pub(crate) mod archive;
+mod machine;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::build::{self, cargo};
+use crate::{peers, process};
+
+pub use machine::{Ended, Job, has_machine, run_job};
+pub(crate) use machine::{INIT, libraries, place};
+
+/// Tests that are run in the machine.
+struct Suite {
+    package: &'static str,
+    test: &'static str,
+    /// Those whose names contain this; the others need no device.
+    only: Option<&'static str>,
+}
+
+const SUITES: &[Suite] = &[Suite {
+    package: "kumiki-fabric",
+    test: "verbs",
+    only: None,
+}];
+/// The test that is no test: the second process of others.
+const SECOND_PROCESS: &str = "plays_a_peer_if_told_to";
+/// Told to the tests there: a missing device is a failure.
+const REQUIRE: (&str, &str) = ("KUMIKI_REQUIRE_RDMA", "1");
+/// How long a suite may take, the machine's start included. It is emulated, and this machine may
+/// be busy.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Runs the tests over verbs in the machine, all or those whose names contain `filter`, and prints
+/// which ones ran. Says so and does nothing
+/// where the machine is missing, unless peers are required.
+///
+/// # Errors
+/// If a test fails, none ran, or the machine is missing and required.
+pub fn run(filter: Option<&str>) -> Result<()> {
+    if !has_machine() {
+        let what = "there is no machine with an RDMA device; `cargo xtask peers` makes it";
+        if peers::are_required() {
+            bail!("{what}");
+        }
+        println!("rdma: skipped: {what}");
+        return Ok(());
+    }
+    let mut passed = 0;
+    for suite in SUITES {
+        passed += suite.run(filter)?;
+    }
+    if passed == 0 {
+        bail!("no test ran in the machine");
+    }
+    println!("rdma: {passed} tests ran over real verbs, and passed");
+    Ok(())
+}
+
+impl Suite {
+    /// Runs it in the machine, and tells how many tests ran.
+    fn run(&self, filter: Option<&str>) -> Result<usize> {
+        let Suite {
+            package,
+            test,
+            only,
+        } = self;
+        let program = build_test(package, test)?;
+        println!("rdma: {package}, {test}: starting the machine");
+        let mut job = Job::new(&program);
+        job.patience = PATIENCE;
+        job.environment.push((REQUIRE.0.into(), REQUIRE.1.into()));
+        // One device, and time that is emulated: tests would only wait for each other.
+        job.arguments.push("--test-threads=1".into());
+        // By itself it does nothing; tests start it as their second process.
+        job.arguments
+            .extend(["--skip".into(), SECOND_PROCESS.into()]);
+        job.arguments.extend(filter.or(*only).map(str::to_owned));
+        let ended = run_job(&job)?;
+        if ended.status != 0 {
+            let status = ended.status;
+            bail!("{package}, {test}: failed in the machine (status {status})");
+        }
+        let ran = passed_tests(&ended.output).len();
+        if ran == 0 && filter.is_none() {
+            bail!("{package}, {test}: no test ran in the machine");
+        }
+        Ok(ran)
+    }
+}
+
+/// The names of the tests that passed, of what Rust's test harness prints.
+fn passed_tests(output: &str) -> Vec<&str> {
+    let tests = output.lines().filter_map(|line| line.strip_prefix("test "));
+    tests
+        .filter_map(|line| line.strip_suffix(" ... ok"))
+        .collect()
+}
+
+/// Builds a test and returns where its program lies.
+fn build_test(package: &str, test: &str) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.current_dir(build::root()).stderr(Stdio::inherit());
+    command.args(["test", "--no-run", "--package", package, "--test", test]);
+    command.args(["--message-format", "json-render-diagnostics"]);
+    let messages = process::output("cargo test --no-run", &mut command)?;
+    for line in messages.lines() {
+        let message: Value = serde_json::from_str(line).context("cargo's message is not JSON")?;
+        let target = &message["target"];
+        if target["name"] == *test
+            && target["kind"][0] == "test"
+            && let Some(path) = message["executable"].as_str()
+        {
+            return Ok(PathBuf::from(path));
+        }
+    }
+    bail!("cargo built no test {test} in {package}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_passed_are_counted() {
+        let output = "machine\n\nrunning 3 tests\ntest a::one ... ok\ntest two ... FAILED\n\
+                      test three ... ok\ntest result: FAILED. 2 passed; 1 failed\n";
+        assert_eq!(passed_tests(output), ["a::one", "three"]);
+    }
+}
