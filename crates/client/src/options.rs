@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fabric::Secret;
+pub use fabric::tcp::Transport;
 
 /// Who runs [`Client::get_all`](crate::Client::get_all).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,11 +39,13 @@ pub struct Options {
     pub reads: Reads,
     /// Bytes of the longest message, in either direction.
     pub message: usize,
+    /// How messages travel. Nodes take part in shared memory if they were started so.
+    pub transport: Transport,
 }
 
 impl Options {
     /// 10 s for a call, 3 s for an answer, 2 s for connecting, 32 connections to a node, closed
-    /// after 30 s, direct reads, messages to 1 GiB.
+    /// after 30 s, direct reads, messages to 1 GiB, over TCP.
     #[must_use]
     pub fn new(secret: impl AsRef<[u8]>) -> Options {
         Options {
@@ -54,6 +57,7 @@ impl Options {
             idle_after: Duration::from_secs(30),
             reads: Reads::default(),
             message: 1 << 30,
+            transport: Transport::Tcp,
         }
     }
 }

@@ -63,6 +63,7 @@ impl Pool {
         let mut caller = CallerOptions::new(options.secret.clone());
         caller.limits.handshake = options.connect_within;
         caller.limits.message = options.message;
+        caller.transport = options.transport;
         Pool {
             places: Mutex::default(),
             freed: Condvar::new(),

@@ -17,10 +17,21 @@ pub(crate) const LISTEN: SocketAddr =
 /// How messages between nodes travel.
 #[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// The best that there is: TCP, so far.
+    /// TCP, so far.
     Auto,
     /// TCP.
     Tcp,
+    /// Memory that this machine's processes share: for clusters on one machine.
+    Shm,
+}
+
+impl Transport {
+    fn of_links(self) -> fabric::tcp::Transport {
+        match self {
+            Transport::Auto | Transport::Tcp => fabric::tcp::Transport::Tcp,
+            Transport::Shm => fabric::tcp::Transport::Shm,
+        }
+    }
 }
 
 /// Options of a node of a cluster.
@@ -53,6 +64,7 @@ impl Cluster {
             topology: Arc::new(topology),
             node: NodeId(node),
             timeouts: Timeouts::default(),
+            transport: self.transport.of_links(),
         };
         let known = membership.info();
         known.map_err(|error| format!("{}: {error}; choose one by --node", file.display()))?;

@@ -11,6 +11,7 @@ use cluster::Timeouts;
 use cluster::Topology;
 use cluster::ramp::Algorithm;
 use cluster::topology::NodeInfo;
+use fabric::tcp::Transport;
 
 use crate::limits::Limits;
 
@@ -33,6 +34,8 @@ pub struct Membership {
     pub node: NodeId,
     /// How long what is waited for.
     pub timeouts: Timeouts,
+    /// How messages between nodes, and with Rust clients, travel.
+    pub transport: Transport,
 }
 
 impl Membership {

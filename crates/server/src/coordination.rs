@@ -124,6 +124,7 @@ impl Coordination {
             coordinating,
             waiting,
             links: self.node.links_up(),
+            through_memory: self.links.fabric.links_through_memory(),
         };
         if self.figures != figures {
             self.figures = figures;

@@ -279,6 +279,7 @@ fn cluster(figures: &Figures<'_>, out: &mut String) -> Result {
         ("ramp_writes", counters.ramp_writes),
         ("ramp_overtaken", counters.ramp_overtaken),
         ("links", cluster.links as u64),
+        ("links_through_memory", cluster.through_memory as u64),
     ];
     for (name, value) in fields {
         writeln!(out, "cluster_{name}:{value}")?;

@@ -349,6 +349,11 @@ const FAMILIES: &[Family] = &[
         |f, out| if_clustered(f, out, |cluster| cluster.links as u64),
     ),
     gauge(
+        "kumiki_cluster_links_through_memory",
+        "Links with nodes and Rust clients whose messages travel through shared memory.",
+        |f, out| if_clustered(f, out, |cluster| cluster.through_memory as u64),
+    ),
+    gauge(
         "kumiki_keys",
         "Keys; expired ones that were not yet reclaimed count.",
         |f, out| out.add(f.store.keys),

@@ -45,6 +45,8 @@ pub(crate) struct ClusterFigures {
     pub(crate) waiting: usize,
     /// Other nodes to which there is a link.
     pub(crate) links: usize,
+    /// Links, those with clients included, whose messages travel through shared memory.
+    pub(crate) through_memory: usize,
 }
 
 /// What is known of the way to a node.
@@ -239,6 +241,7 @@ impl ClusterFigures {
         self.coordinating += other.coordinating;
         self.waiting += other.waiting;
         self.links += other.links;
+        self.through_memory += other.through_memory;
     }
 }
 

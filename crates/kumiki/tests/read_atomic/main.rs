@@ -2,6 +2,7 @@
 //! together.
 
 mod crashes;
+mod memory;
 mod rules;
 #[path = "../support/mod.rs"]
 mod support;
@@ -10,7 +11,7 @@ mod whole;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::client::Options;
+use ::client::{Options, Transport};
 use support::client::Client;
 use support::frame::Frame;
 
@@ -54,7 +55,15 @@ pub(crate) fn figure(of: SocketAddr, name: &str) -> u64 {
 }
 
 pub(crate) fn connect(fabrics: impl Iterator<Item = SocketAddr>) -> ::client::Client {
+    connect_by(fabrics, Transport::Tcp)
+}
+
+pub(crate) fn connect_by(
+    fabrics: impl Iterator<Item = SocketAddr>,
+    transport: Transport,
+) -> ::client::Client {
     let mut options = Options::new("");
+    options.transport = transport;
     options.timeout = Duration::from_secs(20);
     ::client::Client::connect(fabrics, options).expect("the nodes run")
 }

@@ -165,6 +165,7 @@ pub(crate) fn membership_alone() -> Membership {
         topology: Arc::new(topology(1)),
         node: NodeId(1),
         timeouts: Timeouts::default(),
+        transport: fabric::tcp::Transport::Tcp,
     }
 }
 
