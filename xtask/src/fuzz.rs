@@ -40,6 +40,10 @@ pub enum Target {
     Handshake,
     /// Links: messages in frames.
     Links,
+    /// Grants: where a peer's memory is.
+    Grants,
+    /// A mailbox that a peer has written, and its ring.
+    Ring,
     /// What nodes and clients of a cluster say to each other.
     Messages,
     /// A cluster's file.

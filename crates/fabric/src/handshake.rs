@@ -132,10 +132,10 @@ impl Refused {
     }
 
     /// The way on which the options insist is not there.
-    pub(crate) fn way(why: &str) -> Refused {
+    pub(crate) fn way(asked: &str, why: &str) -> Refused {
         let text = format!(
-            "shared memory was asked for and cannot be used: {why}; ask for auto or tcp where peers \
-             are not on one machine"
+            "{asked} was asked for and cannot be used: {why}; ask for auto or tcp where peers have \
+             not got it in common"
         );
         Refused::here(Code::Way, text)
     }

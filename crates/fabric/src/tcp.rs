@@ -12,6 +12,7 @@
 //! | `arrival` | what arrives, made into messages |
 //! | `meeting` | how a connection begins: the handshake, and the way of messages |
 //! | `life` `transfer` | how connections come and go; how they read and write |
+//! | `way` | ways for messages besides the connection |
 //! | `through` `looking` `patience` | connections through memory: who looks, who sleeps, and when |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
@@ -39,6 +40,7 @@ mod patience;
 mod socket;
 mod through;
 mod transfer;
+mod way;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -140,10 +142,12 @@ impl Tcp {
             tracing::debug!(%error, "looking for what dead processes have left in shared memory");
         }
         let mut identity = options.identity;
-        identity.ways = options.transport.ways();
+        let (shm, verbs) = (&options.shm, options.verbs.as_ref());
+        let means = Means::new(options.transport, shm, verbs, &options.limits);
+        identity.ways = means.ways();
         Ok(Tcp {
             identity,
-            means: Means::new(options.transport, &options.shm, &options.limits),
+            means,
             peers: options.peers,
             limits: options.limits,
             registry,

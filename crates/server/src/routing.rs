@@ -279,6 +279,7 @@ mod tests {
             topology: Arc::new(Topology::parse(text, "test").unwrap()),
             node: NodeId(1),
             timeouts: cluster::Timeouts::default(),
+            transport: fabric::tcp::Transport::Tcp,
         };
         Routes::new(&membership, 1)
     }

@@ -28,11 +28,18 @@ struct Suite {
     only: Option<&'static str>,
 }
 
-const SUITES: &[Suite] = &[Suite {
-    package: "kumiki-fabric",
-    test: "verbs",
-    only: None,
-}];
+const SUITES: &[Suite] = &[
+    Suite {
+        package: "kumiki-fabric",
+        test: "verbs",
+        only: None,
+    },
+    Suite {
+        package: "kumiki-fabric",
+        test: "conformance",
+        only: Some("verbs"),
+    },
+];
 /// The test that is no test: the second process of others.
 const SECOND_PROCESS: &str = "plays_a_peer_if_told_to";
 /// Told to the tests there: a missing device is a failure.

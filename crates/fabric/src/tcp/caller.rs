@@ -18,6 +18,7 @@ use crate::frame::{BODY_MAX, HEADER, LENGTH, message_head, message_len};
 use crate::handshake::{Identity, Proved, Refused, Secret};
 use crate::messages::Peer;
 use crate::shm::Shm;
+use crate::verbs::Domain;
 pub use error::CallError;
 use through::Through;
 
@@ -42,6 +43,8 @@ pub struct CallerOptions {
     pub transport: Transport,
     /// Where memory is that processes share.
     pub shm: Shm,
+    /// The RDMA device's domain, if there is one.
+    pub verbs: Option<Domain>,
     /// Limits on messages, on the time that connecting takes, and on that after which a machine
     /// that does not react counts as dead. The others do not apply.
     pub limits: Limits,
@@ -57,6 +60,7 @@ impl CallerOptions {
             node: None,
             transport: Transport::default(),
             shm: Shm::default(),
+            verbs: None,
             limits: Limits::default(),
         }
     }
@@ -108,13 +112,14 @@ impl Caller {
             torn: false,
             rings: None,
         };
+        let (shm, verbs) = (&options.shm, options.verbs.as_ref());
+        let means = Means::new(options.transport, shm, verbs, &options.limits);
         let identity = Identity {
             me: Peer::Client,
             cluster: options.cluster,
             secret: options.secret.clone(),
-            ways: options.transport.ways(),
+            ways: means.ways(),
         };
-        let means = Means::new(options.transport, &options.shm, &options.limits);
         let proved = caller.greet(&identity, &means, options.node, deadline)?;
         if let (Peer::Node(node), Some(cluster)) = (proved.peer, proved.cluster) {
             (caller.node, caller.cluster) = (node, cluster);
@@ -252,10 +257,8 @@ impl Caller {
     /// How messages travel: never [`Transport::Auto`].
     #[must_use]
     pub fn transport(&self) -> Transport {
-        match self.rings {
-            Some(_) => Transport::Shm,
-            None => Transport::Tcp,
-        }
+        let way = self.rings.as_ref().map(|through| through.transport());
+        way.unwrap_or(Transport::Tcp)
     }
 
     fn broken(&mut self, error: io::Error) -> CallError {

@@ -9,8 +9,9 @@ use std::time::Duration;
 use mio::net::TcpStream;
 
 use super::arrival::{self, Arrival, Progress};
-use super::meeting::{Meeting, ShmRings};
+use super::meeting::Meeting;
 use super::through::Through;
+use super::way::LinkRings;
 use crate::frame::{LENGTH, message_head};
 use crate::inbox::Inbox;
 use crate::messages::{Link, SendError};
@@ -150,7 +151,7 @@ impl Connection {
     }
 
     /// The peer has proved who it is: what waited for that may be sent.
-    pub(super) fn up(&mut self, rings: Option<Box<ShmRings>>) {
+    pub(super) fn up(&mut self, rings: Option<Box<LinkRings>>) {
         self.phase = Phase::Up;
         self.deadline = None;
         if let Some(rings) = rings {
@@ -225,10 +226,9 @@ impl Connection {
         }
     }
 
-    /// Whether everything has been sent that is to be.
+    /// Whether everything has been sent that is to be, and is there for the peer to see.
     pub(super) fn is_written(&self) -> bool {
-        let words = self.rings.as_ref().map_or(0, |through| through.unsaid());
-        self.waiting() == 0 && words == 0
+        self.waiting() == 0 && self.rings.as_deref().is_none_or(Through::is_written)
     }
 
     /// Looks at the ring.

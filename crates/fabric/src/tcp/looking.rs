@@ -42,8 +42,7 @@ impl Tcp {
         awake.append(&mut self.awake);
         self.awake = awake;
         if nothing_before && self.ready.is_empty() && !self.awake.is_empty() {
-            // Who is waited for may want this processor: where there are few, it is at once that
-            // giving way to it pays.
+            // Who is waited for may want this processor.
             std::thread::yield_now();
         }
     }
@@ -54,9 +53,14 @@ impl Tcp {
         let Some(connection) = self.connections.get_mut(place) else {
             return false;
         };
+        let was_written = connection.is_written();
         if let Err(error) = connection.ring() {
             self.fail(place, &error);
             return true;
+        }
+        if !was_written && connection.is_written() {
+            // Who is to be told of the end is told now.
+            note(&mut self.dirty, place, &mut connection.in_dirty);
         }
         let look = connection.look();
         let Some(through) = &mut connection.rings else {

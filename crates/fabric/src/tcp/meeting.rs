@@ -3,42 +3,74 @@
 //! | step | from | frame | says |
 //! |---|---|---|---|
 //! | 1–4 | | | the [`handshake`](crate::handshake); if no way besides TCP is known to both, this is all |
-//! | 5 | initiator | mailbox | where the acceptor can write to it; empty: it has no shared memory |
+//! | 5 | initiator | mailbox | where the acceptor can write to it |
 //! | 6 | acceptor | mailbox | it could open that, and where the initiator can write; empty: it could not |
 //! | 7 | initiator | ready | 1: it could open that, too, and messages go that way from here on; else 0 |
 //!
-//! After an empty one, step 7 follows at once. Whether two processes see the same memory is found
-//! out by trying: a file of a random name that has the right key in it can be no other.
+//! After an empty one the initiator tries the next way that both know, from step 5 on; behind the
+//! last one it says 0. Whether two processes see the same memory is found out by trying: a file of a
+//! random name that has the right key in it can be no other. The acceptor writes nothing before step
+//! 7: a device of the initiator's may not be ready.
 
 use base::NodeId;
 use base::memory::WORD;
 
 use super::options::{Limits, Transport};
+use super::way::{LinkRings, Mailbox, way};
 use crate::frame::{Frame, PROOF, Ways};
 use crate::handshake::{Handshake, Identity, Proved, Refused};
-use crate::memory::{Access, Grant, Memory, Region};
-use crate::ring::{CONTROL, Rings};
-use crate::shm::{Shm, ShmRegion, ShmRemote};
-
-/// Both directions of a connection through shared memory.
-pub(super) type ShmRings = Rings<ShmRegion, ShmRemote>;
+use crate::memory::{Grant, Kind};
+use crate::ring::CONTROL;
+use crate::shm::Shm;
+use crate::verbs::Domain;
 
 /// What this side can do besides TCP.
 #[derive(Clone, Debug)]
 pub(super) struct Means {
     transport: Transport,
     shm: Shm,
+    verbs: Option<Domain>,
     /// Words of a mailbox.
     mailbox: usize,
 }
 
 impl Means {
-    pub(super) fn new(transport: Transport, shm: &Shm, limits: &Limits) -> Means {
+    pub(super) fn new(
+        transport: Transport,
+        shm: &Shm,
+        verbs: Option<&Domain>,
+        limits: &Limits,
+    ) -> Means {
         Means {
             transport,
             shm: shm.clone(),
+            verbs: verbs.cloned(),
             mailbox: CONTROL + limits.ring / WORD / 2 * 2,
         }
+    }
+
+    /// The ways besides TCP on which messages may travel.
+    pub(super) fn ways(&self) -> Ways {
+        let verbs = match self.verbs {
+            Some(_) => Ways::VERBS,
+            None => Ways::NONE,
+        };
+        match self.transport {
+            Transport::Tcp => Ways::NONE,
+            Transport::Auto | Transport::Shm | Transport::Verbs => Ways::SHM.or(verbs),
+        }
+    }
+
+    /// Kinds of memory that are tried for a link made here, in this order reversed.
+    fn kinds(&self, known: Ways) -> Vec<Kind> {
+        let wanted: &[Kind] = match self.transport {
+            Transport::Tcp => &[],
+            Transport::Auto => &[Kind::Verbs, Kind::Shm],
+            Transport::Shm => &[Kind::Shm],
+            Transport::Verbs => &[Kind::Verbs],
+        };
+        let is_known = |kind: &&Kind| known.and(way(**kind)) != Ways::NONE;
+        wanted.iter().filter(is_known).copied().collect()
     }
 
     /// Whether it can do nothing else.
@@ -46,20 +78,20 @@ impl Means {
         self.transport == Transport::Tcp
     }
 
-    fn mailbox(&self) -> Result<ShmRegion, String> {
-        let made = self.shm.register(self.mailbox, Access::Write);
+    fn mailbox(&self, kind: Kind) -> Result<Mailbox, String> {
+        let made = match (kind, &self.verbs) {
+            (Kind::Shm, _) => Mailbox::shm(&self.shm, self.mailbox),
+            (Kind::Verbs, Some(domain)) => Mailbox::verbs(domain, self.mailbox),
+            (Kind::Verbs, None) => return Err("there is no RDMA device here".into()),
+        };
         made.map_err(|error| error.to_string())
     }
 
-    /// Rings over one's own mailbox and the one that the peer has named.
-    fn rings(&self, near: ShmRegion, grant: &Grant) -> Result<ShmRings, String> {
-        if grant.access() != Access::Write {
-            return Err("the peer's mailbox is not for writing".into());
-        }
-        let mut far = self.shm.reach(grant).map_err(|error| error.to_string())?;
-        // The connection tells when the peer is gone.
-        far.trust_owner();
-        Rings::new(near, far).map_err(|error| error.to_string())
+    /// Rings over the mailbox that the peer has named and one of this side, and where that is.
+    fn accept(&self, peer: &Grant) -> Result<(LinkRings, Grant), String> {
+        let near = self.mailbox(peer.kind())?;
+        let own = near.grant();
+        Ok((near.meet(peer)?, own))
     }
 }
 
@@ -68,24 +100,26 @@ impl Means {
 pub(super) struct Meeting {
     initiates: bool,
     stage: Stage,
+    /// Kinds of memory that the initiator has not tried yet; the last one is the next.
+    untried: Vec<Kind>,
 }
 
 #[derive(Debug)]
 enum Stage {
     Handshake(Handshake),
     /// The initiator has said where its mailbox is.
-    Offered(Proved, ShmRegion),
+    Offered(Proved, Box<Mailbox>),
     /// The acceptor waits for that.
     Waiting(Proved),
     /// The acceptor has answered it; with a mailbox of its own, maybe.
-    Answered(Proved, Option<Box<ShmRings>>),
+    Answered(Proved, Option<Box<LinkRings>>),
 }
 
 /// What a meeting has come to: who the peer is, and rings if messages travel through them.
 #[derive(Debug)]
 pub(super) struct Met {
     pub(super) proved: Proved,
-    pub(super) rings: Option<Box<ShmRings>>,
+    pub(super) rings: Option<Box<LinkRings>>,
 }
 
 impl Meeting {
@@ -99,6 +133,7 @@ impl Meeting {
         Meeting {
             initiates: true,
             stage: Stage::Handshake(Handshake::initiate(identity, wanted, nonce, out)),
+            untried: Vec::new(),
         }
     }
 
@@ -107,6 +142,7 @@ impl Meeting {
         Meeting {
             initiates: false,
             stage: Stage::Handshake(Handshake::accept(nonce)),
+            untried: Vec::new(),
         }
     }
 
@@ -153,37 +189,51 @@ impl Meeting {
         means: &Means,
         out: &mut Vec<u8>,
     ) -> Result<Option<Met>, Refused> {
-        let known = proved.ways.and(Ways::SHM) == Ways::SHM;
+        let agrees = proved.ways != Ways::NONE;
         if !self.initiates {
             self.stage = Stage::Waiting(proved);
-            return Ok((!known).then_some(Met {
+            return Ok((!agrees).then_some(Met {
                 proved,
                 rings: None,
             }));
         }
-        if !known {
-            return self
-                .over_tcp(proved, means, "the peer does not use it")
-                .map(Some);
+        if !agrees {
+            let met = self.over_tcp(proved, means, "the peer does not use it");
+            return met.map(Some);
         }
-        match means.mailbox() {
-            Ok(mailbox) => {
-                Frame::Mailbox(Some(mailbox.grant().clone())).encode(out);
-                self.stage = Stage::Offered(proved, mailbox);
-                Ok(None)
-            }
-            Err(why) => {
-                let met = self.over_tcp(proved, means, &why)?;
-                Frame::Ready(false).encode(out);
-                Ok(Some(met))
+        self.untried = means.kinds(proved.ways);
+        self.offer(proved, means, "the peer does not use it".into(), out)
+    }
+
+    /// Offers the next way; `why` the one before it has failed.
+    fn offer(
+        &mut self,
+        proved: Proved,
+        means: &Means,
+        mut why: String,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Met>, Refused> {
+        while let Some(kind) = self.untried.pop() {
+            match means.mailbox(kind) {
+                Ok(mailbox) => {
+                    Frame::Mailbox(Some(mailbox.grant())).encode(out);
+                    self.stage = Stage::Offered(proved, Box::new(mailbox));
+                    return Ok(None);
+                }
+                Err(error) => why = error,
             }
         }
+        let met = self.over_tcp(proved, means, &why)?;
+        Frame::Ready(false).encode(out);
+        Ok(Some(met))
     }
 
     /// What comes of it for the initiator when there is no shared memory.
     fn over_tcp(&self, proved: Proved, means: &Means, why: &str) -> Result<Met, Refused> {
-        if means.transport == Transport::Shm {
-            return Err(Refused::way(why));
+        match means.transport {
+            Transport::Shm => return Err(Refused::way("shared memory", why)),
+            Transport::Verbs => return Err(Refused::way("an RDMA device", why)),
+            Transport::Auto | Transport::Tcp => {}
         }
         if means.transport == Transport::Auto {
             tracing::debug!(peer = ?proved.peer, why, "no shared memory with a peer");
@@ -213,29 +263,24 @@ impl Meeting {
                 text,
                 here: false,
             }),
-            (Stage::Waiting(_), Frame::Mailbox(Some(grant))) => {
-                let rings = means.mailbox().and_then(|near| means.rings(near, &grant));
-                if let Err(why) = &rings {
-                    tracing::debug!(peer = ?proved.peer, why, "no shared memory with a peer");
+            (Stage::Waiting(_) | Stage::Answered(..), Frame::Mailbox(Some(grant))) => {
+                let accepted = means.accept(&grant);
+                if let Err(why) = &accepted {
+                    tracing::debug!(peer = ?proved.peer, why, "no memory is shared with a peer");
                 }
-                let rings = rings.ok().map(Box::new);
-                let own = rings.as_ref().map(|rings| rings.mailbox().grant().clone());
+                let (rings, own) = accepted.ok().unzip();
                 Frame::Mailbox(own).encode(out);
-                self.stage = Stage::Answered(proved, rings);
+                self.stage = Stage::Answered(proved, rings.map(Box::new));
                 Ok(None)
             }
             (Stage::Offered(_, near), Frame::Mailbox(grant)) => {
                 let grant = grant.ok_or("the peer does not see the same memory".to_owned());
-                match grant.and_then(|grant| means.rings(near, &grant)) {
+                match grant.and_then(|grant| near.meet(&grant)) {
                     Ok(rings) => {
                         Frame::Ready(true).encode(out);
                         Ok(Some(through(proved, Box::new(rings))))
                     }
-                    Err(why) => {
-                        let met = self.over_tcp(proved, means, &why)?;
-                        Frame::Ready(false).encode(out);
-                        Ok(Some(met))
-                    }
+                    Err(why) => self.offer(proved, means, why, out),
                 }
             }
             (Stage::Answered(_, Some(rings)), Frame::Ready(true)) => {
@@ -251,8 +296,8 @@ impl Meeting {
 }
 
 /// Both have what they need of each other: nobody else is to find the mailbox.
-fn through(proved: Proved, mut rings: Box<ShmRings>) -> Met {
-    rings.mailbox_mut().close_to_others();
+fn through(proved: Proved, mut rings: Box<LinkRings>) -> Met {
+    rings.close_to_others();
     Met {
         proved,
         rings: Some(rings),

@@ -10,6 +10,7 @@ use crate::frame::Ways;
 use crate::handshake::{Identity, Secret};
 use crate::messages::Peer;
 use crate::shm::Shm;
+use crate::verbs::Domain;
 
 /// How links over TCP are set up.
 #[derive(Debug)]
@@ -24,6 +25,9 @@ pub struct TcpOptions {
     pub transport: Transport,
     /// Where memory is that processes share.
     pub shm: Shm,
+    /// The RDMA device's domain, if there is one. Who makes links through it and those to whom it
+    /// makes them are in one, each on its side.
+    pub verbs: Option<Domain>,
     /// Sizes and times.
     pub limits: Limits,
 }
@@ -36,21 +40,13 @@ pub enum Transport {
     #[default]
     Tcp,
     /// Through memory that processes share, if both peers know that way and see the same memory;
-    /// else over TCP.
+    /// else through RDMA devices, if both have one; else over TCP.
     Auto,
     /// Through memory that processes share; a link to a peer that is not reached so is not made.
     /// Links that others make are as under [`Transport::Auto`].
     Shm,
-}
-
-impl Transport {
-    /// The ways besides TCP on which it is.
-    pub(super) fn ways(self) -> Ways {
-        match self {
-            Transport::Tcp => Ways::NONE,
-            Transport::Auto | Transport::Shm => Ways::SHM,
-        }
-    }
+    /// Through memory that RDMA devices reach; otherwise as [`Transport::Shm`].
+    Verbs,
 }
 
 impl TcpOptions {
@@ -69,6 +65,7 @@ impl TcpOptions {
             peers: HashMap::new(),
             transport: Transport::default(),
             shm: Shm::default(),
+            verbs: None,
             limits: Limits::default(),
         }
     }

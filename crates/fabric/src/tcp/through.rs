@@ -7,13 +7,13 @@ use std::time::Duration;
 use mio::net::TcpStream;
 
 use super::arrival::Progress;
-use super::meeting::ShmRings;
 use super::patience::Patience;
+use super::way::LinkRings;
 
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Through {
-    pub(super) rings: ShmRings,
+    pub(super) rings: LinkRings,
     /// The end of the handshake, which is still to be sent on the socket.
     words: Vec<u8>,
     /// The socket may have bells, or its end.
@@ -31,7 +31,7 @@ pub(super) struct Through {
 }
 
 impl Through {
-    pub(super) fn new(rings: ShmRings, words: Vec<u8>) -> Through {
+    pub(super) fn new(rings: LinkRings, words: Vec<u8>) -> Through {
         Through {
             rings,
             words,
@@ -44,9 +44,9 @@ impl Through {
         }
     }
 
-    /// Bytes of the handshake that are still to be sent.
-    pub(super) fn unsaid(&self) -> usize {
-        self.words.len()
+    /// Whether everything has been sent, the handshake too, and is there for the peer to see.
+    pub(super) fn is_written(&self) -> bool {
+        self.words.is_empty() && !self.rings.is_unsettled()
     }
 
     /// Sends the end of the handshake. Should the socket not take it, it is tried again with the

@@ -26,7 +26,10 @@ struct Echo {
 
 impl Echo {
     fn over(transport: Transport) -> Echo {
-        let mut net = Loopback::over(transport);
+        Echo::on(Loopback::over(transport), transport)
+    }
+
+    fn on(mut net: Loopback, transport: Transport) -> Echo {
         let mut node = Party::new(net.node(2));
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -57,6 +60,7 @@ impl Echo {
         let mut options = CallerOptions::new(Secret::new("the suite's"));
         options.transport = self.transport;
         options.shm = self.net.shm();
+        options.verbs = self.net.domain();
         options
     }
 
@@ -86,6 +90,14 @@ macro_rules! both_ways {
             $(#[test]
             fn $case() {
                 super::$case(super::Echo::over(super::Transport::Shm));
+            })*
+        }
+        mod over_verbs {
+            $(#[test]
+            fn $case() {
+                if let Some(net) = super::Loopback::over_verbs() {
+                    super::$case(super::Echo::on(net, super::Transport::Verbs));
+                }
             })*
         }
     };

@@ -28,6 +28,14 @@ macro_rules! conform {
                 crate::suite::$case(crate::tcp::Loopback::over(crate::Transport::Shm));
             })*
         }
+        mod over_verbs {
+            $(#[test]
+            fn $case() {
+                if let Some(net) = crate::tcp::Loopback::over_verbs() {
+                    crate::suite::$case(net);
+                }
+            })*
+        }
         mod over_sim {
             $(#[test]
             fn $case() {

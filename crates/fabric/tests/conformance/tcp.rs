@@ -9,6 +9,7 @@ use kumiki_fabric as fabric;
 
 use fabric::shm::Shm;
 use fabric::tcp::{Limits, Tcp, TcpOptions, Transport, listen};
+use fabric::verbs::{Device, Domain, VerbsOptions};
 use fabric::{Inbox, Link, Messages, Peer, Secret, SendError};
 use mio::{Events, Poll, Token};
 
@@ -22,6 +23,7 @@ pub(crate) struct Loopback {
     transport: Transport,
     /// Shared memory of this network alone.
     memory: tempfile::TempDir,
+    verbs: Option<Domain>,
     addresses: HashMap<NodeId, SocketAddr>,
 }
 
@@ -50,7 +52,24 @@ impl Loopback {
             started: Instant::now(),
             transport,
             memory: memory.unwrap(),
+            verbs: None,
             addresses: addresses.collect(),
+        }
+    }
+
+    /// Links through an RDMA device; none, with a line that says why, where there is none and none
+    /// is required.
+    pub(crate) fn over_verbs() -> Option<Loopback> {
+        match Device::open(&VerbsOptions::default()) {
+            Ok(device) => Some(Loopback {
+                verbs: Some(device.domain().unwrap()),
+                ..Loopback::over(Transport::Verbs)
+            }),
+            Err(error) if std::env::var_os("KUMIKI_REQUIRE_RDMA").is_some() => panic!("{error}"),
+            Err(error) => {
+                println!("skipped: {error}");
+                None
+            }
         }
     }
 
@@ -62,6 +81,11 @@ impl Loopback {
     /// Its shared memory.
     pub(crate) fn shm(&self) -> Shm {
         Shm::in_dir(self.memory.path())
+    }
+
+    /// Its RDMA device's domain.
+    pub(crate) fn domain(&self) -> Option<Domain> {
+        self.verbs.clone()
     }
 
     /// Files in shared memory: none but while links are made.
@@ -80,12 +104,17 @@ impl Loopback {
         options.peers = self.addresses.clone();
         options.transport = self.transport;
         options.shm = self.shm();
+        options.verbs = self.verbs.clone();
         options.limits = Limits {
             message: Self::LIMIT,
             queue: Self::QUEUE,
             unauthenticated: 1000,
             ..Limits::default()
         };
+        if self.verbs.is_some() {
+            // The machine that has a device is emulated.
+            options.limits.handshake = PATIENCE;
+        }
         if let Peer::Node(id) = me {
             let listener = listen(self.addresses[&id], 1).unwrap().pop();
             options.listener = listener;

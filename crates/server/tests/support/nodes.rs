@@ -87,6 +87,7 @@ impl Nodes {
                 topology: Arc::clone(&self.topology),
                 node: NodeId(node),
                 timeouts: self.options.timeouts,
+                transport: fabric::tcp::Transport::Tcp,
             }),
             ..self.options.config.clone()
         };

@@ -10,20 +10,21 @@ use socket2::SockRef;
 
 use super::{CallError, Caller, READING};
 use crate::ring::Until;
-use crate::tcp::meeting::ShmRings;
+use crate::tcp::options::Transport;
 use crate::tcp::patience::Patience;
+use crate::tcp::way::LinkRings;
 
 /// What messages travel through.
 #[derive(Debug)]
 pub(super) struct Through {
-    rings: ShmRings,
+    rings: LinkRings,
     patience: Patience,
     /// The socket has ended.
     ended: bool,
 }
 
 impl Through {
-    pub(super) fn new(rings: ShmRings) -> Through {
+    pub(super) fn new(rings: LinkRings) -> Through {
         Through {
             rings,
             patience: Patience::default(),
@@ -31,20 +32,13 @@ impl Through {
         }
     }
 
+    pub(super) fn transport(&self) -> Transport {
+        self.rings.transport()
+    }
+
     /// Whether the peer lives and has said nothing. Bells that nobody needed are taken away.
     pub(super) fn is_quiet(&self, stream: &TcpStream) -> bool {
-        let mut bells = [MaybeUninit::uninit(); 64];
-        loop {
-            let flags = libc::MSG_DONTWAIT;
-            match SockRef::from(stream).recv_with_flags(&mut bells, flags) {
-                Ok(0) => return false,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
-        }
-        !self.ended && !self.rings.has_come()
+        !self.ended && !has_ended(stream) && !self.rings.has_come()
     }
 
     fn is_there(&self, until: Until) -> bool {
@@ -55,17 +49,22 @@ impl Through {
         }
     }
 
-    /// Looks for a while. Returns whether it is there.
-    fn look(&mut self, until: Until) -> bool {
+    /// Looks for a while, at least until the peer can see what was written, or has ended, or the
+    /// deadline is there. Returns whether it is there.
+    fn look(&mut self, until: Until, stream: &TcpStream, deadline: Instant) -> io::Result<bool> {
         let begun = Instant::now();
         loop {
             let looked = begun.elapsed();
             if self.is_there(until) {
                 self.patience.came(looked);
-                return true;
+                return Ok(true);
             }
+            self.ring(stream)?;
             if self.patience.is_over(looked) {
-                return false;
+                self.ended |= self.rings.is_unsettled() && has_ended(stream);
+                if !self.rings.is_unsettled() || self.ended || begun + looked > deadline {
+                    return Ok(false);
+                }
             }
             // Who is waited for may want this processor: where there are few, it is at once that
             // giving way to it pays.
@@ -79,6 +78,20 @@ impl Through {
             stream.write_all(&[0])?;
         }
         Ok(())
+    }
+}
+
+/// Whether the socket has ended. Takes its bells away: who is awake needs none.
+fn has_ended(stream: &TcpStream) -> bool {
+    let mut bells = [MaybeUninit::uninit(); 64];
+    loop {
+        match SockRef::from(stream).recv_with_flags(&mut bells, libc::MSG_DONTWAIT) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return true,
+        }
     }
 }
 
@@ -141,12 +154,25 @@ impl Caller {
         let Some(through) = &mut self.rings else {
             return Ok(());
         };
-        if through.look(until) {
-            return Ok(());
+        match through.look(until, &self.stream, deadline) {
+            Ok(false) if !through.rings.is_unsettled() => {}
+            // Whether the peer has ended is for the caller to see.
+            Ok(false) if through.ended => return Ok(()),
+            Ok(false) => return Err(self.broken(ErrorKind::TimedOut.into())),
+            Ok(true) => return Ok(()),
+            Err(error) => return Err(self.broken(error)),
         }
         match through.rings.sleep(until) {
             Ok(true) => through.patience.slept(),
-            Ok(false) => return Ok(()),
+            Ok(false) => {
+                // Something has come, or what was said is still on its way to a peer that may have
+                // ended.
+                through.ended |= has_ended(&self.stream);
+                return match Instant::now() < deadline {
+                    true => Ok(()),
+                    false => Err(self.broken(ErrorKind::TimedOut.into())),
+                };
+            }
             Err(error) => return Err(self.broken(error.into())),
         }
         let asleep = Instant::now();

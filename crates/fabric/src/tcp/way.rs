@@ -1,0 +1,148 @@
+//! Ways for messages besides the connection: memory of this machine, and that of RDMA devices.
+
+use std::io;
+
+use super::options::Transport;
+use crate::frame::Ways;
+use crate::memory::{Access, Grant, Kind, Memory, Region};
+use crate::ring::{RingError, Rings, Until};
+use crate::shm::{Shm, ShmRegion, ShmRemote};
+use crate::verbs;
+
+/// The way that a kind of memory is.
+pub(super) fn way(kind: Kind) -> Ways {
+    match kind {
+        Kind::Shm => Ways::SHM,
+        Kind::Verbs => Ways::VERBS,
+    }
+}
+
+/// A mailbox of this side, before the peer's is known.
+#[derive(Debug)]
+pub(super) enum Mailbox {
+    Shm(Shm, ShmRegion),
+    Verbs(Box<verbs::Offer>),
+}
+
+impl Mailbox {
+    /// A mailbox of so many words in memory of this machine.
+    pub(super) fn shm(shm: &Shm, words: usize) -> io::Result<Mailbox> {
+        let region = shm.register(words, Access::Write)?;
+        Ok(Mailbox::Shm(shm.clone(), region))
+    }
+
+    /// A mailbox of so many words that a device reaches.
+    pub(super) fn verbs(domain: &verbs::Domain, words: usize) -> io::Result<Mailbox> {
+        Ok(Mailbox::Verbs(Box::new(domain.offer(words)?)))
+    }
+
+    /// What the peer needs in order to write to it.
+    pub(super) fn grant(&self) -> Grant {
+        match self {
+            Mailbox::Shm(_, region) => region.grant().clone(),
+            Mailbox::Verbs(offer) => offer.grant().clone(),
+        }
+    }
+
+    /// Rings over this mailbox and the peer's.
+    pub(super) fn meet(self, peer: &Grant) -> Result<LinkRings, String> {
+        if peer.access() != Access::Write {
+            return Err("the peer's mailbox is not for writing".into());
+        }
+        let rings = match self {
+            Mailbox::Shm(shm, near) => {
+                let mut far = shm.reach(peer).map_err(|error| error.to_string())?;
+                // The connection tells when the peer is gone.
+                far.trust_owner();
+                Rings::new(near, far).map(LinkRings::Shm)
+            }
+            Mailbox::Verbs(offer) => {
+                let met = offer.accept(peer).map_err(|error| error.to_string())?;
+                Rings::new(met.mailbox, met.remote).map(LinkRings::Verbs)
+            }
+        };
+        rings.map_err(|error| error.to_string())
+    }
+}
+
+/// Both directions of a link through memory, of either kind.
+#[derive(Debug)]
+pub(super) enum LinkRings {
+    Shm(Rings<ShmRegion, ShmRemote>),
+    Verbs(Rings<verbs::Region, verbs::Remote>),
+}
+
+/// Does the same with rings of either kind.
+macro_rules! either {
+    ($self:ident, $rings:ident => $what:expr) => {
+        match $self {
+            LinkRings::Shm($rings) => $what,
+            LinkRings::Verbs($rings) => $what,
+        }
+    };
+}
+
+impl LinkRings {
+    /// The way that it is.
+    pub(super) fn transport(&self) -> Transport {
+        match self {
+            LinkRings::Shm(_) => Transport::Shm,
+            LinkRings::Verbs(_) => Transport::Verbs,
+        }
+    }
+
+    /// Both sides have what they need of each other: nobody else is to find the mailbox. A device's
+    /// belongs to one connection anyway.
+    pub(super) fn close_to_others(&mut self) {
+        if let LinkRings::Shm(rings) = self {
+            rings.mailbox_mut().close_to_others();
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_come(&self) -> bool {
+        either!(self, rings => rings.has_come())
+    }
+
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        either!(self, rings => rings.has_room())
+    }
+
+    #[inline]
+    pub(super) fn is_unsettled(&self) -> bool {
+        either!(self, rings => rings.is_unsettled())
+    }
+
+    #[inline]
+    pub(super) fn must_ring(&mut self) -> Result<bool, RingError> {
+        either!(self, rings => rings.must_ring())
+    }
+
+    pub(super) fn sleep(&mut self, until: Until) -> Result<bool, RingError> {
+        either!(self, rings => rings.sleep(until))
+    }
+
+    #[inline]
+    pub(super) fn wake(&mut self) -> Result<(), RingError> {
+        either!(self, rings => rings.wake())
+    }
+}
+
+impl io::Read for LinkRings {
+    #[inline]
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        either!(self, rings => rings.read(into))
+    }
+}
+
+impl io::Write for LinkRings {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        either!(self, rings => rings.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
