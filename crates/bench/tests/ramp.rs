@@ -10,6 +10,7 @@ use support::{experiment, options, run};
 #[test]
 fn what_needs_servers_is_skipped_without_a_program() {
     for name in [
+        "ramp-transport",
         "ramp-size",
         "ramp-reads",
         "ramp-ycsb",

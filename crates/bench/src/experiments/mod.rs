@@ -11,6 +11,7 @@ mod ramp_mget;
 mod ramp_reads;
 mod ramp_scale;
 mod ramp_size;
+mod ramp_transport;
 mod ramp_ycsb;
 mod silo;
 mod silo_buffers;
@@ -23,6 +24,7 @@ use crate::experiment::Experiment;
 
 /// All of them, in the order of the papers.
 pub const ALL: &[Experiment] = &[
+    ramp_transport::EXPERIMENT,
     ramp_size::EXPERIMENT,
     ramp_reads::EXPERIMENT,
     ramp_ycsb::EXPERIMENT,

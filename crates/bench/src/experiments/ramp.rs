@@ -5,7 +5,7 @@
 use crate::experiment::{Param, Point};
 use crate::keys::Distribution;
 use crate::plot::{Aim, Compare, Measure};
-use crate::target::{ClusterJob, Job, Place, Way};
+use crate::target::{ClusterJob, Job, Place, Transport, Way};
 
 /// Server processes.
 pub(super) const NODES: usize = 4;
@@ -44,6 +44,7 @@ pub(super) fn job(width: usize, reads: usize) -> ClusterJob {
         value: 1024,
         reads: reads as f64 / 100.0,
         log: None,
+        transport: Transport::Tcp,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::driver::{Caller, Moment, Pace, Plan, drive_tasks};
 use crate::machine;
 use crate::sample::{Check, RunError, Sample};
 use crate::stamp::Stamp;
-use crate::target::cluster::{self as clusters, Servers, Shape, Way};
+use crate::target::cluster::{self as clusters, Servers, Shape, Transport, Way};
 use crate::target::resp::Resp;
 use crate::target::{Context, Place};
 
@@ -81,7 +81,7 @@ pub(super) fn run(job: &MgetJob, context: &Context<'_>) -> Result<Sample, RunErr
     let mut servers = Servers::new(binary, dir.path(), Shape::partitions(job.nodes))?;
     servers.start()?;
     let all: Vec<u64> = (0..KEYS).collect();
-    let loader = clusters::connect(&servers, client::Reads::ByNode)?;
+    let loader = clusters::connect(&servers, client::Reads::ByNode, Transport::Tcp)?;
     let filled = clusters::fill(&loader, job.mgets.way(), &all, job.value);
     filled.map_err(|error| RunError::failed("loading")(&error))?;
     drop(loader);

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicBool;
 use base::affinity::Affinity;
 use serde::{Deserialize, Serialize};
 
-pub use cluster::{ClusterJob, Way};
+pub use cluster::{ClusterJob, Transport, Way};
 pub use device::DeviceJob;
 pub use layer::{Device, Slow};
 pub use mget::{MgetJob, Mgets};

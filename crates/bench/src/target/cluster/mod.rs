@@ -61,6 +61,49 @@ pub struct ClusterJob {
     pub reads: f64,
     /// Where the servers' logs lie; `None`: everything is in memory only.
     pub log: Option<Place>,
+    /// How messages travel.
+    #[serde(default)]
+    pub transport: Transport,
+}
+
+/// How messages between servers, and between the client and servers, travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// TCP on loopback.
+    #[default]
+    Tcp,
+    /// Rings in shared memory.
+    ShmRing,
+}
+
+impl Transport {
+    /// All of them, what the others are compared with first.
+    pub const ALL: [Transport; 2] = [Transport::Tcp, Transport::ShmRing];
+
+    /// Its name among the parameters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::ShmRing => "shm-ring",
+        }
+    }
+
+    /// As `kumiki serve --transport` has it.
+    fn argument(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::ShmRing => "shm",
+        }
+    }
+
+    fn of_client(self) -> client::Transport {
+        match self {
+            Transport::Tcp => client::Transport::Tcp,
+            Transport::ShmRing => client::Transport::Shm,
+        }
+    }
 }
 
 pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, RunError> {
@@ -70,11 +113,12 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
     let shape = Shape {
         threads: job.server_threads,
         logged: job.log.is_some(),
+        transport: job.transport,
         ..Shape::partitions(job.nodes)
     };
     let mut servers = Servers::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = connect(&servers, job.way.reads())?;
+    let client = connect(&servers, job.way.reads(), job.transport)?;
     let load = Load {
         job,
         context,
@@ -95,7 +139,8 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
         let what = "what was acknowledged is recovered";
         servers.kill();
         servers.start()?;
-        let again = connect(&servers, job.way.reads()).map_err(|error| error.to_string());
+        let again =
+            connect(&servers, job.way.reads(), job.transport).map_err(|error| error.to_string());
         let again = again.and_then(|client| load.check(&client, &book));
         let same = again.and_then(|again| match again == held {
             true => Ok(()),
@@ -117,9 +162,14 @@ pub(super) fn program<'c>(context: &Context<'c>) -> Result<&'c std::path::Path, 
     context.server.ok_or_else(missing)
 }
 
-pub(super) fn connect(servers: &Servers, reads: client::Reads) -> Result<Client, RunError> {
+pub(super) fn connect(
+    servers: &Servers,
+    reads: client::Reads,
+    transport: Transport,
+) -> Result<Client, RunError> {
     let mut options = client::Options::new("");
     options.reads = reads;
+    options.transport = transport.of_client();
     options.timeout = Duration::from_secs(60);
     let addresses: Vec<SocketAddr> = servers.addresses().collect();
     let client = Client::connect(addresses, options);

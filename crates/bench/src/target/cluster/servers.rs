@@ -13,7 +13,7 @@ use cluster::topology::{self, NodeInfo};
 use crate::machine;
 use crate::sample::RunError;
 
-use super::READ_ATOMIC;
+use super::{READ_ATOMIC, Transport};
 
 /// How long a server may take to say its figures.
 const SAYING: Duration = Duration::from_secs(2);
@@ -40,6 +40,8 @@ pub(in crate::target) struct Shape {
     pub(in crate::target) threads: Option<usize>,
     /// Whether they keep logs.
     pub(in crate::target) logged: bool,
+    /// How their messages travel.
+    pub(in crate::target) transport: Transport,
 }
 
 impl Shape {
@@ -50,6 +52,7 @@ impl Shape {
             replicas: 1,
             threads: None,
             logged: false,
+            transport: Transport::Tcp,
         }
     }
 
@@ -138,6 +141,7 @@ impl Servers {
             command.args(["serve", "--threads", &threads, "--node"]);
             command.arg(node.id.to_string());
             command.arg("--cluster").arg(self.dir.join("cluster.toml"));
+            command.args(["--transport", self.shape.transport.argument()]);
             if self.shape.logged {
                 command.arg("--data").arg(self.dir.join(name));
             } else {

@@ -20,7 +20,7 @@ use crate::machine;
 use crate::sample::RunError;
 use crate::simulation::costs::{Cost, Costs, Line};
 use crate::stamp::Stamp;
-use crate::target::cluster::{self as clusters, Servers, Shape, Way};
+use crate::target::cluster::{self as clusters, Servers, Shape, Transport, Way};
 use crate::target::{Context, Place};
 
 const NODES: usize = 4;
@@ -80,7 +80,7 @@ fn measure(way: Way, context: &Context<'_>) -> Result<Costs, RunError> {
     };
     let mut servers = Servers::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = clusters::connect(&servers, client::Reads::Direct)?;
+    let client = clusters::connect(&servers, client::Reads::Direct, Transport::Tcp)?;
     let all: Vec<u64> = (0..KEYS).collect();
     let filled = clusters::fill(&client, way, &all, VALUE);
     filled.map_err(|error| RunError::failed("loading")(&error))?;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::keys::Distribution;
 use crate::sample::{Check, RunError, Sample};
 use crate::simulation::{self, Config, Machines};
-use crate::target::{ClusterJob, Context, Way};
+use crate::target::{ClusterJob, Context, Transport, Way};
 
 pub use calibration::Calibrations;
 
@@ -123,6 +123,7 @@ impl ScaleJob {
             value: self.value,
             reads: self.reads,
             log: None,
+            transport: Transport::Tcp,
         }
     }
 }
