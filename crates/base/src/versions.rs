@@ -160,6 +160,18 @@ pub struct OwnedContent {
     pub deadline: Option<u64>,
 }
 
+impl OwnedContent {
+    /// As a [`Content`].
+    #[must_use]
+    pub fn as_content(&self) -> Content<'_> {
+        Content {
+            value: &self.value,
+            kind: self.kind,
+            deadline: self.deadline,
+        }
+    }
+}
+
 impl OwnedFound {
     /// A copy. Its siblings are those of `last`, if they are the same: versions that are read together
     /// are often of one transaction.

@@ -10,7 +10,8 @@ use cluster::Topology;
 
 use crate::error::Error;
 use crate::map::Map;
-use crate::options::Options;
+use crate::one_sided::OneSided;
+use crate::options::{Options, Transport};
 use crate::pool::Pool;
 use crate::ramp::Counters;
 use crate::sessions::Sessions;
@@ -22,6 +23,8 @@ pub struct Client {
     pub(crate) pool: Pool,
     pub(crate) sessions: Sessions,
     pub(crate) reads: Counters,
+    /// There if messages travel through memory: then more may be read there.
+    pub(crate) one_sided: Option<OneSided>,
 }
 
 impl Client {
@@ -37,7 +40,9 @@ impl Client {
         let pool = Pool::new(&options);
         let deadline = Instant::now() + options.timeout;
         let map = Map::fetch(&pool, addresses.into_iter().collect(), deadline)?;
+        let one_sided = options.one_sided && options.transport != Transport::Tcp;
         Ok(Client {
+            one_sided: one_sided.then(OneSided::default),
             options,
             map,
             pool,

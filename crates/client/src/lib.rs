@@ -58,6 +58,7 @@ mod client;
 mod error;
 mod execute;
 mod map;
+mod one_sided;
 mod options;
 mod pool;
 mod ramp;

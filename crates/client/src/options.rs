@@ -39,6 +39,9 @@ pub struct Options {
     pub reads: Reads,
     /// Bytes of the longest message, in either direction.
     pub message: usize,
+    /// Whether [`Client::get_all`](crate::Client::get_all) reads what nodes have published in memory
+    /// without asking them, where messages travel through memory.
+    pub one_sided: bool,
     /// How messages travel. Nodes take part in shared memory if they were started so.
     pub transport: Transport,
 }
@@ -57,6 +60,7 @@ impl Options {
             idle_after: Duration::from_secs(30),
             reads: Reads::default(),
             message: 1 << 30,
+            one_sided: true,
             transport: Transport::Tcp,
         }
     }

@@ -9,6 +9,7 @@ use base::{Abort, Epoch};
 use crate::bulk::{self, Outcome};
 use crate::message::Answer;
 use crate::node::{Asker, Node};
+use crate::ramp::published::Located;
 
 /// Whether somebody waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) enum Haste {
 pub(crate) enum Due {
     /// This answer.
     Answer(Answer),
+    /// Versions, which are published then.
+    Located(Located),
     /// The id of a session, which the partition has under this number then.
     Session(u64),
     /// These answers, each of which waits for an epoch of its own.
@@ -115,6 +118,7 @@ impl<C> Node<C> {
                 Due::Each(outcomes) => bulk::told(outcomes, partition),
                 due if is_lost => self.lost_answer(partition, &due),
                 Due::Answer(answer) => answer,
+                Due::Located(located) => self.located(located),
                 Due::Session(number) => opened(partition, number),
             };
             self.deliver(asker, answer);
@@ -130,6 +134,7 @@ impl<C> Node<C> {
             (
                 None,
                 Due::Answer(Answer::Read { .. } | Answer::Versions(_) | Answer::Aborted(_))
+                | Due::Located(_)
                 | Due::Session(_),
             ) => {
                 let leader = partition.leads().err().flatten();
@@ -156,6 +161,23 @@ impl<C> Node<C> {
         } else {
             let due = (asker, Due::Answer(answer));
             self.due.push(epoch, haste, due, self.now);
+        }
+    }
+
+    /// The same for what is published then.
+    pub(crate) fn answer_located(
+        &mut self,
+        partition: &impl Participant,
+        asker: Asker,
+        located: Located,
+        epoch: Epoch,
+    ) {
+        if epoch <= partition.durable() && !partition.is_lost(epoch) {
+            let answer = self.located(located);
+            self.deliver(asker, answer);
+        } else {
+            let due = (asker, Due::Located(located));
+            self.due.push(epoch, Haste::Soon, due, self.now);
         }
     }
 

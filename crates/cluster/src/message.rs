@@ -6,6 +6,7 @@ use base::versions::{Ask, OwnedFound};
 use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
 
 use crate::ramp::Algorithm;
+use crate::ramp::slots::Address;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +44,8 @@ impl Message<'_> {
                 | Request::Each { .. }
                 | Request::Coordinate { .. }
                 | Request::Versions { .. }
+                | Request::Locate { .. }
+                | Request::Region
                 | Request::Ramp { .. }
                 | Request::Topology
         )
@@ -117,6 +120,14 @@ pub enum Request<'a> {
         /// What is asked, each by itself.
         asks: Vec<Ask<'a>>,
     },
+    /// As `Versions`: looks at the newest version of each key, and has it published if the node
+    /// does that. Answered by `Located` or `Aborted`.
+    Locate {
+        /// The keys.
+        keys: Vec<&'a [u8]>,
+    },
+    /// Asks where the node publishes versions. Answered by `Region`.
+    Region,
     /// As `Coordinate`: the operations read read-atomic keys, or write them, and do nothing else.
     Ramp {
         /// How they are read, or what versions tell of those that were written with them.
@@ -165,6 +176,15 @@ pub enum Answer {
     },
     /// What was found, for each ask.
     Versions(Vec<OwnedFound>),
+    /// What was found, for each key, and where its slot is, if it has one.
+    Located {
+        /// What was found.
+        founds: Vec<OwnedFound>,
+        /// As many.
+        addresses: Vec<Option<Address>>,
+    },
+    /// Where the node publishes versions, if it does.
+    Region(Option<RegionInfo>),
     /// The id of a session that was opened.
     Session(u64),
     /// What became of each transaction, in their order.
@@ -181,6 +201,24 @@ pub enum Answer {
     Topology(String),
     /// The request could not be served; said for people.
     Failed(String),
+}
+
+/// What a peer needs to read slots.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RegionInfo {
+    /// For the region, as its kind of memory encodes it. Whoever has it reads all that is published.
+    pub grant: Vec<u8>,
+    /// The node's clock, in nanoseconds; see [`OwnersClock`](crate::ramp::slots::OwnersClock).
+    pub clock: u64,
+}
+
+impl std::fmt::Debug for RegionInfo {
+    /// Without the grant.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegionInfo")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What becomes of an attempt.

@@ -69,7 +69,7 @@ use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice, Request};
 use crate::options::{NodeOptions, Timeouts};
 use crate::parked::{Parked, Waiting};
-use crate::ramp::Algorithm;
+use crate::ramp::{Algorithm, Published};
 use crate::resolution::Keeper;
 use crate::topology::Topology;
 use crate::wires::{Lost, Numbered, Wires};
@@ -165,6 +165,7 @@ pub struct Node<C> {
     pub(crate) unique: u64,
     pub(crate) timeouts: Timeouts,
     pub(crate) ramp: Algorithm,
+    pub(crate) published: Option<Arc<Published>>,
     pub(crate) clock: HybridClock,
     pub(crate) random: fastrand::Rng,
     pub(crate) now: Duration,
@@ -210,6 +211,7 @@ impl<C> Node<C> {
             unique: options.unique,
             timeouts: options.timeouts,
             ramp: options.ramp,
+            published: options.published,
             clock: HybridClock::default(),
             random: fastrand::Rng::with_seed(options.unique),
             now,

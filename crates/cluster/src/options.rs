@@ -7,7 +7,7 @@ use base::NodeId;
 
 use crate::leaders::Leaders;
 use crate::parked::Waiting;
-use crate::ramp::Algorithm;
+use crate::ramp::{Algorithm, Published};
 use crate::topology::Topology;
 
 /// How long what is waited for.
@@ -60,4 +60,7 @@ pub struct NodeOptions {
     pub timeouts: Timeouts,
     /// How its own callers' transactions of read-atomic keys are executed.
     pub ramp: Algorithm,
+    /// Where newest versions of read-atomic keys are published, if they are; of a partition that this
+    /// node holds alone.
+    pub published: Option<Arc<Published>>,
 }

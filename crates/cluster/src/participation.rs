@@ -69,7 +69,15 @@ impl<C> Node<C> {
                 self.prepare(partition, asker, &prepare);
             }
             Request::Commit { id, awaited } => self.commit(partition, asker, id, awaited),
-            Request::Versions { asks } => self.versions(partition, asker, &asks),
+            Request::Versions { asks } => {
+                let (answer, epoch) = self.look_at_versions(partition, &asks);
+                self.answer(partition, asker, answer, (epoch, Haste::Soon));
+            }
+            Request::Locate { keys } => self.locate(partition, asker, &keys),
+            Request::Region => {
+                let region = self.region();
+                self.deliver(asker, region);
+            }
             // Whoever waits for holds is not undecided for want of a coordinator.
             Request::Vote { id } if self.waiting.has(id) => {
                 let what = "it waits for keys that another transaction holds".to_owned();
@@ -175,23 +183,26 @@ impl<C> Node<C> {
     }
 
     /// Looks at versions of read-atomic keys.
-    fn versions(&mut self, partition: &mut impl Participant, asker: Asker, asks: &[Ask<'_>]) {
+    pub(crate) fn look_at_versions(
+        &self,
+        partition: &mut impl Participant,
+        asks: &[Ask<'_>],
+    ) -> (Answer, Epoch) {
+        let aborted = |abort| (Answer::Aborted(abort), Epoch::ZERO);
         let declared = self.topology.read_atomic();
         let keys = || asks.iter().map(Ask::key);
         if let Some(abort) = self.misplaced_key(keys()) {
-            return self.deliver(asker, Answer::Aborted(abort));
+            return aborted(abort);
         }
         if !keys().all(|key| declared.covers(key)) {
-            let abort = ramp::Refusal::NotCovered.into();
-            return self.deliver(asker, Answer::Aborted(abort));
+            return aborted(ramp::Refusal::NotCovered.into());
         }
         let ids = |ask: &Ask<'_>| match ask {
             Ask::OneOf { ids, .. } => ids.len(),
             _ => 0,
         };
         if asks.len() + asks.iter().map(ids).sum::<usize>() > MOST_ASKED {
-            let abort = Abort::TooLarge { what: "operations" };
-            return self.deliver(asker, Answer::Aborted(abort));
+            return aborted(Abort::TooLarge { what: "operations" });
         }
         let mut bytes = 0;
         let mut founds = Vec::with_capacity(asks.len());
@@ -208,7 +219,7 @@ impl<C> Node<C> {
             Err(abort) => Answer::Aborted(abort),
         };
         let epoch = shown(&answer, partition);
-        self.answer(partition, asker, answer, (epoch, Haste::Soon));
+        (answer, epoch)
     }
 
     pub(crate) fn execute(

@@ -1,5 +1,8 @@
 //! Which keys `kumiki serve` takes for read atomic, and how it keeps them so.
 
+use std::str::FromStr;
+
+use base::size::Size;
 use base::versions::ReadAtomic;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -22,6 +25,11 @@ pub(crate) struct Ramp {
     /// two rounds) or hybrid (a filter of a fixed size).
     #[arg(long = "ramp", value_name = "ALGORITHM", default_value = "fast")]
     pub(crate) algorithm: Algorithm,
+    /// Memory for newest versions of read-atomic keys that Rust clients on this machine read by
+    /// themselves, where messages travel through shared memory (--transport); 0: none. It is taken
+    /// from /dev/shm.
+    #[arg(long, value_name = "SIZE", default_value = "64mb", value_parser = Size::from_str)]
+    pub(crate) published: Size,
 }
 
 /// The keys that are read atomic here: by option, and in a cluster by its file.

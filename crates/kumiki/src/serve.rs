@@ -155,6 +155,7 @@ fn config(
         cpus: options.cpus(),
         staleness: options.replication.election(),
         ramp: options.ramp.algorithm,
+        published: options.ramp.published.0 as usize,
         admin: options.admin,
         durability: match options.durability {
             Durability::Group => server::Durability::Group,

@@ -99,6 +99,9 @@ pub struct Config {
     pub read_atomic: ReadAtomic,
     /// What versions of read-atomic keys that are written here tell of those written with them.
     pub ramp: Algorithm,
+    /// Bytes of memory for newest versions of read-atomic keys that clients on this machine read by
+    /// themselves; 0: none. Only where messages travel through memory, too.
+    pub published: usize,
     /// How long a stopping server waits for clients to take their replies.
     pub drain: Duration,
 }
@@ -122,6 +125,7 @@ impl Default for Config {
             cluster: None,
             read_atomic: ReadAtomic::default(),
             ramp: Algorithm::default(),
+            published: 64 << 20,
             drain: Duration::from_secs(10),
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, NodeId, Op};
-use cluster::ramp::Algorithm;
+use cluster::ramp::{Algorithm, Published};
 use cluster::{Finished, Node, NodeOptions, Wants};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
@@ -52,7 +52,7 @@ pub(crate) struct Coordination {
 impl Coordination {
     pub(crate) fn new(
         membership: &Membership,
-        ramp: Algorithm,
+        (ramp, published): (Algorithm, Option<Arc<Published>>),
         routes: Arc<Routes>,
         runtime: usize,
         fabric: Tcp,
@@ -67,6 +67,7 @@ impl Coordination {
             leaders: Arc::clone(&routes.leaders),
             timeouts: membership.timeouts,
             ramp,
+            published,
         };
         Coordination {
             routes,

@@ -60,6 +60,7 @@ mod output;
 mod parking;
 mod partition;
 mod process;
+mod published;
 mod read_atomic;
 mod redirect;
 mod refusal;
@@ -87,6 +88,7 @@ pub use limits::Limits;
 pub use partition::{Partition, Replicated};
 
 use crate::partition::Worker;
+use crate::published::Lease;
 use crate::routing::Routes;
 use crate::runtime::{Runtime, WAKER};
 use crate::shared::{Counters, MemoryWatch, Shared, Signal};
@@ -99,6 +101,8 @@ pub struct Running {
     address: SocketAddr,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Of what is published for clients to read by themselves.
+    _lease: Option<Lease>,
     /// Goes on until everything else has ended, to say that it is stopping.
     admin: Option<Admin>,
 }
@@ -200,13 +204,19 @@ pub fn serve_with(
         .iter()
         .map(|poll| Waker::new(poll.registry(), WAKER).map(Signal::new))
         .collect::<Result<Vec<_>, _>>()?;
-    let shared = Arc::new(share(partition.into(), config, address, signals));
+    let partition = partition.into();
+    let published = published::publish(&config, &partition)?;
+    let (published, lease) = published.unzip();
+    let mut shared = share(partition, config, address, signals);
+    shared.published = published;
+    let shared = Arc::new(shared);
     listen_to_store(&shared);
     shared.note_leader();
     let mut running = Running {
         address,
         shared,
         threads: Vec::new(),
+        _lease: lease,
         admin,
     };
     running.start(polls.into_iter().zip(listeners).zip(fabric))?;
@@ -314,6 +324,7 @@ fn share(
         failed: AtomicBool::new(false),
         changes: AtomicU64::new(0),
         read_atomic: config.read_atomic().clone(),
+        published: None,
         partition,
         config,
     }

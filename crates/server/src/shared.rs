@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use base::Epoch;
 use base::versions::ReadAtomic;
+use cluster::ramp::Published;
 use mio::Waker;
 
 use crate::clients::Clients;
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     /// Which keys are read atomic.
     pub(crate) read_atomic: ReadAtomic,
+    /// Where newest versions of them are published, if they are.
+    pub(crate) published: Option<Arc<Published>>,
     /// The port that is listened on.
     pub(crate) port: u16,
     pub(crate) started: Instant,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use base::clock::Clock;
 use base::epochs::EpochClock;
 use base::transaction::Observed;
+use base::versions::Watcher;
 use base::{Abort, Epoch};
 use engine::{Engine, Snapshot, Txn};
 use journal::{Journal, Recovered};
@@ -279,6 +280,14 @@ impl Db {
     /// which that happened, so it must be quick.
     pub fn on_release(&self, notify: Box<dyn Fn() + Send + Sync>) {
         self.shared().engine.on_release(notify);
+    }
+
+    /// Says who is told of writes of read-atomic keys. Once, before any transaction runs.
+    ///
+    /// # Panics
+    /// If somebody was named before.
+    pub fn watch_read_atomic(&self, watcher: Arc<dyn Watcher>) {
+        self.shared().engine.watch_read_atomic(watcher);
     }
 
     /// How often holds have been given back: who was refused with [`Abort::Held`], and has read

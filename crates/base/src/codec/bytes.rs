@@ -82,7 +82,11 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    /// So many bytes.
+    ///
+    /// # Errors
+    /// If fewer follow.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(self.cut())?;
         self.rest = rest;
         Ok(*taken)

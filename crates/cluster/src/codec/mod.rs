@@ -66,8 +66,9 @@ use base::Abort;
 use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
 
-use crate::message::{Answer, Fate, Message, Notice, Request};
+use crate::message::{Answer, Fate, Message, Notice, RegionInfo, Request};
 use crate::ramp::Algorithm;
+use crate::ramp::slots::Address;
 use base::codec::{
     Reader, put_bytes, put_count, put_u64, read_abort, read_asks, read_founds, read_ops,
     read_replies, write_abort, write_asks, write_founds, write_replies,
@@ -92,6 +93,8 @@ mod kind {
     pub(super) const EACH: u8 = 13;
     pub(super) const VERSIONS: u8 = 14;
     pub(super) const RAMP: u8 = 15;
+    pub(super) const LOCATE: u8 = 16;
+    pub(super) const REGION: u8 = 17;
     pub(super) const REPLIES: u8 = 32;
     pub(super) const ABORTED: u8 = 33;
     pub(super) const DONE: u8 = 34;
@@ -103,6 +106,8 @@ mod kind {
     pub(super) const SESSION: u8 = 40;
     pub(super) const WAS_EACH: u8 = 41;
     pub(super) const WERE_VERSIONS: u8 = 42;
+    pub(super) const WERE_LOCATED: u8 = 43;
+    pub(super) const WAS_REGION: u8 = 44;
     pub(super) const ABORT: u8 = 64;
     pub(super) const FORGET: u8 = 65;
 }
@@ -143,11 +148,11 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     }
     let kind = from.u8()?;
     let message = match kind {
-        kind::EXECUTE..=kind::RAMP => Message::Request {
+        kind::EXECUTE..=kind::REGION => Message::Request {
             number: from.u64()?,
             request: decode_request(kind, &mut from)?,
         },
-        kind::REPLIES..=kind::WERE_VERSIONS => Message::Reply {
+        kind::REPLIES..=kind::WAS_REGION => Message::Reply {
             number: from.u64()?,
             reply: decode_answer(kind, &mut from)?,
         },
@@ -195,6 +200,8 @@ fn request_kind(request: &Request<'_>) -> u8 {
         Request::Each { .. } => kind::EACH,
         Request::Versions { .. } => kind::VERSIONS,
         Request::Ramp { .. } => kind::RAMP,
+        Request::Locate { .. } => kind::LOCATE,
+        Request::Region => kind::REGION,
     }
 }
 
@@ -210,6 +217,10 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
             encode_ops(ops, to);
         }
         Request::Versions { asks } => write_asks(asks, to),
+        Request::Locate { keys } => {
+            put_count(to, keys.len() as u64);
+            keys.iter().for_each(|key| put_bytes(to, key));
+        }
         Request::Prepare {
             id,
             age,
@@ -242,7 +253,7 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
             put_count(to, transactions.len() as u64);
             transactions.iter().for_each(|ops| encode_ops(ops, to));
         }
-        Request::Topology | Request::OpenSession => {}
+        Request::Topology | Request::OpenSession | Request::Region => {}
     }
 }
 
@@ -270,6 +281,10 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
         kind::VERSIONS => Request::Versions {
             asks: read_asks(from)?,
         },
+        kind::LOCATE => Request::Locate {
+            keys: from.list(Reader::bytes)?,
+        },
+        kind::REGION => Request::Region,
         kind::RAMP => Request::Ramp {
             algorithm: one_of(&ALGORITHMS, "algorithm", from)?,
             ops: read_ops(from)?,
@@ -310,6 +325,8 @@ fn answer_kind(answer: &Answer) -> u8 {
         Answer::Session(_) => kind::SESSION,
         Answer::Each(_) => kind::WAS_EACH,
         Answer::Versions(_) => kind::WERE_VERSIONS,
+        Answer::Located { .. } => kind::WERE_LOCATED,
+        Answer::Region(_) => kind::WAS_REGION,
     }
 }
 
@@ -319,6 +336,22 @@ fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
         Answer::Aborted(abort) => write_abort(abort, to),
         Answer::Session(id) => put_u64(to, *id),
         Answer::Versions(founds) => write_founds(founds, to),
+        Answer::Located { founds, addresses } => {
+            write_founds(founds, to);
+            for address in addresses {
+                to.push(address.is_some().into());
+                if let Some(address) = address {
+                    to.extend_from_slice(&address.to_bytes());
+                }
+            }
+        }
+        Answer::Region(region) => {
+            to.push(region.is_some().into());
+            if let Some(RegionInfo { grant, clock }) = region {
+                put_bytes(to, grant);
+                put_u64(to, *clock);
+            }
+        }
         Answer::Each(outcomes) => {
             put_count(to, outcomes.len() as u64);
             outcomes.iter().for_each(|one| encode_outcome(one, to));
@@ -360,6 +393,13 @@ fn encode_outcome(outcome: &Result<Vec<OwnedReply>, Abort>, to: &mut Vec<u8>) {
     }
 }
 
+fn read_address(from: &mut Reader<'_>) -> Result<Option<Address>, Malformed> {
+    Ok(match from.bool()? {
+        false => None,
+        true => Some(Address::from_bytes(from.array()?)),
+    })
+}
+
 fn decode_outcome(from: &mut Reader<'_>) -> Result<Result<Vec<OwnedReply>, Abort>, Malformed> {
     Ok(match from.u8()? {
         0 => Ok(read_replies(from)?),
@@ -395,6 +435,19 @@ fn decode_answer(kind: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
         kind::SESSION => Answer::Session(from.u64()?),
         kind::WAS_EACH => Answer::Each(from.list(decode_outcome)?),
         kind::WERE_VERSIONS => Answer::Versions(read_founds(from)?),
+        kind::WERE_LOCATED => {
+            let founds = read_founds(from)?;
+            let addresses = founds.iter().map(|_| read_address(from));
+            let addresses = addresses.collect::<Result<_, Malformed>>()?;
+            Answer::Located { founds, addresses }
+        }
+        kind::WAS_REGION => Answer::Region(match from.bool()? {
+            false => None,
+            true => Some(RegionInfo {
+                grant: from.bytes()?.to_vec(),
+                clock: from.u64()?,
+            }),
+        }),
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "reply"))),
     })
 }

@@ -8,6 +8,7 @@
 //! | [`reading`] | a read, step by step |
 //! | [`slots`] | what others read without the server |
 //! | `want` | what a read's operations want to know of their keys |
+//! | `published` | where the slots of a node's keys are |
 //! | `rounds` | reads of a node's callers |
 //!
 //! A write is a two-phase commit that holds nothing: each participant keeps its part beside the
@@ -16,6 +17,7 @@
 
 mod classify;
 pub mod filter;
+pub(crate) mod published;
 pub mod reading;
 mod rounds;
 pub mod slots;
@@ -27,6 +29,7 @@ use std::str::FromStr;
 use base::change::siblings;
 
 pub use classify::{Refusal, Way, classify, one_way};
+pub use published::Published;
 pub use reading::{Reading, Step};
 
 /// What a version tells of the keys that were written with it, and how often is asked for it.

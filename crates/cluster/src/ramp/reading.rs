@@ -225,6 +225,15 @@ impl Reading {
         self.keys.iter().map(|one| self.key(one))
     }
 
+    /// The key at a place, as [`Reading::asks`] tells it.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn key_at(&self, place: usize) -> &[u8] {
+        self.key(&self.keys[place])
+    }
+
     fn key(&self, one: &KeyRead) -> &[u8] {
         &self.text[one.key.clone()]
     }

@@ -142,6 +142,7 @@ impl World {
             leaders: Arc::new(crate::Leaders::new(&self.topology)),
             timeouts: self.plan.timeouts,
             ramp: Algorithm::ALL[self.random.usize(..3)],
+            published: None,
         };
         machine.running = Some(Running {
             node: Node::new(options, self.now),

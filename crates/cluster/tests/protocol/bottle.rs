@@ -137,6 +137,7 @@ impl Bottle {
             leaders: Arc::new(kumiki_cluster::Leaders::new(&self.topology)),
             timeouts: Timeouts::default(),
             ramp: self.algorithm,
+            published: None,
         };
         self.nodes[at] = Some(Node::new(options, self.now));
         self.settle(at);

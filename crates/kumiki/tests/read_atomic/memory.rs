@@ -84,3 +84,33 @@ fn a_killed_node_is_noticed_at_once_and_found_again() {
         KEYS.len() - 1
     );
 }
+
+#[test]
+fn what_is_published_is_read_without_the_servers() {
+    let cluster = start();
+    let client = connect_by(cluster.fabrics(), Transport::Shm);
+    let put = |value: &str| {
+        let pairs = KEYS.map(|key| (key.as_bytes(), Some(value.as_bytes())));
+        client.put_all(&pairs, Algorithm::Fast).unwrap();
+    };
+    let get = || whole(&client.get_all(&keys(), Algorithm::Fast).unwrap());
+    put("1");
+    assert_eq!(get(), Some(b"1".to_vec()));
+    let before = client.read_counts();
+    assert_eq!(before.in_memory, 0);
+    for _ in 0..100 {
+        assert_eq!(get(), Some(b"1".to_vec()));
+    }
+    let after = client.read_counts();
+    assert_eq!(after.asked, before.asked);
+    assert_eq!(after.in_memory, 100 * KEYS.len() as u64);
+    for number in 0..100 {
+        // A single key, by another way.
+        let value = number.to_string();
+        put(&value);
+        assert_eq!(get(), Some(value.into_bytes()));
+        client.put(KEYS[0].as_bytes(), b"alone").unwrap();
+        let values = client.get_all(&keys()[..1], Algorithm::Fast).unwrap();
+        assert_eq!(values, [Some(b"alone".to_vec())]);
+    }
+}

@@ -1,0 +1,142 @@
+//! Slots of a node's own partition (paper 1, section 3.2; GET\*): whoever asks for keys may want to
+//! know where their slots are, and gets each key published on the way.
+//!
+//! The engine tells of every write when its version becomes the newest one ([`Watcher`]). From then on
+//! the key's slot is not valid. Who asks for the key next has the new version published, as soon as
+//! that is durable: a key that is written and not read costs its writer a look at a counter.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::participant::Participant;
+use base::versions::{Ask, OwnedFound, OwnedVersion, Versioned, Watcher};
+
+use super::slots::{Address, Slots, Ticket};
+use crate::due::Haste;
+use crate::message::{Answer, RegionInfo};
+use crate::node::{Asker, Node};
+
+/// The slots of a partition, and what a peer needs in order to read them.
+pub struct Published {
+    slots: Slots,
+    grant: Vec<u8>,
+}
+
+impl fmt::Debug for Published {
+    /// Without the grant.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures = self.slots.figures();
+        f.debug_tuple("Published").field(&figures).finish()
+    }
+}
+
+/// What was found, and is to be published when it is durable.
+#[derive(Debug)]
+pub(crate) struct Located {
+    pub(crate) founds: Vec<OwnedFound>,
+    keys: Vec<(Vec<u8>, Option<Ticket>)>,
+}
+
+impl Published {
+    /// Slots in a region that this grant, as bytes, leads to.
+    #[must_use]
+    pub fn new(slots: Slots, grant: Vec<u8>) -> Arc<Published> {
+        Arc::new(Published { slots, grant })
+    }
+
+    /// The slots.
+    #[must_use]
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// Where a key's slot is, once this version is in it.
+    fn publish(
+        &self,
+        key: &[u8],
+        ticket: Option<Ticket>,
+        version: &OwnedVersion,
+    ) -> Option<Address> {
+        if let Some(address) = self.slots.current(key) {
+            return Some(address);
+        }
+        let version = Versioned {
+            id: version.id,
+            siblings: &version.siblings,
+            content: version.content.as_ref().map(|content| content.as_content()),
+        };
+        let published = ticket.map(|ticket| self.slots.publish(ticket, key, &version));
+        // Who has the address keeps it while somebody writes.
+        published
+            .and_then(Result::ok)
+            .or_else(|| self.slots.address(key))
+    }
+}
+
+impl Watcher for Published {
+    fn writing(&self, key: &[u8]) {
+        self.slots.writing(key);
+    }
+
+    fn written(&self, key: &[u8]) {
+        self.slots.written(key);
+    }
+
+    fn writing_all(&self) {
+        self.slots.writing_all();
+    }
+
+    fn written_all(&self) {
+        self.slots.written_all();
+    }
+}
+
+impl<C> Node<C> {
+    /// What a peer needs to read this node's slots.
+    pub(crate) fn region(&self) -> Answer {
+        Answer::Region(self.published.as_ref().map(|published| RegionInfo {
+            grant: published.grant.clone(),
+            clock: published.slots.now(),
+        }))
+    }
+
+    /// Looks at the newest versions of read-atomic keys, and publishes them.
+    pub(crate) fn locate(
+        &mut self,
+        partition: &mut impl Participant,
+        asker: Asker,
+        keys: &[&[u8]],
+    ) {
+        let asks: Vec<Ask<'_>> = keys.iter().map(|key| Ask::Newest { key }).collect();
+        // Before they are read, or a version might be published that is not the newest one.
+        let published = self.published.clone();
+        let ticket = |key: &&[u8]| {
+            let slots = published.as_ref().map(|published| &published.slots)?;
+            slots.ticket(key)
+        };
+        let tickets: Vec<Option<Ticket>> = keys.iter().map(ticket).collect();
+        let (answer, epoch) = self.look_at_versions(partition, &asks);
+        let Answer::Versions(founds) = answer else {
+            return self.answer(partition, asker, answer, (epoch, Haste::Soon));
+        };
+        let keys = keys.iter().map(|key| key.to_vec()).zip(tickets).collect();
+        self.answer_located(partition, asker, Located { founds, keys }, epoch);
+    }
+
+    /// Publishes what has become durable.
+    pub(crate) fn located(&self, located: Located) -> Answer {
+        let address = |(found, (key, ticket)): (&OwnedFound, (Vec<u8>, Option<Ticket>))| {
+            let published = self.published.as_ref()?;
+            match found {
+                OwnedFound::Version(version) => published.publish(&key, ticket, version),
+                _ => None,
+            }
+        };
+        let pairs = located.founds.iter().zip(located.keys);
+        let addresses = pairs.map(address).collect();
+        Answer::Located {
+            founds: located.founds,
+            addresses,
+        }
+    }
+}
