@@ -73,13 +73,15 @@ pub enum Transport {
     /// TCP on loopback.
     #[default]
     Tcp,
-    /// Rings in shared memory.
+    /// Rings in shared memory: the paper's GET+ and PUT+.
     ShmRing,
+    /// The same, and the client reads by itself what servers have published: GET\* and PUT+.
+    ShmOneSided,
 }
 
 impl Transport {
     /// All of them, what the others are compared with first.
-    pub const ALL: [Transport; 2] = [Transport::Tcp, Transport::ShmRing];
+    pub const ALL: [Transport; 3] = [Transport::Tcp, Transport::ShmRing, Transport::ShmOneSided];
 
     /// Its name among the parameters.
     #[must_use]
@@ -87,6 +89,7 @@ impl Transport {
         match self {
             Transport::Tcp => "tcp",
             Transport::ShmRing => "shm-ring",
+            Transport::ShmOneSided => "shm-one-sided",
         }
     }
 
@@ -94,14 +97,14 @@ impl Transport {
     fn argument(self) -> &'static str {
         match self {
             Transport::Tcp => "tcp",
-            Transport::ShmRing => "shm",
+            Transport::ShmRing | Transport::ShmOneSided => "shm",
         }
     }
 
     fn of_client(self) -> client::Transport {
         match self {
             Transport::Tcp => client::Transport::Tcp,
-            Transport::ShmRing => client::Transport::Shm,
+            Transport::ShmRing | Transport::ShmOneSided => client::Transport::Shm,
         }
     }
 }
@@ -170,6 +173,7 @@ pub(super) fn connect(
     let mut options = client::Options::new("");
     options.reads = reads;
     options.transport = transport.of_client();
+    options.one_sided = transport == Transport::ShmOneSided;
     options.timeout = Duration::from_secs(60);
     let addresses: Vec<SocketAddr> = servers.addresses().collect();
     let client = Client::connect(addresses, options);
