@@ -5,8 +5,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use base::Epoch;
-use fabric::shm::Shm;
-use fabric::tcp::{Tcp, TcpOptions, Transport};
+use fabric::tcp::{Tcp, TcpOptions};
 use fabric::{Peer, Secret};
 use mio::{Poll, Token};
 
@@ -41,24 +40,12 @@ pub(super) fn join(
         transport: membership.transport,
         ..TcpOptions::new(me, secret, topology.fingerprint())
     };
-    if index == 0 && membership.transport != Transport::Tcp {
-        sweep();
-    }
     let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;
     let now = shared.started.elapsed();
     let routes = Arc::clone(routes);
     let ramp = shared.config.ramp;
     let coordination = Coordination::new(membership, ramp, routes, index, fabric, now);
     Ok(Some(Box::new(coordination)))
-}
-
-/// Removes from shared memory what processes have left there that were killed.
-fn sweep() {
-    match Shm::default().sweep() {
-        Ok(0) => {}
-        Ok(files) => tracing::info!(files, "removed shared memory of processes that are gone"),
-        Err(error) => tracing::warn!(%error, "cannot look through the shared memory's directory"),
-    }
 }
 
 impl Runtime {
