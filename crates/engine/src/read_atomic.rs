@@ -56,6 +56,8 @@ pub(crate) struct Declared {
     watcher: OnceLock<Arc<dyn Watcher>>,
     /// The greatest timestamp of versions that have left memory, or were met in the log.
     left: AtomicU64,
+    /// How many ids were drawn below what is prepared.
+    below: AtomicU64,
 }
 
 impl Declared {
@@ -115,15 +117,20 @@ impl Engine {
         least
     }
 
-    /// The least id of those that are prepared without holds and write one of these keys.
-    fn least_pending_of(&self, keys: &[&[u8]]) -> Option<TransactionId> {
+    /// The least id, with a timestamp until this one, of those that are prepared without holds and
+    /// write this key. The caller is in an epoch.
+    fn least_pending_of(&self, key: &[u8], until: Timestamp) -> Option<TransactionId> {
         let mut least = None;
         self.index.range(&system::RESERVED, None, |record| {
-            let version = RecordRef::version(record.word().load());
-            if !version.is_absent() && system::is_unheld(version.value()) {
-                let writes = writes_any(version.value(), keys);
-                least = writes.then(|| system::id(record.key()).ok()).flatten();
+            let Ok(id) = system::id(record.key()) else {
+                return true;
+            };
+            if id.timestamp > until {
+                return false;
             }
+            let version = RecordRef::version(record.word().load());
+            let is_pending = !version.is_absent() && system::is_unheld(version.value());
+            least = (is_pending && writes(version.value(), key)).then_some(id);
             least.is_none()
         });
         least
@@ -153,14 +160,14 @@ fn just_above(newest: TransactionId, left: Timestamp, mark: u32) -> TransactionI
     }
 }
 
-/// Whether what is prepared writes one of these keys.
-fn writes_any(prepared: &[u8], keys: &[&[u8]]) -> bool {
+/// Whether what is prepared writes this key.
+fn writes(prepared: &[u8], key: &[u8]) -> bool {
     let entry = system::decode(prepared).expect(crate::decide::WELL_FORMED);
     let Entry::Pending { effects, .. } = entry else {
         return false;
     };
     effects.iter().any(|effect| match effect {
-        Effect::Put { key, .. } | Effect::Delete { key } => keys.contains(key),
+        Effect::Put { key: of, .. } | Effect::Delete { key: of } => *of == key,
         Effect::Flush { .. } => false,
     })
 }
@@ -329,27 +336,40 @@ impl<L: RedoLog> Worker<L> {
         let newest = newest.max().unwrap_or(TransactionId::ZERO);
         // The same in every run: the key is what tells it from others.
         let mark = FixedState::default().hash_one(keys[0]) >> 32;
-        let left = self.left_below_pending(newest, &keys);
-        let id = just_above(newest, left, mark as u32);
+        let passed = match keys[..] {
+            [key] if newest == TransactionId::ZERO => self.passed_over(key),
+            _ => None,
+        };
+        let id = match passed {
+            Some(pending) => self.just_below(pending, mark as u32),
+            None => just_above(newest, self.engine.read_atomic.left(), mark as u32),
+        };
         let siblings = &told;
         self.state.origin = Some(self.engine.origins.share(Origin { id, siblings }));
     }
 
-    /// What the timestamp of an absent key's next version must be above: [`Declared::left`], but not
-    /// so much that what is prepared for the key would be passed over, however long it has been.
+    /// What is prepared for an absent key, and would be passed over by an id above
+    /// [`Declared::left`]: the least of it. That can be after a restart, when everything until then may
+    /// have left.
+    fn passed_over(&self, key: &[u8]) -> Option<TransactionId> {
+        let until = self.engine.read_atomic.left().next();
+        self.engine.least_pending_of(key, until)
+    }
+
+    /// An id for an absent key, below what is prepared for it, and never drawn twice.
     ///
-    /// No version of the key has left with a greater id than that: it was there when the key was
-    /// prepared, which would have been refused, or is retained until nothing older is prepared.
-    fn left_below_pending(&self, newest: TransactionId, keys: &[&[u8]]) -> Timestamp {
-        let left = self.engine.read_atomic.left();
-        let is_behind = |least: TransactionId| least.timestamp <= left.next();
-        if newest > TransactionId::ZERO || !self.engine.least_pending().is_some_and(is_behind) {
-            return left;
+    /// No version of the key has left with a greater id than what is prepared: it was there when that
+    /// was prepared, which would have been refused, or is retained until nothing older is prepared.
+    fn just_below(&self, pending: TransactionId, mark: u32) -> TransactionId {
+        let number = self
+            .engine
+            .read_atomic
+            .below
+            .fetch_add(1, Ordering::Relaxed);
+        TransactionId {
+            timestamp: Timestamp(pending.timestamp.0.saturating_sub(1)),
+            unique: number << 32 | u64::from(mark),
         }
-        let pending = self.engine.least_pending_of(keys);
-        pending.map_or(left, |id| {
-            left.min(Timestamp(id.timestamp.0.saturating_sub(2)))
-        })
     }
 
     /// Draws an id for a transaction whose further writes are not known yet.

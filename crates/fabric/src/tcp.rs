@@ -83,6 +83,8 @@ const POOL: usize = 64;
 pub struct Tcp {
     identity: Identity,
     means: Means,
+    /// Links whose messages travel through memory.
+    through_memory: usize,
     peers: HashMap<NodeId, SocketAddr>,
     limits: Limits,
     registry: Registry,
@@ -147,6 +149,7 @@ impl Tcp {
         identity.ways = means.ways();
         Ok(Tcp {
             identity,
+            through_memory: 0,
             means,
             peers: options.peers,
             limits: options.limits,
@@ -272,11 +275,7 @@ impl Tcp {
     /// How many links' messages travel through memory.
     #[must_use]
     pub fn links_through_memory(&self) -> usize {
-        if self.means.is_tcp() {
-            return 0;
-        }
-        let rings = self.connections.iter().filter(|(_, c)| c.rings.is_some());
-        rings.count()
+        self.through_memory
     }
 
     /// How many connections there are, of strangers too.

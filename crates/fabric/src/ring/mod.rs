@@ -183,7 +183,8 @@ impl<N: Words, F: Remote> Rings<N, F> {
     /// asks [`Rings::must_ring`] afterwards.
     ///
     /// # Errors
-    /// See [`RingError`]; the stream is of no use any more. All that had come was received before.
+    /// See [`RingError`]; the stream is of no use any more. All that had come was received before, but for
+    /// what came together with bytes that mean nothing.
     #[inline]
     pub fn receive(&mut self, into: &mut [u8]) -> Result<usize, RingError> {
         let received = self.receiver.receive(self.near.words(), into)?;

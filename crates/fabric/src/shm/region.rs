@@ -76,7 +76,8 @@ impl ShmRegion {
         })
     }
 
-    /// Takes the name away: nobody reaches the region any more but those who have, and its memory
+    /// Takes the name away: nobody reaches the region any more but those who have, and know otherwise
+    /// that the owner lives ([`ShmRemote::trust_owner`](super::ShmRemote::trust_owner)). Its memory
     /// goes with the last of them, however they end. It needs no descriptor from then on.
     pub fn close_to_others(&mut self) {
         self.named = None;

@@ -132,6 +132,7 @@ impl Tcp {
             self.strangers -= 1;
         }
         connection.up(met.rings);
+        self.through_memory += usize::from(connection.rings.is_some());
         connection.announced = true;
         let (link, address) = (connection.link, connection.address);
         note(&mut self.dirty, place, &mut connection.in_dirty);
@@ -194,6 +195,7 @@ impl Tcp {
 
     pub(super) fn remove(&mut self, place: usize) -> Connection {
         let mut connection = self.connections.remove(place);
+        self.through_memory -= usize::from(connection.rings.is_some());
         if connection.rings.as_ref().is_some_and(|it| it.awake) {
             self.awake.retain(|&awake| awake != place);
         }

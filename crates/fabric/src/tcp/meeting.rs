@@ -73,11 +73,6 @@ impl Means {
         wanted.iter().filter(is_known).copied().collect()
     }
 
-    /// Whether it can do nothing else.
-    pub(super) fn is_tcp(&self) -> bool {
-        self.transport == Transport::Tcp
-    }
-
     fn mailbox(&self, kind: Kind) -> Result<Mailbox, String> {
         let made = match (kind, &self.verbs) {
             (Kind::Shm, _) => Mailbox::shm(&self.shm, self.mailbox),
@@ -231,6 +226,10 @@ impl Meeting {
     /// What comes of it for the initiator when there is no shared memory.
     fn over_tcp(&self, proved: Proved, means: &Means, why: &str) -> Result<Met, Refused> {
         match means.transport {
+            Transport::Verbs if means.verbs.is_none() => {
+                let why = "none was opened on this side";
+                return Err(Refused::way("an RDMA device", why));
+            }
             Transport::Shm => return Err(Refused::way("shared memory", why)),
             Transport::Verbs => return Err(Refused::way("an RDMA device", why)),
             Transport::Auto | Transport::Tcp => {}

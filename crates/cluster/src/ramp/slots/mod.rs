@@ -35,9 +35,8 @@
 //!
 //! | when | what |
 //! |---|---|
-//! | a write, a delete, a prepare begins, or an expiry takes a key away | [`Slots::writing`], before any effect |
-//! | a transaction was prepared before a restart | [`Slots::writing`], before anything is read |
-//! | it has committed or aborted, for all to see | [`Slots::written`], before it is acknowledged |
+//! | a write, a delete or a commit gives a key another newest version | [`Slots::writing`], before it can be seen |
+//! | it can be seen | [`Slots::written`], before it is acknowledged |
 //! | all keys are flushed | [`Slots::writing_all`], [`Slots::written_all`] |
 //! | a key is asked for, or was written and has a slot | [`Slots::ticket`]; read the newest version; wait until it is durable; [`Slots::publish`], unless it is [`Slots::current`] |
 //! | the engine's time moves on | [`Slots::refresh_time`], before an answer depends on it |

@@ -200,11 +200,11 @@ impl Slots {
         if header::is_revoked(self.memory.words()) {
             return Err(Unpublished::Revoked);
         }
-        let owner = self.owner((self.clock)());
         let part = self.part(ticket.hash);
         // Before it is copied.
         if image::words(key, version).is_none_or(|words| words > self.largest) {
-            part.lock().give_up(owner, key, ticket.hash);
+            let mut part = part.lock();
+            part.give_up(self.owner((self.clock)()), key, ticket.hash);
             return Err(Unpublished::TooLarge);
         }
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
@@ -215,7 +215,9 @@ impl Slots {
             passes: ticket.passes,
             image: &image,
         };
-        part.lock().publish(owner, &it)
+        let mut part = part.lock();
+        // Under the lock: from this time on, what is freed rests.
+        part.publish(self.owner((self.clock)()), &it)
     }
 
     /// Where a key's slot is, if it has one: to be told to whoever has read the key. It is kept for

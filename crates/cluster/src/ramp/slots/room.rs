@@ -253,7 +253,12 @@ impl Room {
             .saturating_sub(it.resting.len())
             .min(TAKEN);
         let mut taken = Vec::new();
-        for _ in 0..SWEEP.min(it.slots) {
+        // Slots of a page that leaves count, and the hand does not come to them.
+        let pages = it.pages.iter();
+        let round: usize = pages
+            .map(|page| self.pages[*page as usize].slots.len())
+            .sum();
+        for _ in 0..SWEEP.min(round) {
             if taken.len() == most || it.pages.is_empty() {
                 break;
             }

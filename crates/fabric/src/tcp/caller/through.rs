@@ -103,9 +103,9 @@ impl Caller {
             match through.rings.read(&mut self.input[self.filled..]) {
                 Ok(n) => {
                     self.filled += n;
-                    return through
-                        .ring(&self.stream)
-                        .map_err(|error| self.broken(error));
+                    // What has come counts, even if the peer has gone since.
+                    through.ended |= through.ring(&self.stream).is_err();
+                    return self.in_time(deadline);
                 }
                 Err(error) if error.kind() != ErrorKind::WouldBlock => {
                     return Err(self.broken(error));
@@ -114,10 +114,21 @@ impl Caller {
                     let text = "the peer closed it";
                     return Err(self.broken(io::Error::new(ErrorKind::UnexpectedEof, text)));
                 }
-                Err(_) => self.wait(Until::Come, deadline)?,
+                Err(_) => {
+                    self.wait(Until::Come, deadline)?;
+                    self.in_time(deadline)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// A peer that says a little again and again is late, too.
+    fn in_time(&mut self, deadline: Instant) -> Result<(), CallError> {
+        match Instant::now() < deadline {
+            true => Ok(()),
+            false => Err(self.broken(ErrorKind::TimedOut.into())),
+        }
     }
 
     /// Writes all of this.
@@ -143,13 +154,17 @@ impl Caller {
                     let text = "the peer closed it";
                     return Err(self.broken(io::Error::new(ErrorKind::BrokenPipe, text)));
                 }
-                Err(_) => self.wait(Until::Room, deadline)?,
+                Err(_) => {
+                    self.wait(Until::Room, deadline)?;
+                    self.in_time(deadline)?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Waits until it is there, or a bell has rung, or the socket has ended.
+    /// Waits until it is there, or a bell has rung, or the peer has ended. What fails on the way says
+    /// that it has: what has come before is there to be read.
     fn wait(&mut self, until: Until, deadline: Instant) -> Result<(), CallError> {
         let Some(through) = &mut self.rings else {
             return Ok(());
@@ -160,7 +175,10 @@ impl Caller {
             Ok(false) if through.ended => return Ok(()),
             Ok(false) => return Err(self.broken(ErrorKind::TimedOut.into())),
             Ok(true) => return Ok(()),
-            Err(error) => return Err(self.broken(error)),
+            Err(_) => {
+                through.ended = true;
+                return Ok(());
+            }
         }
         match through.rings.sleep(until) {
             Ok(true) => through.patience.slept(),
@@ -168,12 +186,12 @@ impl Caller {
                 // Something has come, or what was said is still on its way to a peer that may have
                 // ended.
                 through.ended |= has_ended(&self.stream);
-                return match Instant::now() < deadline {
-                    true => Ok(()),
-                    false => Err(self.broken(ErrorKind::TimedOut.into())),
-                };
+                return Ok(());
             }
-            Err(error) => return Err(self.broken(error.into())),
+            Err(_) => {
+                through.ended = true;
+                return Ok(());
+            }
         }
         let asleep = Instant::now();
         let mut bells = [0; 64];
@@ -193,10 +211,7 @@ impl Caller {
         };
         through.ended |= ended;
         through.patience.called(asleep.elapsed());
-        match through.rings.wake() {
-            // What has come is read first.
-            Err(_) if through.ended => Ok(()),
-            woken => woken.map_err(|error| self.broken(error.into())),
-        }
+        through.ended |= through.rings.wake().is_err();
+        Ok(())
     }
 }
