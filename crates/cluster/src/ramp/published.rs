@@ -60,6 +60,11 @@ impl Published {
         if let Some(address) = self.slots.current(key) {
             return Some(address);
         }
+        let content = version.content.as_ref();
+        if content.is_some_and(|content| content.deadline.is_some()) {
+            // Readers would have to know the engine's time.
+            return None;
+        }
         let version = Versioned {
             id: version.id,
             siblings: &version.siblings,
