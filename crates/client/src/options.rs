@@ -39,7 +39,8 @@ pub struct Options {
     pub reads: Reads,
     /// Bytes of the longest message, in either direction.
     pub message: usize,
-    /// How messages travel. Nodes take part in shared memory if they were started so.
+    /// How messages travel. Nodes take part in shared memory if they were started so. A client opens
+    /// no RDMA device, so far.
     pub transport: Transport,
 }
 

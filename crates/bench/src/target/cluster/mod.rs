@@ -64,6 +64,15 @@ pub struct ClusterJob {
 }
 
 pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, RunError> {
+    run_with(job, job.way.reads(), context)
+}
+
+/// As [`run`], with RAMP's reads run by whom it is said here.
+pub(super) fn run_with(
+    job: &ClusterJob,
+    reads: client::Reads,
+    context: &Context<'_>,
+) -> Result<Sample, RunError> {
     let binary = program(context)?;
     assert!(job.value >= stamp::WHOLE, "values have room for a stamp");
     let dir = context.directory(job.log.unwrap_or(Place::Memory))?;
@@ -74,7 +83,7 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
     };
     let mut servers = Servers::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = connect(&servers, job.way.reads())?;
+    let client = connect(&servers, reads)?;
     let load = Load {
         job,
         context,
@@ -95,7 +104,7 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
         let what = "what was acknowledged is recovered";
         servers.kill();
         servers.start()?;
-        let again = connect(&servers, job.way.reads()).map_err(|error| error.to_string());
+        let again = connect(&servers, reads).map_err(|error| error.to_string());
         let again = again.and_then(|client| load.check(&client, &book));
         let same = again.and_then(|again| match again == held {
             true => Ok(()),
