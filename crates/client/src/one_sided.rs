@@ -32,10 +32,13 @@ const PARTS: usize = 16;
 /// Keys whose places are known, at most. Beyond, those of a part are forgotten.
 const PLACES: usize = 1 << 20;
 
+/// For keys, the node and the address that it has told.
+type Places = HashMap<Vec<u8>, (NodeId, Address)>;
+
 /// See the module's description.
 #[derive(Default)]
 pub(crate) struct OneSided {
-    places: [Mutex<HashMap<Vec<u8>, (NodeId, Address)>>; PARTS],
+    places: [Mutex<Places>; PARTS],
     nodes: Mutex<BTreeMap<NodeId, Node>>,
     shm: Shm,
     found: AtomicU64,
@@ -69,7 +72,7 @@ impl OneSided {
         (of(&self.found), of(&self.missed))
     }
 
-    fn part(&self, key: &[u8]) -> &Mutex<HashMap<Vec<u8>, (NodeId, Address)>> {
+    fn part(&self, key: &[u8]) -> &Mutex<Places> {
         let hash = cluster::slot::of(key);
         &self.places[usize::from(hash) % PARTS]
     }

@@ -42,7 +42,8 @@ pub struct Options {
     /// Whether [`Client::get_all`](crate::Client::get_all) reads what nodes have published in memory
     /// without asking them, where messages travel through memory.
     pub one_sided: bool,
-    /// How messages travel. Nodes take part in shared memory if they were started so.
+    /// How messages travel. Nodes take part in shared memory if they were started so. A client opens
+    /// no RDMA device, so far.
     pub transport: Transport,
 }
 

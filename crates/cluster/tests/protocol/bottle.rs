@@ -360,6 +360,8 @@ fn short(message: &Message<'_>) -> &'static str {
             Request::Topology => "topology",
             Request::Versions { .. } => "versions",
             Request::Ramp { .. } => "put",
+            Request::Locate { .. } => "locate",
+            Request::Region => "region",
         },
         Message::Reply { .. } => "reply",
         Message::Notice(Notice::Abort { .. }) => "abort!",

@@ -110,6 +110,15 @@ impl Transport {
 }
 
 pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, RunError> {
+    run_with(job, job.way.reads(), context)
+}
+
+/// As [`run`], with RAMP's reads run by whom it is said here.
+pub(super) fn run_with(
+    job: &ClusterJob,
+    reads: client::Reads,
+    context: &Context<'_>,
+) -> Result<Sample, RunError> {
     let binary = program(context)?;
     assert!(job.value >= stamp::WHOLE, "values have room for a stamp");
     let dir = context.directory(job.log.unwrap_or(Place::Memory))?;
@@ -121,7 +130,7 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
     };
     let mut servers = Servers::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = connect(&servers, job.way.reads(), job.transport)?;
+    let client = connect(&servers, reads, job.transport)?;
     let load = Load {
         job,
         context,
@@ -142,8 +151,7 @@ pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, Run
         let what = "what was acknowledged is recovered";
         servers.kill();
         servers.start()?;
-        let again =
-            connect(&servers, job.way.reads(), job.transport).map_err(|error| error.to_string());
+        let again = connect(&servers, reads, job.transport).map_err(|error| error.to_string());
         let again = again.and_then(|client| load.check(&client, &book));
         let same = again.and_then(|again| match again == held {
             true => Ok(()),

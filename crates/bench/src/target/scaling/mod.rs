@@ -51,7 +51,8 @@ pub struct ScaleJob {
 pub(super) fn run(job: &ScaleJob, context: &Context<'_>) -> Result<Sample, RunError> {
     let measured = context.calibrations.of(job.way, context)?;
     let mut sample = match job.real {
-        true => super::cluster::run(&job.cluster(), context)?,
+        // Simulated clients run RAMP's reads by themselves.
+        true => super::cluster::run_with(&job.cluster(), client::Reads::Direct, context)?,
         false => Sample::default(),
     };
     let (machines, clients, delay) = match job.real {

@@ -224,27 +224,26 @@ impl Slots {
     /// those that are asked for.
     #[must_use]
     pub fn address(&self, key: &[u8]) -> Option<Address> {
-        let hash = self.hash(key);
-        let may_have = self.owner(0).gate(hash).has_slots();
-        let find = || {
-            self.part(hash)
-                .lock()
-                .address(self.memory.words(), key, hash)
-        };
-        may_have.then(find).flatten()
+        self.look(key, |part, words, hash| part.address(words, key, hash))
     }
 
     /// As [`Slots::address`], if there is nothing to publish: the slot is valid, and has not expired.
     #[must_use]
     pub fn current(&self, key: &[u8]) -> Option<Address> {
+        self.look(key, |part, words, hash| part.current(words, key, hash))
+    }
+
+    /// Looks for a key's slot in its part, unless its gate knows that there is none.
+    fn look(
+        &self,
+        key: &[u8],
+        find: impl FnOnce(&mut Part, &[AtomicU64], u64) -> Option<Address>,
+    ) -> Option<Address> {
         let hash = self.hash(key);
         let may_have = self.owner(0).gate(hash).has_slots();
-        let find = || {
-            self.part(hash)
-                .lock()
-                .current(self.memory.words(), key, hash)
-        };
-        may_have.then(find).flatten()
+        may_have
+            .then(|| find(&mut self.part(hash).lock(), self.memory.words(), hash))
+            .flatten()
     }
 
     /// Whether a key has a slot: whether a writer should publish what it has written. Says nothing
