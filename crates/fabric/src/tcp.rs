@@ -63,6 +63,7 @@ use crate::handshake::{Identity, Refused};
 use crate::inbox::Inbox;
 use crate::messages::{Link, Messages, Peer, SendError};
 use connection::{Connection, Phase};
+use looking::Looking;
 use meeting::Means;
 
 /// Bits of a link's number that are its place.
@@ -97,8 +98,8 @@ pub struct Tcp {
     strangers: usize,
     ready: VecDeque<usize>,
     dirty: Vec<usize>,
-    /// Connections whose rings are looked at.
-    awake: Vec<usize>,
+    /// Connections whose rings are looked at, and how long that goes on.
+    looking: Looking,
     /// A list to be worked off, kept for its memory.
     spare: Vec<usize>,
     /// What the user is to be told.
@@ -161,7 +162,7 @@ impl Tcp {
             strangers: 0,
             ready: VecDeque::new(),
             dirty: Vec::new(),
-            awake: Vec::new(),
+            looking: Looking::default(),
             spare: Vec::new(),
             news: Vec::new(),
             deadlines: BinaryHeap::new(),
@@ -224,7 +225,7 @@ impl Tcp {
     #[must_use]
     pub fn timeout(&self, now: Duration) -> Option<Duration> {
         let nothing = self.news.is_empty() && self.ready.is_empty() && self.dirty.is_empty();
-        if !nothing || !self.awake.is_empty() {
+        if !nothing || !self.looking.is_asleep() {
             return Some(Duration::ZERO);
         }
         let due = self.deadlines.peek().map(|Reverse((at, _))| *at);

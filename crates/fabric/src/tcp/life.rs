@@ -197,7 +197,7 @@ impl Tcp {
         let mut connection = self.connections.remove(place);
         self.through_memory -= usize::from(connection.rings.is_some());
         if connection.rings.as_ref().is_some_and(|it| it.awake) {
-            self.awake.retain(|&awake| awake != place);
+            self.looking.forget(place);
         }
         if connection.stranger {
             self.strangers -= 1;

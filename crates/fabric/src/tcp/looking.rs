@@ -1,10 +1,54 @@
 //! Connections through memory: those that are looked at in each turn, and those that sleep.
+//!
+//! A thread looks or sleeps as a whole: as long as it looks for one connection's sake, looks at the
+//! others cost next to nothing, and spare their peers the bells. But one on which nothing happens
+//! for [`LONELY`] sleeps by itself, so that a turn costs what is in use and not what there is.
 
 use std::io;
+use std::time::Duration;
 
 use super::connection::Look;
+use super::patience::Patience;
 use super::{Tcp, note};
 use crate::ring::Until;
+
+/// After this time a connection sleeps even if others do not.
+const LONELY: Duration = Duration::from_millis(20);
+
+/// What a thread's looks and sleeps come to.
+#[derive(Debug, Default)]
+pub(super) struct Looking {
+    /// Connections whose rings are looked at.
+    awake: Vec<usize>,
+    patience: Patience,
+    /// When something has come last, or was sent to which an answer may come.
+    since: Duration,
+}
+
+impl Looking {
+    pub(super) fn is_asleep(&self) -> bool {
+        self.awake.is_empty()
+    }
+
+    /// Something was sent.
+    #[inline]
+    pub(super) fn expect(&mut self, now: Duration) {
+        self.since = now;
+    }
+
+    /// A connection has gone.
+    pub(super) fn forget(&mut self, place: usize) {
+        self.awake.retain(|&awake| awake != place);
+    }
+}
+
+/// What a look at a connection has found.
+enum Found {
+    Nothing,
+    Something,
+    /// There is nothing to look at any more.
+    Gone,
+}
 
 impl Tcp {
     /// Has a connection's ring looked at from now on, if it has one.
@@ -19,44 +63,67 @@ impl Tcp {
         if std::mem::replace(&mut through.awake, true) {
             return;
         }
-        if through.called {
-            let slept = self.now.saturating_sub(through.asleep_since);
-            through.patience.called(slept);
+        let looking = &mut self.looking;
+        if looking.is_asleep() {
+            if through.called {
+                let after = self.now.saturating_sub(looking.since);
+                looking.patience.called(after);
+            }
+            looking.since = self.now;
         }
-        through.looks_since = self.now;
-        self.awake.push(place);
+        through.quiet_since = self.now;
+        looking.awake.push(place);
         if let Err(error) = through.rings.wake() {
             self.fail(place, &io::Error::from(error));
         }
     }
 
-    /// Looks at the rings of those that are awake. Who has looked in vain for long enough goes to
-    /// sleep.
+    /// Looks at the rings of those that are awake. If it has been looked in vain for long enough they
+    /// go to sleep.
     pub(super) fn look_at_rings(&mut self) {
-        if self.awake.is_empty() {
+        if self.looking.is_asleep() {
             return;
         }
-        let mut awake = std::mem::take(&mut self.awake);
         let nothing_before = self.ready.is_empty();
-        awake.retain(|&place| self.look_at(place));
-        awake.append(&mut self.awake);
-        self.awake = awake;
-        if nothing_before && self.ready.is_empty() && !self.awake.is_empty() {
+        let mut something = false;
+        let mut awake = std::mem::take(&mut self.looking.awake);
+        awake.retain(|&place| match self.look_at(place) {
+            Found::Gone => false,
+            Found::Nothing => !self.is_lonely(place) || !self.try_to_sleep(place),
+            Found::Something => {
+                something = true;
+                true
+            }
+        });
+        let now = self.now;
+        let looking = &mut self.looking;
+        let looked = now.saturating_sub(looking.since);
+        if something {
+            looking.since = now;
+            if !looked.is_zero() {
+                looking.patience.came(looked);
+            }
+        } else if looking.patience.is_over(looked) {
+            awake.retain(|&place| !self.try_to_sleep(place));
+        }
+        awake.append(&mut self.looking.awake);
+        self.looking.awake = awake;
+        if nothing_before && self.ready.is_empty() && !self.looking.is_asleep() {
             // Who is waited for may want this processor.
             std::thread::yield_now();
         }
     }
 
-    /// Looks at one ring. Returns whether it stays awake.
+    /// Looks at one ring.
     #[inline]
-    fn look_at(&mut self, place: usize) -> bool {
+    fn look_at(&mut self, place: usize) -> Found {
         let Some(connection) = self.connections.get_mut(place) else {
-            return false;
+            return Found::Gone;
         };
         let was_written = connection.is_written();
         if let Err(error) = connection.ring() {
             self.fail(place, &error);
-            return true;
+            return Found::Something;
         }
         if !was_written && connection.is_written() {
             // Who is to be told of the end is told now.
@@ -64,34 +131,40 @@ impl Tcp {
         }
         let look = connection.look();
         let Some(through) = &mut connection.rings else {
-            return false;
+            return Found::Gone;
         };
-        let looked = self.now.saturating_sub(through.looks_since);
-        if look == Look::Nothing {
-            let busy = connection.in_ready || through.rings.is_unsettled();
-            return busy || !through.patience.is_over(looked) || !self.try_to_sleep(place);
+        match look {
+            Look::Nothing => return Found::Nothing,
+            Look::Room => {
+                connection.full = false;
+                note(&mut self.dirty, place, &mut connection.in_dirty);
+            }
+            Look::Come => {
+                if !std::mem::replace(&mut connection.in_ready, true) {
+                    self.ready.push_back(place);
+                }
+            }
         }
-        if !looked.is_zero() {
-            through.patience.came(looked);
-            through.looks_since = self.now;
-        }
-        if look == Look::Room {
-            connection.full = false;
-            note(&mut self.dirty, place, &mut connection.in_dirty);
-            return true;
-        }
-        if !std::mem::replace(&mut connection.in_ready, true) {
-            self.ready.push_back(place);
-        }
-        true
+        through.quiet_since = self.now;
+        Found::Something
     }
 
-    /// Returns whether a connection sleeps now: not if something has come at the last moment.
+    /// Whether nothing has happened on a connection for long.
+    fn is_lonely(&self, place: usize) -> bool {
+        let rings = self.connections[place].rings.as_ref();
+        rings.is_some_and(|through| self.now.saturating_sub(through.quiet_since) >= LONELY)
+    }
+
+    /// Returns whether a connection sleeps now: not if something has come at the last moment, or there is
+    /// something to do still.
     fn try_to_sleep(&mut self, place: usize) -> bool {
         let connection = &mut self.connections[place];
         let Some(through) = &mut connection.rings else {
-            return false;
+            return true;
         };
+        if connection.in_ready || through.rings.is_unsettled() {
+            return false;
+        }
         let until = if connection.full {
             Until::Either
         } else {
@@ -100,9 +173,7 @@ impl Tcp {
         match through.rings.sleep(until) {
             Ok(false) => false,
             Ok(true) => {
-                through.patience.slept();
                 through.awake = false;
-                through.asleep_since = self.now;
                 true
             }
             Err(error) => {

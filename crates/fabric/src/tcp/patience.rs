@@ -1,72 +1,64 @@
-//! How long somebody looks for what comes before it sleeps: as long as that has paid lately.
+//! How long somebody looks for what comes before it sleeps.
 //!
-//! A look costs little and a sleep costs two system calls and a change of threads, on both sides.
-//! But a processor that looks in vain is one that somebody else lacks, often the very one that is
-//! waited for. So looking is bounded, and who has looked in vain looks half as long the next time.
-//! Whoever is called soon after it has gone to sleep would have done better to look, and looks
-//! longer again.
+//! A look costs little; a sleep costs two system calls and a change of threads, on both sides. So
+//! whoever waits looks first, for up to [`MOST`], if that has paid lately: if of the last waits
+//! enough were over by then. Waits that were slept through count as well, so that who has ceased to
+//! look begins again when it would pay.
 //!
-//! The bound is one of time, not of looks: where others want the processor, giving way to them
-//! takes long, and then sleeping is better, because the system lets sleepers run as soon as they
-//! are called.
+//! Between looks a thread gives way to others. Those it waits for often run then, and a wait that
+//! was over when the thread had its turn again has cost nobody anything. But it may be one who has
+//! much else to do that has the processor, and then a sleeper gets it back earlier, because the
+//! system lets those run soon who are called.
 
 use std::time::Duration;
 
 /// How long it is looked, at most.
-const MOST: Duration = Duration::from_micros(100);
-/// How long, at least, once looking has begun to pay.
-const FEW: Duration = Duration::from_micros(10);
-/// Less than this is not worth beginning.
-const NONE: Duration = Duration::from_micros(1);
+const MOST: Duration = Duration::from_micros(200);
+/// A look that takes so long has found the processor in the hands of others.
+const CROWDED: Duration = Duration::from_millis(1);
+/// The share of waits that must have been short lately for looks to pay, in parts of [`WHOLE`].
+const ENOUGH: u32 = 64;
+const WHOLE: u32 = 256;
+/// How much of the share is about the last wait: one part of this.
+const LAST: u32 = 8;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    bound: Duration,
+    /// The share of waits that were short, the last ones counting most.
+    short: u32,
 }
 
 impl Default for Patience {
     fn default() -> Patience {
-        Patience { bound: MOST }
+        Patience { short: WHOLE }
     }
 }
 
 impl Patience {
-    /// Something has come after it was looked for this long.
+    /// Something was found by looking, after this time.
     #[inline]
     pub(super) fn came(&mut self, after: Duration) {
-        self.bound = if after <= MOST {
-            self.longer()
-        } else {
-            self.shorter()
-        };
+        self.note(after <= CROWDED);
+    }
+
+    /// It was called out of its sleep, so long after something had come last.
+    pub(super) fn called(&mut self, after: Duration) {
+        self.note(after <= MOST);
     }
 
     /// Whether it was looked for long enough.
     #[inline]
     pub(super) fn is_over(&self, looked: Duration) -> bool {
-        looked >= self.bound
+        looked >= MOST || self.short < ENOUGH
     }
 
-    /// It has gone to sleep.
-    pub(super) fn slept(&mut self) {
-        self.bound = self.shorter();
-    }
-
-    /// It was called after it had slept this long.
-    pub(super) fn called(&mut self, after: Duration) {
-        if after <= MOST {
-            self.bound = self.longer();
+    #[inline]
+    fn note(&mut self, short: bool) {
+        self.short -= self.short / LAST;
+        if short {
+            self.short += WHOLE / LAST;
         }
-    }
-
-    fn longer(&self) -> Duration {
-        (self.bound * 4).clamp(FEW, MOST)
-    }
-
-    fn shorter(&self) -> Duration {
-        let half = self.bound / 2;
-        if half < NONE { Duration::ZERO } else { half }
     }
 }
 
@@ -78,32 +70,54 @@ mod tests {
         Duration::from_micros(micros)
     }
 
-    #[test]
-    fn who_looks_in_vain_looks_less_and_in_the_end_not_at_all() {
+    /// After so many waits that were too long nobody looks any more.
+    fn impatient() -> Patience {
         let mut patience = Patience::default();
-        assert!(!patience.is_over(micros(99)) && patience.is_over(MOST));
-        patience.slept();
-        assert!(!patience.is_over(micros(49)) && patience.is_over(micros(50)));
-        for _ in 0..9 {
-            patience.slept();
+        let mut waits = 0;
+        while !patience.is_over(Duration::ZERO) {
+            patience.called(micros(10_000));
+            waits += 1;
+        }
+        assert!((5..20).contains(&waits), "{waits}");
+        patience
+    }
+
+    #[test]
+    fn looks_are_bounded_and_end_when_they_do_not_pay() {
+        let mut patience = Patience::default();
+        assert!(!patience.is_over(micros(199)) && patience.is_over(MOST));
+        for _ in 0..1000 {
+            patience.came(micros(20));
+            assert!(!patience.is_over(micros(199)) && patience.is_over(MOST));
+        }
+        let mut patience = impatient();
+        for _ in 0..1000 {
+            patience.called(micros(10_000));
         }
         assert!(patience.is_over(Duration::ZERO));
-        patience.called(micros(1000));
-        assert!(patience.is_over(Duration::ZERO), "it came late");
     }
 
     #[test]
     fn who_is_called_soon_looks_again() {
-        let mut patience = Patience::default();
-        for _ in 0..9 {
-            patience.slept();
+        let mut patience = impatient();
+        for _ in 0..5 {
+            patience.called(micros(150));
         }
-        patience.called(micros(20));
-        assert!(!patience.is_over(micros(9)) && patience.is_over(FEW));
-        patience.came(micros(5));
-        assert!(!patience.is_over(micros(39)));
-        // What takes longer than that is no looking: others had the processor.
-        patience.came(micros(3000));
-        assert!(patience.is_over(micros(20)));
+        assert!(!patience.is_over(micros(199)));
+    }
+
+    #[test]
+    fn who_never_gets_the_processor_sleeps() {
+        let mut patience = Patience::default();
+        for _ in 0..20 {
+            patience.came(micros(3000));
+        }
+        assert!(patience.is_over(Duration::ZERO));
+        // Others that are waited for may take a while.
+        let mut patience = Patience::default();
+        for _ in 0..20 {
+            patience.came(micros(400));
+        }
+        assert!(!patience.is_over(micros(199)));
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use mio::net::TcpStream;
 
 use super::arrival::Progress;
-use super::patience::Patience;
 use super::way::LinkRings;
 
 /// See the module's description.
@@ -20,14 +19,10 @@ pub(super) struct Through {
     pub(super) called: bool,
     /// Why nothing more will come than what is in the ring.
     ended: Option<String>,
-    /// How long the ring is looked at before this side sleeps.
-    pub(super) patience: Patience,
     /// In the list of connections whose rings are looked at.
     pub(super) awake: bool,
-    /// Since when it is looked at in vain.
-    pub(super) looks_since: Duration,
-    /// Since when it sleeps, if it does.
-    pub(super) asleep_since: Duration,
+    /// When something has come last while it was looked at.
+    pub(super) quiet_since: Duration,
 }
 
 impl Through {
@@ -37,10 +32,8 @@ impl Through {
             words,
             called: true,
             ended: None,
-            patience: Patience::default(),
             awake: false,
-            looks_since: Duration::ZERO,
-            asleep_since: Duration::ZERO,
+            quiet_since: Duration::ZERO,
         }
     }
 

@@ -166,6 +166,7 @@ impl Caller {
     /// Waits until it is there, or a bell has rung, or the peer has ended. What fails on the way says
     /// that it has: what has come before is there to be read.
     fn wait(&mut self, until: Until, deadline: Instant) -> Result<(), CallError> {
+        let begun = Instant::now();
         let Some(through) = &mut self.rings else {
             return Ok(());
         };
@@ -181,7 +182,7 @@ impl Caller {
             }
         }
         match through.rings.sleep(until) {
-            Ok(true) => through.patience.slept(),
+            Ok(true) => {}
             Ok(false) => {
                 // Something has come, or what was said is still on its way to a peer that may have
                 // ended.
@@ -193,7 +194,6 @@ impl Caller {
                 return Ok(());
             }
         }
-        let asleep = Instant::now();
         let mut bells = [0; 64];
         let read = self
             .be_patient(READING, deadline)
@@ -210,7 +210,7 @@ impl Caller {
             return Ok(());
         };
         through.ended |= ended;
-        through.patience.called(asleep.elapsed());
+        through.patience.called(begun.elapsed());
         through.ended |= through.rings.wake().is_err();
         Ok(())
     }
