@@ -85,16 +85,17 @@ impl Coordination {
         self.links.fabric.on_event(event);
     }
 
-    /// Hands to the node what has come on links. Returns whether there is more.
-    pub(crate) fn receive(&mut self, worker: &mut Worker, now: Duration) -> bool {
+    /// Hands to the node what has come on links.
+    pub(crate) fn receive(&mut self, worker: &mut Worker, now: Duration) -> Heard {
         self.links.fabric.tick(now);
         let more = self.links.receive(&mut self.inbox);
+        let something = !self.inbox.is_empty();
         for (link, event) in self.inbox.iter() {
             self.links.note(&self.routes, link, &event);
             self.node.event(worker, link, event, now);
         }
         self.inbox.clear();
-        more
+        Heard { something, more }
     }
 
     fn begin(&mut self, worker: &mut Worker, ops: &[Op<'_>], key: usize, now: Duration) -> u64 {
@@ -144,10 +145,35 @@ impl Coordination {
         node.into_iter().chain(self.links.fabric.timeout(now)).min()
     }
 
+    /// Begins to close all links: the node says and hears nothing more.
+    pub(crate) fn close(&mut self) {
+        self.links.fabric.close_all();
+    }
+
+    /// Sends on what waited on links as they were closed. Returns in how long they are to be looked at
+    /// again; `None`: all have ended.
+    pub(crate) fn go_on_closing(&mut self, now: Duration) -> Option<Duration> {
+        let fabric = &mut self.links.fabric;
+        fabric.tick(now);
+        fabric.receive(&mut self.inbox);
+        self.inbox.clear();
+        fabric.flush();
+        let left = fabric.connections() > 0;
+        left.then(|| fabric.timeout(now).unwrap_or(Duration::MAX))
+    }
+
     /// Whether nothing would be left undecided if the server stopped now.
     pub(crate) fn is_idle(&self) -> bool {
         self.node.is_settled()
     }
+}
+
+/// What has come from other nodes.
+pub(crate) struct Heard {
+    /// Anything.
+    pub(crate) something: bool,
+    /// There is more already.
+    pub(crate) more: bool,
 }
 
 /// The links, and to which node each of them leads.

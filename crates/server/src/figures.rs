@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use cluster::ramp::slots;
 use replica::{Role, Status};
 use store::{CheckpointStatus, RecoveryReport, Stats};
 
@@ -29,6 +30,8 @@ pub(crate) struct Figures<'a> {
     pub(crate) process: Process,
     /// What was done together with other nodes, if this is a node of a cluster.
     pub(crate) cluster: Option<ClusterFigures>,
+    /// Of the slots that clients read by themselves, if there are any.
+    pub(crate) published: Option<slots::Figures>,
     /// Of this node's replica, if its partition is replicated.
     pub(crate) replication: Option<Replication>,
     /// Connections that wait for what a transaction over several nodes holds.
@@ -124,6 +127,7 @@ impl Figures<'_> {
             recovery: shared.partition.recovery(),
             process: Process::now(),
             cluster: shared.routes.as_ref().map(|routes| routes.figures()),
+            published: shared.published.as_ref().map(|it| it.slots().figures()),
             replication: shared
                 .partition
                 .replicated()

@@ -284,6 +284,21 @@ fn cluster(figures: &Figures<'_>, out: &mut String) -> Result {
     for (name, value) in fields {
         writeln!(out, "cluster_{name}:{value}")?;
     }
+    let Some(published) = &figures.published else {
+        return Ok(());
+    };
+    let fields = [
+        ("bytes", published.bytes),
+        ("slots", published.slots),
+        ("versions", published.published),
+        ("overtaken", published.overtaken),
+        ("full", published.full),
+        ("too_large", published.too_large),
+        ("evicted", published.evicted),
+    ];
+    for (name, value) in fields {
+        writeln!(out, "published_{name}:{value}")?;
+    }
     Ok(())
 }
 

@@ -176,10 +176,6 @@ impl Runtime {
                 break;
             }
             self.executor.context.now = self.executor.context.shared.started.elapsed();
-            if events.is_empty() && self.deferred_until.is_some() {
-                // Nothing more has come.
-                self.deferred_until = Some(Duration::ZERO);
-            }
             let mut woken = false;
             for event in &events {
                 match event.token() {
@@ -195,7 +191,11 @@ impl Runtime {
             if self.accepting {
                 self.accept();
             }
-            self.hear_nodes();
+            let heard = self.hear_nodes();
+            if events.is_empty() && !heard && self.deferred_until.is_some() {
+                // Nothing more has come.
+                self.deferred_until = Some(Duration::ZERO);
+            }
             self.look_at_tasks(woken);
             self.serve_ready();
             self.settle();
@@ -203,6 +203,7 @@ impl Runtime {
                 break;
             }
         }
+        self.close_links();
         for (_, connection) in std::mem::take(&mut self.connections) {
             self.executor
                 .context

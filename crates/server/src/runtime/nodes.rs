@@ -1,18 +1,22 @@
 //! Other nodes: what comes from them, and what is said to them.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Epoch;
 use fabric::tcp::{Tcp, TcpOptions};
 use fabric::{Peer, Secret};
-use mio::{Poll, Token};
+use mio::{Events, Poll, Token};
 
-use super::Runtime;
+use super::{EVENTS, Runtime};
 use crate::coordination::Coordination;
 use crate::shared::Shared;
 
+/// How long links may take to be closed.
+const CLOSING: Duration = Duration::from_secs(1);
 /// The events of links begin here; those of clients' connections begin at 0.
 pub(super) const FIRST_TOKEN: usize = 1 << 40;
 
@@ -38,6 +42,7 @@ pub(super) fn join(
         listener,
         peers,
         transport: membership.transport,
+        verbs: membership.verbs.clone(),
         ..TcpOptions::new(me, secret, topology.fingerprint())
     };
     let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;
@@ -55,12 +60,45 @@ impl Runtime {
         }
     }
 
-    /// Takes what has come from other nodes.
-    pub(super) fn hear_nodes(&mut self) {
-        if let Some(cluster) = &mut self.executor.cluster {
-            let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
-            worker.refresh();
-            self.more_from_nodes = cluster.receive(worker, now);
+    /// Takes what has come from other nodes. Returns whether it was anything.
+    pub(super) fn hear_nodes(&mut self) -> bool {
+        let Some(cluster) = &mut self.executor.cluster else {
+            return false;
+        };
+        let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
+        worker.refresh();
+        let heard = cluster.receive(worker, now);
+        self.more_from_nodes = heard.more;
+        heard.something
+    }
+
+    /// Closes the links to other nodes and clients, and sends what waited on them, for a while at
+    /// most: whoever is stopped or cut off does not take it.
+    pub(super) fn close_links(&mut self) {
+        let Some(cluster) = &mut self.executor.cluster else {
+            return;
+        };
+        let clock = self.executor.context.shared.started;
+        let until = clock.elapsed() + CLOSING;
+        let mut events = Events::with_capacity(EVENTS);
+        cluster.close();
+        loop {
+            let now = clock.elapsed();
+            let Some(pause) = cluster.go_on_closing(now) else {
+                return;
+            };
+            let left = until.saturating_sub(now);
+            let polled = self.poll.poll(&mut events, Some(pause.min(left)));
+            let broken = polled.is_err_and(|error| error.kind() != ErrorKind::Interrupted);
+            if left.is_zero() || broken {
+                tracing::debug!("stopped without waiting longer for nodes to take messages");
+                return;
+            }
+            for event in &events {
+                if event.token().0 >= FIRST_TOKEN {
+                    cluster.note_event(event);
+                }
+            }
         }
     }
 
