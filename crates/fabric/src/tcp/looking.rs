@@ -105,6 +105,9 @@ impl Tcp {
             }
         } else if looking.patience.is_over(looked) {
             awake.retain(|&place| !self.try_to_sleep(place));
+            if awake.is_empty() {
+                self.looking.patience.slept(looked);
+            }
         }
         awake.append(&mut self.looking.awake);
         self.looking.awake = awake;

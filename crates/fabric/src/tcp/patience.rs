@@ -7,8 +7,9 @@
 //!
 //! Between looks a thread gives way to others. Those it waits for often run then, and a wait that
 //! was over when the thread had its turn again has cost nobody anything. But it may be one who has
-//! much else to do that has the processor, and then a sleeper gets it back earlier, because the
-//! system lets those run soon who are called.
+//! much else to do that takes the processor, for milliseconds; who sleeps gets it back earlier,
+//! because the system lets those run soon who are called. So whoever was kept from the processor for
+//! so long sleeps in the next waits at once, in twice as many as the last time if it happens again.
 
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use std::time::Duration;
 const MOST: Duration = Duration::from_micros(200);
 /// A look that takes so long has found the processor in the hands of others.
 const CROWDED: Duration = Duration::from_millis(1);
+/// Waits without a look after that: at first, and at most.
+const RESTS: std::ops::RangeInclusive<u32> = 16..=8192;
 /// The share of waits that must have been short lately for looks to pay, in parts of [`WHOLE`].
 const ENOUGH: u32 = 64;
 const WHOLE: u32 = 256;
@@ -27,11 +30,19 @@ const LAST: u32 = 8;
 pub(super) struct Patience {
     /// The share of waits that were short, the last ones counting most.
     short: u32,
+    /// So many waits are slept through.
+    rest: u32,
+    /// And so many after the next look that takes too long.
+    next_rest: u32,
 }
 
 impl Default for Patience {
     fn default() -> Patience {
-        Patience { short: WHOLE }
+        Patience {
+            short: WHOLE,
+            rest: 0,
+            next_rest: *RESTS.start(),
+        }
     }
 }
 
@@ -39,7 +50,18 @@ impl Patience {
     /// Something was found by looking, after this time.
     #[inline]
     pub(super) fn came(&mut self, after: Duration) {
-        self.note(after <= CROWDED);
+        if after > CROWDED {
+            return self.crowded();
+        }
+        self.next_rest = (self.next_rest - 1).max(*RESTS.start());
+        self.note(true);
+    }
+
+    /// It goes to sleep, after it was looked in vain for this time.
+    pub(super) fn slept(&mut self, after: Duration) {
+        if after > CROWDED {
+            self.crowded();
+        }
     }
 
     /// It was called out of its sleep, so long after something had come last.
@@ -50,11 +72,17 @@ impl Patience {
     /// Whether it was looked for long enough.
     #[inline]
     pub(super) fn is_over(&self, looked: Duration) -> bool {
-        looked >= MOST || self.short < ENOUGH
+        looked >= MOST || self.short < ENOUGH || self.rest > 0
+    }
+
+    fn crowded(&mut self) {
+        self.rest = self.next_rest;
+        self.next_rest = (self.next_rest * 2).min(*RESTS.end());
     }
 
     #[inline]
     fn note(&mut self, short: bool) {
+        self.rest = self.rest.saturating_sub(1);
         self.short -= self.short / LAST;
         if short {
             self.short += WHOLE / LAST;
@@ -107,12 +135,28 @@ mod tests {
     }
 
     #[test]
-    fn who_never_gets_the_processor_sleeps() {
+    fn who_is_kept_from_the_processor_sleeps_more_and_more() {
         let mut patience = Patience::default();
+        let mut waits = |looked: &dyn Fn(&mut Patience)| {
+            looked(&mut patience);
+            let mut waits = 0;
+            while patience.is_over(Duration::ZERO) {
+                patience.called(micros(50));
+                waits += 1;
+            }
+            waits
+        };
+        assert_eq!(waits(&|it| it.came(micros(3000))), 16);
+        assert_eq!(waits(&|it| it.slept(micros(3000))), 32);
+        assert_eq!(waits(&|it| it.came(micros(3000))), 64);
         for _ in 0..20 {
-            patience.came(micros(3000));
+            waits(&|it| it.came(micros(3000)));
         }
-        assert!(patience.is_over(Duration::ZERO));
+        assert_eq!(waits(&|it| it.came(micros(3000))), 8192);
+        for _ in 0..10_000 {
+            waits(&|it| it.came(micros(50)));
+        }
+        assert_eq!(waits(&|it| it.came(micros(3000))), 16, "it is long ago");
         // Others that are waited for may take a while.
         let mut patience = Patience::default();
         for _ in 0..20 {

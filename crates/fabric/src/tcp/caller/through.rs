@@ -182,7 +182,7 @@ impl Caller {
             }
         }
         match through.rings.sleep(until) {
-            Ok(true) => {}
+            Ok(true) => through.patience.slept(begun.elapsed()),
             Ok(false) => {
                 // Something has come, or what was said is still on its way to a peer that may have
                 // ended.
