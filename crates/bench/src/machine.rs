@@ -72,24 +72,25 @@ pub fn own_cpu() -> f64 {
 
 /// Processor time of this process's children that have ended, in seconds.
 fn ended_cpu() -> f64 {
-    times("self", [16, 17])
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program, which is the second field, may have blanks in it.
+    let behind = text.rsplit(')').next().unwrap_or_default();
+    let values: Vec<&str> = behind.split_whitespace().collect();
+    // Fields are counted from 1; behind the name the third comes first.
+    let value = |field: usize| values.get(field - 3)?.parse::<f64>().ok();
+    let sum: f64 = [16, 17].into_iter().filter_map(value).sum();
+    sum / ticks_per_second()
 }
 
 /// Processor time of another process, in seconds; zero if it has gone.
 #[must_use]
 pub fn cpu_of(process: u32) -> f64 {
-    times(&process.to_string(), [14, 15])
-}
-
-/// The sum of two fields of a process's `stat`, in seconds; fields are counted from 1.
-fn times(process: &str, fields: [usize; 2]) -> f64 {
-    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name of the program, which is the second field, may have blanks in it.
-    let behind = text.rsplit(')').next().unwrap_or_default();
-    let values: Vec<&str> = behind.split_whitespace().collect();
-    let value = |field: usize| values.get(field - 3)?.parse::<f64>().ok();
-    let sum: f64 = fields.into_iter().filter_map(value).sum();
-    sum / ticks_per_second()
+    // Its own clock counts nanoseconds; what /proc tells are ticks of ten milliseconds.
+    let id = nix::unistd::Pid::from_raw(process.cast_signed());
+    let time = nix::time::clock_getcpuclockid(id).and_then(nix::time::ClockId::now);
+    time.map_or(0.0, |time| {
+        time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9
+    })
 }
 
 /// Busy time of all processors: everything but idling and waiting for disks.
@@ -227,6 +228,8 @@ mod tests {
         }
         let own = own_cpu() - before;
         assert!(own > 0.03, "this took processor time: {own}");
+        let told = cpu_of(std::process::id());
+        assert!((told - own_cpu()).abs() < 0.02, "{told} is of this process");
         let all = busy() - meter.busy;
         assert!(
             meter.noise().foreign * 0.2 <= all,

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `id`, `params`, `baseline`, `job` | as in the experiment |
 //! | `skipped` | why it could not be measured here, if so |
+//! | `note` | what has to be known about its figures, if anything has |
 //! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise` |
 //! | `summary` | by metric: `median`, `min`, `max`, `share` (median of the runs' shares of their baseline's neighbouring runs) |
 //! | `noisy` | all of its runs were noisy, so that the summary is over noisy ones |
@@ -66,6 +67,8 @@ pub struct PointResult {
     pub job: Job,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     pub repetitions: Vec<Repetition>,
     pub summary: BTreeMap<String, Summary>,
     pub noisy: bool,
@@ -124,6 +127,7 @@ impl PointResult {
             baseline: point.baseline.clone(),
             job: point.job.clone(),
             skipped: None,
+            note: None,
             repetitions: Vec::new(),
             summary: BTreeMap::new(),
             noisy: false,

@@ -278,6 +278,7 @@ impl Run<'_> {
             },
         };
         let failed = sample.failure().is_some();
+        result.note = sample.note;
         result.repetitions.push(Repetition {
             round,
             order: self.order,

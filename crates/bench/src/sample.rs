@@ -54,6 +54,8 @@ pub struct Sample {
     pub values: Values,
     /// Its checks.
     pub checks: Vec<Check>,
+    /// What has to be known about the figures, if anything has.
+    pub note: Option<String>,
 }
 
 impl Sample {

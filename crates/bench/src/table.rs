@@ -73,7 +73,9 @@ fn remark(point: &PointResult) -> String {
     if let Some(why) = &point.skipped {
         return format!("skipped: {why}");
     }
-    if point.noisy { "noisy" } else { "" }.to_owned()
+    let noisy = point.noisy.then(|| "noisy".to_owned());
+    let all: Vec<String> = noisy.into_iter().chain(point.note.clone()).collect();
+    all.join("; ")
 }
 
 /// Columns as wide as their widest cell.

@@ -3,9 +3,17 @@
 
 mod support;
 
+use bench::result::PointResult;
+use bench::runner::Options;
 use bench::table;
+use bench::target::Job;
 
 use support::{experiment, options, run};
+
+/// Copies of values need no servers.
+fn is_copy(point: &PointResult) -> bool {
+    matches!(point.job, Job::Copy(_))
+}
 
 #[test]
 fn what_needs_servers_is_skipped_without_a_program() {
@@ -14,6 +22,7 @@ fn what_needs_servers_is_skipped_without_a_program() {
         "ramp-size",
         "ramp-reads",
         "ramp-ycsb",
+        "ramp-idle",
         "ramp-mget",
         "ramp-scale",
     ] {
@@ -21,7 +30,8 @@ fn what_needs_servers_is_skipped_without_a_program() {
         let outcome = run(name, &options(dir.path()));
         assert_eq!(outcome.failure(), None);
         assert!(outcome.results.complete && !outcome.results.points.is_empty());
-        for point in &outcome.results.points {
+        let points = outcome.results.points.iter();
+        for point in points.filter(|point| !is_copy(point)) {
             let why = point.skipped.as_deref();
             let why = why.unwrap_or_else(|| panic!("{}", point.id));
             assert!(why.contains("no program"), "{}: {why}", point.id);
@@ -30,4 +40,27 @@ fn what_needs_servers_is_skipped_without_a_program() {
         let text = table::show(experiment(name), &outcome.results);
         assert!(text.contains("skipped: there is no program"), "{text}");
     }
+}
+
+#[test]
+fn copies_are_measured_and_other_bytes_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let only_copies = Options {
+        only: Some("transport=memcpy".to_owned()),
+        ..options(dir.path())
+    };
+    let outcome = run("ramp-transport", &only_copies);
+    assert_eq!(outcome.failure(), None);
+    let copies = outcome.results.points.iter().find(|point| is_copy(point));
+    let copies = copies.expect("they are a point");
+    // A transaction of eight keys of 1 KB is at most that fast on any machine, and not this slow.
+    let rate = copies.summary["throughput"].median;
+    assert!((1e3..1e9).contains(&rate), "{rate}");
+    let planted = Options {
+        plant: true,
+        ..only_copies
+    };
+    let failure = run("ramp-transport", &planted).failure();
+    let failure = failure.expect("the wrong value is found");
+    assert!(failure.contains("other bytes"), "{failure}");
 }

@@ -7,6 +7,7 @@ mod raft_etcd;
 mod raft_grouping;
 mod raft_servers;
 mod ramp;
+mod ramp_idle;
 mod ramp_mget;
 mod ramp_reads;
 mod ramp_scale;
@@ -28,6 +29,7 @@ pub const ALL: &[Experiment] = &[
     ramp_size::EXPERIMENT,
     ramp_reads::EXPERIMENT,
     ramp_ycsb::EXPERIMENT,
+    ramp_idle::EXPERIMENT,
     ramp_mget::EXPERIMENT,
     ramp_scale::EXPERIMENT,
     log_device::EXPERIMENT,

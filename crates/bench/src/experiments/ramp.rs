@@ -24,9 +24,25 @@ pub(super) const COLUMNS: [&str; 6] = [
 pub(super) const ABOUT: &str = "The columns are ways to make such transactions atomic. 's2pl' is \
     strict two-phase locking with two-phase commit: a read holds everything that it has read until \
     it is decided. 'ramp-f', 'ramp-s' and 'ramp-h' are RAMP-Fast, RAMP-Small and RAMP-Hybrid on keys \
-    that are declared read atomic: nothing is held. In all of these a server coordinates; in \
-    'ramp-f-direct' the client runs reads by itself. All of them speak TCP. 'memory' keeps nothing, as \
-    the paper's servers do; 'disk' answers a write when all of its parts are durable.";
+    that are declared read atomic: nothing is held. In all of these a server coordinates, over TCP. In \
+    the paper's three, 'GET/PUT', 'GET+/PUT+' and 'GET*/PUT+', the client runs the reads of RAMP-Fast \
+    by itself: over TCP; through rings in shared memory; through rings, and reading in shared memory \
+    what servers have published, without asking them. The latter two are compared with the first, \
+    the others with 's2pl'. 'memory' keeps nothing, as the paper's servers do; 'disk' answers a write \
+    when all of its parts are durable.";
+/// RAMP-Fast with reads by the client: the paper's names, and how messages travel. What the others
+/// are compared with is first.
+pub(super) const PAPERS: [(&str, Transport); 3] = [
+    (GET, Transport::Tcp),
+    (GET_PLUS, Transport::ShmRing),
+    (GET_STAR, Transport::ShmOneSided),
+];
+/// Messages over TCP.
+pub(super) const GET: &str = "GET/PUT";
+/// Messages through rings.
+pub(super) const GET_PLUS: &str = "GET+/PUT+";
+/// The same, and reads of what servers have published.
+pub(super) const GET_STAR: &str = "GET*/PUT+";
 
 /// The logs of the servers, by name.
 pub(super) const LOGS: [(&str, Option<Place>); 2] = [("memory", None), ("disk", Some(Place::Disk))];
@@ -48,28 +64,43 @@ pub(super) fn job(width: usize, reads: usize) -> ClusterJob {
     }
 }
 
-/// This job in all ways; two-phase locking is what the others are compared with.
+/// This job in all ways: first those that servers coordinate, with two-phase locking as what they
+/// are compared with; then the paper's three.
 pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) -> Vec<Point> {
-    let point = |way: Way| {
-        let mut point = Point::new(params.clone(), Job::Cluster(ClusterJob { way, ..job }));
-        point.id = format!("system={} {}", way.name(), point.id);
-        point.params.insert("system".to_owned(), way.name().into());
+    let point = |system: &str, way: Way, transport: Transport| {
+        let job = ClusterJob {
+            way,
+            transport,
+            ..job
+        };
+        let mut point = Point::new(params.clone(), Job::Cluster(job));
+        point.id = format!("system={system} {}", point.id);
+        point.params.insert("system".to_owned(), system.into());
         point
     };
-    let baseline = point(Way::S2pl);
-    let others = Way::ALL.into_iter().filter(|way| *way != Way::S2pl);
-    let others = others.chain([Way::RampFDirect]);
-    let others: Vec<Point> = others.map(|way| point(way).against(&baseline)).collect();
-    std::iter::once(baseline).chain(others).collect()
+    let of_servers = Way::ALL.map(|way| point(way.name(), way, Transport::Tcp));
+    let of_client = PAPERS.map(|(name, over)| point(name, Way::RampFDirect, over));
+    let mut points = compared(of_servers.into());
+    points.extend(compared(of_client.into()));
+    points
 }
 
-/// Where a way is in a sweep.
+/// These points, the first of which all others are compared with.
+pub(super) fn compared(mut points: Vec<Point>) -> Vec<Point> {
+    let (baseline, others) = points.split_first_mut().expect("there is a baseline");
+    for other in others {
+        *other = other.clone().against(baseline);
+    }
+    points
+}
+
+/// Where a system is in a sweep.
 pub(super) fn at<const N: usize>(
-    way: Way,
+    system: &str,
     log: &str,
     more: [(&'static str, Param); N],
 ) -> Vec<(&'static str, Param)> {
-    let mut at = vec![("system", way.name().into()), ("log", log.into())];
+    let mut at = vec![("system", system.into()), ("log", log.into())];
     at.extend(more);
     at
 }
@@ -86,8 +117,59 @@ pub(super) fn beside_s2pl<const N: usize>(
         paper: Some("only drawn"),
         ours: Measure::Share {
             metric: "throughput",
-            at: at(Way::RampF, log, more),
+            at: at(Way::RampF.name(), log, more),
         },
         aim: Some(Aim::AtLeast(aim)),
+    }
+}
+
+/// The throughput of reads that the client runs by itself, over TCP, by that of two-phase locking.
+pub(super) fn direct_beside_s2pl<const N: usize>(
+    what: &'static str,
+    more: [(&'static str, Param); N],
+) -> Compare {
+    let log = LOGS[0].0;
+    Compare {
+        what,
+        paper: Some("only drawn"),
+        ours: Measure::Ratio {
+            metric: "throughput",
+            of: at(GET, log, more.clone()),
+            to: at(Way::S2pl.name(), log, more),
+        },
+        aim: None,
+    }
+}
+
+/// What the paper says of its three at a place in the sweep, beside the same in memory here.
+pub(super) struct Said<const N: usize> {
+    pub(super) more: [(&'static str, Param); N],
+    /// GET+/PUT+ by GET/PUT, GET\*/PUT+ by GET/PUT, GET\*/PUT+ by GET+/PUT+: what is compared, the
+    /// paper's value, and the aim.
+    pub(super) rows: [(&'static str, &'static str, Option<f64>); 3],
+}
+
+impl<const N: usize> Said<N> {
+    /// The rows of the comparison.
+    pub(super) fn compare(self) -> [Compare; 3] {
+        let [plus, star, both] = self.rows;
+        let at = |system: &str| at(system, LOGS[0].0, self.more.clone());
+        let metric = "throughput";
+        let row = |(what, paper, aim): (_, _, Option<f64>), ours| Compare {
+            what,
+            paper: Some(paper),
+            ours,
+            aim: aim.map(Aim::AtLeast),
+        };
+        let share = |system: &str| Measure::Share {
+            metric,
+            at: at(system),
+        };
+        let (of, to) = (at(GET_STAR), at(GET_PLUS));
+        [
+            row(plus, share(GET_PLUS)),
+            row(star, share(GET_STAR)),
+            row(both, Measure::Ratio { metric, of, to }),
+        ]
     }
 }

@@ -2,10 +2,10 @@
 //! section 5.4).
 
 use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Compare, Measure, Plot, Shape};
+use crate::plot::{Aim, Compare, Measure, Plot, Shape};
 use crate::target::{ClusterJob, Way};
 
-use super::ramp;
+use super::ramp::{self, Said};
 
 const WIDTH: usize = 8;
 
@@ -93,33 +93,68 @@ fn plots() -> Vec<Plot> {
 fn compare() -> Vec<Compare> {
     let share =
         |what, log, reads: usize, aim| ramp::beside_s2pl(what, log, [("reads", reads.into())], aim);
-    let value = |what, metric, way, reads: usize| Compare {
+    let value = |what, metric, way: Way, reads: usize| Compare {
         what,
         paper: None,
         ours: Measure::Value {
             metric,
-            at: ramp::at(way, "memory", [("reads", reads.into())]),
+            at: ramp::at(way.name(), "memory", [("reads", reads.into())]),
         },
         aim: None,
     };
-    let ratio = |what, of: usize, to: usize| Compare {
+    let ratio = |what, metric, [of, to]: [(&str, usize); 2]| Compare {
         what,
         paper: Some("only drawn"),
         ours: Measure::Ratio {
-            metric: "throughput",
-            of: ramp::at(Way::RampF, "memory", [("reads", of.into())]),
-            to: ramp::at(Way::RampF, "memory", [("reads", to.into())]),
+            metric,
+            of: ramp::at(of.0, "memory", [("reads", of.1.into())]),
+            to: ramp::at(to.0, "memory", [("reads", to.1.into())]),
         },
         aim: None,
     };
-    vec![
+    let (get, plus, star) = (ramp::GET, ramp::GET_PLUS, ramp::GET_STAR);
+    let reads_alone = Said {
+        more: [("reads", 100usize.into())],
+        rows: [
+            ("GET+/PUT+ by GET/PUT, 100 % reads", "1.94", Some(1.94)),
+            ("GET*/PUT+ by GET/PUT, 100 % reads", "2.69", Some(2.69)),
+            ("GET*/PUT+ by GET+/PUT+, 100 % reads", "1.38", Some(1.38)),
+        ],
+    };
+    let mut rows = reads_alone.compare().to_vec();
+    rows.extend([
+        Compare {
+            paper: None,
+            aim: Some(Aim::AtMost(0.05)),
+            ..ratio(
+                "GET*/PUT+ by GET+/PUT+, 100 % reads: processor time of the servers",
+                "server-cpu",
+                [(star, 100), (plus, 100)],
+            )
+        },
+        Compare {
+            paper: Some("the same"),
+            ..ratio(
+                "GET*/PUT+ by GET+/PUT+, 0 % reads; ramp-idle says how sure",
+                "throughput",
+                [(star, 0), (plus, 0)],
+            )
+        },
+        ramp::direct_beside_s2pl(
+            "GET/PUT by s2pl, 95 % reads, in memory",
+            [("reads", 95usize.into())],
+        ),
         share("ramp-f by s2pl, 50 % reads, in memory", "memory", 50, 1.0),
         share("ramp-f by s2pl, 95 % reads, in memory", "memory", 95, 1.5),
         share("ramp-f by s2pl, 100 % reads, in memory", "memory", 100, 1.0),
         share("ramp-f by s2pl, 50 % reads, on disk", "disk", 50, 1.0),
         share("ramp-f by s2pl, 95 % reads, on disk", "disk", 95, 1.5),
         share("ramp-f by s2pl, 100 % reads, on disk", "disk", 100, 1.0),
-        ratio("ramp-f: reads alone, by writes alone", 100, 0),
+        ratio(
+            "GET/PUT: reads alone, by writes alone",
+            "throughput",
+            [(get, 100), (get, 0)],
+        ),
         value(
             "ramp-f, 95 % reads: reads of one round",
             "one-round",
@@ -132,5 +167,6 @@ fn compare() -> Vec<Compare> {
             Way::RampH,
             95,
         ),
-    ]
+    ]);
+    rows
 }

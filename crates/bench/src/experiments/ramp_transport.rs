@@ -1,16 +1,18 @@
 //! `ramp-transport`: the same transactions over several transports (paper 1, section 5.2).
 
 use crate::experiment::{Experiment, Param, Point, Scale};
-use crate::plot::{Compare, Measure, Plot, Shape};
-use crate::target::{ClusterJob, Job, Transport, Way};
+use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
+use crate::target::{ClusterJob, CopyJob, Job, Transport, Way};
 
 use super::ramp;
 
-/// Keys in a transaction, and the share of reads in percent, as in the paper.
+/// Keys in a transaction, as in the paper.
 const WIDTH: usize = 8;
-const READS: usize = 95;
-/// Who runs the reads.
-const WAYS: [Way; 2] = [Way::RampFDirect, Way::RampF];
+/// The share of reads in percent: the paper's here, and that of its greatest gains elsewhere.
+const MOST: usize = 95;
+const ALL: usize = 100;
+/// The name of what is no transport at all.
+const COPY: &str = "memcpy";
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "ramp-transport",
@@ -18,18 +20,23 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     paper: Some("paper 1, figure 4"),
     about: &[
         "Four server processes hold a thousand keys of 1 KB in memory. One client process with eight \
-         threads runs transactions of eight random keys, 95 % of which read. Messages between the \
-         client and the servers, and among these, travel over TCP on loopback or through rings in \
-         shared memory, in the paper's format; on rings, threads look for messages for a while \
-         before they sleep. In 'ramp-f-direct' the client runs reads by itself, as the paper's does; in \
-         'ramp-f' a server runs them. The paper compares machines on a network: its TCP is that of \
-         Ethernet and InfiniBand, its rings are written by RDMA.",
+         threads runs transactions of eight random keys, 95 or 100 % of which read. Messages between \
+         the client and the servers, and among these, travel over TCP on loopback ('tcp') or through \
+         rings in the paper's format, in shared memory ('shm-ring') or written by RDMA \
+         ('verbs-ring'); on rings, threads look for messages for a while before they sleep. \
+         'one-sided' has such rings, too, and the client reads by itself what servers have published. \
+         Who runs a read ('reader') is the client, as in the paper, or a server. What needs devices \
+         that are not here is skipped.",
+        "The paper compares machines on a network: its TCP is that of Ethernet and of InfiniBand. \
+         'memcpy' is the limit of reads that a client runs by itself: as many threads copy as many \
+         values from memory of the same size, and do nothing else.",
     ],
     points,
     plots,
     compare,
     columns: &[
-        "system",
+        "reader",
+        "reads",
         "transport",
         ramp::COLUMNS[0],
         ramp::COLUMNS[1],
@@ -40,91 +47,181 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn params(way: Way, transport: Transport) -> [(&'static str, Param); 2] {
+fn params(reader: &str, reads: usize, transport: &str) -> [(&'static str, Param); 3] {
     [
-        ("system", way.name().into()),
-        ("transport", transport.name().into()),
+        ("reader", reader.into()),
+        ("reads", reads.into()),
+        ("transport", transport.into()),
     ]
 }
 
 fn points(_: &Scale) -> Vec<Point> {
-    let of = |way: Way| {
-        let point = |transport: Transport| {
-            let base = ramp::job(WIDTH, READS);
+    let by = |reader: &'static str, way: Way, reads: usize| {
+        move |transport: Transport| {
             let job = ClusterJob {
                 way,
                 transport,
-                ..base
+                ..ramp::job(WIDTH, reads)
             };
-            Point::new(params(way, transport), Job::Cluster(job))
-        };
-        let [tcp, others @ ..] = Transport::ALL;
-        // A server reads its own keys as ever, and asks others for theirs.
-        let is_one = |one: &Transport| way == Way::RampFDirect || *one != Transport::ShmOneSided;
-        let tcp = point(tcp);
-        let others = others.into_iter().filter(is_one);
-        let others: Vec<Point> = others.map(|one| point(one).against(&tcp)).collect();
-        std::iter::once(tcp).chain(others)
+            Point::new(params(reader, reads, transport.name()), Job::Cluster(job))
+        }
     };
-    WAYS.into_iter().flat_map(of).collect()
+    let copies = CopyJob {
+        threads: ramp::job(WIDTH, ALL).threads,
+        keys: ramp::KEYS,
+        width: WIDTH,
+        value: ramp::job(WIDTH, ALL).value,
+    };
+    let copies = Point::new(params("client", ALL, COPY), Job::Copy(copies));
+    let most = Transport::ALL.map(by("client", Way::RampFDirect, MOST));
+    let mut all = Transport::ALL
+        .map(by("client", Way::RampFDirect, ALL))
+        .to_vec();
+    all.push(copies);
+    // A server reads its own keys as ever, and asks others for theirs.
+    let server = [Transport::Tcp, Transport::ShmRing].map(by("server", Way::RampF, MOST));
+    let groups = [most.to_vec(), all, server.to_vec()];
+    groups.into_iter().flat_map(ramp::compared).collect()
 }
 
 fn plots() -> Vec<Plot> {
-    let bars = |title, caption, y| Plot {
+    let paper = |value, transport: Transport| Mark::Bar {
+        value,
+        series: transport.name(),
+    };
+    let transports = || Transport::ALL.map(|one| one.name().into()).to_vec();
+    let bars = |title, caption, y, paper| Plot {
         title,
         caption,
         shape: Shape::Bars {
-            x: "system",
+            x: "reads",
             y,
             series: "transport",
-            relative: false,
+            relative: y == "throughput",
         },
-        only: Vec::new(),
-        paper: Vec::new(),
+        only: vec![
+            ("reader", vec!["client".into()]),
+            ("transport", transports()),
+        ],
+        paper,
     };
     vec![
         bars(
-            "Throughput by transport",
-            "In the paper (figure 4), of TCP on Ethernet: TCP on InfiniBand 1.32 times, Send and Receive \
-             2.39 times, rings written by RDMA 2.53 times.",
+            "Throughput by transport, by that over TCP",
+            "Groups are shares of reads, in percent. The paper's (figure 4) are at 95 %, by TCP on \
+             Ethernet.",
             "throughput",
+            vec![
+                paper(1.32, Transport::TcpIpoib),
+                paper(2.39, Transport::VerbsSend),
+                paper(2.53, Transport::VerbsRing),
+            ],
         ),
         bars(
             "Processor time of the servers by transport",
             "Of all four servers, for each transaction.",
             "server-cpu",
+            Vec::new(),
         ),
     ]
 }
 
 fn compare() -> Vec<Compare> {
-    let share = |what, paper, way: Way, transport: Transport| Compare {
+    let row = |what, paper, aim: Option<f64>, (reader, reads, transport): (&str, _, Transport)| {
+        let at = params(reader, reads, transport.name()).into();
+        Compare {
+            what,
+            paper,
+            ours: Measure::Share {
+                metric: "throughput",
+                at,
+            },
+            aim: aim.map(Aim::AtLeast),
+        }
+    };
+    let between = |what, metric, to: &str, paper, aim| Compare {
         what,
         paper,
-        ours: Measure::Share {
-            metric: "throughput",
-            at: params(way, transport).into(),
+        ours: Measure::Ratio {
+            metric,
+            of: params("client", ALL, Transport::ShmOneSided.name()).into(),
+            to: params("client", ALL, to).into(),
         },
-        aim: None,
+        aim,
     };
+    let (ring, one_sided) = (Transport::ShmRing, Transport::ShmOneSided);
+    let rings_of_paper = Some("2.53 of Ethernet, 1.92 of IPoIB");
+    let most = |transport| ("client", MOST, transport);
+    let all = |transport| ("client", ALL, transport);
     vec![
-        share(
-            "reads by the client: rings by TCP",
-            Some("2.53 of Ethernet, 1.92 of InfiniBand"),
-            Way::RampFDirect,
-            Transport::ShmRing,
-        ),
-        share(
-            "reads by the client: one-sided reads by TCP",
+        row(
+            "shm-ring by tcp, 95 % reads",
+            rings_of_paper,
             None,
-            Way::RampFDirect,
-            Transport::ShmOneSided,
+            most(ring),
         ),
-        share(
-            "reads by a server: rings by TCP",
+        row(
+            "shm-one-sided by tcp, 95 % reads",
             None,
-            Way::RampF,
-            Transport::ShmRing,
+            None,
+            most(one_sided),
+        ),
+        row(
+            "shm-ring by tcp, 95 % reads, run by a server",
+            None,
+            None,
+            ("server", MOST, ring),
+        ),
+        row(
+            "tcp-ipoib by tcp, 95 % reads",
+            Some("1.32"),
+            None,
+            most(Transport::TcpIpoib),
+        ),
+        row(
+            "verbs-send by tcp, 95 % reads",
+            Some("2.39"),
+            None,
+            most(Transport::VerbsSend),
+        ),
+        row(
+            "verbs-ring by tcp, 95 % reads",
+            rings_of_paper,
+            None,
+            most(Transport::VerbsRing),
+        ),
+        row(
+            "GET+/PUT+ by GET/PUT (shm-ring by tcp), 100 % reads",
+            Some("1.94 of IPoIB"),
+            Some(1.94),
+            all(ring),
+        ),
+        row(
+            "GET*/PUT+ by GET/PUT (shm-one-sided by tcp), 100 % reads",
+            Some("2.69 of IPoIB"),
+            Some(2.69),
+            all(one_sided),
+        ),
+        between(
+            "GET*/PUT+ by GET+/PUT+ in shared memory, 100 % reads",
+            "throughput",
+            ring.name(),
+            Some("1.38"),
+            Some(Aim::AtLeast(1.38)),
+        ),
+        between(
+            "GET*/PUT+ by GET+/PUT+, 100 % reads: processor time of the servers",
+            "server-cpu",
+            ring.name(),
+            None,
+            Some(Aim::AtMost(0.05)),
+        ),
+        between(
+            "GET*/PUT+ by memcpy, the limit, 100 % reads",
+            "throughput",
+            COPY,
+            None,
+            None,
         ),
     ]
 }

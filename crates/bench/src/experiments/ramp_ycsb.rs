@@ -5,7 +5,7 @@ use crate::keys::Distribution;
 use crate::plot::{Aim, Compare, Measure, Plot, Shape};
 use crate::target::{ClusterJob, Place, Way};
 
-use super::ramp;
+use super::ramp::{self, Said};
 
 /// Keys in a transaction, of which the paper says nothing here; its other experiments have so many.
 const WIDTH: usize = 8;
@@ -156,11 +156,28 @@ fn compare() -> Vec<Compare> {
         paper: None,
         ours: Measure::Value {
             metric: "one-round",
-            at: ramp::at(Way::RampF, "memory", place(keys, draw)),
+            at: ramp::at(Way::RampF.name(), "memory", place(keys, draw)),
         },
         aim,
     };
-    vec![
+    let reads_alone = Said {
+        more: [
+            ("keys", "1000".into()),
+            ("draw", "uniform".into()),
+            ("reads", 100usize.into()),
+        ],
+        rows: [
+            ("GET+/PUT+ by GET/PUT, 100 % reads", "2.06", Some(2.06)),
+            ("GET*/PUT+ by GET/PUT, 100 % reads", "2.67", Some(2.67)),
+            ("GET*/PUT+ by GET+/PUT+, 100 % reads", "1.29", None),
+        ],
+    };
+    let mut rows = reads_alone.compare().to_vec();
+    rows.extend([
+        ramp::direct_beside_s2pl(
+            "GET/PUT by s2pl, 1000 keys, uniform",
+            place("1000", "uniform"),
+        ),
         share("ramp-f by s2pl, 1000 keys, uniform", "1000", "uniform"),
         share("ramp-f by s2pl, 1000 keys, zipfian", "1000", "zipfian"),
         share("ramp-f by s2pl, many keys, uniform", "many", "uniform"),
@@ -177,5 +194,6 @@ fn compare() -> Vec<Compare> {
             "zipfian",
             None,
         ),
-    ]
+    ]);
+    rows
 }

@@ -261,8 +261,11 @@ fn row(page: &mut String, experiment: &Experiment, point: &PointResult) {
             escape(&check.name)
         ),
         (None, Some(why)) => format!("<span class=\"soft\">skipped: {}</span>", escape(why)),
-        (None, None) if point.noisy => "<span class=\"soft\">noisy</span>".to_owned(),
-        (None, None) => String::new(),
+        (None, None) => {
+            let noisy = point.noisy.then_some("noisy");
+            let all: Vec<&str> = noisy.into_iter().chain(point.note.as_deref()).collect();
+            format!("<span class=\"soft\">{}</span>", escape(&all.join("; ")))
+        }
     };
     let _ = writeln!(
         page,

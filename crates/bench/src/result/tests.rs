@@ -123,7 +123,9 @@ fn results_are_read_as_they_were_written() {
     let dir = tempfile::tempdir().unwrap();
     let mut skipped = point("b", None, vec![]);
     skipped.skipped = Some("there is no such device".to_owned());
-    let results = results(vec![point("a", None, vec![run(0, 1, 1.5, true)]), skipped]);
+    let mut noted = point("a", None, vec![run(0, 1, 1.5, true)]);
+    noted.note = Some("the device is software".to_owned());
+    let results = results(vec![noted, skipped]);
     let path = results.write(dir.path()).unwrap();
     assert_eq!(path, dir.path().join("made-up.json"));
     assert_eq!(Results::read(&path).unwrap(), results);

@@ -4,6 +4,9 @@
 //! |---|---|---|
 //! | [`StoreJob`] | transactions of a store within this process | every value read; every key after the run, and again after the store was opened anew |
 //! | [`ClusterJob`] | transactions on server processes that form a cluster | no read sees a write in part; every key after the run, and again after the servers were killed |
+//! | [`PairsJob`] | two kinds of these, by turns | the same |
+//! | [`IdleJob`] | such processes that nobody asks anything | every key before and after |
+//! | [`CopyJob`] | copies of values within this process | what was copied last |
 //! | [`MgetJob`] | `MGET` on such processes | every value read |
 //! | [`ScaleJob`] | the same on simulated partitions, with service times of real ones | no simulated read sees a write in part |
 //! | [`ReplicasJob`] | transactions on a replicated partition whose members live in this process | every counter on every member, and that all of them are the same; again after they were opened anew |
@@ -11,9 +14,12 @@
 //! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
 
 mod cluster;
+mod copying;
 mod device;
+mod idle;
 mod layer;
 mod mget;
+mod pairs;
 mod puts;
 mod replicas;
 mod resp;
@@ -28,9 +34,12 @@ use base::affinity::Affinity;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{ClusterJob, Transport, Way};
+pub use copying::CopyJob;
 pub use device::DeviceJob;
+pub use idle::IdleJob;
 pub use layer::{Device, Slow};
 pub use mget::{MgetJob, Mgets};
+pub use pairs::PairsJob;
 pub use puts::{PutsJob, System};
 pub use replicas::{Consensus, ReplicasJob};
 pub use scaling::{Calibrations, ScaleJob};
@@ -48,6 +57,12 @@ pub enum Job {
     Store(StoreJob),
     /// Transactions on a cluster.
     Cluster(ClusterJob),
+    /// Two kinds of transactions on clusters, by turns.
+    Pairs(PairsJob),
+    /// A cluster that nobody asks anything.
+    Idle(IdleJob),
+    /// Copies of values.
+    Copy(CopyJob),
     /// Reads of several keys of a cluster by Redis clients.
     Mget(MgetJob),
     /// Transactions over many partitions, simulated.
@@ -69,6 +84,9 @@ impl Job {
         match self {
             Job::Store(job) => store::run(job, context),
             Job::Cluster(job) => cluster::run(job, context),
+            Job::Pairs(job) => pairs::run(job, context),
+            Job::Idle(job) => idle::run(job, context),
+            Job::Copy(job) => copying::run(job, context),
             Job::Mget(job) => mget::run(job, context),
             Job::Scale(job) => scaling::run(job, context),
             Job::Replicas(job) => replicas::run(job, context),

@@ -8,6 +8,7 @@
 
 mod book;
 mod servers;
+mod transport;
 mod way;
 
 use std::net::SocketAddr;
@@ -27,6 +28,7 @@ use crate::target::{Context, Place};
 
 use book::{Book, Keys, LOADER, Put, Reads};
 pub(super) use servers::{Servers, Shape, free_addresses};
+pub use transport::Transport;
 pub(super) use way::READ_ATOMIC;
 pub use way::Way;
 
@@ -66,49 +68,6 @@ pub struct ClusterJob {
     pub transport: Transport,
 }
 
-/// How messages between servers, and between the client and servers, travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Transport {
-    /// TCP on loopback.
-    #[default]
-    Tcp,
-    /// Rings in shared memory: the paper's GET+ and PUT+.
-    ShmRing,
-    /// The same, and the client reads by itself what servers have published: GET\* and PUT+.
-    ShmOneSided,
-}
-
-impl Transport {
-    /// All of them, what the others are compared with first.
-    pub const ALL: [Transport; 3] = [Transport::Tcp, Transport::ShmRing, Transport::ShmOneSided];
-
-    /// Its name among the parameters.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Transport::Tcp => "tcp",
-            Transport::ShmRing => "shm-ring",
-            Transport::ShmOneSided => "shm-one-sided",
-        }
-    }
-
-    /// As `kumiki serve --transport` has it.
-    fn argument(self) -> &'static str {
-        match self {
-            Transport::Tcp => "tcp",
-            Transport::ShmRing | Transport::ShmOneSided => "shm",
-        }
-    }
-
-    fn of_client(self) -> client::Transport {
-        match self {
-            Transport::Tcp => client::Transport::Tcp,
-            Transport::ShmRing | Transport::ShmOneSided => client::Transport::Shm,
-        }
-    }
-}
-
 pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, RunError> {
     run_with(job, job.way.reads(), context)
 }
@@ -121,11 +80,13 @@ pub(super) fn run_with(
 ) -> Result<Sample, RunError> {
     let binary = program(context)?;
     assert!(job.value >= stamp::WHOLE, "values have room for a stamp");
+    let (address, note) = job.transport.prepare().map_err(RunError::Skipped)?;
     let dir = context.directory(job.log.unwrap_or(Place::Memory))?;
     let shape = Shape {
         threads: job.server_threads,
         logged: job.log.is_some(),
         transport: job.transport,
+        address,
         ..Shape::partitions(job.nodes)
     };
     let mut servers = Servers::new(binary, dir.path(), shape)?;
@@ -136,9 +97,12 @@ pub(super) fn run_with(
         context,
         keys: Keys::new(context.seed, job.keys, job.width, job.draws),
     };
-    load.fill(&client)
-        .map_err(|error| RunError::failed("loading")(&error))?;
-    let mut sample = Sample::default();
+    let filled = load.fill(&client).and_then(|()| load.learn(&client));
+    filled.map_err(|error| RunError::failed("loading")(&error))?;
+    let mut sample = Sample {
+        note,
+        ..Sample::default()
+    };
     let Some(book) = load.drive(&client, &servers, &mut sample)? else {
         return Ok(sample);
     };
@@ -178,10 +142,10 @@ pub(super) fn connect(
     reads: client::Reads,
     transport: Transport,
 ) -> Result<Client, RunError> {
-    let mut options = client::Options::new("");
+    let mut options = client::Options::new(servers.secret());
     options.reads = reads;
     options.transport = transport.of_client();
-    options.one_sided = transport == Transport::ShmOneSided;
+    options.one_sided = transport.is_one_sided();
     options.timeout = Duration::from_secs(60);
     let addresses: Vec<SocketAddr> = servers.addresses().collect();
     let client = Client::connect(addresses, options);
@@ -200,6 +164,20 @@ impl Load<'_> {
     fn fill(&self, client: &Client) -> Result<(), String> {
         let all: Vec<u64> = (0..self.job.keys).collect();
         fill(client, self.job.way, &all, self.job.value)
+    }
+
+    /// Has a client that reads by itself learn where the keys are, which it would by reading for a
+    /// while: longer than short runs last, where keys are many.
+    fn learn(&self, client: &Client) -> Result<(), String> {
+        if !self.job.transport.is_one_sided() {
+            return Ok(());
+        }
+        let all: Vec<u64> = (0..self.job.keys).collect();
+        let mut batches = all.chunks(BATCH);
+        batches.try_for_each(|some| {
+            let read = self.job.way.read(client, some, self.job.value);
+            read.map(drop)
+        })
     }
 
     /// Drives the threads. `None` if an answer was wrong, which the sample says.

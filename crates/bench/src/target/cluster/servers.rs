@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -26,6 +26,7 @@ pub(in crate::target) struct Servers {
     dir: PathBuf,
     nodes: Vec<NodeInfo>,
     shape: Shape,
+    secret: String,
     running: Vec<Child>,
 }
 
@@ -42,6 +43,8 @@ pub(in crate::target) struct Shape {
     pub(in crate::target) logged: bool,
     /// How their messages travel.
     pub(in crate::target) transport: Transport,
+    /// Where their messages arrive; clients that speak RESP find them on loopback.
+    pub(in crate::target) address: IpAddr,
 }
 
 impl Shape {
@@ -53,6 +56,7 @@ impl Shape {
             threads: None,
             logged: false,
             transport: Transport::Tcp,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         }
     }
 
@@ -81,11 +85,17 @@ impl Servers {
         let node = |(id, of): (u16, &[SocketAddr])| NodeInfo {
             id: NodeId(id),
             client: of[0],
-            fabric: of[1],
+            fabric: SocketAddr::new(shape.address, of[1].port()),
             replica: of.get(2).copied(),
         };
         let nodes: Vec<NodeInfo> = (1..).zip(addresses.chunks(each)).map(node).collect();
-        let text = topology::even(&nodes, shape.replicas, None);
+        // Others reach an address that is not loopback while the servers run.
+        let length = if shape.address.is_loopback() { 0 } else { 32 };
+        let secret: String = std::iter::repeat_with(fastrand::alphanumeric)
+            .take(length)
+            .collect();
+        let told = Some(secret.as_str()).filter(|secret| !secret.is_empty());
+        let text = topology::even(&nodes, shape.replicas, told);
         let text = match has_replicas {
             true => text,
             false => format!("read_atomic = [{READ_ATOMIC:?}]\n\n{text}"),
@@ -97,8 +107,14 @@ impl Servers {
             dir: dir.to_owned(),
             nodes,
             shape,
+            secret,
             running: Vec::new(),
         })
+    }
+
+    /// What clients that are written in Rust have to know.
+    pub(in crate::target) fn secret(&self) -> &str {
+        &self.secret
     }
 
     /// Where clients that are written in Rust find them.
@@ -225,7 +241,7 @@ impl Drop for Servers {
 
 /// Loopback addresses that nobody listens at, all different. If someone else takes one before the
 /// server does, the server says so.
-pub(in crate::target) fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
+pub(in crate::target) fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
     let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     // All of them at once: a port that was given back may be given again.
     let held: Vec<TcpListener> = (0..count).map(bind).collect::<Result<_, _>>()?;
