@@ -48,6 +48,11 @@ pub(crate) enum Task {
         /// Keys with this prefix are read atomic; may be given several times.
         #[arg(long, value_name = "PREFIX")]
         read_atomic: Vec<String>,
+        /// How messages between nodes travel, and which ways they take part in with Rust clients:
+        /// shm is memory of this machine, from which such clients also read read-atomic keys
+        /// without asking.
+        #[arg(long, value_name = "HOW", value_parser = ["auto", "tcp", "shm", "verbs"])]
+        transport: Option<String>,
         /// The port at which clients find the first node; the others follow.
         #[arg(long, default_value_t = 7001)]
         base_port: u16,
@@ -287,6 +292,26 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn a_cluster_is_told_how_messages_travel() {
+        let transport = |line: &str| {
+            let line = format!("xtask cluster 4 {line}");
+            match Arguments::try_parse_from(line.split_whitespace())?.task {
+                Task::Cluster {
+                    nodes, transport, ..
+                } => Ok((nodes, transport)),
+                _ => panic!("another task"),
+            }
+        };
+        let parsed = |line| transport(line).map_err(|error: clap::Error| error.to_string());
+        assert_eq!(parsed(""), Ok((4, None)));
+        let given = Ok((4, Some("shm".to_owned())));
+        assert_eq!(parsed("--transport shm"), given);
+        assert_eq!(parsed("--transport shm --restart"), given);
+        let refused = parsed("--transport pigeons").unwrap_err();
+        assert!(refused.contains("auto, tcp, shm, verbs"), "{refused}");
+    }
 
     #[test]
     fn the_command_line_is_sound_and_times_have_units() {

@@ -41,8 +41,20 @@ pub struct Options {
     pub base_port: u16,
     /// Where file, logs and data lie.
     pub dir: PathBuf,
+    /// How messages travel, as `kumiki serve` takes it; none leaves it to that.
+    pub transport: Option<String>,
     /// Whether a node that has died is started again.
     pub restart: bool,
+}
+
+impl Options {
+    /// The program with the arguments that follow from these.
+    fn program(&self, of: &Program) -> Program {
+        match &self.transport {
+            Some(transport) => of.with(&["--transport", transport]),
+            None => of.clone(),
+        }
+    }
 }
 
 /// What the cluster's file says of partitions and keys.
@@ -82,7 +94,8 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
     let ports = (0..options.nodes).map(|n| Ports::from(options.base_port.checked_add(n)?));
     let ports: Option<Vec<_>> = ports.collect();
     let ports = ports.context("the ports exceed 65535; choose a smaller --base-port")?;
-    let mut nodes = Nodes::new(program, &options.dir, &options.shape, &ports)?;
+    let program = options.program(program);
+    let mut nodes = Nodes::new(&program, &options.dir, &options.shape, &ports)?;
     nodes.start_all()?;
     let ready = nodes.wait_together();
     // Ctrl-C is a good reason to stop here.
@@ -90,7 +103,7 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
         return nodes.stop();
     }
     ready?;
-    nodes.announce()?;
+    nodes.announce(options.transport.as_deref())?;
     while interrupt::check().is_ok() {
         thread::sleep(LOOK);
         nodes.look(options.restart)?;
@@ -138,6 +151,7 @@ pub struct Nodes {
 struct Node {
     id: u16,
     client: SocketAddr,
+    fabric: SocketAddr,
     server: Option<Server>,
     died: Option<Instant>,
 }
@@ -187,6 +201,7 @@ impl Nodes {
         let node = |info: NodeInfo| Node {
             id: info.id.0,
             client: info.client,
+            fabric: info.fabric,
             server: None,
             died: None,
         };
@@ -325,7 +340,7 @@ impl Nodes {
     }
 
     /// Says what is there and how to use it.
-    fn announce(&mut self) -> Result<()> {
+    fn announce(&mut self, transport: Option<&str>) -> Result<()> {
         println!("cluster: {}", self.file.display());
         for index in 0..self.count() {
             let data = self.data(index);
@@ -340,6 +355,7 @@ impl Nodes {
                 log.display()
             );
         }
+        println!("{}", self.of_rust_clients(transport));
         let port = self.nodes[0].client.port();
         println!("try:");
         println!("  redis-cli -c -p {port} mset a 1 b 2 c 3");
@@ -361,6 +377,17 @@ impl Nodes {
         }
         println!("Ctrl-C stops all nodes");
         Ok(())
+    }
+
+    /// Where Rust clients connect, and which way they can choose.
+    fn of_rust_clients(&self, transport: Option<&str>) -> String {
+        let fabrics = self.nodes.iter().map(|node| node.fabric.to_string());
+        let at = fabrics.collect::<Vec<_>>().join(" ");
+        let way = match transport {
+            Some(way @ ("shm" | "verbs")) => format!("; by {way} if their options say so, too"),
+            _ => String::new(),
+        };
+        format!("Rust clients: {at}{way}")
     }
 
     /// Says who has died, and starts it again if that is wanted.
@@ -446,6 +473,33 @@ mod tests {
         let topology = cluster::Topology::load(&nodes.file).unwrap();
         let declared: Vec<_> = topology.read_atomic().prefixes().collect();
         assert_eq!(declared, [&b"ra:"[..], b"a \"b\""]);
+    }
+
+    #[test]
+    fn nodes_and_whoever_starts_them_are_told_how_messages_travel() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = Options {
+            nodes: 1,
+            shape: Shape::replicas(1),
+            base_port: 7001,
+            dir: dir.path().to_owned(),
+            transport: None,
+            restart: false,
+        };
+        let ports = [Ports::from(7001).unwrap()];
+        let nodes = Nodes::new(&kumiki(), dir.path(), &options.shape, &ports).unwrap();
+        let line = |options: &Options| {
+            let program = options.program(&kumiki());
+            let line = program.node_line(&nodes.file, 1, &nodes.data(0)).unwrap();
+            line.join(" ")
+        };
+        let said = |options: &Options| nodes.of_rust_clients(options.transport.as_deref());
+        assert!(!line(&options).contains("--transport"));
+        assert_eq!(said(&options), "Rust clients: 127.0.0.1:17001");
+        options.transport = Some("shm".to_owned());
+        let line = line(&options);
+        assert!(line.contains("--ephemeral --transport shm"), "{line}");
+        assert!(said(&options).contains("17001; by shm"));
     }
 
     #[test]

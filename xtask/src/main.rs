@@ -40,6 +40,7 @@ fn run(task: Task) -> Result<()> {
             nodes,
             replicas,
             read_atomic,
+            transport,
             base_port,
             data,
             ephemeral,
@@ -59,6 +60,7 @@ fn run(task: Task) -> Result<()> {
                 },
                 base_port,
                 dir: data,
+                transport,
                 restart,
             };
             cluster::run(&Program::Kumiki { binary, args }, &options)

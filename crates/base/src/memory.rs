@@ -11,6 +11,7 @@
 //! stopped, or whose machine is cut off but for its network card, is read from as before. What is
 //! read must say itself how long it may be believed.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// Bytes of a word.
@@ -27,6 +28,13 @@ pub trait Words: Send + Sync {
 impl Words for Box<[AtomicU64]> {
     fn words(&self) -> &[AtomicU64] {
         self
+    }
+}
+
+/// A region that several keep.
+impl<W: Words + ?Sized> Words for Arc<W> {
+    fn words(&self) -> &[AtomicU64] {
+        (**self).words()
     }
 }
 

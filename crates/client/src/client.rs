@@ -32,17 +32,19 @@ impl Client {
     /// must be alive. They are addresses for nodes and Rust clients, not for Redis clients.
     ///
     /// # Errors
-    /// None of them answers, or they do not take this client; see [`Error`].
+    /// None of them answers, or they do not take this client, or there is no RDMA device where one
+    /// is asked for; see [`Error`].
     pub fn connect(
         addresses: impl IntoIterator<Item = SocketAddr>,
         options: Options,
     ) -> Result<Client, Error> {
-        let pool = Pool::new(&options);
+        let verbs = options.device()?;
+        let pool = Pool::new(&options, verbs.as_ref());
         let deadline = Instant::now() + options.timeout;
         let map = Map::fetch(&pool, addresses.into_iter().collect(), deadline)?;
         let one_sided = options.one_sided && options.transport != Transport::Tcp;
         Ok(Client {
-            one_sided: one_sided.then(OneSided::default),
+            one_sided: one_sided.then(|| OneSided::new(options.transport, verbs)),
             options,
             map,
             pool,

@@ -15,6 +15,12 @@ pub enum Error {
         /// What each address said.
         why: String,
     },
+    /// The transport that was chosen needs an RDMA device, and none can be used. Nothing has happened.
+    #[error("{why}")]
+    Device {
+        /// Why not, and what to do.
+        why: String,
+    },
     /// A node and this client do not fit together: another secret, version or program. Nothing has
     /// happened, and nothing will until that is changed.
     #[error("a node does not take this client: {why}")]

@@ -70,6 +70,6 @@ pub use base::{Abort, Op};
 pub use client::Client;
 pub use cluster::ramp::Algorithm;
 pub use error::Error;
-pub use options::{Options, Reads, Transport};
+pub use options::{Options, Reads, Transport, VerbsOptions};
 pub use ramp::ReadCounts;
 pub use transact::Txn;

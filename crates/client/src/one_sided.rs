@@ -1,10 +1,14 @@
 //! Reads of newest versions that nodes have published, without the nodes (paper 1, section 3.2;
-//! GET\*): memory of this machine, and which key is where in it.
+//! GET\*): where their memory is, and which key is where in it.
 //!
 //! | part | holds |
 //! |---|---|
 //! | `places` | for keys, the node and the address that it has told; bounded |
 //! | `nodes` | for each node its region, once or more: a thread that reads has one by itself |
+//!
+//! A region is memory of this machine, or is read through an RDMA device; which of them is tried
+//! follows from the transport. A reader through a device has a queue pair, and a connection to the
+//! node, whose end tells of the node's sooner than the device does.
 //!
 //! A key without an address, or whose slot is not to be believed, is asked for by a message, whose
 //! answer brings an address. What is read is a version like any other; the algorithm above does not
@@ -12,7 +16,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base::NodeId;
 use base::memory::RemoteMemory;
@@ -22,25 +26,31 @@ use cluster::ramp::Reading;
 use cluster::ramp::slots::{Address, Ask, Fallback, OwnersClock, Reader};
 use fabric::memory::{Grant, Kind, Memory};
 use fabric::shm::Shm;
+use fabric::tcp::Transport;
+use fabric::verbs::Domain;
 use parking_lot::Mutex;
 
 use crate::map::Known;
-use crate::pool::Pool;
+use crate::pool::{Failure, Pool};
 
 /// Parts of the list of places, each with a lock.
 const PARTS: usize = 16;
 /// Keys whose places are known, at most. Beyond, those of a part are forgotten.
 const PLACES: usize = 1 << 20;
+/// After so long a node that had no region within reach is asked again.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// For keys, the node and the address that it has told.
 type Places = HashMap<Vec<u8>, (NodeId, Address)>;
 
 /// See the module's description.
-#[derive(Default)]
 pub(crate) struct OneSided {
     places: [Mutex<Places>; PARTS],
     nodes: Mutex<BTreeMap<NodeId, Node>>,
+    /// Kinds of memory that are tried, in this order.
+    kinds: &'static [Kind],
     shm: Shm,
+    verbs: Option<Domain>,
     found: AtomicU64,
     missed: AtomicU64,
 }
@@ -48,8 +58,8 @@ pub(crate) struct OneSided {
 /// What there is of a node.
 #[derive(Default)]
 struct Node {
-    /// Whether it was asked for its region, and has none that is within reach.
-    none: bool,
+    /// When it was asked for its region, and had none within reach.
+    none: Option<Instant>,
     free: Vec<Opened>,
 }
 
@@ -66,6 +76,24 @@ fn now() -> u64 {
 }
 
 impl OneSided {
+    /// Reads by the ways that a transport has.
+    pub(crate) fn new(transport: Transport, verbs: Option<Domain>) -> OneSided {
+        OneSided {
+            places: Default::default(),
+            nodes: Mutex::default(),
+            kinds: match transport {
+                Transport::Tcp => &[],
+                Transport::Shm => &[Kind::Shm],
+                Transport::Verbs => &[Kind::Verbs],
+                Transport::Auto => &[Kind::Shm, Kind::Verbs],
+            },
+            shm: Shm::default(),
+            verbs,
+            found: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+        }
+    }
+
     /// How many keys were read in memory, and for how many a node had to be asked.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -88,6 +116,17 @@ impl OneSided {
                 part.insert(key.to_vec(), (node, address));
             }
             None => drop(part.remove(key)),
+        }
+    }
+
+    /// Forgets what a node has told in an earlier life: all of it at once, or the first read of each of
+    /// these keys would have the region opened anew.
+    fn forget(&self, node: NodeId, incarnation: u64) {
+        for part in &self.places {
+            let is_other = |(of, address): &(NodeId, Address)| {
+                *of != node || address.incarnation != incarnation
+            };
+            part.lock().retain(|_, place| is_other(place));
         }
     }
 
@@ -146,7 +185,7 @@ impl OneSided {
         found: &mut Vec<(usize, OwnedFound)>,
     ) -> usize {
         let before = found.len();
-        let mut worst = None;
+        let (mut worst, mut gone) = (None, None);
         let Opened { memory, reader } = &mut opened;
         let read = reader.finish(&mut **memory, asks, now, |at, answer| match answer {
             Ok(version) => {
@@ -161,8 +200,14 @@ impl OneSided {
                 if matches!(fallback, Fallback::Gone | Fallback::Lapsed) {
                     worst = Some(fallback);
                 }
+                if fallback == Fallback::Gone {
+                    gone = Some(asks[at].address.incarnation);
+                }
             }
         });
+        if let Some(incarnation) = gone {
+            self.forget(node, incarnation);
+        }
         let count = found.len() - before;
         if read.is_ok() && worst.is_none() {
             let mut nodes = self.nodes.lock();
@@ -180,38 +225,122 @@ impl OneSided {
         {
             let mut nodes = self.nodes.lock();
             let of_node = nodes.entry(node).or_default();
-            if of_node.none {
+            if of_node.none.is_some_and(|since| since.elapsed() < AGAIN) {
                 return None;
             }
             if let Some(opened) = of_node.free.pop() {
                 return Some(opened);
             }
         }
-        let at_mine = now();
-        let answer = known
-            .way_to(node)
-            .and_then(|to| pool.ask(to, Request::Region, deadline));
-        let Ok(Answer::Region(region)) = answer else {
-            return None;
-        };
-        let opened = region.and_then(|region| self.reach(&region, at_mine));
-        if opened.is_none() {
-            self.nodes.lock().entry(node).or_default().none = true;
+        for kind in self.kinds {
+            let opened = self.enter(*kind, known, pool, node, deadline).ok()?;
+            if opened.is_some() {
+                return opened;
+            }
         }
-        opened
+        let mut nodes = self.nodes.lock();
+        nodes.entry(node).or_default().none = Some(Instant::now());
+        None
     }
 
-    fn reach(&self, region: &RegionInfo, at_mine: u64) -> Option<Opened> {
-        let grant = Grant::decode(&region.grant).filter(|grant| grant.kind() == Kind::Shm)?;
-        let memory = self.shm.reach(&grant).ok()?;
+    /// A node's region, if it is within reach by memory of this kind.
+    ///
+    /// # Errors
+    /// The node has not answered.
+    fn enter(
+        &self,
+        kind: Kind,
+        known: &Known,
+        pool: &Pool,
+        node: NodeId,
+        deadline: Instant,
+    ) -> Result<Option<Opened>, Failure> {
+        let to = known.way_to(node)?;
+        match kind {
+            Kind::Shm => {
+                let at_mine = now();
+                let answer = pool.ask(to, Request::Region { offer: &[] }, deadline)?;
+                let region = told(kind, answer)?;
+                Ok(region.and_then(|(grant, clock)| {
+                    let memory = self.shm.reach(&grant).ok()?;
+                    Some(Opened::new(Box::new(memory), clock, at_mine))
+                }))
+            }
+            Kind::Verbs => {
+                let Some(domain) = &self.verbs else {
+                    return Ok(None);
+                };
+                let visit = match domain.visit() {
+                    Ok(visit) => visit,
+                    Err(error) => {
+                        tracing::warn!(%error, "the RDMA device takes no more who read");
+                        return Ok(None);
+                    }
+                };
+                let (at_mine, offer) = (now(), visit.address());
+                let request = Request::Region { offer: &offer };
+                let (answer, link) = pool.ask_apart(to, request, deadline)?;
+                let region = told(kind, answer)?;
+                Ok(region.and_then(|(grant, clock)| {
+                    let memory = visit.enter(&grant, move || link.lasts());
+                    let memory = memory.inspect_err(|error| {
+                        tracing::debug!(%node, %error, "a node's memory is out of reach");
+                    });
+                    Some(Opened::new(Box::new(memory.ok()?), clock, at_mine))
+                }))
+            }
+        }
+    }
+}
+
+impl Opened {
+    /// The owner's clock has shown this, at this time of one's own or later.
+    fn new(memory: Box<dyn RemoteMemory + Send>, at_owner: u64, at_mine: u64) -> Opened {
         let mut reader = Reader::new();
-        reader.learn(OwnersClock {
-            at_owner: region.clock,
-            at_mine,
-        });
-        Some(Opened {
-            memory: Box::new(memory),
-            reader,
-        })
+        reader.learn(OwnersClock { at_owner, at_mine });
+        Opened { memory, reader }
+    }
+}
+
+/// What a node has told of its region: the grant for it, and its clock.
+fn told(kind: Kind, answer: Answer) -> Result<Option<(Grant, u64)>, Failure> {
+    let Answer::Region(region) = answer else {
+        let why = "the answer to another question".to_owned();
+        return Err(Failure::Lost(why));
+    };
+    Ok(region.and_then(|RegionInfo { grant, clock }| {
+        let grant = Grant::decode(&grant).filter(|grant| grant.kind() == kind)?;
+        Some((grant, clock))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_node_told_in_an_earlier_life_is_forgotten_at_once() {
+        let one_sided = OneSided::new(Transport::Shm, None);
+        let address = |incarnation| Address {
+            at: 24,
+            words: 16,
+            part: 0,
+            layout: 0,
+            incarnation,
+        };
+        let (node, other) = (NodeId(1), NodeId(2));
+        for at in 0..100 {
+            for (of, incarnation) in [(node, 7), (node, 8), (other, 7)] {
+                let key = format!("{of}-{incarnation}-{at}");
+                one_sided.learn(of, key.as_bytes(), Some(address(incarnation)));
+            }
+        }
+        one_sided.forget(node, 7);
+        let parts = one_sided.places.iter();
+        let left: Vec<_> = parts
+            .flat_map(|part| part.lock().values().copied().collect::<Vec<_>>())
+            .collect();
+        assert_eq!(left.len(), 200);
+        assert!(!left.contains(&(node, address(7))));
     }
 }

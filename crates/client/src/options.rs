@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use fabric::Secret;
 pub use fabric::tcp::Transport;
+pub use fabric::verbs::VerbsOptions;
+use fabric::verbs::{Device, Domain};
+
+use crate::error::Error;
 
 /// Who runs [`Client::get_all`](crate::Client::get_all).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,14 +46,16 @@ pub struct Options {
     /// Whether [`Client::get_all`](crate::Client::get_all) reads what nodes have published in memory
     /// without asking them, where messages travel through memory.
     pub one_sided: bool,
-    /// How messages travel. Nodes take part in shared memory if they were started so. A client opens
-    /// no RDMA device, so far.
+    /// How messages travel. Nodes take part in ways through memory if they were started so.
     pub transport: Transport,
+    /// How an RDMA device is chosen and used. It is opened by [`Transport::Verbs`], and by
+    /// [`Transport::Auto`] if there is one.
+    pub rdma: VerbsOptions,
 }
 
 impl Options {
     /// 10 s for a call, 3 s for an answer, 2 s for connecting, 32 connections to a node, closed
-    /// after 30 s, direct reads, messages to 1 GiB, over TCP.
+    /// after 30 s, direct reads, messages to 1 GiB, over TCP, any RDMA device.
     #[must_use]
     pub fn new(secret: impl AsRef<[u8]>) -> Options {
         Options {
@@ -63,6 +69,45 @@ impl Options {
             message: 1 << 30,
             one_sided: true,
             transport: Transport::Tcp,
+            rdma: VerbsOptions::default(),
         }
+    }
+
+    /// Opens the RDMA device that the transport needs, or can make use of.
+    pub(crate) fn device(&self) -> Result<Option<Domain>, Error> {
+        match self.transport {
+            Transport::Tcp | Transport::Shm => Ok(None),
+            Transport::Verbs => self.open_device().map(Some),
+            Transport::Auto => {
+                let opened = self.open_device();
+                let opened = opened.inspect_err(|error| tracing::debug!("{error}"));
+                Ok(opened.ok())
+            }
+        }
+    }
+
+    fn open_device(&self) -> Result<Domain, Error> {
+        let wrong = |why: String| Error::Device { why };
+        let device = Device::open(&self.rdma).map_err(|error| wrong(error.to_string()))?;
+        tracing::debug!("RDMA device: {device}");
+        device.domain().map_err(|error| wrong(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_device_matters_to_whom_there_is_no_other_way() {
+        let mut options = Options::new("");
+        options.rdma.library = "libkumiki-none.so.1".to_owned();
+        for transport in [Transport::Tcp, Transport::Shm, Transport::Auto] {
+            options.transport = transport;
+            assert!(matches!(options.device(), Ok(None)), "{transport:?}");
+        }
+        options.transport = Transport::Verbs;
+        let error = options.device().expect_err("there is none").to_string();
+        assert!(error.contains("install"), "{error}");
     }
 }

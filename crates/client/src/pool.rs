@@ -15,7 +15,8 @@ use base::NodeId;
 use cluster::codec;
 use cluster::message::{Answer, Message, Request};
 use fabric::frame::Code;
-use fabric::tcp::{CallError, Caller, CallerOptions};
+use fabric::tcp::{CallError, Caller, CallerOptions, Transport};
+use fabric::verbs::Domain;
 use parking_lot::{Condvar, Mutex};
 
 use crate::options::Options;
@@ -59,11 +60,13 @@ struct Place {
 }
 
 impl Pool {
-    pub(crate) fn new(options: &Options) -> Pool {
+    /// Connections that go by this RDMA device, where the transport says so.
+    pub(crate) fn new(options: &Options, verbs: Option<&Domain>) -> Pool {
         let mut caller = CallerOptions::new(options.secret.clone());
         caller.limits.handshake = options.connect_within;
         caller.limits.message = options.message;
         caller.transport = options.transport;
+        caller.verbs = verbs.cloned();
         Pool {
             places: Mutex::default(),
             freed: Condvar::new(),
@@ -127,6 +130,25 @@ impl Pool {
         connection.send(request, deadline)?;
         let answer = connection.receive(deadline)?;
         Ok((connection.caller.node(), answer))
+    }
+
+    /// Asks a node something on a connection of its own, which stays the asker's.
+    pub(crate) fn ask_apart(
+        &self,
+        (node, address, cluster): (NodeId, SocketAddr, u64),
+        request: Request<'_>,
+        deadline: Instant,
+    ) -> Result<(Answer, Connection), Failure> {
+        let options = CallerOptions {
+            node: Some(node),
+            cluster: Some(cluster),
+            transport: Transport::Tcp,
+            ..self.caller.clone()
+        };
+        let mut connection = connect(address, options, deadline)?;
+        connection.send(request, deadline)?;
+        let answer = connection.receive(deadline)?;
+        Ok((answer, connection))
     }
 
     /// Waits for the right to use a connection to a node.
@@ -247,6 +269,12 @@ fn connect(
 }
 
 impl Connection {
+    /// Whether the node at the other end is there still, as far as is known here, when all requests
+    /// were answered.
+    pub(crate) fn lasts(&self) -> bool {
+        self.caller.is_quiet()
+    }
+
     fn send(&mut self, request: Request<'_>, deadline: Instant) -> Result<(), Failure> {
         self.requests += 1;
         let number = self.requests;

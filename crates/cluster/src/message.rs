@@ -45,7 +45,7 @@ impl Message<'_> {
                 | Request::Coordinate { .. }
                 | Request::Versions { .. }
                 | Request::Locate { .. }
-                | Request::Region
+                | Request::Region { .. }
                 | Request::Ramp { .. }
                 | Request::Topology
         )
@@ -127,7 +127,11 @@ pub enum Request<'a> {
         keys: Vec<&'a [u8]>,
     },
     /// Asks where the node publishes versions. Answered by `Region`.
-    Region,
+    Region {
+        /// By what the asker would reach it: nothing, for memory of one machine; else what the kind
+        /// of memory needs of him (see [`Door`](crate::ramp::Door)).
+        offer: &'a [u8],
+    },
     /// As `Coordinate`: the operations read read-atomic keys, or write them, and do nothing else.
     Ramp {
         /// How they are read, or what versions tell of those that were written with them.
@@ -183,7 +187,7 @@ pub enum Answer {
         /// As many.
         addresses: Vec<Option<Address>>,
     },
-    /// Where the node publishes versions, if it does.
+    /// Where the node publishes versions, if it does and the asker can reach it so.
     Region(Option<RegionInfo>),
     /// The id of a session that was opened.
     Session(u64),

@@ -74,8 +74,8 @@ impl<C> Node<C> {
                 self.answer(partition, asker, answer, (epoch, Haste::Soon));
             }
             Request::Locate { keys } => self.locate(partition, asker, &keys),
-            Request::Region => {
-                let region = self.region();
+            Request::Region { offer } => {
+                let region = self.region(offer);
                 self.deliver(asker, region);
             }
             // Whoever waits for holds is not undecided for want of a coordinator.

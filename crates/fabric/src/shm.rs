@@ -19,7 +19,8 @@
 //! | 2 | what peers may do: 1 read, 2 read and write |
 //! | 3 | 0; 1 when the grant is withdrawn |
 //! | 4–5 | the key |
-//! | 6–511 | zero |
+//! | 6–503 | zero |
+//! | 504–511 | zero, or what an RDMA device's way to the region keeps in front of it |
 //! | 512– | the region |
 //!
 //! Invariants:
@@ -54,6 +55,8 @@ pub use remote::ShmRemote;
 const MAGIC: u64 = u64::from_le_bytes(*b"kumiki\x00\x01");
 /// Words before the region: a page, so that the region begins at one.
 const HEADER: usize = 512;
+/// The last words of the header, for another kind of memory that shows the same region.
+const MARGIN: usize = 8;
 /// Places of the header's words.
 const WORDS: usize = 1;
 const ACCESS: usize = 2;

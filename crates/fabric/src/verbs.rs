@@ -7,6 +7,7 @@
 //! | `address` | what two sides tell each other in order to connect |
 //! | `connection` | queue pairs that two sides have told each other of |
 //! | `offer` | a connection and two mailboxes, in one exchange |
+//! | `visit` | reads of a region, through a connection of their own |
 //! | `memory` | regions that peers read and write through the device |
 //! | `mail` | messages by Send and Receive |
 //! | `line` | a queue pair, and what is under way on it |
@@ -38,6 +39,7 @@ mod offer;
 mod options;
 mod resources;
 mod staging;
+mod visit;
 
 pub use address::Address;
 pub use connection::{Connection, Opening};
@@ -45,3 +47,4 @@ pub use device::Device;
 pub use memory::{Domain, Region, Remote};
 pub use offer::{Met, Offer};
 pub use options::{Depths, NoDevice, VerbsOptions};
+pub use visit::{Guest, Visit};

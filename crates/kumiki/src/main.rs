@@ -17,6 +17,7 @@ mod device;
 mod membership;
 mod memory;
 mod ramp;
+mod rdma;
 mod replicated;
 mod serve;
 

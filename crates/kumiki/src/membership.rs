@@ -10,26 +10,33 @@ use cluster::topology::LoadError;
 use cluster::{Timeouts, Topology};
 use server::Membership;
 
+use crate::rdma::Rdma;
+
 /// Where a server listens that is of no cluster.
 pub(crate) const LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 6380);
 
-/// How messages between nodes travel.
+/// How messages between nodes, and with Rust clients, travel.
 #[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// TCP, so far.
+    /// For each peer the fastest way that both sides have: memory that they share on one machine,
+    /// else RDMA devices, else TCP.
     Auto,
     /// TCP.
     Tcp,
     /// Memory that this machine's processes share: for clusters on one machine.
     Shm,
+    /// RDMA devices: InfiniBand, or RoCE.
+    Verbs,
 }
 
 impl Transport {
     fn of_links(self) -> fabric::tcp::Transport {
         match self {
-            Transport::Auto | Transport::Tcp => fabric::tcp::Transport::Tcp,
+            Transport::Auto => fabric::tcp::Transport::Auto,
+            Transport::Tcp => fabric::tcp::Transport::Tcp,
             Transport::Shm => fabric::tcp::Transport::Shm,
+            Transport::Verbs => fabric::tcp::Transport::Verbs,
         }
     }
 }
@@ -48,13 +55,15 @@ pub(crate) struct Cluster {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub(crate) node: Option<u16>,
-    /// How messages between nodes travel.
+    /// How messages between nodes, and with Rust clients, travel.
     #[arg(long, value_name = "HOW", default_value = "auto", requires = "file")]
     pub(crate) transport: Transport,
+    #[command(flatten)]
+    pub(crate) rdma: Rdma,
 }
 
 impl Cluster {
-    /// Reads the cluster's file, if there is one.
+    /// Reads the cluster's file, if there is one, and opens the RDMA device, if one is used.
     pub(crate) fn join(&self) -> Result<Option<Membership>, String> {
         let (Some(file), Some(node)) = (&self.file, self.node) else {
             return Ok(None);
@@ -65,6 +74,7 @@ impl Cluster {
             node: NodeId(node),
             timeouts: Timeouts::default(),
             transport: self.transport.of_links(),
+            verbs: self.rdma.open(self.transport.of_links())?,
         };
         let known = membership.info();
         known.map_err(|error| format!("{}: {error}; choose one by --node", file.display()))?;
@@ -188,6 +198,7 @@ mod tests {
             file: Some(file),
             node: Some(node),
             transport: Transport::Auto,
+            rdma: Rdma::default(),
         };
         (dir, cluster)
     }

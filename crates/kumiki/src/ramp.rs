@@ -25,9 +25,9 @@ pub(crate) struct Ramp {
     /// two rounds) or hybrid (a filter of a fixed size).
     #[arg(long = "ramp", value_name = "ALGORITHM", default_value = "fast")]
     pub(crate) algorithm: Algorithm,
-    /// Memory for newest versions of read-atomic keys that Rust clients on this machine read by
-    /// themselves, where messages travel through shared memory (--transport); 0: none. It is taken
-    /// from /dev/shm.
+    /// Memory for newest versions of read-atomic keys that Rust clients read by themselves, on this
+    /// machine or through an RDMA device, unless --transport is tcp; 0: none. It is taken from
+    /// /dev/shm; with --transport verbs it is locked memory instead.
     #[arg(long, value_name = "SIZE", default_value = "64mb", value_parser = Size::from_str)]
     pub(crate) published: Size,
 }

@@ -12,6 +12,7 @@ use cluster::Topology;
 use cluster::ramp::Algorithm;
 use cluster::topology::NodeInfo;
 use fabric::tcp::Transport;
+use fabric::verbs::Domain;
 
 use crate::limits::Limits;
 
@@ -36,6 +37,8 @@ pub struct Membership {
     pub timeouts: Timeouts,
     /// How messages between nodes, and with Rust clients, travel.
     pub transport: Transport,
+    /// The RDMA device's domain, if one is used.
+    pub verbs: Option<Domain>,
 }
 
 impl Membership {
@@ -99,8 +102,8 @@ pub struct Config {
     pub read_atomic: ReadAtomic,
     /// What versions of read-atomic keys that are written here tell of those written with them.
     pub ramp: Algorithm,
-    /// Bytes of memory for newest versions of read-atomic keys that clients on this machine read by
-    /// themselves; 0: none. Only where messages travel through memory, too.
+    /// Bytes of memory for newest versions of read-atomic keys that clients read by themselves, on
+    /// this machine or through an RDMA device; 0: none. Not where messages travel over TCP alone.
     pub published: usize,
     /// How long a stopping server waits for clients to take their replies.
     pub drain: Duration,

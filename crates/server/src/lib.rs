@@ -73,9 +73,9 @@ mod task;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
@@ -107,15 +107,18 @@ pub struct Running {
     admin: Option<Admin>,
 }
 
-/// Stops a server; clones stop the same one.
+/// Stops a server; clones stop the same one. It keeps nothing of the server: who waits for a signal
+/// has it for ever, and memory that others read is to go with the server.
 #[derive(Clone)]
-pub struct Stopper(Arc<Shared>);
+pub struct Stopper(Weak<Shared>);
 
 impl Stopper {
     /// Has the server stop: it accepts nothing more, answers what it has received once that is
     /// durable, and closes. Returns at once.
     pub fn stop(&self) {
-        self.0.stop();
+        if let Some(shared) = self.0.upgrade() {
+            shared.stop();
+        }
     }
 }
 
@@ -135,7 +138,7 @@ impl Running {
     /// What stops it.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper(Arc::clone(&self.shared))
+        Stopper(Arc::downgrade(&self.shared))
     }
 
     /// Waits until it has stopped.

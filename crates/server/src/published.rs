@@ -1,8 +1,15 @@
-//! Newest versions of read-atomic keys in memory that clients on this machine read by themselves
-//! (paper 1, section 3.2; GET\*).
+//! Newest versions of read-atomic keys in memory that clients read by themselves (paper 1, section
+//! 3.2; GET\*): on this machine, or through an RDMA device, or both.
+//!
+//! | part | concept |
+//! |---|---|
+//! | `door` | how peers reach that memory |
+//! | this | where it is, and until when it is believed |
 //!
 //! What is read there is believed for as long as the server lives: a thread moves the lease on, and
 //! the lease of one that was stopped ends by itself.
+
+mod door;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -10,20 +17,25 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use base::memory::WORD;
+use base::memory::{WORD, Words};
 use cluster::ramp::Published;
-use cluster::ramp::slots::{Options, Slots, waits_until};
-use fabric::memory::{Access, Memory, Region};
+use cluster::ramp::slots::{Options, Slots};
+use fabric::memory::{Access, Memory};
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 
-use crate::config::Config;
+use crate::config::{Config, Membership};
 use crate::partition::Partition;
+use door::Doors;
 
 /// For so long a region is believed after its owner was last seen to live.
 const LEASE: Duration = Duration::from_secs(1);
 /// How often it is moved on.
 const RENEWAL: Duration = Duration::from_millis(200);
+/// For so long, and a little less, shared memory may be believed after its owner was killed: a reader
+/// looks every 10 ms whether the owner lives, and gives up reads that take longer than the grace
+/// period, 200 ms.
+const REST: Duration = Duration::from_millis(250);
 
 /// Keeps the lease from ending, until it is dropped.
 #[derive(Debug)]
@@ -44,25 +56,24 @@ pub(crate) fn publish(
     config: &Config,
     partition: &Partition,
 ) -> std::io::Result<Option<(Arc<Published>, Lease)>> {
-    let wanted = config
-        .cluster
-        .as_ref()
-        .is_some_and(|membership| membership.transport != Transport::Tcp);
     let Partition::Local(db) = partition else {
         return Ok(None);
     };
-    if !wanted || config.read_atomic().is_empty() || config.published == 0 {
+    let membership = config.cluster.as_ref();
+    let Some(membership) = membership.filter(|known| known.transport != Transport::Tcp) else {
+        return Ok(None);
+    };
+    if config.read_atomic().is_empty() || config.published == 0 {
         return Ok(None);
     }
-    let shm = Shm::default();
-    sweep(&shm);
-    let published = match region(&shm, config.published) {
+    let published = match region(membership, config.published) {
         Ok(published) => published,
         Err(error) => {
             tracing::warn!(
                 error,
-                "there is no shared memory to publish versions in; clients ask for all of them: \
-                 make room in /dev/shm, or give a smaller --published"
+                "there is no memory to publish versions in; clients ask for all of them: make room \
+                 in /dev/shm (for --transport verbs raise the limit on locked memory), or give a \
+                 smaller --published"
             );
             return Ok(None);
         }
@@ -72,34 +83,51 @@ pub(crate) fn publish(
     Ok(Some((published, lease)))
 }
 
-fn region(shm: &Shm, bytes: usize) -> Result<Arc<Published>, String> {
-    let region = shm
-        .register(bytes / WORD, Access::Read)
-        .map_err(|error| error.to_string())?;
-    let mut grant = Vec::new();
-    region.grant().encode(&mut grant);
+fn region(membership: &Membership, bytes: usize) -> Result<Arc<Published>, String> {
+    let (memory, doors) = memory(membership, bytes / WORD)?;
     let options = Options {
         lease: now() + LEASE.as_nanos() as u64,
         ..Options::new(RandomState::new().hash_one(0) | 1)
     };
-    let slots = Slots::new(Box::new(region), &options, Box::new(now));
+    let slots = Slots::new(memory, &options, Box::new(now));
     let slots = slots.map_err(|error| error.to_string())?;
-    Ok(Published::new(slots, grant))
+    Ok(Published::new(slots, Box::new(doors)))
 }
 
-/// Removes what processes have left in shared memory that were killed. If there was any, one of them
-/// may have been this server: then it waits until nobody believes what that one has published.
+/// Memory of so many words, which peers reach by the transport.
+fn memory(membership: &Membership, words: usize) -> Result<(Box<dyn Words>, Doors), String> {
+    let device = membership.verbs.as_ref();
+    if let (Transport::Verbs, Some(domain)) = (membership.transport, device) {
+        let region = domain.register(words, Access::Read);
+        let region = Arc::new(region.map_err(|error| error.to_string())?);
+        let doors = Doors::new(None, Some((domain, Arc::clone(&region))));
+        return Ok((Box::new(region), doors));
+    }
+    let shm = Shm::default();
+    sweep(&shm);
+    let region = shm.register(words, Access::Read);
+    let region = Arc::new(region.map_err(|error| error.to_string())?);
+    let registered = device.and_then(|domain| match domain.register_shared(&region) {
+        Ok(registered) => Some((domain, Arc::new(registered))),
+        Err(error) => {
+            tracing::warn!(%error, "clients of other machines ask for all versions");
+            None
+        }
+    });
+    let doors = Doors::new(Some(&region), registered);
+    Ok((Box::new(region), doors))
+}
+
+/// Removes what processes have left in shared memory that were killed, and waits until nobody believes
+/// what this server has published in its former life. There need be nothing left that tells of one:
+/// its readers remove it, too, and so does every other server that starts.
 fn sweep(shm: &Shm) {
     match shm.sweep() {
         Ok(0) => {}
-        Ok(files) => {
-            tracing::info!(files, "removed shared memory of processes that are gone");
-            let begun = now();
-            let wait = waits_until(begun, LEASE.as_nanos() as u64) - begun;
-            std::thread::sleep(Duration::from_nanos(wait));
-        }
+        Ok(files) => tracing::info!(files, "removed shared memory of processes that are gone"),
         Err(error) => tracing::warn!(%error, "cannot look through the shared memory's directory"),
     }
+    std::thread::sleep(REST);
 }
 
 impl Lease {

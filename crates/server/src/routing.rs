@@ -280,6 +280,7 @@ mod tests {
             node: NodeId(1),
             timeouts: cluster::Timeouts::default(),
             transport: fabric::tcp::Transport::Tcp,
+            verbs: None,
         };
         Routes::new(&membership, 1)
     }

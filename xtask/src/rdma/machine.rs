@@ -35,6 +35,8 @@ pub struct Job {
     pub arguments: Vec<String>,
     /// Further programs and files that lie beside it there.
     pub beside: Vec<PathBuf>,
+    /// Of those, what is also found there where it lies here: the program knows it by its path.
+    pub placed: Vec<PathBuf>,
     /// Variables of its environment.
     pub environment: Vec<(String, String)>,
     /// How long all of it may take.
@@ -51,6 +53,7 @@ impl Job {
             program: program.to_owned(),
             arguments: Vec::new(),
             beside: Vec::new(),
+            placed: Vec::new(),
             environment: Vec::new(),
             patience: Duration::from_secs(120),
             memory: 1024,
@@ -62,6 +65,13 @@ impl Job {
         let mut text = String::new();
         for (name, value) in &self.environment {
             text += &format!("export {name}={}\n", quoted(value));
+        }
+        for file in &self.placed {
+            // When the machine has mounted what it mounts.
+            let folder = file.parent().unwrap_or(Path::new("/"));
+            let [folder, path] = [folder, file].map(|path| quoted(&path.to_string_lossy()));
+            let there = quoted(&format!("/{FOLDER}/{}", name_of(file)));
+            text += &format!("mkdir -p {folder} && ln -s {there} {path}\n");
         }
         text += &quoted(&format!("/{FOLDER}/{}", name_of(&self.program)));
         for argument in &self.arguments {
@@ -230,9 +240,11 @@ mod tests {
         let mut job = Job::new(Path::new("/somewhere/program"));
         job.arguments = vec!["two words".into(), "it's".into()];
         job.environment = vec![("A".into(), "b c".into())];
+        job.placed = vec!["/a b/other".into()];
         assert_eq!(
             job.command(),
-            "export A='b c'\n'/job/program' 'two words' 'it'\\''s'\n"
+            "export A='b c'\nmkdir -p '/a b' && ln -s '/job/other' '/a b/other'\n\
+             '/job/program' 'two words' 'it'\\''s'\n"
         );
     }
 }

@@ -26,6 +26,8 @@ struct Suite {
     test: &'static str,
     /// Those whose names contain this; the others need no device.
     only: Option<&'static str>,
+    /// Megabytes of memory that the machine has.
+    memory: u32,
 }
 
 const SUITES: &[Suite] = &[
@@ -33,11 +35,20 @@ const SUITES: &[Suite] = &[
         package: "kumiki-fabric",
         test: "verbs",
         only: None,
+        memory: 1024,
     },
     Suite {
         package: "kumiki-fabric",
         test: "conformance",
         only: Some("verbs"),
+        memory: 1024,
+    },
+    // Processes of the real binary, which is carried into the machine as well.
+    Suite {
+        package: "kumiki",
+        test: "read_atomic",
+        only: Some("verbs::"),
+        memory: 2048,
     },
 ];
 /// The test that is no test: the second process of others.
@@ -81,11 +92,13 @@ impl Suite {
             package,
             test,
             only,
+            memory,
         } = self;
-        let program = build_test(package, test)?;
+        let (program, placed) = build_test(package, test)?;
         println!("rdma: {package}, {test}: starting the machine");
         let mut job = Job::new(&program);
-        job.patience = PATIENCE;
+        (job.beside, job.placed) = (placed.clone(), placed);
+        (job.memory, job.patience) = (*memory, PATIENCE);
         job.environment.push((REQUIRE.0.into(), REQUIRE.1.into()));
         // One device, and time that is emulated: tests would only wait for each other.
         job.arguments.push("--test-threads=1".into());
@@ -114,24 +127,29 @@ fn passed_tests(output: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Builds a test and returns where its program lies.
-fn build_test(package: &str, test: &str) -> Result<PathBuf> {
+/// Builds a test and returns where its program lies, and where the package's programs do that it may
+/// start.
+fn build_test(package: &str, test: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
     let mut command = cargo();
     command.current_dir(build::root()).stderr(Stdio::inherit());
     command.args(["test", "--no-run", "--package", package, "--test", test]);
     command.args(["--message-format", "json-render-diagnostics"]);
     let messages = process::output("cargo test --no-run", &mut command)?;
+    let (mut built, mut programs) = (None, Vec::new());
     for line in messages.lines() {
         let message: Value = serde_json::from_str(line).context("cargo's message is not JSON")?;
+        let Some(path) = message["executable"].as_str().map(PathBuf::from) else {
+            continue;
+        };
         let target = &message["target"];
-        if target["name"] == *test
-            && target["kind"][0] == "test"
-            && let Some(path) = message["executable"].as_str()
-        {
-            return Ok(PathBuf::from(path));
+        if target["kind"][0] == "bin" {
+            programs.push(path);
+        } else if target["name"] == *test && target["kind"][0] == "test" {
+            built = Some(path);
         }
     }
-    bail!("cargo built no test {test} in {package}")
+    let built = built.with_context(|| format!("cargo built no test {test} in {package}"))?;
+    Ok((built, programs))
 }
 
 #[cfg(test)]

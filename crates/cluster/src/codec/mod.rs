@@ -26,6 +26,8 @@
 //! | 13 | request: each | count, then so many ops |
 //! | 14 | request: versions | asks |
 //! | 15 | request: ramp | 1 byte: 0 fast, 1 small, 2 hybrid; ops |
+//! | 16 | request: locate | count, then so many keys (bytes) |
+//! | 17 | request: region | by what the asker would reach it (bytes): nothing for memory of one machine; for that of an RDMA device the address of his queue pair |
 //! | 32 | reply: replies | replies |
 //! | 33 | reply: aborted | abort |
 //! | 34 | reply: done | nothing |
@@ -37,6 +39,8 @@
 //! | 40 | reply: session | its id (8 bytes) |
 //! | 41 | reply: each | count, then of each 1 byte: 0 and replies, or 1 and an abort |
 //! | 42 | reply: versions | founds |
+//! | 43 | reply: located | founds; then of each a flag, and the address of its slot (24 bytes) if set |
+//! | 44 | reply: region | a flag; if set, a grant for the region (bytes) and the node's clock (8 bytes, ns) |
 //! | 64 | notice: abort | id |
 //! | 65 | notice: forget | id |
 //!
@@ -201,7 +205,7 @@ fn request_kind(request: &Request<'_>) -> u8 {
         Request::Versions { .. } => kind::VERSIONS,
         Request::Ramp { .. } => kind::RAMP,
         Request::Locate { .. } => kind::LOCATE,
-        Request::Region => kind::REGION,
+        Request::Region { .. } => kind::REGION,
     }
 }
 
@@ -253,7 +257,8 @@ fn encode_request(request: &Request<'_>, to: &mut Vec<u8>) {
             put_count(to, transactions.len() as u64);
             transactions.iter().for_each(|ops| encode_ops(ops, to));
         }
-        Request::Topology | Request::OpenSession | Request::Region => {}
+        Request::Region { offer } => put_bytes(to, offer),
+        Request::Topology | Request::OpenSession => {}
     }
 }
 
@@ -284,7 +289,9 @@ fn decode_request<'a>(kind: u8, from: &mut Reader<'a>) -> Result<Request<'a>, Ma
         kind::LOCATE => Request::Locate {
             keys: from.list(Reader::bytes)?,
         },
-        kind::REGION => Request::Region,
+        kind::REGION => Request::Region {
+            offer: from.bytes()?,
+        },
         kind::RAMP => Request::Ramp {
             algorithm: one_of(&ALGORITHMS, "algorithm", from)?,
             ops: read_ops(from)?,

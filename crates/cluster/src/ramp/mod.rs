@@ -29,7 +29,7 @@ use std::str::FromStr;
 use base::change::siblings;
 
 pub use classify::{Refusal, Way, classify, one_way};
-pub use published::Published;
+pub use published::{Door, Published};
 pub use reading::{Reading, Step};
 
 /// What a version tells of the keys that were written with it, and how often is asked for it.

@@ -16,14 +16,22 @@ use crate::due::Haste;
 use crate::message::{Answer, RegionInfo};
 use crate::node::{Asker, Node};
 
-/// The slots of a partition, and what a peer needs in order to read them.
+/// The ways by which peers reach the memory that slots are in.
+pub trait Door: Send + Sync {
+    /// What an asker needs in order to read it, who has offered this (see [`Request::Region`]);
+    /// `None`: he does not reach it so.
+    ///
+    /// [`Request::Region`]: crate::message::Request::Region
+    fn open(&self, offer: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// The slots of a partition, and how peers reach them.
 pub struct Published {
     slots: Slots,
-    grant: Vec<u8>,
+    door: Box<dyn Door>,
 }
 
 impl fmt::Debug for Published {
-    /// Without the grant.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = self.slots.figures();
         f.debug_tuple("Published").field(&figures).finish()
@@ -38,10 +46,10 @@ pub(crate) struct Located {
 }
 
 impl Published {
-    /// Slots in a region that this grant, as bytes, leads to.
+    /// Slots in memory that peers reach through this door.
     #[must_use]
-    pub fn new(slots: Slots, grant: Vec<u8>) -> Arc<Published> {
-        Arc::new(Published { slots, grant })
+    pub fn new(slots: Slots, door: Box<dyn Door>) -> Arc<Published> {
+        Arc::new(Published { slots, door })
     }
 
     /// The slots.
@@ -97,11 +105,12 @@ impl Watcher for Published {
 }
 
 impl<C> Node<C> {
-    /// What a peer needs to read this node's slots.
-    pub(crate) fn region(&self) -> Answer {
-        Answer::Region(self.published.as_ref().map(|published| RegionInfo {
-            grant: published.grant.clone(),
-            clock: published.slots.now(),
+    /// What a peer needs to read this node's slots, who has offered this.
+    pub(crate) fn region(&self, offer: &[u8]) -> Answer {
+        Answer::Region(self.published.as_ref().and_then(|published| {
+            let grant = published.door.open(offer)?;
+            let clock = published.slots.now();
+            Some(RegionInfo { grant, clock })
         }))
     }
 

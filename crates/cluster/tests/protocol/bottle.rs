@@ -361,7 +361,7 @@ fn short(message: &Message<'_>) -> &'static str {
             Request::Versions { .. } => "versions",
             Request::Ramp { .. } => "put",
             Request::Locate { .. } => "locate",
-            Request::Region => "region",
+            Request::Region { .. } => "region",
         },
         Message::Reply { .. } => "reply",
         Message::Notice(Notice::Abort { .. }) => "abort!",

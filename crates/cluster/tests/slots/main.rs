@@ -6,10 +6,12 @@
 //! | `protocol` | one thing at a time: writers, tickets, room |
 //! | `trust` | what the header says: leases, time, revocation, other owners |
 //! | `torn` | a million reads of a slot that is being published |
+//! | `processes` | a million reads of slots that another process publishes |
 //! | `reuse` | slots that pass from key to key under readers that are slow, or stopped |
 //! | `histories` | writers, publishers and readers at once: every key linearizable |
 
 mod histories;
+mod processes;
 mod protocol;
 mod reuse;
 mod support;

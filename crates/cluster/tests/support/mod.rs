@@ -6,8 +6,9 @@ use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
 use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
 use base::{Abort, NodeId, Op, PartitionId, Timestamp, TransactionId, Version};
 use fastrand::Rng;
-use kumiki_cluster::message::{Answer, Fate, Message, Notice, Request, Roll};
+use kumiki_cluster::message::{Answer, Fate, Message, Notice, RegionInfo, Request, Roll};
 use kumiki_cluster::ramp::Algorithm;
+use kumiki_cluster::ramp::slots::Address;
 
 /// Where borrowed bytes of a message lie.
 pub(crate) type Bytes = Vec<Vec<u8>>;
@@ -243,7 +244,18 @@ fn ask<'a>(random: &mut Rng, pool: &'a Bytes) -> Ask<'a> {
 
 fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
     let note = pool[random.usize(..pool.len())].clone();
-    match random.u8(..11) {
+    match random.u8(..13) {
+        12 => Answer::Region(random.bool().then(|| RegionInfo {
+            grant: note,
+            clock: number(random),
+        })),
+        11 => {
+            let count = random.usize(..5);
+            Answer::Located {
+                founds: (0..count).map(|_| found(random, pool)).collect(),
+                addresses: (0..count).map(|_| address(random)).collect(),
+            }
+        }
         10 => {
             let count = random.usize(..5);
             Answer::Versions((0..count).map(|_| found(random, pool)).collect())
@@ -283,9 +295,23 @@ fn answer(random: &mut Rng, pool: &Bytes) -> Answer {
     }
 }
 
+fn address(random: &mut Rng) -> Option<Address> {
+    let mut bytes = [0; Address::BYTES];
+    bytes.fill_with(|| random.u8(..));
+    random.bool().then(|| Address::from_bytes(bytes))
+}
+
 fn request<'a>(random: &mut Rng, pool: &'a Bytes) -> Request<'a> {
     let id = id(random);
-    match random.u8(..15) {
+    match random.u8(..17) {
+        16 => Request::Region {
+            offer: &pool[random.usize(..pool.len())],
+        },
+        15 => Request::Locate {
+            keys: (0..random.usize(..5))
+                .map(|_| &pool[random.usize(..pool.len())][..])
+                .collect(),
+        },
         14 => Request::Versions {
             asks: (0..random.usize(..5)).map(|_| ask(random, pool)).collect(),
         },

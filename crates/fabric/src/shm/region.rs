@@ -10,7 +10,7 @@ use base::memory::{WORD, Words};
 use rustix::fs::FallocateFlags;
 
 use super::mapping::Mapping;
-use super::{ACCESS, HEADER, KEY, MAGIC, Shm, WITHDRAWN, WORDS, new_name};
+use super::{ACCESS, HEADER, KEY, MAGIC, MARGIN, Shm, WITHDRAWN, WORDS, new_name};
 use crate::memory::{Access, Grant, Kind, Region, WORDS_MAX};
 
 /// How often a name is tried: a file can be swept away before it is locked, but not for ever.
@@ -74,6 +74,12 @@ impl ShmRegion {
             grant,
             named: Some(named),
         })
+    }
+
+    /// The region's words and so many in front of them, at most [`MARGIN`].
+    pub(crate) fn words_behind(&self, margin: usize) -> &[AtomicU64] {
+        assert!(margin <= MARGIN, "{margin} words in front of a region");
+        &self.mapping.words()[HEADER - margin..]
     }
 
     /// Takes the name away: nobody reaches the region any more but those who have, and know otherwise

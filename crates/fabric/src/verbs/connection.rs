@@ -133,6 +133,22 @@ impl Opening {
     /// # Errors
     /// The two do not fit together, or the device does not accept the address.
     pub fn connect(self, peer: &Address) -> io::Result<Connection> {
+        self.meet(peer)?;
+        let mail = Mail::new(self.inbox, &self.depths, peer);
+        Ok(Connection {
+            domain: self.domain,
+            line: Arc::new(Mutex::new(self.line)),
+            mail: Arc::new(Mutex::new(mail)),
+        })
+    }
+
+    /// As [`Opening::connect`], for a connection of which nobody here makes use.
+    pub(super) fn connect_line(self, peer: &Address) -> io::Result<Line> {
+        self.meet(peer)?;
+        Ok(self.line)
+    }
+
+    fn meet(&self, peer: &Address) -> io::Result<()> {
         if self.address.naming != peer.naming {
             let text = format!(
                 "ports are named as {} here and as {} by the peer; choose one kind on both sides \
@@ -143,13 +159,7 @@ impl Opening {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         self.receive_from(peer)?;
-        self.send_to(peer)?;
-        let mail = Mail::new(self.inbox, &self.depths, peer);
-        Ok(Connection {
-            domain: self.domain,
-            line: Arc::new(Mutex::new(self.line)),
-            mail: Arc::new(Mutex::new(mail)),
-        })
+        self.send_to(peer)
     }
 
     fn receive_from(&self, peer: &Address) -> io::Result<()> {

@@ -65,6 +65,8 @@ pub(super) struct Line {
     kept: VecDeque<(There, Vec<u64>)>,
     kept_words: usize,
     pub(super) arrived: VecDeque<Arrived>,
+    /// Tells whether the peer lives, if anything does sooner than the device.
+    is_alive: Option<Box<dyn Fn() -> bool + Send>>,
 }
 
 impl Line {
@@ -89,7 +91,13 @@ impl Line {
             kept: VecDeque::new(),
             kept_words: 0,
             arrived: VecDeque::new(),
+            is_alive: None,
         }
+    }
+
+    /// Has this asked, while somebody waits, whether the peer lives.
+    pub(super) fn watch(&mut self, is_alive: Box<dyn Fn() -> bool + Send>) {
+        self.is_alive = Some(is_alive);
     }
 
     /// The most words that are written or sent in one piece.
@@ -135,6 +143,20 @@ impl Line {
             self.kept.push_back((there, words.to_vec()));
         }
         Ok(())
+    }
+
+    /// Writes nothing: the peer's device answers nevertheless.
+    pub(super) fn touch(&mut self) -> Result<(), RemoteError> {
+        self.check()?;
+        let nowhere = There { address: 0, key: 0 };
+        let here = (Arc::clone(&self.memory), 0, 0);
+        self.post(operation::WRITE, here, Some(nowhere), 0, true)?;
+        Ok(())
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.next == self.done
     }
 
     fn post_write(&mut self, words: &[u64], there: There) -> Result<(), RemoteError> {
@@ -228,6 +250,11 @@ impl Line {
         }
         self.next += 1;
         Ok(id)
+    }
+
+    /// Ends the line, because of this.
+    pub(super) fn end(&mut self, why: String) -> RemoteError {
+        self.fail(self.next, why)
     }
 
     /// Ends the line, unless it has ended already.
@@ -348,6 +375,9 @@ impl Line {
                 return Ok(());
             }
             self.check()?;
+            if self.is_alive.as_ref().is_some_and(|is_alive| !is_alive()) {
+                return Err(self.fail(self.done, "the peer has ended".to_owned()));
+            }
             if Instant::now() > deadline {
                 let text = format!("the device has completed nothing for {:?}", self.patience);
                 return Err(self.fail(self.done, text));

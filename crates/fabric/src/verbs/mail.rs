@@ -17,8 +17,8 @@
 //! 3. A count alone is sent when half of the places are owed, so that counts are not answered by
 //!    counts for ever.
 //! 4. No call waits: what the device has no room for waits here, like what the peer has none for.
-//! 5. Nothing that the peer says is believed: a count of what was not sent, or a piece that is
-//!    longer than its memory, ends the messages.
+//! 5. Nothing that the peer says is believed: a count of what was not sent, a piece that is longer
+//!    than its memory, or pieces that never come to an end, end the messages.
 
 use std::collections::VecDeque;
 use std::io;
@@ -45,8 +45,9 @@ pub(super) struct Mail {
     /// Places that there are for the peer here, and for this side there.
     places: u32,
     credit: Credit,
-    /// Bytes of the longest piece that the peer takes.
+    /// Bytes of the longest piece that the peer takes, and of the longest message.
     piece: usize,
+    longest: usize,
     /// Pieces received, and of how many the peer knows.
     received: u32,
     told: u32,
@@ -124,6 +125,7 @@ impl Mail {
             places: depths.receives,
             credit: Credit::new(u32::from(peer.receives)),
             piece: (peer.receive_bytes as usize).min(most),
+            longest: depths.message_bytes,
             received: 0,
             told: 0,
             waiting: VecDeque::new(),
@@ -181,16 +183,23 @@ impl Mail {
     }
 
     fn take_piece(&mut self, arrived: Arrived, line: &mut Line) -> Result<(), RemoteError> {
-        let wrong = |what: &str| RemoteError::Lost(format!("the peer {what}"));
+        let mut wrong = |what: &str| Err(line.end(format!("the peer {what}")));
         let (Some(inbox), Some(number)) = (&self.inbox, arrived.number) else {
-            return Err(wrong("sends messages of another kind"));
+            return wrong("sends messages of another kind");
         };
         if !self.credit.count(number & COUNT) {
-            return Err(wrong("counts what was not sent"));
+            return wrong("counts what was not sent");
         }
         if number & COUNT_ALONE == 0 {
+            let len = arrived.len.min(self.room);
+            if len == 0 && number & GOES_ON != 0 {
+                return wrong("sends pieces with nothing in them");
+            }
+            if self.begun.len() + len > self.longest {
+                return wrong("sends a message that is longer than it may be");
+            }
             let at = arrived.place as usize * self.room / WORD;
-            inbox.load(at, arrived.len.min(self.room), &mut self.begun);
+            inbox.load(at, len, &mut self.begun);
             if number & GOES_ON == 0 {
                 self.whole.push_back(std::mem::take(&mut self.begun));
             }
@@ -207,9 +216,14 @@ impl Connection {
     /// what may wait; who sends looks at [`Connection::waiting`].
     ///
     /// # Errors
-    /// The connection has ended, or the peer takes no messages.
+    /// The connection has ended, the peer takes no messages, or this one is too long.
     pub fn send(&self, message: &[u8]) -> Result<(), RemoteError> {
         let (mut mail, mut line) = (self.mail(), self.line());
+        if message.len() > mail.longest {
+            let (len, most) = (message.len(), mail.longest);
+            let text = format!("a message of {len} bytes, and {most} are the most");
+            return Err(RemoteError::Refused(text));
+        }
         if mail.credit.places == 0 || mail.inbox.is_none() {
             let text = "this connection carries no messages: one side keeps no memory for them";
             return Err(RemoteError::Refused(text.to_owned()));

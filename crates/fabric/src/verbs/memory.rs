@@ -21,6 +21,7 @@
 //! **A refusal ends the connection**: the device breaks the queue pair on which somebody asked for
 //! what he may not. Regions that come and go are better read through a connection of their own.
 
+use std::ffi::c_int;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +34,8 @@ use super::device::Inner as Device;
 use super::ffi::access;
 use super::line::Line;
 use super::resources::{self, Registered, There};
-use crate::memory::{self, Access, Grant, Kind, Memory, WORDS_MAX, check_bounds};
+use crate::memory::{self, Access, Grant, Kind, Memory, Region as _, WORDS_MAX, check_bounds};
+use crate::shm::ShmRegion;
 
 /// Words in front of a region's own.
 const HEAD: usize = 8;
@@ -73,25 +75,30 @@ impl Domain {
     /// # Errors
     /// The system does not lock so much memory, or the device takes no more.
     pub fn register(&self, words: usize, access: Access) -> io::Result<Region> {
-        let allowed = match access {
-            Access::Read => access::REMOTE_READ,
-            Access::Write => access::REMOTE_READ | access::REMOTE_WRITE | access::LOCAL_WRITE,
-        };
         if !(1..=WORDS_MAX).contains(&words) {
             let text = format!("a region of {words} words; take 1 to {WORDS_MAX}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let registered = Registered::new(&self.raw, HEAD + words, allowed)?;
-        let mut key = [0; 16];
-        getrandom::fill(&mut key).map_err(io::Error::other)?;
-        registered.store(0, &key);
-        let mut address = [0; ADDRESS];
-        address[..8].copy_from_slice(&registered.address().to_le_bytes());
-        address[8..].copy_from_slice(&registered.remote_key().to_le_bytes());
-        Ok(Region {
-            grant: Grant::new(Kind::Verbs, access, words, key, &address),
-            registered,
-        })
+        let registered = Registered::new(&self.raw, HEAD + words, allowed(access))?;
+        Region::new(registered, words, access)
+    }
+
+    /// Registers a region that processes of this machine share: the same words are reached both
+    /// ways, and as its grant allows it. The region lives as long as what this returns.
+    ///
+    /// # Errors
+    /// As for [`Domain::register`].
+    pub fn register_shared(&self, shared: &Arc<ShmRegion>) -> io::Result<Region> {
+        let (words, access) = (shared.grant().words(), shared.grant().access());
+        let registered = Registered::over(&self.raw, shared, HEAD, allowed(access))?;
+        Region::new(registered, words, access)
+    }
+}
+
+fn allowed(access: Access) -> c_int {
+    match access {
+        Access::Read => access::REMOTE_READ,
+        Access::Write => access::REMOTE_READ | access::REMOTE_WRITE | access::LOCAL_WRITE,
     }
 }
 
@@ -106,6 +113,21 @@ impl fmt::Debug for Region {
         f.debug_struct("Region")
             .field("grant", &self.grant)
             .finish_non_exhaustive()
+    }
+}
+
+impl Region {
+    fn new(registered: Registered, words: usize, access: Access) -> io::Result<Region> {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        registered.store(0, &key);
+        let mut address = [0; ADDRESS];
+        address[..8].copy_from_slice(&registered.address().to_le_bytes());
+        address[8..].copy_from_slice(&registered.remote_key().to_le_bytes());
+        Ok(Region {
+            grant: Grant::new(Kind::Verbs, access, words, key, &address),
+            registered,
+        })
     }
 }
 

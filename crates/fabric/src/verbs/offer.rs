@@ -64,10 +64,7 @@ impl Domain {
         };
         let opening = self.open_with(&small, false)?;
         let mailbox = self.register(words, Access::Write)?;
-        let inner = mailbox.grant();
-        let mut address = inner.address().to_vec();
-        opening.address().encode(&mut address);
-        let grant = Grant::new(Kind::Verbs, Access::Write, words, inner.key(), &address);
+        let grant = join(mailbox.grant(), opening.address());
         Ok(Offer {
             opening,
             mailbox,
@@ -92,19 +89,44 @@ impl Offer {
         if peer.kind() != Kind::Verbs || peer.access() != Access::Write {
             return Err(refused("the peer offers no mailbox of an RDMA device"));
         }
-        let parts = peer.address().split_at_checked(ADDRESS);
-        let parts = parts.and_then(|(memory, pair)| Some((memory, Address::decode(pair)?)));
-        let Some((memory, address)) = parts else {
+        let Some((inner, address)) = part(peer) else {
             return Err(refused(
                 "the peer's offer has no address that is known here",
             ));
         };
+        // What is written and not yet taken has to fit into this side's memory for it.
+        let (near, far) = (self.grant.words(), peer.words());
+        if near != far {
+            return Err(refused(&format!(
+                "the mailbox there has {far} words, and the one here {near}; give both sides \
+                 rings of one size"
+            )));
+        }
         let connection = self.opening.connect(&address);
         let connection = connection.map_err(|error| RemoteError::Lost(error.to_string()))?;
-        let inner = Grant::new(Kind::Verbs, Access::Write, peer.words(), peer.key(), memory);
         Ok(Met {
             mailbox: self.mailbox,
             remote: connection.reach_untried(&inner, LANDING)?,
         })
     }
+}
+
+/// A grant for a region that names a queue pair, too.
+pub(super) fn join(region: &Grant, pair: &Address) -> Grant {
+    let mut address = region.address().to_vec();
+    pair.encode(&mut address);
+    let (access, words) = (region.access(), region.words());
+    Grant::new(Kind::Verbs, access, words, region.key(), &address)
+}
+
+/// The grant for the region, and the queue pair, of a grant that names both.
+pub(super) fn part(grant: &Grant) -> Option<(Grant, Address)> {
+    let (region, pair) = grant.address().split_at_checked(ADDRESS)?;
+    let address = Address::decode(pair)?;
+    let (access, words) = (grant.access(), grant.words());
+    let is_ours = grant.kind() == Kind::Verbs;
+    is_ours.then(|| {
+        let region = Grant::new(Kind::Verbs, access, words, grant.key(), region);
+        (region, address)
+    })
 }

@@ -48,6 +48,9 @@ pub struct Depths {
     /// The device is asked to tell of every so many writes that they are complete; at most a
     /// quarter of `sends`.
     pub signal_every: u32,
+    /// Bytes of the longest message, in either direction. A peer that sends a longer one is
+    /// disconnected.
+    pub message_bytes: usize,
 }
 
 impl Default for VerbsOptions {
@@ -66,7 +69,8 @@ impl Default for VerbsOptions {
 }
 
 impl Default for Depths {
-    /// 256 sends, 64 receives of 4 KiB, 16 reads, 64 KiB to land in, 256 KiB to send from.
+    /// 256 sends, 64 receives of 4 KiB, 16 reads, 64 KiB to land in, 256 KiB to send from, messages
+    /// to 64 MiB.
     fn default() -> Depths {
         Depths {
             sends: 256,
@@ -76,6 +80,7 @@ impl Default for Depths {
             landing_words: 8 << 10,
             staging_words: 32 << 10,
             signal_every: 32,
+            message_bytes: 64 << 20,
         }
     }
 }

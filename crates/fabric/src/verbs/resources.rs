@@ -12,9 +12,10 @@
 //! Safety contract, of all these modules:
 //! 1. A pointer of the library is used as long as its value is there, and is given back when that
 //!    is dropped; a value is dropped before those that it keeps.
-//! 2. **Memory outlives its use by the device.** Registered memory belongs to its value, which is
-//!    dropped in this order: the device forgets the memory (from then on it refuses whoever asks
-//!    for it), then the memory is freed. If the device will not forget it, it is never freed.
+//! 2. **Memory outlives its use by the device.** Registered memory belongs to its value, or to a
+//!    shared region that the value keeps, and is dropped in this order: the device forgets the
+//!    memory (from then on it refuses whoever asks for it), then the memory is freed, or left to the
+//!    region. If the device will not forget it, it is never freed.
 //! 3. What a queue pair was told to read or write stays registered until that is complete: the pair
 //!    keeps the value. It is itself given back first, and then nothing is under way any more.
 //! 4. Registered memory is seen as atomic words only, because the device and its peers read and

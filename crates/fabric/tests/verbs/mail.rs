@@ -165,3 +165,35 @@ fn a_connection_without_places_carries_no_messages() {
     let error = near.send(b"x").expect_err("there is no memory for it");
     assert!(matches!(error, RemoteError::Refused(_)), "{error}");
 }
+
+/// A message has an end, or the one who sends it is disconnected.
+#[test]
+fn a_message_beyond_the_bound_is_neither_sent_nor_taken() {
+    let (mut wide, mut tight) = (options(), narrow());
+    (wide.depths.message_bytes, tight.depths.message_bytes) = (2000, 1000);
+    let (Some(wide), Some(tight)) = (device(&wide), device(&tight)) else {
+        return;
+    };
+    let domains = [wide, tight].map(|device| device.domain().unwrap());
+    let [wide, tight] = connect(&domains[0], &domains[1]);
+    let error = wide.send(&[7; 2001]).expect_err("it is too long");
+    assert!(matches!(error, RemoteError::Refused(_)), "{error}");
+    wide.send(&[7; 1000]).unwrap();
+    let (begun, mut message) = (Instant::now(), Vec::new());
+    while !tight.receive(&mut message).unwrap() {
+        wide.advance().unwrap();
+        assert!(begun.elapsed() < PATIENCE, "nothing comes");
+    }
+    assert_eq!(message, [7; 1000]);
+    wide.send(&[7; 1001]).unwrap();
+    let error = loop {
+        // The sender goes on as long as it can.
+        drop(wide.advance());
+        match tight.receive(&mut message) {
+            Ok(came) => assert!(!came, "it is longer than it may be"),
+            Err(error) => break error,
+        }
+        assert!(begun.elapsed() < PATIENCE, "it goes on for ever");
+    };
+    assert!(error.to_string().contains("longer"), "{error}");
+}

@@ -1,5 +1,6 @@
-//! Real verbs: what every kind of memory has to stand, see `memory`; messages, see `mail` and
-//! `ring`; and peers that die or are stopped, see `death`.
+//! Real verbs: what every kind of memory has to stand, see `memory`; reads through a connection of
+//! their own, see `visit`; messages, see `mail` and `ring`; and peers that die or are stopped, see
+//! `death`.
 //!
 //! They need an RDMA device. `cargo xtask rdma` runs them in a machine that has one, where a missing
 //! one is a failure; elsewhere they say that there is none, and pass.
@@ -16,6 +17,7 @@ mod ring;
 #[allow(dead_code)]
 #[path = "../one_sided/suite.rs"]
 mod suite;
+mod visit;
 
 /// Makes a test of each case.
 macro_rules! conform {

@@ -127,3 +127,19 @@ fn another_kind_of_grant_is_no_offer() {
     }
     assert!(domain.offer(80).unwrap().accept(grant).is_ok());
 }
+
+/// What may be under way is as much as one's own mailbox holds.
+#[test]
+fn mailboxes_of_two_sizes_do_not_fit() {
+    let Some(domain) = crate::net::domain() else {
+        return;
+    };
+    for (here, there) in [(80, 82), (82, 80)] {
+        let other = domain.offer(there).unwrap();
+        let accepted = domain.offer(here).unwrap().accept(other.grant());
+        let error = accepted.expect_err("of two sizes");
+        assert!(matches!(error, RemoteError::Refused(_)), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("80") && text.contains("82"), "{text}");
+    }
+}

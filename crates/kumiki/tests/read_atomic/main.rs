@@ -2,10 +2,16 @@
 //! together.
 
 mod crashes;
+mod deaths;
+mod histories;
+mod killed;
 mod memory;
+mod peer;
+mod pressure;
 mod rules;
 #[path = "../support/mod.rs"]
 mod support;
+mod verbs;
 mod whole;
 
 use std::net::SocketAddr;
@@ -62,8 +68,16 @@ pub(crate) fn connect_by(
     fabrics: impl Iterator<Item = SocketAddr>,
     transport: Transport,
 ) -> ::client::Client {
+    connect_with(fabrics, |options| options.transport = transport)
+}
+
+/// A client whose options are the usual ones of these tests but for what `change` does to them.
+pub(crate) fn connect_with(
+    fabrics: impl Iterator<Item = SocketAddr>,
+    change: impl FnOnce(&mut Options),
+) -> ::client::Client {
     let mut options = Options::new("");
-    options.transport = transport;
     options.timeout = Duration::from_secs(20);
+    change(&mut options);
     ::client::Client::connect(fabrics, options).expect("the nodes run")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use tempfile::TempDir;
 
@@ -101,6 +101,26 @@ impl Cluster {
     /// Kills a node as a crash would.
     pub(crate) fn kill_node(&mut self, node: usize) {
         self.servers[node].take().expect("it runs").kill();
+    }
+
+    /// Asks a node to stop.
+    pub(crate) fn terminate_node(&mut self, node: usize) -> ExitStatus {
+        self.servers[node].take().expect("it runs").terminate()
+    }
+
+    /// The number of a node's process.
+    pub(crate) fn process(&self, node: usize) -> u32 {
+        self.servers[node].as_ref().expect("it runs").process()
+    }
+
+    /// Has a node stand still; see [`Server::pause`].
+    pub(crate) fn pause_node(&self, node: usize) {
+        self.servers[node].as_ref().expect("it runs").pause();
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume_node(&self, node: usize) {
+        self.servers[node].as_ref().expect("it runs").resume();
     }
 
     /// Where clients of a node connect.

@@ -115,6 +115,11 @@ impl Server {
         std::fs::read_to_string(self.dir.path().join(ERRORS)).unwrap_or_default()
     }
 
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it as a crash would.
     pub(crate) fn kill(mut self) {
         self.signal(Signal::KILL);

@@ -88,6 +88,7 @@ impl Nodes {
                 node: NodeId(node),
                 timeouts: self.options.timeouts,
                 transport: fabric::tcp::Transport::Tcp,
+                verbs: None,
             }),
             ..self.options.config.clone()
         };
@@ -167,6 +168,7 @@ pub(crate) fn membership_alone() -> Membership {
         node: NodeId(1),
         timeouts: Timeouts::default(),
         transport: fabric::tcp::Transport::Tcp,
+        verbs: None,
     }
 }
 

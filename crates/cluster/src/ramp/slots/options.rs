@@ -10,7 +10,7 @@ pub struct Options {
     /// Random, not 0, and another one at each start: what tells this owner's slots from those of
     /// whoever had the memory before.
     pub incarnation: u64,
-    /// Parts with a lock and memory of their own; 16 at most.
+    /// Parts with a lock and memory of their own; 16 at most, and fewer in a small region.
     pub parts: usize,
     /// Bytes of a page: so large is the largest slot, and so large are the pieces of memory that pass
     /// from slots of one size to those of another.

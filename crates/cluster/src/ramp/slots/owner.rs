@@ -39,6 +39,9 @@ pub struct Figures {
     pub bytes: u64,
 }
 
+/// Pages that a part has at least, as long as there is more than one part.
+const PAGES_OF_PART: usize = 16;
+
 /// The clock of a region's owner: nanoseconds, never set.
 pub type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 
@@ -90,7 +93,9 @@ impl Slots {
         let grace = u64::try_from(options.grace.as_nanos()).unwrap_or(u64::MAX);
         header::begin(memory.words(), options.incarnation, options.lease, grace);
         let pages = (words - header::WORDS) / page_words;
-        let number = options.parts.min(header::PARTS).min(pages);
+        // A part with few pages has slots of few sizes.
+        let parts = options.parts.min(header::PARTS);
+        let number = parts.min(pages / PAGES_OF_PART).max(1);
         let part = |at: usize| {
             // The first ones get what is left over.
             let (each, more) = (pages / number, pages % number);

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::c_int;
 use std::io;
 use std::ptr::NonNull;
@@ -15,17 +15,27 @@ use base::memory::WORD;
 
 use super::super::ffi;
 use super::{Domain, made};
+use crate::shm::ShmRegion;
 
 /// Registered memory begins at multiples of this, so that it shares no page with anything else.
 const PAGE: usize = 4096;
 
-/// Memory of zeros that the device reaches.
+/// Memory that the device reaches.
 pub(in crate::verbs) struct Registered {
     raw: NonNull<ffi::Region>,
     memory: NonNull<u8>,
-    layout: Layout,
     words: usize,
+    /// Whose the memory is; there until the device has forgotten it.
+    owner: Option<Owner>,
     domain: Arc<Domain>,
+}
+
+/// Whose registered memory is.
+enum Owner {
+    /// The value's own.
+    Own(#[expect(dead_code, reason = "it is kept")] Zeros),
+    /// That of a region which others have mapped.
+    Shared(#[expect(dead_code, reason = "it is kept")] Arc<ShmRegion>),
 }
 
 // SAFETY: contract 5, and the memory is seen as atomics.
@@ -33,39 +43,81 @@ unsafe impl Send for Registered {}
 // SAFETY: as above.
 unsafe impl Sync for Registered {}
 
+/// Memory of zeros, in pages of its own.
+struct Zeros {
+    memory: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Zeros {
+    fn new(words: usize) -> io::Result<Zeros> {
+        let too_large = || {
+            let text = format!("there is no memory for {words} words");
+            io::Error::new(io::ErrorKind::OutOfMemory, text)
+        };
+        let bytes = words.checked_mul(WORD).ok_or_else(too_large)?;
+        let layout = Layout::from_size_align(bytes.max(1), PAGE).map_err(|_| too_large())?;
+        let layout = layout.pad_to_align();
+        // SAFETY: the layout is not empty.
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let memory = memory.ok_or_else(too_large)?;
+        Ok(Zeros { memory, layout })
+    }
+}
+
+impl Drop for Zeros {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated so.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
 impl Registered {
-    /// Registers so many words, at least one; `access` says what the device does with them for
-    /// others.
+    /// Registers so many words of zeros, at least one; `access` says what the device does with them
+    /// for others.
     pub(in crate::verbs) fn new(
         domain: &Arc<Domain>,
         words: usize,
         access: c_int,
     ) -> io::Result<Registered> {
-        let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
-        let bytes = words.max(1).checked_mul(WORD).ok_or_else(too_large)?;
-        let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| too_large())?;
-        let layout = layout.pad_to_align();
-        // SAFETY: the layout is not empty.
-        let memory = NonNull::new(unsafe { alloc_zeroed(layout) });
-        let memory = memory.unwrap_or_else(|| handle_alloc_error(layout));
+        let zeros = Zeros::new(words.max(1))?;
+        let memory = zeros.memory;
+        Registered::make(domain, (memory, words), Owner::Own(zeros), access)
+    }
+
+    /// Registers memory that others have mapped: a region, and so many words in front of it.
+    pub(in crate::verbs) fn over(
+        domain: &Arc<Domain>,
+        region: &Arc<ShmRegion>,
+        margin: usize,
+        access: c_int,
+    ) -> io::Result<Registered> {
+        let words = region.words_behind(margin);
+        let memory = NonNull::from(words).cast();
+        let owner = Owner::Shared(Arc::clone(region));
+        Registered::make(domain, (memory, words.len()), owner, access)
+    }
+
+    fn make(
+        domain: &Arc<Domain>,
+        (memory, words): (NonNull<u8>, usize),
+        owner: Owner,
+        access: c_int,
+    ) -> io::Result<Registered> {
+        let bytes = words.max(1) * WORD;
         let library = &domain.context.library;
-        // SAFETY: the domain is there, and the memory has this length at least, and stays
-        // (contract 2).
+        // SAFETY: the domain is there, and the memory has this length at least, and stays as long
+        // as its owner (contract 2).
         let raw = unsafe {
             let domain = domain.raw.as_ptr();
             let address = memory.as_ptr().cast();
             made((library.ibv_reg_mr)(domain, address, bytes, access))
         };
-        let raw = raw.map_err(|error| {
-            // SAFETY: it was allocated so, and the device does not know it.
-            unsafe { dealloc(memory.as_ptr(), layout) };
-            explain_registration(&error, bytes)
-        })?;
         Ok(Registered {
-            raw,
+            raw: raw.map_err(|error| explain_registration(&error, bytes))?,
             memory,
-            layout,
             words,
+            owner: Some(owner),
             domain: Arc::clone(domain),
         })
     }
@@ -128,10 +180,9 @@ impl Drop for Registered {
         if failed != 0 {
             let error = io::Error::from_raw_os_error(failed);
             tracing::error!("the device keeps {} words of memory: {error}", self.words);
-            return;
+            // It is never freed (contract 2).
+            std::mem::forget(self.owner.take());
         }
-        // SAFETY: it was allocated so, and the device has forgotten it (contract 2).
-        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
@@ -144,4 +195,25 @@ fn explain_registration(error: &io::Error, bytes: usize) -> io::Error {
     };
     let text = format!("cannot register {bytes} bytes with the device: {error}{hint}");
     io::Error::new(error.kind(), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_there_is_not_is_an_error() {
+        for words in [
+            usize::MAX,
+            usize::MAX / WORD,
+            isize::MAX as usize / WORD - PAGE,
+        ] {
+            let error = Zeros::new(words)
+                .map(drop)
+                .expect_err("there is not so much");
+            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory, "{words}");
+            assert!(error.to_string().contains(&words.to_string()), "{error}");
+        }
+        assert!(Zeros::new(1).is_ok());
+    }
 }

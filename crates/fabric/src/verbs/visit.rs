@@ -1,0 +1,133 @@
+//! Reading a region of a peer through a connection that is there for nothing else.
+//!
+//! | step | visitor | owner |
+//! |---|---|---|
+//! | 1 | makes a queue pair ([`Domain::visit`]), and sends its address | |
+//! | 2 | | connects one of its own to it ([`Domain::admit`]), and answers with a grant that names both region and queue pair |
+//! | 3 | connects ([`Visit::enter`]), and may read | |
+//!
+//! The grant is as in the module `offer`, with the region in the mailbox's place. Grants and
+//! addresses travel over a link that has proved who is at its other end.
+//!
+//! The owner does nothing on the connection but look, now and then, whether the visitor is there
+//! still. A visitor has his own: what is refused to him ends nobody else's reads.
+
+use std::fmt;
+use std::io;
+
+use base::memory::RemoteError;
+
+use super::address::Address;
+use super::connection::Opening;
+use super::line::Line;
+use super::memory::{Domain, Remote};
+use super::offer::{join, part};
+use super::options::Depths;
+use crate::memory::{Access, Grant};
+
+/// Work that may be under way on the owner's side, where there is next to none.
+const LITTLE: Depths = Depths {
+    sends: 8,
+    receives: 0,
+    receive_bytes: 0,
+    reads: 1,
+    landing_words: 64,
+    staging_words: 64,
+    signal_every: 1,
+    message_bytes: 0,
+};
+
+/// A queue pair that is to read a region of a peer.
+#[derive(Debug)]
+pub struct Visit(Opening);
+
+/// The owner's side of a visit. Dropping it ends the visitor's reads.
+pub struct Guest(Line);
+
+impl fmt::Debug for Guest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.0.pair.number();
+        f.debug_tuple("Guest").field(&number).finish()
+    }
+}
+
+impl Domain {
+    /// Makes a queue pair that is to read a region of a peer.
+    ///
+    /// # Errors
+    /// The device has no more, or the system does not lock so much memory.
+    pub fn visit(&self) -> io::Result<Visit> {
+        let depths = Depths {
+            receives: 0,
+            staging_words: LITTLE.staging_words,
+            ..self.device.options.depths
+        };
+        self.open_with(&depths, true).map(Visit)
+    }
+
+    /// Lets a visitor read a region of this domain, of which this is the grant; returns what he
+    /// needs for that.
+    ///
+    /// # Errors
+    /// The address is none, the two do not fit together, or the device has no more.
+    pub fn admit(&self, region: &Grant, visitor: &[u8]) -> Result<(Grant, Guest), RemoteError> {
+        let refused = |text: &str| RemoteError::Refused(text.to_owned());
+        if region.access() != Access::Read {
+            return Err(refused("visitors read, and this region can be written"));
+        }
+        let address = Address::decode(visitor);
+        let address = address.ok_or_else(|| refused("the visitor has no address"))?;
+        let lost = |error: io::Error| RemoteError::Lost(error.to_string());
+        let opening = self.open_with(&LITTLE, false).map_err(lost)?;
+        let grant = join(region, opening.address());
+        let line = opening.connect_line(&address).map_err(lost)?;
+        Ok((grant, Guest(line)))
+    }
+}
+
+impl Visit {
+    /// What the owner needs in order to let it in.
+    #[must_use]
+    pub fn address(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Address::LEN);
+        self.0.address().encode(&mut bytes);
+        bytes
+    }
+
+    /// Connects to the owner, who has answered with this grant, and looks whether the region is
+    /// that of the grant. `is_alive` is asked while a read takes long: if it says no, the region is
+    /// [`Lost`](RemoteError::Lost) at once, and not only when the device has given the owner up.
+    ///
+    /// # Errors
+    /// The grant is none of a visit, or the region is out of reach.
+    pub fn enter(
+        self,
+        grant: &Grant,
+        is_alive: impl Fn() -> bool + Send + 'static,
+    ) -> Result<Remote, RemoteError> {
+        let Some((region, address)) = part(grant) else {
+            let text = "the grant is not one for a visit".to_owned();
+            return Err(RemoteError::Refused(text));
+        };
+        let connection = self.0.connect(&address);
+        let connection = connection.map_err(|error| RemoteError::Lost(error.to_string()))?;
+        connection.line().watch(Box::new(is_alive));
+        crate::memory::Memory::reach(&connection, &region)
+    }
+}
+
+impl Guest {
+    /// Whether the visitor has gone, as far as is known here: [`Guest::ask`] leads to it.
+    pub fn has_gone(&mut self) -> bool {
+        self.0.poll();
+        self.0.check().is_err()
+    }
+
+    /// Asks the visitor's device for a sign of life, unless it has been asked and not answered.
+    pub fn ask(&mut self) {
+        if self.0.is_idle() {
+            // A failure is kept, for who looks next.
+            drop(self.0.touch());
+        }
+    }
+}
