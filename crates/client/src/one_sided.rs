@@ -38,7 +38,7 @@ const PARTS: usize = 16;
 /// Keys whose places are known, at most. Beyond, those of a part are forgotten.
 const PLACES: usize = 1 << 20;
 /// After so long a node that had no region within reach is asked again.
-const AGAIN: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// For keys, the node and the address that it has told.
 type Places = HashMap<Vec<u8>, (NodeId, Address)>;
