@@ -247,6 +247,20 @@ impl Partition {
             .count() as u64
     }
 
+    /// Whether it holds leases when it leads.
+    #[must_use]
+    pub fn has_leases(&self) -> bool {
+        self.shared.has_leases()
+    }
+
+    /// Tells `listener` of the lease whenever it changes: until when this member may show what is applied
+    /// here without asking anybody, as nanoseconds of this machine's time since its start; 0: not at
+    /// all. It is told of an end before anybody else is helped to lead, and what nobody is told of is
+    /// over in time. Without [`MemberOptions::leases`](crate::MemberOptions::leases) it is 0 for ever.
+    pub fn on_lease(&self, listener: Box<dyn Fn(u64) + Send + Sync>) {
+        self.shared.on_lease(listener);
+    }
+
     /// Its role, as of its last turn or so.
     #[must_use]
     pub fn role(&self) -> Role {

@@ -52,6 +52,8 @@ impl<T> Kept<T> {
 
 /// Called when something has changed.
 type Listener = Box<dyn Fn() + Send + Sync>;
+/// Called when the lease has changed, with when it ends.
+type LeaseListener = Box<dyn Fn(u64) + Send + Sync>;
 
 /// In the place of a transaction's number: the session is about to end.
 const ENDS: u64 = 0;
@@ -91,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) has_failed: AtomicBool,
     pub(crate) status: Mutex<Status>,
     waker: RwLock<Option<Listener>>,
+    /// Who is told of the lease.
+    lease_listener: RwLock<Option<LeaseListener>>,
     listeners: RwLock<Vec<Listener>>,
 }
 
@@ -128,6 +132,7 @@ impl Shared {
             has_failed: AtomicBool::new(false),
             status: Mutex::new(Status::new(options.me)),
             waker: RwLock::default(),
+            lease_listener: RwLock::default(),
             listeners: RwLock::default(),
         }
     }
@@ -176,6 +181,17 @@ impl Shared {
             0
         };
         self.lease_until.store(until, Ordering::SeqCst);
+        if let Some(listener) = &*self.lease_listener.read() {
+            listener(if self.tickets.is_serving() { until } else { 0 });
+        }
+    }
+
+    pub(crate) fn has_leases(&self) -> bool {
+        self.leases
+    }
+
+    pub(crate) fn on_lease(&self, listener: LeaseListener) {
+        *self.lease_listener.write() = Some(listener);
     }
 
     /// Whether what was executed before this call at `time_ms` may be shown at once, because nobody

@@ -6,8 +6,10 @@
 //! | `door` | how peers reach that memory |
 //! | this | where it is, and until when it is believed |
 //!
-//! What is read there is believed for as long as the server lives: a thread moves the lease on, and
-//! the lease of one that was stopped ends by itself.
+//! | of a partition | what is read there is believed |
+//! |---|---|
+//! | on this node alone | for as long as the server lives: a thread moves the lease on, and the lease of one that was stopped ends by itself |
+//! | on several nodes | as long as this one leads and has a lease, the very one by which it answers reads without asking the others (`--lease-reads`) |
 
 mod door;
 
@@ -19,10 +21,11 @@ use std::time::Duration;
 
 use base::memory::{WORD, Words};
 use cluster::ramp::Published;
-use cluster::ramp::slots::{Options, Slots};
+use cluster::ramp::slots::{Options, Slots, waits_until};
 use fabric::memory::{Access, Memory};
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
+use parking_lot::Mutex;
 
 use crate::config::{Config, Membership};
 use crate::partition::Partition;
@@ -36,10 +39,14 @@ const RENEWAL: Duration = Duration::from_millis(200);
 /// looks every 10 ms whether the owner lives, and gives up reads that take longer than the grace
 /// period, 200 ms.
 const REST: Duration = Duration::from_millis(250);
+/// Reads that take longer are not believed.
+const GRACE: Duration = Duration::from_millis(200);
 
-/// Keeps the lease from ending, until it is dropped.
+/// Keeps the lease as it should be, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
+    published: Arc<Published>,
+    /// Of the thread that moves it on, if there is one.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -56,9 +63,6 @@ pub(crate) fn publish(
     config: &Config,
     partition: &Partition,
 ) -> std::io::Result<Option<(Arc<Published>, Lease)>> {
-    let Partition::Local(db) = partition else {
-        return Ok(None);
-    };
     let membership = config.cluster.as_ref();
     let Some(membership) = membership.filter(|known| known.transport != Transport::Tcp) else {
         return Ok(None);
@@ -66,7 +70,13 @@ pub(crate) fn publish(
     if config.read_atomic().is_empty() || config.published == 0 {
         return Ok(None);
     }
-    let published = match region(membership, config.published) {
+    let lease = match partition {
+        Partition::Local(_) => now() + LEASE.as_nanos() as u64,
+        Partition::Replicated(own) if own.member().has_leases() => 0,
+        // Without asking the others nobody knows whether it is the newest version.
+        Partition::Replicated(_) => return Ok(None),
+    };
+    let published = match region(membership, config.published, lease) {
         Ok(published) => published,
         Err(error) => {
             tracing::warn!(
@@ -78,15 +88,25 @@ pub(crate) fn publish(
             return Ok(None);
         }
     };
-    db.watch_read_atomic(Arc::clone(&published) as _);
-    let lease = Lease::keep(&published)?;
+    let watcher = Arc::clone(&published) as _;
+    let lease = match partition {
+        Partition::Local(db) => {
+            db.watch_read_atomic(watcher);
+            Lease::keep(&published)?
+        }
+        Partition::Replicated(own) => {
+            own.member().engine().watch_read_atomic(watcher);
+            Lease::follow(&published, own.member())
+        }
+    };
     Ok(Some((published, lease)))
 }
 
-fn region(membership: &Membership, bytes: usize) -> Result<Arc<Published>, String> {
+fn region(membership: &Membership, bytes: usize, lease: u64) -> Result<Arc<Published>, String> {
     let (memory, doors) = memory(membership, bytes / WORD)?;
     let options = Options {
-        lease: now() + LEASE.as_nanos() as u64,
+        lease,
+        grace: GRACE,
         ..Options::new(RandomState::new().hash_one(0) | 1)
     };
     let slots = Slots::new(memory, &options, Box::new(now));
@@ -131,23 +151,39 @@ fn sweep(shm: &Shm) {
 }
 
 impl Lease {
+    /// Moves it on in a thread.
     fn keep(published: &Arc<Published>) -> std::io::Result<Lease> {
         let (stop, stopped) = mpsc::channel();
+        let lease = Arc::clone(published);
         let published = Arc::clone(published);
         let body = move || {
             let slots = published.slots();
             while stopped.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
                 slots.extend_lease(slots.now() + LEASE.as_nanos() as u64);
             }
-            slots.revoke();
         };
         let thread = std::thread::Builder::new()
             .name("lease".to_owned())
             .spawn(body)?;
         Ok(Lease {
+            published: lease,
             stop: Some(stop),
             thread: Some(thread),
         })
+    }
+
+    /// Has it be the member's.
+    fn follow(published: &Arc<Published>, member: &replica::Partition) -> Lease {
+        let (slots, begun) = (Arc::clone(published), Mutex::new(None));
+        member.on_lease(Box::new(move |until| {
+            let (slots, mut begun) = (slots.slots(), begun.lock());
+            slots.set_lease(believed(until, slots.now(), &mut begun));
+        }));
+        Lease {
+            published: Arc::clone(published),
+            stop: None,
+            thread: None,
+        }
     }
 }
 
@@ -158,5 +194,43 @@ impl Drop for Lease {
             // A panic has been reported by the thread itself.
             drop(thread.join());
         }
+        self.published.slots().revoke();
+    }
+}
+
+/// Until when a region is believed whose owner has a lease that ends then, or none: 0. `begun` is when
+/// the leadership began.
+///
+/// Whoever began to read before may have read a slot that nobody kept up to date, and its header
+/// later. So the region is not believed before such a reader takes its read for too slow.
+fn believed(until: u64, now: u64, begun: &mut Option<u64>) -> u64 {
+    if until == 0 {
+        *begun = None;
+        return 0;
+    }
+    let begun = *begun.get_or_insert(now);
+    let from = waits_until(begun, GRACE.as_nanos() as u64);
+    if now >= from { until } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_is_believed_only_when_no_read_is_from_before() {
+        const MS: u64 = 1_000_000;
+        let mut begun = None;
+        assert_eq!(believed(0, 5 * MS, &mut begun), 0);
+        assert_eq!(believed(500 * MS, 10 * MS, &mut begun), 0);
+        assert_eq!(believed(700 * MS, 210 * MS, &mut begun), 0);
+        assert_eq!(believed(701 * MS, 211 * MS, &mut begun), 701 * MS);
+        assert_eq!(believed(900 * MS, 400 * MS, &mut begun), 900 * MS);
+        assert_eq!(believed(0, 401 * MS, &mut begun), 0);
+        assert_eq!(
+            believed(950 * MS, 402 * MS, &mut begun),
+            0,
+            "another one may have led"
+        );
     }
 }

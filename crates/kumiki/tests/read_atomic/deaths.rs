@@ -13,7 +13,7 @@ use crate::support::replicas::eventually;
 use crate::{KEYS, TOP, connect_with};
 
 /// Keys of the two nodes.
-const BOTH: [&str; 2] = [KEYS[0], KEYS[2]];
+pub(crate) const BOTH: [&str; 2] = [KEYS[0], KEYS[2]];
 /// The key of the second node, which dies or stands still.
 const OF_VICTIM: [&str; 1] = [KEYS[2]];
 const VICTIM: usize = 1;
@@ -34,14 +34,14 @@ fn connect(cluster: &Cluster, timeout: Duration) -> Client {
     })
 }
 
-fn put(client: &Client, keys: &[&str], number: u64) -> Result<(), Error> {
+pub(crate) fn put(client: &Client, keys: &[&str], number: u64) -> Result<(), Error> {
     let value = number.to_string().into_bytes();
     let pairs = keys.iter().map(|key| (key.as_bytes(), Some(&value[..])));
     client.put_all(&pairs.collect::<Vec<_>>(), Algorithm::Fast)
 }
 
 /// The numbers that keys have; 0 if they are absent.
-fn get(client: &Client, keys: &[&str]) -> Result<Vec<u64>, Error> {
+pub(crate) fn get(client: &Client, keys: &[&str]) -> Result<Vec<u64>, Error> {
     let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
     let number = |value: Option<Vec<u8>>| {
         let text = String::from_utf8(value.unwrap_or(b"0".to_vec())).expect("text");
@@ -52,7 +52,7 @@ fn get(client: &Client, keys: &[&str]) -> Result<Vec<u64>, Error> {
 }
 
 /// Reads keys until they are read in memory alone.
-fn warm(client: &Client, keys: &[&str]) {
+pub(crate) fn warm(client: &Client, keys: &[&str]) {
     eventually("keys are read in memory", || {
         let before = client.read_counts();
         let read = get(client, keys);
@@ -182,17 +182,17 @@ fn a_node_that_stands_still_is_believed_until_its_lease_ends() {
 
 /// What a writer and readers of one run share.
 #[derive(Default)]
-struct Run {
+pub(crate) struct Run {
     stop: AtomicBool,
     /// The number that was acknowledged last. There is one writer.
-    acknowledged: AtomicU64,
+    pub(crate) acknowledged: AtomicU64,
     /// Numbers of which the writer does not know whether they are, or will be, there: also behind later
     /// ones.
     unknown: Mutex<HashSet<u64>>,
 }
 
 /// Ends a run, also when a check of it has failed.
-struct Ends<'r>(&'r Run);
+pub(crate) struct Ends<'r>(pub(crate) &'r Run);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -201,12 +201,12 @@ impl Drop for Ends<'_> {
 }
 
 impl Run {
-    fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::SeqCst)
     }
 
     /// Writes rising numbers to both keys.
-    fn write(&self, client: &Client) {
+    pub(crate) fn write(&self, client: &Client) {
         let _ends = Ends(self);
         for number in 1.. {
             if !self.goes_on() {
@@ -223,7 +223,7 @@ impl Run {
     }
 
     /// Reads keys. Returns how many reads there were, and how long the longest took that failed.
-    fn read(&self, client: &Client, keys: &[&str]) -> (u64, Duration) {
+    pub(crate) fn read(&self, client: &Client, keys: &[&str]) -> (u64, Duration) {
         let _ends = Ends(self);
         let (mut reads, mut last, mut longest) = (0, 0, Duration::ZERO);
         while self.goes_on() {

@@ -5,6 +5,7 @@ mod crashes;
 mod deaths;
 mod histories;
 mod killed;
+mod leaders;
 mod memory;
 mod peer;
 mod pressure;

@@ -49,6 +49,16 @@ impl Replicas {
         Replicas::begin(partitions, per_partition, further, "")
     }
 
+    /// As [`Replicas::start_with`] and [`Replicas::start_declared`].
+    pub(crate) fn start_declared_with(
+        partitions: usize,
+        per_partition: usize,
+        further: &[&str],
+        top: &str,
+    ) -> Replicas {
+        Replicas::begin(partitions, per_partition, further, top)
+    }
+
     fn begin(partitions: usize, per_partition: usize, further: &[&str], top: &str) -> Replicas {
         let mut said = String::new();
         // Another process may take a port that was found free.

@@ -86,6 +86,10 @@ pub(super) fn extend_lease(words: &[AtomicU64], until: u64) {
     words[LEASE].fetch_max(until, Ordering::SeqCst);
 }
 
+pub(super) fn set_lease(words: &[AtomicU64], until: u64) {
+    words[LEASE].store(until, Ordering::SeqCst);
+}
+
 pub(super) fn refresh_time(words: &[AtomicU64], ms: u64) {
     words[TIME].fetch_max(ms, Ordering::SeqCst);
 }

@@ -269,6 +269,13 @@ impl Slots {
         header::extend_lease(self.memory.words(), until);
     }
 
+    /// As [`Slots::extend_lease`], and may shorten it: whoever reads the header from now on knows. One
+    /// thread at a time calls it. What is read in a region whose lease was shortened and then begins again
+    /// must be the newest by then.
+    pub fn set_lease(&self, until: u64) {
+        header::set_lease(self.memory.words(), until);
+    }
+
     /// The engine's time in milliseconds; never sets it back. To be called before anything is answered
     /// that was judged by that time; earlier is no harm.
     pub fn refresh_time(&self, ms: u64) {
