@@ -391,6 +391,42 @@ fn bells_are_not_lost_when_writes_are_late() {
     assert_eq!(receive_all(&mut b, 9).unwrap(), b"x");
 }
 
+/// Who says that he sleeps, and finds something by looking before he does, may get a bell for that sleep,
+/// which he does not need. The next one is another sleep, with a bell of its own.
+#[test]
+fn a_bell_for_a_sleep_that_was_not_begun_is_none_for_the_next_one() {
+    let [at_a, at_b] = [Near::new(64), Near::new(64)];
+    let [mut a, mut b] = [(&at_a, &at_b), (&at_b, &at_a)].map(|(near, far)| {
+        let mut far = Far::new(far);
+        far.late = true;
+        Rings::new(near.clone(), far).unwrap()
+    });
+    let rings = |rings: &mut Rings<_, _>| {
+        let mut rung = false;
+        for _ in 0..10 {
+            rung |= rings.must_ring().unwrap();
+        }
+        assert!(!rings.is_unsettled());
+        rung
+    };
+    let falls_asleep = |rings: &mut Rings<_, _>| (0..10).any(|_| rings.sleep(Until::Come).unwrap());
+    assert_eq!(b.sleep(Until::Come), Ok(false), "it is not known yet");
+    // With this it becomes known.
+    b.send(b"0").unwrap();
+    rings(&mut b);
+    a.send(b"1").unwrap();
+    rings(&mut a);
+    assert_eq!(receive_all(&mut b, 9).unwrap(), b"1");
+    rings(&mut b);
+    for _ in 0..3 {
+        assert!(falls_asleep(&mut b));
+        a.send(b"2").unwrap();
+        assert!(rings(&mut a), "it sleeps");
+        assert_eq!(receive_all(&mut b, 9).unwrap(), b"2");
+        rings(&mut b);
+    }
+}
+
 /// A side of a connection on a thread of its own, over memory that processes share. It sleeps
 /// whenever there is nothing, and nothing but a bell wakes it.
 struct Sleeper<N, F> {

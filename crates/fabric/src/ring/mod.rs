@@ -175,7 +175,10 @@ impl<N: Words, F: Remote> Rings<N, F> {
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) -> Result<usize, RingError> {
         let sent = self.sender.send(self.near.words(), &mut self.far, bytes)?;
-        self.written |= sent > 0;
+        if sent > 0 {
+            self.written = true;
+            self.hush()?;
+        }
         Ok(sent)
     }
 
@@ -193,6 +196,12 @@ impl<N: Words, F: Remote> Rings<N, F> {
                 Ok(()) => self.gave = true,
                 Err(error) => self.lost = Some(error),
             }
+        }
+        if received > 0 {
+            // A bell may have been rung for a sleep that was said and not begun: the next one is another.
+            // Should it not be said, the next step fails.
+            let said = self.hush();
+            self.lost = self.lost.take().or(said.err());
         }
         match &self.lost {
             // What has come before is received first.
@@ -216,8 +225,8 @@ impl<N: Words, F: Remote> Rings<N, F> {
     }
 
     /// Says that this side sleeps until a bell rings. Returns whether it may; if not, it looks
-    /// again, as what it would sleep for is there, and asks again. Whoever does anything else
-    /// afterwards says so by [`Rings::wake`].
+    /// again, as what it would sleep for is there, and asks again. Whoever sends or receives
+    /// afterwards sleeps no more, and whoever was called says so by [`Rings::wake`].
     ///
     /// # Errors
     /// See [`RingError`]; the stream is of no use any more.
@@ -243,15 +252,20 @@ impl<N: Words, F: Remote> Rings<N, F> {
     /// See [`RingError`]; the stream is of no use any more.
     #[inline]
     pub fn wake(&mut self) -> Result<(), RingError> {
-        if !self.sleep.is_multiple_of(NAP) {
-            self.say(self.sleep / NAP * NAP)?;
-        }
-        Ok(())
+        Ok(self.hush()?)
     }
 
-    fn say(&mut self, sleep: u64) -> Result<(), RingError> {
+    #[inline]
+    fn hush(&mut self) -> Result<(), RemoteError> {
+        match self.sleep.is_multiple_of(NAP) {
+            true => Ok(()),
+            false => self.say(self.sleep / NAP * NAP),
+        }
+    }
+
+    fn say(&mut self, sleep: u64) -> Result<(), RemoteError> {
         self.sleep = sleep;
-        Ok(self.far.write(SLEEP, &[sleep])?)
+        self.far.write(SLEEP, &[sleep])
     }
 
     /// Whether a bell is to be rung for the peer now, for what was sent, or for room that was given

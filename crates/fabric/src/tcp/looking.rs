@@ -21,8 +21,10 @@ pub(super) struct Looking {
     /// Connections whose rings are looked at.
     awake: Vec<usize>,
     patience: Patience,
-    /// When something has come last, or was sent to which an answer may come.
+    /// Since when it is looked in vain.
     since: Duration,
+    /// Something was sent since the last look, to which an answer may come.
+    expects: bool,
 }
 
 impl Looking {
@@ -32,8 +34,8 @@ impl Looking {
 
     /// Something was sent.
     #[inline]
-    pub(super) fn expect(&mut self, now: Duration) {
-        self.since = now;
+    pub(super) fn expect(&mut self) {
+        self.expects = true;
     }
 
     /// A connection has gone.
@@ -97,23 +99,24 @@ impl Tcp {
         });
         let now = self.now;
         let looking = &mut self.looking;
+        if std::mem::take(&mut looking.expects) {
+            // What this thread has done since is no looking.
+            looking.since = now;
+        }
         let looked = now.saturating_sub(looking.since);
         if something {
             looking.since = now;
             if !looked.is_zero() {
-                looking.patience.came(looked);
+                looking.patience.came();
             }
         } else if looking.patience.is_over(looked) {
             awake.retain(|&place| !self.try_to_sleep(place));
-            if awake.is_empty() {
-                self.looking.patience.slept(looked);
-            }
         }
         awake.append(&mut self.looking.awake);
         self.looking.awake = awake;
         if nothing_before && self.ready.is_empty() && !self.looking.is_asleep() {
             // Who is waited for may want this processor.
-            std::thread::yield_now();
+            self.looking.patience.give_way();
         }
     }
 

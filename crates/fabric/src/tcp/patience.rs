@@ -8,14 +8,14 @@
 //! Between looks a thread gives way to others. Those it waits for often run then, and a wait that
 //! was over when the thread had its turn again has cost nobody anything. But it may be one who has
 //! much else to do that takes the processor, for milliseconds; who sleeps gets it back earlier,
-//! because the system lets those run soon who are called. So whoever was kept from the processor for
-//! so long sleeps in the next waits at once, in twice as many as the last time if it happens again.
+//! because the system lets those run soon who are called. So whoever got the processor back so late
+//! sleeps in the next waits at once, in twice as many as the last time if it happens again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long it is looked, at most.
 const MOST: Duration = Duration::from_micros(200);
-/// A look that takes so long has found the processor in the hands of others.
+/// Who gives way for so long has found the processor in the hands of others.
 const CROWDED: Duration = Duration::from_millis(1);
 /// Waits without a look after that: at first, and at most.
 const RESTS: std::ops::RangeInclusive<u32> = 16..=8192;
@@ -32,7 +32,7 @@ pub(super) struct Patience {
     short: u32,
     /// So many waits are slept through.
     rest: u32,
-    /// And so many after the next look that takes too long.
+    /// And so many when it happens again that others keep the processor.
     next_rest: u32,
 }
 
@@ -47,20 +47,26 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Something was found by looking, after this time.
+    /// Something was found by looking.
     #[inline]
-    pub(super) fn came(&mut self, after: Duration) {
-        if after > CROWDED {
-            return self.crowded();
-        }
+    pub(super) fn came(&mut self) {
         self.next_rest = (self.next_rest - 1).max(*RESTS.start());
         self.note(true);
     }
 
-    /// It goes to sleep, after it was looked in vain for this time.
-    pub(super) fn slept(&mut self, after: Duration) {
-        if after > CROWDED {
-            self.crowded();
+    /// Lets others have the processor.
+    pub(super) fn give_way(&mut self) {
+        let begun = Instant::now();
+        std::thread::yield_now();
+        self.gave_way(begun.elapsed());
+    }
+
+    /// Others had the processor for this time.
+    #[inline]
+    fn gave_way(&mut self, to_others: Duration) {
+        if to_others > CROWDED {
+            self.rest = self.next_rest;
+            self.next_rest = (self.next_rest * 2).min(*RESTS.end());
         }
     }
 
@@ -73,11 +79,6 @@ impl Patience {
     #[inline]
     pub(super) fn is_over(&self, looked: Duration) -> bool {
         looked >= MOST || self.short < ENOUGH || self.rest > 0
-    }
-
-    fn crowded(&mut self) {
-        self.rest = self.next_rest;
-        self.next_rest = (self.next_rest * 2).min(*RESTS.end());
     }
 
     #[inline]
@@ -115,7 +116,7 @@ mod tests {
         let mut patience = Patience::default();
         assert!(!patience.is_over(micros(199)) && patience.is_over(MOST));
         for _ in 0..1000 {
-            patience.came(micros(20));
+            patience.came();
             assert!(!patience.is_over(micros(199)) && patience.is_over(MOST));
         }
         let mut patience = impatient();
@@ -137,8 +138,8 @@ mod tests {
     #[test]
     fn who_is_kept_from_the_processor_sleeps_more_and_more() {
         let mut patience = Patience::default();
-        let mut waits = |looked: &dyn Fn(&mut Patience)| {
-            looked(&mut patience);
+        let rests = |patience: &mut Patience| {
+            patience.gave_way(micros(3000));
             let mut waits = 0;
             while patience.is_over(Duration::ZERO) {
                 patience.called(micros(50));
@@ -146,21 +147,18 @@ mod tests {
             }
             waits
         };
-        assert_eq!(waits(&|it| it.came(micros(3000))), 16);
-        assert_eq!(waits(&|it| it.slept(micros(3000))), 32);
-        assert_eq!(waits(&|it| it.came(micros(3000))), 64);
+        assert_eq!([(); 3].map(|()| rests(&mut patience)), [16, 32, 64]);
         for _ in 0..20 {
-            waits(&|it| it.came(micros(3000)));
+            rests(&mut patience);
         }
-        assert_eq!(waits(&|it| it.came(micros(3000))), 8192);
+        assert_eq!(rests(&mut patience), 8192);
         for _ in 0..10_000 {
-            waits(&|it| it.came(micros(50)));
+            patience.came();
         }
-        assert_eq!(waits(&|it| it.came(micros(3000))), 16, "it is long ago");
+        assert_eq!(rests(&mut patience), 16, "it is long ago");
         // Others that are waited for may take a while.
-        let mut patience = Patience::default();
         for _ in 0..20 {
-            patience.came(micros(400));
+            patience.gave_way(micros(900));
         }
         assert!(!patience.is_over(micros(199)));
     }

@@ -132,7 +132,7 @@ impl Tcp {
                 }
                 // An answer may come soon.
                 self.wake(place);
-                self.looking.expect(self.now);
+                self.looking.expect();
             }
             Err(error) => self.fail(place, &error),
         }

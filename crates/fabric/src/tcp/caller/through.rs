@@ -56,7 +56,7 @@ impl Through {
         loop {
             let looked = begun.elapsed();
             if self.is_there(until) {
-                self.patience.came(looked);
+                self.patience.came();
                 return Ok(true);
             }
             self.ring(stream)?;
@@ -68,7 +68,7 @@ impl Through {
             }
             // Who is waited for may want this processor: where there are few, it is at once that
             // giving way to it pays.
-            std::thread::yield_now();
+            self.patience.give_way();
         }
     }
 
@@ -182,7 +182,7 @@ impl Caller {
             }
         }
         match through.rings.sleep(until) {
-            Ok(true) => through.patience.slept(begun.elapsed()),
+            Ok(true) => {}
             Ok(false) => {
                 // Something has come, or what was said is still on its way to a peer that may have
                 // ended.
