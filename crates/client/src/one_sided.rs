@@ -37,6 +37,8 @@ use crate::pool::{Failure, Pool};
 const PARTS: usize = 16;
 /// Keys whose places are known, at most. Beyond, those of a part are forgotten.
 const PLACES: usize = 1 << 20;
+/// After so long a node that has not answered is asked for its region again.
+const SILENT: Duration = Duration::from_millis(100);
 /// After so long a node that had no region within reach is asked again.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -58,8 +60,9 @@ pub(crate) struct OneSided {
 /// What there is of a node.
 #[derive(Default)]
 struct Node {
-    /// When it was asked for its region, and had none within reach.
-    none: Option<Instant>,
+    /// It has no region within reach, or has not answered when it was asked: until when it is not asked
+    /// again.
+    none_until: Option<Instant>,
     free: Vec<Opened>,
 }
 
@@ -110,10 +113,15 @@ impl OneSided {
         let mut part = self.part(key).lock();
         match address {
             Some(address) => {
+                let place = (node, address);
+                if let Some(known) = part.get_mut(key) {
+                    *known = place;
+                    return;
+                }
                 if part.len() >= PLACES / PARTS {
                     part.clear();
                 }
-                part.insert(key.to_vec(), (node, address));
+                part.insert(key.to_vec(), place);
             }
             None => drop(part.remove(key)),
         }
@@ -225,21 +233,32 @@ impl OneSided {
         {
             let mut nodes = self.nodes.lock();
             let of_node = nodes.entry(node).or_default();
-            if of_node.none.is_some_and(|since| since.elapsed() < AGAIN) {
+            if of_node
+                .none_until
+                .is_some_and(|until| Instant::now() < until)
+            {
                 return None;
             }
             if let Some(opened) = of_node.free.pop() {
                 return Some(opened);
             }
         }
+        let mut again = AGAIN;
+        // Others wait to be read meanwhile.
+        let begun = Instant::now();
+        let deadline = begun + deadline.saturating_duration_since(begun) / 4;
         for kind in self.kinds {
-            let opened = self.enter(*kind, known, pool, node, deadline).ok()?;
-            if opened.is_some() {
-                return opened;
+            match self.enter(*kind, known, pool, node, deadline) {
+                Ok(None) => {}
+                Ok(opened) => return opened,
+                Err(_) => {
+                    again = SILENT;
+                    break;
+                }
             }
         }
         let mut nodes = self.nodes.lock();
-        nodes.entry(node).or_default().none = Some(Instant::now());
+        nodes.entry(node).or_default().none_until = Some(Instant::now() + again);
         None
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Ramp {
     /// Memory for newest versions of read-atomic keys that Rust clients read by themselves, on this
     /// machine or through an RDMA device, unless --transport is tcp; 0: none. It is taken from
     /// /dev/shm; with --transport verbs it is locked memory instead.
-    #[arg(long, value_name = "SIZE", default_value = "64mb", value_parser = Size::from_str)]
+    #[arg(long, value_name = "SIZE", default_value = "32mb", value_parser = Size::from_str)]
     pub(crate) published: Size,
 }
 

@@ -128,7 +128,7 @@ impl Default for Config {
             cluster: None,
             read_atomic: ReadAtomic::default(),
             ramp: Algorithm::default(),
-            published: 64 << 20,
+            published: 32 << 20,
             drain: Duration::from_secs(10),
         }
     }

@@ -25,6 +25,7 @@ use cluster::ramp::slots::{Options, Slots, waits_until};
 use fabric::memory::{Access, Memory};
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
+use fabric::verbs::Domain;
 use parking_lot::Mutex;
 
 use crate::config::{Config, Membership};
@@ -116,8 +117,13 @@ fn region(membership: &Membership, bytes: usize, lease: u64) -> Result<Arc<Publi
 
 /// Memory of so many words, which peers reach by the transport.
 fn memory(membership: &Membership, words: usize) -> Result<(Box<dyn Words>, Doors), String> {
-    let device = membership.verbs.as_ref();
+    // Whoever may read what is published reaches nobody's mailbox.
+    let device = membership.verbs.as_ref().map(Domain::apart).transpose();
+    let device = device.map_err(|error| error.to_string())?;
+    let device = device.as_ref();
     if let (Transport::Verbs, Some(domain)) = (membership.transport, device) {
+        // The system may free what its former life had registered a little later than its ports.
+        std::thread::sleep(REST);
         let region = domain.register(words, Access::Read);
         let region = Arc::new(region.map_err(|error| error.to_string())?);
         let doors = Doors::new(None, Some((domain, Arc::clone(&region))));

@@ -95,6 +95,12 @@ impl Line {
         }
     }
 
+    /// Has whoever waits do so for this time at most. What the device does not complete in it ends the
+    /// line.
+    pub(super) fn be_patient(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Has this asked, while somebody waits, whether the peer lives.
     pub(super) fn watch(&mut self, is_alive: Box<dyn Fn() -> bool + Send>) {
         self.is_alive = Some(is_alive);

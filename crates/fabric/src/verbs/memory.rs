@@ -70,6 +70,15 @@ impl Domain {
         })
     }
 
+    /// Another domain of the same device: what is registered there cannot be reached through connections
+    /// of this one, nor the other way round.
+    ///
+    /// # Errors
+    /// The device has no more.
+    pub fn apart(&self) -> io::Result<Domain> {
+        Domain::new(&self.device)
+    }
+
     /// Registers a region of zeros.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use base::memory::RemoteError;
 
@@ -36,6 +37,10 @@ const LITTLE: Depths = Depths {
     signal_every: 1,
     message_bytes: 0,
 };
+
+/// How long a visitor waits for what he reads, at most: he has others whom he can ask, and the device
+/// may take a minute to give an owner up.
+const READ: Duration = Duration::from_secs(1);
 
 /// A queue pair that is to read a region of a peer.
 #[derive(Debug)]
@@ -111,7 +116,10 @@ impl Visit {
         };
         let connection = self.0.connect(&address);
         let connection = connection.map_err(|error| RemoteError::Lost(error.to_string()))?;
-        connection.line().watch(Box::new(is_alive));
+        let mut line = connection.line();
+        line.watch(Box::new(is_alive));
+        line.be_patient(READ);
+        drop(line);
         crate::memory::Memory::reach(&connection, &region)
     }
 }

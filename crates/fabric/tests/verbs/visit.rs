@@ -138,3 +138,36 @@ fn an_owner_that_is_known_to_have_ended_is_not_waited_for() {
     assert!(matches!(error, RemoteError::Lost(_)), "{error}");
     assert!(begun.elapsed() < PATIENCE / 4, "{:?}", begun.elapsed());
 }
+
+/// Nothing tells that the owner's side has gone, and the device would take a minute.
+#[test]
+fn a_visitor_waits_for_a_second_or_so() {
+    let mut options = options();
+    options.dead_after = PATIENCE;
+    let Some(device) = device(&options) else {
+        return;
+    };
+    let domain = device.domain().unwrap();
+    let region = domain.register(10, Access::Read).unwrap();
+    let (mut remote, guest) = visit(&domain, &region);
+    assert_eq!(read(&mut remote, 0, 1), [0]);
+    drop(guest);
+    let begun = Instant::now();
+    let error = try_read(&mut remote, 0, 1).expect_err("nobody is there");
+    assert!(matches!(error, RemoteError::Lost(_)), "{error}");
+    assert!(begun.elapsed() < PATIENCE / 4, "{:?}", begun.elapsed());
+}
+
+/// What is registered in another domain is out of reach, whoever knows where it is.
+#[test]
+fn a_domain_apart_is_out_of_reach() {
+    let Some(domain) = domain() else {
+        return;
+    };
+    let apart = domain.apart().unwrap();
+    let region = domain.register(10, Access::Read).unwrap();
+    let visit = domain.visit().unwrap();
+    let (grant, _guest) = apart.admit(region.grant(), &visit.address()).unwrap();
+    let error = visit.enter(&grant, || true).expect_err("another domain");
+    assert!(matches!(error, RemoteError::Refused(_)), "{error}");
+}
