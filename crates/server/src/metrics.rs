@@ -352,7 +352,7 @@ const FAMILIES: &[Family] = &[
     ),
     gauge(
         "kumiki_cluster_links_through_memory",
-        "Links with nodes and Rust clients whose messages travel through shared memory.",
+        "Links with nodes and Rust clients whose messages travel through memory.",
         |f, out| if_clustered(f, out, |cluster| cluster.through_memory as u64),
     ),
     gauge(

@@ -45,7 +45,7 @@ pub(crate) struct ClusterFigures {
     pub(crate) waiting: usize,
     /// Other nodes to which there is a link.
     pub(crate) links: usize,
-    /// Links, those with clients included, whose messages travel through shared memory.
+    /// Links, those with clients included, whose messages travel through memory.
     pub(crate) through_memory: usize,
 }
 

@@ -99,6 +99,8 @@ impl fmt::Display for Said<'_, '_> {
                 Request::Abandon { id } => write!(f, "{number}: abandon {id}"),
                 Request::Inquire { id } => write!(f, "{number}: inquire {id}"),
                 Request::Topology => write!(f, "{number}: topology"),
+                Request::Locate { keys } => write!(f, "{number}: locate {} keys", keys.len()),
+                Request::Region { .. } => write!(f, "{number}: region"),
             },
             Message::Reply { number, reply } => write!(f, "reply to {number}: {reply:?}"),
             Message::Notice(Notice::Abort { id }) => write!(f, "abort {id}"),

@@ -11,7 +11,7 @@
 //! | 6, 7 | 0 |
 //! | 8 to 23 | for each part: how often memory in it was divided anew, into slots of another size |
 //!
-//! Words 2 to 4 and 8 to 23 only grow.
+//! Words 2, 4 and 8 to 23 only grow. The lease may shrink ([`Slots::set_lease`](super::Slots::set_lease)).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

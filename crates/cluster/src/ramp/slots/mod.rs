@@ -26,8 +26,10 @@
 //!    who waited for the lock to clear the slot (`gate`, 1 to 3). And every later writer clears it
 //!    before its effect can be seen.
 //! 3. So the version was the newest one at *t*, unless it had expired by then, or another owner had
-//!    taken over. The header is read after *t*, and what it says only grows: the engine's time had not
-//!    reached the deadline, and the lease had not ended.
+//!    taken over. The header is read after *t*. The time that it says only grows, so the engine's had
+//!    not reached the deadline. And its lease lasts beyond the end of the read: it had begun before
+//!    the read did, for whoever takes up a lease anew waits for the grace period first, and reads that
+//!    take longer are given up; so nobody else had taken over at *t*.
 //! 4. Nothing older than what was acknowledged is handed out: its writer had cleared the slot before,
 //!    and whatever was published afterwards is that or newer.
 //!
@@ -39,9 +41,11 @@
 //! | it can be seen | [`Slots::written`], before it is acknowledged |
 //! | all keys are flushed | [`Slots::writing_all`], [`Slots::written_all`] |
 //! | a key is asked for, or was written and has a slot | [`Slots::ticket`]; read the newest version; wait until it is durable; [`Slots::publish`], unless it is [`Slots::current`] |
-//! | the engine's time moves on | [`Slots::refresh_time`], before an answer depends on it |
-//! | leadership was confirmed | [`Slots::extend_lease`] |
-//! | it ends, or loses its leadership | [`Slots::revoke`] |
+//! | the engine's time moves on | [`Slots::refresh_time`], before an answer depends on it; or it publishes nothing that expires |
+//! | it lives on, and nobody else can have its keys | [`Slots::extend_lease`] |
+//! | leadership was confirmed | [`Slots::set_lease`], but not before it has lasted for the grace period |
+//! | it loses its leadership, or is about to | [`Slots::set_lease`] with 0 |
+//! | it ends | [`Slots::revoke`] |
 //! | it begins | acknowledge nothing before [`waits_until`] |
 
 mod address;
