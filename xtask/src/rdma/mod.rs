@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::build::{self, cargo};
+use crate::build::{self, Build, cargo};
 use crate::{peers, process};
 
 pub use machine::{Ended, Job, has_machine, run_job};
@@ -55,12 +55,14 @@ const SUITES: &[Suite] = &[
 const SECOND_PROCESS: &str = "plays_a_peer_if_told_to";
 /// Told to the tests there: a missing device is a failure.
 const REQUIRE: (&str, &str) = ("KUMIKI_REQUIRE_RDMA", "1");
+/// What is measured over several transports.
+const EXPERIMENT: &str = "ramp-transport";
 /// How long a suite may take, the machine's start included. It is emulated, and this machine may
 /// be busy.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Runs the tests over verbs in the machine, all or those whose names contain `filter`, and prints
-/// which ones ran. Says so and does nothing
+/// which ones ran; with all of them, also an experiment. Says so and does nothing
 /// where the machine is missing, unless peers are required.
 ///
 /// # Errors
@@ -81,8 +83,59 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     if passed == 0 {
         bail!("no test ran in the machine");
     }
+    if filter.is_none() {
+        experiment()?;
+    }
     println!("rdma: {passed} tests ran over real verbs, and passed");
     Ok(())
+}
+
+/// Runs the experiment over transports, as far as it needs a device: for function. What it measures in an
+/// emulated machine is no figure of anything, and its report says so.
+fn experiment() -> Result<()> {
+    let program = build::kumiki(Build::Honest)?;
+    println!("rdma: {EXPERIMENT}: starting the machine");
+    let mut job = Job::new(&program);
+    (job.memory, job.patience) = (2048, PATIENCE);
+    let arguments = [
+        "bench",
+        "run",
+        EXPERIMENT,
+        "--quick",
+        "--seconds",
+        "1",
+        "--repetitions",
+        "1",
+        "--only",
+        "verbs",
+        "--out",
+        "/tmp/results",
+        "--log-level",
+        "error",
+    ];
+    job.arguments.extend(arguments.map(str::to_owned));
+    let ended = run_job(&job)?;
+    if ended.status != 0 {
+        bail!(
+            "{EXPERIMENT}: failed in the machine (status {})",
+            ended.status
+        );
+    }
+    for transport in ["verbs-ring", "verbs-one-sided"] {
+        if !was_measured(&ended.output, transport) {
+            bail!("{EXPERIMENT}: nothing was measured over {transport} in the machine");
+        }
+    }
+    Ok(())
+}
+
+/// Whether a report has a row of this transport that was measured.
+fn was_measured(report: &str, transport: &str) -> bool {
+    let mut rows = report
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Reader, share of reads, transport, and what was measured.
+    rows.any(|row| row.get(2) == Some(&transport) && row.get(3).is_some_and(|it| *it != "skipped:"))
 }
 
 impl Suite {
@@ -155,6 +208,16 @@ fn build_test(package: &str, test: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_that_was_skipped_was_not_measured() {
+        let report = "reader  reads  transport   throughput\n\
+                      client  95     verbs-send               skipped: it is none\n\
+                      client  95     verbs-ring  120 (100-130)\n";
+        assert!(was_measured(report, "verbs-ring"));
+        assert!(!was_measured(report, "verbs-send"));
+        assert!(!was_measured(report, "tcp"));
+    }
 
     #[test]
     fn tests_that_passed_are_counted() {
