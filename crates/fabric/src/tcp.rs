@@ -225,8 +225,11 @@ impl Tcp {
     #[must_use]
     pub fn timeout(&self, now: Duration) -> Option<Duration> {
         let nothing = self.news.is_empty() && self.ready.is_empty() && self.dirty.is_empty();
-        if !nothing || !self.looking.is_asleep() {
+        if !nothing {
             return Some(Duration::ZERO);
+        }
+        if let Some(pause) = self.looking.pause(now) {
+            return Some(pause);
         }
         let due = self.deadlines.peek().map(|Reverse((at, _))| *at);
         let due = due.into_iter().chain(self.accepting).min()?;

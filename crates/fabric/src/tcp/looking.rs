@@ -14,6 +14,9 @@ use crate::ring::Until;
 
 /// After this time a connection sleeps even if others do not.
 const LONELY: Duration = Duration::from_millis(20);
+/// Who cannot sleep after that time, because a device has not said what became of what was sent (its
+/// peer may be out of reach), looks as often as this.
+const UNSETTLED: Duration = Duration::from_millis(1);
 
 /// What a thread's looks and sleeps come to.
 #[derive(Debug, Default)]
@@ -30,6 +33,15 @@ pub(super) struct Looking {
 impl Looking {
     pub(super) fn is_asleep(&self) -> bool {
         self.awake.is_empty()
+    }
+
+    /// How long a turn may sleep before the next look; `None`: nobody looks.
+    pub(super) fn pause(&self, now: Duration) -> Option<Duration> {
+        if self.is_asleep() {
+            return None;
+        }
+        let lonely = now.saturating_sub(self.since) >= LONELY;
+        Some(if lonely { UNSETTLED } else { Duration::ZERO })
     }
 
     /// Something was sent.
@@ -187,5 +199,24 @@ impl Tcp {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_follow_each_other_while_it_may_pay() {
+        let mut looking = Looking::default();
+        let ms = Duration::from_millis;
+        assert_eq!(looking.pause(ms(100)), None);
+        looking.awake.push(3);
+        looking.since = ms(100);
+        assert_eq!(looking.pause(ms(100)), Some(Duration::ZERO));
+        assert_eq!(looking.pause(ms(119)), Some(Duration::ZERO));
+        assert_eq!(looking.pause(ms(120)), Some(UNSETTLED));
+        looking.forget(3);
+        assert_eq!(looking.pause(ms(120)), None);
     }
 }
