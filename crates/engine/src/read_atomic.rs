@@ -45,8 +45,9 @@ use crate::log::{RedoLog, Write};
 use crate::lookaside::KeyHash;
 use crate::prepare::{deciding, system_version};
 use crate::record::{RecordRef, VersionRef};
+use crate::retry::pause;
 use crate::system::{self, Effect, Entry};
-use crate::word::{DEAD, QUEUED, Refused, Seen};
+use crate::word::{DEAD, LOCK, QUEUED, Refused, Seen};
 use crate::worker::{Running, Stop, Worker, forsake};
 
 /// What an engine knows of its read-atomic keys.
@@ -206,6 +207,22 @@ impl<L: RedoLog> Worker<L> {
         let mut ids = ids.clone();
         ids.sort_unstable();
         ids.dedup();
+        for waits in 0.. {
+            // What is written at once is locked first, all of it, and then published key by key: a
+            // version of another key can be seen, and this key's may be about to be.
+            let record = self.engine.index.get(hash, key);
+            let is_written = record.is_some_and(|record| record.word().load().has(LOCK));
+            let found = self.one_of(&ids, hash, key);
+            if !is_written || matches!(found, Found::Version(_)) {
+                return found;
+            }
+            pause(waits);
+        }
+        unreachable!("it is asked until it is answered")
+    }
+
+    /// The newest of these versions of a key.
+    fn one_of(&mut self, ids: &[TransactionId], hash: KeyHash, key: &[u8]) -> Found<'static> {
         // Before the chain: a commit fills that before it says that it has committed.
         let mut prepared = ids.iter().rev();
         let prepared = prepared.find_map(|id| self.prepared_version(*id, key));
