@@ -3,6 +3,10 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
 use base::change::siblings;
 use base::participant::Isolation::ReadAtomic as Unheld;
 use base::participant::State;
@@ -10,6 +14,7 @@ use base::partition::OwnedReply;
 use base::transaction::{Expiry, When};
 use base::versions::{Ask, OwnedFound, ReadAtomic, Watcher};
 use base::{Abort, Op, TransactionId};
+use kumiki_engine::NoLog;
 use support::replica::{Replica, stager};
 use support::{World, holder, siblings_of};
 
@@ -606,4 +611,64 @@ fn what_is_prepared_is_not_passed_over_after_a_restart() {
     commit(&again, 5);
     assert_eq!(newest(&again, X), version(5, b"5"));
     assert_eq!(newest(&again, Y), version(5, b"5"));
+}
+
+/// Has whoever publishes the second key wait there.
+struct Halts {
+    seen: AtomicUsize,
+    there: mpsc::Sender<Vec<u8>>,
+    goes_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Watcher for Halts {
+    fn writing(&self, key: &[u8]) {
+        if self.seen.fetch_add(1, Ordering::SeqCst) == 1 {
+            self.there.send(key.to_vec()).unwrap();
+            self.goes_on.lock().unwrap().recv().unwrap();
+        }
+    }
+    fn written(&self, _: &[u8]) {}
+    fn writing_all(&self) {}
+    fn written_all(&self) {}
+}
+
+/// Keys of one entry are published one after the other. Who has seen the first one's version asks for the
+/// second one's, and is not told that it is lost.
+#[test]
+fn a_version_that_is_being_published_is_waited_for() {
+    let leader = Replica::new();
+    let write = |number: u64, value: &[u8]| {
+        let ops = [Op::put(X, value), Op::put(Y, value)];
+        leader.stage_prepare_as(number, &ops, Unheld).unwrap();
+        leader.apply(&leader.entry());
+        leader.with(|w| w.stage_commit(holder(number).id)).unwrap();
+        leader.entry()
+    };
+    leader.apply(&write(3, b"old"));
+    let (there, halted) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    leader.engine.watch_read_atomic(Arc::new(Halts {
+        seen: AtomicUsize::new(0),
+        there,
+        goes_on: Mutex::new(goes_on),
+    }));
+    let entry = write(5, b"new");
+    let engine = Arc::clone(&leader.engine);
+    let asked = std::thread::spawn(move || {
+        let second = halted.recv_timeout(Duration::from_secs(20)).unwrap();
+        let later = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            go_on.send(()).unwrap();
+        });
+        let ids = vec![holder(5).id];
+        let ask = Ask::OneOf { key: &second, ids };
+        let mut found = Vec::new();
+        let mut see = |one: base::versions::Found<'_>| found.push(saw(&one.into()));
+        let mut worker = engine.worker(|_| NoLog).expect("a worker");
+        worker.read_versions(&[ask], &mut see);
+        later.join().unwrap();
+        found
+    });
+    leader.apply(&entry);
+    assert_eq!(asked.join().unwrap(), [version(5, b"new")]);
 }
