@@ -8,6 +8,7 @@ use ::client::Algorithm;
 
 use crate::support::client::Client;
 use crate::support::cluster::{Cluster, Keeping};
+use crate::support::replicas::eventually;
 use crate::{KEYS, TOP, connect, figure, mget, mset, values, whole};
 
 #[test]
@@ -166,6 +167,10 @@ fn a_node_goes_by_the_algorithm_that_it_is_told() {
             assert_eq!(value.as_deref(), Some("1"));
         }
         let figure = |name| figure(cluster.address(1), name);
+        // A thread tells of its figures at the end of its turn.
+        eventually("all reads are counted", || {
+            figure("cluster_ramp_reads") >= 10
+        });
         assert_eq!(figure("cluster_ramp_reads"), 10, "{further:?}");
         assert_eq!(figure("cluster_ramp_second_rounds"), every, "{further:?}");
         assert_eq!(figure("cluster_ramp_writes"), 1, "{further:?}");

@@ -17,6 +17,9 @@ use super::{READ_ATOMIC, Transport};
 
 /// How long a server may take to say its figures.
 const SAYING: Duration = Duration::from_secs(2);
+/// How often servers are started again whose ports others have, and after what pause.
+const TRIES: usize = 5;
+const AGAIN: Duration = Duration::from_millis(300);
 /// How long a server may take to listen.
 const READY: Duration = Duration::from_secs(60);
 
@@ -145,6 +148,20 @@ impl Servers {
 
     /// Starts all of them, and waits until they listen.
     pub(in crate::target) fn start(&mut self) -> Result<(), RunError> {
+        for _ in 0..TRIES {
+            match self.try_start() {
+                // Somebody has it as the near end of a connection, most often, and not for long.
+                Err(RunError::Failed(what)) if what.contains("Address already in use") => {
+                    self.kill();
+                    std::thread::sleep(AGAIN);
+                }
+                started => return started,
+            }
+        }
+        self.try_start()
+    }
+
+    fn try_start(&mut self) -> Result<(), RunError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let share = (cores / self.nodes.len()).max(1);
         let threads = self.shape.threads.unwrap_or(share).to_string();
