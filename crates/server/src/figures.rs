@@ -30,7 +30,8 @@ pub(crate) struct Figures<'a> {
     pub(crate) process: Process,
     /// What was done together with other nodes, if this is a node of a cluster.
     pub(crate) cluster: Option<ClusterFigures>,
-    /// Of the slots that clients read by themselves, if there are any.
+    /// Of the slots that clients read by themselves, if this is a node of a cluster; zeros if there are
+    /// none.
     pub(crate) published: Option<slots::Figures>,
     /// Of this node's replica, if its partition is replicated.
     pub(crate) replication: Option<Replication>,
@@ -127,7 +128,10 @@ impl Figures<'_> {
             recovery: shared.partition.recovery(),
             process: Process::now(),
             cluster: shared.routes.as_ref().map(|routes| routes.figures()),
-            published: shared.published.as_ref().map(|it| it.slots().figures()),
+            published: match &shared.published {
+                Some(published) => Some(published.slots().figures()),
+                None => shared.routes.as_ref().map(|_| slots::Figures::default()),
+            },
             replication: shared
                 .partition
                 .replicated()

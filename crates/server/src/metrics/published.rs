@@ -5,7 +5,7 @@ use cluster::ramp::slots;
 use super::{Family, Samples, counter, gauge};
 use crate::figures::Figures;
 
-/// Adds a figure if anything is published here.
+/// Adds a figure if this is a node of a cluster.
 fn of(figures: &Figures<'_>, out: &mut Samples<'_>, value: fn(&slots::Figures) -> u64) {
     if let Some(published) = &figures.published {
         out.add(value(published));
