@@ -171,6 +171,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // What a test that fails cannot say itself: whether its server was still there.
+        if std::thread::panicking() {
+            let state = match self.child.try_wait() {
+                Ok(None) => "runs".to_owned(),
+                Ok(Some(status)) => format!("has ended ({status})"),
+                Err(error) => format!("cannot be asked ({error})"),
+            };
+            let said = self.errors();
+            eprintln!("the server at {} {state}; it said: {said}", self.address);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
