@@ -4,6 +4,9 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
 use base::epochs::EpochClock;
 use base::partition::OwnedReply;
 use base::transaction::{Expiry, When};
@@ -344,23 +347,22 @@ fn readers_survive_a_load() {
             &[Op::put(&i.to_be_bytes(), b"old"), Op::put(b"gone too", b"")],
         );
     }
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (stop, reads) = (AtomicBool::new(false), AtomicU32::new(0));
     let snapshot = source.engine.snapshot();
     let engine = loaded.engine.clone();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut w = engine.worker(|_| kumiki_engine::NoLog).unwrap();
-            let mut reads = 0u32;
-            while !stop.load(std::sync::atomic::Ordering::SeqCst) {
+            while !stop.load(Ordering::SeqCst) {
                 let scan = Op::Scan {
                     from: b"",
                     to: None,
                     limit: 100,
                     values: true,
                 };
-                reads += u32::from(w.execute(&[scan, Op::Get { key: b"a" }]).is_ok());
+                let done = w.execute(&[scan, Op::Get { key: b"a" }]).is_ok();
+                reads.fetch_add(done.into(), Ordering::SeqCst);
             }
-            reads
         });
         while !engine.is_busy(6) && !reader.is_finished() {
             std::thread::yield_now();
@@ -370,9 +372,15 @@ fn readers_survive_a_load() {
             &mut source.worker.borrow_mut(),
             &snapshot,
         );
-        stop.store(true, std::sync::atomic::Ordering::SeqCst);
-        assert!(reader.join().unwrap() > 0);
+        // All its reads may have met the load.
+        let until = Instant::now() + Duration::from_secs(60);
+        while reads.load(Ordering::SeqCst) == 0 && Instant::now() < until && !reader.is_finished() {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::SeqCst);
+        reader.join().unwrap();
     });
+    assert!(reads.into_inner() > 0);
     same(&loaded, &source);
 }
 

@@ -18,6 +18,7 @@ use kumiki_engine::{Engine, NoLog, Options, Worker};
 const KEYS: usize = 3;
 const WRITERS: u64 = 2;
 const ROUNDS: u64 = 20_000;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 type Workers = [Worker<NoLog>; 2];
 
@@ -145,11 +146,16 @@ fn a_version_whose_sibling_was_seen_is_always_found() {
         }
         let writers: Vec<_> = (1..=WRITERS)
             .map(|unique| {
-                let mut own = workers();
+                let (mut own, repaired) = (workers(), &repaired);
                 scope.spawn(move || {
                     let mut random = fastrand::Rng::with_seed(unique);
                     let mut timestamp = Timestamp::at_ms(1);
-                    for round in 0..ROUNDS {
+                    // Longer where readers and writers have not met.
+                    let goes_on = |round| {
+                        let is_new = repaired.load(Ordering::Relaxed) == 0;
+                        round < ROUNDS || is_new && begun.elapsed() < PATIENCE / 2
+                    };
+                    for round in (0..).take_while(|round| goes_on(*round)) {
                         let at = [random.usize(..KEYS), random.usize(..KEYS)];
                         timestamp = timestamp.next();
                         let id = TransactionId { timestamp, unique };
@@ -175,7 +181,7 @@ fn a_version_whose_sibling_was_seen_is_always_found() {
         stop.store(true, Ordering::Relaxed);
         ended.into_iter().for_each(|ended| ended.expect("no panic"));
     });
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(begun.elapsed() < PATIENCE);
     let repaired = repaired.into_inner();
     assert!(
         repaired > 0,

@@ -5,12 +5,12 @@ mod support;
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use support::client::{Answer, Client};
 use support::cluster::{Cluster, Keeping};
-use support::process::wait;
+use support::process::{go_on_until, wait};
 
 /// A file with three mistakes: a slot that nobody has, one that two have, and a node that is not
 /// there.
@@ -82,10 +82,10 @@ fn mistakes_are_told_each_with_its_line() {
 /// Keys of one slot of each of three nodes with equal shares.
 const KEYS: [&str; 3] = ["bar", "hello2", "foo"];
 
-/// Writes rising numbers to all keys until told to stop. Returns the last number that was
-/// acknowledged, and the last that was tried.
-fn write(to: SocketAddr, stop: &AtomicBool) -> (u64, u64) {
-    let (mut acknowledged, mut tried) = (0, 0);
+/// Writes rising numbers to all keys until told to stop. Tells the last number that was acknowledged,
+/// and returns the last that was tried.
+fn write(to: SocketAddr, stop: &AtomicBool, acknowledged: &AtomicU64) -> u64 {
+    let mut tried = 0;
     while !stop.load(Ordering::Relaxed) {
         let Ok(mut client) = Client::try_connect(to) else {
             std::thread::sleep(Duration::from_millis(5));
@@ -96,13 +96,15 @@ fn write(to: SocketAddr, stop: &AtomicBool) -> (u64, u64) {
             let number = tried.to_string();
             let command = ["MSET", KEYS[0], &number, KEYS[1], &number, KEYS[2], &number];
             match client.call(&command) {
-                Answer::Reply(reply) if reply.raw == b"+OK\r\n" => acknowledged = tried,
+                Answer::Reply(reply) if reply.raw == b"+OK\r\n" => {
+                    acknowledged.store(tried, Ordering::Relaxed);
+                }
                 Answer::Reply(_) => {}
                 _ => break,
             }
         }
     }
-    (acknowledged, tried)
+    tried
 }
 
 /// The values of the keys, once the nodes are together again.
@@ -125,17 +127,18 @@ fn killed_nodes_come_back_with_what_was_acknowledged_and_nothing_by_halves() {
     let mut cluster = Cluster::start(3, Keeping::Data);
     for round in 0..4 {
         let victim = round % 3;
-        let stop = AtomicBool::new(false);
+        let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
         // In turn by way of another node, and of the one that is killed.
         let by = cluster.address((victim + (round + 1) % 2) % 3);
-        let results = std::thread::scope(|scope| {
-            let stop = &stop;
-            let writer = scope.spawn(move || write(by, stop));
+        let tried = std::thread::scope(|scope| {
+            let (stop, acknowledged) = (&stop, &acknowledged);
+            let writer = scope.spawn(move || write(by, stop, acknowledged));
             std::thread::sleep(Duration::from_millis(300));
             cluster.kill_node(victim);
             std::thread::sleep(Duration::from_millis(100));
             cluster.start_node(victim).expect("it starts again");
             std::thread::sleep(Duration::from_millis(300));
+            go_on_until(|| acknowledged.load(Ordering::Relaxed) > 0);
             stop.store(true, Ordering::Relaxed);
             writer.join().expect("the writer")
         });
@@ -146,7 +149,7 @@ fn killed_nodes_come_back_with_what_was_acknowledged_and_nothing_by_halves() {
             "round {round}: {values:?}"
         );
         let found: u64 = values[0].parse().expect("a number");
-        let (acknowledged, tried) = results;
+        let acknowledged = acknowledged.into_inner();
         assert!(acknowledged > 0, "round {round}: nothing was written");
         let possible = acknowledged..=tried;
         assert!(

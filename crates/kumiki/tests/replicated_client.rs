@@ -4,10 +4,11 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use client::{Client, Op, Options};
+use support::process::go_on_until;
 use support::replicas::Replicas;
 
 const KEY: &[u8] = b"counter";
@@ -23,7 +24,7 @@ fn connect(replicas: &Replicas) -> Client {
 /// have counted once: so the sums that were told are all the numbers from 1 on.
 fn count_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) {
     let client = connect(replicas);
-    let stop = AtomicBool::new(false);
+    let (stop, calls) = (AtomicBool::new(false), AtomicI64::new(0));
     let told: Vec<i64> = std::thread::scope(|scope| {
         let adders: Vec<_> = (0..4)
             .map(|_| {
@@ -31,6 +32,7 @@ fn count_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) {
                     let mut told = Vec::new();
                     while !stop.load(Ordering::Relaxed) {
                         told.push(client.add(KEY, 1).expect("each call succeeds"));
+                        calls.fetch_add(1, Ordering::Relaxed);
                     }
                     told
                 })
@@ -39,6 +41,10 @@ fn count_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) {
         std::thread::sleep(Duration::from_millis(300));
         disturb(replicas);
         std::thread::sleep(Duration::from_millis(700));
+        go_on_until(|| {
+            let is_enough = calls.load(Ordering::Relaxed) > 50;
+            is_enough || adders.iter().any(|adder| adder.is_finished())
+        });
         stop.store(true, Ordering::Relaxed);
         let ended = adders.into_iter().map(|adder| adder.join());
         ended.flat_map(|told| told.expect("it adds")).collect()
@@ -92,7 +98,8 @@ fn bulks_are_told_what_became_of_each_when_leaders_change() {
     let keys: Vec<Vec<u8>> = (0..40)
         .map(|key| format!("bulk{key}").into_bytes())
         .collect();
-    let stop = AtomicBool::new(false);
+    // Of the key that was told least often, how often that was.
+    let (stop, least) = (AtomicBool::new(false), AtomicI64::new(0));
     let counts = std::thread::scope(|scope| {
         let adder = scope.spawn(|| {
             let mut counts = vec![(0_i64, 0_i64); keys.len()];
@@ -106,6 +113,8 @@ fn bulks_are_told_what_became_of_each_when_leaders_change() {
                         Err(error) => panic!("{error}"),
                     }
                 }
+                let told = counts.iter().map(|(told, _)| *told);
+                least.store(told.min().expect("there are keys"), Ordering::Relaxed);
             }
             counts
         });
@@ -119,6 +128,7 @@ fn bulks_are_told_what_became_of_each_when_leaders_change() {
         let (code, said, errors) = replicas.command(&["transfer"]);
         assert_eq!(code, Some(0), "{said}{errors}");
         std::thread::sleep(Duration::from_millis(500));
+        go_on_until(|| least.load(Ordering::Relaxed) > 20 || adder.is_finished());
         stop.store(true, Ordering::Relaxed);
         adder.join().expect("it adds")
     });

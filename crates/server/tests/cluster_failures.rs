@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use resp::Value;
@@ -78,14 +78,14 @@ fn nothing_acknowledged_is_lost_over_restarts() {
         })
         .collect();
     let addresses: Vec<_> = (1..=3).map(|node| nodes.address(node)).collect();
-    let stop = AtomicBool::new(false);
+    let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let acknowledged: Vec<u64> = std::thread::scope(|scope| {
         let writers: Vec<_> = pairs
             .iter()
             .enumerate()
             .map(|(at, pair)| {
-                let (addresses, stop) = (&addresses, &stop);
-                scope.spawn(move || write_pairs(pair, addresses, at, stop))
+                let (addresses, stop, count) = (&addresses, &stop, &count);
+                scope.spawn(move || write_pairs(pair, addresses, at, stop, count))
             })
             .collect();
         for round in 0..6 {
@@ -95,6 +95,11 @@ fn nothing_acknowledged_is_lost_over_restarts() {
             nodes.start_node(round % 3 + 1);
         }
         std::thread::sleep(Duration::from_millis(150));
+        // Longer where hardly anything gets on.
+        let until = Instant::now() + Duration::from_secs(60);
+        while count.load(Ordering::Relaxed) == 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         stop.store(true, Ordering::Relaxed);
         writers.into_iter().map(|one| one.join().unwrap()).collect()
     });
@@ -116,12 +121,13 @@ fn nothing_acknowledged_is_lost_over_restarts() {
     }
 }
 
-/// Writes rising numbers to both keys. Returns the last that was acknowledged.
+/// Writes rising numbers to both keys. Counts those that were acknowledged, and returns the last.
 fn write_pairs(
     pair: &[String; 2],
     addresses: &[std::net::SocketAddr],
     mut at: usize,
     stop: &AtomicBool,
+    count: &AtomicU64,
 ) -> u64 {
     let mut acknowledged = 0;
     let mut number = 0_u64;
@@ -140,6 +146,7 @@ fn write_pairs(
                 break;
             }
             acknowledged = number;
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
     acknowledged

@@ -5,8 +5,8 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use base::change::{Origin, siblings};
@@ -388,6 +388,7 @@ fn after_the_log_has_failed_nothing_ends_and_nothing_is_lost() {
 #[test]
 fn who_is_held_up_goes_on_when_the_hold_is_given_back() {
     const ROUNDS: u64 = 150;
+    const MEETING: Duration = Duration::from_secs(20);
     let db = Db::open(Options {
         hold_timeout: Duration::from_secs(60),
         workers: 8,
@@ -399,11 +400,12 @@ fn who_is_held_up_goes_on_when_the_hold_is_given_back() {
     db.on_release(Box::new(move || {
         teller.fetch_add(1, Ordering::SeqCst);
     }));
-    let start = Instant::now();
+    let (start, first) = (Instant::now(), Barrier::new(4));
     std::thread::scope(|scope| {
         for thread in 0..3u8 {
-            let db = db.clone();
+            let (db, first) = (db.clone(), &first);
             scope.spawn(move || {
+                first.wait();
                 for _ in 0..ROUNDS {
                     let add = Op::Add {
                         key: b"a",
@@ -425,6 +427,14 @@ fn who_is_held_up_goes_on_when_the_hold_is_given_back() {
             };
             while let Err(abort) = prepare(&mut worker, n, std::slice::from_ref(&add)) {
                 assert!(!matches!(abort, Abort::Held { .. }), "nobody else prepares");
+            }
+            if n == 0 {
+                first.wait();
+            }
+            // Somebody meets the first hold, in whatever order threads come.
+            let nobody_has_waited = || db.stats().hold_waits == 0 && start.elapsed() < MEETING;
+            while n == 0 && nobody_has_waited() {
+                std::thread::yield_now();
             }
             if n % 3 == 0 {
                 std::thread::sleep(Duration::from_millis(1));

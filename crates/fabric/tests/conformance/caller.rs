@@ -130,8 +130,11 @@ fn a_caller_learns_whom_it_calls_and_is_answered(echo: Echo) {
     for number in 0..100_u8 {
         caller.send(&[number], soon()).unwrap();
     }
-    std::thread::sleep(Duration::from_millis(20));
-    assert!(!caller.is_quiet(), "there is something to receive");
+    let until = soon();
+    while caller.is_quiet() {
+        assert!(Instant::now() < until, "there is something to receive");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     for number in 0..100_u8 {
         assert_eq!(caller.receive(soon()).unwrap(), [number]);
     }
@@ -170,14 +173,14 @@ fn a_caller_waits_as_long_as_it_is_told(echo: Echo) {
     for limits in [[30, 40, 70], [70, 40, 30]] {
         let mut caller = echo.connect(&echo.options()).unwrap();
         for limit in limits.map(Duration::from_millis) {
-            caller.send(b"x", Instant::now() + limit * 50).unwrap();
-            caller.receive(Instant::now() + limit * 50).unwrap();
+            caller.send(b"x", Instant::now() + limit * 200).unwrap();
+            caller.receive(Instant::now() + limit * 200).unwrap();
         }
         caller.send(b"silence", soon()).unwrap();
         let limit = Duration::from_millis(limits[2]);
         let begun = Instant::now();
         assert!(caller.receive(begun + limit).is_err());
-        assert!((limit..limit * 10).contains(&begun.elapsed()));
+        assert!((limit..limit * 60).contains(&begun.elapsed()));
     }
 }
 

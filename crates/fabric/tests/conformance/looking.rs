@@ -27,7 +27,7 @@ struct Two {
 struct Waiting(TcpEnd);
 
 /// How long it sleeps at most.
-const NAP: Duration = Duration::from_millis(500);
+const NAP: Duration = Duration::from_secs(2);
 
 impl Messages for Waiting {
     fn connect(&mut self, to: NodeId) -> Link {

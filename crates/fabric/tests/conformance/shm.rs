@@ -94,8 +94,10 @@ fn a_killed_peer_is_noticed_at_once_and_leaves_nothing() {
     let mut net = Loopback::over(Transport::Auto);
     let mut node = Party::new(net.node(1));
     let mut rng = fastrand::Rng::with_seed(7);
-    let mut came = 0;
-    for _ in 0..15 {
+    let (mut came, mut rounds) = (0, 0);
+    // More where peers hardly get to send anything.
+    while rounds < 15 || came <= 100 && rounds < 200 {
+        rounds += 1;
         let flooder = Flooder::start(&net);
         until(&mut net, &mut [&mut node], "a link", |parties| {
             parties[0].up().len() == 1
@@ -124,9 +126,18 @@ fn a_killed_peer_is_noticed_at_once_and_leaves_nothing() {
 fn what_a_peer_leaves_that_is_killed_while_a_link_is_made_is_removed() {
     let mut net = Loopback::over(Transport::Auto);
     let mut node = Party::new(net.node(1));
-    let flooder = Flooder::start(&net);
+    let mut flooder = Flooder::start(&net);
     while net.files() == 0 {
         node.turn();
+        if !node.up().is_empty() {
+            // The link was made between two looks.
+            drop(flooder);
+            until(&mut net, &mut [&mut node], "its end", |parties| {
+                parties[0].end.tcp.connections() == 0
+            });
+            node.log.clear();
+            flooder = Flooder::start(&net);
+        }
         // Time for the peer to make its mailbox, before the node answers.
         std::thread::sleep(Duration::from_millis(5));
         assert!(net.pass(), "it makes no link");

@@ -1,28 +1,53 @@
 //! What is left when nodes are killed.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::client::{Answer, Client};
 use crate::support::cluster::{Cluster, Keeping};
-use crate::support::process::Server;
+use crate::support::process::{Server, go_on_until};
 use crate::support::replicas::{Follower, Outcome, Replicas, eventually};
 use crate::{KEYS, TOP, figure, mget, mset, values, whole};
 
+/// What a writer and a reader share with who ends them.
+#[derive(Default)]
+struct Load {
+    stop: AtomicBool,
+    /// The last number that was acknowledged.
+    acknowledged: AtomicU64,
+    /// How often something was read.
+    reads: AtomicU64,
+}
+
+impl Load {
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether there was more of both than this.
+    fn exceeds(&self, reads: u64, acknowledged: u64) -> bool {
+        self.reads.load(Ordering::Relaxed) > reads
+            && self.acknowledged.load(Ordering::Relaxed) > acknowledged
+    }
+}
+
 /// Writes rising numbers to the keys by one node until told to stop. Returns the last number that was
 /// acknowledged, and the last that was tried.
-fn write(to: SocketAddr, keys: &[&str], stop: &AtomicBool) -> (u64, u64) {
+fn write(to: SocketAddr, keys: &[&str], load: &Load) -> (u64, u64) {
     let (mut acknowledged, mut tried) = (0, 0);
-    while !stop.load(Ordering::Relaxed) {
+    while load.goes_on() {
         let Ok(mut client) = Client::try_connect(to) else {
             std::thread::sleep(Duration::from_millis(5));
             continue;
         };
-        while !stop.load(Ordering::Relaxed) {
+        while load.goes_on() {
             tried += 1;
             match client.call(&mset(keys, &tried.to_string())) {
-                Answer::Reply(reply) if reply.raw == b"+OK\r\n" => acknowledged = tried,
+                Answer::Reply(reply) if reply.raw == b"+OK\r\n" => {
+                    acknowledged = tried;
+                    load.acknowledged.store(tried, Ordering::Relaxed);
+                }
                 Answer::Reply(_) => {}
                 _ => break,
             }
@@ -31,16 +56,15 @@ fn write(to: SocketAddr, keys: &[&str], stop: &AtomicBool) -> (u64, u64) {
     (acknowledged, tried)
 }
 
-/// Reads the keys until told to stop; what comes is whole. Returns how often something did.
-fn read(to: SocketAddr, keys: &[&str], stop: &AtomicBool) -> usize {
-    let (mut client, mut count) = (Client::connect(to), 0);
-    while !stop.load(Ordering::Relaxed) {
+/// Reads the keys until told to stop; what comes is whole.
+fn read(to: SocketAddr, keys: &[&str], load: &Load) {
+    let mut client = Client::connect(to);
+    while load.goes_on() {
         if let Some(values) = values(&client.reply(&mget(keys))) {
             whole(&values);
-            count += 1;
+            load.reads.fetch_add(1, Ordering::Relaxed);
         }
     }
-    count
 }
 
 #[test]
@@ -54,20 +78,22 @@ fn a_killed_coordinator_leaves_nothing_by_halves() {
         // Two keys that are on nodes which live, and a node that lives.
         let others = [keys[(victim + 1) % 3], keys[(victim + 2) % 3]];
         let reader = cluster.address((victim + 1) % 3);
-        let stop = AtomicBool::new(false);
-        let (results, reads) = std::thread::scope(|scope| {
-            let stop = &stop;
-            let writer = scope.spawn(move || write(by, &keys, stop));
-            let reader = scope.spawn(move || read(reader, &others, stop));
+        let load = Load::default();
+        let results = std::thread::scope(|scope| {
+            let load = &load;
+            let writer = scope.spawn(move || write(by, &keys, load));
+            let reader = scope.spawn(move || read(reader, &others, load));
             std::thread::sleep(Duration::from_millis(200));
             cluster.kill_node(victim);
             std::thread::sleep(Duration::from_millis(100));
             cluster.start_node(victim).expect("it starts again");
             std::thread::sleep(Duration::from_millis(200));
-            stop.store(true, Ordering::Relaxed);
-            let read = reader.join().expect("the reader");
-            (writer.join().expect("the writer"), read)
+            go_on_until(|| load.exceeds(100, 0) || reader.is_finished());
+            load.stop.store(true, Ordering::Relaxed);
+            reader.join().expect("the reader");
+            writer.join().expect("the writer")
         });
+        let reads = load.reads.into_inner();
         assert!(reads > 100, "round {round}: {reads} reads");
         eventually("all is decided", || {
             let prepared = |node| figure(cluster.address(node), "transactions_prepared");
@@ -95,13 +121,14 @@ fn a_killed_coordinator_leaves_nothing_by_halves() {
 }
 
 /// As [`write`], by a client that goes where it is sent.
-fn insist(mut client: Follower, keys: &[&str], stop: &AtomicBool) -> (u64, u64) {
+fn insist(mut client: Follower, keys: &[&str], load: &Load) -> (u64, u64) {
     let (mut acknowledged, mut tried) = (0, 0);
-    while !stop.load(Ordering::Relaxed) {
+    while load.goes_on() {
         tried += 1;
         if let Outcome::Reply(reply) = client.call(&mset(keys, &tried.to_string())) {
             assert_eq!(reply.raw, b"+OK\r\n", "{reply:?}");
             acknowledged = tried;
+            load.acknowledged.store(tried, Ordering::Relaxed);
         }
     }
     (acknowledged, tried)
@@ -113,19 +140,17 @@ fn nor_does_a_killed_leader_of_a_replicated_partition() {
     let keys = [KEYS[0], KEYS[3]];
     let mut replicas = Replicas::start_declared(2, 3, TOP);
     let (writer, mut reader) = (replicas.client(), replicas.client());
-    let stop = AtomicBool::new(false);
-    let (results, reads) = std::thread::scope(|scope| {
-        let stop = &stop;
-        let writer = scope.spawn(move || insist(writer, &keys, stop));
+    let load = Load::default();
+    let results = std::thread::scope(|scope| {
+        let load = &load;
+        let writer = scope.spawn(move || insist(writer, &keys, load));
         let reader = scope.spawn(move || {
-            let mut count = 0;
-            while !stop.load(Ordering::Relaxed) {
+            while load.goes_on() {
                 if let Outcome::Reply(reply) = reader.call(&mget(&keys)) {
                     whole(&values(&reply).unwrap_or_else(|| panic!("{reply:?}")));
-                    count += 1;
+                    load.reads.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            count
         });
         std::thread::sleep(Duration::from_millis(300));
         for partition in [1, 2] {
@@ -136,10 +161,12 @@ fn nor_does_a_killed_leader_of_a_replicated_partition() {
             replicas.start_node(leader);
         }
         std::thread::sleep(Duration::from_millis(300));
-        stop.store(true, Ordering::Relaxed);
-        let read = reader.join().expect("the reader");
-        (writer.join().expect("the writer"), read)
+        go_on_until(|| load.exceeds(100, 10) || reader.is_finished() || writer.is_finished());
+        load.stop.store(true, Ordering::Relaxed);
+        reader.join().expect("the reader");
+        writer.join().expect("the writer")
     });
+    let reads = load.reads.into_inner();
     assert!(reads > 100, "{reads} reads");
     let (acknowledged, tried) = results;
     assert!(acknowledged > 10, "{acknowledged} writes");
@@ -170,16 +197,18 @@ fn a_node_without_a_cluster_has_read_atomic_keys_by_option() {
     ];
     let keys = ["ra:x", "ra:y", "b:1"];
     let server = Server::kumiki(&args);
-    let stop = AtomicBool::new(false);
-    let (results, reads) = std::thread::scope(|scope| {
-        let (at, stop) = (server.address, &stop);
-        let writer = scope.spawn(move || write(at, &keys, stop));
-        let reader = scope.spawn(move || read(at, &keys, stop));
+    let load = Load::default();
+    let results = std::thread::scope(|scope| {
+        let (at, load) = (server.address, &load);
+        let writer = scope.spawn(move || write(at, &keys, load));
+        let reader = scope.spawn(move || read(at, &keys, load));
         std::thread::sleep(Duration::from_millis(500));
-        stop.store(true, Ordering::Relaxed);
-        let read = reader.join().expect("the reader");
-        (writer.join().expect("the writer"), read)
+        go_on_until(|| load.exceeds(100, 0) || reader.is_finished());
+        load.stop.store(true, Ordering::Relaxed);
+        reader.join().expect("the reader");
+        writer.join().expect("the writer")
     });
+    let reads = load.reads.into_inner();
     assert!(reads > 100, "{reads} reads");
     server.kill();
     let server = Server::kumiki(&args);

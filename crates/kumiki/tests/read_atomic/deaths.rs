@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ::client::{Algorithm, Client, Error, Transport};
 
 use crate::support::cluster::{Cluster, Keeping};
+use crate::support::process::go_on_until;
 use crate::support::replicas::eventually;
 use crate::{KEYS, TOP, connect_with};
 
@@ -17,6 +18,8 @@ pub(crate) const BOTH: [&str; 2] = [KEYS[0], KEYS[2]];
 /// The key of the second node, which dies or stands still.
 const OF_VICTIM: [&str; 1] = [KEYS[2]];
 const VICTIM: usize = 1;
+/// How long a client waits for an answer of a node that it takes to be there.
+const ANSWER: Duration = Duration::from_secs(3);
 
 fn start(keeping: Keeping) -> Cluster {
     let cluster = Cluster::start_with(2, keeping, TOP, &["--transport", "shm"]);
@@ -31,6 +34,7 @@ fn connect(cluster: &Cluster, timeout: Duration) -> Client {
     connect_with(cluster.fabrics(), |options| {
         options.transport = Transport::Shm;
         options.timeout = timeout;
+        options.answer_within = ANSWER;
     })
 }
 
@@ -73,13 +77,21 @@ fn a_dead_node_is_noticed_at_once_and_its_successor_too() {
         warm(client, &BOTH);
     }
     cluster.kill_node(VICTIM);
-    let begun = Instant::now();
-    match get(&hasty, &OF_VICTIM) {
-        // An answer would be waited for much longer.
-        Err(Error::TimedOut { attempts, .. }) => assert!(attempts > 4, "{attempts} attempts"),
-        other => panic!("{other:?}"),
+    let mut most = 0;
+    // A busy machine may not get round to many attempts in the time.
+    for _ in 0..20 {
+        let begun = Instant::now();
+        match get(&hasty, &OF_VICTIM) {
+            Err(Error::TimedOut { attempts, .. }) => most = attempts.max(most),
+            other => panic!("{other:?}"),
+        }
+        assert!(begun.elapsed() < ANSWER);
+        if most > 4 {
+            break;
+        }
     }
-    assert!(begun.elapsed() < Duration::from_secs(2));
+    // An answer would be waited for much longer.
+    assert!(most > 4, "{most} attempts");
     let before = hasty.read_counts();
     assert_eq!(get(&hasty, &BOTH[..1]).expect("its node lives"), [1]);
     assert_eq!(hasty.read_counts().in_memory, before.in_memory + 1);
@@ -123,6 +135,27 @@ fn a_successor_waits_until_nobody_believes_its_predecessor() {
     assert!(rested > Duration::from_millis(210), "it was {rested:?}");
 }
 
+/// Reads what a node has published that stands still, until it is not believed any more. How long it
+/// was.
+fn believed(client: &Client, lease: Duration) -> Duration {
+    let paused = Instant::now();
+    loop {
+        let begun = paused.elapsed();
+        let before = client.read_counts().in_memory;
+        let read = get(client, &OF_VICTIM);
+        let after = client.read_counts().in_memory;
+        match read {
+            Ok(numbers) => assert_eq!((numbers, after), (vec![1], before + 1)),
+            Err(Error::TimedOut { .. }) => {
+                assert_eq!(after, before);
+                return begun;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(begun < lease * 2, "it is believed after {begun:?}");
+    }
+}
+
 /// A node that stands still cannot say that its memory is not to be believed any more.
 #[test]
 fn a_node_that_stands_still_is_believed_until_its_lease_ends() {
@@ -134,22 +167,16 @@ fn a_node_that_stands_still_is_believed_until_its_lease_ends() {
     for client in [&hasty, &patient] {
         warm(client, &BOTH);
     }
-    cluster.pause_node(VICTIM);
-    let paused = Instant::now();
+    let until = Instant::now() + Duration::from_secs(60);
     let last = loop {
-        let begun = paused.elapsed();
-        let before = hasty.read_counts().in_memory;
-        let read = get(&hasty, &OF_VICTIM);
-        let after = hasty.read_counts().in_memory;
-        match read {
-            Ok(numbers) => assert_eq!((numbers, after), (vec![1], before + 1)),
-            Err(Error::TimedOut { .. }) => {
-                assert_eq!(after, before);
-                break begun;
-            }
-            Err(error) => panic!("{error}"),
+        cluster.pause_node(VICTIM);
+        let last = believed(&hasty, LEASE);
+        // On a busy machine it may have stood still for a while before that is known.
+        if last > LEASE / 2 || Instant::now() > until {
+            break last;
         }
-        assert!(begun < LEASE * 2, "it is believed after {begun:?}");
+        cluster.resume_node(VICTIM);
+        warm(&hasty, &BOTH);
     };
     println!("the node was believed for {last:?}");
     // So that the reads before were not by chance.
@@ -179,6 +206,9 @@ fn a_node_that_stands_still_is_believed_until_its_lease_ends() {
     }
     assert!(patient.read_counts().in_memory > before);
 }
+
+/// How often a reader reads at least, or it shows nothing.
+pub(crate) const ENOUGH: u64 = 100;
 
 /// What a writer and readers of one run share.
 #[derive(Default)]
@@ -222,10 +252,10 @@ impl Run {
         }
     }
 
-    /// Reads keys. Returns how many reads there were, and how long the longest took that failed.
-    pub(crate) fn read(&self, client: &Client, keys: &[&str]) -> (u64, Duration) {
+    /// Reads keys, and counts how often. Returns how long the longest read took that failed.
+    pub(crate) fn read(&self, client: &Client, keys: &[&str], reads: &AtomicU64) -> Duration {
         let _ends = Ends(self);
-        let (mut reads, mut last, mut longest) = (0, 0, Duration::ZERO);
+        let (mut last, mut longest) = (0, Duration::ZERO);
         while self.goes_on() {
             let least = self.acknowledged.load(Ordering::SeqCst).max(last);
             let begun = Instant::now();
@@ -241,7 +271,7 @@ impl Run {
                         assert!(unknown.contains(&seen), "{seen} after {least}");
                     }
                     last = numbers[0];
-                    reads += 1;
+                    reads.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) => {
                     assert!(error.is_retryable(), "{error}");
@@ -249,7 +279,13 @@ impl Run {
                 }
             }
         }
-        (reads, longest)
+        longest
+    }
+
+    /// Goes on until all readers have read enough.
+    pub(crate) fn suffices(&self, reads: &[AtomicU64]) {
+        let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) > ENOUGH;
+        go_on_until(|| reads.iter().all(enough) || !self.goes_on());
     }
 }
 
@@ -263,6 +299,7 @@ fn nothing_older_is_seen_when_a_node_is_killed_and_started_again() {
     let writer = connect(&cluster, TIMEOUT);
     let readers = [(); 3].map(|()| connect(&cluster, TIMEOUT));
     let idle = connect(&cluster, Duration::from_secs(20));
+    let counts = [const { AtomicU64::new(0) }; 3];
     std::thread::scope(|scope| {
         let run = &run;
         let writer = scope.spawn(move || run.write(&writer));
@@ -270,7 +307,8 @@ fn nothing_older_is_seen_when_a_node_is_killed_and_started_again() {
         let readings: Vec<_> = readers
             .iter()
             .zip(keys)
-            .map(|(client, keys)| scope.spawn(move || run.read(client, keys)))
+            .zip(&counts)
+            .map(|((client, keys), count)| scope.spawn(move || run.read(client, keys, count)))
             .collect();
         let ends = Ends(run);
         for round in 0..4 {
@@ -300,13 +338,15 @@ fn nothing_older_is_seen_when_a_node_is_killed_and_started_again() {
                 });
             }
         }
+        run.suffices(&counts);
         drop(ends);
         writer.join().expect("the writer");
-        for reading in readings {
-            let (reads, longest) = reading.join().expect("nothing older was read");
+        for (reading, reads) in readings.into_iter().zip(&counts) {
+            let longest = reading.join().expect("nothing older was read");
+            let reads = reads.load(Ordering::Relaxed);
             println!("{reads} reads; the longest that failed took {longest:?}");
-            assert!(reads > 100, "{reads} reads");
-            assert!(longest < TIMEOUT * 2, "{longest:?} until an error came");
+            assert!(reads > ENOUGH, "{reads} reads");
+            assert!(longest < ANSWER, "{longest:?} until an error came");
         }
     });
 }

@@ -1,12 +1,12 @@
 //! What the leader of a replicated partition publishes: it is believed as long as the leader has a lease,
 //! and not when another one may have followed it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::client::{Client, Transport};
 
-use crate::deaths::{BOTH, Ends, Run, get, put, warm};
+use crate::deaths::{BOTH, ENOUGH, Ends, Run, get, put, warm};
 use crate::support::replicas::{Replicas, eventually};
 use crate::{TOP, connect_with, figure};
 
@@ -56,12 +56,14 @@ fn nothing_older_is_seen_when_leaders_change() {
     put(&patient, &BOTH, 0).expect("it is written");
     let writer = connect(&replicas, Duration::from_secs(2));
     let readers = [(); 3].map(|()| connect(&replicas, TIMEOUT));
+    let counts = [const { AtomicU64::new(0) }; 3];
     std::thread::scope(|scope| {
         let run = &run;
         let writer = scope.spawn(move || run.write(&writer));
         let readings: Vec<_> = readers
             .iter()
-            .map(|client| scope.spawn(move || run.read(client, &BOTH)))
+            .zip(&counts)
+            .map(|(client, count)| scope.spawn(move || run.read(client, &BOTH, count)))
             .collect();
         let ends = Ends(run);
         let troubles = [Trouble::StandsStill, Trouble::Dies, Trouble::Stops];
@@ -91,12 +93,14 @@ fn nothing_older_is_seen_when_leaders_change() {
                 "something was wrong, when a leader: {trouble:?}"
             );
         }
+        run.suffices(&counts);
         drop(ends);
         writer.join().expect("the writer");
-        for reading in readings {
-            let (reads, longest) = reading.join().expect("nothing older was read");
+        for (reading, reads) in readings.into_iter().zip(&counts) {
+            let longest = reading.join().expect("nothing older was read");
+            let reads = reads.load(Ordering::Relaxed);
             println!("{reads} reads; the longest that failed took {longest:?}");
-            assert!(reads > 100, "{reads} reads");
+            assert!(reads > ENOUGH, "{reads} reads");
         }
     });
     warm(&patient, &BOTH);

@@ -16,11 +16,12 @@ mod verbs;
 mod whole;
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::client::{Options, Transport};
 use support::client::Client;
 use support::frame::Frame;
+use support::replicas::PATIENCE;
 
 pub(crate) const TOP: &str = "read_atomic = [\"ra:\"]";
 /// Keys of one slot of each of four nodes with equal shares, in their order.
@@ -80,5 +81,13 @@ pub(crate) fn connect_with(
     let mut options = Options::new("");
     options.timeout = Duration::from_secs(20);
     change(&mut options);
-    ::client::Client::connect(fabrics, options).expect("the nodes run")
+    let fabrics: Vec<SocketAddr> = fabrics.collect();
+    let begun = Instant::now();
+    loop {
+        match ::client::Client::connect(fabrics.iter().copied(), options.clone()) {
+            // One that gives up soon may need several goes on a busy machine.
+            Err(error) if error.is_retryable() && begun.elapsed() < PATIENCE => {}
+            connected => return connected.expect("the nodes run"),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Of what is written together, readers see all or nothing.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ::client::Algorithm;
@@ -11,12 +11,22 @@ use crate::support::cluster::{Cluster, Keeping};
 use crate::support::replicas::eventually;
 use crate::{KEYS, TOP, connect, figure, mget, mset, values, whole};
 
+/// How long a reader goes on that has not met enough.
+const LONGEST: Duration = Duration::from_secs(60);
+
 #[test]
 fn redis_clients_of_any_node_see_all_or_nothing() {
     const READS: usize = 1000;
     let cluster = Cluster::start_with(4, Keeping::Nothing, TOP, &[]);
-    let stop = AtomicBool::new(false);
-    let seen: usize = std::thread::scope(|scope| {
+    let (stop, seen) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let sum = |name| (0..4).map(|node| figure(cluster.address(node), name)).sum();
+    let suffices = || {
+        let second: u64 = sum("cluster_ramp_second_rounds");
+        seen.load(Ordering::Relaxed) > 100 && second > 0
+    };
+    let until = Instant::now() + LONGEST;
+    std::thread::scope(|scope| {
+        let (seen, suffices) = (&seen, &suffices);
         for writer in 0..2 {
             let (to, stop) = (cluster.address(writer), &stop);
             scope.spawn(move || {
@@ -35,15 +45,17 @@ fn redis_clients_of_any_node_see_all_or_nothing() {
             let to = cluster.address(node);
             scope.spawn(move || {
                 let mut client = Client::connect(to);
-                let mut changes = 0;
                 let mut last = None;
-                for _ in 0..READS {
+                let goes_on = |read| read < READS || !suffices() && Instant::now() < until;
+                for _ in (0..).take_while(|read| goes_on(*read)) {
                     let reply = client.reply(&mget(&KEYS));
                     let value = whole(&values(&reply).unwrap_or_else(|| panic!("{reply:?}")));
-                    changes += usize::from(last.as_ref() != Some(&value));
+                    seen.fetch_add(
+                        usize::from(last.as_ref() != Some(&value)),
+                        Ordering::Relaxed,
+                    );
                     last = Some(value);
                 }
-                changes
             })
         };
         let readers: Vec<_> = (1..4).map(read).collect();
@@ -51,14 +63,17 @@ fn redis_clients_of_any_node_see_all_or_nothing() {
         // Also when one has panicked, so that the test ends.
         let ended: Vec<_> = ended.collect();
         stop.store(true, Ordering::Relaxed);
-        ended.into_iter().map(|seen| seen.expect("it reads")).sum()
+        ended.into_iter().for_each(|it| it.expect("it reads"));
     });
+    let seen = seen.into_inner();
     assert!(seen > 100, "only {seen} values were seen");
-    let sum = |name| (0..4).map(|node| figure(cluster.address(node), name)).sum();
-    let (reads, second): (u64, u64) =
-        (sum("cluster_ramp_reads"), sum("cluster_ramp_second_rounds"));
-    assert!(reads >= 3 * READS as u64, "{reads} reads");
+    // A thread tells of its figures at the end of its turn, after its replies.
+    eventually("all reads are counted", || {
+        let reads: u64 = sum("cluster_ramp_reads");
+        reads >= 3 * READS as u64
+    });
     // Without these the test would show nothing.
+    let second: u64 = sum("cluster_ramp_second_rounds");
     assert!(second > 0, "no read has met a writer");
 }
 
@@ -126,8 +141,11 @@ fn writes_that_overlap_are_seen_whole() {
         }
     };
     let read = |algorithm: Algorithm| {
-        let mut met = 0;
-        for _ in 0..500 {
+        let (mut met, until) = (0, Instant::now() + LONGEST);
+        for number in 0.. {
+            if number >= 500 && (met > 10 || Instant::now() > until) {
+                break;
+            }
             let values = client.get_all(&keys, algorithm).expect("they are read");
             let texts = values
                 .iter()

@@ -93,7 +93,7 @@ impl Cluster {
             };
             command
         };
-        let server = Server::start_at(self.addresses[node], build)?;
+        let server = Server::insist_at(self.addresses[node], build)?;
         self.servers[node] = Some(server);
         Ok(())
     }

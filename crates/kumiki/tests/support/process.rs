@@ -16,6 +16,8 @@ use tempfile::TempDir;
 
 /// How long a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a test goes on that has not seen enough of what it is about.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Files for what a server prints.
 const OUTPUT: &str = "output.txt";
 const ERRORS: &str = "errors.txt";
@@ -87,6 +89,23 @@ impl Server {
             true => Ok(server),
             false => Err(server.output() + &server.errors()),
         }
+    }
+
+    /// As [`Server::start_at`], again where somebody has one of its addresses: as the near end of a
+    /// connection, most often, and not for long.
+    pub(crate) fn insist_at(
+        address: SocketAddr,
+        command: impl Fn(SocketAddr, &Path) -> Command,
+    ) -> Result<Server, String> {
+        for _ in 0..5 {
+            match Server::start_at(address, &command) {
+                Err(said) if said.contains("Address already in use") => {
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+                started => return started,
+            }
+        }
+        Server::start_at(address, command)
     }
 
     fn wait_until_listening(&mut self) -> bool {
@@ -197,6 +216,15 @@ pub(crate) fn serve(address: SocketAddr) -> Command {
 pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("its address")
+}
+
+/// Waits while a test has not seen enough of what it is about: how fast that comes is the scheduler's to
+/// say. Whether it was enough in the end, the test has to ask again.
+pub(crate) fn go_on_until(mut is_enough: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_enough() && begin.elapsed() < LONGEST {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Waits until `child` has ended; kills it when that takes too long.

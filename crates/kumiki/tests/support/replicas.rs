@@ -112,7 +112,7 @@ impl Replicas {
             command.arg("--data").arg(dir.join(format!("node{node}")));
             command
         };
-        let server = Server::start_at(self.addresses[node - 1], build)?;
+        let server = Server::insist_at(self.addresses[node - 1], build)?;
         self.servers[node - 1] = Some(server);
         Ok(())
     }
