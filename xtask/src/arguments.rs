@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use xtask::bench::cell::Mode;
 use xtask::build::Build;
+use xtask::cassandra::Paxos;
 use xtask::chaos;
 use xtask::crash::Disk;
 use xtask::fuzz::Target;
@@ -71,6 +72,24 @@ pub(crate) enum Task {
         /// Further arguments of the nodes.
         #[arg(last = true)]
         server: Vec<String>,
+    },
+    /// Start Cassandra nodes at 127.0.0.1 and so on, port 9042, and stop them on Ctrl-C.
+    Cassandra {
+        /// How many nodes.
+        #[arg(default_value_t = 1)]
+        nodes: u8,
+        /// Java's heap of each node; a node takes about 600 MiB besides.
+        #[arg(long, value_name = "SIZE", default_value = "512m", value_parser = mebibytes)]
+        heap: u64,
+        /// How lightweight transactions agree.
+        #[arg(long, value_name = "HOW", default_value = "v1", value_parser = paxos)]
+        paxos: Paxos,
+        /// Where data and logs lie; they stay.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+        /// Keep data and logs, in target/cassandra.
+        #[arg(long, conflicts_with = "dir")]
+        keep: bool,
     },
     /// Kill the real server under load and compare what is left with what was acknowledged.
     Crash {
@@ -287,6 +306,24 @@ fn time(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "it is not a time such as 1s or 300ms".to_owned())
 }
 
+/// A size such as 512m or 2g, in MiB.
+fn mebibytes(text: &str) -> Result<u64, String> {
+    let of = |digits: &str| digits.parse::<u64>().ok();
+    let size = match (text.strip_suffix('m'), text.strip_suffix('g')) {
+        (Some(digits), _) => of(digits),
+        (_, Some(digits)) => of(digits).and_then(|size| size.checked_mul(1024)),
+        (None, None) => None,
+    };
+    let size = size.filter(|size| (300..=65_536).contains(size));
+    size.ok_or_else(|| "it is not a size such as 512m or 1g, from 300m to 64g".to_owned())
+}
+
+fn paxos(text: &str) -> Result<Paxos, String> {
+    let all = [Paxos::V1, Paxos::V2];
+    let found = all.into_iter().find(|paxos| paxos.name() == text);
+    found.ok_or_else(|| "it is v1 or v2".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -311,6 +348,17 @@ mod tests {
         assert_eq!(parsed("--transport shm --restart"), given);
         let refused = parsed("--transport pigeons").unwrap_err();
         assert!(refused.contains("auto, tcp, shm, verbs"), "{refused}");
+    }
+
+    #[test]
+    fn cassandra_is_told_its_heap_and_how_it_agrees() {
+        assert_eq!(mebibytes("512m"), Ok(512));
+        assert_eq!(mebibytes("2g"), Ok(2048));
+        for wrong in ["512", "m", "10m", "999999999g", "-1g", ""] {
+            assert!(mebibytes(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(paxos("v2"), Ok(Paxos::V2));
+        assert!(paxos("v3").is_err());
     }
 
     #[test]

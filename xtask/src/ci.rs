@@ -98,6 +98,9 @@ const STEPS: &[Step] = &[
         run(cargo().args(test.split(' ')))?;
         let test = "test --package kumiki-replica --features simulation --test simulation";
         run(cargo().args(test.split(' ')))?;
+        let test = "test --package kumiki-locks --features simulation --test simulation";
+        run(cargo().args(test.split(' ')))?;
+        sim::run(Protocol::Locks, SEEDS, None, None)?;
         sim::run(Protocol::TwoPhaseCommit, SEEDS, None, None)?;
         sim::run(Protocol::Replica, SEEDS, None, None)?;
         sim::run(Protocol::Ramp, SEEDS, None, None)

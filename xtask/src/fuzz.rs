@@ -56,6 +56,14 @@ pub enum Target {
     Snapshot,
     /// Messages of Raft, and what entries hold.
     Raft,
+    /// Frames of Cassandra's protocol, and the envelopes in them.
+    CqlFrames,
+    /// Requests of Cassandra's clients.
+    CqlRequests,
+    /// Responses of Cassandra.
+    CqlResponses,
+    /// Texts of CQL.
+    CqlStatements,
 }
 
 impl Target {
@@ -75,6 +83,10 @@ impl Target {
         Target::ReplicaLog,
         Target::Snapshot,
         Target::Raft,
+        Target::CqlFrames,
+        Target::CqlRequests,
+        Target::CqlResponses,
+        Target::CqlStatements,
     ];
 
     fn name(self) -> &'static str {
@@ -93,6 +105,10 @@ impl Target {
             Target::ReplicaLog => "replica-log",
             Target::Snapshot => "snapshot",
             Target::Raft => "raft",
+            Target::CqlFrames => "cql-frames",
+            Target::CqlRequests => "cql-requests",
+            Target::CqlResponses => "cql-responses",
+            Target::CqlStatements => "cql-statements",
         }
     }
 
@@ -112,6 +128,10 @@ impl Target {
             Target::ReplicaLog => replica::fuzz::fuzz_log_segment,
             Target::Snapshot => replica::fuzz::fuzz_snapshot,
             Target::Raft => replica::fuzz::fuzz_wire,
+            Target::CqlFrames => cql::fuzz::fuzz_frames,
+            Target::CqlRequests => cql::fuzz::fuzz_requests,
+            Target::CqlResponses => cql::fuzz::fuzz_responses,
+            Target::CqlStatements => cql::fuzz::fuzz_statements,
         }
     }
 
@@ -131,6 +151,10 @@ impl Target {
             Target::ReplicaLog => "crates/replica/corpus/log",
             Target::Snapshot => "crates/replica/corpus/snapshot",
             Target::Raft => "crates/replica/corpus/wire",
+            Target::CqlFrames => "crates/cql/corpus/frames",
+            Target::CqlRequests => "crates/cql/corpus/requests",
+            Target::CqlResponses => "crates/cql/corpus/responses",
+            Target::CqlStatements => "crates/cql/corpus/statements",
         }
     }
 }

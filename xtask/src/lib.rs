@@ -9,6 +9,7 @@
 pub mod arch;
 pub mod bench;
 pub mod build;
+pub mod cassandra;
 pub mod chaos;
 pub mod ci;
 pub mod client;

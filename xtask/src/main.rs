@@ -13,8 +13,8 @@ use clap::Parser;
 use xtask::build::{self, Build};
 use xtask::server::Program;
 use xtask::{
-    arch, bench, chaos, ci, cluster, crash, failover, fuzz, interrupt, peers, rdma, sim, smoke,
-    trace,
+    arch, bench, cassandra, chaos, ci, cluster, crash, failover, fuzz, interrupt, peers, rdma, sim,
+    smoke, trace,
 };
 
 use crate::arguments::{Arguments, Task};
@@ -65,6 +65,19 @@ fn run(task: Task) -> Result<()> {
             };
             cluster::run(&Program::Kumiki { binary, args }, &options)
         }
+        Task::Cassandra {
+            nodes,
+            heap,
+            paxos,
+            dir,
+            keep,
+        } => cassandra::run(&cassandra::Wish {
+            nodes,
+            heap_mib: heap,
+            paxos,
+            dir,
+            keep,
+        }),
         Task::Crash {
             rounds,
             disk,

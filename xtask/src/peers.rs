@@ -1,5 +1,6 @@
 //! The programs that tests and benchmarks stand beside: present or not, and how to get them.
 
+mod cassandra;
 mod etcd;
 mod rdma;
 
@@ -7,7 +8,7 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::{build, process};
 
@@ -16,6 +17,13 @@ struct Peer {
     program: &'static str,
     package: &'static str,
     version: &'static str,
+}
+
+impl Peer {
+    /// The program without its folder.
+    fn name(&self) -> &'static str {
+        self.program.rsplit('/').next().unwrap_or(self.program)
+    }
 }
 
 const PEERS: &[Peer] = &[
@@ -64,12 +72,20 @@ const PEERS: &[Peer] = &[
         package: "util-linux",
         version: "--version",
     },
+    // twemproxy. The folder is on the paths of few but root.
+    Peer {
+        program: "/usr/sbin/nutcracker",
+        package: "nutcracker",
+        version: "--version",
+    },
 ];
 
 /// A library of another language, for tests with clients that are not ours.
 struct Library {
     name: &'static str,
     version: &'static str,
+    /// What is named beside it, so that its version is not left to the installer.
+    beside: &'static [&'static str],
     /// Where it lies under `target/peers` once it is installed; tests look there.
     place: &'static str,
     /// The program that installs it, and its arguments before the folder and the library.
@@ -80,18 +96,42 @@ struct Library {
     join: &'static str,
 }
 
+/// Installs libraries for Python.
+const PIP: &[&str] = &["pip3", "install", "--quiet", "--upgrade", "--target"];
+
 const LIBRARIES: &[Library] = &[
     Library {
         name: "redis",
         version: "7.1.1",
+        beside: &[],
         place: "python/redis",
-        installer: &["pip3", "install", "--quiet", "--upgrade", "--target"],
+        installer: PIP,
+        folder: "python",
+        join: "==",
+    },
+    Library {
+        name: "cassandra-driver",
+        version: "3.30.1",
+        beside: &[],
+        place: "python/cassandra",
+        installer: PIP,
+        folder: "python",
+        join: "==",
+    },
+    // After its driver: each brings a folder `bin`, and the last one's stays.
+    Library {
+        name: "cqlsh",
+        version: "6.2.2",
+        beside: &["cassandra-driver==3.30.1"],
+        place: "python/cqlshlib",
+        installer: PIP,
         folder: "python",
         join: "==",
     },
     Library {
         name: "ioredis",
         version: "5.8.2",
+        beside: &[],
         place: "node/node_modules/ioredis",
         installer: &[
             "npm",
@@ -121,7 +161,10 @@ impl Library {
             };
             let mut command = Command::new(program);
             command.args(arguments).arg(peers.join(self.folder));
-            process::run(program, command.arg(&wanted))?;
+            command.arg(&wanted).args(self.beside);
+            process::run(program, &mut command).with_context(|| {
+                format!("cannot fetch {wanted}; {program} must reach its registry, or a mirror")
+            })?;
             std::fs::write(&mark, &wanted)?;
         }
         println!("peers: {:<16} {}", self.name, self.version);
@@ -144,7 +187,7 @@ pub fn install() -> Result<()> {
     if !packages.is_empty() {
         println!("peers: installing {}", packages.join(" "));
         apt(&packages)?;
-        stop_service();
+        stop_services();
     }
     for peer in PEERS {
         let Some(version) = version(peer) else {
@@ -154,9 +197,10 @@ pub fn install() -> Result<()> {
                 peer.package
             );
         };
-        println!("peers: {:<16} {version}", peer.program);
+        println!("peers: {:<16} {version}", peer.name());
     }
     LIBRARIES.iter().try_for_each(Library::install)?;
+    cassandra::install()?;
     etcd::install()?;
     rdma::install()
 }
@@ -166,7 +210,7 @@ pub fn install() -> Result<()> {
 pub fn has(program: &str) -> bool {
     PEERS
         .iter()
-        .any(|p| p.program == program && version(p).is_some())
+        .any(|p| p.name() == program && version(p).is_some())
 }
 
 /// Whether a check that lacks something on this machine is to fail instead of being skipped:
@@ -178,8 +222,12 @@ pub fn are_required() -> bool {
 
 fn version(peer: &Peer) -> Option<String> {
     let mut command = Command::new(peer.program);
-    let text = process::output(peer.program, command.arg(peer.version)).ok()?;
-    Some(text.lines().next().unwrap_or_default().trim().to_owned())
+    let output = command.arg(peer.version).output().ok()?;
+    // Some tell it where they tell errors.
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().next().unwrap_or_default().trim();
+    output.status.success().then(|| line.to_owned())
 }
 
 /// Installs packages. A fresh machine has no package lists; an installed one need not ask for them
@@ -234,9 +282,11 @@ fn has_lists() -> bool {
         .any(|list| list.file_name().to_string_lossy().contains("_Packages"))
 }
 
-/// Debian's package starts a server of its own at port 6379. It would use the cores that are
-/// measured; our servers are started by the harnesses. Where there is no init system, there is
+/// Debian's packages start servers of their own, Redis at port 6379. They would use the cores that
+/// are measured; our servers are started by the harnesses. Where there is no init system, there is
 /// nothing to stop, and the command's failure says only that.
-fn stop_service() {
-    let _ = process::output("service", as_root("service").args(["redis-server", "stop"]));
+fn stop_services() {
+    for service in ["redis-server", "nutcracker"] {
+        let _ = process::output("service", as_root("service").args([service, "stop"]));
+    }
 }

@@ -20,6 +20,8 @@ pub enum Protocol {
     Ramp,
     /// A partition that several nodes hold.
     Replica,
+    /// A table of locks that several proxies share, or that one has in its memory.
+    Locks,
 }
 
 impl Protocol {
@@ -28,6 +30,7 @@ impl Protocol {
             Protocol::TwoPhaseCommit => "2pc",
             Protocol::Ramp => "ramp",
             Protocol::Replica => "replica",
+            Protocol::Locks => "locks",
         }
     }
 
@@ -35,6 +38,7 @@ impl Protocol {
         match self {
             Protocol::TwoPhaseCommit | Protocol::Ramp => "kumiki-cluster",
             Protocol::Replica => "kumiki-replica",
+            Protocol::Locks => "kumiki-locks",
         }
     }
 }
@@ -52,6 +56,12 @@ pub enum Bug {
     StaleLease,
     /// What was executed and not committed outlives the leadership.
     KeptOverlay,
+    /// A lock is taken over when its lease has ended by the wall clock.
+    TrustedWallClock,
+    /// A token is drawn without regard to the last one of the key.
+    ForgottenToken,
+    /// A table that has lost its memory grants at once.
+    ForgottenGrace,
 }
 
 impl Bug {
@@ -62,6 +72,9 @@ impl Bug {
         Bug::OneRound,
         Bug::StaleLease,
         Bug::KeptOverlay,
+        Bug::TrustedWallClock,
+        Bug::ForgottenToken,
+        Bug::ForgottenGrace,
     ];
 
     /// Where it can be planted.
@@ -71,6 +84,7 @@ impl Bug {
             Bug::IgnoredHolds | Bug::EarlyDecision => Protocol::TwoPhaseCommit,
             Bug::OneRound => Protocol::Ramp,
             Bug::StaleLease | Bug::KeptOverlay => Protocol::Replica,
+            Bug::TrustedWallClock | Bug::ForgottenToken | Bug::ForgottenGrace => Protocol::Locks,
         }
     }
 
@@ -81,6 +95,9 @@ impl Bug {
             Bug::OneRound => "planted-one-round",
             Bug::StaleLease => "planted-stale-lease",
             Bug::KeptOverlay => "planted-kept-overlay",
+            Bug::TrustedWallClock => "planted-trusted-wall-clock",
+            Bug::ForgottenToken => "planted-forgotten-token",
+            Bug::ForgottenGrace => "planted-forgotten-grace",
         }
     }
 }

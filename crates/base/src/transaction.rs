@@ -4,8 +4,8 @@
 //! see the effects of earlier ones. The result is one [`Reply`] for each operation, or an
 //! [`Abort`], after which nothing has happened. An operation that fails by itself (a value of the
 //! wrong type, an overflow) answers [`Reply::Error`] in its place and the others still take
-//! effect, as in a Redis `MULTI` block; [`Op::Check`] and [`Op::Require`] are the operations that
-//! abort.
+//! effect, as in a Redis `MULTI` block; [`Op::Check`], [`Op::Require`] and [`Op::Guard`] are the
+//! operations that abort.
 
 use crate::ids::{Epoch, NodeId, Tid, Timestamp, TransactionId, Version};
 
@@ -120,6 +120,15 @@ pub enum Op<'a> {
     Require { key: &'a [u8], present: bool },
     /// The version of `key`, for a later [`Op::Check`]. Answers `Version`.
     Watch { key: &'a [u8] },
+    /// Aborts the transaction ([`Abort::Stale`]) if a greater token than `token` was seen for
+    /// `lock` in this partition; otherwise `token` is the greatest that was seen from now on. It is
+    /// not forgotten, also not by [`Op::Flush`]. The lock's name is no key: the guard is executed in
+    /// every partition that takes part in the transaction. Answers `Ok`.
+    Guard { lock: &'a [u8], token: u64 },
+    /// The transaction's own time, milliseconds since the Unix epoch. What it answers never goes
+    /// back within a partition, also not over a restart or when another node leads. Executed where
+    /// the transaction's keys are, which must be of one partition. Answers `Int`.
+    Now,
 
     /// The value. Answers `Bytes` or `Nil`.
     Get { key: &'a [u8] },
@@ -207,7 +216,7 @@ impl<'a> Op<'a> {
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
-            Op::Count | Op::Scan { .. } | Op::Flush => None,
+            Op::Guard { .. } | Op::Now | Op::Count | Op::Scan { .. } | Op::Flush => None,
             Op::Check { key, .. }
             | Op::Require { key, .. }
             | Op::Watch { key }
@@ -231,7 +240,15 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Whether the operation never writes.
+    /// Whether the operation has no place of its own: it is executed where the transaction's other
+    /// operations are.
+    #[must_use]
+    pub fn goes_along(&self) -> bool {
+        matches!(self, Op::Guard { .. } | Op::Now)
+    }
+
+    /// Whether the operation never writes. The time that is told is kept in the log, so that no
+    /// earlier one is told later: [`Op::Now`] counts as writing.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         match self {
@@ -248,7 +265,9 @@ impl<'a> Op<'a> {
             | Op::Count
             | Op::Scan { .. } => true,
             Op::GetExpire { expiry, .. } => *expiry == Expiry::Keep,
-            Op::Put { .. }
+            Op::Guard { .. }
+            | Op::Now
+            | Op::Put { .. }
             | Op::Delete { .. }
             | Op::GetDelete { .. }
             | Op::Append { .. }
@@ -260,6 +279,21 @@ impl<'a> Op<'a> {
             | Op::Flush => false,
         }
     }
+}
+
+/// Refuses a transaction of guards that has nothing else: there is nothing to be guarded, and no
+/// partition to which it belongs.
+///
+/// # Errors
+/// [`Abort::Unsupported`].
+pub fn check_guards(ops: &[Op<'_>]) -> Result<(), Abort> {
+    let has_guard = ops.iter().any(|op| matches!(op, Op::Guard { .. }));
+    if has_guard && ops.iter().all(Op::goes_along) {
+        let what = "a guard alone guards nothing: put what it is to guard into its transaction";
+        let what = what.to_owned();
+        return Err(Abort::Unsupported { what });
+    }
+    Ok(())
 }
 
 /// What an operation answers. Bytes are borrowed from the store for as long as the answer lives.
@@ -323,6 +357,20 @@ pub enum Abort {
     Precondition {
         /// The index of the operation.
         op: usize,
+    },
+    /// The partition has seen a newer token of a lock than that of an [`Op::Guard`]: somebody else
+    /// has held the lock since. It is no use to retry it; acquire the lock again.
+    #[error(
+        "the lock '{}' has been granted with a newer token ({highest} > {token}); acquire it again",
+        lock.escape_ascii()
+    )]
+    Stale {
+        /// The lock's name.
+        lock: Vec<u8>,
+        /// The token of the guard.
+        token: u64,
+        /// The greatest token that was seen.
+        highest: u64,
     },
     /// Other transactions kept getting in the way. Safe to retry.
     #[error("the transaction met conflicting transactions {attempts} times; retry it")]
@@ -398,6 +446,15 @@ pub enum Abort {
     /// The closure of an interactive transaction gave up.
     #[error("the transaction was cancelled by its caller")]
     Cancelled,
+}
+
+impl Abort {
+    /// Whether it tells of what the partition holds: then it must not be told before what the
+    /// transaction observed is durable.
+    #[must_use]
+    pub fn shows(&self) -> bool {
+        matches!(self, Abort::Precondition { .. } | Abort::Stale { .. })
+    }
 }
 
 fn said_of(leader: Option<NodeId>) -> String {

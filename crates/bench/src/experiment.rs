@@ -47,6 +47,8 @@ pub struct Point {
     pub baseline: Option<String>,
     /// What measures it.
     pub job: Job,
+    /// In how many rounds it is measured, if not in all: some take minutes to set up.
+    pub rounds: Option<usize>,
 }
 
 /// A parameter's value.
@@ -104,6 +106,16 @@ impl Point {
             params: params(pairs),
             baseline: None,
             job,
+            rounds: None,
+        }
+    }
+
+    /// The same, measured in so many rounds and no more.
+    #[must_use]
+    pub fn at_most(self, rounds: usize) -> Point {
+        Point {
+            rounds: Some(rounds),
+            ..self
         }
     }
 

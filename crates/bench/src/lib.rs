@@ -5,6 +5,7 @@
 //! | [`keys`], [`stamp`], [`workload`] | what transactions do, and how it is known that they did it right | nothing of what runs them |
 //! | [`driver`], [`latency`] | closed and open loops, and the time that things take | clients, by a trait |
 //! | [`target`] | what is measured: a store, clusters of processes, a device | the crates that it measures, by their public interfaces |
+//! | [`cassandra`], [`ycsb`] | real nodes of Cassandra on this machine; a workload of others | nothing of what uses them |
 //! | [`simulation`] | transactions over more partitions than there are machines | service times that were measured, the protocols, our codec |
 //! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper | that all of it is data |
 //! | [`runner`], [`machine`], [`awake`], [`peers`], [`sample`], [`result`] | rounds, noise, checks, medians, the result file | nothing of any experiment |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod awake;
+pub mod cassandra;
 pub mod driver;
 pub mod experiment;
 pub mod experiments;
@@ -34,3 +36,4 @@ pub mod stamp;
 pub mod table;
 pub mod target;
 pub mod workload;
+pub mod ycsb;

@@ -234,7 +234,9 @@ impl Run<'_> {
             self.bar.set_message(self.points[i].id.clone());
             // A store is opened again once for each point: it takes longer than the run.
             let reopen = last && !schedule[place + 1..].contains(&i);
-            let given_up = self.results.points[i].skipped.is_some()
+            let has_enough = self.points[i].rounds.is_some_and(|rounds| round >= rounds);
+            let given_up = has_enough
+                || self.results.points[i].skipped.is_some()
                 || self.results.points[i].failure().is_some();
             if !given_up && !self.point(i, round, reopen) {
                 return false;

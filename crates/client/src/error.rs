@@ -92,6 +92,12 @@ impl Error {
         matches!(self, Error::Unreachable { .. } | Error::TimedOut { .. })
     }
 
+    /// Whether a guard's token was stale: nothing has happened, and the lock must be acquired again.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Error::Aborted(Abort::Stale { .. }))
+    }
+
     /// Whether it is not known if the transaction took effect.
     #[must_use]
     pub fn is_unknown(&self) -> bool {

@@ -12,6 +12,7 @@
 //! | no answer, or `Unknown` | again | [`Error::Unknown`] | again, with the same number |
 //! | `Forgotten` | – | – | again, under another session; [`Error::Unknown`] if in doubt |
 //! | an answer that makes no sense | [`Error::Answer`] | [`Error::Unknown`] | again, with the same number |
+//! | a stale token (`Stale`) | – | [`Error::Aborted`] | [`Error::Aborted`] |
 //! | any other abort | [`Error::Aborted`] | [`Error::Aborted`] | [`Error::Aborted`]; [`Error::Unknown`] if in doubt |
 //!
 //! A numbered transaction is *in doubt* from when an answer did not come until it gets replies. An
@@ -106,6 +107,9 @@ impl Client {
     /// operations. Operations without a key (`Count`, `Scan`, `Flush`) are executed by the
     /// partition that the transaction is sent to: that of most of its keys, and the first without
     /// any; see [`Client::execute_at`].
+    ///
+    /// Guards (`Guard`) are executed by every partition that takes part; the time (`Now`) can be asked
+    /// for where the keys are of one partition.
     ///
     /// An operation that failed by itself has [`OwnedReply::Error`] in its place, and the others
     /// have taken effect.
@@ -306,6 +310,9 @@ impl Client {
                         .for_each(|of| self.sessions.forget(of));
                     return again(abort.to_string(), false);
                 }
+                // Tokens do not become valid again: what was sent first is refused, too, if it was
+                // not executed. And if it was, that would have been answered.
+                stale @ Abort::Stale { .. } => return Err(Error::Aborted(stale)),
                 abort => Error::Aborted(abort),
             },
             Err(Failure::NotSent(why)) => return again(why, true),

@@ -25,6 +25,8 @@ pub struct Txn<'a> {
     reads: BTreeMap<Vec<u8>, (Version, Option<Vec<u8>>)>,
     /// How many reads that was; what one read has seen is of one moment.
     moments: u32,
+    /// Tokens of locks, that none is to have seen greater ones of.
+    guards: BTreeMap<Vec<u8>, u64>,
     /// What is to be written; `None` deletes.
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
@@ -52,13 +54,17 @@ impl Client {
                 deadline,
                 reads: BTreeMap::new(),
                 moments: 0,
+                guards: BTreeMap::new(),
                 writes: BTreeMap::new(),
             };
             let outcome = body(&mut txn);
             match &outcome {
                 Ok(_) => {}
                 // It may have come to that by reads of several moments.
-                Err(Error::Cancelled(_) | Error::Operation { .. }) => txn.writes.clear(),
+                Err(Error::Cancelled(_) | Error::Operation { .. }) => {
+                    txn.writes.clear();
+                    txn.guards.clear();
+                }
                 Err(_) => return outcome,
             }
             match txn.commit() {
@@ -148,11 +154,24 @@ impl Txn<'_> {
         self.writes.insert(key.to_vec(), None);
     }
 
+    /// Has the transaction take effect only if no partition of its keys has seen a greater token of
+    /// the lock; each has seen this one then. Of several tokens of one lock the least counts. If one
+    /// is stale, the call ends with [`Abort::Stale`]. The lock's name is no key.
+    pub fn guard(&mut self, lock: &[u8], token: u64) {
+        let least = self.guards.entry(lock.to_vec()).or_insert(token);
+        *least = token.min(*least);
+    }
+
     fn commit(self) -> Result<(), Error> {
         // What one read has seen was so at that moment.
-        if self.writes.is_empty() && self.moments <= 1 {
+        if self.writes.is_empty() && self.guards.is_empty() && self.moments <= 1 {
             return Ok(());
         }
+        let guards = self.guards.iter();
+        let guards = guards.map(|(lock, token)| Op::Guard {
+            lock,
+            token: *token,
+        });
         let checks = self.reads.iter().map(|(key, (version, _))| Op::Check {
             key,
             version: *version,
@@ -161,7 +180,7 @@ impl Txn<'_> {
             Some(value) => Op::put(key, value),
             None => Op::Delete { key },
         });
-        let ops: Vec<Op<'_>> = checks.chain(writes).collect();
+        let ops: Vec<Op<'_>> = guards.chain(checks).chain(writes).collect();
         let replies = self.client.execute_until(&ops, self.deadline)?;
         check(&replies)
     }

@@ -40,8 +40,8 @@ impl<C> Node<C> {
             replies = seen.iter().map(OwnedReply::from).collect();
         });
         let epoch = match outcome {
-            Ok(()) | Err(Abort::Precondition { .. }) => partition.observed().epoch,
-            Err(_) => Epoch::ZERO,
+            Err(ref abort) if !abort.shows() => Epoch::ZERO,
+            Ok(()) | Err(_) => partition.observed().epoch,
         };
         (epoch, outcome.map(|()| replies))
     }

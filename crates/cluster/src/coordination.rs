@@ -8,6 +8,10 @@
 //! | on read-atomic keys, and they read | read in rounds (module `ramp::rounds`), also if all are of one partition |
 //! | of several, and they write such keys | two-phase commit that holds nothing; the caller is told when all have committed |
 //!
+//! Guards (`Op::Guard`) have no partition of their own: each that takes part executes them. A
+//! transaction of several partitions has no time of its own that it could tell (`Op::Now`), and is
+//! refused if it asks for it.
+//!
 //! Invariants:
 //! 1. A caller is told once.
 //! 2. "Nothing has happened" is said only when that is durable: after a vote against, or the home's
@@ -19,6 +23,7 @@ use std::time::Duration;
 
 use base::participant::Participant;
 use base::partition::OwnedReply;
+use base::transaction::check_guards;
 use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
 
 use crate::codec;
@@ -32,8 +37,9 @@ pub(crate) struct Coordination<C> {
     pub(crate) caller: Caller<C>,
     /// The operations, encoded; nothing for [`Manner::Reading`], which knows what it wants.
     pub(crate) ops: Vec<u8>,
-    /// The partition of each operation, or of each key for [`Manner::Reading`].
-    pub(crate) places: Vec<PartitionId>,
+    /// The partition of each operation, or of each key for [`Manner::Reading`]; `None` of what is
+    /// executed wherever the others are.
+    pub(crate) places: Vec<Option<PartitionId>>,
     pub(crate) read_only: bool,
     pub(crate) manner: Manner,
     pub(crate) begun: Duration,
@@ -135,15 +141,15 @@ impl<C> Node<C> {
         };
         let mut encoded = Vec::new();
         let places = if let Manner::Reading(reading) = &manner {
-            Some(reading.keys().map(|key| self.partition_of(key)).collect())
+            let keys = reading.keys();
+            Ok(keys.map(|key| Some(self.partition_of(key))).collect())
         } else {
             codec::encode_ops(ops, &mut encoded);
             self.places(ops)
         };
-        let Some(places) = places else {
-            let what = "a node without a partition was given an operation that names no key";
-            let what = what.to_owned();
-            return self.finish(partition, caller, Err(Abort::Unavailable { what }));
+        let places = match places {
+            Ok(places) => places,
+            Err(abort) => return self.finish(partition, caller, Err(abort)),
         };
         if places.is_empty() {
             return self.finish(partition, caller, Ok(Vec::new()));
@@ -169,13 +175,26 @@ impl<C> Node<C> {
         self.attempt(partition, number);
     }
 
-    /// The partition of each operation. `None` if one names no key, and this node has no partition.
-    fn places(&self, ops: &[Op<'_>]) -> Option<Vec<PartitionId>> {
-        let place = |op: &Op<'_>| {
-            op.key()
-                .map_or(self.own, |key| Some(self.partition_of(key)))
-        };
-        ops.iter().map(place).collect()
+    /// The partition of each operation, as in [`Coordination::places`].
+    fn places(&self, ops: &[Op<'_>]) -> Result<Vec<Option<PartitionId>>, Abort> {
+        check_guards(ops)?;
+        let along = !ops.iter().all(Op::goes_along);
+        let mut places = Vec::with_capacity(ops.len());
+        for op in ops {
+            places.push(match op.key() {
+                Some(key) => Some(self.partition_of(key)),
+                None if along && op.goes_along() => None,
+                None => Some(self.own.ok_or_else(placeless)?),
+            });
+        }
+        let mut placed = places.iter().flatten();
+        let first = placed.next();
+        if ops.contains(&Op::Now) && placed.any(|place| Some(place) != first) {
+            let what = "each partition has a time of its own: ask for it in a transaction of one";
+            let what = what.to_owned();
+            return Err(Abort::Unsupported { what });
+        }
+        Ok(places)
     }
 
     /// How operations are executed. What is refused does not depend on where keys lie.
@@ -404,19 +423,29 @@ impl<C> Node<C> {
     }
 }
 
-/// The operations by partition.
-fn divide(places: &[PartitionId]) -> Vec<Part> {
+fn placeless() -> Abort {
+    let what = "a node without a partition was given an operation that names no key";
+    let what = what.to_owned();
+    Abort::Unavailable { what }
+}
+
+/// The operations by partition, in their order.
+fn divide(places: &[Option<PartitionId>]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
-    for (op, place) in places.iter().enumerate() {
-        match parts.iter_mut().find(|part| part.of == *place) {
-            Some(part) => part.ops.push(op),
-            None => parts.push(Part {
+    for place in places.iter().flatten() {
+        if parts.iter().all(|part| part.of != *place) {
+            parts.push(Part {
                 of: *place,
-                ops: vec![op],
+                ops: Vec::new(),
                 replies: None,
                 finished: Epoch::ZERO,
-            }),
+            });
         }
+    }
+    for (op, place) in places.iter().enumerate() {
+        let executes = |part: &&mut Part| place.is_none_or(|place| part.of == place);
+        let parts = parts.iter_mut().filter(executes);
+        parts.for_each(|part| part.ops.push(op));
     }
     parts
 }

@@ -5,7 +5,7 @@
 use base::change::siblings;
 use base::participant::{Isolation, Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
-use base::transaction::Holder;
+use base::transaction::{Holder, check_guards};
 use base::versions::{Ask, Found, OwnedFound};
 use base::{Abort, Epoch, NodeId, Op, Timestamp, TransactionId};
 
@@ -312,7 +312,8 @@ impl<C> Node<C> {
     /// As [`Node::misplaced`], or because they are refused wherever their keys lie.
     pub(crate) fn unfit_ops(&self, ops: &[Op<'_>]) -> Option<Abort> {
         let refusal = ramp::classify(self.topology.read_atomic(), ops).err();
-        refusal.map(Abort::from).or_else(|| self.misplaced(ops))
+        let refusal = refusal.map(Abort::from).or_else(|| check_guards(ops).err());
+        refusal.or_else(|| self.misplaced(ops))
     }
 
     fn misplaced_key<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Option<Abort> {
@@ -398,7 +399,7 @@ fn not_done(abort: Abort) -> Answer {
 /// nothing.
 fn shown(answer: &Answer, partition: &impl Participant) -> Epoch {
     match answer {
-        Answer::Aborted(Abort::Precondition { .. } | Abort::Forgotten) => {
+        Answer::Aborted(abort) if abort.shows() || *abort == Abort::Forgotten => {
             partition.observed().epoch
         }
         Answer::Aborted(_) => Epoch::ZERO,

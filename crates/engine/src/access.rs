@@ -65,30 +65,40 @@ impl<L: RedoLog> Worker<L> {
     }
 
     /// Reads a key.
+    #[inline]
     pub(crate) fn read(&mut self, hash: KeyHash, key: &[u8]) -> View {
+        match self.look(hash, key) {
+            Some(version) => self.view(version),
+            None => View {
+                live: None,
+                tid: Tid::ZERO,
+            },
+        }
+    }
+
+    /// Reads a record, whatever its version says; `None` if there is no record.
+    pub(crate) fn look(&mut self, hash: KeyHash, key: &[u8]) -> Option<VersionRef> {
         let Some(record) = self.engine.index.get(hash, key) else {
-            return self.read_missing(key);
+            self.note_missing(key);
+            return None;
         };
         if let Some(own) = self.own_write(record) {
-            return self.view(self.state.writes[own].version);
+            return Some(self.state.writes[own].version);
         }
         let seen = settled(record);
         if seen.has(DEAD) {
-            return self.read_missing(key);
+            self.note_missing(key);
+            return None;
         }
         let version = RecordRef::version(seen);
         self.state.reads.push((record, seen));
         self.state.observed = self.state.observed.max(version.epoch());
-        self.view(version)
+        Some(version)
     }
 
-    fn read_missing(&mut self, key: &[u8]) -> View {
+    fn note_missing(&mut self, key: &[u8]) {
         self.state.missing.extend_from_slice(key);
         self.state.missing_ends.push(self.state.missing.len());
-        View {
-            live: None,
-            tid: Tid::ZERO,
-        }
     }
 
     /// The version of a key for `WATCH`.

@@ -33,7 +33,7 @@ use crate::origin::Recent;
 use crate::record::RecordRef;
 use crate::retry::pause;
 use crate::snapshot::Pinned;
-use crate::system::is_reserved;
+use crate::system::is_transaction;
 use crate::word::{QUEUED, Refused, Seen};
 use crate::worker::{Running, Stop, Worker};
 
@@ -237,7 +237,7 @@ impl Applier {
         let mut decided = false;
         for write in &mut self.writes {
             let (seen, seized) = worker.lock_to_apply(&mut write.record);
-            decided |= seized && is_reserved(write.record.key());
+            decided |= seized && is_transaction(write.record.key());
             self.locked.push(seen);
         }
         worker.tuck_late(&mut self.writes, &mut self.locked, tid_of(index));

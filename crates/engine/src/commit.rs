@@ -4,7 +4,8 @@
 //! 2. Draw the commit epoch: the point in the serial order, between the locks and the validation.
 //! 3. Validate what was read: records unchanged and not locked by others, keys that had no record
 //!    still without one that was ever written, ranges with the same records in them, no deadline
-//!    passed between the transaction's own time and the commit epoch's stamp.
+//!    passed between the transaction's own time and the commit epoch's stamp; if the transaction has
+//!    told its time, that both are the same.
 //! 4. Draw the TID above everything read or overwritten, within the commit epoch.
 //! 5. Publish the new versions, which unlocks; hand the changes to the log.
 //!
@@ -44,6 +45,7 @@ impl<L: RedoLog> Worker<L> {
     }
 
     fn try_finish(&mut self) -> Result<(), Stop> {
+        self.keep_told_time();
         if self.state.writes.is_empty() {
             let epoch = self.engine.epochs.commit_epoch();
             return self.validate(epoch, &[]);
@@ -223,12 +225,9 @@ impl<L: RedoLog> Worker<L> {
         let (before, now) = (self.state.time_ms, self.engine.epochs.stamp_ms(epoch));
         let passed = |deadline: u64| before < deadline && deadline <= now;
         let of = |seen: &Seen| RecordRef::version(*seen).deadline();
+        let mut reads = self.state.reads.iter();
         now == before
-            || !self
-                .state
-                .reads
-                .iter()
-                .any(|(_, seen)| of(seen).is_some_and(passed))
+            || !self.state.told_time && !reads.any(|(_, seen)| of(seen).is_some_and(passed))
     }
 
     /// Step 5, in memory. Exclusive holds are given back by it as locks are.

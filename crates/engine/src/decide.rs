@@ -106,7 +106,7 @@ impl<L: RedoLog> Worker<L> {
         worker
             .engine
             .index
-            .range(&system::RESERVED, None, |record| {
+            .range(&system::RESERVED, Some(&system::OTHERS), |record| {
                 let version = RecordRef::version(record.word().load());
                 let state = worker.known(version);
                 if matches!(state, State::Prepared(_) | State::Committed(_)) {

@@ -15,6 +15,7 @@
 //! | [`engine`] | what workers share |
 //! | [`worker`], `access`, `commit`, `retry` | a worker and its transaction |
 //! | [`one_shot`], [`interactive`] | the two ways to run one |
+//! | `guard` | fencing tokens, and the time that is told |
 //! | `blame` | whose hold was in the way of one that failed |
 //! | [`system`], [`prepare`], [`decide`] | the parts of transactions over several partitions |
 //! | [`read_atomic`] | keys of which several versions are kept, and transactions that hold nothing |
@@ -41,6 +42,7 @@ pub mod epoch;
 mod floors;
 pub mod fuzz;
 mod garbage;
+mod guard;
 mod hash;
 mod holds;
 mod index;

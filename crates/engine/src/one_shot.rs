@@ -167,12 +167,16 @@ impl<L: RedoLog> Worker<L> {
             Op::GetExpire { .. } | Op::Expire { .. } | Op::Persist { .. } => {
                 self.apply_expiry(op, hash)
             }
-            Op::Count | Op::Scan { .. } | Op::Flush => unreachable!("has no key"),
+            Op::Guard { .. } | Op::Now | Op::Count | Op::Scan { .. } | Op::Flush => {
+                unreachable!("has no key")
+            }
         })
     }
 
     fn apply_keyless(&mut self, op: &Op<'_>) -> Result<Reply<'static>, Stop> {
         match *op {
+            Op::Guard { lock, token } => self.guard(lock, token).map(|()| Reply::Ok),
+            Op::Now => Ok(Reply::Int(self.tell_time())),
             Op::Count if self.state.exact => Ok(Reply::Int(self.count_visible())),
             Op::Count => {
                 // Counters have no version: the reply waits for everything up to now.

@@ -108,13 +108,14 @@ impl Engine {
     /// The least id of those that are prepared without holds. The caller is in an epoch.
     pub(crate) fn least_pending(&self) -> Option<TransactionId> {
         let mut least = None;
-        self.index.range(&system::RESERVED, None, |record| {
-            let version = RecordRef::version(record.word().load());
-            if !version.is_absent() && system::is_unheld(version.value()) {
-                least = system::id(record.key()).ok();
-            }
-            least.is_none()
-        });
+        self.index
+            .range(&system::RESERVED, Some(&system::OTHERS), |record| {
+                let version = RecordRef::version(record.word().load());
+                if !version.is_absent() && system::is_unheld(version.value()) {
+                    least = system::id(record.key()).ok();
+                }
+                least.is_none()
+            });
         least
     }
 
@@ -122,18 +123,19 @@ impl Engine {
     /// write this key. The caller is in an epoch.
     fn least_pending_of(&self, key: &[u8], until: Timestamp) -> Option<TransactionId> {
         let mut least = None;
-        self.index.range(&system::RESERVED, None, |record| {
-            let Ok(id) = system::id(record.key()) else {
-                return true;
-            };
-            if id.timestamp > until {
-                return false;
-            }
-            let version = RecordRef::version(record.word().load());
-            let is_pending = !version.is_absent() && system::is_unheld(version.value());
-            least = (is_pending && writes(version.value(), key)).then_some(id);
-            least.is_none()
-        });
+        self.index
+            .range(&system::RESERVED, Some(&system::OTHERS), |record| {
+                let Ok(id) = system::id(record.key()) else {
+                    return true;
+                };
+                if id.timestamp > until {
+                    return false;
+                }
+                let version = RecordRef::version(record.word().load());
+                let is_pending = !version.is_absent() && system::is_unheld(version.value());
+                least = (is_pending && writes(version.value(), key)).then_some(id);
+                least.is_none()
+            });
         least
     }
 

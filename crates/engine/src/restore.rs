@@ -150,13 +150,14 @@ impl Engine {
         };
         let _pinned = Pinned::new(self, worker.place);
         let mut found = Vec::new();
-        self.index.range(&system::RESERVED, None, |record| {
-            let version = RecordRef::version(record.word().load());
-            if !version.is_absent() {
-                found.push((record, version));
-            }
-            true
-        });
+        self.index
+            .range(&system::RESERVED, Some(&system::OTHERS), |record| {
+                let version = RecordRef::version(record.word().load());
+                if !version.is_absent() {
+                    found.push((record, version));
+                }
+                true
+            });
         let mut prepared = 0;
         for (record, version) in found {
             let restored = system::id(record.key()).and_then(|id| {

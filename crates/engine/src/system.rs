@@ -1,11 +1,18 @@
-//! System records: what a partition keeps about the transactions over several partitions in which
-//! it takes part. They are ordinary versions of ordinary records, so that log, checkpoints and
-//! recovery carry them like any other; their generation is `base::change::SYSTEM_GENERATION`.
+//! System records: what a partition keeps about itself. They are ordinary versions of ordinary
+//! records, so that log, checkpoints and recovery carry them like any other; their generation is
+//! `base::change::SYSTEM_GENERATION`, which no flush takes away.
 //!
-//! The key of a record is [`RESERVED`] and then the transaction's id (16 bytes). Reserved keys are
-//! the last ones in the order of keys; clients can neither write nor see them.
+//! | record of | key | value |
+//! |---|---|---|
+//! | a transaction over several partitions | 32 bytes: sixteen times 255, and the transaction's id (its timestamp and a number that tells attempts of one timestamp apart, 8 bytes each, big-endian) | see below |
+//! | a lock | 33 times 255, and the lock's name | the greatest token that was seen of the lock, 8 bytes |
+//! | the time that a worker has told | 32 times 255, a 0, and the worker's number (4 bytes, big-endian) | that time, milliseconds since the Unix epoch, 8 bytes |
 //!
-//! The value, numbers little-endian:
+//! Keys of transactions begin with [`RESERVED`]; those of module `guard` follow. Numbers in values are
+//! little-endian. Reserved keys are the last ones in the order of keys; clients can neither write nor
+//! see them.
+//!
+//! The value of a transaction's record:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -36,6 +43,12 @@ use base::{Timestamp, TransactionId};
 
 /// Keys that begin with these bytes are the engine's own.
 pub const RESERVED: [u8; 16] = [0xff; 16];
+/// What other reserved keys begin with than those of transactions: they are behind all of these.
+pub(crate) const OTHERS: [u8; RESERVED.len() + TransactionId::BYTES + 1] = {
+    let mut key = [0xff; RESERVED.len() + TransactionId::BYTES + 1];
+    key[RESERVED.len() + TransactionId::BYTES] = 0;
+    key
+};
 
 const PREPARED: u8 = 1;
 const COMMITTED: u8 = 2;
@@ -49,6 +62,11 @@ const FLUSH: u8 = 3;
 /// Whether a key is the engine's own.
 pub(crate) fn is_reserved(key: &[u8]) -> bool {
     key.starts_with(&RESERVED)
+}
+
+/// Whether a key is that of a transaction's record.
+pub(crate) fn is_transaction(key: &[u8]) -> bool {
+    is_reserved(key) && key < &OTHERS[..]
 }
 
 /// The key of a transaction's record.
@@ -450,5 +468,11 @@ pub(crate) mod tests {
         assert_eq!(id(&key(one)), Ok(one));
         assert!(is_reserved(&key(one)) && !is_reserved(&[0xff; 15]));
         assert!(id(&RESERVED).is_err() && id(b"other").is_err());
+        let last = TransactionId {
+            timestamp: Timestamp(u64::MAX),
+            unique: u64::MAX,
+        };
+        assert!(key(last)[..] < OTHERS[..] && is_transaction(&key(last)));
+        assert!(is_reserved(&OTHERS) && !is_transaction(&OTHERS) && !is_transaction(b"key"));
     }
 }

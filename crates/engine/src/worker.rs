@@ -77,6 +77,9 @@ pub(crate) struct State {
     pub(crate) discarded: Vec<VersionRef>,
     /// Whether what it answers must be the same on all replicas.
     pub(crate) exact: bool,
+    /// Whether an operation has answered the transaction's time, which must then be that of the
+    /// commit.
+    pub(crate) told_time: bool,
     pub(crate) observed: Epoch,
     /// The TID, once the transaction has committed writes.
     pub(crate) wrote: Tid,
@@ -277,6 +280,7 @@ impl<L: RedoLog> Worker<L> {
         }
         state.origin = None;
         state.exact = false;
+        state.told_time = false;
         self.engine.epochs.unpin(self.place);
     }
 

@@ -12,6 +12,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use store::EpochTime;
 
+use crate::config_file;
+use crate::logging::Levels;
 use crate::membership::Cluster;
 use crate::ramp::Ramp;
 use crate::replicated::Replication;
@@ -22,9 +24,10 @@ use crate::replicated::Replication;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// How much to say on standard error.
-    #[arg(long, global = true, value_name = "LEVEL", default_value = "info")]
-    pub(crate) log_level: LogLevel,
+    /// How much to say on standard error: off, error, warn, info, debug or trace, and after commas
+    /// levels of single modules, for example info,kumiki_proxy=debug.
+    #[arg(long, global = true, value_name = "LEVEL", default_value = "info", value_parser = Levels::from_str)]
+    pub(crate) log_level: Levels,
 }
 
 impl Cli {
@@ -37,6 +40,10 @@ impl Cli {
     where
         A: Into<std::ffi::OsString> + Clone,
     {
+        let args = args.into_iter().map(Into::into).collect();
+        let mut command = Cli::command();
+        let args = config_file::expand(&command, args)
+            .map_err(|text| command.error(ErrorKind::ValueValidation, text))?;
         let cli = Cli::try_parse_from(args)?;
         if let Command::Serve(serve) = &cli.command {
             let usable = base::cpus::usable().unwrap_or_default();
@@ -58,6 +65,8 @@ impl Cli {
 pub(crate) enum Command {
     /// Serve Redis clients.
     Serve(Box<Serve>),
+    /// Stand before a Kumiki cluster or Redis: many clients, few and full packets to the nodes.
+    Proxy(Box<crate::proxy::Options>),
     /// Look after the replicas of a cluster that runs.
     Cluster(crate::cluster_command::Cluster),
     /// Run experiments and report them.
@@ -72,32 +81,6 @@ pub(crate) struct Check {
     /// The data directory; nothing in it is changed. The server that uses it must be stopped.
     #[arg(value_name = "DIR", default_value = "./kumiki-data")]
     pub(crate) dir: PathBuf,
-}
-
-/// How much to say.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[allow(missing_docs)] // The names say it.
-pub(crate) enum LogLevel {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl LogLevel {
-    pub(crate) fn filter(self) -> tracing_subscriber::filter::LevelFilter {
-        use tracing_subscriber::filter::LevelFilter as L;
-        match self {
-            LogLevel::Off => L::OFF,
-            LogLevel::Error => L::ERROR,
-            LogLevel::Warn => L::WARN,
-            LogLevel::Info => L::INFO,
-            LogLevel::Debug => L::DEBUG,
-            LogLevel::Trace => L::TRACE,
-        }
-    }
 }
 
 /// When replies leave.
@@ -130,6 +113,10 @@ pub(crate) enum LogDevice {
 /// Options of `kumiki serve`.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
+    /// Take options from this file, too; those of the command line win. SIGHUP has its log-level
+    /// read again.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Where to listen; default: 127.0.0.1:6380, and for a node of a cluster what its file says.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,

@@ -13,13 +13,18 @@ mod bench;
 mod check;
 mod cli;
 mod cluster_command;
+mod config_file;
 mod device;
+mod locks;
+mod logging;
 mod membership;
 mod memory;
+mod proxy;
 mod ramp;
 mod rdma;
 mod replicated;
 mod serve;
+mod signals;
 
 use std::process::ExitCode;
 
@@ -28,13 +33,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli::Cli { command, log_level } = cli::Cli::of_process();
-    tracing_subscriber::fmt()
-        .with_max_level(log_level.filter())
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .init();
+    let log = logging::init(log_level);
     let done = match command {
-        cli::Command::Serve(options) => serve::serve(*options),
+        cli::Command::Serve(options) => serve::serve(*options, &log),
+        cli::Command::Proxy(options) => proxy::run(&options, &log),
         cli::Command::Bench(options) => bench::bench(options),
         cli::Command::Cluster(options) => cluster_command::run(&options),
         cli::Command::Check(options) => check::check(&options),

@@ -8,11 +8,11 @@ use std::time::Duration;
 use base::limits::Limits;
 use parking_lot::Mutex;
 use server::{Admin, Config, Membership, Partition, Running, Starting};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::cli::{Durability, Serve};
+use crate::logging::Log;
+use crate::signals::{self, Reread, stop_on};
 use crate::{device, membership, memory, ramp, replicated};
 
 /// Workers beyond those of the server's threads, for housekeeping.
@@ -21,11 +21,11 @@ const SPARE_WORKERS: usize = 2;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves until a signal or a client asks to stop.
-pub(crate) fn serve(options: Serve) -> Result<(), String> {
+pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
+    let file = options.config.as_deref();
     let threads = options.threads();
     // Taken before anything is opened, so that no signal finds the process without a handler.
-    let signals = Signals::new([SIGTERM, SIGINT])
-        .map_err(|error| format!("cannot receive signals: {error}"))?;
+    let signals = signals::take(file)?;
     let membership = options.cluster.join()?;
     replicated::check(&options, membership.as_ref())?;
     let read_atomic = ramp::declared(&options, membership.as_ref())?;
@@ -37,11 +37,16 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     config.check().map_err(|error| error.to_string())?;
     let admin = options.admin.map(Admin::start).transpose();
     let admin = admin.map_err(|error| error.to_string())?;
+    if let Some(admin) = &admin {
+        let log = Arc::clone(log);
+        admin.control_log(log);
+    }
     let progress = progress_teller(admin.as_ref().map(Admin::starting));
     let opened = Opened::open(&options, &config, progress)?;
     let running = server::serve_with(opened.partition(), config, admin);
     let running = running.map_err(|error| error.to_string())?;
-    stop_on(signals, &running);
+    let stopper = running.stopper();
+    stop_on(signals, Reread::new(file, log), move || stopper.stop());
     announce(&running, &options, threads)
         .map_err(|error| format!("cannot announce {listen}: {error}"))?;
     let served = running.wait();
@@ -197,29 +202,6 @@ fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Resu
         running.address()
     )?;
     out.flush()
-}
-
-/// Stops the server on the first signal, and the process on the second.
-fn stop_on(mut signals: Signals, running: &Running) {
-    let stopper = running.stopper();
-    let listen = move || {
-        let mut stopping = false;
-        for signal in signals.forever() {
-            if stopping {
-                eprintln!("kumiki: a second signal: exiting at once");
-                std::process::exit(130);
-            }
-            stopping = true;
-            tracing::info!(signal, "stopping: answering what was received");
-            stopper.stop();
-        }
-    };
-    // The thread ends with the process.
-    drop(
-        std::thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(listen),
-    );
 }
 
 /// Tells how far recovery is: rewriting one line on a terminal, else a line a second; and whoever

@@ -186,3 +186,92 @@ fn replicas_are_measured_beside_etcd() {
     let told = text(&planted.stderr);
     assert!(told.contains("does not hold put"), "{told}");
 }
+
+/// As little as can be measured of `proxy-latency`: nodes, the proxy in both designs, clients on a
+/// schedule and as fast as they go.
+#[test]
+fn the_proxy_is_measured_beside_the_direct_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = [
+        "run",
+        "proxy-latency",
+        "--quick",
+        "--out",
+        "results",
+        "--memory",
+        ".",
+        "--repetitions",
+        "1",
+        "--seconds",
+        "0.3",
+        "--warm-up",
+        "0.05",
+    ];
+    let measured = bench(dir.path(), &small);
+    let (said, told) = (text(&measured.stdout), text(&measured.stderr));
+    assert!(measured.status.success(), "{said}{told}");
+    let json = std::fs::read_to_string(dir.path().join("results/proxy-latency.json")).unwrap();
+    for piece in [
+        "every reply is right",
+        "every key holds its last write",
+        "\"system\": \"older\"",
+        "\"above\"",
+        "\"proxy-cpu\"",
+    ] {
+        assert!(json.contains(piece), "{piece} is not there: {json}");
+    }
+    assert!(!json.contains("\"skipped\""), "{json}");
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 1, "the files of nodes and proxy are removed");
+    let one = ["--only", "load=full system=proxy", "--plant-failure"];
+    let planted = bench(dir.path(), &[&small[..], &one].concat());
+    assert!(!planted.status.success(), "what was planted is found");
+    let told = text(&planted.stderr);
+    assert!(told.contains("instead of"), "{told}");
+}
+
+/// As little as can be measured of `lock-latency`: the proxy's own locks, and, where `cargo xtask
+/// peers` has installed it, those of one Cassandra node.
+#[test]
+fn locks_are_measured_beside_cassandra() {
+    let dir = tempfile::tempdir().unwrap();
+    // Peers are looked for below the directory that the program is started in.
+    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
+    if let Ok(peers) = peers.canonicalize() {
+        std::fs::create_dir(dir.path().join("target")).unwrap();
+        std::os::unix::fs::symlink(peers, dir.path().join("target/peers")).unwrap();
+    }
+    let small = ["run", "lock-latency", "--quick", "--out", "results"];
+    let run = |more: &[&str]| bench(dir.path(), &[&small[..], more].concat());
+    let left = || {
+        std::fs::read_dir(dir.path().join("results"))
+            .unwrap()
+            .count()
+    };
+    for only in ["system=durable", "system=replicated"] {
+        let measured = run(&["--repetitions", "1", "--only", only]);
+        let (said, told) = (text(&measured.stdout), text(&measured.stderr));
+        assert!(measured.status.success(), "{only}: {said}{told}");
+        let json = std::fs::read_to_string(dir.path().join("results/lock-latency.json")).unwrap();
+        for piece in ["every answer is right", "\"of-memory\"", "\"release-p99\""] {
+            assert!(json.contains(piece), "{piece} is not there: {json}");
+        }
+        assert_eq!(left(), 1, "the files of the proxies are removed");
+    }
+    let lwt = ["--only", "system=lwt nodes=1 paxos=v2"];
+    let measured = run(&lwt);
+    let (said, told) = (text(&measured.stdout), text(&measured.stderr));
+    assert!(measured.status.success(), "{said}{told}");
+    let json = std::fs::read_to_string(dir.path().join("results/lock-latency.json")).unwrap();
+    let is_measured = json.contains("\"of-memory\"") && json.contains("every answer is right");
+    assert!(
+        is_measured || said.contains("`cargo xtask peers` installs it"),
+        "{said}"
+    );
+    assert_eq!(left(), 1, "the files of proxy and nodes are removed");
+    let memory = ["--repetitions", "1", "--only", "system=memory"];
+    let planted = run(&[&memory[..], &["--plant-failure"]].concat());
+    assert!(!planted.status.success(), "what was planted is found");
+    let told = text(&planted.stderr);
+    assert!(told.contains("other has it"), "{told}");
+}

@@ -4,7 +4,8 @@
 //! (`engine`'s `stage`); what it writes becomes an entry, which the member takes through consensus
 //! together with those of others; the reply waits for the entry's ticket (paper 5, section 3.2).
 //! One that only reads is executed on what is applied, and its reply waits until it is sure that
-//! nobody else led at that moment.
+//! nobody else led at that moment. One that asks for the time becomes an entry in any case, which has
+//! the time that was told: whoever leads later goes on from there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -279,7 +280,7 @@ impl Worker {
     /// An abort tells of the store, too.
     fn saw(&mut self, abort: Abort) -> Abort {
         self.observed = Observed::default();
-        if let Abort::Precondition { .. } = abort {
+        if abort.shows() {
             let time_ms = self.inner.observed().time_ms;
             if let Err(elsewhere) = self.has_read(time_ms) {
                 return elsewhere;
@@ -326,8 +327,10 @@ impl Worker {
                 Err(abort) => return Err(self.saw(abort)),
             };
             let time_ms = self.inner.observed().time_ms;
-            // A client's transaction is remembered even if there was nothing to write.
-            if staged.writes == 0 && by == NOBODY {
+            // A client's transaction is remembered even if there was nothing to write; and so is the
+            // time that was told, by whoever leads next.
+            let tells_time = ops.contains(&Op::Now);
+            if staged.writes == 0 && by == NOBODY && !tells_time {
                 self.has_read(time_ms)?;
                 return Ok((staged.replies, false));
             }

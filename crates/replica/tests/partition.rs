@@ -8,7 +8,8 @@ use base::transaction::Observed;
 use base::{Abort, Epoch, NodeId, Op, Reply};
 use disk::RealDisk;
 use kumiki_replica::{
-    Change, Grouping, MemberOptions, Options, Partition, Role, Sequenced, Worker,
+    Change, Grouping, MemberOptions, Now, Options, Partition, Role, Sequenced, SystemTime, Time,
+    Worker,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,6 +24,19 @@ struct Group {
     leases: bool,
     session: Duration,
     sessions: usize,
+    /// How far each member's clock is ahead, in milliseconds.
+    ahead_ms: Vec<u64>,
+}
+
+/// The machine's clocks, the one that people read so far ahead.
+struct Ahead(u64);
+
+impl Time for Ahead {
+    fn now(&self) -> Now {
+        let mut now = SystemTime.now();
+        now.wall_ms += self.0;
+        now
+    }
 }
 
 impl Group {
@@ -53,6 +67,7 @@ impl Group {
             leases,
             session,
             sessions,
+            ahead_ms: vec![0; count.into()],
         };
         let any = "127.0.0.1:0".parse().unwrap();
         let listeners: Vec<_> = group
@@ -81,6 +96,7 @@ impl Group {
             disk: Arc::new(RealDisk),
             dir: Some(self.dir.path().join(format!("node{at}"))),
             peers: addresses.collect(),
+            time: Arc::new(Ahead(self.ahead_ms[at])),
             ..Options::new(member, listener)
         };
         self.members[at] = Some(Partition::open(options, &mut |_, _| {}).unwrap());
@@ -278,6 +294,105 @@ fn a_leader_dies_and_comes_back() {
     let hashes = group.hashes();
     assert_eq!(hashes.len(), 3);
     assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+/// Executes at whoever leads, until that is decided.
+fn decided(group: &Group, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Abort> {
+    until("a decision", || {
+        let at = group.leader();
+        let member = group.members[at].as_ref().unwrap();
+        let mut worker = group.worker(at);
+        match execute(member, &mut worker, ops) {
+            Err(Abort::Elsewhere { .. } | Abort::Unknown { .. } | Abort::Held { .. }) => None,
+            Err(abort) if !wait(member, worker.observed().epoch) => {
+                drop(abort);
+                None
+            }
+            decided => Some(decided),
+        }
+    })
+}
+
+fn guard(token: u64) -> Op<'static> {
+    Op::Guard {
+        lock: b"lock",
+        token,
+    }
+}
+
+#[test]
+fn tokens_are_remembered_by_whoever_leads() {
+    let mut group = Group::start(3);
+    let write = |group: &Group, token| decided(group, &[guard(token), add(b"n")]);
+    let stale = |token, highest| {
+        let lock = b"lock".to_vec();
+        Err(Abort::Stale {
+            lock,
+            token,
+            highest,
+        })
+    };
+    let count = |group: &Group| at_the_leader(group, &[Op::Get { key: b"n" }]).remove(0);
+    for token in [3, 5, 5] {
+        write(&group, token).unwrap();
+    }
+    assert_eq!(write(&group, 4), stale(4, 5));
+    for token in 6..9 {
+        let leader = group.leader();
+        group.stop(leader);
+        assert_eq!(write(&group, token - 2), stale(token - 2, token - 1));
+        let before = count(&group);
+        assert_eq!(write(&group, token - 2), stale(token - 2, token - 1));
+        assert_eq!(count(&group), before, "nothing has happened");
+        write(&group, token).unwrap();
+        at_the_leader(&group, &[Op::Flush]);
+        group.restart(leader);
+    }
+    assert_eq!(write(&group, 7), stale(7, 8));
+    let hashes = group.hashes();
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+/// Each leader's clock is behind that of the one before.
+#[test]
+fn the_time_does_not_go_back_when_leaders_change() {
+    let mut group = Group::start(3);
+    let now = |group: &Group| match at_the_leader(group, &[Op::Now])[0] {
+        OwnedReply::Int(now) => now,
+        ref other => panic!("{other:?}"),
+    };
+    let first = group.leader();
+    let mut told = now(&group);
+    // The first leader comes back with a clock that is ahead, and leads again.
+    group.stop(first);
+    group.leader();
+    group.ahead_ms[first] = 60_000;
+    group.restart(first);
+    until("it leads again", || {
+        let other = group.leader();
+        if other != first {
+            group.caught_up();
+            group.stop(other);
+            group.leader();
+            group.restart(other);
+        }
+        (group.leader() == first).then_some(())
+    });
+    let ahead = now(&group);
+    assert!(ahead >= told + 30_000, "{ahead} after {told}");
+    told = ahead;
+    // Nothing but the time is asked for, and whoever leads next has a clock of a minute before.
+    for _ in 0..3 {
+        group.stop(first);
+        let next = now(&group);
+        assert!(next >= told, "{next} after {told}");
+        told = next;
+        group.restart(first);
+        group.caught_up();
+        if group.leader() == first {
+            break;
+        }
+    }
 }
 
 #[test]

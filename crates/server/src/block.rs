@@ -1,17 +1,24 @@
 //! `MULTI` blocks: queued commands that execute as one transaction, and `WATCH`, its
 //! precondition. How they execute is in [`crate::execution`].
 //!
-//! Invariant: `EXEC` and `DISCARD` end the watches, whatever comes of them.
+//! Connections that several clients share cannot leave watches behind: `WATCH.VERSION` tells what
+//! `WATCH` would have seen, and `WATCH.AT` has it compared, right before the block.
+//!
+//! Invariants:
+//! 1. `EXEC` and `DISCARD` end the watches, whatever comes of them.
+//! 2. Guards (`LOCK.GUARD`) are the first commands of a block, and have a name and a token: a
+//!    block never executes without one that it was given.
 
-use base::{Abort, Op, Reply};
+use base::{Abort, Op, Reply, Version};
 use resp::{Args, Span};
 
-use crate::command::{Command, Flags, Ops};
+use crate::command::{Command, Flags, Ops, Run};
 use crate::connection::Connection;
 use crate::execution::Execution;
 use crate::executor::Executor;
 use crate::limits::Limits;
-use crate::refusal;
+use crate::refusal::{self, Refusal};
+use crate::render::Render;
 use crate::task::Work;
 
 /// Commands queued for `EXEC`.
@@ -49,11 +56,45 @@ impl Block {
         self.commands.push(Call::new(command, args));
     }
 
+    /// Refuses a guard that is not one, or comes too late.
+    pub(crate) fn check_guard(
+        &self,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> Result<(), &'static str> {
+        if !is_guard(command) {
+            return Ok(());
+        }
+        if !self.commands.iter().all(|call| is_guard(call.command)) {
+            return Err("ERR LOCK.GUARD must come first in a block, before what it guards");
+        }
+        token(args.at(2)).map(drop)
+    }
+
     fn needs_memory(&self) -> bool {
         self.commands
             .iter()
             .any(|call| call.command.flags.has(Flags::NEEDS_MEMORY))
     }
+}
+
+fn is_guard(command: &Command) -> bool {
+    matches!(command.run, Run::Guard)
+}
+
+/// The token of a guard.
+fn token(arg: &[u8]) -> Result<u64, &'static str> {
+    let digits = arg.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(arg).ok().filter(|_| digits);
+    text.and_then(|text| text.parse().ok())
+        .ok_or("ERR the token of LOCK.GUARD is not a number from 0 to 18446744073709551615")
+}
+
+/// The operation of `LOCK.GUARD`.
+pub(crate) fn plan_guard<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Result<Render<'a>, Refusal> {
+    let (lock, token) = (args.at(1), token(args.at(2)).map_err(Refusal::Text)?);
+    ops.push(Op::Guard { lock, token });
+    Ok(Render::Ok)
 }
 
 impl Call {
@@ -78,26 +119,29 @@ impl Call {
 }
 
 impl Executor {
-    /// `WATCH`: remembers the keys' versions.
+    /// `WATCH` and `WATCH.VERSION`: remembers the keys' versions, or tells them.
     pub(crate) fn watch(
         &mut self,
         connection: &mut Connection,
         command: &'static Command,
         args: Args<'_>,
     ) {
-        if connection.block.is_some() {
-            return connection
-                .writer()
-                .error("ERR WATCH inside MULTI is not allowed");
+        if is_in_block(connection, command.name) {
+            return;
         }
         let ops = watch_ops(args);
         if self.cluster.is_some() && self.leads_elsewhere(connection, command, args, &ops) {
             return;
         }
+        let from = connection.output.position();
         let outcome = self.worker.execute(&ops, None, |replies, _| {
-            connection.note_watches(args, replies);
+            connection.answer_watch(command, args, replies);
         });
         match outcome {
+            Ok(epoch) if matches!(command.run, Run::WatchVersion) => {
+                self.finish(connection, from, epoch);
+            }
+            // Nothing that was observed is shown, so there is nothing to wait for.
             Ok(_) => {}
             Err(Abort::Held { by }) => {
                 self.park(connection, Work::Call(Call::new(command, args)), by);
@@ -108,6 +152,27 @@ impl Executor {
             }
             Err(abort) => refusal::abort(&abort, &mut connection.writer()),
         }
+    }
+
+    /// `WATCH.AT`: watches keys that must have these versions.
+    pub(crate) fn watch_at(connection: &mut Connection, args: Args<'_>) {
+        if is_in_block(connection, "watch.at") {
+            return;
+        }
+        if args.len().is_multiple_of(2) {
+            let text = "ERR wrong number of arguments for 'watch.at' command";
+            return connection.writer().error(text);
+        }
+        let pairs = (1..args.len()).step_by(2);
+        let pairs = pairs.map(|at| Some((args.at(at), version_of(args.at(at + 1))?)));
+        let Some(pairs) = pairs.collect::<Option<Vec<_>>>() else {
+            let text = "ERR a version of WATCH.AT is none that WATCH.VERSION has told";
+            return connection.writer().error(text);
+        };
+        pairs
+            .into_iter()
+            .for_each(|(key, version)| connection.note_watch(key, version));
+        connection.writer().ok();
     }
 
     /// `EXEC`: executes the block.
@@ -139,16 +204,95 @@ pub(crate) fn watch_ops(args: Args<'_>) -> Ops<'_> {
     args.from(1).iter().map(|key| Op::Watch { key }).collect()
 }
 
+/// Refuses a `WATCH` in a block. Returns whether it has.
+fn is_in_block(connection: &mut Connection, name: &str) -> bool {
+    let is_in_block = connection.block.is_some();
+    if is_in_block {
+        let name = name.to_ascii_uppercase();
+        let text = format!("ERR {name} inside MULTI is not allowed");
+        connection.writer().error(&text);
+    }
+    is_in_block
+}
+
+/// A version as `WATCH.VERSION` tells it: sixteen hexadecimal digits.
+fn text_of(version: Version) -> String {
+    format!("{:016x}", version.to_bits())
+}
+
+/// The version that was told like this.
+fn version_of(text: &[u8]) -> Option<Version> {
+    let bits = std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| u64::from_str_radix(text, 16).ok())?;
+    let version = Version::from_bits(bits);
+    (text_of(version).as_bytes() == text).then_some(version)
+}
+
 impl Connection {
-    /// Answers `WATCH`. A key that is watched already keeps the version that was seen first.
-    pub(crate) fn note_watches(&mut self, args: Args<'_>, replies: &[Reply<'_>]) {
-        for (key, reply) in args.from(1).iter().zip(replies) {
-            let new = !self.watches.iter().any(|(watched, _)| watched == key);
-            if let (true, Reply::Version(version)) = (new, reply) {
-                self.watches.push((key.to_vec(), *version));
-            }
+    /// Answers `WATCH` or `WATCH.VERSION`.
+    pub(crate) fn answer_watch(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        replies: &[Reply<'_>],
+    ) {
+        let versions = replies.iter().filter_map(|reply| match reply {
+            Reply::Version(version) => Some(*version),
+            _ => None,
+        });
+        if matches!(command.run, Run::WatchVersion) {
+            let mut writer = self.writer();
+            writer.array(replies.len());
+            return versions.for_each(|version| writer.bulk(text_of(version).as_bytes()));
         }
-        // Nothing that was observed is shown, so there is nothing to wait for.
+        for (key, version) in args.from(1).iter().zip(versions) {
+            self.note_watch(key, version);
+        }
         self.writer().ok();
+    }
+
+    /// Watches a key. One that is watched already keeps the version that was seen first.
+    fn note_watch(&mut self, key: &[u8], version: Version) {
+        if !self.watches.iter().any(|(watched, _)| watched == key) {
+            self.watches.push((key.to_vec(), version));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Tid;
+
+    #[test]
+    fn versions_come_back_and_nothing_else_is_one() {
+        let tid = Tid::new(base::Epoch(7), 3);
+        for version in [
+            Version::present(tid),
+            Version::absent(tid),
+            Version::absent(Tid::ZERO),
+        ] {
+            assert_eq!(version_of(text_of(version).as_bytes()), Some(version));
+        }
+        for text in [
+            "",
+            "0",
+            "+000000000000001",
+            "00000000000000001",
+            "000000000000000g",
+            "000000000000000A",
+        ] {
+            assert_eq!(version_of(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_plain_numbers() {
+        assert_eq!(token(b"0"), Ok(0));
+        assert_eq!(token(b"18446744073709551615"), Ok(u64::MAX));
+        for text in ["", "-1", "+1", " 1", "1.0", "18446744073709551616", "x"] {
+            assert!(token(text.as_bytes()).is_err(), "{text:?}");
+        }
     }
 }

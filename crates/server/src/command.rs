@@ -42,7 +42,13 @@ pub(crate) enum Run {
     Exec,
     Discard,
     Watch,
+    /// `WATCH.VERSION`, which tells the versions that `WATCH` would have seen.
+    WatchVersion,
+    /// `WATCH.AT`, which watches keys as of versions that were told.
+    WatchAt,
     Unwatch,
+    /// `LOCK.GUARD`, which begins a block.
+    Guard,
     /// Holds commands that have two words.
     Container,
 }

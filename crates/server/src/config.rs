@@ -154,23 +154,9 @@ pub enum StartError {
         /// What the system says.
         error: std::io::Error,
     },
-    /// Anyone who can reach the address could read the figures.
-    #[error(
-        "the admin endpoint on {address} could be reached from other machines, and it asks for no \
-         password: give --admin an address of 127.0.0.1, or --insecure to show anyone"
-    )]
-    OpenAdmin {
-        /// The address.
-        address: SocketAddr,
-    },
-    /// The admin endpoint's address cannot be listened on.
-    #[error("cannot listen on {address}: {error}; choose another address by --admin")]
-    ListenAdmin {
-        /// The address.
-        address: SocketAddr,
-        /// What the system says.
-        error: std::io::Error,
-    },
+    /// The admin endpoint cannot be had.
+    #[error(transparent)]
+    Admin(#[from] admin::StartError),
     /// The address for other nodes cannot be listened on.
     #[error(
         "cannot listen for other nodes on {fabric}: {error}; the address is that of node {node} in \
@@ -224,7 +210,7 @@ impl Config {
     /// Checks that no address lies open to strangers.
     ///
     /// # Errors
-    /// [`StartError::Open`] or [`StartError::OpenAdmin`] if one does.
+    /// [`StartError::Open`] or [`StartError::Admin`] if one does.
     pub fn check(&self) -> Result<(), StartError> {
         let closed = is_loopback(self.listen.ip()) || self.password.is_some() || self.insecure;
         if !closed {
@@ -232,13 +218,11 @@ impl Config {
                 listen: self.listen,
             });
         }
-        match self.admin {
+        if let Some(address) = self.admin {
             // The password is for clients; here nobody asks for it.
-            Some(address) if !is_loopback(address.ip()) && !self.insecure => {
-                Err(StartError::OpenAdmin { address })
-            }
-            _ => Ok(()),
+            admin::check(address, self.insecure)?;
         }
+        Ok(())
     }
 }
 

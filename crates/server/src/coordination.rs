@@ -29,6 +29,9 @@ use crate::render::Surroundings;
 use crate::routing::{ClusterFigures, Route, Routes};
 use crate::task::{Coordinated, Task, Work};
 
+/// Leaders are looked for no more often than this.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 /// Whose transaction it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
@@ -46,6 +49,8 @@ pub(crate) struct Coordination {
     links: Links,
     inbox: Inbox,
     last_number: u64,
+    /// When other partitions' leaders were looked for last.
+    looked: Option<Duration>,
     figures: ClusterFigures,
 }
 
@@ -76,6 +81,7 @@ impl Coordination {
             links: Links::new(fabric),
             inbox: Inbox::default(),
             last_number: 0,
+            looked: None,
             figures: ClusterFigures::default(),
         }
     }
@@ -103,6 +109,22 @@ impl Coordination {
         let number = self.last_number;
         self.node.begin(worker, ops, Caller { key, number }, now);
         number
+    }
+
+    /// Reads a key of each replicated partition of others, so that this node learns who leads it.
+    pub(crate) fn look_for_leaders(&mut self, worker: &mut Worker, now: Duration) {
+        if self.looked.is_some_and(|looked| now < looked + LOOK_AGAIN) {
+            return;
+        }
+        self.looked = Some(now);
+        for key in self.routes.keys_of_others() {
+            let (key, number) = (key.as_bytes(), 0);
+            let nobody = Caller {
+                key: usize::MAX,
+                number,
+            };
+            self.node.begin(worker, &[Op::Exists { key }], nobody, now);
+        }
     }
 
     /// Has the node go on. Outcomes are added to `finished`.
@@ -343,7 +365,7 @@ impl Executor {
         };
         let (command, args) = (call.command, call.args());
         let (Run::Store(plan) | Run::AllOrNothing(plan)) = command.run else {
-            return connection.note_watches(args, &replies);
+            return connection.answer_watch(command, args, &replies);
         };
         let around = Surroundings {
             command,
@@ -364,7 +386,7 @@ impl Executor {
 pub(crate) fn can_be_sent_away(connection: &Connection, command: &Command) -> bool {
     match command.run {
         Run::Scan => true,
-        Run::Watch => false,
+        Run::Watch | Run::WatchVersion => false,
         _ => connection.watches.is_empty(),
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | each watched key | `Check` with the version seen |
 //! | each command that touches the store | those of its plan |
+//! | each `LOCK.GUARD` | `Guard` |
 //! | each other command | none; it answers in its place afterwards |
 //!
 //! Invariants:
@@ -16,10 +17,11 @@
 
 use std::sync::Arc;
 
+use base::transaction::check_guards;
 use base::{Abort, Epoch, Op, Reply, Version};
 use resp::Writer;
 
-use crate::block::Call;
+use crate::block::{Call, plan_guard};
 use crate::command::{Ops, Run};
 use crate::commands::key::{keys_end, plan_keys, plan_scan, scan_position};
 use crate::connection::Connection;
@@ -214,6 +216,7 @@ fn plan<'a>(
         (Run::Scan, Ok(position)) => plan_scan(args, position, ops),
         (Run::Scan | Run::Keys, Err(refusal)) => Err(refusal.clone()),
         (Run::Keys, Ok(end)) => plan_keys(args, end, ops),
+        (Run::Guard, _) => plan_guard(args, ops),
         _ => return Part::Local,
     };
     let render = match planned {
@@ -247,7 +250,8 @@ impl Executor {
     ) {
         loop {
             let plan = execution.plan();
-            if let Err(abort) = self.check_read_atomic(&plan.ops) {
+            let checked = check_guards(&plan.ops).and_then(|()| self.check_read_atomic(&plan.ops));
+            if let Err(abort) = checked {
                 return refusal::abort(&abort, &mut connection.writer());
             }
             if self.cluster.is_some() && !self.is_here(&plan.ops) {
@@ -302,5 +306,8 @@ impl Executor {
             return self.finish(connection, from, epoch);
         }
         refusal::abort(abort, &mut writer);
+        if abort.shows() {
+            self.finish(connection, from, epoch);
+        }
     }
 }

@@ -59,6 +59,10 @@ impl Executor {
         if let Some(block) = &mut connection.block
             && !command.flags.has(Flags::IMMEDIATE)
         {
+            if let Err(text) = block.check_guard(command, args) {
+                block.broken = true;
+                return connection.writer().error(text);
+            }
             block.queue(command, args, &self.context.shared.config.limits);
             connection.note_block();
             let broken = connection
@@ -169,7 +173,11 @@ impl Executor {
             Run::Multi => Self::multi(connection),
             Run::Exec => self.exec(connection),
             Run::Discard => Self::discard(connection),
-            Run::Watch => self.watch(connection, command, args),
+            Run::Watch | Run::WatchVersion => self.watch(connection, command, args),
+            Run::WatchAt => Self::watch_at(connection, args),
+            Run::Guard => connection
+                .writer()
+                .error("ERR LOCK.GUARD without MULTI: it guards the block that it begins"),
             Run::Unwatch => {
                 connection.watches.clear();
                 connection.writer().ok();

@@ -6,13 +6,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use admin::process::Process;
 use cluster::ramp::slots;
 use replica::{Role, Status};
 use store::{CheckpointStatus, RecoveryReport, Stats};
 
 use crate::config::Durability;
 use crate::partition::Replicated;
-use crate::process::Process;
 use crate::routing::ClusterFigures;
 use crate::shared::Shared;
 

@@ -5,10 +5,10 @@
 use std::fmt::{Result, Write};
 use std::time::UNIX_EPOCH;
 
+use admin::about;
 use base::size::Size;
 use resp::Args;
 
-use crate::about;
 use crate::figures::{Figures, Replication, unix_ms};
 use crate::shared::Shared;
 

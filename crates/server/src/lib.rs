@@ -21,8 +21,8 @@
 //! | `partition` | what is served: the partition behind all this |
 //! | `render` `refusal` | replies and errors as RESP |
 //! | `clients` `cursors` `shared` | what runtimes have in common |
-//! | `figures` `process` `about` | figures of the server, the process and the build |
-//! | `info` `metrics` `admin` | the figures as `INFO`; for Prometheus; the endpoint that serves them |
+//! | `figures` | figures of the server |
+//! | `info` `metrics` | the figures as `INFO`; for Prometheus, and what the admin endpoint tells |
 //!
 //! Guarantees:
 //! 1. A connection's replies have the order of its commands.
@@ -37,8 +37,6 @@
 
 #![forbid(unsafe_code)]
 
-mod about;
-mod admin;
 mod block;
 mod clients;
 mod command;
@@ -59,7 +57,6 @@ mod metrics;
 mod output;
 mod parking;
 mod partition;
-mod process;
 mod published;
 mod read_atomic;
 mod redirect;
@@ -224,7 +221,8 @@ pub fn serve_with(
     };
     running.start(polls.into_iter().zip(listeners).zip(fabric))?;
     if let Some(admin) = &running.admin {
-        admin.attach(&running.shared);
+        let shared = Arc::clone(&running.shared);
+        admin.attach(shared);
     }
     Ok(running)
 }

@@ -13,115 +13,45 @@
 mod published;
 mod replica;
 
-use std::fmt::Write;
 use std::time::Duration;
 
-use crate::about;
+use admin::exposition::{self, Kind, Samples};
+use admin::{about, process};
+
 use crate::figures::{Figures, unix_ms};
-use crate::process;
 use crate::routing::ClusterFigures;
+use crate::shared::Shared;
 
-/// The media type of the format.
-pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// What kind of figure it is.
-#[derive(Clone, Copy)]
-enum Kind {
-    /// Only grows, or begins anew.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// How many of something lay below which bounds.
-    Histogram,
-}
+/// The first class of a histogram ends here.
+const FIRST_CLASS: Duration = Duration::from_micros(2);
 
 /// Figures of one name.
-struct Family {
-    name: &'static str,
-    kind: Kind,
-    help: &'static str,
-    fill: fn(&Figures<'_>, &mut Samples<'_>),
-}
-
-/// Samples of one family.
-struct Samples<'a> {
-    name: &'static str,
-    lines: &'a mut String,
-}
-
-/// Labels of a sample: names and values.
-type Labels<'a> = &'a [(&'a str, &'a str)];
-
-impl Samples<'_> {
-    fn add(&mut self, value: u64) {
-        self.line("", &[], &value.to_string());
-    }
-
-    fn seconds(&mut self, value: f64) {
-        self.line("", &[], &value.to_string());
-    }
-
-    fn labelled(&mut self, labels: Labels<'_>, value: u64) {
-        self.line("", labels, &value.to_string());
-    }
-
-    /// A histogram of times; class *i* counts those from 2^*i* to 2^(*i*+1) µs, and the last one
-    /// all that are longer.
-    fn histogram(&mut self, classes: &[u64], sum: Duration) {
-        let mut below = 0;
-        for (index, count) in classes.iter().enumerate() {
-            below += count;
-            let bound = if index + 1 == classes.len() {
-                "+Inf".to_owned()
-            } else {
-                Duration::from_micros(2 << index).as_secs_f64().to_string()
-            };
-            self.line("_bucket", &[("le", &bound)], &below.to_string());
-        }
-        self.line("_sum", &[], &sum.as_secs_f64().to_string());
-        self.line("_count", &[], &below.to_string());
-    }
-
-    fn line(&mut self, suffix: &str, labels: Labels<'_>, value: &str) {
-        self.lines.push_str(self.name);
-        self.lines.push_str(suffix);
-        for (index, (name, value)) in labels.iter().enumerate() {
-            let before = if index == 0 { '{' } else { ',' };
-            let value = value.replace('\\', "\\\\").replace('"', "\\\"");
-            let value = value.replace('\n', "\\n");
-            write!(self.lines, "{before}{name}=\"{value}\"").expect("a String takes any text");
-        }
-        self.lines
-            .push_str(if labels.is_empty() { " " } else { "} " });
-        self.lines.push_str(value);
-        self.lines.push('\n');
-    }
-}
+type Family = exposition::Family<fn(&Figures<'_>, &mut Samples<'_>)>;
 
 /// All families, as the admin endpoint serves them.
-pub(crate) fn report(figures: &Figures<'_>) -> String {
-    let mut text = String::with_capacity(16 * 1024);
-    let mut lines = String::new();
-    for family in families() {
-        lines.clear();
-        let mut samples = Samples {
-            name: family.name,
-            lines: &mut lines,
-        };
-        (family.fill)(figures, &mut samples);
-        if lines.is_empty() {
-            continue;
-        }
-        let (name, help) = (family.name, family.help);
-        let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n").expect("as above");
-        text.push_str(&lines);
+fn report(figures: &Figures<'_>) -> String {
+    exposition::text(families(), |family, samples| {
+        (family.fill)(figures, samples);
+    })
+}
+
+impl admin::Subject for Shared {
+    fn metrics(&self) -> String {
+        report(&Figures::now(self))
     }
-    text
+
+    fn trouble(&self) -> Option<String> {
+        if let Some(reason) = self.partition.failed() {
+            return Some(match self.partition.replicated() {
+                None => format!("the log has failed, writes are refused: {reason}"),
+                Some(_) => format!(
+                    "this node's replica has stopped, and nothing is served until the node is \
+                     restarted: {reason}"
+                ),
+            });
+        }
+        self.is_stopping().then(|| "stopping".to_owned())
+    }
 }
 
 fn families() -> impl Iterator<Item = &'static Family> {
@@ -417,7 +347,8 @@ const FAMILIES: &[Family] = &[
         help: "How long syncs of the logs took, the writes before them included.",
         fill: |f, out| {
             if f.is_durable() {
-                out.histogram(&f.store.log_sync_histogram, f.store.log_sync_time);
+                let classes = &f.store.log_sync_histogram;
+                out.histogram(&[], FIRST_CLASS, classes, f.store.log_sync_time);
             }
         },
     },
@@ -438,7 +369,7 @@ const FAMILIES: &[Family] = &[
                 ("notification", latency.notification),
             ] {
                 if f.is_durable() {
-                    out.line("", &[("part", part)], &time.as_secs_f64().to_string());
+                    out.labelled_seconds(&[("part", part)], time.as_secs_f64());
                 }
             }
         },
@@ -632,29 +563,6 @@ const FAMILIES: &[Family] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn lines(fill: impl FnOnce(&mut Samples<'_>)) -> String {
-        let mut lines = String::new();
-        fill(&mut Samples {
-            name: "a",
-            lines: &mut lines,
-        });
-        lines
-    }
-
-    #[test]
-    fn labels_are_escaped() {
-        let text = lines(|out| out.labelled(&[("x", "1"), ("y", "a\"b\\c\nd")], 7));
-        assert_eq!(text, "a{x=\"1\",y=\"a\\\"b\\\\c\\nd\"} 7\n");
-    }
-
-    #[test]
-    fn a_histogram_adds_up() {
-        let text = lines(|out| out.histogram(&[2, 0, 1], Duration::from_micros(1_500)));
-        let expected = "a_bucket{le=\"0.000002\"} 2\na_bucket{le=\"0.000004\"} 2\n\
-                        a_bucket{le=\"+Inf\"} 3\na_sum 0.0015\na_count 3\n";
-        assert_eq!(text, expected);
-    }
 
     #[test]
     fn every_name_is_there_once_and_says_its_kind() {

@@ -86,6 +86,7 @@ pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
         Abort::Conflict { .. } | Abort::Held { .. } | Abort::Overtaken { .. } | Abort::Refused => {
             writer.error(&format!("TRYAGAIN {abort}"))
         }
+        Abort::Stale { .. } => writer.error(&format!("FENCED {abort}")),
         Abort::Unavailable { .. } | Abort::Elsewhere { .. } => {
             writer.error(&format!("CLUSTERDOWN {abort}"))
         }
@@ -155,6 +156,18 @@ mod tests {
         let mut out = Vec::new();
         abort(&reason, &mut Writer::new(&mut out, Protocol::Resp2));
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_stale_token_has_a_code_of_its_own() {
+        let text = told(Abort::Stale {
+            lock: b"key\r\n".to_vec(),
+            token: 5,
+            highest: 8,
+        });
+        let expected = "-FENCED the lock 'key\\r\\n' has been granted with a newer token (8 > 5); \
+            acquire it again\r\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

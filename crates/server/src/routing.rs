@@ -6,7 +6,8 @@
 //! | all of one slot of another partition | its client is told of that one's leader (`MOVED`) |
 //! | else | this node coordinates it |
 //!
-//! Operations without a key are of this node's own partition.
+//! Operations without a key are of this node's own partition, but for guards, which go where the
+//! others go.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ impl Routes {
     pub(crate) fn route(&self, ops: &[Op<'_>]) -> Route {
         let (mut here, mut there) = (false, None);
         let mut several = false;
-        for op in ops {
+        for op in ops.iter().filter(|op| !op.goes_along()) {
             let slot = op.key().map(slot::of);
             match slot.filter(|&slot| !self.is_own(slot)) {
                 None => here = true,
@@ -135,6 +136,17 @@ impl Routes {
     pub(crate) fn master_of(&self, partition: &PartitionInfo) -> NodeId {
         let leader = self.leaders.leader(partition.id);
         leader.unwrap_or(partition.nodes[0])
+    }
+
+    /// A key of each replicated partition but this node's own.
+    pub(crate) fn keys_of_others(&self) -> impl Iterator<Item = String> + '_ {
+        let partitions = self.topology.partitions().iter();
+        let others = partitions
+            .filter(|one| one.nodes.len() > 1 && Some(one.id) != self.own && !one.slots.is_empty());
+        others.filter_map(|one| {
+            let mut keys = (0_u32..).map(|number| number.to_string());
+            keys.find(|key| self.topology.partition_of(key.as_bytes()) == one.id)
+        })
     }
 
     /// The nodes of a partition, its master first.
@@ -298,6 +310,11 @@ mod tests {
         assert_eq!(route(&[get(b"foo"), get(b"{foo}x")]), Route::Slot(12182));
         assert_eq!(route(&[get(b"foo"), get(b"bar")]), Route::Slots);
         assert_eq!(route(&[Op::Count, get(b"foo")]), Route::Slots);
+        let guard = Op::Guard {
+            lock: b"bar",
+            token: 1,
+        };
+        assert_eq!(route(&[guard, get(b"foo")]), Route::Slot(12182));
         // Several slots of one other node: no address serves them all in one go.
         let other = (0..).map(|n: u32| n.to_string().into_bytes());
         let mut other = other.filter(|key| !routes.is_own(slot::of(key)));

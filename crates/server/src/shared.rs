@@ -275,6 +275,8 @@ pub(crate) struct Context {
     pub(crate) bytes_out: u64,
     /// Whether the command that runs is one of a `MULTI` block.
     pub(crate) in_block: bool,
+    /// Somebody has asked who leads the partitions of others.
+    pub(crate) wants_leaders: bool,
 }
 
 impl Context {
@@ -300,6 +302,7 @@ impl Context {
             bytes_in: 0,
             bytes_out: 0,
             in_block: false,
+            wants_leaders: false,
         }
     }
 

@@ -119,11 +119,69 @@ fn the_list_has_every_command_that_has_keys() {
         }
     }
     // Tested elsewhere.
-    assert!(with_keys.remove("WATCH"));
+    for name in ["WATCH", "WATCH.AT", "WATCH.VERSION"] {
+        assert!(with_keys.remove(name), "{name}");
+    }
     let words = LINES
         .lines()
         .filter_map(|line| line.split_whitespace().next());
     assert_eq!(with_keys, words.map(str::to_owned).collect());
+}
+
+/// Whoever routes commands goes by what `COMMAND` says of them.
+#[test]
+fn the_list_says_where_keys_are_and_who_writes() {
+    let served = ephemeral(config());
+    let Value::Array(commands) = served.client().call(&["COMMAND"]) else {
+        panic!("a list of commands")
+    };
+    for command in &commands {
+        let Value::Array(fields) = command else {
+            panic!("{command:?}")
+        };
+        let [Value::Bulk(name), Value::Int(arity), flags] = &fields[..3] else {
+            panic!("{fields:?}")
+        };
+        let name = std::str::from_utf8(name).unwrap();
+        let Value::Array(flags) = flags else {
+            panic!("{name}: {flags:?}")
+        };
+        let has = |word: &str| flags.contains(&Value::Status(word.as_bytes().to_vec()));
+        let numbers = |of: [i64; 3]| of.map(Value::Int).to_vec();
+        let expected = match name {
+            "mset" | "msetnx" | "watch.at" => numbers([1, -1, 2]),
+            "mget" | "del" | "unlink" | "exists" | "touch" | "watch" | "watch.version" => {
+                numbers([1, -1, 1])
+            }
+            _ if fields[3] == Value::Int(0) => numbers([0, 0, 0]),
+            _ => numbers([1, 1, 1]),
+        };
+        assert_eq!(fields[3..6], expected, "{name}");
+        let takes_keys = fields[3] != Value::Int(0);
+        let watches = matches!(name, "watch" | "watch.at");
+        assert!(
+            !takes_keys || watches || has("write") != has("readonly"),
+            "{name}"
+        );
+        assert!(!has("movablekeys"), "{name}: where its keys are is told");
+        // The least that it takes has all keys where they are said to be.
+        if takes_keys {
+            let count = arity.unsigned_abs() as usize;
+            let mut args = vec!["COMMAND", "GETKEYS", name];
+            args.resize(2 + count, "k");
+            let Value::Array(keys) = served.client().call(&args) else {
+                panic!("{name}")
+            };
+            assert!(!keys.is_empty() && keys.len() < count, "{name}");
+        }
+        let same = served.client().call(&["COMMAND", "INFO", name]);
+        assert_eq!(same, Value::Array(vec![command.clone()]), "{name}");
+        let docs = served.client().call(&["COMMAND", "DOCS", name]);
+        assert!(
+            matches!(&docs, Value::Array(docs) if docs.len() == 2),
+            "{name}: {docs:?}"
+        );
+    }
 }
 
 #[test]

@@ -364,3 +364,81 @@ fn move_some(client: &mut Client, from: &str, to: &str, blind: bool) {
         "{done:?}"
     );
 }
+
+/// A guarded block over several nodes, and one over the only one that has not seen the newer token.
+#[test]
+fn guards_are_of_all_nodes_that_take_part() {
+    let nodes = nodes(3);
+    let keys = keys_of_all(&nodes, "key");
+    let [a, b, c] = [0, 1, 2].map(|at| keys[at].as_str());
+    let guarded = |node: u16, token: &str, keys: &[&str]| {
+        let mut client = nodes.client(node);
+        let sets: Vec<Vec<&str>> = keys.iter().map(|key| vec!["SET", key, token]).collect();
+        let guard: &[&str] = &["LOCK.GUARD", "lock", token];
+        let commands: Vec<&[&str]> = std::iter::once(guard)
+            .chain(sets.iter().map(Vec::as_slice))
+            .collect();
+        block(&mut client, &commands)
+    };
+    assert_eq!(guarded(1, "5", &[a, b]), array([ok(), ok(), ok()]));
+    for (node, keys) in [(1, &[b, c][..]), (3, &[a, c]), (2, &[a]), (3, &[b])] {
+        let refused = guarded(node, "4", keys);
+        assert!(
+            error(&refused).starts_with("FENCED the lock 'lock' "),
+            "{refused:?}"
+        );
+        assert_eq!(nodes.get(c), Value::Null);
+    }
+    // Where no newer token was seen an older one passes: nothing there was guarded by that one.
+    assert_eq!(guarded(1, "4", &[c]), array([ok(), ok()]));
+    assert_eq!(guarded(2, "5", &[c, a]), array([ok(), ok(), ok()]));
+    assert!(error(&guarded(1, "4", &[c])).starts_with("FENCED "));
+    let mut client = nodes.client(2);
+    let alone = block(&mut client, &[&["LOCK.GUARD", "lock", "9"]]);
+    assert!(error(&alone).contains("guards nothing"), "{alone:?}");
+    for node in 1..=3 {
+        assert_eq!(
+            nodes.client(node).call(&["DBSIZE"]),
+            int(1),
+            "no record is a key"
+        );
+    }
+}
+
+#[test]
+fn versions_are_told_and_watched_over_all_nodes() {
+    let nodes = nodes(3);
+    let keys = keys_of_all(&nodes, "key");
+    let [a, b, c] = [0, 1, 2].map(|at| keys[at].as_str());
+    assert_eq!(nodes.client(1).call(&["MSET", a, "1", b, "2"]), ok());
+    for (node, changed) in [(1, a), (2, a), (1, c), (3, b)] {
+        let told = nodes.client(node).call(&["WATCH.VERSION", a, b, c]);
+        let Value::Array(told) = told else {
+            panic!("{told:?}")
+        };
+        let version = |at: usize| match &told[at] {
+            Value::Bulk(text) => std::str::from_utf8(text).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let command = ["WATCH.AT", a, version(0), b, version(1), c, version(2)];
+        // Any node takes the block, also one that was not asked before.
+        let mut client = nodes.client(node % 3 + 1);
+        assert_eq!(client.call(&command), ok());
+        let done = block(&mut client, &[&["GET", a], &["GET", b]]);
+        assert_ne!(done, Value::Null, "nothing has changed");
+        assert_eq!(client.call(&command), ok());
+        assert_eq!(
+            nodes
+                .client(nodes.owner(changed))
+                .call(&["SET", changed, "x"]),
+            ok()
+        );
+        assert_eq!(block(&mut client, &[&["SET", b, "y"]]), Value::Null);
+    }
+    // A single key of another node is told, and not sent away.
+    let told = nodes.client(1).call(&["WATCH.VERSION", b]);
+    assert!(
+        matches!(&told, Value::Array(told) if told.len() == 1),
+        "{told:?}"
+    );
+}

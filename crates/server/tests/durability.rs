@@ -80,6 +80,32 @@ fn an_absence_and_an_aborted_block_wait_too() {
 }
 
 #[test]
+fn a_version_and_a_stale_token_wait_too() {
+    let served = gated();
+    let mut holder = served.client();
+    for command in [
+        &["MULTI"][..],
+        &["LOCK.GUARD", "lock", "5"],
+        &["SET", "new", "1"],
+    ] {
+        holder.call(command);
+    }
+    holder.send(&["EXEC"]);
+    assert!(holder.is_silent(A_WHILE));
+    let (mut asker, mut late) = (served.client(), served.client());
+    for command in [&["MULTI"][..], &["LOCK.GUARD", "lock", "4"], &["GET", "x"]] {
+        late.call(command);
+    }
+    asker.send(&["WATCH.VERSION", "new"]);
+    late.send(&["EXEC"]);
+    assert!(asker.is_silent(A_WHILE) && late.is_silent(A_WHILE));
+    served.gate.open();
+    assert_eq!(holder.reply(), Value::Array(vec![ok(), ok()]));
+    assert!(matches!(asker.reply(), Value::Array(told) if told.len() == 1));
+    assert!(error(&late.reply()).starts_with("FENCED "));
+}
+
+#[test]
 fn replies_that_show_only_what_is_durable_do_not_wait() {
     let served = gated();
     let mut writer = served.client();

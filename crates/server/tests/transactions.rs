@@ -100,6 +100,182 @@ fn a_watched_key_that_changes_ends_the_block() {
     assert_eq!(client.call(&["EXEC"]), Value::Array(vec![bulk("5")]));
 }
 
+fn versions(client: &mut support::Client, keys: &[&str]) -> Vec<String> {
+    let command: Vec<&str> = std::iter::once("WATCH.VERSION")
+        .chain(keys.iter().copied())
+        .collect();
+    let Value::Array(versions) = client.call(&command) else {
+        panic!("a list of versions")
+    };
+    let text = |version| match version {
+        Value::Bulk(text) => String::from_utf8(text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    versions.into_iter().map(text).collect()
+}
+
+/// What `WATCH` does in one connection, a client that has its connection from time to time does by
+/// versions.
+#[test]
+fn versions_that_were_told_can_be_watched_by_another_connection() {
+    let served = ephemeral(config());
+    let (mut one, mut two) = (served.client(), served.client());
+    assert_eq!(one.call(&["SET", "k", "1"]), ok());
+    let changes: [&[&str]; 7] = [
+        &["SET", "k", "2"],
+        &["SET", "absent", "1"],
+        &["DEL", "absent"],
+        &["EXPIRE", "k", "100"],
+        &["FLUSHALL"],
+        &["SET", "k", "3"],
+        &["DEL", "k"],
+    ];
+    for change in changes {
+        let seen = versions(&mut one, &["k", "absent"]);
+        let at = ["WATCH.AT", "k", &seen[0], "absent", &seen[1]];
+        for changed in [false, true] {
+            if changed {
+                two.call(change);
+            }
+            // In one piece, as on a connection that is shared.
+            two.send(&at);
+            two.send(&["MULTI"]);
+            two.send(&["GET", "other"]);
+            two.send(&["EXEC"]);
+            assert_eq!(two.reply(), ok());
+            assert_eq!((two.reply(), two.reply()), (ok(), status("QUEUED")));
+            let expected = match changed {
+                false => Value::Array(vec![Value::Null]),
+                true => Value::Null,
+            };
+            assert_eq!(two.reply(), expected, "{change:?}");
+            // The watches have ended with it.
+            assert_eq!(two.call(&["MULTI"]), ok());
+            assert_eq!(two.call(&["EXEC"]), Value::Array(Vec::new()));
+        }
+    }
+}
+
+#[test]
+fn versions_are_watched_as_by_watch() {
+    let served = ephemeral(config());
+    let mut client = served.client();
+    let old = versions(&mut client, &["k"]).remove(0);
+    client.call(&["SET", "k", "1"]);
+    let new = versions(&mut client, &["k"]).remove(0);
+    assert_ne!(old, new);
+    // What was seen first counts, whoever has seen it.
+    for (first, then, done) in [(&old, &new, false), (&new, &old, true)] {
+        assert_eq!(client.call(&["WATCH.AT", "k", first, "k", then]), ok());
+        assert_eq!(client.call(&["WATCH", "k"]), ok());
+        client.call(&["MULTI"]);
+        assert_eq!(client.call(&["EXEC"]) != Value::Null, done);
+    }
+    client.call(&["WATCH.AT", "k", &old]);
+    assert_eq!(client.call(&["UNWATCH"]), ok());
+    client.call(&["MULTI"]);
+    for command in [&["WATCH.AT", "k", &old][..], &["WATCH.VERSION", "k"]] {
+        let refused = client.call(command);
+        let text = format!("ERR {} inside MULTI is not allowed", command[0]);
+        assert_eq!(error(&refused), text);
+    }
+    assert_eq!(
+        client.call(&["EXEC"]),
+        Value::Array(Vec::new()),
+        "as after WATCH"
+    );
+    for wrong in [
+        &["WATCH.AT", "k"][..],
+        &["WATCH.AT", "k", &old, "l"],
+        &["WATCH.VERSION"],
+    ] {
+        let text = error(&client.call(wrong)).to_owned();
+        assert!(text.starts_with("ERR wrong number of arguments"), "{text}");
+    }
+    let refused = client.call(&["WATCH.AT", "k", &new, "l", "none"]);
+    assert!(error(&refused).contains("WATCH.VERSION"));
+}
+
+#[test]
+fn a_stale_token_refuses_the_block() {
+    let served = ephemeral(config());
+    let guarded = |token: &str, value: &str| {
+        block(
+            &served,
+            &[&["LOCK.GUARD", "the lock", token], &["SET", "k", value]],
+        )
+    };
+    let done = Value::Array(vec![ok(), ok()]);
+    assert_eq!(guarded("5", "a"), done);
+    assert_eq!(guarded("8", "b"), done);
+    let fenced = "FENCED the lock 'the lock' has been granted with a newer token (8 > 5); \
+        acquire it again";
+    assert_eq!(error(&guarded("5", "c")), fenced);
+    let mut client = served.client();
+    assert_eq!(client.call(&["GET", "k"]), bulk("b"));
+    assert_eq!(guarded("8", "d"), done);
+    assert_eq!(client.call(&["FLUSHALL"]), ok());
+    assert_eq!(error(&guarded("5", "e")), fenced, "no flush forgets it");
+    assert_eq!(client.call(&["DBSIZE"]), int(0));
+    assert_eq!(client.call(&["KEYS", "*"]), Value::Array(Vec::new()));
+    // Several locks, and a block that only reads.
+    let both: [&[&str]; 3] = [
+        &["LOCK.GUARD", "the lock", "9"],
+        &["LOCK.GUARD", "other", "1"],
+        &["GET", "k"],
+    ];
+    assert_eq!(
+        block(&served, &both),
+        Value::Array(vec![ok(), ok(), Value::Null])
+    );
+    assert!(error(&guarded("8", "f")).starts_with("FENCED "));
+    // A watched key that has changed, or a token: whatever is found first.
+    assert_eq!(client.call(&["WATCH", "k"]), ok());
+    assert_eq!(guarded("9", "g"), done);
+    client.call(&["MULTI"]);
+    client.call(&["LOCK.GUARD", "the lock", "9"]);
+    client.call(&["SET", "k", "h"]);
+    assert_eq!(client.call(&["EXEC"]), Value::Null);
+}
+
+#[test]
+fn a_guard_stands_first_in_a_block_and_guards_something() {
+    let served = ephemeral(config());
+    let mut client = served.client();
+    let alone = client.call(&["LOCK.GUARD", "lock", "1"]);
+    assert!(error(&alone).starts_with("ERR LOCK.GUARD without MULTI"));
+    let mistakes: [(&[&str], &str); 4] = [
+        (&["LOCK.GUARD", "lock", "-1"], "not a number"),
+        (&["LOCK.GUARD", "lock", "1x"], "not a number"),
+        (&["LOCK.GUARD", "lock"], "wrong number of arguments"),
+        (
+            &["LOCK.GUARD", "lock", "1", "2"],
+            "wrong number of arguments",
+        ),
+    ];
+    for (mistake, words) in mistakes {
+        assert_eq!(client.call(&["MULTI"]), ok());
+        let refused = client.call(mistake);
+        assert!(error(&refused).contains(words), "{refused:?}");
+        assert_eq!(client.call(&["SET", "k", "1"]), status("QUEUED"));
+        assert!(error(&client.call(&["EXEC"])).starts_with("EXECABORT "));
+    }
+    assert_eq!(client.call(&["MULTI"]), ok());
+    assert_eq!(client.call(&["SET", "k", "1"]), status("QUEUED"));
+    let late = client.call(&["LOCK.GUARD", "lock", "1"]);
+    assert!(error(&late).contains("must come first"));
+    assert!(error(&client.call(&["EXEC"])).starts_with("EXECABORT "));
+    assert_eq!(client.call(&["EXISTS", "k"]), int(0));
+    for others in [&[][..], &[&["PING"][..]], &[&["SET", "k", "1", "WHAT"]]] {
+        let commands = [&[&["LOCK.GUARD", "lock", "7"][..]], others].concat();
+        let refused = block(&served, &commands);
+        assert!(error(&refused).contains("guards nothing"), "{refused:?}");
+    }
+    // Nothing of it was seen.
+    let done = block(&served, &[&["LOCK.GUARD", "lock", "1"], &["DBSIZE"]]);
+    assert_eq!(done, Value::Array(vec![ok(), int(0)]));
+}
+
 #[test]
 fn a_block_beyond_its_limits_cannot_execute() {
     let mut config = config();

@@ -25,6 +25,8 @@
 //! | 21 | expire | expiry, 1 byte: when, key |
 //! | 22 | persist | key |
 //! | 23 | flush | none |
+//! | 24 | now | none |
+//! | 25 | guard | lock (bytes), token (8 bytes) |
 //!
 //! | field | encoding |
 //! |---|---|
@@ -63,6 +65,8 @@ mod tag {
     pub(super) const EXPIRE: u8 = 21;
     pub(super) const PERSIST: u8 = 22;
     pub(super) const FLUSH: u8 = 23;
+    pub(super) const NOW: u8 = 24;
+    pub(super) const GUARD: u8 = 25;
 }
 
 /// The flags of a scan.
@@ -122,6 +126,10 @@ fn write(op: &Op<'_>, to: &mut Vec<u8>) {
             end.iter().for_each(|end| put_bytes(to, end));
             return put_count(to, limit as u64);
         }
+        Op::Guard { lock, token } => {
+            put_bytes(to, lock);
+            return put_u64(to, token);
+        }
         Op::Put {
             when, expiry, get, ..
         } => {
@@ -180,6 +188,8 @@ fn tag_of(op: &Op<'_>) -> u8 {
         Op::Expire { .. } => tag::EXPIRE,
         Op::Persist { .. } => tag::PERSIST,
         Op::Flush => tag::FLUSH,
+        Op::Now => tag::NOW,
+        Op::Guard { .. } => tag::GUARD,
     }
 }
 
@@ -188,6 +198,12 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
     match tag {
         tag::COUNT => return Ok(Op::Count),
         tag::FLUSH => return Ok(Op::Flush),
+        tag::NOW => return Ok(Op::Now),
+        tag::GUARD => {
+            let lock = from.bytes()?;
+            let token = from.u64()?;
+            return Ok(Op::Guard { lock, token });
+        }
         tag::SCAN => return read_scan(from),
         tag::PUT => return read_put(from),
         tag::EXPIRE => {

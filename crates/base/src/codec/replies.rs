@@ -11,7 +11,7 @@
 //! | 6 | deadline | milliseconds (8 bytes) |
 //! | 7 | version | 8 bytes |
 //! | 8 | pairs | count, then so many times key and value (bytes) |
-//! | 9 | error | 1 byte: 0 wrong type, 1 not an integer, 2 overflow, 3 not a number, 4 not finite, 5 too long, 6 bad expiry |
+//! | 9 | error | 1 byte: 0 wrong type, 1 not an integer, 2 overflow, 3 not a number, 4 not finite, 5 too long, 6 bad expiry, 7 reserved |
 //!
 //! | tag | abort | fields |
 //! |---|---|---|
@@ -22,13 +22,14 @@
 //! | 4 | refused | none |
 //! | 5 | unavailable | text |
 //! | 6 | unknown | text |
-//! | 7 | too large | 1 byte: 0 operations, 1 bytes, 2 another limit |
+//! | 7 | too large | 1 byte: 0 operations, 1 bytes, 2 another limit, 3 the length of a lock's name |
 //! | 8 | read-only | text |
 //! | 9 | failed | an error, as in replies |
 //! | 10 | cancelled | none |
 //! | 11 | elsewhere | 1 byte: 1 if a leader is known; then its number (2 bytes) |
 //! | 12 | forgotten | none |
 //! | 13 | unsupported | text |
+//! | 14 | stale | lock (bytes), token (8 bytes), the greatest that was seen (8 bytes) |
 
 use crate::partition::OwnedReply;
 use crate::transaction::{Holder, Kind, OpError};
@@ -48,8 +49,15 @@ const ERRORS: [OpError; 8] = [
     OpError::Reserved,
 ];
 
-/// The limits that are named by their place; the last one stands for all others.
-const LIMITS: [&str; 3] = ["operations", "bytes written", "what a partition takes"];
+/// The limits that are named by their place; the third one stands for all others.
+const LIMITS: [&str; 4] = [
+    "operations",
+    "bytes written",
+    "what a partition takes",
+    "the length of a lock's name",
+];
+/// The place of the one that stands for others.
+const ANOTHER: usize = 2;
 
 /// Appends replies.
 pub fn write_replies(replies: &[OwnedReply], to: &mut Vec<u8>) {
@@ -153,7 +161,7 @@ pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
         Abort::Refused => to.push(4),
         Abort::TooLarge { what } => {
             let named = LIMITS.iter().position(|limit| limit == what);
-            to.extend_from_slice(&[7, named.unwrap_or(LIMITS.len() - 1) as u8]);
+            to.extend_from_slice(&[7, named.unwrap_or(ANOTHER) as u8]);
         }
         Abort::Failed(error) => to.extend_from_slice(&[9, error_code(*error)]),
         Abort::Cancelled => to.push(10),
@@ -163,6 +171,16 @@ pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
             to.extend(leader.iter().flatten());
         }
         Abort::Forgotten => to.push(12),
+        Abort::Stale {
+            lock,
+            token,
+            highest,
+        } => {
+            to.push(14);
+            put_bytes(to, lock);
+            put_u64(to, *token);
+            put_u64(to, *highest);
+        }
     }
 }
 
@@ -212,6 +230,11 @@ pub fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
         12 => Abort::Forgotten,
         13 => Abort::Unsupported {
             what: from.text()?.to_owned(),
+        },
+        14 => Abort::Stale {
+            lock: from.bytes()?.to_vec(),
+            token: from.u64()?,
+            highest: from.u64()?,
         },
         other => return Err(from.malformed(MalformedKind::Kind(other, "abort"))),
     })

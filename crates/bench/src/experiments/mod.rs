@@ -1,6 +1,12 @@
 //! The experiments that there are. To add one, write it as data beside the others and name it here.
 
+mod lock_latency;
 mod log_device;
+mod proxy;
+mod proxy_cassandra;
+mod proxy_latency;
+mod proxy_scale;
+mod proxy_throughput;
 mod raft;
 mod raft_bulk;
 mod raft_etcd;
@@ -36,6 +42,11 @@ pub const ALL: &[Experiment] = &[
     silo_threads::EXPERIMENT,
     silo_buffers::EXPERIMENT,
     silo_latency::EXPERIMENT,
+    proxy_throughput::EXPERIMENT,
+    proxy_latency::EXPERIMENT,
+    proxy_scale::EXPERIMENT,
+    proxy_cassandra::EXPERIMENT,
+    lock_latency::EXPERIMENT,
     raft_grouping::EXPERIMENT,
     raft_servers::EXPERIMENT,
     raft_bulk::EXPERIMENT,

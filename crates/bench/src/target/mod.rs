@@ -11,16 +11,24 @@
 //! | [`ScaleJob`] | the same on simulated partitions, with service times of real ones | no simulated read sees a write in part |
 //! | [`ReplicasJob`] | transactions on a replicated partition whose members live in this process | every counter on every member, and that all of them are the same; again after they were opened anew |
 //! | [`PutsJob`] | puts on server processes that hold replicas of everything, ours or etcd's | every key after the run, and again after the servers were killed |
+//! | [`QueriesJob`] | tiny queries of many clients to server processes, with and without a proxy before them | every reply to the byte; every key after the run |
+//! | [`LocksJob`] | taking and releasing locks of the proxy, or of Cassandra's lightweight transactions | every answer; tokens rise; who does not hold a lock neither gets nor releases it |
+//! | [`BeforeJob`] | requests to Cassandra, directly and through the proxy by turns | every row, by the client or by YCSB |
 //! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
 
+mod bare;
+mod before;
 mod cluster;
 mod copying;
 mod device;
 mod idle;
 mod layer;
+mod locks;
 mod mget;
 mod pairs;
+mod process;
 mod puts;
+mod queries;
 mod replicas;
 mod resp;
 mod scaling;
@@ -33,14 +41,17 @@ use std::sync::atomic::AtomicBool;
 use base::affinity::Affinity;
 use serde::{Deserialize, Serialize};
 
+pub use before::{BeforeJob, Load};
 pub use cluster::{ClusterJob, Transport, Way};
 pub use copying::CopyJob;
 pub use device::DeviceJob;
 pub use idle::IdleJob;
 pub use layer::{Device, Slow};
+pub use locks::{Keeper, LocksJob};
 pub use mget::{MgetJob, Mgets};
 pub use pairs::PairsJob;
 pub use puts::{PutsJob, System};
+pub use queries::{QueriesJob, Road};
 pub use replicas::{Consensus, ReplicasJob};
 pub use scaling::{Calibrations, ScaleJob};
 pub use store::{LogKnobs, StoreJob};
@@ -71,6 +82,12 @@ pub enum Job {
     Replicas(ReplicasJob),
     /// Puts on a replicated store.
     Puts(PutsJob),
+    /// Tiny queries, with and without a proxy.
+    Queries(QueriesJob),
+    /// Locks.
+    Locks(LocksJob),
+    /// Requests to Cassandra, with and without a proxy.
+    Before(BeforeJob),
     /// Writes to files.
     Device(DeviceJob),
 }
@@ -91,6 +108,9 @@ impl Job {
             Job::Scale(job) => scaling::run(job, context),
             Job::Replicas(job) => replicas::run(job, context),
             Job::Puts(job) => puts::run(job, context),
+            Job::Queries(job) => queries::run(job, context),
+            Job::Locks(job) => locks::run(job, context),
+            Job::Before(job) => before::run(job, context),
             Job::Device(job) => device::run(job, context),
         }
     }

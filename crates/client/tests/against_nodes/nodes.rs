@@ -65,6 +65,8 @@ pub(crate) struct Data {
     pub(crate) versions_of: BTreeMap<Vec<u8>, Vec<OwnedVersion>>,
     /// How writes were asked for that a node was to coordinate.
     pub(crate) coordinated: Vec<Coordinated>,
+    /// The greatest token of each lock.
+    pub(crate) tokens: BTreeMap<Vec<u8>, u64>,
     /// Who leads, if the nodes hold a partition together.
     pub(crate) leader: Option<u16>,
 }
@@ -72,6 +74,19 @@ pub(crate) struct Data {
 impl Data {
     /// Executes operations, or finds a precondition that does not hold.
     fn execute(&mut self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Abort> {
+        for op in ops {
+            if let Op::Guard { lock, token } = op {
+                let highest = self.tokens.entry(lock.to_vec()).or_default();
+                if *highest > *token {
+                    return Err(Abort::Stale {
+                        lock: lock.to_vec(),
+                        token: *token,
+                        highest: *highest,
+                    });
+                }
+                *highest = *token;
+            }
+        }
         for (op, check) in ops.iter().enumerate() {
             if let Op::Check { key, version } = check
                 && self.version(key) != *version
@@ -140,7 +155,7 @@ impl Data {
 
     fn one(&mut self, op: &Op<'_>) -> OwnedReply {
         match *op {
-            Op::Check { .. } => OwnedReply::Ok,
+            Op::Check { .. } | Op::Guard { .. } => OwnedReply::Ok,
             Op::Watch { key } => OwnedReply::Version(self.version(key)),
             Op::Get { key } | Op::GetIfString { key } => self
                 .values

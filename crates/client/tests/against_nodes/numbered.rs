@@ -141,3 +141,27 @@ fn threads_have_sessions_of_their_own_meanwhile() {
     client.execute_at(NodeId(2), &[Op::put(KEY, b"v")]).unwrap();
     assert_eq!(cluster.data.lock().opened, opened);
 }
+
+/// A stale token is so for ever: whoever is in doubt when it is told knows that nothing has happened.
+#[test]
+fn a_stale_token_ends_all_doubt() {
+    let cluster = Cluster::replicated();
+    let client = cluster.client();
+    let guarded = |token| {
+        let guard = Op::Guard {
+            lock: b"lock",
+            token,
+        };
+        client.execute(&[guard, Op::Add { key: KEY, delta: 1 }])
+    };
+    guarded(5).unwrap();
+    for fault in [Fault::CloseBefore, Fault::Silence, Fault::Say(unknown())] {
+        cluster.fault(1, fault.clone());
+        let error = guarded(4).unwrap_err();
+        assert!(error.is_fenced(), "after {fault:?}: {error}");
+    }
+    // What was executed is answered, whatever tokens came since.
+    cluster.fault(1, Fault::CloseAfter);
+    guarded(6).unwrap();
+    assert_eq!(value(&cluster), "2");
+}

@@ -200,3 +200,41 @@ fn a_transaction_gives_up_in_time() {
     }
     assert!(most > 3, "{most} attempts");
 }
+
+#[test]
+fn a_stale_token_ends_the_call() {
+    let cluster = Cluster::new();
+    let client = cluster.client();
+    let write = |token: u64, value: &[u8]| {
+        client.transact(|txn| {
+            txn.guard(b"lock", token);
+            txn.put(ON_1[0], value)?;
+            txn.put(ON_2[0], value)
+        })
+    };
+    write(5, b"five").unwrap();
+    write(5, b"again").unwrap();
+    let error = write(4, b"four").unwrap_err();
+    assert!(error.is_fenced() && !error.is_retryable() && !error.is_unknown());
+    let text = "the lock 'lock' has been granted with a newer token (5 > 4); acquire it again";
+    assert_eq!(error.to_string(), text);
+    assert_eq!(client.get(ON_2[0]).unwrap().as_deref(), Some(&b"again"[..]));
+    // One that only reads finds out, too; of several tokens of a lock the least counts.
+    let read = |tokens: &[u64]| {
+        client.transact(|txn| {
+            tokens.iter().for_each(|token| txn.guard(b"lock", *token));
+            txn.get(ON_1[0])
+        })
+    };
+    assert!(read(&[6, 3]).unwrap_err().is_fenced());
+    assert_eq!(read(&[6]).unwrap().as_deref(), Some(&b"again"[..]));
+    assert_eq!(cluster.data.lock().tokens[&b"lock"[..]], 6);
+    // Who gives up leaves no token.
+    let gave_up = client.transact(|txn| {
+        txn.guard(b"lock", 9);
+        txn.get(ON_1[0])?;
+        Err::<(), _>(Error::cancelled("no"))
+    });
+    assert!(matches!(gave_up, Err(Error::Cancelled(_))), "{gave_up:?}");
+    assert_eq!(cluster.data.lock().tokens[&b"lock"[..]], 6);
+}

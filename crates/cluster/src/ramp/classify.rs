@@ -7,8 +7,12 @@
 //! | any | all of them note or compare versions (`WATCH`) | ordinary |
 //! | several, all read atomic | all read | [`Way::Read`] |
 //! | several, all read atomic | all set or delete, whatever was there | [`Way::Write`] |
-//! | several, all read atomic | others | refused |
+//! | several, all read atomic | others, guards and the time among them | refused |
 //! | some read atomic, some not; or operations on no key beside read-atomic ones | any others | refused |
+//!
+//! Guards and the time have no key, and go along with the others: of one read-atomic key, or with what
+//! notes and compares versions, they are executed as with any key. Transactions of several read-atomic
+//! keys hold nothing, so that a guard would not keep an older holder's writes from coming later.
 
 use base::transaction::{Expiry, When};
 use base::versions::ReadAtomic;
@@ -46,6 +50,12 @@ pub enum Refusal {
          conditions, counters and the like need a transaction of one key"
     )]
     Conditional,
+    /// It is guarded.
+    #[error(
+        "a transaction of several read-atomic keys cannot be guarded: nothing is held in it, so that \
+         what has an older token could take effect later; guard transactions of one key, or of others"
+    )]
+    Guarded,
     /// It is to be written as read-atomic keys are, which not all of its keys are.
     #[error(
         "only keys that are declared read atomic can be written like this: put the beginning of the \
@@ -78,6 +88,19 @@ pub fn classify(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refusal
     if read_atomic.is_empty() {
         return Ok(Way::Ordinary);
     }
+    let Some(along) = ops.iter().find(|op| op.goes_along()) else {
+        return classify_placed(read_atomic, ops);
+    };
+    let placed: Vec<Op<'_>> = ops.iter().filter(|op| !op.goes_along()).cloned().collect();
+    match (classify_placed(read_atomic, &placed)?, along) {
+        (Way::Ordinary, _) => Ok(Way::Ordinary),
+        (_, Op::Guard { .. }) => Err(Refusal::Guarded),
+        _ => Err(Refusal::Conditional),
+    }
+}
+
+/// As [`classify`], of operations that have a place.
+fn classify_placed(read_atomic: &ReadAtomic, ops: &[Op<'_>]) -> Result<Way, Refusal> {
     let is_covered = |op: &Op<'_>| op.key().is_some_and(|key| read_atomic.covers(key));
     let covered = ops.iter().filter(|op| is_covered(op)).count();
     let watches = |op: &Op<'_>| matches!(op, Op::Watch { .. } | Op::Check { .. });
@@ -223,6 +246,21 @@ mod tests {
         let compares = [Op::Check { key: A, version }, Op::Watch { key: B }];
         assert_eq!(way(&watches), Ok(Way::Ordinary));
         assert_eq!(way(&compares), Ok(Way::Ordinary));
+    }
+
+    #[test]
+    fn guards_and_the_time_go_with_one_key_alone() {
+        let guard = || Op::Guard {
+            lock: b"ra:lock",
+            token: 1,
+        };
+        assert_eq!(way(&[guard(), get(A), put(A)]), Ok(Way::Ordinary));
+        assert_eq!(way(&[guard(), Op::Now, put(OTHER)]), Ok(Way::Ordinary));
+        assert_eq!(way(&[Op::Now, put(A)]), Ok(Way::Ordinary));
+        assert_eq!(way(&[guard(), put(A), put(B)]), Err(Refusal::Guarded));
+        assert_eq!(way(&[guard(), get(A), get(B)]), Err(Refusal::Guarded));
+        assert_eq!(way(&[Op::Now, get(A), get(B)]), Err(Refusal::Conditional));
+        assert_eq!(way(&[guard(), put(A), put(OTHER)]), Err(Refusal::Mixed));
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl<C> Node<C> {
         self.counters.ramp_reads += u64::from(reading.round() == 1);
         let mut parts: Vec<(Part, Vec<_>)> = Vec::new();
         for (place, ask) in reading.asks() {
-            let of = c.places[place];
+            let of = c.places[place].expect("each key is of a partition");
             let at = parts.iter().position(|(part, _)| part.of == of);
             let at = at.unwrap_or_else(|| {
                 let (ops, replies, finished) = (Vec::new(), None, Epoch::ZERO);

@@ -2,6 +2,7 @@
 //! coordinator dies between any two messages.
 
 mod bottle;
+mod guards;
 mod model;
 mod ramp;
 mod replicas;

@@ -17,6 +17,8 @@ pub(crate) struct Model {
     /// What prepared attempts will write, and the keys they hold.
     effects: BTreeMap<TransactionId, Effects>,
     held: BTreeMap<Vec<u8>, Holder>,
+    /// The greatest token of each lock.
+    tokens: BTreeMap<Vec<u8>, u64>,
     /// Those of read-atomic keys.
     pub(crate) versions: Versions,
     /// Somebody is just changing what commits are to change.
@@ -42,6 +44,17 @@ pub(crate) struct Model {
 }
 
 type Effects = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// What the key of a lock begins with, which is held like any other.
+const LOCKS: &[u8] = b"\xfflock:";
+
+/// The keys that an operation holds: its own, or that of a guard's lock.
+fn held_by(op: &Op<'_>) -> Option<Vec<u8>> {
+    match op {
+        Op::Guard { lock, .. } => Some([LOCKS, lock].concat()),
+        other => other.key().map(<[u8]>::to_vec),
+    }
+}
 
 impl Model {
     pub(crate) fn new() -> Model {
@@ -90,6 +103,11 @@ impl Model {
         Some(std::str::from_utf8(value).unwrap())
     }
 
+    /// The greatest token of a lock that was seen.
+    pub(crate) fn token(&self, lock: &[u8]) -> u64 {
+        self.tokens.get(lock).copied().unwrap_or(0)
+    }
+
     pub(crate) fn known(&self, id: TransactionId) -> State {
         self.states.get(&id).cloned().unwrap_or(State::Unknown)
     }
@@ -123,9 +141,9 @@ impl Model {
         ops: &[Op<'_>],
         own: Option<Holder>,
     ) -> Result<(Vec<OwnedReply>, Effects), Abort> {
-        let keys: BTreeSet<&[u8]> = ops.iter().filter_map(Op::key).collect();
+        let keys: BTreeSet<Vec<u8>> = ops.iter().filter_map(held_by).collect();
         for key in keys {
-            if let Some(by) = self.held.get(key).filter(|by| Some(**by) != own) {
+            if let Some(by) = self.held.get(&key).filter(|by| Some(**by) != own) {
                 return Err(Abort::Held { by: *by });
             }
         }
@@ -139,6 +157,21 @@ impl Model {
                 Op::Watch { key } => OwnedReply::Version(self.version(key)),
                 Op::Check { key, version } if self.version(key) == version => OwnedReply::Ok,
                 Op::Check { .. } => return Err(Abort::Precondition { op: at }),
+                Op::Now => OwnedReply::Int(self.time_ms as i64),
+                Op::Guard { lock, token } => {
+                    let highest = self.token(lock);
+                    if highest > token {
+                        let lock = lock.to_vec();
+                        return Err(Abort::Stale {
+                            lock,
+                            token,
+                            highest,
+                        });
+                    }
+                    let value = Some(token.to_le_bytes().to_vec());
+                    effects.push(([LOCKS, lock].concat(), value));
+                    OwnedReply::Ok
+                }
                 Op::Put { key, value, .. } => {
                     effects.push((key.to_vec(), Some(value.to_vec())));
                     OwnedReply::Ok
@@ -156,6 +189,11 @@ impl Model {
     fn apply(&mut self, effects: Effects) -> Epoch {
         let epoch = self.changed();
         for (key, value) in effects {
+            if let (Some(lock), Some(token)) = (key.strip_prefix(LOCKS), &value) {
+                let token = u64::from_le_bytes(token[..].try_into().unwrap());
+                self.tokens.insert(lock.to_vec(), token);
+                continue;
+            }
             match value {
                 Some(value) => drop(self.values.insert(key, (value, epoch.0))),
                 None => drop(self.values.remove(&key)),
@@ -224,8 +262,8 @@ impl Participant for Model {
         if prepare.isolation == Isolation::ReadAtomic {
             self.versions.prepare(id, &effects, prepare.siblings)?;
         } else {
-            for key in prepare.ops.iter().filter_map(Op::key) {
-                self.held.insert(key.to_vec(), prepare.holder);
+            for key in prepare.ops.iter().filter_map(held_by) {
+                self.held.insert(key, prepare.holder);
             }
         }
         self.effects.insert(id, effects);

@@ -50,7 +50,7 @@ pub(crate) fn roll(random: &mut Rng) -> Roll {
 }
 
 /// How many kinds of operations there are.
-pub(crate) const OPS: usize = 23;
+pub(crate) const OPS: usize = 25;
 
 /// An operation of the kind with this number.
 pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> {
@@ -129,6 +129,11 @@ pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> 
             ][random.usize(..7)],
         },
         21 => Op::Persist { key },
+        22 => Op::Now,
+        23 => Op::Guard {
+            lock: key,
+            token: number(random),
+        },
         _ => Op::Flush,
     }
 }
@@ -176,7 +181,12 @@ fn text(random: &mut Rng) -> String {
 }
 
 fn abort(random: &mut Rng) -> Abort {
-    match random.u8(..14) {
+    match random.u8(..15) {
+        14 => Abort::Stale {
+            lock: text(random).into_bytes(),
+            token: number(random),
+            highest: number(random),
+        },
         13 => Abort::Unsupported { what: text(random) },
         0 => Abort::Precondition {
             op: number(random) as usize,
@@ -197,7 +207,12 @@ fn abort(random: &mut Rng) -> Abort {
         5 => Abort::Unavailable { what: text(random) },
         6 => Abort::Unknown { what: text(random) },
         7 => Abort::TooLarge {
-            what: ["operations", "bytes written"][random.usize(..2)],
+            what: [
+                "operations",
+                "bytes written",
+                "what a partition takes",
+                "the length of a lock's name",
+            ][random.usize(..4)],
         },
         8 => Abort::ReadOnly {
             reason: text(random),

@@ -57,6 +57,11 @@ impl Client {
         })
     }
 
+    /// Says that nothing more will be sent.
+    pub(crate) fn end(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+
     /// Sends bytes. A connection that the peer has closed shows when its answer is read.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);

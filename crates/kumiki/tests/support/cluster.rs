@@ -98,6 +98,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// Where the cluster's file is.
+    pub(crate) fn file(&self) -> String {
+        self.dir.path().join(FILE).display().to_string()
+    }
+
     /// Kills a node as a crash would.
     pub(crate) fn kill_node(&mut self, node: usize) {
         self.servers[node].take().expect("it runs").kill();

@@ -6,6 +6,7 @@
 
 pub(crate) mod client;
 pub(crate) mod cluster;
+pub(crate) mod cql;
 pub(crate) mod frame;
 pub(crate) mod process;
 pub(crate) mod replicas;

@@ -205,6 +205,17 @@ impl Drop for Server {
     }
 }
 
+/// Starts `kumiki proxy` with these arguments, on a port of its own.
+pub(crate) fn proxy<A: AsRef<OsStr>>(args: &[A]) -> Server {
+    Server::start(|address, dir| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+        command.current_dir(dir);
+        command.args(["proxy", "--listen", &address.to_string()]);
+        command.args(args);
+        command
+    })
+}
+
 /// `kumiki serve --listen ADDRESS`.
 pub(crate) fn serve(address: SocketAddr) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));

@@ -122,6 +122,11 @@ impl Replicas {
         self.try_start_node(node).expect("it starts again");
     }
 
+    /// Where the cluster's file is.
+    pub(crate) fn file(&self) -> String {
+        self.dir.path().join(FILE).display().to_string()
+    }
+
     /// Kills a node as a crash would.
     pub(crate) fn kill_node(&mut self, node: usize) {
         self.servers[node - 1].take().expect("it runs").kill();
@@ -235,8 +240,11 @@ impl Replicas {
 /// Runs the binary, which is expected to end by itself. Returns its exit code and what it has said:
 /// output and errors.
 pub(crate) fn kumiki(args: &[&str]) -> (Option<i32>, String, String) {
+    // What it keeps where it was started is nobody else's.
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let mut child = Command::new(env!("CARGO_BIN_EXE_kumiki"))
         .args(args)
+        .current_dir(dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

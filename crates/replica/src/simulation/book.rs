@@ -5,6 +5,7 @@
 //!    nobody sees less than what was acknowledged before.
 //! 3. Money is neither made nor lost.
 //! 4. A key that expires is there until then, and never afterwards.
+//! 5. Tokens of a lock, and times that are told, do not go back.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -67,6 +68,9 @@ pub(super) struct Book {
     /// Additions that were begun, and when.
     begun: Vec<(usize, Duration)>,
     lent: BTreeMap<usize, Lent>,
+    /// Tokens that passed, and times that were told.
+    tokens: Vec<(Span, i64)>,
+    times: Vec<(Span, i64)>,
     wrong: Option<String>,
 }
 
@@ -108,6 +112,9 @@ impl Book {
                 value,
             });
         }
+        self.tokens
+            .extend(seen.tokens.iter().map(|token| (span, *token)));
+        self.times.extend(seen.times.iter().map(|now| (span, *now)));
         for (index, there) in &seen.looks {
             let lent = self.lent.entry(*index).or_default();
             lent.looks.push((span, *there));
@@ -204,6 +211,8 @@ impl Book {
             lent.judge(skew)
                 .map_err(|why| format!("key e{index}: {why}"))?;
         }
+        never_back(&self.tokens).map_err(|why| format!("tokens go back: {why}"))?;
+        never_back(&self.times).map_err(|why| format!("the time goes back: {why}"))?;
         let history: History =
             history::json::read(self.text.as_bytes()).map_err(|error| error.to_string())?;
         match history::check::strictly_serializable(&history) {
@@ -266,6 +275,24 @@ impl Book {
     }
 }
 
+/// Whether numbers do not go back in real time.
+fn never_back(told: &[(Span, i64)]) -> Result<(), String> {
+    let mut begun = told.to_vec();
+    begun.sort_by_key(|(span, _)| span.0);
+    let mut ended = told.to_vec();
+    ended.sort_by_key(|(span, _)| span.1);
+    let (mut ended, mut least) = (ended.into_iter().peekable(), i64::MIN);
+    for (span, number) in begun {
+        while let Some((_, before)) = ended.next_if(|(earlier, _)| earlier.1 < span.0) {
+            least = least.max(before);
+        }
+        if number < least {
+            return Err(format!("{number} at {span:?}, after {least}"));
+        }
+    }
+    Ok(())
+}
+
 impl Lent {
     fn judge(&self, skew: Duration) -> Result<(), String> {
         let mut looks = self.looks.clone();
@@ -295,5 +322,23 @@ impl Lent {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_back_is_found_out() {
+        let at = |from: u64, to: u64, number| {
+            let span = (Duration::from_millis(from), Duration::from_millis(to));
+            (span, number)
+        };
+        let concurrent = [at(0, 5, 6), at(3, 8, 5), at(6, 9, 6)];
+        assert_eq!(never_back(&concurrent), Ok(()));
+        let after = [at(6, 9, 5), at(0, 5, 6)];
+        assert!(never_back(&after).is_err());
+        assert_eq!(never_back(&[]), Ok(()));
     }
 }

@@ -109,7 +109,7 @@ impl Call {
         };
         match outcome {
             Ok(value) => (worker.observed().epoch, done(Outcome::Done(value))),
-            Err(abort @ (Abort::Precondition { .. } | Abort::Forgotten)) => {
+            Err(abort) if abort.shows() || abort == Abort::Forgotten => {
                 (worker.observed().epoch, done(Outcome::Abort(abort)))
             }
             Err(abort) => (Epoch::ZERO, done(Outcome::Abort(abort))),
@@ -441,6 +441,11 @@ impl World {
             // What was sent before may still arrive.
             Abort::Precondition { .. } if doing.doubt => return self.unknown(client, &doing),
             Abort::Precondition { .. } => return self.decline(client),
+            // What was sent before is refused, too, whenever it arrives.
+            Abort::Stale { .. } => {
+                self.reached.add(Point::Fenced);
+                return self.decline(client);
+            }
             other => return self.fail(format!("client {client} was told: {other}")),
         };
         // There are other keys to look at.

@@ -16,6 +16,8 @@
 //! | audit | get all accounts | as above |
 //! | lend | put a key of its own that expires | clocks |
 //! | look | get such a key | as above |
+//! | fence | guard with a token, and count | tokens that are forgotten, or taken after newer ones |
+//! | tell | the time, and what observe does | a time that goes back |
 
 use std::fmt::Write;
 
@@ -52,6 +54,9 @@ pub(super) enum Step {
     /// A key that expires after so many milliseconds.
     Lend(usize, i64),
     Look(usize),
+    /// Nothing with a greater token than this has taken effect.
+    Guard(i64),
+    Time,
 }
 
 /// A transaction that somebody wants to run.
@@ -85,6 +90,10 @@ pub(super) struct Seen {
     pub(super) counters: Vec<(usize, bool, i64)>,
     /// Keys that expire, and whether they were there.
     pub(super) looks: Vec<(usize, bool)>,
+    /// Tokens that passed.
+    pub(super) tokens: Vec<i64>,
+    /// Times that were told.
+    pub(super) times: Vec<i64>,
     /// Replies that no such operation has.
     pub(super) odd: Option<String>,
 }
@@ -99,7 +108,8 @@ impl Job {
             Step::Count(index) | Step::Counter(index) => format!("c{index}"),
             Step::Open(index) | Step::Add(index, _) | Step::Balance(index) => format!("a{index}"),
             Step::Lend(index, _) | Step::Look(index) => format!("e{index}"),
-            Step::Sweep | Step::Flush => String::new(),
+            Step::Guard(_) => "lock".to_owned(),
+            Step::Sweep | Step::Flush | Step::Time => String::new(),
         };
         let value = |step: &Step| match step {
             Step::Put(_, value) => value.to_string(),
@@ -204,6 +214,11 @@ fn op<'a>(step: &Step, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
             values: true,
         },
         Step::Flush => Op::Flush,
+        Step::Guard(token) => Op::Guard {
+            lock: key,
+            token: token as u64,
+        },
+        Step::Time => Op::Now,
         Step::Count(_) => Op::Add { key, delta: 1 },
         Step::Add(_, delta) => Op::Add { key, delta },
         Step::Lend(_, ms) => Op::Put {
@@ -238,6 +253,8 @@ fn see(seen: &mut Seen, step: &Step, reply: &OwnedReply) -> Option<()> {
         }
         (Step::Add(..), OwnedReply::Int(_)) | (Step::Open(_) | Step::Lend(..), OwnedReply::Ok) => {}
         (Step::Balance(_), reply) => seen.balances.push(number(reply)?),
+        (Step::Guard(token), OwnedReply::Ok) => seen.tokens.push(*token),
+        (Step::Time, OwnedReply::Int(now)) => seen.times.push(*now),
         (Step::Look(index), reply @ (OwnedReply::Nil | OwnedReply::Bytes(_))) => {
             seen.looks.push((*index, *reply != OwnedReply::Nil));
         }
@@ -323,6 +340,8 @@ impl Draw<'_> {
                 let recent = self.lent.saturating_sub(4);
                 vec![Step::Look(self.random.usize(recent..*self.lent))]
             }
+            28 => self.fence(),
+            29 => [Step::Time].into_iter().chain(self.observe()).collect(),
             _ if self.flushes => self.modify(),
             _ => vec![Step::Count(self.random.usize(..BEATS))],
         };
@@ -380,6 +399,17 @@ impl Draw<'_> {
             .collect();
         steps.extend(watched.iter().map(|(key, ..)| self.put(key.clone())));
         Job::new(steps)
+    }
+
+    /// Tokens are those of today, or a little older.
+    fn fence(&mut self) -> Vec<Step> {
+        *self.value += 1;
+        let guard = Step::Guard((*self.value - self.random.i64(..20)).max(0));
+        let guarded = match self.flushes {
+            true => self.modify(),
+            false => vec![Step::Count(self.random.usize(..BEATS))],
+        };
+        [guard].into_iter().chain(guarded).collect()
     }
 
     fn transfer(&mut self) -> Vec<Step> {

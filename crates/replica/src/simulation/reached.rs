@@ -30,10 +30,11 @@ pub enum Point {
     CommittedAttempt,
     Refused,
     OldLeader,
+    Fenced,
 }
 
 /// The points, in the order of the enumeration.
-const NAMES: [(Point, &str); 24] = [
+const NAMES: [(Point, &str); 25] = [
     (Point::Elected, "a node began to lead"),
     (Point::Deposed, "a leadership was lost"),
     (Point::Crashed, "a node crashed"),
@@ -73,6 +74,7 @@ const NAMES: [(Point, &str); 24] = [
         Point::OldLeader,
         "a leader was asked that did not know of the next one",
     ),
+    (Point::Fenced, "a token was refused"),
 ];
 
 /// How often each point was met, by one run or by many.

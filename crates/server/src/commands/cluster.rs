@@ -1,4 +1,7 @@
 //! Commands about the cluster. Their answers have Redis's form, so that its clients find the nodes.
+//!
+//! Who leads the partitions of others is told as far as this node knows. Whoever asks makes it find
+//! out: the next answer is right, if they are led.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -172,6 +175,7 @@ fn slots(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let Some(routes) = routes(context, connection) else {
         return;
     };
+    context.wants_leaders = true;
     let mut ranges: Vec<_> = routes
         .topology
         .partitions()
@@ -200,6 +204,7 @@ fn shards(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let Some(routes) = routes(context, connection) else {
         return;
     };
+    context.wants_leaders = true;
     let mut writer = connection.writer();
     writer.array(routes.topology.partitions().len());
     for partition in routes.topology.partitions() {
@@ -247,6 +252,7 @@ fn nodes(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let Some(routes) = routes(context, connection) else {
         return;
     };
+    context.wants_leaders = true;
     let mut text = String::new();
     for node in routes.topology.nodes() {
         write_line(&routes, node, &mut text).expect("a String takes any text");

@@ -253,7 +253,7 @@ fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     writer.map(7);
     for (name, value) in [
         ("server", "redis"),
-        ("version", crate::about::REDIS_VERSION),
+        ("version", ::admin::about::REDIS_VERSION),
     ] {
         writer.bulk(name.as_bytes());
         writer.bulk(value.as_bytes());

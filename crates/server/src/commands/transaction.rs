@@ -41,6 +41,35 @@ pub(super) const COMMANDS: &[Command] = &[
         )
     },
     Command {
+        flags: Flags::FAST.and(Flags::IMMEDIATE).and(Flags::READ),
+        keys: Keys::ALL,
+        ..command(
+            "watch.version",
+            -2,
+            Run::WatchVersion,
+            "The versions of keys, for WATCH.AT.",
+        )
+    },
+    Command {
+        keys: Keys::PAIRS,
+        ..command(
+            "watch.at",
+            -3,
+            Run::WatchAt,
+            "Watches keys that must have these versions.",
+        )
+    },
+    Command {
+        // Its argument is the name of a lock, and no key of the store.
+        flags: Flags::FAST.and(Flags::WRITE).and(Flags::NEEDS_MEMORY),
+        ..command(
+            "lock.guard",
+            3,
+            Run::Guard,
+            "First in a block: refuses it if a newer token of the lock was seen where its keys are.",
+        )
+    },
+    Command {
         // Queued in a block, where it has no effect.
         flags: Flags::FAST,
         ..command("unwatch", 1, Run::Unwatch, "Forgets the watched keys.")

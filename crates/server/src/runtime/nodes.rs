@@ -113,6 +113,9 @@ impl Runtime {
         let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
         // What waited for holds is nobody's here.
         worker.serve(0);
+        if std::mem::take(&mut self.executor.context.wants_leaders) {
+            cluster.look_for_leaders(worker, now);
+        }
         cluster.go_on(worker, now, &mut finished);
         let told = !finished.is_empty();
         for finished in finished.drain(..) {

@@ -169,14 +169,31 @@ fn check(name: &str, family: &Family) -> Result<(), String> {
     Ok(())
 }
 
+/// A family has a histogram for each set of labels, besides that of the bound.
 fn check_histogram(family: &Family) -> Result<(), String> {
+    let mut histograms: BTreeMap<BTreeMap<String, String>, Vec<Sample<'_>>> = BTreeMap::new();
+    for (suffix, labels, value) in &family.order {
+        let mut own = labels.clone();
+        let bound = own.remove("le");
+        let samples = histograms.entry(own).or_default();
+        samples.push((suffix, bound, *value));
+    }
+    histograms
+        .values()
+        .try_for_each(|samples| check_one(samples))
+}
+
+/// What follows the family's name, the bound of a bucket, the value.
+type Sample<'a> = (&'a str, Option<String>, f64);
+
+fn check_one(samples: &[Sample<'_>]) -> Result<(), String> {
     let mut bound = f64::NEG_INFINITY;
     let mut below = 0.0;
     let [mut sum, mut count] = [None; 2];
-    for (suffix, labels, value) in &family.order {
-        match suffix.as_str() {
+    for (suffix, le, value) in samples {
+        match *suffix {
             "_bucket" => {
-                let le = labels.get("le").ok_or("a bucket without its bound")?;
+                let le = le.as_ref().ok_or("a bucket without its bound")?;
                 let le = match le.as_str() {
                     "+Inf" => f64::INFINITY,
                     le => le.parse().map_err(|_| "bad bound")?,

@@ -83,13 +83,18 @@ impl Members {
         all.find(|partition| partition.is_leader()).ok_or_else(none)
     }
 
-    /// Waits until all have applied all entries.
+    /// Waits until all have applied all entries. Statuses are told once in a turn, and may be older
+    /// than what was acknowledged; engines say what they have.
     pub(super) fn wait_level(&self) -> Result<(), RunError> {
         self.wait("level members", |members| {
             let statuses = members.partitions.iter().map(|(_, one)| one.status());
-            let indices: Vec<[u64; 2]> = statuses.map(|all| [all.applied, all.last]).collect();
-            let [applied, last] = indices[0];
-            applied == last && indices.iter().all(|other| *other == [applied, last])
+            let told: Vec<[u64; 2]> = statuses.map(|all| [all.applied, all.last]).collect();
+            let engines = members.partitions.iter().map(|(_, one)| one.engine());
+            let mut applied = engines.map(|engine| engine.applied().0);
+            let [first, last] = told[0];
+            first == last
+                && told.iter().all(|other| *other == [first, last])
+                && applied.all(|applied| applied == last)
         })
     }
 

@@ -1,0 +1,257 @@
+//! A client's connection to Cassandra, or to what speaks its protocol: one request at a time, as bare
+//! as a client can be. What it measures is the other side.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use cql::request::{Execute, Parameters, Prepare, Query, Request};
+use cql::{
+    BoundValues, Consistency, Direction, Envelope, Flags, Framing, Limits, Packer, Response,
+    ResponseMessage, ResultBody, StreamId, Unpacker, ValueList, Version,
+};
+
+/// How long an answer may take. To change a schema takes seconds where processors are short.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What is read at once.
+const PIECE: usize = 16 * 1024;
+/// The only stream: there is one request at a time.
+const STREAM: StreamId = StreamId(1);
+
+/// A connection. After an error it is of no more use.
+#[derive(Debug)]
+pub struct Link {
+    stream: TcpStream,
+    version: Version,
+    framing: Framing,
+    unpacker: Unpacker,
+    envelope: Vec<u8>,
+    output: Vec<u8>,
+    input: Vec<u8>,
+}
+
+/// A statement that was prepared on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    id: Vec<u8>,
+    result_metadata_id: Option<Vec<u8>>,
+}
+
+impl Link {
+    /// Connects, and agrees on the protocol's version.
+    ///
+    /// # Errors
+    /// There is nobody, or nobody who speaks this version without asking for a password.
+    pub fn connect(address: SocketAddr, version: Version) -> Result<Link, String> {
+        let open = || {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        };
+        let stream = open().map_err(|error: std::io::Error| format!("{address}: {error}"))?;
+        let mut link = Link {
+            stream,
+            version,
+            framing: Framing::Plain,
+            unpacker: Unpacker::new(Direction::Response, Limits::default()),
+            envelope: Vec::new(),
+            output: Vec::new(),
+            input: Vec::new(),
+        };
+        let options = vec![("CQL_VERSION", "3.0.0")];
+        link.ask(Request::Startup(options), |response| match response {
+            Response::Ready => Ok(()),
+            other => Err(format!("STARTUP was answered with {other:?}")),
+        })?;
+        if version >= Version::V5 {
+            link.framing = Framing::Frames;
+            link.unpacker.expect_frames();
+        }
+        Ok(link)
+    }
+
+    /// Executes a text, whatever it answers.
+    ///
+    /// # Errors
+    /// What Cassandra says, or what happened to the connection.
+    pub fn query(&mut self, text: &str, consistency: Consistency) -> Result<(), String> {
+        let values = BoundValues::none(self.version);
+        let parameters = Parameters::new(consistency, values);
+        let request = Request::Query(Query { text, parameters });
+        let told = self.ask(request, |response| result(response).map(|_| ()));
+        told.map_err(|error| format!("{text}: {error}"))
+    }
+
+    /// Prepares a statement.
+    ///
+    /// # Errors
+    /// As of [`Link::query`].
+    pub fn prepare(&mut self, text: &str) -> Result<Statement, String> {
+        let keyspace = None;
+        let request = Request::Prepare(Prepare { text, keyspace });
+        let told = self.ask(request, |response| match result(response)? {
+            ResultBody::Prepared(prepared) => Ok(Statement {
+                id: prepared.id.to_vec(),
+                result_metadata_id: prepared.result_metadata_id.map(<[u8]>::to_vec),
+            }),
+            other => Err(format!("PREPARE was answered with {other:?}")),
+        });
+        told.map_err(|error| format!("{text}: {error}"))
+    }
+
+    /// Executes a statement, and looks at what it returns.
+    ///
+    /// # Errors
+    /// As of [`Link::query`], and what `look` says.
+    pub fn execute<T>(
+        &mut self,
+        statement: &Statement,
+        values: &ValueList,
+        consistency: Consistency,
+        look: impl FnOnce(ResultBody<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let values = values.values(self.version);
+        let request = Request::Execute(Execute {
+            id: &statement.id,
+            result_metadata_id: statement.result_metadata_id.as_deref(),
+            parameters: Parameters::new(consistency, values),
+        });
+        self.ask(request, |response| look(result(response)?))
+    }
+
+    fn ask<T>(
+        &mut self,
+        request: Request<'_>,
+        look: impl FnOnce(Response<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let message = request.into_message();
+        self.envelope.clear();
+        message.write(&mut self.envelope, self.version, STREAM, Flags::default());
+        self.output.clear();
+        Packer::new(&mut self.output, self.framing).push(&self.envelope);
+        let sent = self.stream.write_all(&self.output);
+        sent.map_err(|error| error.to_string())?;
+        loop {
+            let next = self.unpacker.next(&mut self.input);
+            match next.map_err(|error| error.to_string())? {
+                Some(unpacked) if unpacked.envelopes.is_empty() => {
+                    let consumed = unpacked.consumed;
+                    self.input.drain(..consumed);
+                }
+                Some(unpacked) => {
+                    let consumed = unpacked.consumed;
+                    let told = read(unpacked.envelopes, look);
+                    self.input.drain(..consumed);
+                    return told;
+                }
+                None => self.receive()?,
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), String> {
+        let end = self.input.len();
+        self.input.resize(end + PIECE, 0);
+        let count = self.stream.read(&mut self.input[end..]);
+        let count = count.map_err(|error| error.to_string())?;
+        self.input.truncate(end + count);
+        match count {
+            0 => Err("the connection was closed".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Looks at the one response that there is.
+fn read<T>(
+    envelopes: &[u8],
+    look: impl FnOnce(Response<'_>) -> Result<T, String>,
+) -> Result<T, String> {
+    let envelope = Envelope::split(envelopes, Direction::Response, &Limits::default());
+    let envelope = envelope.map_err(|error| error.to_string())?;
+    let envelope = envelope.ok_or("an envelope that is cut")?;
+    let header = envelope.header;
+    if header.stream != STREAM || header.envelope_len() != envelopes.len() {
+        return Err(format!("an answer to something else: {header:?}"));
+    }
+    let message = ResponseMessage::decode(envelope);
+    look(message.map_err(|error| error.to_string())?.response)
+}
+
+fn result(response: Response<'_>) -> Result<ResultBody<'_>, String> {
+    match response {
+        Response::Result(body) => Ok(body),
+        Response::Error(error) => Err(error.message.to_owned()),
+        other => Err(format!("a request was answered with {other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A node that gives these answers, whatever it is asked.
+    fn node(answers: Vec<Vec<u8>>) -> SocketAddr {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut room = [0; 1024];
+            for answer in answers {
+                assert_ne!(stream.read(&mut room).unwrap(), 0);
+                // In pieces, as the network may bring it.
+                let (first, second) = answer.split_at(answer.len() / 2);
+                stream.write_all(first).unwrap();
+                stream.write_all(second).unwrap();
+            }
+        });
+        address
+    }
+
+    fn answer(
+        version: Version,
+        framing: Framing,
+        stream: StreamId,
+        body: ResultBody<'_>,
+    ) -> Vec<u8> {
+        let (mut envelope, mut out) = (Vec::new(), Vec::new());
+        Response::Result(body).write(&mut envelope, version, stream);
+        Packer::new(&mut out, framing).push(&envelope);
+        out
+    }
+
+    fn ready(version: Version) -> Vec<u8> {
+        let mut out = Vec::new();
+        Response::Ready.write(&mut out, version, STREAM);
+        out
+    }
+
+    #[test]
+    fn both_versions_are_spoken() {
+        for (version, framing) in [
+            (Version::V4, Framing::Plain),
+            (Version::V5, Framing::Frames),
+        ] {
+            let void = answer(version, framing, STREAM, ResultBody::Void);
+            let address = node(vec![ready(version), void.clone(), void]);
+            let mut link = Link::connect(address, version).unwrap();
+            for _ in 0..2 {
+                assert_eq!(link.query("USE a", Consistency::One), Ok(()));
+            }
+            assert!(link.query("USE a", Consistency::One).is_err());
+        }
+    }
+
+    #[test]
+    fn an_answer_to_something_else_is_refused() {
+        let version = Version::V4;
+        let wrong = answer(version, Framing::Plain, StreamId(2), ResultBody::Void);
+        let address = node(vec![ready(version), wrong]);
+        let mut link = Link::connect(address, version).unwrap();
+        let refused = link.query("USE a", Consistency::One).unwrap_err();
+        assert!(refused.contains("something else"), "{refused}");
+    }
+}

@@ -1,0 +1,194 @@
+//! `lock-latency`: locks by the proxy, and by lightweight transactions of Cassandra (paper 3, section
+//! 6.5).
+
+use crate::cassandra::Paxos;
+use crate::experiment::{Effort, Experiment, Param, Point, Scale};
+use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
+use crate::target::{Job, Keeper, LocksJob};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "lock-latency",
+    title: "Taking and releasing a lock, by the proxy and by Cassandra",
+    paper: Some("paper 3, figure 11"),
+    about: &[
+        "One client with one connection takes a lock with a name of 5 bytes and releases it, over and \
+         over. 'memory', 'durable' and 'replicated' are the proxy, asked over RESP, with its table in \
+         memory, in a store of its own on the disk, and in three Kumiki nodes with logs on the disk; \
+         'cql' is the table in memory, asked with Cassandra's statements; 'lwt' are lightweight \
+         transactions of real Cassandra nodes, each of which has a copy of everything. Latencies are \
+         those of taking the lock.",
+        "A run goes in slices, by turns: bare round trips over loopback, a proxy with its table in \
+         memory, and what the row names. 'of memory' is the quotient of the medians of the row and of \
+         that proxy in the same run.",
+        "All processes share the processors of one machine. The paper has a machine for each of its \
+         three to nine Cassandra nodes, so that its nodes do at the same time what nodes here do one \
+         after the other.",
+    ],
+    points,
+    plots,
+    compare,
+    columns: &[
+        "system",
+        "nodes",
+        "paxos",
+        "latency-min",
+        "latency-p50",
+        "latency",
+        "latency-p99",
+        "release-p50",
+        "release-p99",
+        "round-trip",
+        "of-memory",
+        "release-of-memory",
+    ],
+};
+
+/// Turns that are counted, and of Cassandra those before.
+struct Turns {
+    counted: u64,
+    before: u64,
+}
+
+fn at(keeper: Keeper) -> [(&'static str, Param); 3] {
+    let (nodes, paxos) = match keeper {
+        Keeper::Memory | Keeper::Durable => (0, "none"),
+        Keeper::Replicated => (3, "none"),
+        Keeper::Cql => (1, "none"),
+        Keeper::Lwt { nodes, paxos } => (nodes, paxos.name()),
+    };
+    [
+        ("system", keeper.name().into()),
+        ("nodes", usize::from(nodes).into()),
+        ("paxos", paxos.into()),
+    ]
+}
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let turns = match scale.effort {
+        Effort::Tiny => Turns {
+            counted: 40,
+            before: 20,
+        },
+        Effort::Quick => Turns {
+            counted: 400,
+            before: 600,
+        },
+        Effort::Full => Turns {
+            counted: 2000,
+            before: 3000,
+        },
+    };
+    let counts = scale.pick(&[1], &[1, 3], &[1, 3, 5]);
+    let variants = scale.pick(
+        &[Paxos::V1],
+        &[Paxos::V1, Paxos::V2],
+        &[Paxos::V1, Paxos::V2],
+    );
+    // Nodes take up to a minute to start and another to be warm.
+    let rounds = scale.pick(&[1], &[1], &[2])[0];
+    let lwt = counts.iter().flat_map(|&nodes| {
+        let keeper = move |&paxos: &Paxos| Keeper::Lwt { nodes, paxos };
+        variants.iter().map(keeper)
+    });
+    let ours = [Keeper::Memory, Keeper::Durable, Keeper::Replicated];
+    let ours = ours.into_iter().map(|keeper| point(keeper, &turns));
+    let cassandras = std::iter::once(Keeper::Cql).chain(lwt);
+    let theirs = cassandras.map(|keeper| point(keeper, &turns).at_most(rounds));
+    ours.chain(theirs).collect()
+}
+
+fn point(keeper: Keeper, turns: &Turns) -> Point {
+    let job = LocksJob {
+        keeper,
+        turns: turns.counted,
+        warm_up: turns.before,
+    };
+    Point::new(at(keeper), Job::Locks(job))
+}
+
+fn plots() -> Vec<Plot> {
+    let lines = |title, caption, y, paper| Plot {
+        title,
+        caption,
+        shape: Shape::Bars {
+            x: "nodes",
+            y,
+            series: "paxos",
+            relative: false,
+        },
+        only: vec![("system", vec!["lwt".into()])],
+        paper,
+    };
+    vec![
+        Plot {
+            title: "Median latency of taking a lock",
+            caption: "Repeats figure 11, whose curves are not available as numbers.",
+            shape: Shape::Bars {
+                x: "nodes",
+                y: "latency-p50",
+                series: "system",
+                relative: false,
+            },
+            only: vec![("paxos", vec!["none".into(), "v1".into()])],
+            paper: Vec::new(),
+        },
+        lines(
+            "A lock by lightweight transactions, by one of the proxy with its table in memory",
+            "Medians of the same run. In the paper the proxy takes about 1/35 of the time.",
+            "of-memory",
+            vec![Mark::Line {
+                value: 35.0,
+                label: "paper",
+            }],
+        ),
+    ]
+}
+
+fn compare() -> Vec<Compare> {
+    let of_memory = |what, paper, nodes, paxos, aim| Compare {
+        what,
+        paper,
+        ours: Measure::Value {
+            metric: "of-memory",
+            at: at(Keeper::Lwt { nodes, paxos }).into(),
+        },
+        aim,
+    };
+    let own = |what, metric, keeper, aim| Compare {
+        what,
+        paper: None,
+        ours: Measure::Value {
+            metric,
+            at: at(keeper).into(),
+        },
+        aim,
+    };
+    let least = Some(Aim::AtLeast(35.0));
+    vec![
+        of_memory(
+            "five nodes, Paxos v1: median, by the proxy's in memory",
+            Some("35"),
+            5,
+            Paxos::V1,
+            least,
+        ),
+        of_memory("five nodes, Paxos v2: the same", None, 5, Paxos::V2, least),
+        of_memory("three nodes, Paxos v1: the same", None, 3, Paxos::V1, None),
+        of_memory("three nodes, Paxos v2: the same", None, 3, Paxos::V2, None),
+        of_memory("one node, Paxos v1: the same", None, 1, Paxos::V1, None),
+        own("durable: the same", "of-memory", Keeper::Durable, None),
+        own(
+            "replicated: the same",
+            "of-memory",
+            Keeper::Replicated,
+            None,
+        ),
+        own("asked over CQL: the same", "of-memory", Keeper::Cql, None),
+        own(
+            "table in memory: median, ms",
+            "latency-p50",
+            Keeper::Memory,
+            None,
+        ),
+    ]
+}

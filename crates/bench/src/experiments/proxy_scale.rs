@@ -1,0 +1,95 @@
+//! `proxy-scale`: threads of the proxy that have clients (paper 3, section 6.4).
+
+use crate::experiment::{Experiment, Param, Point, Scale};
+use crate::plot::{Compare, Measure, Plot, Shape};
+use crate::target::{Job, QueriesJob, Road};
+
+use super::proxy::{CLIENTS, NODES, job};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "proxy-scale",
+    title: "Threads of the proxy that have clients",
+    paper: Some("paper 3, figure 10"),
+    about: &[
+        "The queries of proxy-throughput, to five nodes, by 96 clients, through a proxy with one \
+         thread for nodes and more and more threads for clients. The paper has ten threads for nodes, \
+         up to 26 for clients, and 18 cores. Where there are fewer cores than threads, proxy, nodes \
+         and clients take turns, and the figure shows what more threads cost, not what they bring. \
+         'inline' is the proxy whose threads with clients have their own connections to nodes.",
+    ],
+    points,
+    plots,
+    compare,
+    columns: &[
+        "design",
+        "threads",
+        "throughput",
+        "per-packet",
+        "server-cpu",
+        "proxy-cpu",
+        "per-core",
+        "latency-p50",
+        "latency-p99",
+    ],
+};
+
+const RINGS: &str = "rings";
+const INLINE: &str = "inline";
+
+fn at(design: &str, threads: usize) -> [(&'static str, Param); 2] {
+    [("design", design.into()), ("threads", threads.into())]
+}
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let counts = scale.pick(&[2], &[2, 4], &[2, 4, 8, 16]);
+    let of = |(design, aggregation): (&str, usize)| {
+        let point = |threads| {
+            let job = QueriesJob {
+                pinned: false,
+                threads,
+                aggregation,
+                ..job(Road::Proxy, NODES, CLIENTS)
+            };
+            Point::new(at(design, threads), Job::Queries(job))
+        };
+        let one = point(1);
+        let more = counts.iter().map(|&threads| point(threads).against(&one));
+        let mut all: Vec<Point> = more.collect();
+        all.insert(0, one);
+        all
+    };
+    [(RINGS, 1), (INLINE, 0)].into_iter().flat_map(of).collect()
+}
+
+fn plots() -> Vec<Plot> {
+    vec![Plot {
+        title: "Throughput by threads that have clients",
+        caption: "Repeats figure 10: in the paper linear up to 4 threads, then 1.5 times from 4 to 8 \
+                  and 1.4 times from 8 to 16.",
+        shape: Shape::Lines {
+            x: "threads",
+            y: "throughput",
+            series: &["design"],
+            doubling: true,
+        },
+        only: Vec::new(),
+        paper: Vec::new(),
+    }]
+}
+
+fn compare() -> Vec<Compare> {
+    let share = |what, paper, threads| Compare {
+        what,
+        paper: Some(paper),
+        ours: Measure::Share {
+            metric: "throughput",
+            at: at(RINGS, threads).into(),
+        },
+        aim: None,
+    };
+    vec![
+        share("two threads with clients, by one", "2", 2),
+        share("four threads with clients, by one", "4", 4),
+        share("eight threads with clients, by one", "6", 8),
+    ]
+}

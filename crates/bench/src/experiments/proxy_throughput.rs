@@ -1,0 +1,185 @@
+//! `proxy-throughput`: tiny queries of many clients, with and without the proxy (paper 3, section
+//! 6.3).
+
+use crate::experiment::{Effort, Experiment, Point, Scale};
+use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
+use crate::target::Road;
+
+use super::proxy::{CLIENTS, NODES, at, point};
+
+/// Clients beside twemproxy.
+const FIFTY: usize = 50;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "proxy-throughput",
+    title: "Tiny queries of many clients, with and without the proxy",
+    paper: Some("paper 3, figures 8 and 9"),
+    about: &[
+        "96 clients have one query under way each: nine of ten write a key of 5 bytes with a value of \
+         5 bytes, one reads what was written last. 'direct' clients know the nodes, and have a \
+         connection to each; the others have one connection, to a proxy with one thread. 'older' is \
+         the paper's older design: a thread for clients and a thread for nodes, another thread for \
+         the network of each, a copy in each direction, and queues behind mutexes. All nodes (Redis \
+         servers) share one processor, so that they are what is scarce; proxy and clients may use \
+         all processors.",
+        "Beside twemproxy: one node, 50 clients, and the queries that a core of the proxy carries.",
+        "The paper has eight machines and a network of 10 Gb/s, which its proxy fills with the help of \
+         a network stack that bypasses the kernel. Here everything runs on one machine over \
+         loopback; compare ratios.",
+    ],
+    points,
+    plots,
+    compare,
+    columns: &[
+        "nodes",
+        "clients",
+        "system",
+        "throughput",
+        "per-packet",
+        "packets",
+        "server-cpu",
+        "proxy-cpu",
+        "cpu",
+        "per-core",
+        "latency-p50",
+        "latency-p99",
+    ],
+};
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let of = |&nodes: &usize| {
+        let direct = point(Road::Direct, nodes, CLIENTS);
+        let others = [Road::Proxy, Road::Older];
+        let mut all: Vec<Point> = vec![direct.clone()];
+        all.extend(others.map(|road| point(road, nodes, CLIENTS).against(&direct)));
+        all
+    };
+    let counts = scale.pick(&[2], &[1, NODES], &[1, 3, NODES]);
+    let mut points: Vec<Point> = counts.iter().flat_map(of).collect();
+    if scale.effort != Effort::Tiny {
+        let twemproxy = point(Road::Twemproxy, 1, FIFTY);
+        let ours = point(Road::Proxy, 1, FIFTY).against(&twemproxy);
+        points.extend([twemproxy, ours]);
+    }
+    points
+}
+
+fn plots() -> Vec<Plot> {
+    let bars = |title, caption, y, relative, paper| Plot {
+        title,
+        caption,
+        shape: Shape::Bars {
+            x: "nodes",
+            y,
+            series: "system",
+            relative,
+        },
+        only: vec![("clients", vec![CLIENTS.into()])],
+        paper,
+    };
+    let paper = |value| {
+        vec![Mark::Bar {
+            value,
+            series: Road::Proxy.name(),
+        }]
+    };
+    vec![
+        bars(
+            "Throughput by nodes, by that of clients that know the nodes",
+            "Repeats figure 8, where the proxy has 1.3 times the direct throughput.",
+            "throughput",
+            true,
+            paper(1.3),
+        ),
+        bars(
+            "Queries in a packet",
+            "Queries by segments with data that the nodes received. Repeats figure 9, whose mean is 2.9.",
+            "per-packet",
+            false,
+            paper(2.9),
+        ),
+        bars(
+            "Processor time of the nodes",
+            "For each query, of all nodes.",
+            "server-cpu",
+            false,
+            Vec::new(),
+        ),
+    ]
+}
+
+fn compare() -> Vec<Compare> {
+    let share = |what, paper, metric, nodes, clients, aim| Compare {
+        what,
+        paper,
+        ours: Measure::Share {
+            metric,
+            at: at(Road::Proxy, nodes, clients).into(),
+        },
+        aim: Some(aim),
+    };
+    let (least, most) = (Aim::AtLeast(1.3), Aim::AtMost(0.7));
+    let by_older = Compare {
+        what: "five nodes: throughput of the proxy, by its older design",
+        paper: Some("200, before other nodes"),
+        ours: Measure::Ratio {
+            metric: "throughput",
+            of: at(Road::Proxy, NODES, CLIENTS).into(),
+            to: at(Road::Older, NODES, CLIENTS).into(),
+        },
+        aim: None,
+    };
+    let packed = Compare {
+        what: "five nodes: queries in a packet",
+        paper: Some("2.9"),
+        ours: Measure::Value {
+            metric: "per-packet",
+            at: at(Road::Proxy, NODES, CLIENTS).into(),
+        },
+        aim: None,
+    };
+    vec![
+        share(
+            "five nodes on one core: throughput, by direct",
+            Some("1.3"),
+            "throughput",
+            NODES,
+            CLIENTS,
+            least,
+        ),
+        share(
+            "one node on one core: throughput, by direct",
+            None,
+            "throughput",
+            1,
+            CLIENTS,
+            least,
+        ),
+        share(
+            "five nodes: their processor time for a query, by direct",
+            None,
+            "server-cpu",
+            NODES,
+            CLIENTS,
+            most,
+        ),
+        share(
+            "one node: its processor time for a query, by direct",
+            None,
+            "server-cpu",
+            1,
+            CLIENTS,
+            most,
+        ),
+        packed,
+        by_older,
+        share(
+            "one node, 50 clients: queries of a core of the proxy, by twemproxy's",
+            None,
+            "per-core",
+            1,
+            FIFTY,
+            Aim::AtLeast(1.5),
+        ),
+    ]
+}

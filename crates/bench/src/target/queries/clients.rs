@@ -1,0 +1,134 @@
+//! Clients: tasks that ask as fast as they can, and one that asks on a schedule.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::book::{Book, node_of};
+use crate::driver::{Caller, Client, DONE};
+use crate::target::bare::exchange;
+
+/// How long a reply may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Room for a reply, right or wrong.
+const ROOM: usize = 512;
+
+/// A task: one connection to each target, one query under way.
+pub(super) struct Asker {
+    book: Book,
+    links: Vec<tokio::net::TcpStream>,
+    input: Vec<u8>,
+}
+
+impl Asker {
+    pub(super) async fn connect(book: Book, targets: &[SocketAddr]) -> Result<Asker, String> {
+        let mut links = Vec::new();
+        for target in targets {
+            let link = tokio::net::TcpStream::connect(target).await;
+            let link = link.and_then(|link| link.set_nodelay(true).map(|()| link));
+            links.push(link.map_err(|error| format!("{target}: {error}"))?);
+        }
+        Ok(Asker {
+            book,
+            links,
+            input: Vec::with_capacity(ROOM),
+        })
+    }
+
+    pub(super) fn into_book(self) -> Book {
+        self.book
+    }
+}
+
+impl Caller for Asker {
+    async fn call(&mut self) -> Result<(), String> {
+        let node = self.book.turn();
+        let place = node.min(self.links.len() - 1);
+        let link = &mut self.links[place];
+        let sent = link.write_all(self.book.request()).await;
+        sent.map_err(|error| error.to_string())?;
+        self.input.clear();
+        loop {
+            let read = link.read_buf(&mut self.input).await;
+            if read.map_err(|error| error.to_string())? == 0 {
+                return Err("a connection was closed".to_owned());
+            }
+            if self.book.is_whole(&self.input)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// All clients on one thread: each query goes over the connections of the next one.
+pub(super) struct Scheduled {
+    clients: Vec<(Book, Vec<std::net::TcpStream>)>,
+    turn: usize,
+}
+
+impl Scheduled {
+    pub(super) fn connect(
+        books: impl Iterator<Item = Book>,
+        targets: &[SocketAddr],
+    ) -> Result<Scheduled, String> {
+        let client = |book| Ok((book, connect(targets)?));
+        Ok(Scheduled {
+            clients: books.map(client).collect::<Result<_, String>>()?,
+            turn: 0,
+        })
+    }
+
+    pub(super) fn into_books(self) -> Vec<Book> {
+        self.clients.into_iter().map(|(book, _)| book).collect()
+    }
+}
+
+impl Client for Scheduled {
+    fn run(&mut self) -> Result<u64, String> {
+        self.turn = (self.turn + 1) % self.clients.len();
+        let (book, links) = &mut self.clients[self.turn];
+        let node = book.turn();
+        let place = node.min(links.len() - 1);
+        let whole = |reply: &[u8]| book.is_whole(reply);
+        exchange(&mut links[place], book.request(), whole)?;
+        Ok(DONE)
+    }
+
+    fn settle(&mut self, _: u64) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn connect(targets: &[SocketAddr]) -> Result<Vec<std::net::TcpStream>, String> {
+    let connect = |target: &SocketAddr| {
+        let link = std::net::TcpStream::connect(target)?;
+        link.set_nodelay(true)?;
+        link.set_read_timeout(Some(PATIENCE))?;
+        Ok(link)
+    };
+    let links = targets.iter().map(connect);
+    let links = links.collect::<std::io::Result<_>>();
+    links.map_err(|error| error.to_string())
+}
+
+/// Whether every key holds what was written last, asked of the nodes themselves.
+pub(super) fn read_back(nodes: &[SocketAddr], books: &[Book]) -> Result<(), String> {
+    let mut links = connect(nodes)?;
+    for (key, value) in books.iter().flat_map(Book::last_writes) {
+        let mut request = Vec::new();
+        ::resp::command::write_command(&mut request, &[b"GET", &key]);
+        let expected = [b"$5\r\n", &value[..], b"\r\n"].concat();
+        let whole = |reply: &[u8]| match expected.starts_with(reply) {
+            true => Ok(reply.len() == expected.len()),
+            false => Err(format!(
+                "key {} holds {} instead of {}",
+                key.escape_ascii(),
+                reply.escape_ascii(),
+                value.escape_ascii()
+            )),
+        };
+        exchange(&mut links[node_of(&key, nodes.len())], &request, whole)?;
+    }
+    Ok(())
+}

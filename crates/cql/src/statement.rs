@@ -1,0 +1,28 @@
+//! Texts of CQL, as far as a proxy must understand them: by their words.
+//!
+//! | module | question |
+//! |---|---|
+//! | [`lexer`] | what are the words? |
+//! | [`summary`] | which table is it about, and is it conditional? |
+//! | [`idempotence`] | can it be executed twice? |
+//! | [`select`] | is it a plain read of a table, such as drivers send to `system.local`? |
+//! | [`lock`] | which step of the lock recipe is it? |
+//!
+//! What a statement means is the node's business: a text that is not understood here goes to a
+//! node as it is, unless it is about a table that the proxy keeps itself.
+
+pub mod idempotence;
+pub mod lexer;
+pub mod lock;
+pub(crate) mod parser;
+pub mod select;
+pub mod summary;
+pub mod term;
+
+pub use idempotence::is_idempotent;
+pub use lexer::{Lexer, Token, TokenKind};
+pub use lock::{Condition, LockStatement, LockVerb};
+pub use parser::{Name, SyntaxError, TableName};
+pub use select::{Select, SelectedColumn, Selection, SystemTable};
+pub use summary::{StatementKind, Summary};
+pub use term::{Literal, Marker, Term};

@@ -1,0 +1,252 @@
+//! Words in order: what the parsers of statements share.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::lexer::{Lexer, Token, TokenKind};
+use super::term::{Marker, Term};
+
+/// The longest piece of a text that an error shows, in characters.
+const SHOWN: usize = 40;
+
+/// The text is not what it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SyntaxError {
+    /// Where, in bytes.
+    pub at: usize,
+    /// What stands there; empty at the end.
+    pub found: String,
+    /// What should stand there.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SyntaxError { at, expected, .. } = self;
+        match self.found.as_str() {
+            "" => write!(
+                f,
+                "expected {expected} before the end, behind character {at}"
+            ),
+            found => write!(f, "expected {expected} at character {at}, not {found}"),
+        }
+    }
+}
+
+impl std::error::Error for SyntaxError {}
+
+/// A name as CQL sees it: in lower case, unless it was quoted.
+pub type Name<'a> = Cow<'a, str>;
+
+/// A table, with its keyspace if the text says it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TableName<'a> {
+    /// The keyspace; `None` is the one that the connection or the request uses.
+    pub keyspace: Option<Name<'a>>,
+    /// The table.
+    pub table: Name<'a>,
+}
+
+impl TableName<'_> {
+    /// Whether it is this table, when names without a keyspace are of `current`.
+    #[must_use]
+    pub fn is(&self, keyspace: &str, table: &str, current: Option<&str>) -> bool {
+        self.keyspace.as_deref().or(current) == Some(keyspace) && self.table == table
+    }
+}
+
+impl fmt::Display for TableName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.keyspace {
+            Some(keyspace) => write!(f, "{keyspace}.{}", self.table),
+            None => self.table.fmt(f),
+        }
+    }
+}
+
+/// The name that a word or a quoted name is.
+pub(crate) fn name<'a>(token: &Token<'a>) -> Option<Name<'a>> {
+    match token.kind {
+        TokenKind::Word if token.text.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+            Some(token.text.to_ascii_lowercase().into())
+        }
+        TokenKind::Word => Some(token.text.into()),
+        TokenKind::QuotedName => Some(unquoted(token.text, "\"")),
+        _ => None,
+    }
+}
+
+/// What stands between quotes, with doubled ones made one.
+pub(crate) fn unquoted<'a>(text: &'a str, quote: &str) -> Cow<'a, str> {
+    let inner = &text[1..text.len() - 1];
+    if inner.contains(quote) {
+        inner.replace(&quote.repeat(2), quote).into()
+    } else {
+        inner.into()
+    }
+}
+
+/// Reads words that must be there.
+#[derive(Debug)]
+pub(crate) struct Parser<'a> {
+    lexer: Lexer<'a>,
+    next: Option<Token<'a>>,
+    end: usize,
+    markers: u16,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(text: &'a str) -> Result<Parser<'a>, SyntaxError> {
+        let mut lexer = Lexer::new(text);
+        let next = lexer.next()?;
+        let end = text.len();
+        Ok(Parser {
+            lexer,
+            next,
+            end,
+            markers: 0,
+        })
+    }
+
+    /// The word that comes next.
+    pub(crate) fn peek(&self) -> Option<&Token<'a>> {
+        self.next.as_ref()
+    }
+
+    /// Takes the word that comes next.
+    pub(crate) fn take(&mut self) -> Result<Option<Token<'a>>, SyntaxError> {
+        let next = match self.next {
+            Some(_) => self.lexer.next()?,
+            None => None,
+        };
+        Ok(std::mem::replace(&mut self.next, next))
+    }
+
+    pub(crate) fn error(&self, expected: &'static str) -> SyntaxError {
+        let text = self.next.map_or("", |token| token.text);
+        let mut found: String = text.chars().take(SHOWN).collect();
+        if found.len() < text.len() {
+            found.push('…');
+        }
+        SyntaxError {
+            at: self.next.map_or(self.end, |token| token.at),
+            found,
+            expected,
+        }
+    }
+
+    /// Takes this word if it comes next.
+    pub(crate) fn accept(&mut self, word: &str) -> Result<bool, SyntaxError> {
+        let is_it = self.next.is_some_and(|token| token.is_word(word));
+        if is_it {
+            self.take()?;
+        }
+        Ok(is_it)
+    }
+
+    /// Takes this character if it comes next.
+    pub(crate) fn accept_symbol(&mut self, symbol: char) -> Result<bool, SyntaxError> {
+        let is_it = self.next.is_some_and(|token| token.is_symbol(symbol));
+        if is_it {
+            self.take()?;
+        }
+        Ok(is_it)
+    }
+
+    pub(crate) fn expect(&mut self, word: &'static str) -> Result<(), SyntaxError> {
+        let error = self.error(word);
+        self.accept(word)?.then_some(()).ok_or(error)
+    }
+
+    pub(crate) fn expect_symbol(
+        &mut self,
+        symbol: char,
+        expected: &'static str,
+    ) -> Result<(), SyntaxError> {
+        let error = self.error(expected);
+        self.accept_symbol(symbol)?.then_some(()).ok_or(error)
+    }
+
+    pub(crate) fn name(&mut self) -> Result<Name<'a>, SyntaxError> {
+        let error = self.error("a name");
+        let name = self.next.as_ref().and_then(name).ok_or(error)?;
+        self.take()?;
+        Ok(name)
+    }
+
+    pub(crate) fn table(&mut self) -> Result<TableName<'a>, SyntaxError> {
+        let first = self.name()?;
+        if self.accept_symbol('.')? {
+            Ok(TableName {
+                keyspace: Some(first),
+                table: self.name()?,
+            })
+        } else {
+            Ok(TableName {
+                keyspace: None,
+                table: first,
+            })
+        }
+    }
+
+    /// Something between commas, at least once.
+    pub(crate) fn list<T>(
+        &mut self,
+        element: impl Fn(&mut Parser<'a>) -> Result<T, SyntaxError>,
+    ) -> Result<Vec<T>, SyntaxError> {
+        let mut elements = vec![element(self)?];
+        while self.accept_symbol(',')? {
+            elements.push(element(self)?);
+        }
+        Ok(elements)
+    }
+
+    /// `name = term`, `AND` between them.
+    pub(crate) fn equalities(&mut self) -> Result<Vec<(Name<'a>, Term<'a>)>, SyntaxError> {
+        let mut equalities = vec![self.equality()?];
+        while self.accept("AND")? {
+            equalities.push(self.equality()?);
+        }
+        Ok(equalities)
+    }
+
+    pub(crate) fn equality(&mut self) -> Result<(Name<'a>, Term<'a>), SyntaxError> {
+        let name = self.name()?;
+        self.expect_symbol('=', "=")?;
+        Ok((name, self.term()?))
+    }
+
+    /// A marker or a literal.
+    pub(crate) fn term(&mut self) -> Result<Term<'a>, SyntaxError> {
+        let error = self.error("a value or a marker");
+        let token = self.take()?.ok_or(error.clone())?;
+        if token.is_symbol('?') {
+            return Ok(Term::Marker(self.marker(None, error)?));
+        }
+        if token.is_symbol(':') {
+            let name = self.name()?;
+            return Ok(Term::Marker(self.marker(Some(name), error)?));
+        }
+        Term::literal(&token).ok_or(error)
+    }
+
+    fn marker(
+        &mut self,
+        name: Option<Name<'a>>,
+        error: SyntaxError,
+    ) -> Result<Marker<'a>, SyntaxError> {
+        let index = self.markers;
+        // A request has at most so many values.
+        self.markers = index.checked_add(1).ok_or(error)?;
+        Ok(Marker { index, name })
+    }
+
+    /// The end, perhaps after a semicolon.
+    pub(crate) fn end(&mut self) -> Result<(), SyntaxError> {
+        self.accept_symbol(';')?;
+        match self.next {
+            None => Ok(()),
+            Some(_) => Err(self.error("the end")),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Terms: what stands for a value in a text.
+
+use std::borrow::Cow;
+
+use super::lexer::{Token, TokenKind};
+use super::parser::{Name, unquoted};
+use crate::bound::{Bound, BoundValues};
+use crate::notation::Uuid;
+use crate::types::DataType;
+use crate::value::Value;
+
+/// A place for a value that comes with the request.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Marker<'a> {
+    /// Which marker of the statement it is, counted from zero, names or not.
+    pub index: u16,
+    /// Its name, if it has one.
+    pub name: Option<Name<'a>>,
+}
+
+impl Marker<'_> {
+    /// Its value among those of a request: by name if the request names them, or else by place.
+    #[must_use]
+    pub fn value<'v>(&self, values: &BoundValues<'v>) -> Option<Bound<'v>> {
+        match &self.name {
+            Some(name) if values.are_named() => values.by_name(name),
+            None if values.are_named() => None,
+            _ => values.get(self.index.into()),
+        }
+    }
+}
+
+/// A value that stands in the text.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Literal<'a> {
+    /// A string without its quotes.
+    Text(Cow<'a, str>),
+    /// A number as it was written.
+    Number(&'a str),
+    /// A uuid.
+    Uuid(Uuid),
+    /// Bytes.
+    Blob(Vec<u8>),
+    /// `true` or `false`.
+    Boolean(bool),
+    /// `null`.
+    Null,
+}
+
+/// What stands for a value.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Term<'a> {
+    /// It comes with the request.
+    Marker(Marker<'a>),
+    /// It stands in the text.
+    Literal(Literal<'a>),
+}
+
+impl<'a> Term<'a> {
+    /// The literal that a word is.
+    pub(crate) fn literal(token: &Token<'a>) -> Option<Term<'a>> {
+        let text = token.text;
+        let literal = match token.kind {
+            TokenKind::String => Literal::Text(unquoted(text, "'")),
+            TokenKind::DollarString => Literal::Text(text[2..text.len() - 2].into()),
+            TokenKind::Number => Literal::Number(text),
+            TokenKind::Uuid => Literal::Uuid(parse_uuid(text)?),
+            TokenKind::Blob => Literal::Blob(hex_bytes(&text.as_bytes()[2..])?),
+            TokenKind::Word if token.is_word("true") => Literal::Boolean(true),
+            TokenKind::Word if token.is_word("false") => Literal::Boolean(false),
+            TokenKind::Word if token.is_word("null") => Literal::Null,
+            _ => return None,
+        };
+        Some(Term::Literal(literal))
+    }
+}
+
+impl Literal<'_> {
+    /// The value that it is in a column of `data_type`; `None` when it is none there.
+    #[must_use]
+    pub fn to_value(&self, data_type: &DataType) -> Option<Value> {
+        Some(match (self, data_type) {
+            (Literal::Null, _) => Value::Null,
+            (Literal::Text(text), DataType::Text) => Value::text(text.as_ref()),
+            (Literal::Text(text), DataType::Ascii) if text.is_ascii() => Value::text(text.as_ref()),
+            (Literal::Text(text), DataType::Inet) => Value::Inet(text.parse().ok()?),
+            (Literal::Number(text), DataType::Tinyint) => Value::Tinyint(text.parse().ok()?),
+            (Literal::Number(text), DataType::Smallint) => Value::Smallint(text.parse().ok()?),
+            (Literal::Number(text), DataType::Int) => Value::Int(text.parse().ok()?),
+            (Literal::Number(text), DataType::Bigint | DataType::Counter) => {
+                Value::Bigint(text.parse().ok()?)
+            }
+            (Literal::Number(text), DataType::Timestamp) => Value::Timestamp(text.parse().ok()?),
+            (Literal::Number(text), DataType::Double) => Value::Double(text.parse().ok()?),
+            (Literal::Uuid(uuid), DataType::Uuid) => Value::Uuid(*uuid),
+            // A timeuuid is one of version 1.
+            (Literal::Uuid(uuid), DataType::Timeuuid) if uuid[6] >> 4 == 1 => Value::Uuid(*uuid),
+            (Literal::Blob(bytes), DataType::Blob) => Value::Blob(bytes.clone()),
+            (Literal::Boolean(truth), DataType::Boolean) => Value::Boolean(*truth),
+            _ => return None,
+        })
+    }
+}
+
+/// A uuid as people write it.
+fn parse_uuid(text: &str) -> Option<Uuid> {
+    let digits: Vec<u8> = text.bytes().filter(|&byte| byte != b'-').collect();
+    hex_bytes(&digits)?.try_into().ok()
+}
+
+fn hex_bytes(digits: &[u8]) -> Option<Vec<u8>> {
+    let pairs = digits.chunks(2).map(|pair| match pair {
+        &[high, low] => {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            Some((digit(high)? << 4 | digit(low)?) as u8)
+        }
+        _ => None,
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bound::ValueList;
+    use crate::envelope::Version;
+    use crate::statement::lexer::Lexer;
+
+    fn literal(text: &str) -> Literal<'_> {
+        let token = Lexer::new(text).next().unwrap().unwrap();
+        assert_eq!(token.text, text);
+        match Term::literal(&token) {
+            Some(Term::Literal(literal)) => literal,
+            other => panic!("{text} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn literals_become_values_of_their_columns() {
+        let value = |text: &'static str, data_type| literal(text).to_value(&data_type);
+        assert_eq!(value("'it''s'", DataType::Text), Some(Value::text("it's")));
+        assert_eq!(value("$$it's$$", DataType::Text), Some(Value::text("it's")));
+        assert_eq!(value("-7", DataType::Int), Some(Value::Int(-7)));
+        assert_eq!(value("-7", DataType::Bigint), Some(Value::Bigint(-7)));
+        assert_eq!(value("7", DataType::Timestamp), Some(Value::Timestamp(7)));
+        assert_eq!(value("TRUE", DataType::Boolean), Some(Value::Boolean(true)));
+        assert_eq!(value("null", DataType::Int), Some(Value::Null));
+        assert_eq!(
+            value("0xCaFe", DataType::Blob),
+            Some(Value::Blob(vec![0xca, 0xfe]))
+        );
+        let uuid = "00112233-4455-6677-8899-aabbccddeeff";
+        let bytes: Uuid = std::array::from_fn(|i| 0x11 * i as u8);
+        assert_eq!(value(uuid, DataType::Uuid), Some(Value::Uuid(bytes)));
+        assert_eq!(value(uuid, DataType::Timeuuid), None);
+        let address = "::1".parse().unwrap();
+        assert_eq!(value("'::1'", DataType::Inet), Some(Value::Inet(address)));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_none() {
+        let value = |text: &'static str, data_type| literal(text).to_value(&data_type);
+        assert_eq!(value("'a'", DataType::Int), None);
+        assert_eq!(value("7", DataType::Text), None);
+        assert_eq!(value("3000000000", DataType::Int), None);
+        assert_eq!(value("1.5", DataType::Int), None);
+        assert_eq!(value("'é'", DataType::Ascii), None);
+        let odd = Lexer::new("0xabc").next().unwrap().unwrap();
+        assert_eq!(Term::literal(&odd), None);
+    }
+
+    #[test]
+    fn markers_find_their_values() {
+        let marker = |index, name: Option<&'static str>| Marker {
+            index,
+            name: name.map(Cow::from),
+        };
+        let mut plain = ValueList::new();
+        plain.push(Bound::Bytes(b"a"));
+        plain.push(Bound::Bytes(b"b"));
+        let plain = plain.values(Version::V4);
+        assert_eq!(marker(1, None).value(&plain), Some(Bound::Bytes(b"b")));
+        assert_eq!(marker(1, Some("x")).value(&plain), Some(Bound::Bytes(b"b")));
+        assert_eq!(marker(2, None).value(&plain), None);
+        let mut named = ValueList::new();
+        named.push_named("x", Bound::Null);
+        let named = named.values(Version::V4);
+        assert_eq!(marker(5, Some("x")).value(&named), Some(Bound::Null));
+        assert_eq!(marker(0, None).value(&named), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! Signals: the first asks a process to stop, the second ends it; SIGHUP has it read its configuration
+//! file again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use admin::LogLevel;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config_file;
+use crate::logging::Log;
+
+/// Receives signals from now on. Taken before anything is opened, so that no signal finds the process
+/// without a handler. Without a configuration file SIGHUP ends the process, as it does by default.
+pub(crate) fn take(config: Option<&Path>) -> Result<Signals, String> {
+    let stops = [SIGTERM, SIGINT];
+    let all = stops.into_iter().chain(config.map(|_| SIGHUP));
+    Signals::new(all).map_err(|error| format!("cannot receive signals: {error}"))
+}
+
+/// What SIGHUP has read again.
+pub(crate) struct Reread {
+    config: Option<std::path::PathBuf>,
+    log: Arc<Log>,
+}
+
+impl Reread {
+    pub(crate) fn new(config: Option<&Path>, log: &Arc<Log>) -> Reread {
+        Reread {
+            config: config.map(Path::to_owned),
+            log: Arc::clone(log),
+        }
+    }
+
+    /// Takes the log's level from the file. Nothing changes if that is not possible.
+    fn now(&self) {
+        let Some(config) = &self.config else {
+            return;
+        };
+        match config_file::log_level(config) {
+            Ok(None) => tracing::info!("the configuration file says nothing of log-level"),
+            Ok(Some(level)) => {
+                if let Err(error) = self.log.set(&level) {
+                    tracing::error!("log-level of {}: {error}", config.display());
+                }
+            }
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+}
+
+/// Calls `stop` on the first signal, and ends the process on the second.
+pub(crate) fn stop_on(mut signals: Signals, reread: Reread, stop: impl Fn() + Send + 'static) {
+    let listen = move || {
+        let mut stopping = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                reread.now();
+                continue;
+            }
+            if stopping {
+                eprintln!("kumiki: a second signal: exiting at once");
+                std::process::exit(130);
+            }
+            stopping = true;
+            tracing::info!(signal, "stopping: answering what was received");
+            stop();
+        }
+    };
+    // The thread ends with the process.
+    drop(
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(listen),
+    );
+}

@@ -1,0 +1,91 @@
+//! The proxy before real Cassandra nodes: drivers see what they see without it, and while nodes die
+//! and come back, and the schema changes, no reply goes to a request that it does not answer.
+//!
+//! `cargo xtask peers` installs Cassandra and the drivers. Without them the test says so and passes;
+//! with `KUMIKI_REQUIRE_PEERS=1` it fails.
+
+mod connection;
+mod drivers;
+mod load;
+mod several;
+#[path = "../support/mod.rs"]
+mod support;
+mod users;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use bench::cassandra::{Installed, Nodes, Options};
+
+use drivers::Drivers;
+use support::process::{Server, free_address, peer, peer_library};
+
+/// The first user of nodes that want to know who comes, and his password.
+const FIRST_USER: [&str; 2] = ["cassandra", "cassandra"];
+
+/// A proxy before the cluster of `node`, which tells of the others.
+fn proxy(listen: SocketAddr, node: SocketAddr, options: &[&str]) -> Server {
+    let start = |address: SocketAddr, dir: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+        command.current_dir(dir);
+        command.args(["proxy", "--cassandra", &node.to_string()]);
+        command
+            .args(["--listen", &address.to_string()])
+            .args(options);
+        command
+    };
+    Server::insist_at(listen, start).expect("it starts")
+}
+
+/// Nodes die and come back before a proxy; then, what the driver programs print.
+fn before_three(nodes: &mut Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
+    let proxy = proxy(free_address(), nodes.addresses()[0], &[]);
+    load::no_reply_crosses(proxy.address, nodes);
+    let printed = drivers.run(proxy.address, None);
+    assert!(proxy.terminate().success());
+    printed
+}
+
+/// Users of one node that wants to know who comes; then, what the driver programs print that go to it
+/// directly. Those that go to three nodes by themselves see some before they know a keyspace that
+/// others have made. One node knows what it has made, and so do three behind the proxy.
+fn at_one(node: &Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
+    let address = node.addresses()[0];
+    users::what_one_may_others_may_not(address);
+    drivers.run(address, Some(FIRST_USER))
+}
+
+#[test]
+fn clients_see_cassandra_through_the_proxy() {
+    let (Some(python), Some(driver_library), Some(jars), Some(_)) = (
+        peer("python3"),
+        peer_library("python/cassandra"),
+        peer_library("java-driver/lib"),
+        peer_library("cassandra/lib"),
+    ) else {
+        return;
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let installed = Installed::find(&root).expect("its jars are there");
+    let drivers = Drivers {
+        python,
+        libraries: driver_library.parent().expect("a folder").to_owned(),
+        java: installed.java.clone(),
+        jars,
+    };
+    let three = Options::new(installed, 3).anywhere();
+    let one = Options {
+        nodes: 1,
+        passwords: true,
+        ..three.clone().anywhere()
+    };
+    let start = |options: &Options| Nodes::start(options).expect("they start");
+    let (mut nodes, directly) = std::thread::scope(|scope| {
+        let directly = scope.spawn(|| at_one(&start(&one), &drivers));
+        let nodes = start(&three);
+        several::a_driver_survives_a_proxy(nodes.addresses()[0], &drivers);
+        (nodes, directly.join().expect("it ends well"))
+    });
+    assert_eq!(before_three(&mut nodes, &drivers), directly);
+}

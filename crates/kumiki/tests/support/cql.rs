@@ -1,0 +1,245 @@
+//! A connection that speaks CQL, waits for each reply, and checks nothing.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use cql::request::{Execute, Parameters, Prepare, Query, Request};
+use cql::{
+    Bound, BoundValues, Consistency, Direction, Envelope, ErrorKind, Flags, Framing, HEADER_LEN,
+    Limits, Packer, Response, ResponseMessage, ResultBody, StreamId, Unpacker, Value, ValueList,
+    Version,
+};
+
+/// See the module's page.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    version: Version,
+    framing: Framing,
+    unpacker: Unpacker,
+    input: Vec<u8>,
+}
+
+/// What a statement was answered.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Told {
+    /// Rows, each with the names of its columns.
+    Rows(Vec<Vec<(String, Value)>>),
+    /// That it was done.
+    Done,
+    /// A code, and words.
+    Error(i32, String),
+}
+
+/// A statement that was prepared.
+pub(crate) struct Prepared {
+    id: Vec<u8>,
+    metadata_id: Option<Vec<u8>>,
+}
+
+impl Told {
+    /// Whether the statement was applied; `None` if it was not answered so.
+    pub(crate) fn applied(&self) -> Option<bool> {
+        let Told::Rows(rows) = self else {
+            return None;
+        };
+        match rows.first()?.first()? {
+            (name, Value::Boolean(applied)) if name == "[applied]" => Some(*applied),
+            _ => None,
+        }
+    }
+
+    /// The code of the error, or 0.
+    pub(crate) fn code(&self) -> i32 {
+        match self {
+            Told::Error(code, _) => *code,
+            _ => 0,
+        }
+    }
+
+    /// The words of the error.
+    pub(crate) fn words(&self) -> &str {
+        match self {
+            Told::Error(_, words) => words,
+            _ => "",
+        }
+    }
+}
+
+impl Connection {
+    /// Connects; an error if nobody listens, or whoever does goes away.
+    pub(crate) fn open(address: SocketAddr, version: Version) -> std::io::Result<Connection> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_nodelay(true)?;
+        let mut connection = Connection {
+            stream,
+            version,
+            framing: Framing::Plain,
+            unpacker: Unpacker::new(Direction::Response, Limits::default()),
+            input: Vec::new(),
+        };
+        let options = vec![("CQL_VERSION", "3.0.0")];
+        connection.ask(Request::Startup(options), |_| ())?;
+        if version == Version::V5 {
+            connection.framing = Framing::Frames;
+            connection.unpacker.expect_frames();
+        }
+        Ok(connection)
+    }
+
+    /// One request and what `read` makes of its reply.
+    pub(crate) fn ask<T>(
+        &mut self,
+        request: Request<'_>,
+        read: impl FnOnce(Response<'_>) -> T,
+    ) -> std::io::Result<T> {
+        let (mut envelope, mut out) = (Vec::new(), Vec::new());
+        let message = request.into_message();
+        message.write(&mut envelope, self.version, StreamId(1), Flags::default());
+        Packer::new(&mut out, self.framing).push(&envelope);
+        self.stream.write_all(&out)?;
+        loop {
+            // One request has one reply, which comes in a frame of its own.
+            if let Some(unpacked) = self.unpacker.next(&mut self.input).expect("CQL") {
+                let whole =
+                    Envelope::split(unpacked.envelopes, Direction::Response, &Limits::default());
+                let whole = whole.expect("CQL").expect("a whole envelope");
+                let message = ResponseMessage::decode(whole).expect("CQL");
+                let answer = read(message.response);
+                let consumed = unpacked.consumed;
+                self.input.drain(..consumed);
+                return Ok(answer);
+            }
+            let mut piece = [0; 16 * 1024];
+            match self.stream.read(&mut piece)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                count => self.input.extend_from_slice(&piece[..count]),
+            }
+        }
+    }
+
+    /// Executes a text.
+    pub(crate) fn query(&mut self, text: &str) -> std::io::Result<Told> {
+        let none = BoundValues::none(self.version);
+        let parameters = Parameters::new(Consistency::One, none);
+        self.ask(Request::Query(Query { text, parameters }), told)
+    }
+
+    /// Prepares a text, or what is wrong with it.
+    pub(crate) fn prepare(&mut self, text: &str) -> std::io::Result<Result<Prepared, Told>> {
+        let keyspace = None;
+        self.ask(
+            Request::Prepare(Prepare { text, keyspace }),
+            |response| match response {
+                Response::Result(ResultBody::Prepared(prepared)) => Ok(Prepared {
+                    id: prepared.id.to_vec(),
+                    metadata_id: prepared.result_metadata_id.map(<[u8]>::to_vec),
+                }),
+                other => Err(told(other)),
+            },
+        )
+    }
+
+    /// Executes what was prepared with each of these values, all of it sent in one piece; what each
+    /// was told.
+    pub(crate) fn execute_all(
+        &mut self,
+        prepared: &Prepared,
+        all: &[Vec<Vec<u8>>],
+    ) -> std::io::Result<Vec<Told>> {
+        let mut out = Vec::new();
+        let mut packer = Packer::new(&mut out, self.framing);
+        for (values, stream) in all.iter().zip(0..) {
+            let mut list = ValueList::new();
+            values
+                .iter()
+                .for_each(|value| list.push(Bound::Bytes(value)));
+            let execute = Execute {
+                id: &prepared.id,
+                result_metadata_id: prepared.metadata_id.as_deref(),
+                parameters: Parameters::new(Consistency::One, list.values(self.version)),
+            };
+            let mut envelope = Vec::new();
+            let message = Request::Execute(execute).into_message();
+            message.write(
+                &mut envelope,
+                self.version,
+                StreamId(stream),
+                Flags::default(),
+            );
+            packer.push(&envelope);
+        }
+        drop(packer);
+        self.stream.write_all(&out)?;
+        let mut answers: Vec<Option<Told>> = vec![None; all.len()];
+        while answers.iter().any(Option::is_none) {
+            while let Some(unpacked) = self.unpacker.next(&mut self.input).expect("CQL") {
+                let mut rest = &*unpacked.envelopes;
+                while !rest.is_empty() {
+                    let whole = Envelope::split(rest, Direction::Response, &Limits::default());
+                    let whole = whole.expect("CQL").expect("a whole envelope");
+                    rest = &rest[HEADER_LEN + whole.body.len()..];
+                    let message = ResponseMessage::decode(whole).expect("CQL");
+                    assert_eq!(message.warnings, None);
+                    let answer = &mut answers[whole.header.stream.0 as usize];
+                    assert_eq!(*answer, None, "a stream is answered once");
+                    *answer = Some(told(message.response));
+                }
+                let consumed = unpacked.consumed;
+                self.input.drain(..consumed);
+            }
+            if answers.iter().any(Option::is_none) {
+                let mut piece = [0; 16 * 1024];
+                match self.stream.read(&mut piece)? {
+                    0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                    count => self.input.extend_from_slice(&piece[..count]),
+                }
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// Executes what was prepared.
+    pub(crate) fn execute(
+        &mut self,
+        prepared: &Prepared,
+        values: &[&[u8]],
+    ) -> std::io::Result<Told> {
+        let mut list = ValueList::new();
+        values
+            .iter()
+            .for_each(|value| list.push(Bound::Bytes(value)));
+        let execute = Execute {
+            id: &prepared.id,
+            result_metadata_id: prepared.metadata_id.as_deref(),
+            parameters: Parameters::new(Consistency::One, list.values(self.version)),
+        };
+        self.ask(Request::Execute(execute), told)
+    }
+}
+
+/// What a response to a statement says.
+pub(crate) fn told(response: Response<'_>) -> Told {
+    match response {
+        Response::Result(ResultBody::Rows(rows)) => {
+            let columns = rows.metadata.columns.clone().unwrap_or_default().0;
+            let one = |row: Vec<Option<&[u8]>>| {
+                let values = columns.iter().zip(row).map(|(column, value)| {
+                    let value = Value::decode(&column.data_type, value).expect("of its type");
+                    (column.name.clone(), value)
+                });
+                values.collect()
+            };
+            Told::Rows(rows.iter().map(one).collect())
+        }
+        Response::Error(error) => {
+            let code = match &error.kind {
+                ErrorKind::Plain(code) => *code,
+                kind => kind.code(),
+            };
+            Told::Error(code, error.message.to_owned())
+        }
+        _ => Told::Done,
+    }
+}

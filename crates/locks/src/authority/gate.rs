@@ -1,0 +1,338 @@
+//! What has to be durable before a lock is granted: the token, and a bound on the lease.
+//!
+//! Threads share the gate. Tokens are drawn without a lock; whatever asks for a ledger to be kept,
+//! or waits for one, goes through one mutex. It may be taken with a shard locked, never the other
+//! way round.
+//!
+//! 1. `next <= end`, and a ledger that reserves everything below `end` has been kept.
+//! 2. No lease longer than `bound` is granted, and a ledger that tells of `bound` has been kept. No
+//!    lease that is longer than `least` and may still run, or may still be granted to who waits, ends
+//!    after `long_until`; the bound is lowered to `least` when that has passed.
+//! 3. One ledger is under way at a time, and each says at least what those before it said, but for
+//!    the leases of a life before, once these have ended, and for longer ones that have.
+//!
+//! Who grants a long lease raises `long_until` before it looks at the bound; who lowers the bound
+//! looks at `long_until` after that. So one of them sees what the other has done.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::ledger::Ledger;
+use super::{Command, Options};
+use crate::error::LockError;
+use crate::lock::{Ticket, Token, Wanted};
+use crate::moment::{Moment, by_every_clock};
+
+/// When a request came, and until when it may wait for others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) came: Moment,
+    pub(super) until: Moment,
+}
+
+/// A request that waits for a ledger.
+pub(super) struct Parked {
+    pub(super) ticket: Ticket,
+    pub(super) key: Box<[u8]>,
+    pub(super) wanted: Wanted,
+    pub(super) span: Span,
+}
+
+pub(super) struct Gate {
+    next: AtomicU64,
+    end: AtomicU64,
+    bound_ms: AtomicU64,
+    /// The bound that every ledger tells of.
+    least_ms: u64,
+    /// The longest lease that anybody may ask for.
+    most_ms: u64,
+    /// In microseconds.
+    long_until_us: AtomicU64,
+    /// Until then nothing is granted: leases of the life before may still run. In microseconds.
+    opens_us: u64,
+    block: u64,
+    waiting: usize,
+    stopping: AtomicBool,
+    /// No lease of the life before may still run, and the ledger says so, or is about to.
+    settled: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    under_way: Option<Ledger>,
+    /// The bound that the ledger under way will allow.
+    allows_ms: u64,
+    /// The bound that somebody waits for.
+    wanted_ms: u64,
+    /// The bound of the life before.
+    before_ms: u64,
+    parked: Vec<Parked>,
+}
+
+impl Gate {
+    pub(super) fn new(
+        options: &Options,
+        last: Option<Ledger>,
+        wall_ms: u64,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) -> Gate {
+        let reserved = last.map_or(Token(0), |last| last.reserved);
+        let start = reserved.max(Token::at_ms(wall_ms)).0;
+        let running = last.filter(|last| !last.clean);
+        let before = running.map_or(Duration::ZERO, |last| {
+            by_every_clock(last.longest) + options.margin
+        });
+        let opens = if cfg!(feature = "planted-forgotten-grace") {
+            now
+        } else {
+            now + before
+        };
+        let most_ms = ms(options.limits.lease);
+        let least_ms = ms(options.first_bound).min(most_ms);
+        let gate = Gate {
+            least_ms,
+            most_ms,
+            long_until_us: AtomicU64::new(0),
+            next: AtomicU64::new(start),
+            end: AtomicU64::new(start),
+            bound_ms: AtomicU64::new(0),
+            opens_us: opens.as_us(),
+            block: options.block,
+            waiting: options.limits.waiters,
+            stopping: AtomicBool::new(false),
+            settled: AtomicBool::new(running.is_none()),
+            state: Mutex::new(State {
+                under_way: None,
+                allows_ms: 0,
+                wanted_ms: least_ms,
+                before_ms: running.map_or(0, |last| ms(last.longest)),
+                parked: Vec::new(),
+            }),
+        };
+        gate.ask(&mut gate.state.lock(), now, out);
+        gate
+    }
+
+    /// Whether anything may be said about locks.
+    pub(super) fn open(&self, now: Moment) -> Result<(), LockError> {
+        let left = Moment::from_us(self.opens_us).since(now);
+        if left.is_zero() {
+            Ok(())
+        } else {
+            Err(LockError::Settling { left })
+        }
+    }
+
+    /// Whether so long a lease may be granted, now or until `latest`.
+    pub(super) fn admits(&self, lease: Duration, latest: Moment) -> bool {
+        if ms(lease) > self.least_ms {
+            let ends = (latest + by_every_clock(lease)).as_us();
+            self.long_until_us.fetch_max(ends, Ordering::SeqCst);
+        }
+        ms(lease) <= self.bound_ms.load(Ordering::SeqCst)
+    }
+
+    /// Whether a ledger that was kept allows so long a lease.
+    fn allows(&self, lease: Duration) -> bool {
+        ms(lease) <= self.bound_ms.load(Ordering::SeqCst)
+    }
+
+    /// A token that nobody else gets, unless a block has to be reserved first.
+    pub(super) fn token(&self, now: Moment, out: &mut Vec<Command>) -> Option<Token> {
+        let end = self.end.load(Ordering::Acquire);
+        let draw = |next| (next < end).then(|| next + 1);
+        let drawn = self
+            .next
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, draw);
+        let token = drawn.ok()?;
+        // The next block is asked for while there is half of one left.
+        if end - token == self.block / 2 {
+            self.ask(&mut self.state.lock(), now, out);
+        }
+        Some(Token(token))
+    }
+
+    /// Lets a request wait for a ledger that allows `lease` and has tokens. Gives it back if it can
+    /// be served now.
+    pub(super) fn park(
+        &self,
+        parked: Parked,
+        lease: Duration,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) -> Result<(), Parked> {
+        let mut state = self.state.lock();
+        let has_tokens = self.next.load(Ordering::Acquire) < self.end.load(Ordering::Acquire);
+        if self.allows(lease) && has_tokens {
+            return Err(parked);
+        }
+        // Doubling asks for few ledgers however the leases grow.
+        let wanted = ms(lease).checked_next_power_of_two().unwrap_or(u64::MAX);
+        if !self.allows(lease) {
+            state.wanted_ms = state.wanted_ms.max(wanted.min(self.most_ms));
+        }
+        self.push(&mut state, parked, now, out);
+        Ok(())
+    }
+
+    /// Lets a request wait for the next ledger that is kept, whether or not it has to.
+    pub(super) fn park_in_any_case(&self, parked: Parked, now: Moment, out: &mut Vec<Command>) {
+        self.push(&mut self.state.lock(), parked, now, out);
+    }
+
+    fn push(&self, state: &mut State, parked: Parked, now: Moment, out: &mut Vec<Command>) {
+        let limit = self.waiting;
+        let refusal = if self.is_stopping() {
+            Some(LockError::Stopping)
+        } else {
+            (state.parked.len() >= limit).then_some(LockError::TooManyWaiters { limit })
+        };
+        if let Some(error) = refusal {
+            let (ticket, outcome) = (parked.ticket, Err(error));
+            out.push(Command::Answer { ticket, outcome });
+            return;
+        }
+        state.parked.push(parked);
+        self.ask(state, now, out);
+    }
+
+    /// Forgets a request that waits. Says whether it did.
+    pub(super) fn cancel(&self, ticket: Ticket) -> bool {
+        let mut state = self.state.lock();
+        let before = state.parked.len();
+        state.parked.retain(|parked| parked.ticket != ticket);
+        state.parked.len() < before
+    }
+
+    /// The ledger that was asked for was kept, or was not. Gives back the requests that waited.
+    ///
+    /// # Panics
+    /// If none was asked for.
+    pub(super) fn kept(&self, kept: bool, now: Moment, out: &mut Vec<Command>) -> Vec<Parked> {
+        let mut state = self.state.lock();
+        let ledger = state.under_way.take().expect("a ledger is under way");
+        if kept && !ledger.clean {
+            self.end.fetch_max(ledger.reserved.0, Ordering::AcqRel);
+            self.bound_ms.fetch_max(state.allows_ms, Ordering::SeqCst);
+            // It may have been under way when those of the life before had ended.
+            if self.settles().is_none() && ms(ledger.longest) > state.allows_ms {
+                self.ask(&mut state, now, out);
+            }
+        }
+        std::mem::take(&mut state.parked)
+    }
+
+    /// When the ledger is to say less, if so.
+    pub(super) fn next_due(&self) -> Option<Moment> {
+        let is_high = self.bound_ms.load(Ordering::SeqCst) > self.least_ms
+            && self.state.lock().under_way.is_none();
+        let lowers = is_high.then(|| Moment::from_us(self.long_until_us.load(Ordering::SeqCst)));
+        self.settles().into_iter().chain(lowers).min()
+    }
+
+    /// Says less in the ledger, once longer leases have ended: of the life before, or of this one.
+    pub(super) fn expire(&self, now: Moment, out: &mut Vec<Command>) {
+        self.settle(now, out);
+        self.lower(now, out);
+    }
+
+    /// Lowers the bound if no lease needs it any more.
+    fn lower(&self, now: Moment, out: &mut Vec<Command>) {
+        let bound = self.bound_ms.load(Ordering::SeqCst);
+        let is_over = || self.long_until_us.load(Ordering::SeqCst) <= now.as_us();
+        if bound <= self.least_ms || !is_over() {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.under_way.is_some() || !state.parked.is_empty() {
+            return;
+        }
+        let bound = self.bound_ms.swap(self.least_ms, Ordering::SeqCst);
+        if !is_over() {
+            // Somebody was about to grant a long one, and may have done so.
+            self.bound_ms.store(bound, Ordering::SeqCst);
+            return;
+        }
+        state.wanted_ms = self.least_ms;
+        self.ask(&mut state, now, out);
+    }
+
+    /// When the leases of the life before will have ended, if the ledger does not say so yet.
+    fn settles(&self) -> Option<Moment> {
+        let settled = self.settled.load(Ordering::Acquire);
+        (!settled).then_some(Moment::from_us(self.opens_us))
+    }
+
+    /// Says in the ledger that the leases of the life before have ended.
+    fn settle(&self, now: Moment, out: &mut Vec<Command>) {
+        if self.settles().is_none_or(|at| at > now) {
+            return;
+        }
+        let mut state = self.state.lock();
+        self.settled.store(true, Ordering::Release);
+        self.ask(&mut state, now, out);
+    }
+
+    /// Whether the table is being stopped.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// From now on nothing is granted, and what waits for a ledger is told so.
+    pub(super) fn stop(&self, out: &mut Vec<Command>) {
+        self.stopping.store(true, Ordering::SeqCst);
+        // Who comes later finds the table stopping, under this lock.
+        for parked in std::mem::take(&mut self.state.lock().parked) {
+            let (ticket, outcome) = (parked.ticket, Err(LockError::Stopping));
+            out.push(Command::Answer { ticket, outcome });
+        }
+    }
+
+    /// Says in the ledger that nothing is held, which must be so for good.
+    pub(super) fn stop_clean(&self, out: &mut Vec<Command>) {
+        let mut state = self.state.lock();
+        // A ledger that is under way would end after this one; then the stop is not a clean one.
+        if state.under_way.is_none() && self.settles().is_none() {
+            let ledger = Ledger {
+                reserved: Token(self.end.load(Ordering::Acquire)),
+                longest: Duration::ZERO,
+                clean: true,
+            };
+            state.under_way = Some(ledger);
+            out.push(Command::KeepLedger(ledger));
+        }
+    }
+
+    fn ask(&self, state: &mut State, now: Moment, out: &mut Vec<Command>) {
+        if state.under_way.is_some() || self.is_stopping() {
+            return;
+        }
+        let (next, end) = (
+            self.next.load(Ordering::Acquire),
+            self.end.load(Ordering::Acquire),
+        );
+        let is_low = end.saturating_sub(next) <= self.block / 2;
+        let before = if now.as_us() < self.opens_us {
+            state.before_ms
+        } else {
+            0
+        };
+        let bound = self.bound_ms.load(Ordering::SeqCst).max(state.wanted_ms);
+        let ledger = Ledger {
+            reserved: Token(if is_low { end + self.block } else { end }),
+            longest: Duration::from_millis(bound.max(before)),
+            clean: false,
+        };
+        state.under_way = Some(ledger);
+        state.allows_ms = bound;
+        out.push(Command::KeepLedger(ledger));
+    }
+}
+
+/// Whole milliseconds, rounded up.
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

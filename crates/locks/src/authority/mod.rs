@@ -1,0 +1,356 @@
+//! A table in memory that one process alone has: many threads, one table.
+//!
+//! Requests are carried out on the caller's thread. Keys are spread over shards, each a hash table
+//! behind a mutex that is held for a few hundred nanoseconds; reading allocates nothing.
+//!
+//! After a restart the table is empty. What is durable is the [`Ledger`] alone: which tokens are
+//! reserved, and how long the longest lease is. The table asks for it to be kept
+//! ([`Command::KeepLedger`]) and is told ([`Authority::ledger_kept`]).
+//!
+//! 1. No two of the locks of one key overlap: one is granted when the one before was released, or
+//!    when its lease had ended on the clock of this process, which began to count when the request
+//!    had come, and which leaves a thirty-first part for clocks that run differently.
+//! 2. No token is granted before a ledger that reserves it was kept. A life begins with the tokens
+//!    that are not reserved yet, so that tokens are never repeated; and not before the time of day,
+//!    so that they go on growing when a table is moved here from a shared one.
+//! 3. No lease is granted before a ledger that tells of one as long was kept. A life says nothing
+//!    about locks before the longest lease of the lives before it has passed, unless the last of
+//!    them was stopped when nothing was held.
+//! 4. Whoever waits gets the key in the order of arrival.
+
+mod gate;
+mod ledger;
+mod shard;
+#[cfg(test)]
+mod tests;
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::error::LockError;
+use crate::limits::Limits;
+use crate::lock::{Answer, Lock, Request, Ticket, Wanted};
+use crate::moment::Moment;
+use gate::{Gate, Parked, Span};
+pub use ledger::Ledger;
+use shard::{Served, Shard, Turn};
+
+/// What a table asks its driver to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Keep this ledger durably in the place of the one before, and tell
+    /// [`Authority::ledger_kept`]. There is one such command at a time; when it is reported as
+    /// failed, the ledger must not be kept later.
+    KeepLedger(Ledger),
+    /// A request that waited has its answer.
+    Answer {
+        /// Which request.
+        ticket: Ticket,
+        /// Its answer.
+        outcome: Result<Answer, LockError>,
+    },
+}
+
+/// How a table in memory is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What clients may ask for.
+    pub limits: Limits,
+    /// How many parts the table has; a power of two.
+    pub shards: usize,
+    /// How many tokens are reserved at a time; even.
+    pub block: u64,
+    /// Leases up to this length are allowed from the beginning. Longer ones make a restart wait
+    /// longer, and the first of them waits for a ledger.
+    pub first_bound: Duration,
+    /// How much longer than the longest lease a new life waits, besides a thirty-first part.
+    pub margin: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            limits: Limits::default(),
+            shards: 64,
+            block: 1 << 20,
+            first_bound: Duration::from_secs(10),
+            margin: Duration::from_millis(500),
+        }
+    }
+}
+
+/// A table of locks in memory. All calls may come from any thread; `now` is read by the caller
+/// before the call.
+pub struct Authority {
+    limits: Limits,
+    shards: Box<[Part]>,
+    hasher: RandomState,
+    held: AtomicUsize,
+    bytes: AtomicUsize,
+    waiting: AtomicUsize,
+    expired: AtomicU64,
+    gate: Gate,
+}
+
+/// A shard on cache lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Part {
+    shard: Mutex<Shard>,
+    /// When something ends next, in microseconds; all ones: nothing.
+    due_us: AtomicU64,
+    /// How many wait in it. Written with the shard locked.
+    waiting: AtomicUsize,
+}
+
+const NOTHING_DUE: u64 = u64::MAX;
+
+impl Authority {
+    /// An empty table. `last` is the ledger that was kept last, if one ever was; `wall_ms` the time
+    /// of day in milliseconds since the Unix epoch.
+    ///
+    /// # Panics
+    /// If the options make no sense: shards that are no power of two, blocks that are odd or empty.
+    #[must_use]
+    pub fn new(
+        options: &Options,
+        last: Option<Ledger>,
+        wall_ms: u64,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) -> Authority {
+        assert!(options.shards.is_power_of_two(), "shards: a power of two");
+        assert!(
+            options.block >= 2 && options.block.is_multiple_of(2),
+            "tokens are reserved in even blocks"
+        );
+        let part = |_| Part {
+            due_us: AtomicU64::new(NOTHING_DUE),
+            ..Part::default()
+        };
+        Authority {
+            limits: options.limits.clone(),
+            shards: (0..options.shards).map(part).collect(),
+            hasher: RandomState::default(),
+            held: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            expired: AtomicU64::new(0),
+            gate: Gate::new(options, last, wall_ms, now, out),
+        }
+    }
+
+    /// Carries out a request. `None`: its answer is a later command. Nobody else may use `ticket`
+    /// until then.
+    ///
+    /// # Errors
+    /// [`LockError`] says why nothing was done.
+    pub fn request(
+        &self,
+        ticket: Ticket,
+        key: &[u8],
+        request: &Request<'_>,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) -> Option<Result<Answer, LockError>> {
+        let open = self
+            .limits
+            .check(key, request)
+            .and_then(|()| self.gate.open(now));
+        if let Err(error) = open {
+            return Some(Err(error));
+        }
+        let until = match *request {
+            Request::Acquire { wait, .. } => now + wait,
+            _ => now,
+        };
+        let span = Span { came: now, until };
+        self.serve(ticket, key, request, span, now, out)
+    }
+
+    fn serve(
+        &self,
+        ticket: Ticket,
+        key: &[u8],
+        request: &Request<'_>,
+        span: Span,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) -> Option<Result<Answer, LockError>> {
+        loop {
+            let part = self.part(key);
+            let mut shard = part.shard.lock();
+            let served = shard.serve(ticket, key, request, span, &mut self.turn(now, out));
+            self.note(part, &shard);
+            drop(shard);
+            let lease = match served {
+                Served::Now(outcome) => return Some(outcome),
+                Served::Waits => return None,
+                Served::Parks(lease) => lease,
+            };
+            let parked = Parked {
+                ticket,
+                key: key.into(),
+                wanted: Wanted::new(request),
+                span,
+            };
+            if self.gate.park(parked, lease, now, out).is_ok() {
+                return None;
+            }
+        }
+    }
+
+    /// Forgets a request for `key` that waits: its client has gone. Says whether it did; if not,
+    /// it has its answer already.
+    pub fn cancel(&self, key: &[u8], ticket: Ticket) -> bool {
+        let part = self.part(key);
+        let mut shard = part.shard.lock();
+        let found = shard.cancel(key, ticket);
+        self.note(part, &shard);
+        drop(shard);
+        found || self.gate.cancel(ticket)
+    }
+
+    /// The ledger that was asked for is durable, or it is not and will not be.
+    ///
+    /// # Panics
+    /// If none was asked for.
+    pub fn ledger_kept(&self, kept: Result<(), String>, now: Moment, out: &mut Vec<Command>) {
+        let parked = self.gate.kept(kept.is_ok(), now, out);
+        for Parked {
+            ticket,
+            key,
+            wanted,
+            span,
+        } in parked
+        {
+            let outcome = match &kept {
+                Ok(()) => self.serve(ticket, &key, &wanted.as_request(), span, now, out),
+                Err(what) => Some(Err(LockError::Unavailable { what: what.clone() })),
+            };
+            if let Some(outcome) = outcome {
+                out.push(Command::Answer { ticket, outcome });
+            }
+        }
+    }
+
+    /// Ends the leases and waits that have ended. To be called when [`Authority::next_due`] has
+    /// come.
+    pub fn expire(&self, now: Moment, out: &mut Vec<Command>) {
+        self.gate.expire(now, out);
+        for part in &self.shards {
+            if part.due_us.load(Ordering::Acquire) <= now.as_us() {
+                let mut shard = part.shard.lock();
+                shard.expire(&mut self.turn(now, out));
+                self.note(part, &shard);
+            }
+        }
+    }
+
+    /// When something ends next. Locks that nobody waits for end without being told, too, when
+    /// somebody asks for them.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Moment> {
+        let due = self
+            .shards
+            .iter()
+            .map(|part| part.due_us.load(Ordering::Acquire));
+        let due = due
+            .filter(|&us| us != NOTHING_DUE)
+            .min()
+            .map(Moment::from_us);
+        due.into_iter().chain(self.gate.next_due()).min()
+    }
+
+    /// The locks whose keys begin with `prefix`, in the order of their keys, at most `limit`. It
+    /// looks at every lock: for small tables, or for people.
+    ///
+    /// # Errors
+    /// [`LockError::Settling`].
+    pub fn scan(
+        &self,
+        prefix: &[u8],
+        limit: usize,
+        now: Moment,
+    ) -> Result<Vec<(Vec<u8>, Lock)>, LockError> {
+        self.gate.open(now)?;
+        let mut found = Vec::new();
+        for part in &self.shards {
+            part.shard.lock().list(prefix, now, &mut found);
+        }
+        found.sort_by(|one, two| one.0.cmp(&two.0));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// How many locks there are, those that have ended and were not looked at included.
+    #[must_use]
+    pub fn locks(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// How many requests wait for others.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How many locks have ended with their lease, nobody having released them.
+    #[must_use]
+    pub fn expired(&self) -> u64 {
+        self.expired.load(Ordering::Relaxed)
+    }
+
+    /// Stops the table: nothing is granted any more, and whoever waits is told. If nothing is held
+    /// it asks for a ledger that says so, which lets the next life grant at once.
+    pub fn stop(&self, now: Moment, out: &mut Vec<Command>) {
+        self.gate.stop(out);
+        let mut clean = true;
+        for part in &self.shards {
+            let mut shard = part.shard.lock();
+            shard.dismiss(out);
+            shard.expire(&mut self.turn(now, out));
+            self.note(part, &shard);
+            clean &= shard.is_empty();
+        }
+        if clean {
+            self.gate.stop_clean(out);
+        }
+    }
+
+    fn turn<'a>(&'a self, now: Moment, out: &'a mut Vec<Command>) -> Turn<'a> {
+        Turn {
+            now,
+            gate: &self.gate,
+            limits: &self.limits,
+            held: &self.held,
+            bytes: &self.bytes,
+            waiting: &self.waiting,
+            expired: &self.expired,
+            out,
+        }
+    }
+
+    /// Keeps what others look at without the shard's lock.
+    fn note(&self, part: &Part, shard: &MutexGuard<'_, Shard>) {
+        let due = shard.next_due().map_or(NOTHING_DUE, Moment::as_us);
+        part.due_us.store(due, Ordering::Release);
+        let (now, before) = (shard.waiters(), part.waiting.load(Ordering::Relaxed));
+        if now != before {
+            part.waiting.store(now, Ordering::Relaxed);
+            // A difference below nothing wraps around, as the sum does then.
+            self.waiting
+                .fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+
+    fn part(&self, key: &[u8]) -> &Part {
+        // Each shard's table hashes with a key of its own, so that all bits are free here.
+        let hash = self.hasher.hash_one(key) as usize;
+        &self.shards[hash & (self.shards.len() - 1)]
+    }
+}

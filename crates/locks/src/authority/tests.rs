@@ -1,0 +1,798 @@
+//! Hand-written cases, random operations beside a model, and threads.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::lock::{Change, Lease, Token, Verdict};
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn at(ms: u64) -> Moment {
+    Moment::from_us(ms * 1000)
+}
+
+/// A table whose ledgers are kept at once.
+struct Kept {
+    table: Authority,
+    ledger: Option<Ledger>,
+    answers: BTreeMap<Ticket, Result<Answer, LockError>>,
+    tickets: u64,
+}
+
+impl Kept {
+    fn new(options: &Options, last: Option<Ledger>, wall_ms: u64) -> Kept {
+        let mut out = Vec::new();
+        let mut kept = Kept {
+            table: Authority::new(options, last, wall_ms, at(0), &mut out),
+            ledger: last,
+            answers: BTreeMap::new(),
+            tickets: 0,
+        };
+        kept.carry_out(out, at(0));
+        kept
+    }
+
+    fn carry_out(&mut self, mut commands: Vec<Command>, now: Moment) {
+        while let Some(command) = commands.pop() {
+            match command {
+                Command::KeepLedger(ledger) => {
+                    self.ledger = Some(ledger);
+                    self.table.ledger_kept(Ok(()), now, &mut commands);
+                }
+                Command::Answer { ticket, outcome } => {
+                    let before = self.answers.insert(ticket, outcome);
+                    assert_eq!(before, None, "two answers to {ticket:?}");
+                }
+            }
+        }
+    }
+
+    /// Asks, and returns the ticket; the answer, if there is one, is among the others.
+    fn ask(&mut self, key: &str, request: &Request<'_>, now: Moment) -> Ticket {
+        self.tickets += 1;
+        let (ticket, mut out) = (Ticket(self.tickets), Vec::new());
+        let outcome = self
+            .table
+            .request(ticket, key.as_bytes(), request, now, &mut out);
+        if let Some(outcome) = outcome {
+            self.answers.insert(ticket, outcome);
+        }
+        self.carry_out(out, now);
+        self.verify();
+        ticket
+    }
+
+    fn now(&mut self, key: &str, request: &Request<'_>, now: Moment) -> Result<Answer, LockError> {
+        let ticket = self.ask(key, request, now);
+        self.answers.remove(&ticket).expect("an answer at once")
+    }
+
+    fn expire(&mut self, now: Moment) {
+        let mut out = Vec::new();
+        self.table.expire(now, &mut out);
+        self.carry_out(out, now);
+        self.verify();
+    }
+
+    fn verify(&self) {
+        for part in &self.table.shards {
+            let shard = part.shard.lock();
+            shard.verify();
+            let due = shard.next_due().map_or(NOTHING_DUE, Moment::as_us);
+            assert_eq!(part.due_us.load(Ordering::Acquire), due);
+        }
+    }
+}
+
+fn acquire(owner: &str, lease_ms: u64, wait_ms: u64) -> Request<'_> {
+    Request::Acquire {
+        owner: owner.as_bytes(),
+        lease: Lease::For(ms(lease_ms)),
+        wait: ms(wait_ms),
+    }
+}
+
+fn renew(owner: &str, lease_ms: u64) -> Request<'_> {
+    Request::Renew {
+        owner: owner.as_bytes(),
+        lease: Lease::For(ms(lease_ms)),
+    }
+}
+
+fn release(owner: &str) -> Request<'_> {
+    let owner = owner.as_bytes();
+    Request::Release { owner }
+}
+
+fn token(outcome: &Result<Answer, LockError>) -> Token {
+    match outcome {
+        Ok(Answer::Granted { token, .. }) => *token,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn small() -> Options {
+    Options {
+        shards: 2,
+        block: 4,
+        first_bound: ms(10_000),
+        margin: ms(100),
+        ..Options::default()
+    }
+}
+
+#[test]
+fn a_lock_is_held_until_it_is_released() {
+    let mut table = Kept::new(&small(), None, 7);
+    let first = token(&table.now("k", &acquire("a", 1000, 0), at(0)));
+    assert_eq!(first, Token::at_ms(7));
+    let held = table.now("k", &acquire("b", 1000, 0), at(1));
+    let Ok(Answer::Held(lock)) = held else {
+        panic!("{held:?}")
+    };
+    assert_eq!((&*lock.value, lock.token), (&b"a"[..], first));
+    assert!(matches!(lock.left, Lease::For(left) if left >= ms(999) && left < ms(1000)));
+    let not = table.now("k", &release("b"), at(2));
+    assert!(matches!(not, Ok(Answer::NotHeld(Some(_)))), "{not:?}");
+    assert_eq!(table.now("k", &release("a"), at(3)), Ok(Answer::Released));
+    assert_eq!(
+        table.now("k", &release("a"), at(3)),
+        Ok(Answer::NotHeld(None))
+    );
+    assert_eq!(
+        table.now("k", &Request::Info, at(3)),
+        Ok(Answer::Info(None))
+    );
+    assert!(token(&table.now("k", &acquire("b", 1000, 0), at(4))) > first);
+    assert_eq!(table.table.locks(), 1);
+}
+
+#[test]
+fn a_lease_ends_a_little_after_its_time_and_can_be_prolonged() {
+    let mut table = Kept::new(&small(), None, 0);
+    let first = token(&table.now("k", &acquire("a", 320, 0), at(0)));
+    assert_eq!(token(&table.now("k", &acquire("a", 100, 0), at(10))), first);
+    // The shorter lease has not shortened the longer one; a thirty-first part is the margin.
+    let early = table.now("k", &acquire("b", 320, 0), at(319));
+    assert!(matches!(early, Ok(Answer::Held(_))), "{early:?}");
+    assert_eq!(token(&table.now("k", &renew("a", 640), at(320))), first);
+    let early = table.now("k", &acquire("b", 320, 0), at(320 + 640 + 20));
+    assert!(matches!(early, Ok(Answer::Held(_))), "{early:?}");
+    let late = table.now("k", &acquire("b", 320, 0), at(320 + 640 + 21));
+    assert!(token(&late) > first);
+    let lost = table.now("k", &renew("a", 640), at(981));
+    assert!(matches!(lost, Ok(Answer::NotHeld(Some(_)))), "{lost:?}");
+}
+
+#[test]
+fn waiters_are_served_in_their_order_or_told_when_their_time_has_passed() {
+    let mut table = Kept::new(&small(), None, 0);
+    table.ask("k", &acquire("a", 5000, 0), at(0));
+    let second = table.ask("k", &acquire("b", 100, 3000), at(1));
+    let third = table.ask("k", &acquire("c", 100, 3000), at(2));
+    let short = table.ask("k", &acquire("d", 100, 50), at(3));
+    let gone = table.ask("k", &acquire("e", 100, 3000), at(4));
+    let again = table.ask("k", &acquire("b", 200, 3000), at(5));
+    assert!(table.table.cancel(b"k", gone));
+    assert!(!table.table.cancel(b"k", gone));
+    table.answers.clear();
+    assert_eq!(table.table.next_due(), Some(at(53)));
+    table.expire(at(53));
+    let told = table.answers.remove(&short);
+    assert!(matches!(told, Some(Ok(Answer::Held(_)))), "{told:?}");
+    assert_eq!(table.now("k", &release("a"), at(60)), Ok(Answer::Released));
+    // Both requests of the same owner are one lock, as long as the longer lease.
+    assert_eq!(
+        token(&table.answers[&second]),
+        token(&table.answers[&again])
+    );
+    assert!(!table.answers.contains_key(&third));
+    table.expire(at(60 + 200));
+    assert!(!table.answers.contains_key(&third));
+    table.expire(at(60 + 207));
+    assert!(token(&table.answers[&third]) > token(&table.answers[&second]));
+    assert!(!table.answers.contains_key(&gone));
+}
+
+#[test]
+fn the_lease_of_who_has_waited_begins_with_the_grant() {
+    let mut table = Kept::new(&small(), None, 0);
+    table.ask("k", &acquire("a", 5000, 0), at(0));
+    let waiting = table.ask("k", &acquire("b", 100, 3000), at(32));
+    table.ask("k", &release("a"), at(32 + 640));
+    let told = table.answers[&waiting].clone();
+    // For so long it counts from when it sent the request; it has waited 640 ms by the slowest clock.
+    let expected = Lease::For(ms(620 + 100));
+    assert!(
+        matches!(told, Ok(Answer::Granted { lease, .. }) if lease == expected),
+        "{told:?}"
+    );
+    let held = table.now("k", &acquire("c", 100, 0), at(32 + 640 + 100));
+    assert!(matches!(held, Ok(Answer::Held(_))), "{held:?}");
+    token(&table.now("k", &acquire("c", 100, 0), at(32 + 640 + 104)));
+}
+
+#[test]
+fn nobody_is_granted_anything_after_its_wait() {
+    let mut table = Kept::new(&small(), None, 0);
+    table.ask("k", &acquire("a", 310, 0), at(0));
+    let short = table.ask("k", &acquire("b", 5000, 400), at(1));
+    let same = table.ask("k", &acquire("c", 5000, 500), at(2));
+    let long = table.ask("k", &acquire("c", 5000, 900), at(3));
+    // The process has stood still while the lease ended, and some of those who wait went.
+    table.expire(at(600));
+    for late in [short, same] {
+        let told = table.answers[&late].clone();
+        assert!(matches!(told, Ok(Answer::Held(_))), "{told:?}");
+    }
+    token(&table.answers[&long]);
+    // The same if somebody else comes first.
+    let mut table = Kept::new(&small(), None, 0);
+    table.ask("k", &acquire("a", 310, 0), at(0));
+    let short = table.ask("k", &acquire("b", 5000, 400), at(1));
+    token(&table.now("k", &acquire("d", 310, 0), at(600)));
+    assert!(matches!(table.answers[&short], Ok(Answer::Held(_))));
+}
+
+#[test]
+fn what_waits_for_a_ledger_is_told_when_the_table_stops() {
+    let mut out = Vec::new();
+    let table = Authority::new(&small(), None, 0, at(0), &mut out);
+    out.clear();
+    let request = acquire("a", 1000, 0);
+    assert_eq!(
+        table.request(Ticket(1), b"k", &request, at(1), &mut out),
+        None
+    );
+    table.stop(at(2), &mut out);
+    let stopping = |ticket| Command::Answer {
+        ticket: Ticket(ticket),
+        outcome: Err(LockError::Stopping),
+    };
+    assert_eq!(out, [stopping(1)]);
+    out.clear();
+    table.ledger_kept(Ok(()), at(3), &mut out);
+    assert_eq!(out, []);
+}
+
+#[cfg(not(feature = "planted-forgotten-grace"))]
+#[test]
+fn a_ledger_that_was_under_way_does_not_keep_what_has_ended() {
+    let last = Ledger {
+        reserved: Token(0),
+        longest: ms(40_000),
+        clean: false,
+    };
+    let mut out = Vec::new();
+    let table = Authority::new(&small(), Some(last), 0, at(0), &mut out);
+    let opens = table.next_due().expect("it opens");
+    // The first ledger takes so long that the leases from before end meanwhile.
+    out.clear();
+    table.expire(opens, &mut out);
+    assert_eq!(out, [], "one is under way");
+    table.ledger_kept(Ok(()), opens, &mut out);
+    let [Command::KeepLedger(ledger)] = out[..] else {
+        panic!("{out:?}")
+    };
+    assert_eq!(ledger.longest, ms(10_000));
+}
+
+#[test]
+fn changes_decide_about_what_is_there() {
+    let mut table = Kept::new(&small(), None, 0);
+    let insert = |value: &'static [u8], lease_ms: u64| {
+        Change::new(move |lock| match lock {
+            Some(_) => Verdict::Keep,
+            None => Verdict::Set {
+                value: value.to_vec(),
+                lease: Lease::For(ms(lease_ms)),
+            },
+        })
+    };
+    let set = |value: &'static [u8], lease: Lease| {
+        Change::new(move |_| Verdict::Set {
+            value: value.to_vec(),
+            lease,
+        })
+    };
+    let applied = table.now("k", &Request::Change(&insert(b"a", 5000)), at(0));
+    let Ok(Answer::Changed {
+        found: None,
+        token: Some(first),
+    }) = applied
+    else {
+        panic!("{applied:?}")
+    };
+    let refused = table.now("k", &Request::Change(&insert(b"b", 5000)), at(1));
+    assert!(
+        matches!(&refused, Ok(Answer::Changed { found: Some(lock), token: None }) if *lock.value == *b"a")
+    );
+    // The same value keeps its token, and its lease may become shorter.
+    let same = table.now(
+        "k",
+        &Request::Change(&set(b"a", Lease::For(ms(320)))),
+        at(2),
+    );
+    assert!(matches!(same, Ok(Answer::Changed { token: Some(token), .. }) if token == first));
+    let other = table.now(
+        "k",
+        &Request::Change(&set(b"b", Lease::For(ms(320)))),
+        at(3),
+    );
+    assert!(matches!(other, Ok(Answer::Changed { token: Some(token), .. }) if token > first));
+    let endless = table.now("k", &Request::Change(&set(b"b", Lease::Endless)), at(4));
+    assert_eq!(endless, Err(LockError::NeedsLease));
+    let remove = Change::new(|_| Verdict::Remove);
+    let removed = table.now("k", &Request::Change(&remove), at(5));
+    assert!(matches!(
+        removed,
+        Ok(Answer::Changed {
+            found: Some(_),
+            token: None
+        })
+    ));
+    let nothing = table.now("k", &Request::Change(&remove), at(6));
+    assert!(matches!(
+        nothing,
+        Ok(Answer::Changed {
+            found: None,
+            token: None
+        })
+    ));
+    assert_eq!(table.table.locks(), 0);
+}
+
+#[test]
+fn requests_beyond_the_limits_are_refused() {
+    let limits = Limits {
+        key: 4,
+        owner: 4,
+        lease: ms(5000),
+        locks: 2,
+        waiters: 1,
+        all_waiters: 100,
+        ..Limits::default()
+    };
+    let mut table = Kept::new(&Options { limits, ..small() }, None, 0);
+    for key in ["", "12345"] {
+        let error = table.now(key, &Request::Info, at(0));
+        assert_eq!(error, Err(LockError::KeyLength { limit: 4 }));
+    }
+    let error = table.now("k", &acquire("12345", 1, 0), at(0));
+    assert_eq!(error, Err(LockError::ValueLength { limit: 4 }));
+    for lease in [0, 5001] {
+        let error = table.now("k", &acquire("a", lease, 0), at(0));
+        assert_eq!(error, Err(LockError::LeaseLength { limit: ms(5000) }));
+    }
+    let endless = Request::Acquire {
+        owner: b"a",
+        lease: Lease::Endless,
+        wait: ms(0),
+    };
+    assert_eq!(table.now("k", &endless, at(0)), Err(LockError::NeedsLease));
+    table.ask("1", &acquire("a", 1000, 0), at(0));
+    table.ask("2", &acquire("a", 1000, 0), at(0));
+    let error = table.now("3", &acquire("a", 1000, 0), at(0));
+    assert_eq!(error, Err(LockError::TooManyLocks { limit: 2 }));
+    table.ask("1", &acquire("b", 1000, 100), at(0));
+    let error = table.now("1", &acquire("c", 1000, 100), at(0));
+    assert_eq!(error, Err(LockError::TooManyWaiters { limit: 1 }));
+}
+
+#[test]
+fn locks_have_so_many_bytes_together() {
+    let limits = Limits {
+        bytes: 10,
+        ..Limits::default()
+    };
+    let mut table = Kept::new(&Options { limits, ..small() }, None, 0);
+    table.ask("k1", &acquire("abcd", 1000, 0), at(0));
+    let full = Err(LockError::TooManyLocks { limit: 1 });
+    assert_eq!(table.now("k2", &acquire("abc", 1000, 0), at(0)), full);
+    let waiting = table.ask("k1", &acquire("ab", 1000, 500), at(0));
+    token(&table.now("k2", &acquire("ab", 1000, 0), at(0)));
+    // Who holds a lock may prolong it, and one that takes fewer bytes makes room.
+    token(&table.now("k1", &renew("abcd", 1000), at(0)));
+    table.ask("k1", &release("abcd"), at(1));
+    token(&table.answers[&waiting]);
+    token(&table.now("k", &acquire("a", 1000, 0), at(2)));
+    table.expire(at(5_000));
+    assert_eq!(table.table.bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn so_many_wait_for_all_keys_and_places_are_given_up() {
+    let limits = Limits {
+        all_waiters: 3,
+        ..Limits::default()
+    };
+    let mut table = Kept::new(&Options { limits, ..small() }, None, 0);
+    let keys = ["1", "2", "3", "4", "5"];
+    for key in keys {
+        table.ask(key, &acquire("a", 1000, 0), at(0));
+    }
+    let waiting: Vec<Ticket> = keys[..3]
+        .iter()
+        .map(|key| table.ask(key, &acquire("b", 1000, 600), at(0)))
+        .collect();
+    let full = Err(LockError::TooManyWaiters { limit: 3 });
+    assert_eq!(table.now("4", &acquire("b", 1000, 600), at(0)), full);
+    // Who waits for nobody is served, and who holds a lock can give it up.
+    assert!(matches!(
+        table.now("4", &acquire("b", 1000, 0), at(0)),
+        Ok(Answer::Held(_))
+    ));
+    // One has gone, one is granted what it waits for, and one has waited long enough.
+    assert!(table.table.cancel(b"1", waiting[0]));
+    table.ask("4", &acquire("b", 1000, 600), at(0));
+    assert_eq!(table.now("5", &acquire("b", 1000, 600), at(0)), full);
+    assert_eq!(table.now("2", &release("a"), at(1)), Ok(Answer::Released));
+    table.ask("5", &acquire("b", 1000, 600), at(1));
+    assert_eq!(table.table.waiting(), 3);
+    table.expire(at(700));
+    assert_eq!((table.table.waiting(), table.table.expired()), (0, 0));
+    // All leases end, of four keys before and of one later.
+    table.expire(at(3_000));
+    assert_eq!((table.table.locks(), table.table.expired()), (0, 5));
+    let mut out = Vec::new();
+    table.table.stop(at(3_000), &mut out);
+    table.verify();
+}
+
+#[test]
+fn nothing_is_granted_before_a_ledger_is_kept() {
+    let mut out = Vec::new();
+    let table = Authority::new(&small(), None, 0, at(0), &mut out);
+    let [Command::KeepLedger(ledger)] = out[..] else {
+        panic!("{out:?}")
+    };
+    assert_eq!((ledger.reserved, ledger.clean), (Token(4), false));
+    let ask = |ticket, now: Moment, out: &mut Vec<Command>| {
+        table.request(Ticket(ticket), b"k", &acquire("a", 1000, 0), now, out)
+    };
+    let mut out = Vec::new();
+    assert_eq!(ask(1, at(1), &mut out), None);
+    assert_eq!(out, [], "the ledger is on its way already");
+    table.ledger_kept(Err("a full disk".to_owned()), at(2), &mut out);
+    let what = "a full disk".to_owned();
+    let outcome = Err(LockError::Unavailable { what });
+    let ticket = Ticket(1);
+    assert_eq!(out, [Command::Answer { ticket, outcome }]);
+    // The next request asks again.
+    let mut out = Vec::new();
+    assert_eq!(ask(2, at(3), &mut out), None);
+    assert_eq!(out, [Command::KeepLedger(ledger)]);
+    let mut out = Vec::new();
+    table.ledger_kept(Ok(()), at(4), &mut out);
+    let [Command::Answer { outcome, .. }] = &out[..] else {
+        panic!("{out:?}")
+    };
+    assert_eq!(token(outcome), Token(0));
+}
+
+#[test]
+fn a_longer_lease_waits_for_a_ledger_that_tells_of_it() {
+    let mut table = Kept::new(&small(), None, 0);
+    assert_eq!(table.ledger.unwrap().longest, ms(10_000));
+    table.ask("k", &acquire("a", 20_000, 0), at(0));
+    assert_eq!(table.ledger.unwrap().longest, ms(32_768));
+    // So does one that is prolonged.
+    table.ask("k", &renew("a", 40_000), at(0));
+    assert_eq!(table.ledger.unwrap().longest, ms(65_536));
+    assert_eq!(table.answers.len(), 2);
+}
+
+#[test]
+fn the_ledger_tells_of_no_lease_longer_than_any_may_be() {
+    let limits = Limits {
+        lease: ms(40_000),
+        ..Limits::default()
+    };
+    let mut table = Kept::new(&Options { limits, ..small() }, None, 0);
+    table.ask("k", &acquire("a", 40_000, 0), at(0));
+    assert_eq!(table.ledger.unwrap().longest, ms(40_000));
+    let limits = Limits {
+        lease: ms(4_000),
+        ..Limits::default()
+    };
+    let table = Kept::new(&Options { limits, ..small() }, None, 0);
+    assert_eq!(table.ledger.unwrap().longest, ms(4_000));
+}
+
+#[test]
+fn the_ledger_forgets_a_long_lease_when_it_has_ended() {
+    let mut table = Kept::new(&small(), None, 0);
+    table.ask("long", &acquire("a", 31_000, 0), at(0));
+    // Somebody may get as long a lease until 20 s, which would last for 32 s.
+    table.ask("k", &acquire("a", 9_000, 0), at(10_000));
+    let waiting = table.ask("k", &acquire("b", 31_000, 10_000), at(10_000));
+    table.expire(at(19_500));
+    token(&table.answers[&waiting]);
+    table.ask("k", &release("b"), at(19_600));
+    for now in [40_000, 51_000] {
+        table.expire(at(now));
+        assert_eq!(table.ledger.unwrap().longest, ms(32_768), "{now}");
+    }
+    let due = table.table.next_due().expect("the ledger is to say less");
+    assert_eq!(due, at(52_000));
+    table.expire(due);
+    assert_eq!(table.ledger.unwrap().longest, ms(10_000));
+    assert_eq!(table.table.next_due(), None);
+    // The next one waits for a ledger again.
+    table.ask("long", &acquire("a", 20_000, 0), due);
+    assert_eq!(table.ledger.unwrap().longest, ms(32_768));
+}
+
+#[cfg(not(feature = "planted-forgotten-grace"))]
+#[test]
+fn a_table_that_lost_its_memory_waits_for_the_longest_lease() {
+    let mut table = Kept::new(&small(), None, 5);
+    let mut last = token(&table.now("k", &acquire("a", 20_000, 0), at(0)));
+    // It has crashed. Its wall clock stands still; its tokens do not.
+    let mut next = Kept::new(&small(), table.ledger, 5);
+    let left = Duration::from_nanos(32_768_000_000 * 32 / 31) + ms(100);
+    let left = Duration::from_micros(left.as_micros() as u64);
+    for request in [acquire("b", 10, 1000), Request::Info, release("a")] {
+        assert_eq!(
+            next.now("k", &request, at(0)),
+            Err(LockError::Settling { left })
+        );
+    }
+    let opens = Moment::default() + left;
+    assert_eq!(next.table.next_due(), Some(opens));
+    assert_eq!(next.ledger.unwrap().longest, ms(32_768), "they still run");
+    next.expire(opens);
+    assert_eq!(next.ledger.unwrap().longest, ms(10_000));
+    let granted = token(&next.now("k", &acquire("b", 10, 0), opens));
+    assert!(granted > last);
+    last = granted;
+    // Stopped with a lock, it is not clean; stopped without one, it is.
+    for clean in [false, true] {
+        let mut table = Kept::new(&small(), next.ledger, 5);
+        table.expire(at(60_000));
+        let granted = token(&table.now("k", &acquire("c", 1000, 0), at(60_000)));
+        assert!(granted > last);
+        last = granted;
+        if clean {
+            table.ask("k", &release("c"), at(60_001));
+        }
+        let mut out = Vec::new();
+        table.table.stop(at(60_002), &mut out);
+        table.carry_out(out, at(60_002));
+        assert_eq!(table.ledger.unwrap().clean, clean);
+        let refused = table.now("k", &acquire("d", 10, 0), at(60_003));
+        assert_eq!(refused, Err(LockError::Stopping));
+        next = table;
+    }
+    let mut after_clean = Kept::new(&small(), next.ledger, 5);
+    assert!(token(&after_clean.now("k", &acquire("e", 10, 0), at(0))) > last);
+}
+
+#[test]
+fn a_listing_has_what_is_held_in_order() {
+    let mut table = Kept::new(&small(), None, 0);
+    for (key, lease) in [("b/2", 1000), ("a", 1000), ("b/1", 1000), ("b/0", 10)] {
+        table.ask(key, &acquire("x", lease, 0), at(0));
+    }
+    let listed = table.table.scan(b"b/", 10, at(500)).unwrap();
+    let keys: Vec<&[u8]> = listed.iter().map(|(key, _)| &key[..]).collect();
+    assert_eq!(keys, [b"b/1", b"b/2"]);
+    assert_eq!(table.table.scan(b"", 1, at(500)).unwrap()[0].0, b"a");
+}
+
+/// What a table should do, as simply as possible.
+#[derive(Default)]
+struct Model {
+    keys: BTreeMap<String, (String, Moment)>,
+    queues: BTreeMap<String, VecDeque<(Ticket, String, u64, Moment)>>,
+    granted: Vec<(Ticket, bool)>,
+}
+
+impl Model {
+    fn hold(&mut self, key: &str, owner: &str, lease: u64, now: Moment) {
+        let mut ends = now + (ms(lease) + ms(lease) / 31);
+        if let Some((holder, before)) = self.keys.get(key)
+            && holder == owner
+        {
+            ends = ends.max(*before);
+        }
+        self.keys.insert(key.to_owned(), (owner.to_owned(), ends));
+    }
+
+    fn free(&mut self, key: &str, now: Moment) {
+        self.keys.remove(key);
+        let queue = self.queues.remove(key).unwrap_or_default();
+        let (late, queue): (VecDeque<_>, VecDeque<_>) =
+            queue.into_iter().partition(|one| one.3 <= now);
+        self.granted
+            .extend(late.into_iter().map(|one| (one.0, false)));
+        let Some(owner) = queue.front().map(|first| first.1.clone()) else {
+            return;
+        };
+        let (same, others): (VecDeque<_>, _) = queue.into_iter().partition(|one| one.1 == owner);
+        for (ticket, owner, lease, _) in same {
+            self.hold(key, &owner, lease, now);
+            self.granted.push((ticket, true));
+        }
+        self.queues.insert(key.to_owned(), others);
+    }
+
+    /// Ends what has ended, in the order of the ends.
+    fn tick(&mut self, now: Moment) {
+        loop {
+            let locks = self
+                .keys
+                .iter()
+                .map(|(key, (_, ends))| (*ends, key.clone(), None));
+            let waits = self.queues.iter().flat_map(|(key, queue)| {
+                let ends = queue.iter();
+                ends.map(|(ticket, _, _, until)| (*until, key.clone(), Some(*ticket)))
+            });
+            let Some((end, key, ticket)) = locks.chain(waits).min() else {
+                return;
+            };
+            if end > now {
+                return;
+            }
+            match ticket {
+                None => self.free(&key, now),
+                Some(ticket) => {
+                    let queue = self.queues.get_mut(&key).expect("it has a queue");
+                    queue.retain(|one| one.0 != ticket);
+                    self.granted.push((ticket, false));
+                }
+            }
+        }
+    }
+
+    /// Whether the owner holds the key after this.
+    fn acquire(
+        &mut self,
+        ticket: Ticket,
+        key: &str,
+        owner: &str,
+        lease: u64,
+        wait: u64,
+        now: Moment,
+    ) -> Option<bool> {
+        match self.keys.get(key) {
+            Some((holder, ..)) if holder != owner => {
+                if wait == 0 {
+                    return Some(false);
+                }
+                let queue = self.queues.entry(key.to_owned()).or_default();
+                queue.push_back((ticket, owner.to_owned(), lease, now + ms(wait)));
+                None
+            }
+            _ => {
+                self.hold(key, owner, lease, now);
+                Some(true)
+            }
+        }
+    }
+}
+
+#[test]
+fn random_requests_do_what_the_model_does() {
+    for seed in 0..200 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut table = Kept::new(&small(), None, 0);
+        let mut model = Model::default();
+        let mut now = at(0);
+        for step in 0..300 {
+            now = now + ms(rng.u64(0..40));
+            model.tick(now);
+            table.expire(now);
+            let (key, owner) = (format!("k{}", rng.u8(0..3)), format!("o{}", rng.u8(0..4)));
+            let (lease, wait) = (rng.u64(1..400), rng.u64(0..2) * rng.u64(1..300));
+            let holder = model.keys.get(&key).map(|(holder, ..)| holder.clone());
+            let holds = holder.as_ref() == Some(&owner);
+            let what = rng.u8(0..10);
+            let ticket = match what {
+                0..6 => table.ask(&key, &acquire(&owner, lease, wait), now),
+                6 => table.ask(&key, &renew(&owner, lease), now),
+                7 | 8 => table.ask(&key, &release(&owner), now),
+                _ => table.ask(&key, &Request::Info, now),
+            };
+            let expected = match what {
+                0..6 => model.acquire(ticket, &key, &owner, lease, wait, now),
+                6 => {
+                    if holds {
+                        model.hold(&key, &owner, lease, now);
+                    }
+                    Some(holds)
+                }
+                7 | 8 => {
+                    if holds {
+                        model.free(&key, now);
+                    }
+                    Some(holds)
+                }
+                _ => Some(holder.is_some()),
+            };
+            let mut expected: Vec<_> = expected.map(|yes| (ticket, yes)).into_iter().collect();
+            expected.append(&mut model.granted);
+            expected.sort();
+            let answers = std::mem::take(&mut table.answers);
+            let answers: Vec<_> = answers
+                .into_iter()
+                .map(|(ticket, outcome)| {
+                    let yes = match outcome.unwrap() {
+                        Answer::Granted { .. } | Answer::Released | Answer::Info(Some(_)) => true,
+                        Answer::Held(_) | Answer::NotHeld(_) | Answer::Info(None) => false,
+                        other => panic!("{other:?}"),
+                    };
+                    (ticket, yes)
+                })
+                .collect();
+            assert_eq!(answers, expected, "seed {seed}, step {step}");
+            assert_eq!(table.table.locks(), model.keys.len());
+        }
+    }
+}
+
+#[test]
+fn threads_never_hold_a_key_at_once_and_see_tokens_grow() {
+    const THREADS: u64 = 4;
+    const ROUNDS: u64 = 3_000;
+    let options = Options {
+        block: 1 << 10,
+        ..small()
+    };
+    let mut out = Vec::new();
+    let table = Authority::new(&options, None, 0, at(0), &mut out);
+    let begin = Instant::now();
+    let clock = || Moment::default() + begin.elapsed();
+    // Whoever keeps the ledgers is another thread in a proxy; here it is who is told to.
+    let carry_out = |out: &mut Vec<Command>, answers: &mut Vec<(Ticket, Answer)>| {
+        while let Some(command) = out.pop() {
+            match command {
+                Command::KeepLedger(_) => table.ledger_kept(Ok(()), clock(), out),
+                Command::Answer { ticket, outcome } => answers.push((ticket, outcome.unwrap())),
+            }
+        }
+    };
+    carry_out(&mut out, &mut Vec::new());
+    let held: [AtomicU64; 3] = Default::default();
+    let newest: [AtomicU64; 3] = Default::default();
+    let grants = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (carry_out, table, held, newest, grants, clock) =
+                (&carry_out, &table, &held, &newest, &grants, &clock);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(thread);
+                let owner = format!("t{thread}");
+                for round in 0..ROUNDS {
+                    let at = rng.usize(0..3);
+                    let key = [at as u8];
+                    let ticket = Ticket(thread << 32 | round);
+                    let (mut out, mut answers) = (Vec::new(), Vec::new());
+                    let request = acquire(&owner, 5_000, 0);
+                    let outcome = table.request(ticket, &key, &request, clock(), &mut out);
+                    carry_out(&mut out, &mut answers);
+                    let own = answers.into_iter().find(|(of, _)| *of == ticket);
+                    let answer = outcome
+                        .map(Result::unwrap)
+                        .or(own.map(|(_, answer)| answer));
+                    let Some(Answer::Granted { token, .. }) = answer else {
+                        continue;
+                    };
+                    assert_eq!(held[at].swap(thread + 1, Ordering::SeqCst), 0);
+                    assert!(newest[at].swap(token.0 + 1, Ordering::SeqCst) <= token.0);
+                    grants.fetch_add(1, Ordering::Relaxed);
+                    std::hint::spin_loop();
+                    assert_eq!(held[at].swap(0, Ordering::SeqCst), thread + 1);
+                    let outcome = table.request(ticket, &key, &release(&owner), clock(), &mut out);
+                    assert_eq!(outcome, Some(Ok(Answer::Released)));
+                }
+            });
+        }
+    });
+    assert!(grants.load(Ordering::Relaxed) > ROUNDS / 2);
+    assert!(table.locks() <= 3);
+}

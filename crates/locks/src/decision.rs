@@ -1,0 +1,101 @@
+//! What a request does to a key, given what is there: the same for every way of keeping a table.
+
+use std::sync::Arc;
+
+use crate::error::LockError;
+use crate::limits::Limits;
+use crate::lock::{Answer, Lease, Lock, Request, Token, Verdict};
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// Nothing changes.
+    Answer(Result<Answer, LockError>),
+    /// Somebody else holds the key; the request may wait.
+    Wait(Lock),
+    /// The key is held from now on.
+    Set(Setting),
+    /// The key is free from now on.
+    Remove(Answer),
+}
+
+/// How a key is to be held.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) value: Arc<[u8]>,
+    pub(crate) lease: Lease,
+    /// The token stays this one; otherwise a new one is drawn.
+    pub(crate) token: Option<Token>,
+    /// What a change found; `None` for requests that answer `Granted`.
+    pub(crate) found: Option<Option<Lock>>,
+}
+
+impl Setting {
+    /// The answer to the request, once it has the token and that much of a lease.
+    pub(crate) fn answer(&self, token: Token, lease: Lease) -> Answer {
+        match &self.found {
+            None => Answer::Granted { token, lease },
+            Some(found) => Answer::Changed {
+                found: found.clone(),
+                token: Some(token),
+            },
+        }
+    }
+}
+
+/// What `request` does to a key that `lock` tells of. A lock whose lease has ended is none.
+pub(crate) fn decide(request: &Request<'_>, lock: Option<Lock>, limits: &Limits) -> Decision {
+    match *request {
+        Request::Acquire { owner, lease, .. } => match lock {
+            None => Decision::Set(granted(owner.into(), lease, None)),
+            Some(lock) if &*lock.value == owner => extend(lock, lease),
+            Some(lock) => Decision::Wait(lock),
+        },
+        Request::Renew { owner, lease } => match lock {
+            Some(lock) if &*lock.value == owner => extend(lock, lease),
+            lock => Decision::Answer(Ok(Answer::NotHeld(lock))),
+        },
+        Request::Release { owner } => match lock {
+            Some(lock) if &*lock.value == owner => Decision::Remove(Answer::Released),
+            lock => Decision::Answer(Ok(Answer::NotHeld(lock))),
+        },
+        Request::Info => Decision::Answer(Ok(Answer::Info(lock))),
+        Request::Change(change) => judged(change.decide(lock.as_ref()), lock, limits),
+    }
+}
+
+fn granted(value: Arc<[u8]>, lease: Lease, token: Option<Token>) -> Setting {
+    Setting {
+        value,
+        lease,
+        token,
+        found: None,
+    }
+}
+
+fn extend(lock: Lock, lease: Lease) -> Decision {
+    let lease = lease.max(lock.left);
+    Decision::Set(granted(lock.value, lease, Some(lock.token)))
+}
+
+fn judged(verdict: Verdict, found: Option<Lock>, limits: &Limits) -> Decision {
+    match verdict {
+        Verdict::Keep => Decision::Answer(Ok(Answer::Changed { found, token: None })),
+        Verdict::Remove if found.is_none() => {
+            Decision::Answer(Ok(Answer::Changed { found, token: None }))
+        }
+        Verdict::Remove => Decision::Remove(Answer::Changed { found, token: None }),
+        Verdict::Set { value, lease } => match limits.check_value(&value, lease) {
+            Err(error) => Decision::Answer(Err(error)),
+            Ok(()) => Decision::Set(Setting {
+                token: found
+                    .as_ref()
+                    .filter(|lock| *lock.value == *value)
+                    .map(|lock| lock.token),
+                value: value.into(),
+                lease,
+                found: Some(found),
+            }),
+        },
+    }
+}

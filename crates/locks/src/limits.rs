@@ -1,0 +1,83 @@
+//! Limits on what clients may ask for.
+
+use std::time::Duration;
+
+use crate::error::LockError;
+use crate::lock::{Lease, Request};
+
+/// The shortest lease. Records tell leases in milliseconds.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Limits on what clients may ask for.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The longest key, in bytes.
+    pub key: usize,
+    /// The longest owner, in bytes.
+    pub owner: usize,
+    /// The longest value that a change sets, in bytes.
+    pub value: usize,
+    /// The longest lease.
+    pub lease: Duration,
+    /// How many locks there may be at once (of a shared table: how many keys this proxy may know).
+    pub locks: usize,
+    /// How many bytes the keys and values of a table in memory may have together. It takes some
+    /// hundred bytes more for each lock.
+    pub bytes: usize,
+    /// How many requests may wait for one key. Where they travel to a partition, as many again may
+    /// be on their way that wait for nobody else, and as many again that prolong or release locks:
+    /// who holds one can give it up, however many others ask.
+    pub waiters: usize,
+    /// The same for all keys together.
+    pub all_waiters: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            key: 1024,
+            owner: 1024,
+            value: 64 * 1024,
+            lease: Duration::from_secs(24 * 60 * 60),
+            locks: 1_000_000,
+            bytes: 1 << 30,
+            waiters: 10_000,
+            all_waiters: 100_000,
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn check(&self, key: &[u8], request: &Request<'_>) -> Result<(), LockError> {
+        if key.is_empty() || key.len() > self.key {
+            return Err(LockError::KeyLength { limit: self.key });
+        }
+        match *request {
+            Request::Acquire { owner, .. } | Request::Renew { owner, .. }
+                if owner.len() > self.owner =>
+            {
+                Err(LockError::ValueLength { limit: self.owner })
+            }
+            Request::Acquire { lease, .. } | Request::Renew { lease, .. } => {
+                self.check_lease(lease)
+            }
+            Request::Release { .. } | Request::Info | Request::Change(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_value(&self, value: &[u8], lease: Lease) -> Result<(), LockError> {
+        if value.len() > self.value {
+            return Err(LockError::ValueLength { limit: self.value });
+        }
+        self.check_lease(lease)
+    }
+
+    fn check_lease(&self, lease: Lease) -> Result<(), LockError> {
+        match lease {
+            Lease::For(time) if time < SHORTEST || time > self.lease => {
+                Err(LockError::LeaseLength { limit: self.lease })
+            }
+            Lease::For(_) | Lease::Endless => Ok(()),
+        }
+    }
+}

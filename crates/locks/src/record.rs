@@ -1,0 +1,192 @@
+//! A lock as a partition keeps it.
+//!
+//! | offset | size | field | |
+//! |---|---|---|---|
+//! | 0 | 1 | format | 1 |
+//! | 1 | 1 | state | 0: released, 1: held |
+//! | 2 | 8 | token | of this grant; of the last one when released |
+//! | 10 | 8 | lease | in milliseconds; all ones: endless; zero when released |
+//! | 18 | 8 | incarnation | of the proxy that wrote the record |
+//! | 26 | 8 | sequence | of the write, among those of the incarnation |
+//! | 34 | … | value | the owner; empty when released |
+//!
+//! Numbers are little-endian. A record's key is the table's prefix, the byte `r`, and the lock's
+//! key; the key of an era (see [`crate::shared`]) is the prefix, the byte `e`, the incarnation and
+//! the era's number, eight bytes each.
+//!
+//! 1. No two writes of records have the same incarnation and sequence, so that these say which
+//!    write it was.
+//! 2. A held record has no expiry in the partition; a released one has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lock::{Lease, Token};
+
+const FORMAT: u8 = 1;
+const HEADER: usize = 34;
+const ENDLESS: u64 = u64::MAX;
+
+/// Which write of which proxy.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct WriteId {
+    pub(crate) incarnation: u64,
+    pub(crate) sequence: u64,
+}
+
+/// A lock as a partition keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) token: Token,
+    pub(crate) id: WriteId,
+    pub(crate) state: State,
+}
+
+/// Whether a lock is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Released,
+    Held { value: Arc<[u8]>, lease: Lease },
+}
+
+/// The lease in whole milliseconds, rounded up.
+pub(crate) fn whole_ms(lease: Lease) -> Lease {
+    match lease {
+        Lease::For(time) => Lease::For(Duration::from_millis(lease_ms(time))),
+        Lease::Endless => Lease::Endless,
+    }
+}
+
+fn lease_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).map_or(ENDLESS - 1, |ms| ms.min(ENDLESS - 1))
+}
+
+impl Record {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (state, lease, value): (u8, u64, &[u8]) = match &self.state {
+            State::Released => (0, 0, &[]),
+            State::Held { value, lease } => match *lease {
+                Lease::For(time) => (1, lease_ms(time), value),
+                Lease::Endless => (1, ENDLESS, value),
+            },
+        };
+        let mut bytes = Vec::with_capacity(HEADER + value.len());
+        bytes.extend([FORMAT, state]);
+        for number in [self.token.0, lease, self.id.incarnation, self.id.sequence] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(value);
+        bytes
+    }
+
+    /// The record that `bytes` tell of, or `None` if they are not one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Record> {
+        let (header, value) = bytes.split_at_checked(HEADER)?;
+        let number = |at: usize| {
+            let bytes = header[at..at + 8].try_into().expect("eight bytes");
+            u64::from_le_bytes(bytes)
+        };
+        let state = match (header[0], header[1], number(10)) {
+            (FORMAT, 0, 0) if value.is_empty() => State::Released,
+            (FORMAT, 1, ENDLESS) => State::Held {
+                value: value.into(),
+                lease: Lease::Endless,
+            },
+            (FORMAT, 1, ms @ 1..) => State::Held {
+                value: value.into(),
+                lease: Lease::For(Duration::from_millis(ms)),
+            },
+            _ => return None,
+        };
+        Some(Record {
+            token: Token(number(2)),
+            id: WriteId {
+                incarnation: number(18),
+                sequence: number(26),
+            },
+            state,
+        })
+    }
+}
+
+/// The key of a lock's record.
+pub(crate) fn record_key(prefix: &[u8], key: &[u8]) -> Vec<u8> {
+    [prefix, b"r", key].concat()
+}
+
+/// The key of an era.
+pub(crate) fn era_key(prefix: &[u8], incarnation: u64, number: u64) -> Vec<u8> {
+    [
+        prefix,
+        b"e",
+        &incarnation.to_be_bytes(),
+        &number.to_be_bytes(),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(state: State) -> Record {
+        Record {
+            token: Token(0x0102_0304_0506_0708),
+            id: WriteId {
+                incarnation: 7,
+                sequence: 9,
+            },
+            state,
+        }
+    }
+
+    fn held(value: &[u8], lease: Lease) -> Record {
+        let value = value.into();
+        record(State::Held { value, lease })
+    }
+
+    #[test]
+    fn a_record_is_laid_out_as_the_table_says() {
+        let bytes = held(b"me", Lease::For(Duration::from_millis(500))).encode();
+        let mut expected = vec![1, 1, 8, 7, 6, 5, 4, 3, 2, 1];
+        expected.extend(500u64.to_le_bytes());
+        expected.extend(7u64.to_le_bytes());
+        expected.extend(9u64.to_le_bytes());
+        expected.extend(b"me");
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn records_come_back_as_they_were() {
+        for one in [
+            record(State::Released),
+            held(b"", Lease::Endless),
+            held(&[0xff; 300], Lease::For(Duration::from_millis(1))),
+        ] {
+            assert_eq!(Record::decode(&one.encode()), Some(one));
+        }
+    }
+
+    #[test]
+    fn a_lease_is_never_shorter_in_the_record() {
+        let bytes = held(b"x", Lease::For(Duration::from_micros(1001))).encode();
+        let expected = held(b"x", Lease::For(Duration::from_millis(2)));
+        assert_eq!(Record::decode(&bytes), Some(expected));
+    }
+
+    #[test]
+    fn other_bytes_are_no_record() {
+        let good = held(b"me", Lease::Endless).encode();
+        for cut in 0..HEADER {
+            assert_eq!(Record::decode(&good[..cut]), None, "{cut} bytes");
+        }
+        for (at, byte) in [(0, 0), (0, 2), (1, 2), (1, 0)] {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            assert_eq!(Record::decode(&bad), None, "byte {at} is {byte}");
+        }
+        let mut zero = good;
+        zero[10..18].fill(0);
+        assert_eq!(Record::decode(&zero), None, "held with a lease of nothing");
+    }
+}

@@ -1,0 +1,124 @@
+//! Eras: what a proxy knows of the partition's time.
+//!
+//! Tokens are made of the partition's own time, which never goes back, but a transaction's time is
+//! known only when it has been executed. So a proxy opens an era: it puts a key that expires
+//! [`LENGTH_MS`] later, and asks when that will be. While the key is there, the era's stamp is at
+//! most so old, and a transaction can require that in the partition itself.
+
+use std::time::Duration;
+
+use crate::lock::Token;
+use crate::moment::Moment;
+
+/// How long an era is, in milliseconds of the partition's time.
+pub(super) const LENGTH_MS: i64 = 5_000;
+
+/// How long the record of a released lock stays. Longer than an era, so that where there is no
+/// record, the lock that was there last had been released before any era that is still open.
+pub(super) const TOMBSTONE_MS: i64 = LENGTH_MS + 1_000;
+
+/// So far ahead of the partition's time the tokens of a key may run that is granted often. They do
+/// so only while the time stands still, because a wall clock was set far ahead once.
+const AHEAD_MS: u64 = 500;
+
+// Where there is no record, an era that is still open began later than any token tells.
+const _: () = assert!(TOMBSTONE_MS > LENGTH_MS + AHEAD_MS as i64);
+
+/// An era is replaced when it has been open for so long, lest requests meet its end.
+const FRESH: Duration = Duration::from_millis(LENGTH_MS as u64 * 3 / 5);
+
+/// What a proxy knows of the partition's time.
+#[derive(Debug, Default)]
+pub(super) struct Era {
+    open: Option<Open>,
+    /// The number of the era that was asked for last.
+    pub(super) number: u64,
+    pub(super) is_asked: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    number: u64,
+    /// Milliseconds since the Unix epoch, as the partition counts them.
+    stamp_ms: u64,
+    /// When it was asked for, by our clock.
+    asked: Moment,
+    #[cfg(feature = "planted-forgotten-token")]
+    drawn: u64,
+}
+
+impl Era {
+    pub(super) fn opened(&mut self, number: u64, deadline_ms: u64, asked: Moment) {
+        self.open = Some(Open {
+            number,
+            stamp_ms: deadline_ms.saturating_sub(LENGTH_MS as u64),
+            asked,
+            #[cfg(feature = "planted-forgotten-token")]
+            drawn: 0,
+        });
+    }
+
+    pub(super) fn close(&mut self) {
+        self.open = None;
+    }
+
+    /// The number of an era that is open and not about to end, as far as our clock tells.
+    pub(super) fn usable(&self, now: Moment) -> Option<u64> {
+        let open = self.open.filter(|open| now.since(open.asked) < FRESH)?;
+        Some(open.number)
+    }
+
+    /// A token for a key whose last one, as far as its record tells, was `last`. `None`: a newer
+    /// era is needed.
+    #[cfg(not(feature = "planted-forgotten-token"))]
+    pub(super) fn token(&mut self, last: Option<Token>) -> Option<Token> {
+        let stamp = self.open?.stamp_ms;
+        let next = last.map_or(0, |last| last.0 + 1);
+        let token = Token::at_ms(stamp).max(Token(next));
+        let is_of_last = last.is_some_and(|last| last.ms() == token.ms());
+        (is_of_last || token.ms() <= stamp + AHEAD_MS).then_some(token)
+    }
+
+    #[cfg(feature = "planted-forgotten-token")]
+    pub(super) fn token(&mut self, _: Option<Token>) -> Option<Token> {
+        let open = self.open.as_mut()?;
+        open.drawn += 1;
+        Some(Token(Token::at_ms(open.stamp_ms).0 + open.drawn))
+    }
+}
+
+#[cfg(all(test, not(feature = "planted-forgotten-token")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_grow_beyond_the_last_and_never_tell_the_future() {
+        let mut era = Era::default();
+        assert_eq!(era.token(None), None, "no era is open");
+        era.opened(1, 10_000, Moment::from_us(0));
+        let stamp = 10_000 - LENGTH_MS as u64;
+        assert_eq!(era.token(None), Some(Token::at_ms(stamp)));
+        let older = Token::at_ms(stamp - 1);
+        assert_eq!(era.token(Some(older)), Some(Token::at_ms(stamp)));
+        // Another proxy has seen a later time, and granted then.
+        let newer = Token::at_ms(stamp + 7);
+        assert_eq!(era.token(Some(newer)), Some(Token(newer.0 + 1)));
+        let last_of_ms = Token(Token::at_ms(stamp + 8).0 - 1);
+        let first_of_next = Token::at_ms(stamp + 8);
+        assert_eq!(era.token(Some(last_of_ms)), Some(first_of_next));
+        let farthest = Token(Token::at_ms(stamp + AHEAD_MS + 1).0 - 1);
+        let before = Token(farthest.0 - 1);
+        assert_eq!(era.token(Some(before)), Some(farthest));
+        assert_eq!(era.token(Some(farthest)), None);
+    }
+
+    #[test]
+    fn an_era_is_used_only_while_it_is_fresh() {
+        let mut era = Era::default();
+        era.opened(3, 10_000, Moment::from_us(1_000));
+        assert_eq!(era.usable(Moment::from_us(2_000)), Some(3));
+        assert_eq!(era.usable(Moment::from_us(1_000) + FRESH), None);
+        era.close();
+        assert_eq!(era.usable(Moment::from_us(2_000)), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! Transactions: how they are built of what waits.
+
+use std::sync::Arc;
+
+use base::transaction::When;
+
+use super::Shared;
+use super::entry::{Over, Phase, Plan, What, Write};
+use super::era::{LENGTH_MS, TOMBSTONE_MS};
+use super::operation::Operation;
+use super::sweep::Listing;
+use crate::lock::{Answer, Lease, Token};
+use crate::moment::Moment;
+use crate::record::{Record, State, WriteId, era_key, record_key, whole_ms};
+
+/// A transaction that is under way.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) sent: Moment,
+    pub(super) freight: Freight,
+}
+
+/// What is in it.
+#[derive(Debug)]
+pub(super) enum Freight {
+    /// It opens the era of this number.
+    Era(u64),
+    Keys {
+        /// Whether its first operation requires an era.
+        needs_era: bool,
+        items: Vec<Item>,
+    },
+    Listing(Listing),
+    Sweep,
+}
+
+/// A key in a transaction.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) key: Arc<[u8]>,
+    /// Requests that came before are answered by what it finds.
+    pub(super) before: u64,
+    /// What it writes, if it does.
+    pub(super) writes: Option<Written>,
+}
+
+/// What a transaction writes.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) arrival: u64,
+    pub(super) over: Over,
+    pub(super) id: WriteId,
+    /// Whether it grants a lock that was free.
+    pub(super) is_new: bool,
+    /// The lease of a held record; `None`: it is released.
+    pub(super) lease: Option<Lease>,
+    pub(super) answer: Option<Answer>,
+}
+
+impl Item {
+    /// How many replies there are for it.
+    pub(super) fn replies(&self) -> usize {
+        match self.writes.as_ref().map(|written| written.over) {
+            None | Some(Over::Version(..)) => 2,
+            Some(Over::Absent) => 3,
+        }
+    }
+}
+
+impl Shared {
+    /// Sends what waits, as far as transactions may be under way.
+    pub(super) fn send(&mut self) {
+        self.send_scans();
+        let mut late = Vec::new();
+        while self.has_room() && !self.ready.is_empty() {
+            self.send_keys(&mut late);
+        }
+        if late.is_empty() {
+            return;
+        }
+        for key in late.into_iter().rev() {
+            self.ready.push_front(key);
+        }
+        if !self.era.is_asked && self.has_room() {
+            self.ask_for_era();
+        }
+    }
+
+    fn ask_for_era(&mut self) {
+        self.era.number += 1;
+        self.era.is_asked = true;
+        let number = self.era.number;
+        let key = era_key(&self.options.prefix, self.incarnation, number);
+        let put = Operation::Put {
+            key: key.clone(),
+            value: Vec::new(),
+            when: When::Always,
+            expires_in_ms: Some(LENGTH_MS),
+        };
+        self.transact(Freight::Era(number), vec![put, Operation::ExpiryOf { key }]);
+    }
+
+    /// Sends one transaction of keys; those that need another era than there is are left over.
+    fn send_keys(&mut self, late: &mut Vec<Arc<[u8]>>) {
+        let (mut items, mut operations) = (Vec::new(), Vec::new());
+        let era = self.era.usable(self.now);
+        let mut needs_era = false;
+        while items.len() < self.options.batch
+            && let Some(key) = self.ready.pop_front()
+        {
+            match self.load_item(&key, &mut operations) {
+                Loaded::Item(item) => {
+                    let over = item.writes.as_ref().map(|written| written.over);
+                    needs_era |= over == Some(Over::Absent);
+                    items.push(item);
+                }
+                Loaded::NeedsEra => late.push(key),
+                Loaded::Nothing => {}
+            }
+        }
+        if items.is_empty() {
+            return;
+        }
+        if needs_era {
+            let number = era.expect("a token was drawn from it");
+            let key = era_key(&self.options.prefix, self.incarnation, number);
+            operations.insert(0, Operation::Require { key });
+        }
+        self.counters.keys += items.len() as u64;
+        self.transact(Freight::Keys { needs_era, items }, operations);
+    }
+
+    /// Adds what a key needs to the transaction.
+    fn load_item(&mut self, key: &Arc<[u8]>, operations: &mut Vec<Operation>) -> Loaded {
+        let before = self.arrivals;
+        let Some(entry) = self.entries.get_mut(key) else {
+            return Loaded::Nothing;
+        };
+        let Phase::Ready(plan) = std::mem::replace(&mut entry.phase, Phase::Idle) else {
+            unreachable!("a key waits to be sent once, and nothing else takes it out")
+        };
+        let record = record_key(&self.options.prefix, key);
+        let read = [
+            Operation::Get {
+                key: record.clone(),
+            },
+            Operation::Watch {
+                key: record.clone(),
+            },
+        ];
+        let item = |writes| {
+            let key = Arc::clone(key);
+            Loaded::Item(Item {
+                key,
+                before,
+                writes,
+            })
+        };
+        let write = match plan {
+            Plan::Read => {
+                entry.phase = Phase::Flying(None);
+                operations.extend(read);
+                return item(None);
+            }
+            Plan::Write(write) => write,
+        };
+        if entry.position(write.arrival).is_none() {
+            // Its request has gone meanwhile. The others begin anew.
+            self.advance(key);
+            return Loaded::Nothing;
+        }
+        let Some(token) = self.draw(&write) else {
+            self.entries.get_mut(key).expect("as above").phase = Phase::Ready(Plan::Write(write));
+            return Loaded::NeedsEra;
+        };
+        let (written, bytes) = self.write(&write, token);
+        match write.over {
+            Over::Absent => {
+                operations.push(put(record, bytes, When::Absent, &written));
+                operations.extend(read);
+            }
+            Over::Version(version, _) => {
+                let key = record.clone();
+                operations.push(Operation::Check { key, version });
+                operations.push(put(record, bytes, When::Always, &written));
+            }
+        }
+        let entry = self.entries.get_mut(key).expect("as above");
+        entry.phase = Phase::Flying(Some(write.arrival));
+        item(Some(written))
+    }
+
+    /// The token of a write, if it does not take a newer era than there is.
+    fn draw(&mut self, write: &Write) -> Option<Token> {
+        let last = match write.over {
+            Over::Absent => None,
+            Over::Version(_, last) => Some(last),
+        };
+        match &write.what {
+            What::Release(_) => last,
+            What::Set(setting) if setting.token.is_some() => setting.token,
+            What::Set(_) => {
+                self.era.usable(self.now)?;
+                let token = self.era.token(last);
+                if token.is_none() {
+                    self.era.close();
+                }
+                token
+            }
+        }
+    }
+
+    fn write(&mut self, write: &Write, token: Token) -> (Written, Vec<u8>) {
+        self.writes += 1;
+        let id = WriteId {
+            incarnation: self.incarnation,
+            sequence: self.writes,
+        };
+        let (state, lease, answer) = match &write.what {
+            What::Set(setting) => {
+                let lease = whole_ms(setting.lease);
+                let value = Arc::clone(&setting.value);
+                let answer = setting.answer(token, setting.lease);
+                (State::Held { value, lease }, Some(lease), Some(answer))
+            }
+            What::Release(answer) => (State::Released, None, answer.clone()),
+        };
+        let bytes = Record { token, id, state }.encode();
+        let written = Written {
+            arrival: write.arrival,
+            over: write.over,
+            id,
+            is_new: matches!(&write.what, What::Set(setting) if setting.token.is_none()),
+            lease,
+            answer,
+        };
+        (written, bytes)
+    }
+}
+
+/// What became of a key that waited to be sent.
+enum Loaded {
+    Item(Item),
+    NeedsEra,
+    Nothing,
+}
+
+fn put(key: Vec<u8>, value: Vec<u8>, when: When, written: &Written) -> Operation {
+    Operation::Put {
+        key,
+        value,
+        when,
+        expires_in_ms: written.lease.is_none().then_some(TOMBSTONE_MS),
+    }
+}

@@ -1,0 +1,98 @@
+//! Transactions that own their bytes.
+
+use base::ids::Version;
+use base::transaction::{Expiry, Op, Transaction, When};
+
+/// An operation of a transaction that a table asks for: those of [`base::transaction::Op`] that it
+/// needs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation {
+    /// [`Op::Check`].
+    Check {
+        /// The key.
+        key: Vec<u8>,
+        /// Its version.
+        version: Version,
+    },
+    /// [`Op::Require`] that the key is present.
+    Require {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// [`Op::Watch`].
+    Watch {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// [`Op::Get`].
+    Get {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// [`Op::ExpiryOf`].
+    ExpiryOf {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// [`Op::Put`].
+    Put {
+        /// The key.
+        key: Vec<u8>,
+        /// The value.
+        value: Vec<u8>,
+        /// On what condition.
+        when: When,
+        /// For how long after the transaction's time it stays, in milliseconds; `None`: for good.
+        expires_in_ms: Option<i64>,
+    },
+    /// [`Op::Scan`] with values.
+    Scan {
+        /// The first key.
+        from: Vec<u8>,
+        /// The key after the last one; `None`: to the end.
+        to: Option<Vec<u8>>,
+        /// How many at most.
+        limit: usize,
+    },
+}
+
+impl Operation {
+    /// The operation for a partition.
+    #[must_use]
+    pub fn as_op(&self) -> Op<'_> {
+        match self {
+            Operation::Check { key, version } => Op::Check {
+                key,
+                version: *version,
+            },
+            Operation::Require { key } => Op::Require { key, present: true },
+            Operation::Watch { key } => Op::Watch { key },
+            Operation::Get { key } => Op::Get { key },
+            Operation::ExpiryOf { key } => Op::ExpiryOf { key },
+            Operation::Put {
+                key,
+                value,
+                when,
+                expires_in_ms,
+            } => Op::Put {
+                key,
+                value,
+                when: *when,
+                expiry: expires_in_ms.map_or(Expiry::Never, Expiry::InMs),
+                get: false,
+            },
+            Operation::Scan { from, to, limit } => Op::Scan {
+                from,
+                to: to.as_deref(),
+                limit: *limit,
+                values: true,
+            },
+        }
+    }
+}
+
+/// The transaction of these operations.
+#[must_use]
+pub fn transaction(operations: &[Operation]) -> Transaction<'_> {
+    Transaction::new(operations.iter().map(Operation::as_op).collect())
+}

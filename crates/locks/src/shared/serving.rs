@@ -1,0 +1,189 @@
+//! Requests: what is to be done for them next, and when.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Shared;
+use super::entry::{Entry, Known, Over, Pending, Phase, Plan, Sighting, What, Work, Write};
+use crate::decision::{Decision, decide};
+use crate::error::LockError;
+use crate::lock::Lease;
+use crate::moment::{Moment, by_every_clock};
+use crate::record::WriteId;
+
+/// How long other proxies leave it to the one that wrote a record to release it.
+const COURTESY: Duration = Duration::from_secs(2);
+
+/// How long after a look at a lock that has ended there is another one.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Puts a request in its key's queue.
+    pub(super) fn ask(&mut self, key: &Arc<[u8]>, work: Work, until: Moment) {
+        self.arrivals += 1;
+        let pending = Pending {
+            arrival: self.arrivals,
+            work,
+            came: self.now,
+            until,
+            limit: until + self.options.request_timeout,
+            waits: false,
+            attempts: Vec::new(),
+            cancelled: false,
+        };
+        let patience = self.options.poll.0;
+        let entry = self.entries.entry(Arc::clone(key));
+        let entry = entry.or_insert_with(|| Entry::new(patience));
+        entry.pending.push_back(pending);
+        self.advance(key);
+    }
+
+    /// Sends a key on its way, if something is to be done for it now.
+    pub(super) fn advance(&mut self, key: &Arc<[u8]>) {
+        let now = self.now;
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
+        let is_asked = entry.pending.iter().any(|one| !one.waits)
+            || entry.poll_at.is_some_and(|at| at <= now) && !entry.pending.is_empty();
+        if entry.is_idle() && is_asked {
+            let front = entry.pending.front().expect("somebody asks");
+            let create = matches!(entry.known, Known::Nothing)
+                .then(|| creation(front, &self.options.limits))
+                .flatten();
+            entry.phase = Phase::Ready(create.map_or(Plan::Read, Plan::Write));
+            entry.poll_at = None;
+            self.ready.push_back(Arc::clone(key));
+        }
+        self.arm(key);
+    }
+
+    /// Does what is due for a key.
+    pub(super) fn expire(&mut self, key: &Arc<[u8]>) {
+        self.end_requests(key);
+        let now = self.now;
+        let entry = self.entries.get_mut(key).expect("what is due is known");
+        for one in &mut entry.pending {
+            // Its wait has ended: one last look.
+            one.waits &= one.until > now;
+        }
+        let is_idle = entry.is_idle();
+        match &mut entry.known {
+            Known::Released(until) if *until <= now && is_idle => {
+                entry.known = Known::Nothing;
+            }
+            Known::Held(sighting) if sighting.look_at.is_some_and(|at| at <= now) => {
+                sighting.look_at = Some(now + LOOK_AGAIN);
+                let is_looked_at = |one: &Pending| matches!(one.work, Work::Expire);
+                if !entry.pending.iter().any(is_looked_at) {
+                    self.ask(key, Work::Expire, now);
+                    return;
+                }
+            }
+            Known::Nothing | Known::Held(_) | Known::Released(_) => {}
+        }
+        self.advance(key);
+    }
+
+    /// Answers the requests that have taken too long.
+    fn end_requests(&mut self, key: &Arc<[u8]>) {
+        let now = self.now;
+        let entry = self.entries.get_mut(key).expect("what is due is known");
+        let flying = match entry.phase {
+            Phase::Flying(arrival) => arrival,
+            Phase::Idle | Phase::Ready(_) => None,
+        };
+        let pending = std::mem::take(&mut entry.pending).into_iter();
+        let (over, rest): (Vec<Pending>, _) = pending.partition(|one| one.limit <= now);
+        entry.pending = rest.into();
+        for one in over {
+            let is_open = !one.attempts.is_empty() || flying == Some(one.arrival);
+            if let Work::Client(ticket, _) = one.work
+                && !one.cancelled
+            {
+                let what = self.trouble.clone();
+                self.counters.uncertain += u64::from(is_open);
+                let error = if is_open {
+                    LockError::Uncertain { what }
+                } else {
+                    LockError::Unavailable { what }
+                };
+                self.answer(ticket, Err(error));
+            }
+        }
+    }
+
+    /// Notes when a key is due next and whether it is held, or forgets it.
+    pub(super) fn arm(&mut self, key: &Arc<[u8]>) {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
+        let next = entry.next_due();
+        if next != entry.due {
+            if let Some(at) = entry.due {
+                self.due.remove(&(at, Arc::clone(key)));
+            }
+            if let Some(at) = next {
+                self.due.insert((at, Arc::clone(key)));
+            }
+            entry.due = next;
+        }
+        let is_held = entry.is_held() && !entry.is_forgettable();
+        match (entry.is_counted, is_held) {
+            (false, true) => self.held += 1,
+            (true, false) => self.held -= 1,
+            (true, true) | (false, false) => {}
+        }
+        entry.is_counted = is_held;
+        if entry.is_forgettable() {
+            if let Some(at) = entry.due {
+                self.due.remove(&(at, Arc::clone(key)));
+            }
+            self.entries.remove(key);
+        }
+    }
+
+    /// What is known of a record that this proxy has put, `sent` being a moment before that.
+    pub(super) fn own(&self, id: WriteId, lease: Lease, sent: Moment) -> Sighting {
+        self.sighting(id, lease, sent, Duration::ZERO)
+    }
+
+    /// What is known of a record that another one has put, and that is seen for the first time.
+    pub(super) fn first_sight(&self, id: WriteId, lease: Lease) -> Sighting {
+        self.sighting(id, lease, self.now, COURTESY)
+    }
+
+    fn sighting(&self, id: WriteId, lease: Lease, from: Moment, courtesy: Duration) -> Sighting {
+        let Lease::For(time) = lease else {
+            return Sighting {
+                id,
+                ends: None,
+                look_at: None,
+            };
+        };
+        let ends = from + (by_every_clock(time) + self.options.margin);
+        Sighting {
+            id,
+            ends: Some(ends),
+            look_at: Some(ends + courtesy),
+        }
+    }
+}
+
+/// The write with which a request may begin if there is no record, as far as it would write.
+fn creation(one: &Pending, limits: &crate::Limits) -> Option<Write> {
+    let Work::Client(_, wanted) = &one.work else {
+        return None;
+    };
+    if !one.attempts.is_empty() || one.cancelled {
+        return None;
+    }
+    match decide(&wanted.as_request(), None, limits) {
+        Decision::Set(setting) => Some(Write {
+            arrival: one.arrival,
+            over: Over::Absent,
+            what: What::Set(setting),
+        }),
+        Decision::Answer(_) | Decision::Wait(_) | Decision::Remove(_) => None,
+    }
+}

@@ -1,0 +1,317 @@
+//! Clients: what they ask for, and what they make of the answers.
+
+use std::time::Duration;
+
+use super::judge::{Grant, Judge};
+use super::plan::{LONGEST_LEASE_MS, LONGEST_WAIT_MS};
+use super::reached::{Point, Reached};
+use crate::error::LockError;
+use crate::lock::{Answer, Change, Lease, Lock, Request, Ticket, Token, Verdict};
+use crate::moment::Moment;
+
+/// What a client asks for, by a name of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) owner: String,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Acquire {
+        lease: Duration,
+        wait: Duration,
+    },
+    Renew {
+        lease: Duration,
+    },
+    Release,
+    Info,
+    /// A change that holds the key if nobody does.
+    Insert {
+        lease: Duration,
+    },
+    /// A change that frees it if the owner is the one that is thought.
+    Delete,
+}
+
+impl Ask {
+    pub(super) fn wait(&self) -> Duration {
+        match self.what {
+            What::Acquire { wait, .. } => wait,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Calls `f` with the request.
+    pub(super) fn with<T>(&self, f: impl FnOnce(&Request<'_>) -> T) -> T {
+        let owner = self.owner.as_bytes();
+        let name = owner.to_vec();
+        match self.what {
+            What::Acquire { lease, wait } => {
+                let lease = Lease::For(lease);
+                f(&Request::Acquire { owner, lease, wait })
+            }
+            What::Renew { lease } => {
+                let lease = Lease::For(lease);
+                f(&Request::Renew { owner, lease })
+            }
+            What::Release => f(&Request::Release { owner }),
+            What::Info => f(&Request::Info),
+            What::Insert { lease } => {
+                let change = Change::new(move |lock| match lock {
+                    Some(_) => Verdict::Keep,
+                    None => Verdict::Set {
+                        value: name.clone(),
+                        lease: Lease::For(lease),
+                    },
+                });
+                f(&Request::Change(&change))
+            }
+            What::Delete => {
+                let change = Change::new(move |lock| match lock {
+                    Some(lock) if *lock.value == *name => Verdict::Remove,
+                    _ => Verdict::Keep,
+                });
+                f(&Request::Change(&change))
+            }
+        }
+    }
+}
+
+/// A request without an answer.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) ticket: Ticket,
+    pub(super) proxy: usize,
+    pub(super) key: String,
+    pub(super) ask: Ask,
+    pub(super) sent: Moment,
+    pub(super) gives_up: Moment,
+    /// The greatest token that was known when it was sent.
+    floor: Token,
+}
+
+/// What a client does in the last round: each key in turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    Free,
+    Acquires(usize),
+    Releases(usize),
+    Done,
+}
+
+pub(super) struct Client {
+    number: usize,
+    names: u64,
+    owner: String,
+    /// How fast its clock runs.
+    rate: f64,
+    pub(super) open: Option<Open>,
+    pub(super) stage: Stage,
+}
+
+impl Client {
+    pub(super) fn new(number: usize, rng: &mut fastrand::Rng) -> Client {
+        Client {
+            number,
+            names: 0,
+            owner: format!("c{number}"),
+            rate: super::proxy::rate(rng),
+            open: None,
+            stage: Stage::Free,
+        }
+    }
+
+    /// Takes a new name. What has become of the old one's requests does not matter any more.
+    pub(super) fn rename(&mut self) {
+        self.names += 1;
+        self.owner = format!("c{}-{}", self.number, self.names);
+    }
+
+    /// The client's time as the world's, from `sent` on.
+    fn until(&self, sent: Moment, lease: Duration) -> Moment {
+        sent + lease.div_f64(self.rate)
+    }
+
+    /// What to ask for next.
+    pub(super) fn choose(
+        &self,
+        key: &str,
+        judge: &Judge,
+        rng: &mut fastrand::Rng,
+        now: Moment,
+    ) -> Ask {
+        let lease = Duration::from_millis(rng.u64(20..=LONGEST_LEASE_MS));
+        let wait = match rng.u8(0..2) {
+            0 => Duration::ZERO,
+            _ => Duration::from_millis(rng.u64(1..=LONGEST_WAIT_MS)),
+        };
+        let holds = judge.belief(key, &self.owner, now).is_some();
+        let what = match (holds, rng.u8(0..10)) {
+            (true, 0..3) => What::Renew { lease },
+            (true, 3..5) => What::Info,
+            (true, 5..8) => What::Release,
+            (true, 8) => What::Delete,
+            (true, _) => What::Acquire { lease, wait },
+            (false, 0) => What::Info,
+            (false, 1) => What::Renew { lease },
+            (false, 2..4) => What::Insert { lease },
+            (false, _) => What::Acquire { lease, wait },
+        };
+        let owner = self.owner.clone();
+        Ask { owner, what }
+    }
+
+    /// The next request of the last round, and its key's number.
+    pub(super) fn choose_last(&self) -> Option<(usize, Ask)> {
+        let (key, what) = match self.stage {
+            Stage::Free | Stage::Done => return None,
+            Stage::Acquires(key) => {
+                let wait = Duration::from_secs(25);
+                // Longer than a client thinks, and shorter than several of them: it begins with the
+                // grant, however long that was waited for.
+                let lease = Duration::from_millis(900);
+                (key, What::Acquire { lease, wait })
+            }
+            Stage::Releases(key) => (key, What::Release),
+        };
+        let owner = self.owner.clone();
+        Some((key, Ask { owner, what }))
+    }
+
+    /// Notes that a request is sent.
+    pub(super) fn sends(
+        &mut self,
+        ticket: Ticket,
+        proxy: usize,
+        key: &str,
+        ask: Ask,
+        judge: &mut Judge,
+        now: Moment,
+    ) {
+        let floor = judge.newest(key);
+        if matches!(ask.what, What::Release | What::Delete) {
+            judge.ended(key, &ask.owner);
+        }
+        self.open = Some(Open {
+            ticket,
+            proxy,
+            key: key.to_owned(),
+            gives_up: now + ask.wait() + super::proxy::REQUEST_TIMEOUT + Duration::from_secs(2),
+            ask,
+            sent: now,
+            floor,
+        });
+    }
+
+    /// Takes an answer, and judges it.
+    pub(super) fn receives(
+        &mut self,
+        outcome: &Result<Answer, LockError>,
+        judge: &mut Judge,
+        reached: &mut Reached,
+        now: Moment,
+    ) -> Result<(), String> {
+        let open = self.open.take().expect("an answer to a request");
+        let is_release = matches!(open.ask.what, What::Release | What::Delete);
+        if is_release && outcome.is_err() {
+            // It may come to pass later, and must not meet a lock of ours then.
+            self.rename();
+        }
+        match outcome {
+            Err(LockError::Uncertain { .. }) => reached.add(Point::Uncertain, 1),
+            Err(LockError::Unavailable { .. } | LockError::Stopping) => {
+                reached.add(Point::Unavailable, 1)
+            }
+            Err(LockError::Settling { .. }) => reached.add(Point::Settling, 1),
+            Err(error) => return Err(format!("{open:?} was answered: {error}")),
+            Ok(answer) => self.believes(&open, answer, judge, reached, now)?,
+        }
+        self.goes_on(&open, outcome)
+    }
+
+    fn believes(
+        &self,
+        open: &Open,
+        answer: &Answer,
+        judge: &mut Judge,
+        reached: &mut Reached,
+        now: Moment,
+    ) -> Result<(), String> {
+        let owner = &*open.ask.owner;
+        let granted = match (open.ask.what, answer) {
+            (
+                What::Acquire { lease: asked, .. } | What::Renew { lease: asked },
+                Answer::Granted { token, lease },
+            ) => {
+                let Lease::For(told) = *lease else {
+                    return Err(format!("{open:?} was granted without end"));
+                };
+                if told < asked {
+                    return Err(format!("{open:?} was granted for {told:?} only"));
+                }
+                Some((told, *token))
+            }
+            (
+                What::Insert { lease },
+                Answer::Changed {
+                    token: Some(token),
+                    found: None,
+                },
+            ) => Some((lease, *token)),
+            _ => None,
+        };
+        if let Some((lease, token)) = granted {
+            reached.add(Point::Granted, 1);
+            let until = self.until(open.sent, lease);
+            if self.stage != Stage::Free && until <= now {
+                // Nothing is slow any more: what is granted is worth something.
+                return Err(format!("{open:?} was granted when it was over: {answer:?}"));
+            }
+            let (key, floor) = (&*open.key, open.floor);
+            let grant = Grant {
+                key,
+                owner,
+                token,
+                floor,
+                until,
+            };
+            return judge.granted(&grant, now);
+        }
+        // Whoever holds the key for all the time of the request must be told so.
+        let Some(belief) = judge.belief(&open.key, owner, now) else {
+            return Ok(());
+        };
+        let is_own = |lock: &Lock| *lock.value == *owner.as_bytes() && lock.token == belief.token;
+        let is_told = match answer {
+            Answer::Info(Some(lock)) => is_own(lock),
+            Answer::Changed {
+                found: Some(lock), ..
+            } => is_own(lock),
+            _ => false,
+        };
+        if is_told || belief.from > open.sent {
+            return Ok(());
+        }
+        Err(format!(
+            "{belief:?} was lost: {open:?} was answered {answer:?}"
+        ))
+    }
+
+    /// The next stage of the last round, in which everybody must be served.
+    fn goes_on(&mut self, open: &Open, outcome: &Result<Answer, LockError>) -> Result<(), String> {
+        self.stage = match (self.stage, outcome) {
+            (Stage::Free, _) => Stage::Free,
+            (Stage::Acquires(key), Ok(Answer::Granted { .. })) => Stage::Releases(key),
+            (Stage::Releases(0), Ok(Answer::Released)) => Stage::Done,
+            (Stage::Releases(key), Ok(Answer::Released)) => Stage::Acquires(key - 1),
+            (_, outcome) => {
+                return Err(format!(
+                    "in the last round {open:?} was answered {outcome:?}"
+                ));
+            }
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What clients believe, and whether they may.
+//!
+//! Times are those of the simulated world; a client's clock may run faster or slower, and what it
+//! believes ends by its own.
+
+use std::collections::BTreeMap;
+
+use crate::lock::Token;
+use crate::moment::Moment;
+
+/// What clients believe about all keys.
+#[derive(Default)]
+pub(super) struct Judge {
+    keys: BTreeMap<String, Key>,
+}
+
+#[derive(Default)]
+struct Key {
+    beliefs: Vec<Belief>,
+    /// The greatest token that a client has been told.
+    newest: Token,
+    owners: BTreeMap<Token, String>,
+}
+
+/// A client believes that it holds a key.
+#[derive(Clone, Debug)]
+pub(super) struct Belief {
+    pub(super) owner: String,
+    pub(super) token: Token,
+    pub(super) from: Moment,
+    pub(super) until: Moment,
+}
+
+/// A grant as its client sees it.
+pub(super) struct Grant<'a> {
+    pub(super) key: &'a str,
+    pub(super) owner: &'a str,
+    pub(super) token: Token,
+    /// The greatest token that anybody had been told when the request was sent.
+    pub(super) floor: Token,
+    /// Until when the client believes that it holds the key.
+    pub(super) until: Moment,
+}
+
+impl Judge {
+    /// The greatest token of a key that a client has been told.
+    pub(super) fn newest(&self, key: &str) -> Token {
+        self.keys.get(key).map_or(Token(0), |key| key.newest)
+    }
+
+    /// A client is told that it holds a key.
+    pub(super) fn granted(&mut self, grant: &Grant<'_>, now: Moment) -> Result<(), String> {
+        let Grant {
+            key: name,
+            owner,
+            token,
+            floor,
+            until,
+        } = *grant;
+        let key = self.keys.entry(name.to_owned()).or_default();
+        let first = key.owners.entry(token).or_insert_with(|| owner.to_owned());
+        if first != owner {
+            return Err(format!(
+                "token {token} of {name} was granted to {first} and {owner}"
+            ));
+        }
+        if token < floor {
+            return Err(format!(
+                "{owner} got token {token} of {name} after {floor} was known"
+            ));
+        }
+        key.newest = key.newest.max(token);
+        if until <= now {
+            return Ok(());
+        }
+        key.beliefs.retain(|belief| belief.until > now);
+        if let Some(other) = key.beliefs.iter().find(|belief| belief.owner != owner) {
+            return Err(format!("{owner} got {name} while {other:?} holds it"));
+        }
+        match key.beliefs.first_mut() {
+            Some(belief) => {
+                if belief.token != token {
+                    let had = belief.token;
+                    return Err(format!("{owner} holds {name} with {had} and got {token}"));
+                }
+                belief.until = belief.until.max(until);
+            }
+            None => key.beliefs.push(Belief {
+                owner: owner.to_owned(),
+                token,
+                from: now,
+                until,
+            }),
+        }
+        Ok(())
+    }
+
+    /// What an owner believes about a key.
+    pub(super) fn belief(&self, key: &str, owner: &str, now: Moment) -> Option<&Belief> {
+        let beliefs = &self.keys.get(key)?.beliefs;
+        let mut own = beliefs.iter().filter(|belief| belief.owner == owner);
+        own.find(|belief| belief.until > now)
+    }
+
+    /// The owner does not count on the key any more.
+    pub(super) fn ended(&mut self, key: &str, owner: &str) {
+        if let Some(key) = self.keys.get_mut(key) {
+            key.beliefs.retain(|belief| belief.owner != owner);
+        }
+    }
+
+    /// Whether anybody believes anything.
+    pub(super) fn is_any_held(&self, now: Moment) -> bool {
+        let mut beliefs = self.keys.values().flat_map(|key| &key.beliefs);
+        beliefs.any(|belief| belief.until > now)
+    }
+}

@@ -1,0 +1,83 @@
+//! Proxies, clients and a partition in one thread and in virtual time, each run from one seed.
+//!
+//! A run has one to three proxies that share a table in a partition, or one that has it in memory.
+//! Clients acquire, renew and release locks of few keys, wait for them, change them under
+//! conditions and ask who holds them. Each process has a clock of its own, which runs up to a
+//! hundredth too fast or too slow. Meanwhile proxies are killed, paused at any point (between a
+//! decision and its message, too) and cut off, messages are lost or come seconds later, the
+//! partition loses its leader, refuses, or cannot tell what it has done, and ledgers are not kept.
+//! Then the faults stop.
+//!
+//! | clock | what depends on it | what happens to it |
+//! |---|---|---|
+//! | one that counts while the machine is suspended | leases, waits and time-outs, each within one life of a proxy | stands for nobody: it goes on in pauses, and begins anew when the machine does |
+//! | wall clocks of proxies | where the tokens of a table in memory begin, if no ledger says more | set by seconds and by years, forth and back |
+//! | the wall clock of the partition's leader | the partition's time, which never goes back: tokens, eras, and for how long released records stay | the same |
+//!
+//! Every run is judged:
+//! 1. No two clients believe at once, each by its own clock, that they hold a key: a client counts
+//!    its lease from when it sent the request that was granted.
+//! 2. A token is not below any that a client had been told before the request was sent, and no two
+//!    owners have the same one.
+//! 3. While a client believes that it holds a key, nobody tells it otherwise: no lock is lost
+//!    before its lease ends.
+//! 4. Every request that reaches a proxy is answered in bounded time, and after the faults every
+//!    client gets every key that it waits for.
+//! 5. In the end nothing is left over, in proxies or in the partition.
+//!
+//! | module | what |
+//! |---|---|
+//! | `plan` | what a seed decides beforehand |
+//! | `world`, `faults` | what happens next, and what goes wrong |
+//! | `proxy`, `client` | who takes part |
+//! | `judge` | what clients believe |
+//! | `reached` | what runs have met |
+//! | `trace` | what happened, to compare and to read |
+
+mod client;
+mod faults;
+mod judge;
+
+mod plan;
+mod proxy;
+mod reached;
+mod trace;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use reached::{Point, Reached};
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The seed, which gives the same run again.
+    pub seed: u64,
+    /// What is wrong, if anything is.
+    pub failure: Option<String>,
+    /// The same for the same events.
+    pub hash: u64,
+    /// What was met.
+    pub reached: Reached,
+    /// Every event, if asked for.
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed; `keep_trace` keeps every event as text.
+#[must_use]
+pub fn run(seed: u64, keep_trace: bool) -> Run {
+    let mut world = world::World::new(seed, keep_trace);
+    let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
+    if let Err(panic) = outcome {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        world.fail(format!("a panic: {}", text.unwrap_or("without words")));
+    }
+    Run {
+        seed,
+        failure: world.failure,
+        hash: world.trace.hash(),
+        reached: world.reached,
+        trace: world.trace.into_lines(),
+    }
+}

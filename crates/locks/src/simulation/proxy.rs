@@ -1,0 +1,259 @@
+//! A proxy: a table, a clock, and what happens to both.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use base::partition::OwnedReply;
+use base::transaction::Abort;
+
+use super::plan::Plan;
+use crate::authority::{self, Authority, Ledger};
+use crate::error::LockError;
+use crate::lock::{Answer, Request, Ticket};
+use crate::moment::Moment;
+use crate::shared::{self, Operation, Shared, TransactionNumber};
+
+/// What comes to a proxy.
+#[derive(Clone, Debug)]
+pub(super) enum Mail {
+    Request(Ticket, String, super::client::Ask),
+    Cancel(Ticket, String),
+    Result(TransactionNumber, Result<Vec<OwnedReply>, Abort>),
+    LedgerKept(Result<(), String>),
+    Wake,
+}
+
+/// What a proxy does.
+#[derive(Clone, Debug)]
+pub(super) enum Doing {
+    Transact(TransactionNumber, Vec<Operation>),
+    Keep(Ledger),
+    Answer(Ticket, Result<Answer, LockError>),
+}
+
+pub(super) enum Table {
+    Shared(Box<Shared>),
+    Authority(Box<Authority>),
+}
+
+pub(super) struct Proxy {
+    /// How often it has been started; mail of another life is lost.
+    pub(super) life: u64,
+    pub(super) table: Option<Table>,
+    pub(super) paused: bool,
+    pub(super) cut_until: Moment,
+    /// What came while it was paused.
+    pub(super) mailbox: VecDeque<Mail>,
+    /// How fast its clock runs.
+    pub(super) rate: f64,
+    /// What its clock would have shown in the beginning; less than nothing if it began later.
+    pub(super) offset_us: i64,
+    /// How far its wall clock is off, in milliseconds.
+    pub(super) skew_ms: i64,
+    pub(super) wake_at: Option<Moment>,
+    /// The ledger that is durable, and whether one is on its way.
+    pub(super) ledger: Option<Ledger>,
+    /// What it was about to do when it was paused.
+    pub(super) held_back: Vec<Doing>,
+    /// When each request came, by a clock that stands during pauses, and for how long it waits.
+    pub(super) open: BTreeMap<Ticket, (Moment, Duration)>,
+    /// How long it has been paused altogether.
+    pub(super) lost: Duration,
+    pub(super) paused_at: Moment,
+}
+
+/// What proxies answer in at most, besides waits and pauses.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How fast a clock runs: as wrong as it may be, or less.
+pub(super) fn rate(rng: &mut fastrand::Rng) -> f64 {
+    let wrong = match rng.u8(0..4) {
+        0 => -1.0,
+        1 => 1.0,
+        _ => rng.f64() * 2.0 - 1.0,
+    };
+    1.0 + wrong / 64.0
+}
+
+impl Proxy {
+    pub(super) fn new(rng: &mut fastrand::Rng) -> Proxy {
+        Proxy {
+            life: 0,
+            table: None,
+            paused: false,
+            cut_until: Moment::default(),
+            mailbox: VecDeque::new(),
+            rate: rate(rng),
+            offset_us: rng.i64(0..1_000_000_000),
+            skew_ms: 0,
+            wake_at: None,
+            ledger: None,
+            held_back: Vec::new(),
+            open: BTreeMap::new(),
+            lost: Duration::ZERO,
+            paused_at: Moment::default(),
+        }
+    }
+
+    /// What the proxy's clock shows.
+    pub(super) fn local(&self, now: Moment) -> Moment {
+        let passed = (now.as_us() as f64 * self.rate) as i64;
+        Moment::from_us(u64::try_from(self.offset_us + passed).unwrap_or(0))
+    }
+
+    /// What the proxy's clock would show if it stood during pauses.
+    pub(super) fn unpaused(&self, now: Moment) -> Moment {
+        let paused = now.since(Moment::default() + self.lost);
+        self.local(Moment::default() + paused)
+    }
+
+    /// When the proxy's clock will show this, rounded up.
+    pub(super) fn world(&self, local: Moment) -> Moment {
+        let us = (local.as_us() as i64).saturating_sub(self.offset_us).max(0);
+        Moment::from_us((us as f64 / self.rate) as u64 + 1)
+    }
+
+    /// Its machine was started anew, and its clock begins again.
+    pub(super) fn reboot(&mut self, now: Moment) {
+        self.offset_us = -((now.as_us() as f64 * self.rate) as i64);
+    }
+
+    /// Starts it.
+    pub(super) fn start(
+        &mut self,
+        plan: &Plan,
+        incarnation: u64,
+        now: Moment,
+        wall_ms: u64,
+    ) -> Vec<Doing> {
+        self.life += 1;
+        self.mailbox.clear();
+        self.open.clear();
+        self.held_back.clear();
+        self.wake_at = None;
+        self.paused = false;
+        self.lost = Duration::ZERO;
+        let local = self.local(now);
+        let mut out = Vec::new();
+        self.table = Some(if plan.alone {
+            let options = authority::Options {
+                shards: 4,
+                block: 8,
+                first_bound: Duration::from_millis(300),
+                margin: Duration::from_millis(100),
+                ..authority::Options::default()
+            };
+            let table = Authority::new(&options, self.ledger, wall_ms, local, &mut out);
+            Table::Authority(Box::new(table))
+        } else {
+            let options = shared::Options {
+                margin: Duration::from_millis(20),
+                request_timeout: REQUEST_TIMEOUT,
+                transaction_timeout: Duration::from_millis(500),
+                transactions: 2,
+                batch: plan.batch,
+                poll: (Duration::from_millis(5), Duration::from_millis(100)),
+                sweep: Duration::from_secs(2),
+                ..shared::Options::default()
+            };
+            Table::Shared(Box::new(Shared::new(options, incarnation, local)))
+        });
+        out.into_iter().map(of_authority).collect()
+    }
+
+    /// Takes what has come, and gives out what follows.
+    pub(super) fn handle(
+        &mut self,
+        mail: Mail,
+        now: Moment,
+        #[cfg_attr(not(feature = "planted-trusted-wall-clock"), expect(unused))] wall_ms: u64,
+    ) -> Vec<Doing> {
+        let (local, came) = (self.local(now), self.unpaused(now));
+        let mut doings = Vec::new();
+        match self.table.as_mut() {
+            None => return doings,
+            Some(Table::Shared(table)) => {
+                #[cfg(feature = "planted-trusted-wall-clock")]
+                table.set_wall_ms(wall_ms);
+                match mail {
+                    Mail::Request(ticket, key, ask) => {
+                        self.open.insert(ticket, (came, ask.wait()));
+                        let request = |request: &Request<'_>| {
+                            table.request(ticket, key.as_bytes(), request, local)
+                        };
+                        if let Err(error) = ask.with(request) {
+                            doings.push(Doing::Answer(ticket, Err(error)));
+                        }
+                    }
+                    Mail::Cancel(ticket, key) => {
+                        if table.cancel(key.as_bytes(), ticket, local) {
+                            self.open.remove(&ticket);
+                        }
+                    }
+                    Mail::Result(number, result) => table.transacted(number, result, local),
+                    Mail::LedgerKept(_) | Mail::Wake => {}
+                }
+                let mut out = Vec::new();
+                table.step(local, &mut out);
+                doings.extend(out.into_iter().map(of_shared));
+            }
+            Some(Table::Authority(table)) => {
+                let mut out = Vec::new();
+                match mail {
+                    Mail::Request(ticket, key, ask) => {
+                        self.open.insert(ticket, (came, ask.wait()));
+                        let outcome = ask.with(|request| {
+                            table.request(ticket, key.as_bytes(), request, local, &mut out)
+                        });
+                        doings.extend(outcome.map(|outcome| Doing::Answer(ticket, outcome)));
+                    }
+                    Mail::Cancel(ticket, key) => {
+                        if table.cancel(key.as_bytes(), ticket) {
+                            self.open.remove(&ticket);
+                        }
+                    }
+                    Mail::LedgerKept(kept) => table.ledger_kept(kept, local, &mut out),
+                    Mail::Result(..) | Mail::Wake => {}
+                }
+                table.expire(local, &mut out);
+                doings.extend(out.into_iter().map(of_authority));
+            }
+        }
+        doings
+    }
+
+    /// When it wants to be woken.
+    pub(super) fn next_due(&self) -> Option<Moment> {
+        let local = match self.table.as_ref()? {
+            Table::Shared(table) => table.next_due(),
+            Table::Authority(table) => table.next_due(),
+        };
+        local.map(|local| self.world(local))
+    }
+
+    /// Whether anything is left in it.
+    pub(super) fn load(&self) -> (usize, usize) {
+        match &self.table {
+            None => (0, 0),
+            Some(Table::Shared(table)) => {
+                let (keys, requests) = table.load();
+                (keys + table.held(), requests + table.open())
+            }
+            Some(Table::Authority(table)) => (table.locks(), self.open.len()),
+        }
+    }
+}
+
+pub(super) fn of_authority(command: authority::Command) -> Doing {
+    match command {
+        authority::Command::KeepLedger(ledger) => Doing::Keep(ledger),
+        authority::Command::Answer { ticket, outcome } => Doing::Answer(ticket, outcome),
+    }
+}
+
+fn of_shared(command: shared::Command) -> Doing {
+    match command {
+        shared::Command::Transact { number, operations } => Doing::Transact(number, operations),
+        shared::Command::Answer { ticket, outcome } => Doing::Answer(ticket, outcome),
+    }
+}

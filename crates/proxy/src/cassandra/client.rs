@@ -1,0 +1,169 @@
+//! What is remembered of a client.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cql::response::ErrorBody;
+use cql::{Direction, Framing, Header, Limits, Response, StreamId, Unpacker, Version};
+
+use super::credentials::Credential;
+use super::frames::Gathered;
+use super::lane::{self, LaneName, Lanes};
+use super::lock_table::Asked;
+use crate::machine::query::{ClientId, Lane, NodeIndex, Query};
+
+/// How far a client has come in saying who it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Nothing has been agreed on.
+    New,
+    /// It is to say who it is.
+    Unknown,
+    /// It can send requests.
+    Welcome,
+}
+
+/// A reply that is held back until nodes agree.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// What [`State::want_agreement`](super::keeper::State::want_agreement) has given.
+    pub(crate) number: u64,
+    pub(crate) stream: StreamId,
+    pub(crate) envelope: Bytes,
+}
+
+/// A request that waits for its statement to be prepared.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) query: Query,
+    /// The statement's id.
+    pub(crate) id: Bytes,
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) step: Step,
+    pub(crate) version: Version,
+    pub(crate) keyspace: Option<Arc<str>>,
+    /// The keyspace that it wants to use, of which it is being seen whether there is one.
+    pub(crate) wanted_keyspace: String,
+    pub(crate) credential: Option<Credential>,
+    pub(crate) unpacker: Unpacker,
+    /// Envelopes that have come in one frame, or in one piece.
+    pub(crate) envelopes: Bytes,
+    /// A request that could not be sent.
+    pub(crate) put_back: Option<(Header, Bytes)>,
+    /// What comes next may depend on the reply that is awaited.
+    pub(crate) alone: bool,
+    /// Whether it is told of changes of the schema.
+    pub(crate) registered: bool,
+    /// By the number that they were given.
+    pub(crate) parked: HashMap<u32, Parked>,
+    parked_ever: u32,
+    pub(crate) held: Vec<Held>,
+    /// What it has asked of the locks.
+    pub(crate) asked: Vec<Asked>,
+    /// The connection on which it says who it is.
+    pub(crate) login: Option<(NodeIndex, Lane)>,
+    pub(crate) framing: Framing,
+    pub(crate) gathered: Gathered,
+    suspect: bool,
+    lane: Option<Lane>,
+}
+
+impl Client {
+    pub(crate) fn new(id: ClientId, limits: Limits) -> Client {
+        Client {
+            id,
+            step: Step::New,
+            version: Version::V4,
+            keyspace: None,
+            wanted_keyspace: String::new(),
+            credential: None,
+            unpacker: Unpacker::new(Direction::Request, limits),
+            envelopes: Bytes::new(),
+            put_back: None,
+            alone: false,
+            registered: false,
+            parked: HashMap::new(),
+            parked_ever: 0,
+            held: Vec::new(),
+            asked: Vec::new(),
+            login: None,
+            framing: Framing::Plain,
+            gathered: Gathered::default(),
+            suspect: false,
+            lane: None,
+        }
+    }
+
+    /// The lane that it shares with those who agree with it in everything.
+    pub(crate) fn lane(&mut self, lanes: &Lanes, connections: u8) -> Lane {
+        if let Some(lane) = self.lane {
+            return lane;
+        }
+        let lane = lanes.lane(&self.lane_name(self.keyspace.clone(), connections));
+        self.lane = Some(lane);
+        lane
+    }
+
+    /// The name of its lane, had it this keyspace.
+    pub(crate) fn lane_name(&self, keyspace: Option<Arc<str>>, connections: u8) -> LaneName {
+        LaneName {
+            version: self.version,
+            index: match self.suspect {
+                true => lane::OF_SUSPECTS,
+                false => (self.id.number % u32::from(connections.max(1))) as u8,
+            },
+            keyspace,
+            credential: self.credential.clone(),
+        }
+    }
+
+    /// From now on it uses this keyspace.
+    pub(crate) fn uses(&mut self, keyspace: &str) {
+        self.keyspace = Some(keyspace.into());
+        self.lane = None;
+    }
+
+    /// From now on nodes know who it is.
+    pub(crate) fn is(&mut self, credential: Credential) {
+        self.credential = Some(credential);
+        self.lane = None;
+    }
+
+    /// From now on it can send requests, within these limits.
+    pub(crate) fn is_welcome(&mut self, limits: Limits) {
+        self.step = Step::Welcome;
+        self.unpacker.limit(limits);
+    }
+
+    /// Nodes could not read a request of its. From now on it shares connections only with others of
+    /// which that is true: a node closes a connection on which it cannot read two requests in a row.
+    pub(crate) fn is_suspect(&mut self) {
+        self.suspect = true;
+        self.lane = None;
+    }
+
+    /// Answers a request.
+    pub(crate) fn answer(&mut self, stream: StreamId, response: Response<'_>) {
+        let mut envelope = Vec::new();
+        response.write(&mut envelope, self.version, stream);
+        self.gathered.put(stream, envelope.into());
+    }
+
+    /// Answers a request by an error that has nothing behind its message.
+    pub(crate) fn refuse(&mut self, stream: StreamId, code: i32, message: &str) {
+        self.answer(stream, Response::Error(ErrorBody::plain(code, message)));
+    }
+
+    /// Parks a request; its number.
+    pub(crate) fn park(&mut self, parked: Parked) -> u32 {
+        self.parked_ever = self.parked_ever.wrapping_add(1);
+        self.parked.insert(self.parked_ever, parked);
+        self.parked_ever
+    }
+}

@@ -1,0 +1,139 @@
+//! What nodes tell without having been asked. One connection of the proxy asks one node for
+//! everything; of what it tells, clients are given changes of the schema. That nodes come and go is
+//! the proxy's own affair: clients see the proxy.
+//!
+//! A node that loses its power closes no connection: one that is silent is asked now and then which
+//! version its schema has. If that is another one when a node is listened to again, there were
+//! changes of which nobody told, and clients are told that all keyspaces have changed: drivers look
+//! at them again.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cql::event::{Change, SchemaChange, SchemaTarget};
+use cql::notation::Reader;
+use cql::request::Request;
+use cql::{Event, EventKind, Response, Value};
+
+use super::asked::Asked;
+use super::keeper::State;
+
+/// How often the listener looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(250);
+/// The pause before another node is asked.
+const REST: Duration = Duration::from_millis(500);
+
+/// A node that has told nothing for so long is asked whether it lives.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// The schema as it was seen the last time.
+#[derive(Default)]
+struct Schema {
+    version: Option<Value>,
+    keyspaces: BTreeSet<String>,
+}
+
+impl Schema {
+    /// Looks at a node's schema; what has changed since the last time.
+    fn look(&mut self, asked: &mut Asked) -> Result<Vec<Bytes>, String> {
+        let table = asked.query("SELECT schema_version FROM system.local WHERE key = 'local'")?;
+        let row = table.rows.first();
+        let version = row.and_then(|row| table.value(row, "schema_version"));
+        let version = version.cloned();
+        if self.version == version {
+            return Ok(Vec::new());
+        }
+        let table = asked.query("SELECT keyspace_name FROM system_schema.keyspaces")?;
+        let rows = table.rows.iter();
+        let names = rows.filter_map(|row| table.text(row, "keyspace_name"));
+        let keyspaces: BTreeSet<String> = names.map(str::to_owned).collect();
+        let before = std::mem::replace(&mut self.keyspaces, keyspaces);
+        if std::mem::replace(&mut self.version, version).is_none() {
+            return Ok(Vec::new());
+        }
+        let dropped = before.difference(&self.keyspaces);
+        let dropped = dropped.map(|name| (Change::Dropped, name));
+        let there = self.keyspaces.iter().map(|name| {
+            let is_old = before.contains(name);
+            let change = if is_old {
+                Change::Updated
+            } else {
+                Change::Created
+            };
+            (change, name)
+        });
+        Ok(dropped.chain(there).map(of_keyspace).collect())
+    }
+}
+
+/// The body of the event that a keyspace has changed.
+fn of_keyspace((change, keyspace): (Change, &String)) -> Bytes {
+    let target = SchemaTarget::Keyspace;
+    let event = Event::Schema(SchemaChange {
+        change,
+        keyspace,
+        target,
+    });
+    let mut body = Vec::new();
+    event.write(&mut body);
+    body.into()
+}
+
+/// Listens to one node after the other, until the proxy stops.
+pub(crate) fn listen(state: &State, seeds: &[SocketAddr]) {
+    let mut turn = 0;
+    let mut schema = Schema::default();
+    while !state.is_stopping() {
+        let addresses = state.addresses(seeds);
+        let address = addresses[turn % addresses.len()];
+        turn += 1;
+        if let Err(what) = listen_to(state, address, &mut schema) {
+            tracing::debug!(node = %address, what, "a node tells no events");
+        }
+        // What happened meanwhile was told to nobody.
+        state.ask_for_news();
+        if !state.is_stopping() {
+            std::thread::sleep(REST);
+        }
+    }
+}
+
+fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<(), String> {
+    let mut asked = Asked::connect(address, &state.options)?;
+    let register = Request::Register(EventKind::ALL.to_vec());
+    asked.ask(register, |response| match response {
+        Response::Ready => Ok(()),
+        other => Err(format!("answers REGISTER by {:?}", other.opcode())),
+    })?;
+    for body in schema.look(&mut asked)? {
+        tracing::info!("the schema has changed while no node was listened to");
+        state.schema_changed(body);
+    }
+    let mut heard = Instant::now();
+    while !state.is_stopping() {
+        let event = asked.event(LOOK).map_err(|error| error.to_string())?;
+        if let Some(body) = event {
+            happened(state, body);
+            heard = Instant::now();
+        } else if heard.elapsed() >= SILENCE {
+            // The changes themselves were told.
+            schema.look(&mut asked)?;
+            heard = Instant::now();
+        }
+    }
+    Ok(())
+}
+
+fn happened(state: &State, body: Bytes) {
+    match Event::read(&mut Reader::new(&body)) {
+        Ok(Event::Schema(_)) => state.schema_changed(body.clone()),
+        Ok(Event::Status(_, address)) => {
+            state.setting.nodes.hint(address);
+            state.ask_for_news();
+        }
+        Ok(Event::Topology(..)) => state.ask_for_news(),
+        Err(error) => tracing::warn!(%error, "a node tells what is no event"),
+    }
+}

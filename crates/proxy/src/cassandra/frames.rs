@@ -1,0 +1,101 @@
+//! Envelopes as they come and as they leave: with the frames of version 5, or without.
+
+use bytes::{Bytes, BytesMut};
+use cql::{
+    Direction, Framing, HEADER_LEN, Header, Limits, Packer, StreamError, StreamId, Unpacker,
+    set_stream,
+};
+
+use crate::machine::pack::Pack;
+
+/// Takes whole envelopes from the start of `input`; `None` when more input is needed. They are
+/// shared with the input, and not copied, unless one came in several frames.
+///
+/// # Errors
+/// What comes next is no envelope.
+pub(crate) fn take(
+    unpacker: &mut Unpacker,
+    input: &mut BytesMut,
+) -> Result<Option<Bytes>, StreamError> {
+    let begin = input.as_ptr().addr();
+    let Some(unpacked) = unpacker.next(input)? else {
+        return Ok(None);
+    };
+    let (consumed, len) = (unpacked.consumed, unpacked.envelopes.len());
+    let at = unpacked.envelopes.as_ptr().addr().wrapping_sub(begin);
+    let in_place = at <= consumed && len <= consumed - at;
+    let copied = match in_place {
+        true => Bytes::new(),
+        false => Bytes::copy_from_slice(unpacked.envelopes),
+    };
+    let taken = input.split_to(consumed).freeze();
+    Ok(Some(match in_place {
+        true => taken.slice(at..at + len),
+        false => copied,
+    }))
+}
+
+/// The first of envelopes that [`take`] has found.
+pub(crate) fn next(envelopes: &mut Bytes, direction: Direction) -> Option<(Header, Bytes)> {
+    let any = Limits { body: usize::MAX };
+    let header = Header::parse(envelopes, direction, &any).ok().flatten()?;
+    let len = header.envelope_len();
+    (len <= envelopes.len()).then(|| (header, envelopes.split_to(len)))
+}
+
+/// The header of an envelope.
+pub(crate) fn header_of(bytes: &Bytes, direction: Direction) -> Option<Header> {
+    let any = Limits { body: usize::MAX };
+    let header = Header::parse(bytes, direction, &any).ok().flatten()?;
+    (bytes.len() >= HEADER_LEN).then_some(header)
+}
+
+/// The body of an envelope.
+pub(crate) fn body(envelope: &Bytes) -> Bytes {
+    envelope.slice(HEADER_LEN..)
+}
+
+/// Envelopes that are to leave together, in as few frames as can be.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    envelopes: Vec<(StreamId, Bytes)>,
+    len: usize,
+}
+
+impl Gathered {
+    /// Puts an envelope behind the others; it leaves with this stream.
+    pub(crate) fn put(&mut self, stream: StreamId, envelope: Bytes) {
+        self.len += envelope.len();
+        self.envelopes.push((stream, envelope));
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Moves all of it into `pack`.
+    pub(crate) fn seal(&mut self, framing: Framing, pack: &mut Pack) {
+        if self.envelopes.is_empty() {
+            return;
+        }
+        match framing {
+            Framing::Plain => {
+                for (stream, envelope) in self.envelopes.drain(..) {
+                    let mut header = [0; HEADER_LEN];
+                    header.copy_from_slice(&envelope[..HEADER_LEN]);
+                    set_stream(&mut header, stream);
+                    pack.put_slice(&header);
+                    pack.put(&body(&envelope));
+                }
+            }
+            Framing::Frames => pack.put_with(|out| {
+                let mut packer = Packer::new(out, Framing::Frames);
+                for (stream, envelope) in self.envelopes.drain(..) {
+                    packer.push_as(&envelope, stream);
+                }
+            }),
+        }
+        self.len = 0;
+    }
+}

@@ -1,0 +1,497 @@
+//! Finds out which nodes there are and which keys they keep, and keeps that true; sees when all of
+//! them have the same schema.
+//!
+//! A thread of its own asks: at the start, when something shows that what is known is old, and now
+//! and then. Threads with clients look at a version in each turn, and take what is new.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cql::request::Request;
+use cql::ring::{Replication, Ring, RingNode};
+use cql::{Response, Value, Version};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use super::asked::{Asked, Table};
+use super::lock_table::{Keeping, schema};
+use super::prepared::Prepared;
+use super::ring::Map;
+use super::wire::Options;
+use crate::config::{Limits, LockTable};
+use crate::machine::query::NodeIndex;
+use crate::machine::ring::Bell;
+use crate::nodes::{Duties, Needed, Nodes};
+
+/// How often the nodes are asked without a reason.
+const ROUTINE: Duration = Duration::from_secs(10);
+/// The least time between two times that they are asked.
+const REST: Duration = Duration::from_millis(20);
+/// How long nodes are waited for that have another schema.
+const AGREEMENT: Duration = Duration::from_secs(10);
+/// A node that does not answer is left out for so long.
+const ABSENCE: Duration = Duration::from_secs(5);
+
+/// What was found out.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) map: Map,
+    /// `system.local` of the node that was asked.
+    pub(crate) local: Table,
+    /// Columns of `system.peers` and of `system.peers_v2`.
+    pub(crate) peers: Table,
+    pub(crate) peers_v2: Option<Table>,
+    /// All tokens of the ring, in order.
+    pub(crate) tokens: Vec<String>,
+    pub(crate) lock_tables: Vec<schema::Known>,
+}
+
+/// What the nodes are, which does not change.
+#[derive(Clone, Debug)]
+pub(crate) struct Nature {
+    /// The class by which they find out who clients are, if they want to know it.
+    pub(crate) authenticator: Option<String>,
+    /// The newest version that they speak.
+    pub(crate) newest: Version,
+}
+
+/// What a [`State`] is made of, besides what was found out.
+pub(crate) struct Setting {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) options: Arc<Options>,
+    pub(crate) limits: Limits,
+    /// Connections to a node that clients share.
+    pub(crate) connections: u8,
+    /// How long a query is tried again for.
+    pub(crate) patience: Duration,
+    /// Where clients reach this proxy.
+    pub(crate) address: SocketAddr,
+    /// Where they reach the others.
+    pub(crate) others: Vec<SocketAddr>,
+    pub(crate) keeping: Keeping,
+    /// Whether writes of several clients may become one batch.
+    pub(crate) merge_writes: bool,
+}
+
+/// What all threads with clients share.
+pub(crate) struct State {
+    pub(crate) setting: Setting,
+    pub(crate) options: Arc<Options>,
+    pub(crate) nature: Nature,
+    pub(crate) prepared: Prepared,
+    /// Grows with what is known.
+    pub(crate) version: AtomicU64,
+    known: RwLock<Arc<Known>>,
+    news: News,
+    agreement: Agreement,
+    bells: OnceLock<Vec<Arc<Bell>>>,
+}
+
+/// How the keeper is woken.
+#[derive(Debug, Default)]
+struct News {
+    wanted: Mutex<bool>,
+    woken: Condvar,
+    stopping: AtomicBool,
+}
+
+/// What waits until nodes have one schema, and what waits no more.
+#[derive(Debug, Default)]
+struct Agreement {
+    /// How many have asked for it, and how many of those, the first ones, have it.
+    wanted: AtomicU64,
+    reached: AtomicU64,
+    /// Changes that clients are to be told of then.
+    changes: Mutex<Vec<Bytes>>,
+    /// Changes that they can be told of, and how many there were before them.
+    told: Mutex<(u64, Vec<Bytes>)>,
+    /// Grows with what clients are to be told.
+    version: AtomicU64,
+}
+
+impl State {
+    pub(crate) fn new(setting: Setting, nature: Nature, known: Known) -> State {
+        State {
+            options: Arc::clone(&setting.options),
+            setting,
+            nature,
+            prepared: Prepared::default(),
+            version: AtomicU64::new(0),
+            known: RwLock::new(Arc::new(known)),
+            news: News::default(),
+            agreement: Agreement::default(),
+            bells: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read())
+    }
+
+    /// Whom to wake when there is something to be told.
+    pub(crate) fn set_bells(&self, bells: Vec<Arc<Bell>>) {
+        let _ = self.bells.set(bells);
+    }
+
+    /// Something shows that what is known is old.
+    pub(crate) fn ask_for_news(&self) {
+        let mut wanted = self.news.wanted.lock();
+        if !std::mem::replace(&mut *wanted, true) {
+            self.news.woken.notify_one();
+        }
+    }
+
+    /// A node tells of a change of the schema.
+    pub(crate) fn schema_changed(&self, body: Bytes) {
+        self.agreement.changes.lock().push(body);
+        self.want_agreement();
+    }
+
+    /// Wants all nodes to have one schema; the number by which [`State::agreed`] tells that they do.
+    pub(crate) fn want_agreement(&self) -> u64 {
+        let number = self.agreement.wanted.fetch_add(1, Ordering::SeqCst) + 1;
+        self.ask_for_news();
+        number
+    }
+
+    /// Up to which number the nodes have agreed.
+    pub(crate) fn agreed(&self) -> u64 {
+        self.agreement.reached.load(Ordering::Acquire)
+    }
+
+    /// Grows when nodes have agreed.
+    pub(crate) fn agreements(&self) -> u64 {
+        self.agreement.version.load(Ordering::Acquire)
+    }
+
+    /// The changes of the schema since there were `seen`, and how many there are now.
+    pub(crate) fn changes_since(&self, seen: u64) -> (u64, Vec<Bytes>) {
+        let told = self.agreement.told.lock();
+        let skipped = seen.saturating_sub(told.0) as usize;
+        let now = told.0 + told.1.len() as u64;
+        (now, told.1.iter().skip(skipped).cloned().collect())
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.news.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Ends the keeper and the listener.
+    pub(crate) fn stop(&self) {
+        self.news.stopping.store(true, Ordering::SeqCst);
+        self.ask_for_news();
+    }
+
+    /// Where nodes are, those that are known first.
+    pub(crate) fn addresses(&self, seeds: &[SocketAddr]) -> Vec<SocketAddr> {
+        let known = self.known();
+        let nodes = known.map.nodes().iter();
+        let mut addresses: Vec<SocketAddr> = nodes
+            .map(|&node| self.setting.nodes.address(node))
+            .collect();
+        for seed in seeds {
+            if !addresses.contains(seed) {
+                addresses.push(*seed);
+            }
+        }
+        addresses
+    }
+
+    /// Keeps what is known true, until it is stopped.
+    pub(crate) fn keep(&self, seeds: &[SocketAddr]) {
+        let mut acquaintances = Acquaintances::default();
+        while !self.is_stopping() {
+            {
+                let mut wanted = self.news.wanted.lock();
+                if !*wanted {
+                    self.news.woken.wait_for(&mut wanted, ROUTINE);
+                }
+                *wanted = false;
+            }
+            self.options.lanes.forget(Instant::now());
+            let wanted = self.agreement.wanted.load(Ordering::SeqCst);
+            let changes = std::mem::take(&mut *self.agreement.changes.lock());
+            if wanted > self.agreed() {
+                self.wait_for_agreement(seeds, &mut acquaintances);
+            }
+            match self.look(seeds, &mut acquaintances) {
+                Ok(found) => self.learn(found),
+                Err(tried) => {
+                    tracing::warn!("no node tells which nodes there are: {}", tried.join("; "));
+                }
+            }
+            if wanted > self.agreed() {
+                self.tell(wanted, changes);
+            }
+            std::thread::sleep(REST);
+        }
+    }
+
+    fn learn(&self, found: Known) {
+        let mut known = self.known.write();
+        if **known != found {
+            *known = Arc::new(found);
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The nodes have agreed, or were waited for for long enough.
+    pub(crate) fn tell(&self, wanted: u64, changes: Vec<Bytes>) {
+        {
+            let mut told = self.agreement.told.lock();
+            let kept = told.1.len().saturating_sub(1024);
+            told.1.drain(..kept);
+            told.0 += kept as u64;
+            told.1.extend(changes);
+        }
+        self.agreement.reached.store(wanted, Ordering::Release);
+        self.agreement.version.fetch_add(1, Ordering::Release);
+        for bell in self.bells.get().into_iter().flatten() {
+            bell.ring();
+        }
+    }
+
+    fn wait_for_agreement(&self, seeds: &[SocketAddr], acquaintances: &mut Acquaintances) {
+        let begun = Instant::now();
+        let text = "SELECT schema_version FROM system.local WHERE key = 'local'";
+        while begun.elapsed() < AGREEMENT && !self.is_stopping() {
+            let mut versions = Vec::new();
+            for address in self.addresses(seeds) {
+                let asked = acquaintances.ask(address, &self.options, |asked| asked.query(text));
+                if let Ok(table) = asked {
+                    let rows = table.rows.iter();
+                    let found = rows.filter_map(|row| table.value(row, "schema_version"));
+                    versions.extend(found.cloned());
+                }
+            }
+            if versions.windows(2).all(|pair| pair[0] == pair[1]) {
+                return;
+            }
+            std::thread::sleep(REST);
+        }
+        tracing::warn!("the nodes do not agree on the schema; going on without");
+    }
+
+    /// Asks one node after the other until one tells.
+    fn look(
+        &self,
+        seeds: &[SocketAddr],
+        acquaintances: &mut Acquaintances,
+    ) -> Result<Known, Vec<String>> {
+        let mut tried = Vec::new();
+        for address in self.addresses(seeds) {
+            let nodes = &self.setting.nodes;
+            let asked = acquaintances.ask(address, &self.options, |asked| {
+                let lock_tables = schema::ask(asked, &self.setting.keeping.tables)?;
+                let known = topology(asked, address, nodes)?;
+                Ok(Known {
+                    lock_tables,
+                    ..known
+                })
+            });
+            match asked {
+                Ok(known) => return Ok(known),
+                Err(what) => tried.push(format!("{address} {what}")),
+            }
+        }
+        Err(tried)
+    }
+}
+
+/// Connections of the keeper, and when nodes did not answer.
+#[derive(Default)]
+struct Acquaintances {
+    connections: HashMap<SocketAddr, Asked>,
+    absent: HashMap<SocketAddr, Instant>,
+}
+
+impl Acquaintances {
+    fn ask<T>(
+        &mut self,
+        address: SocketAddr,
+        options: &Options,
+        ask: impl Fn(&mut Asked) -> Result<T, String>,
+    ) -> Result<T, String> {
+        if let Some(mut asked) = self.connections.remove(&address)
+            && let Ok(answer) = ask(&mut asked)
+        {
+            self.connections.insert(address, asked);
+            return Ok(answer);
+        }
+        if let Some(since) = self.absent.get(&address)
+            && since.elapsed() < ABSENCE
+        {
+            return Err("has not answered just now".to_owned());
+        }
+        let answer = Asked::connect(address, options).and_then(|mut asked| {
+            let answer = ask(&mut asked)?;
+            Ok((answer, asked))
+        });
+        match answer {
+            Ok((answer, asked)) => {
+                self.absent.remove(&address);
+                self.connections.insert(address, asked);
+                Ok(answer)
+            }
+            Err(what) => {
+                self.absent.insert(address, Instant::now());
+                Err(what)
+            }
+        }
+    }
+}
+
+impl Duties for State {
+    fn slots(&self, _: NodeIndex) -> usize {
+        0
+    }
+
+    fn needed(&self) -> Needed {
+        Needed::Any(self.known().map.nodes().to_vec())
+    }
+}
+
+/// Finds out what the nodes at these addresses are.
+///
+/// # Errors
+/// What is wrong with each of them.
+pub(crate) fn discover(
+    addresses: &[SocketAddr],
+    lock_tables: &[LockTable],
+    options: &Options,
+    nodes: &Nodes,
+) -> Result<(Nature, Known), Vec<String>> {
+    let mut tried = Vec::new();
+    for &address in addresses {
+        let found = Asked::connect(address, options).and_then(|mut asked| {
+            let nature = Nature {
+                authenticator: asked.authenticator.clone(),
+                newest: newest(&mut asked)?,
+            };
+            let lock_tables = schema::ask(&mut asked, lock_tables)?;
+            let known = topology(&mut asked, address, nodes)?;
+            Ok((
+                nature,
+                Known {
+                    lock_tables,
+                    ..known
+                },
+            ))
+        });
+        match found {
+            Ok(found) => return Ok(found),
+            Err(what) => tried.push(format!("  {address} {what}")),
+        }
+    }
+    Err(tried)
+}
+
+/// The newest version that a node speaks, of those that the proxy does.
+fn newest(asked: &mut Asked) -> Result<Version, String> {
+    asked.ask(Request::Options, |response| {
+        let Response::Supported(options) = response else {
+            return Err(format!("answers OPTIONS by {:?}", response.opcode()));
+        };
+        let versions = options
+            .iter()
+            .find(|(name, _)| *name == "PROTOCOL_VERSIONS");
+        let has = |version| versions.is_some_and(|(_, all)| all.contains(&version));
+        Ok(if has("5/v5") {
+            Version::V5
+        } else {
+            Version::V4
+        })
+    })
+}
+
+/// What a node tells of itself, of the others, and of keyspaces.
+fn topology(asked: &mut Asked, address: SocketAddr, nodes: &Nodes) -> Result<Known, String> {
+    let local = asked.query("SELECT * FROM system.local WHERE key = 'local'")?;
+    let peers = asked.query("SELECT * FROM system.peers")?;
+    let peers_v2 = asked.query("SELECT * FROM system.peers_v2").ok();
+    let keyspaces =
+        asked.query("SELECT keyspace_name, replication FROM system_schema.keyspaces")?;
+    let mut places = vec![nodes.place(address)];
+    let own = local.rows.first().ok_or("does not tell of itself")?;
+    let mut ring = vec![ring_node(&local, own)];
+    let others = peers_v2.as_ref().unwrap_or(&peers);
+    for row in &others.rows {
+        // A node that is just coming has no tokens yet.
+        let node = ring_node(others, row);
+        if let Some(place) = place(others, row, address, nodes)
+            && !node.tokens.is_empty()
+        {
+            places.push(place);
+            ring.push(node);
+        }
+    }
+    let mut tokens: Vec<_> = ring.iter().flat_map(|node| node.tokens.clone()).collect();
+    tokens.sort_unstable();
+    let replications = keyspaces.rows.iter().filter_map(|row| {
+        let name = keyspaces.text(row, "keyspace_name")?;
+        Some((
+            name.to_owned(),
+            replication(keyspaces.value(row, "replication")?)?,
+        ))
+    });
+    let map = Map::new(&Ring::new(ring), places, replications);
+    let without_rows = |table: Table| Table {
+        rows: Vec::new(),
+        ..table
+    };
+    Ok(Known {
+        map,
+        tokens: tokens.iter().map(|token| token.0.to_string()).collect(),
+        peers: without_rows(peers),
+        peers_v2: peers_v2.map(without_rows),
+        local,
+        lock_tables: Vec::new(),
+    })
+}
+
+fn ring_node(table: &Table, row: &[Value]) -> RingNode {
+    let text = |name| table.text(row, name).unwrap_or_default().to_owned();
+    let tokens = match table.value(row, "tokens") {
+        Some(Value::Set(tokens)) => tokens.iter(),
+        _ => [].iter(),
+    };
+    let tokens = tokens.filter_map(|token| match token {
+        Value::Text(text) => text.parse().ok(),
+        _ => None,
+    });
+    RingNode {
+        datacenter: text("data_center"),
+        rack: text("rack"),
+        tokens: tokens.collect(),
+    }
+}
+
+/// Where another node is. One that says no port has that of the node that was asked.
+fn place(table: &Table, row: &[Value], asked: SocketAddr, nodes: &Nodes) -> Option<NodeIndex> {
+    let address = |name| match table.value(row, name) {
+        Some(Value::Inet(address)) => Some(*address),
+        _ => None,
+    };
+    let public = address("native_address").or_else(|| address("rpc_address"));
+    let public = public.filter(|address: &IpAddr| !address.is_unspecified());
+    let port = match table.value(row, "native_port") {
+        Some(Value::Int(port)) => u16::try_from(*port).ok()?,
+        _ => asked.port(),
+    };
+    let ip = public.or_else(|| address("peer"))?;
+    Some(nodes.place(SocketAddr::new(ip, port)))
+}
+
+fn replication(value: &Value) -> Option<Replication> {
+    let Value::Map(pairs) = value else {
+        return None;
+    };
+    let pairs = pairs.iter().filter_map(|pair| match pair {
+        (Value::Text(key), Value::Text(value)) => Some((key.as_str(), value.as_str())),
+        _ => None,
+    });
+    Replication::parse(pairs).ok()
+}

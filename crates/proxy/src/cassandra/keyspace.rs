@@ -1,0 +1,86 @@
+//! `USE`: a connection that many clients share uses no keyspace for one of them.
+
+use bytes::Bytes;
+use cql::response::INVALID;
+use cql::{Flags, Header, Response, ResponseMessage, ResultBody, StreamId};
+
+use super::client::Client;
+use super::face::{CqlFace, Done, Task};
+use super::route::{Route, envelope};
+use super::wire::plain_query;
+use crate::machine::face::{Desk, Progress};
+
+/// No keyspace has a longer name, in bytes: nodes need not be asked.
+const LONGEST_NAME: usize = 256;
+
+impl CqlFace {
+    /// A connection that many clients share uses no keyspace for one of them. It is seen whether
+    /// there is one, and the client's requests take connections from then on that use it.
+    pub(crate) fn use_keyspace(
+        &mut self,
+        client: &mut Client,
+        header: Header,
+        bytes: Bytes,
+        keyspace: &str,
+        desk: &mut Desk<'_>,
+    ) -> Done {
+        if keyspace.len() > LONGEST_NAME {
+            let text = "a keyspace with so long a name does not exist";
+            client.refuse(header.stream, INVALID, text);
+            return Done::Taken;
+        }
+        let Some(node) = self.any_node(desk) else {
+            return Done::Not(header, bytes, Progress::AwaitsRoom);
+        };
+        let text = format!(
+            "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{}'",
+            keyspace.replace('\'', "''")
+        );
+        let mut question = Vec::new();
+        let message = plain_query(&text, client.version).into_message();
+        message.write(
+            &mut question,
+            client.version,
+            header.stream,
+            Flags::default(),
+        );
+        client.alone = true;
+        let route = Route {
+            reads: true,
+            ..Route::default()
+        };
+        keyspace.clone_into(&mut client.wanted_keyspace);
+        let errand = self.errand(client, Task::Use.sequence(header.stream), node, route);
+        desk.send(errand, question.into());
+        Done::Taken
+    }
+
+    /// It is known whether there is the keyspace that a client wants to use.
+    pub(crate) fn used(
+        &mut self,
+        client: &mut Client,
+        stream: StreamId,
+        header: Header,
+        bytes: Bytes,
+    ) {
+        client.alone = false;
+        let Ok(message) = ResponseMessage::decode(envelope(header, &bytes)) else {
+            return client.gathered.put(stream, bytes);
+        };
+        let Response::Result(ResultBody::Rows(rows)) = message.response else {
+            return client.gathered.put(stream, bytes);
+        };
+        let row = rows.iter().next();
+        let name = row.and_then(|row| std::str::from_utf8(row.first().copied()??).ok());
+        match name {
+            Some(name) => {
+                client.uses(name);
+                client.answer(stream, Response::Result(ResultBody::SetKeyspace(name)));
+            }
+            None => {
+                let text = format!("Keyspace '{}' does not exist", client.wanted_keyspace);
+                client.refuse(stream, INVALID, &text);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Lanes: what connections to a node differ in.
+//!
+//! The number of a lane is never given to another one: threads find their connections by it, and one
+//! of another user must not be among them.
+//!
+//! | bits of the number | lane of clients that agree | lane of one client that says who it is |
+//! |---|---|---|
+//! | 63 | 0 | 1 |
+//! | 62 | 0 | version 5 |
+//! | 0…62 | place in the book | 0…31 the client's number, 32…47 its thread |
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cql::Version;
+use parking_lot::RwLock;
+
+use super::credentials::Credential;
+use crate::machine::query::{ClientId, Lane};
+
+const LOGIN: u64 = 1 << 63;
+const LOGIN_V5: u64 = 1 << 62;
+
+/// The index of the connection that clients share whose requests a node could not read. There are
+/// fewer connections of other clients.
+pub(crate) const OF_SUSPECTS: u8 = u8::MAX;
+
+/// What clients must agree in to share a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LaneName {
+    pub(crate) version: Version,
+    /// Which of several connections.
+    pub(crate) index: u8,
+    /// The keyspace of names that have none.
+    pub(crate) keyspace: Option<Arc<str>>,
+    /// Who they are, if nodes want to know it.
+    pub(crate) credential: Option<Credential>,
+}
+
+/// What the number of a lane says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Meaning {
+    Shared(LaneName),
+    /// One client says who it is.
+    Login(Version),
+}
+
+/// The book of lanes. Keyspaces and credentials come into it once nodes have accepted them, so that
+/// nobody fills it with what there is not. Credentials that nobody has had for [`MEMORY`] leave it.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes(RwLock<Book>);
+
+/// How long lanes of a credential stay that no client has any more.
+const MEMORY: Duration = Duration::from_secs(600);
+
+#[derive(Debug, Default)]
+struct Book {
+    names: HashMap<u64, LaneName>,
+    places: HashMap<LaneName, u64>,
+    next: u64,
+    holders: HashMap<Credential, Holders>,
+}
+
+/// Clients that have a credential.
+#[derive(Debug, Default)]
+struct Holders {
+    count: usize,
+    /// When it was seen that there are none.
+    none_since: Option<Instant>,
+}
+
+impl Lanes {
+    /// The lane of this name.
+    pub(crate) fn lane(&self, name: &LaneName) -> Lane {
+        if let Some(&place) = self.0.read().places.get(name) {
+            return Lane(place);
+        }
+        let mut book = self.0.write();
+        let next = book.next;
+        let place = *book.places.entry(name.clone()).or_insert(next);
+        if place == next {
+            book.next += 1;
+            book.names.insert(place, name.clone());
+        }
+        Lane(place)
+    }
+
+    /// One more client has this credential.
+    pub(crate) fn hold(&self, credential: &Credential) {
+        let mut book = self.0.write();
+        let holders = book.holders.entry(credential.clone()).or_default();
+        holders.count += 1;
+        holders.none_since = None;
+    }
+
+    /// A client that had it is gone.
+    pub(crate) fn release(&self, credential: &Credential) {
+        if let Some(holders) = self.0.write().holders.get_mut(credential) {
+            holders.count = holders.count.saturating_sub(1);
+        }
+    }
+
+    /// Forgets credentials that nobody has had for long. To be called now and then.
+    pub(crate) fn forget(&self, now: Instant) {
+        let mut book = self.0.write();
+        let Book {
+            names,
+            places,
+            holders,
+            ..
+        } = &mut *book;
+        let before = holders.len();
+        holders.retain(|_, holders| {
+            holders.count > 0 || now < *holders.none_since.get_or_insert(now) + MEMORY
+        });
+        if holders.len() < before {
+            let is_held = |name: &LaneName| match &name.credential {
+                Some(credential) => holders.contains_key(credential),
+                None => true,
+            };
+            names.retain(|_, name| is_held(name));
+            places.retain(|name, _| is_held(name));
+        }
+    }
+
+    /// What a lane's number says. One that is forgotten is nobody's any more: what is asked on it is
+    /// asked by nobody that nodes know.
+    pub(crate) fn meaning(&self, lane: Lane) -> Meaning {
+        if lane.0 & LOGIN == 0 {
+            let book = self.0.read();
+            return match book.names.get(&lane.0) {
+                Some(name) => Meaning::Shared(name.clone()),
+                None => Meaning::Login(Version::V4),
+            };
+        }
+        Meaning::Login(match lane.0 & LOGIN_V5 {
+            0 => Version::V4,
+            _ => Version::V5,
+        })
+    }
+}
+
+/// The lane of a client that says who it is.
+pub(crate) fn login(version: Version, client: ClientId) -> Lane {
+    let version = if version == Version::V5 { LOGIN_V5 } else { 0 };
+    Lane(LOGIN | version | u64::from(client.thread) << 32 | u64::from(client.number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_have_meanings() {
+        let lanes = Lanes::default();
+        let mut name = LaneName {
+            version: Version::V5,
+            index: 3,
+            keyspace: None,
+            credential: None,
+        };
+        let first = lanes.lane(&name);
+        assert_eq!(lanes.meaning(first), Meaning::Shared(name.clone()));
+        name.keyspace = Some("app".into());
+        let second = lanes.lane(&name);
+        assert_ne!(first, second);
+        assert_eq!(lanes.lane(&name), second);
+        let client = ClientId {
+            place: 1,
+            thread: u16::MAX,
+            number: u32::MAX,
+        };
+        for version in [Version::V4, Version::V5] {
+            let lane = login(version, client);
+            assert_eq!(lanes.meaning(lane), Meaning::Login(version));
+        }
+    }
+
+    #[test]
+    fn credentials_that_nobody_has_are_forgotten() {
+        let (lanes, begun) = (Lanes::default(), Instant::now());
+        let of = |credential: Option<&Credential>| {
+            lanes.lane(&LaneName {
+                version: Version::V5,
+                index: 0,
+                keyspace: None,
+                credential: credential.cloned(),
+            })
+        };
+        let ann = Credential::of_password("ann", "secret");
+        let bob = Credential::of_password("bob", "secret");
+        lanes.hold(&ann);
+        lanes.hold(&ann);
+        lanes.hold(&bob);
+        let (none, anns, bobs) = (of(None), of(Some(&ann)), of(Some(&bob)));
+        lanes.release(&ann);
+        lanes.forget(begun);
+        lanes.forget(begun + 2 * MEMORY);
+        assert_eq!(of(Some(&ann)), anns, "somebody has it");
+        lanes.release(&ann);
+        lanes.forget(begun + 3 * MEMORY);
+        assert_eq!(of(Some(&ann)), anns, "it is remembered for a while");
+        lanes.forget(begun + 4 * MEMORY);
+        assert_eq!(lanes.meaning(anns), Meaning::Login(Version::V4));
+        assert_eq!((of(None), of(Some(&bob))), (none, bobs));
+        let again = of(Some(&ann));
+        assert!(![none, anns, bobs].contains(&again), "a new number");
+    }
+}

@@ -1,0 +1,357 @@
+//! Tables of locks: what is asked of them is answered by the proxy, as Cassandra would.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`schema`] | the tables' columns, as nodes tell them |
+//! | [`row`] | a row as the value of a lock |
+//! | [`step`] | a statement with its values, and what becomes of the lock |
+//!
+//! | what a client sends about such a table | what happens |
+//! |---|---|
+//! | PREPARE of a step of the recipe | a node prepares it, which tells the columns and sees whether it is right |
+//! | QUERY and EXECUTE of one | the locks are asked |
+//! | PREPARE and QUERY of anything else, BATCH with it | refused |
+//! | changes of the schema | nodes carry them out |
+//!
+//! Invariants:
+//! 1. Nothing that writes to such a table reaches a node. A statement whose text the proxy does not
+//!    know is not executed: its client is told to prepare it again.
+//! 2. A request is answered once: at once, or when its letter comes.
+
+pub(crate) mod row;
+pub(crate) mod schema;
+pub(crate) mod step;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use ::locks::{Answer, Change, LockError, Request as Asking, Ticket};
+use cql::request::{BatchStatement, Statement as Part};
+use cql::response::{ErrorBody, ErrorKind, INVALID, OVERLOADED, SERVER_ERROR};
+use cql::statement::lock::SUPPORTED;
+use cql::statement::{LockStatement, Summary, TableName};
+use cql::{BoundValues, Consistency, Response, ResultBody, StreamId, Version};
+
+use self::schema::Known;
+use self::step::{Judged, Step};
+use super::client::Client;
+use super::face::CqlFace;
+use crate::config::LockTable;
+use crate::locks::Outcome;
+use crate::locks::desk::LockDesk;
+use crate::machine::face::{Desk, Letter};
+use crate::machine::query::ClientId;
+
+/// The locks, and which tables they are.
+#[derive(Default)]
+pub(crate) struct Keeping {
+    pub(crate) tables: Vec<LockTable>,
+    /// `None`: the proxy keeps none.
+    pub(crate) desk: Option<Arc<LockDesk>>,
+}
+
+/// A statement as it came: where it is answered, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Said<'a> {
+    pub(crate) stream: StreamId,
+    pub(crate) text: &'a str,
+    /// The keyspace of names that have none.
+    pub(crate) current: Option<&'a str>,
+    pub(crate) values: &'a BoundValues<'a>,
+    pub(crate) skip_metadata: bool,
+}
+
+/// A request whose answer comes as a letter.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    ticket: Ticket,
+    sequence: u64,
+    stream: StreamId,
+    step: Arc<Step>,
+    skip_metadata: bool,
+}
+
+/// Who is to get the letters of a thread.
+#[derive(Default)]
+pub(crate) struct Letters {
+    thread: Option<u16>,
+    asked: HashMap<Ticket, (ClientId, u64)>,
+    ever: u64,
+    taken: Vec<(Ticket, Outcome)>,
+}
+
+impl Letters {
+    /// The thread has a client.
+    pub(crate) fn are_of(&mut self, thread: u16) {
+        self.thread = Some(thread);
+    }
+}
+
+impl fmt::Display for LockTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.keyspace, self.table)
+    }
+}
+
+impl Keeping {
+    /// Whether the proxy keeps one of these tables.
+    fn has_one_of(&self, tables: &[TableName<'_>], current: Option<&str>) -> bool {
+        let is = |table: &TableName<'_>| self.tables.iter().any(|own| own.is(table, current));
+        tables.iter().any(is)
+    }
+
+    /// Whether a text is about a table that the proxy keeps.
+    pub(crate) fn answers(&self, text: &str, current: Option<&str>) -> bool {
+        !self.tables.is_empty()
+            && Summary::of(text).is_ok_and(|summary| self.has_one_of(&summary.tables, current))
+    }
+}
+
+impl LockTable {
+    fn is(&self, table: &TableName<'_>, current: Option<&str>) -> bool {
+        table.is(&self.keyspace, &self.table, current)
+    }
+}
+
+impl CqlFace {
+    /// Whether there are tables of locks.
+    pub(crate) fn keeps_lock_tables(&self) -> bool {
+        !self.state.setting.keeping.tables.is_empty()
+    }
+
+    /// Whether a statement is about a table of locks.
+    pub(crate) fn is_of_locks(&self, summary: Option<&Summary<'_>>, current: Option<&str>) -> bool {
+        let keeping = &self.state.setting.keeping;
+        summary.is_some_and(|summary| keeping.has_one_of(&summary.tables, current))
+    }
+
+    /// What is wrong with preparing a text, if something is.
+    pub(crate) fn cannot_prepare(&self, text: &str, current: Option<&str>) -> Option<String> {
+        if !self.state.setting.keeping.answers(text, current) {
+            return None;
+        }
+        LockStatement::parse(text)
+            .err()
+            .map(|error| error.to_string())
+    }
+
+    /// What is wrong with a batch, if something is.
+    pub(crate) fn cannot_batch<'a>(
+        &self,
+        version: Version,
+        parts: &[BatchStatement<'a>],
+        current: Option<&str>,
+    ) -> Option<ErrorBody<'a>> {
+        let keeping = &self.state.setting.keeping;
+        for part in parts {
+            let of_locks = match part.statement {
+                Part::Text(text) => keeping.answers(text, current),
+                Part::Prepared(id) => match self.state.prepared.get(version, id) {
+                    // Nobody knows what it is about.
+                    None => return Some(unprepared(id)),
+                    Some(statement) => {
+                        let current = statement.connection_keyspace.as_deref();
+                        statement.here && keeping.answers(&statement.text, current)
+                    }
+                },
+            };
+            if of_locks {
+                let message = "a table of locks takes no part in a BATCH: give its statements \
+                               one by one";
+                return Some(ErrorBody::plain(INVALID, message));
+            }
+        }
+        None
+    }
+
+    /// Carries out a statement about a table of locks; its answer may come later.
+    pub(crate) fn lock(&mut self, client: &mut Client, said: Said<'_>, desk: &mut Desk<'_>) {
+        let step = match self.step(said) {
+            Ok(step) => Arc::new(step),
+            Err(what) => return client.refuse(said.stream, INVALID, &what),
+        };
+        let Some(locks) = &self.state.setting.keeping.desk else {
+            return client.refuse(said.stream, INVALID, "this proxy keeps no locks");
+        };
+        let change = {
+            let step = Arc::clone(&step);
+            Change::new(move |lock| step.judge(lock).verdict())
+        };
+        let asking = match step.reads() {
+            true => Asking::Info,
+            false => Asking::Change(&change),
+        };
+        match locks.ask(desk.id.thread, &step.lock, &asking) {
+            Ok(outcome) => tell(client, said.stream, &step, said.skip_metadata, &outcome),
+            Err(ticket) => {
+                let letters = &mut self.letters;
+                letters.ever += 1;
+                let sequence = letters.ever;
+                letters.asked.insert(ticket, (client.id, sequence));
+                client.asked.push(Asked {
+                    ticket,
+                    sequence,
+                    stream: said.stream,
+                    step,
+                    skip_metadata: said.skip_metadata,
+                });
+                desk.wait_for_letter();
+            }
+        }
+    }
+
+    /// What a statement asks for.
+    fn step(&self, said: Said<'_>) -> Result<Step, String> {
+        let statement = LockStatement::parse(said.text).map_err(|error| error.to_string())?;
+        let is_it = |known: &&Known| known.name.is(&statement.table, said.current);
+        let Some(known) = self.known.lock_tables.iter().find(is_it) else {
+            return Err(format!("{SUPPORTED}: {} is none", statement.table));
+        };
+        if known.schema.is_err() {
+            self.state.ask_for_news();
+        }
+        Step::new(
+            known.schema.as_ref().map_err(String::clone)?,
+            &statement,
+            said.values,
+        )
+    }
+
+    /// A client executes what the proxy does not know, so that it may be about anything.
+    pub(crate) fn not_prepared(client: &mut Client, stream: StreamId, id: &[u8]) {
+        client.answer(stream, Response::Error(unprepared(id)));
+    }
+
+    /// Takes this thread's letters, each with whom it is for.
+    pub(crate) fn collect_letters(&mut self, into: &mut Vec<Letter>) {
+        let letters = &mut self.letters;
+        let (Some(locks), Some(thread)) = (&self.state.setting.keeping.desk, letters.thread) else {
+            return;
+        };
+        if !locks.has_letters(thread) {
+            return;
+        }
+        locks.take_letters(thread, &mut letters.taken);
+        for (ticket, outcome) in letters.taken.drain(..) {
+            // Whoever has gone does not wait any more.
+            if let Some((client, sequence)) = letters.asked.remove(&ticket) {
+                into.push(Letter {
+                    client,
+                    sequence,
+                    outcome,
+                });
+            }
+        }
+    }
+
+    /// Whether this thread has letters.
+    pub(crate) fn has_lock_letters(&self) -> bool {
+        match (&self.state.setting.keeping.desk, self.letters.thread) {
+            (Some(locks), Some(thread)) => locks.has_letters(thread),
+            _ => false,
+        }
+    }
+
+    /// A letter for a client.
+    pub(crate) fn deliver_letter(client: &mut Client, letter: &Letter) {
+        let mut asked = client.asked.iter();
+        let Some(at) = asked.position(|one| one.sequence == letter.sequence) else {
+            return;
+        };
+        let asked = client.asked.swap_remove(at);
+        let (stream, skip) = (asked.stream, asked.skip_metadata);
+        tell(client, stream, &asked.step, skip, &letter.outcome);
+    }
+
+    /// Forgets what a client that has gone asked for. If it is granted all the same, that ends with
+    /// its lease.
+    pub(crate) fn forget_locks(&mut self, client: &mut Client) {
+        let Some(locks) = &self.state.setting.keeping.desk else {
+            return;
+        };
+        for asked in client.asked.drain(..) {
+            self.letters.asked.remove(&asked.ticket);
+            locks.cancel(client.id.thread, asked.ticket, &asked.step.lock);
+        }
+    }
+}
+
+impl Judged {
+    fn verdict(self) -> ::locks::Verdict {
+        match self {
+            Judged::Applied(verdict) => verdict,
+            Judged::Missing | Judged::Differs(_) | Judged::Refused(_) => ::locks::Verdict::Keep,
+        }
+    }
+}
+
+fn unprepared(id: &[u8]) -> ErrorBody<'_> {
+    ErrorBody {
+        message: "the proxy does not know what this statement is about: prepare it again",
+        kind: ErrorKind::Unprepared { id },
+    }
+}
+
+/// Tells a client what became of its request.
+fn tell(
+    client: &mut Client,
+    stream: StreamId,
+    step: &Step,
+    skip_metadata: bool,
+    outcome: &Outcome,
+) {
+    let found = match outcome {
+        Ok(Answer::Changed { found, .. } | Answer::Info(found)) => found.as_ref(),
+        // Nothing else is asked for.
+        Ok(_) => None,
+        Err(error) => {
+            let message = error.to_string();
+            let error = failure(error, step, &message);
+            return client.answer(stream, Response::Error(error));
+        }
+    };
+    // What was decided about what was found is decided once more, to tell it.
+    let judged = step.judge(found);
+    if let Judged::Refused(what) = judged {
+        return client.refuse(stream, INVALID, what);
+    }
+    let rows = step.told(&judged);
+    let body = match &rows {
+        None => ResultBody::Void,
+        Some(rows) => ResultBody::Rows(rows.rows(skip_metadata)),
+    };
+    client.answer(stream, Response::Result(body));
+}
+
+/// What of Cassandra's errors says that the locks have not done something.
+fn failure<'a>(error: &LockError, step: &Step, message: &'a str) -> ErrorBody<'a> {
+    let consistency = Consistency::Serial;
+    let kind = match error {
+        LockError::KeyLength { .. }
+        | LockError::ValueLength { .. }
+        | LockError::LeaseLength { .. }
+        | LockError::NeedsLease => return ErrorBody::plain(INVALID, message),
+        LockError::TooManyLocks { .. } | LockError::TooManyWaiters { .. } | LockError::Stopping => {
+            return ErrorBody::plain(OVERLOADED, message);
+        }
+        LockError::Refused { .. } | LockError::Damaged => {
+            return ErrorBody::plain(SERVER_ERROR, message);
+        }
+        LockError::Uncertain { .. } if !step.reads() => ErrorKind::WriteTimeout {
+            consistency,
+            received: 0,
+            required: 1,
+            write: "CAS",
+            contentions: None,
+        },
+        LockError::Settling { .. }
+        | LockError::Unavailable { .. }
+        | LockError::Uncertain { .. } => ErrorKind::Unavailable {
+            consistency,
+            required: 1,
+            alive: 0,
+        },
+    };
+    ErrorBody { message, kind }
+}

@@ -1,0 +1,198 @@
+//! A row of a table of locks, as the value of a lock.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | format: 1 |
+//! | for each part | |
+//! | 2, *n* | length, name of the column; none: the row's marker |
+//! | 8 | how long before the lock's lease it ends, in microseconds |
+//! | 4, *m* | length, value |
+//!
+//! Numbers are big-endian. Cassandra has an end for each cell, and one for the *marker* that INSERT
+//! leaves; a row is there as long as any part of it is. A lock has one lease, which is that of the
+//! part that ends last; the others tell how much earlier they end. So what lives can be told from
+//! what is left of the lease, without a clock.
+//!
+//! Invariants:
+//! 1. Parts have names that differ, in the order of names.
+//! 2. Of a lock without end no part ends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ::locks::{Lease, Lock};
+use cql::notation::Reader;
+
+const FORMAT: u8 = 1;
+
+/// The name of the marker.
+const MARKER: &str = "";
+
+/// A part of a row that lives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Part {
+    value: Vec<u8>,
+    left: Lease,
+}
+
+/// What lives of a row, besides its key.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Row(BTreeMap<String, Part>);
+
+/// Some columns of a row would end and others not, which one lease cannot say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mixed;
+
+impl Row {
+    /// The row that a lock's value is; `None`: it is none.
+    pub(crate) fn of(lock: &Lock) -> Option<Row> {
+        let mut reader = Reader::new(&lock.value);
+        if reader.byte().ok()? != FORMAT {
+            return None;
+        }
+        let mut parts = BTreeMap::new();
+        while !reader.rest().is_empty() {
+            let name = reader.string().ok()?.to_owned();
+            let earlier = Duration::from_micros(reader.long().ok()?.try_into().ok()?);
+            let value = reader.bytes().ok()??.to_vec();
+            let left = match lock.left {
+                Lease::Endless => Lease::Endless,
+                Lease::For(left) if left > earlier => Lease::For(left - earlier),
+                Lease::For(_) => continue,
+            };
+            parts.insert(name, Part { value, left });
+        }
+        Some(Row(parts))
+    }
+
+    /// Whether nothing of it lives: then there is no such row.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of a column.
+    pub(crate) fn value(&self, column: &str) -> Option<&[u8]> {
+        self.0.get(column).map(|part| &*part.value)
+    }
+
+    /// Sets a column; `None` takes it away.
+    pub(crate) fn set(&mut self, column: &str, value: Option<&[u8]>, left: Lease) {
+        match value {
+            None => drop(self.0.remove(column)),
+            Some(value) => {
+                let value = value.to_vec();
+                self.0.insert(column.to_owned(), Part { value, left });
+            }
+        }
+    }
+
+    /// Marks that the row is there even if no column has a value.
+    pub(crate) fn mark(&mut self, left: Lease) {
+        self.set(MARKER, Some(b""), left);
+    }
+
+    /// The row as the value of a lock, and the lock's lease.
+    ///
+    /// # Errors
+    /// [`Mixed`].
+    pub(crate) fn encode(&self) -> Result<(Vec<u8>, Lease), Mixed> {
+        let longest = self.0.values().map(|part| part.left).reduce(Lease::max);
+        let lease = longest.unwrap_or(Lease::Endless);
+        let mut bytes = vec![FORMAT];
+        for (name, part) in &self.0 {
+            let earlier = match (lease, part.left) {
+                (Lease::For(lease), Lease::For(left)) => lease - left,
+                (Lease::Endless, Lease::Endless) => Duration::ZERO,
+                // The row stays without it, as long as nobody takes its columns away one by one.
+                (Lease::Endless, Lease::For(_)) if name == MARKER => continue,
+                _ => return Err(Mixed),
+            };
+            bytes.extend((name.len() as u16).to_be_bytes());
+            bytes.extend(name.as_bytes());
+            bytes.extend((earlier.as_micros() as u64).to_be_bytes());
+            bytes.extend((part.value.len() as u32).to_be_bytes());
+            bytes.extend(&part.value);
+        }
+        Ok((bytes, lease))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::locks::Token;
+
+    fn seconds(seconds: u64) -> Lease {
+        Lease::For(Duration::from_secs(seconds))
+    }
+
+    fn lock(value: &[u8], left: Lease) -> Lock {
+        Lock {
+            value: value.into(),
+            token: Token(1),
+            left,
+            waiters: 0,
+        }
+    }
+
+    #[test]
+    fn parts_end_at_their_times() {
+        let mut row = Row::default();
+        row.mark(seconds(10));
+        row.set("note", Some(b"n"), seconds(20));
+        row.set("owner", Some(b"me"), seconds(30));
+        let (bytes, lease) = row.encode().expect("all end");
+        assert_eq!(lease, seconds(30));
+        let at = |left| Row::of(&lock(&bytes, seconds(left))).expect("a row");
+        assert_eq!(at(30), row);
+        let later = at(15);
+        assert_eq!(later.value("owner"), Some(&b"me"[..]));
+        assert_eq!(later.value("note"), Some(&b"n"[..]));
+        assert!(!later.0.contains_key(MARKER), "it had ten seconds");
+        assert_eq!(at(10).value("note"), None);
+        assert!(!at(1).is_gone());
+    }
+
+    #[test]
+    fn a_row_of_columns_alone_goes_with_the_last() {
+        let mut row = Row::default();
+        row.set("owner", Some(b""), Lease::Endless);
+        let (bytes, lease) = row.encode().expect("none ends");
+        assert_eq!(lease, Lease::Endless);
+        assert_eq!(Row::of(&lock(&bytes, lease)).expect("a row"), row);
+        row.set("owner", None, Lease::Endless);
+        assert!(row.is_gone());
+    }
+
+    #[test]
+    fn what_one_lease_cannot_say_is_told() {
+        let mut row = Row::default();
+        row.mark(seconds(5));
+        row.set("owner", Some(b"me"), Lease::Endless);
+        let (bytes, lease) = row.encode().expect("the marker does not matter");
+        assert_eq!(lease, Lease::Endless);
+        let read = Row::of(&lock(&bytes, lease)).expect("a row");
+        assert_eq!(read.0.len(), 1);
+        row.set("note", Some(b""), seconds(5));
+        assert_eq!(row.encode(), Err(Mixed));
+    }
+
+    #[test]
+    fn what_is_no_row_is_refused() {
+        let mut row = Row::default();
+        row.set("owner", Some(b"me"), seconds(5));
+        let (bytes, lease) = row.encode().expect("it ends");
+        for end in [0, 2, bytes.len() - 1] {
+            assert_eq!(Row::of(&lock(&bytes[..end], lease)), None, "{end}");
+        }
+        assert_eq!(Row::of(&lock(b"anna", lease)), None);
+        for seed in 0..2000 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut noise = bytes.clone();
+            noise[random.usize(..bytes.len())] = random.u8(..);
+            if let Some(read) = Row::of(&lock(&noise, lease)) {
+                assert!(read.0.len() <= 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The tables of locks as the nodes know them: their columns, in the order in which rows tell them.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use cql::request::{Prepare, Request};
+use cql::response::{ColumnSpec, Columns};
+use cql::{DataType, Response, ResultBody, Value};
+
+use super::super::asked::{Asked, Table};
+use super::super::wire::quoted;
+use crate::config::LockTable;
+
+/// Types whose values are equal if and only if their bytes are.
+const TYPES: [DataType; 14] = [
+    DataType::Ascii,
+    DataType::Bigint,
+    DataType::Blob,
+    DataType::Boolean,
+    DataType::Date,
+    DataType::Inet,
+    DataType::Int,
+    DataType::Smallint,
+    DataType::Text,
+    DataType::Time,
+    DataType::Timestamp,
+    DataType::Timeuuid,
+    DataType::Tinyint,
+    DataType::Uuid,
+];
+
+/// A table of locks, and what the nodes say of it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Known {
+    pub(crate) name: LockTable,
+    /// Otherwise what is wrong with it, as a client is told.
+    pub(crate) schema: Result<Arc<Schema>, String>,
+}
+
+/// The columns of a table of locks.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Schema {
+    /// Of this table, and of none that had the name before.
+    pub(crate) id: [u8; 16],
+    pub(crate) name: LockTable,
+    /// As `SELECT *` has them.
+    pub(crate) columns: Columns,
+    /// Places of the key's columns: those of the partition, then the clustering ones.
+    pub(crate) key: Vec<usize>,
+    /// How many of them are the partition's.
+    pub(crate) partition: usize,
+    /// The lease of what is written without one, in seconds; 0: none.
+    pub(crate) default_ttl: i32,
+}
+
+impl Schema {
+    /// The column of this name.
+    pub(crate) fn column(&self, name: &str) -> Option<(usize, &ColumnSpec)> {
+        let at = self.columns.position(name)?;
+        Some((at, &self.columns.0[at]))
+    }
+
+    /// Whether the column is of the key.
+    pub(crate) fn is_key(&self, place: usize) -> bool {
+        self.key.contains(&place)
+    }
+}
+
+/// Asks a node about tables.
+///
+/// # Errors
+/// The node does not answer.
+pub(crate) fn ask(asked: &mut Asked, tables: &[LockTable]) -> Result<Vec<Known>, String> {
+    let mut all = Vec::new();
+    for name in tables {
+        let schema = one(asked, name)?.map(Arc::new);
+        if let Err(what) = &schema {
+            tracing::debug!("{name} keeps no locks: {what}");
+        }
+        let name = name.clone();
+        all.push(Known { name, schema });
+    }
+    Ok(all)
+}
+
+fn one(asked: &mut Asked, name: &LockTable) -> Result<Result<Schema, String>, String> {
+    let text = |text: &str| text.replace('\'', "''");
+    let of_it = format!(
+        "WHERE keyspace_name = '{}' AND table_name = '{}'",
+        text(&name.keyspace),
+        text(&name.table)
+    );
+    let tables = format!("SELECT id, default_time_to_live FROM system_schema.tables {of_it}");
+    let tables = asked.query(&tables)?;
+    let kinds = format!("SELECT column_name, kind, position FROM system_schema.columns {of_it}");
+    let kinds = asked.query(&kinds)?;
+    if tables.rows.is_empty() {
+        return Ok(Err(missing(name)));
+    }
+    let (keyspace, table) = (quoted(&name.keyspace), quoted(&name.table));
+    let select = format!("SELECT * FROM {keyspace}.{table}");
+    let prepare = Prepare {
+        text: &select,
+        keyspace: None,
+    };
+    let columns = asked.ask(Request::Prepare(prepare), |response| match response {
+        Response::Result(ResultBody::Prepared(prepared)) => Ok(prepared.result.columns),
+        // It has gone meanwhile.
+        _ => Ok(None),
+    })?;
+    let Some(columns) = columns else {
+        return Ok(Err(missing(name)));
+    };
+    Ok(of_answers(name, &tables, &kinds, columns))
+}
+
+/// What clients are told of a table that is not there.
+fn missing(name: &LockTable) -> String {
+    format!(
+        "table {} does not exist: create {name}, as CQL does it, and it keeps locks",
+        name.table
+    )
+}
+
+/// The schema that a node's answers tell.
+pub(crate) fn of_answers(
+    name: &LockTable,
+    tables: &Table,
+    kinds: &Table,
+    columns: Columns,
+) -> Result<Schema, String> {
+    let wrong = || format!("the nodes tell nothing of {name} that is understood");
+    let row = tables.rows.first().ok_or_else(wrong)?;
+    let Some(Value::Uuid(id)) = tables.value(row, "id") else {
+        return Err(wrong());
+    };
+    let default_ttl = match tables.value(row, "default_time_to_live") {
+        Some(Value::Int(seconds)) => *seconds,
+        _ => 0,
+    };
+    let mut key = Vec::new();
+    for row in &kinds.rows {
+        let column = kinds.text(row, "column_name").ok_or_else(wrong)?;
+        let kind = kinds.text(row, "kind").ok_or_else(wrong)?;
+        let place = columns.position(column).ok_or_else(wrong)?;
+        let position = match kinds.value(row, "position") {
+            Some(Value::Int(position)) => *position,
+            _ => return Err(wrong()),
+        };
+        match kind {
+            "partition_key" => key.push((0, position, place)),
+            "clustering" => key.push((1, position, place)),
+            "static" => {
+                return Err(format!(
+                    "{name} has the static column {column}: a table of locks has none"
+                ));
+            }
+            _ => {}
+        }
+    }
+    if let Some(column) = columns.0.iter().find(|it| !TYPES.contains(&it.data_type)) {
+        return Err(format!(
+            "column {} of {name} has a type that a table of locks does not have: use ascii, \
+             bigint, blob, boolean, date, inet, int, smallint, text, time, timestamp, timeuuid, \
+             tinyint or uuid",
+            column.name
+        ));
+    }
+    key.sort_unstable();
+    let partition = key.iter().filter(|(of, ..)| *of == 0).count();
+    if partition == 0 {
+        return Err(wrong());
+    }
+    Ok(Schema {
+        id: *id,
+        name: name.clone(),
+        columns,
+        key: key.into_iter().map(|(.., place)| place).collect(),
+        partition,
+        default_ttl,
+    })
+}
+
+impl FromStr for LockTable {
+    type Err = String;
+
+    /// `keyspace.table`, as in CQL: in lower case, unless it is in quotes.
+    fn from_str(text: &str) -> Result<LockTable, String> {
+        let error = || format!("{text} is no table such as app.locks");
+        let select = format!("SELECT * FROM {text}");
+        let select = cql::statement::Select::parse(&select).map_err(|_| error())?;
+        let plain = select.restrictions.is_empty() && select.limit.is_none();
+        match (select.table.keyspace, plain) {
+            (Some(keyspace), true) => Ok(LockTable {
+                keyspace: keyspace.into_owned(),
+                table: select.table.table.into_owned(),
+            }),
+            _ => Err(error()),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn name() -> LockTable {
+        "app.locks".parse().expect("a name")
+    }
+
+    fn table(columns: &[(&str, DataType)], rows: Vec<Vec<Value>>) -> Table {
+        Table {
+            columns: Columns::of_table("system_schema", "t", columns),
+            rows,
+        }
+    }
+
+    /// A schema of columns, each with its kind and place.
+    pub(crate) fn schema(columns: &[(&str, DataType, &str, i32)]) -> Result<Schema, String> {
+        let tables = table(
+            &[
+                ("id", DataType::Uuid),
+                ("default_time_to_live", DataType::Int),
+            ],
+            vec![vec![Value::Uuid([7; 16]), Value::Int(0)]],
+        );
+        let kinds = columns.iter().map(|(column, _, kind, position)| {
+            vec![
+                Value::text(*column),
+                Value::text(*kind),
+                Value::Int(*position),
+            ]
+        });
+        let kinds = table(
+            &[
+                ("column_name", DataType::Text),
+                ("kind", DataType::Text),
+                ("position", DataType::Int),
+            ],
+            kinds.collect(),
+        );
+        let specs: Vec<_> = columns.iter().map(|it| (it.0, it.1.clone())).collect();
+        of_answers(
+            &name(),
+            &tables,
+            &kinds,
+            Columns::of_table("app", "locks", &specs),
+        )
+    }
+
+    /// A table with a name and an owner.
+    pub(crate) fn simple() -> Schema {
+        schema(&[
+            ("name", DataType::Text, "partition_key", 0),
+            ("note", DataType::Text, "regular", -1),
+            ("owner", DataType::Text, "regular", -1),
+        ])
+        .expect("a table of locks")
+    }
+
+    #[test]
+    fn the_key_has_the_order_of_the_table() {
+        let schema = schema(&[
+            ("a", DataType::Int, "clustering", 1),
+            ("b", DataType::Int, "partition_key", 1),
+            ("c", DataType::Int, "partition_key", 0),
+            ("d", DataType::Int, "clustering", 0),
+            ("e", DataType::Int, "regular", -1),
+        ]);
+        let schema = schema.expect("a table of locks");
+        assert_eq!(
+            (schema.key.as_slice(), schema.partition),
+            (&[2, 1, 3, 0][..], 2)
+        );
+        assert!(schema.is_key(0) && !schema.is_key(4));
+    }
+
+    #[test]
+    fn tables_that_keep_no_locks_say_why() {
+        let key = ("k", DataType::Int, "partition_key", 0);
+        for (column, word) in [
+            (("s", DataType::Int, "static", -1), "static column s"),
+            (("n", DataType::Counter, "regular", -1), "column n"),
+            (
+                ("m", DataType::set(DataType::Int), "regular", -1),
+                "column m",
+            ),
+            (("d", DataType::Decimal, "regular", -1), "column d"),
+        ] {
+            let error = schema(&[key.clone(), column]).expect_err(word);
+            assert!(
+                error.contains(word) && error.contains("app.locks"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_cql() {
+        assert_eq!(name().to_string(), "app.locks");
+        let quoted: LockTable = "App.\"My.Locks\"".parse().expect("a name");
+        assert_eq!((&*quoted.keyspace, &*quoted.table), ("app", "My.Locks"));
+        for text in [
+            "locks",
+            "",
+            "a.b.c",
+            "a.b WHERE k = 1",
+            "a.b; DROP",
+            "a. b LIMIT 1",
+        ] {
+            assert!(text.parse::<LockTable>().is_err(), "{text}");
+        }
+    }
+}

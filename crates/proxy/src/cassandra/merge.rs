@@ -1,0 +1,236 @@
+//! Writes of several clients that wait for one node at the same time become one `UNLOGGED` batch, if
+//! `--merge-writes` says so.
+//!
+//! A write may be merged if it is the EXECUTE of an INSERT, UPDATE or DELETE without a condition,
+//! without functions and without adding to what is there; if its values have no names, it gives the
+//! whole key of a partition, and nothing is asked of it besides (a trace, a payload). What is so is
+//! marked:
+//!
+//! | bits of [`Query::part`] | what |
+//! |---|---|
+//! | 20…31 | keyspace and replicas, as a hash; 0: it is not to be merged |
+//! | 0…19 | the key, as a hash |
+//!
+//! Invariants:
+//! 1. The writes of a batch agree in keyspace and replicas, in both consistencies, and in the
+//!    timestamp and the time that their clients have given, or in that they gave none.
+//! 2. No two are of one partition: with one timestamp for both, columns of the one could win and
+//!    columns of the other.
+//! 3. A batch is smaller than what nodes warn of, in bytes and in partitions.
+//! 4. Each write has an answer of its own. If the batch shows that one of its writes cannot be
+//!    executed, nothing has happened, and each is sent by itself. A query that is sent again is not
+//!    merged.
+
+use std::hash::BuildHasher;
+
+use bytes::Bytes;
+use cql::request::{
+    Batch, BatchKind, BatchStatement, Execute, Parameters, Request, Statement as Part,
+};
+use cql::response::{
+    ErrorBody, ErrorKind, IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR, UNAVAILABLE, WRITE_FAILURE,
+    WRITE_TIMEOUT, peek_error_code,
+};
+use cql::token::partition_key;
+use cql::{
+    BoundValues, Consistency, Direction, Envelope, Flags, Header, Opcode, Response,
+    ResponseMessage, ResultBody, StreamId, Version,
+};
+use foldhash::fast::FixedState;
+
+use super::frames::header_of;
+use super::prepared::Statement;
+use super::route::envelope;
+use crate::machine::query::{NodeIndex, Query};
+
+/// The most writes of a batch. Nodes warn of batches over more partitions than ten.
+pub(crate) const MOST: usize = 10;
+/// The most bytes of requests that become a batch. Nodes warn of batches above 5 KiB.
+pub(crate) const BYTES: usize = 4096;
+const KEY_BITS: u32 = 20;
+
+/// The mark of a request; 0: it is not to be merged.
+pub(crate) fn mark(
+    header: Header,
+    statement: &Statement,
+    execute: &Execute<'_>,
+    replicas: &[NodeIndex],
+) -> u32 {
+    let values = &execute.parameters.values;
+    if !statement.merges || replicas.is_empty() || header.flags != Flags::default() {
+        return 0;
+    }
+    let mut scratch = Vec::new();
+    let key = match partition_key(values, &statement.key, &mut scratch) {
+        Ok(key) if !values.are_named() => key,
+        _ => return 0,
+    };
+    let state = FixedState::default();
+    // The order of replicas is that of the ring, which differs from key to key.
+    let mut sorted = smallvec::SmallVec::<[NodeIndex; 8]>::from_slice(replicas);
+    sorted.sort_unstable();
+    let place = state.hash_one((&statement.keyspace, &sorted[..])) as u32 >> KEY_BITS;
+    let key = state.hash_one(key) as u32 & ((1 << KEY_BITS) - 1);
+    place.max(1) << KEY_BITS | key
+}
+
+/// Whether a query may be merged with others.
+pub(crate) fn may_merge(query: &Query) -> bool {
+    query.part >> KEY_BITS != 0 && query.retries == 0 && query.bytes[4] == Opcode::Execute as u8
+}
+
+/// What is to be sent.
+pub(crate) enum Parcel {
+    Alone(Query),
+    /// A batch, which is the request of all of these.
+    Together(Vec<Query>, Bytes),
+}
+
+/// In what writes must agree.
+#[derive(PartialEq, Eq)]
+struct Manner {
+    place: u32,
+    consistency: Consistency,
+    serial_consistency: Option<Consistency>,
+    timestamp: Option<i64>,
+    keyspace: Option<String>,
+    now_in_seconds: Option<i32>,
+}
+
+struct Group {
+    manner: Manner,
+    queries: Vec<Query>,
+    bytes: usize,
+}
+
+fn execute_of(query: &Query) -> Option<Execute<'_>> {
+    let header = header_of(&query.bytes, Direction::Request)?;
+    Execute::decode(&envelope(header, &query.bytes)).ok()
+}
+
+fn manner(query: &Query) -> Option<Manner> {
+    let parameters = execute_of(query)?.parameters;
+    Some(Manner {
+        place: query.part >> KEY_BITS,
+        consistency: parameters.consistency,
+        serial_consistency: parameters.serial_consistency,
+        timestamp: parameters.timestamp,
+        keyspace: parameters.keyspace.map(str::to_owned),
+        now_in_seconds: parameters.now_in_seconds,
+    })
+}
+
+impl Group {
+    fn takes(&self, manner: &Manner, query: &Query) -> bool {
+        self.queries.len() < MOST
+            && self.bytes + query.bytes.len() <= BYTES
+            && self.manner == *manner
+            && self.queries.iter().all(|one| one.part != query.part)
+    }
+
+    fn parcel(mut self, version: Version) -> Parcel {
+        if self.queries.len() == 1
+            && let Some(query) = self.queries.pop()
+        {
+            return Parcel::Alone(query);
+        }
+        let executes: Vec<Execute<'_>> = self.queries.iter().filter_map(execute_of).collect();
+        let statements = executes.iter().map(|execute| BatchStatement {
+            statement: Part::Prepared(execute.id),
+            values: execute.parameters.values,
+        });
+        let batch = Batch {
+            kind: BatchKind::Unlogged,
+            statements: statements.collect(),
+            parameters: Parameters {
+                consistency: self.manner.consistency,
+                values: BoundValues::none(version),
+                skip_metadata: false,
+                page_size: None,
+                paging_state: None,
+                serial_consistency: self.manner.serial_consistency,
+                timestamp: self.manner.timestamp,
+                keyspace: self.manner.keyspace.as_deref(),
+                now_in_seconds: self.manner.now_in_seconds,
+            },
+        };
+        let mut bytes = Vec::new();
+        let message = Request::Batch(batch).into_message();
+        message.write(&mut bytes, version, StreamId(0), Flags::default());
+        Parcel::Together(self.queries, bytes.into())
+    }
+}
+
+/// Puts writes together, in the order in which they came, as far as they agree.
+pub(crate) fn parcels(queries: Vec<Query>, version: Version) -> Vec<Parcel> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut parcels = Vec::new();
+    for query in queries {
+        let Some(manner) = manner(&query) else {
+            // The node says what is wrong with it.
+            parcels.push(Parcel::Alone(query));
+            continue;
+        };
+        let bytes = query.bytes.len();
+        match groups.iter_mut().find(|group| group.takes(&manner, &query)) {
+            Some(group) => {
+                group.bytes += bytes;
+                group.queries.push(query);
+            }
+            None => groups.push(Group {
+                manner,
+                queries: vec![query],
+                bytes,
+            }),
+        }
+    }
+    parcels.extend(groups.into_iter().map(|group| group.parcel(version)));
+    parcels
+}
+
+/// What the answer to a batch means for its writes.
+pub(crate) enum Meaning {
+    /// This is the answer to each.
+    Each(Bytes),
+    /// Nothing has happened, perhaps because of one: each is to be sent by itself.
+    Again,
+}
+
+/// What an answer means. What nodes warn of is not passed on: it is about the batch.
+pub(crate) fn meaning(whole: Envelope<'_>, bytes: &Bytes) -> Meaning {
+    let version = whole.header.version;
+    let each = |response: Response<'_>| {
+        let mut out = Vec::new();
+        response.write(&mut out, version, StreamId(0));
+        Meaning::Each(out.into())
+    };
+    if whole.header.opcode == Opcode::Result {
+        return each(Response::Result(ResultBody::Void));
+    }
+    if whole.header.opcode != Opcode::Error {
+        return Meaning::Each(bytes.clone());
+    }
+    match peek_error_code(&whole) {
+        Ok(
+            UNAVAILABLE | OVERLOADED | IS_BOOTSTRAPPING | SERVER_ERROR | WRITE_TIMEOUT
+            | WRITE_FAILURE,
+        ) => match ResponseMessage::decode(whole).map(|message| message.response) {
+            Ok(Response::Error(error)) => each(Response::Error(of_one(error))),
+            _ => Meaning::Each(bytes.clone()),
+        },
+        _ => Meaning::Again,
+    }
+}
+
+/// The error of a batch as that of one of its writes.
+fn of_one(mut error: ErrorBody<'_>) -> ErrorBody<'_> {
+    if let ErrorKind::WriteTimeout { write, .. } | ErrorKind::WriteFailure { write, .. } =
+        &mut error.kind
+    {
+        *write = "SIMPLE";
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Nodes are told of statements that they do not know.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cql::request::{Request, RequestMessage};
+use cql::response::{ErrorBody, ErrorKind};
+use cql::{Direction, Header, Opcode, Response, ResponseMessage, ResultBody, Version};
+
+use super::client::{Client, Parked};
+use super::face::{CqlFace, Task};
+use super::frames::header_of;
+use super::lane::Meaning;
+use super::prepared::Statement;
+use super::route::{Pace, envelope};
+use crate::machine::face::{Desk, Errand};
+use crate::machine::query::Query;
+
+impl CqlFace {
+    /// A node has prepared a statement for a client.
+    pub(crate) fn remember(&self, query: &Query, header: Header, bytes: &Bytes) {
+        let Some((id, statement)) = self.statement_of(query, header, bytes) else {
+            return;
+        };
+        self.state.prepared.put(header.version, &id, statement);
+    }
+
+    /// The statement that a node has prepared, and its id.
+    fn statement_of(
+        &self,
+        query: &Query,
+        header: Header,
+        bytes: &Bytes,
+    ) -> Option<(Bytes, Statement)> {
+        let request = header_of(&query.bytes, Direction::Request)?;
+        let request = RequestMessage::decode(envelope(request, &query.bytes)).ok()?;
+        let whole = envelope(header, bytes);
+        if header.opcode != Opcode::Result {
+            return None;
+        }
+        let message = ResponseMessage::decode(whole).ok()?;
+        let keyspace = match self.state.options.lanes.meaning(query.lane) {
+            Meaning::Shared(name) => name.keyspace,
+            Meaning::Login(_) => None,
+        };
+        let (Request::Prepare(prepare), Response::Result(ResultBody::Prepared(result))) =
+            (request.request, message.response)
+        else {
+            return None;
+        };
+        let mut statement = Statement::new(&query.bytes, prepare, keyspace, &result, whole.body);
+        let keeping = &self.state.setting.keeping;
+        statement.here |= keeping.answers(prepare.text, statement.connection_keyspace.as_deref());
+        Some((Bytes::copy_from_slice(result.id), statement))
+    }
+
+    /// A node does not know the statement of a request: it is told, and the request waits.
+    pub(crate) fn prepare_for(
+        &mut self,
+        client: &mut Client,
+        query: Query,
+        header: Header,
+        bytes: Bytes,
+        desk: &mut Desk<'_>,
+    ) {
+        let (_, stream) = Task::of(query.sequence);
+        let id = match ResponseMessage::decode(envelope(header, &bytes)).map(|it| it.response) {
+            Ok(Response::Error(ErrorBody {
+                kind: ErrorKind::Unprepared { id },
+                ..
+            })) => Bytes::copy_from_slice(id),
+            _ => return client.gathered.put(stream, bytes),
+        };
+        let Some(statement) = self.state.prepared.get(header.version, &id) else {
+            return client.gathered.put(stream, bytes);
+        };
+        let connections = self.state.setting.connections;
+        let name = client.lane_name(statement.connection_keyspace.clone(), connections);
+        let errand = Errand {
+            sequence: Task::PrepareAgain.sequence(stream),
+            part: 0,
+            node: query.node,
+            lane: self.state.options.lanes.lane(&name),
+            replies: 1,
+            safe: true,
+            route: Pace::Rows.timeouts(),
+            connection: None,
+        };
+        let part = client.park(Parked { query, id });
+        desk.send(Errand { part, ..errand }, statement.request.clone());
+    }
+
+    /// A node has been told of a statement that it did not know.
+    pub(crate) fn prepared_again(
+        &mut self,
+        client: &mut Client,
+        query: &Query,
+        header: Header,
+        bytes: Bytes,
+        desk: &mut Desk<'_>,
+    ) {
+        let Some(Parked { query: parked, id }) = client.parked.remove(&query.part) else {
+            return;
+        };
+        let (_, stream) = Task::of(parked.sequence);
+        let Some((found, statement)) = self.statement_of(query, header, &bytes) else {
+            // The table is not there any more, for example.
+            return client.gathered.put(stream, bytes);
+        };
+        let before = self.state.prepared.get(header.version, &id);
+        let changed = before.is_none_or(|before| before.told != statement.told);
+        self.state.prepared.put(header.version, &found, statement);
+        // In version 4 a client learns of other columns by preparing again alone.
+        if found != id || changed && header.version < Version::V5 {
+            let error = ErrorBody {
+                message: "Prepared query has changed: prepare it again",
+                kind: ErrorKind::Unprepared { id: &id },
+            };
+            return client.answer(stream, Response::Error(error));
+        }
+        let node = parked.node;
+        desk.send_again(parked, node, Duration::ZERO);
+    }
+}

@@ -1,0 +1,320 @@
+//! What clients ask, and which node gets it.
+
+use bytes::Bytes;
+use cql::request::{Execute, Parameters, Query as CqlQuery, Request, RequestMessage};
+use cql::response::{INVALID, PROTOCOL_ERROR};
+use cql::statement::{StatementKind, Summary};
+use cql::{BoundValues, EventKind, Header, Malformed, Opcode, Response, ResultBody, StreamId};
+
+use super::client::Client;
+use super::face::{CqlFace, Done, Task};
+use super::lock_table::Said;
+use super::merge;
+use super::route::{self, Route, envelope};
+use super::system::{self, Proxies};
+use crate::machine::face::{Desk, Errand, Progress};
+use crate::machine::query::NodeIndex;
+
+/// Refuses a request with the one timestamp that nodes cannot read; whether it did. They count what
+/// they cannot read by connection, and this one is shared.
+fn refuse_timestamp(client: &mut Client, stream: StreamId, parameters: &Parameters<'_>) -> bool {
+    let is_refused = parameters.timestamp == Some(i64::MIN);
+    if is_refused {
+        let (least, most) = (i64::MIN + 1, i64::MAX);
+        let text = format!("Out of bound timestamp, must be in [{least}, {most}]");
+        client.refuse(stream, PROTOCOL_ERROR, &text);
+    }
+    is_refused
+}
+
+impl CqlFace {
+    /// A request of a client that nodes know, as far as they want to.
+    pub(crate) fn request(
+        &mut self,
+        client: &mut Client,
+        header: Header,
+        bytes: Bytes,
+        desk: &mut Desk<'_>,
+    ) -> Done {
+        let stream = header.stream;
+        if header.version != client.version {
+            let text = format!(
+                "Invalid message version. Got {} but previous messages on this connection had \
+                 version {}",
+                header.version.number(),
+                client.version.number()
+            );
+            client.refuse(stream, PROTOCOL_ERROR, &text);
+            return Done::Last;
+        }
+        let done = match header.opcode {
+            Opcode::Execute => self.execute(client, header, bytes, desk),
+            Opcode::Query => self.query(client, header, bytes, desk),
+            Opcode::Batch => self.batch(client, header, bytes, desk),
+            Opcode::Prepare => self.prepare(client, header, bytes, desk),
+            Opcode::Register => self.register(client, header, &bytes),
+            Opcode::Options => {
+                self.supported(client, stream);
+                Ok(Done::Taken)
+            }
+            other => {
+                let text = format!("Unexpected message {other:?}: the connection has been set up");
+                client.refuse(stream, PROTOCOL_ERROR, &text);
+                return Done::Last;
+            }
+        };
+        done.unwrap_or_else(|malformed| {
+            client.refuse(stream, PROTOCOL_ERROR, &malformed.to_string());
+            Done::Last
+        })
+    }
+
+    fn register(
+        &mut self,
+        client: &mut Client,
+        header: Header,
+        bytes: &Bytes,
+    ) -> Result<Done, Malformed> {
+        let message = RequestMessage::decode(envelope(header, bytes))?;
+        if let Request::Register(kinds) = message.request {
+            client.registered |= kinds.contains(&EventKind::Schema);
+        }
+        client.answer(header.stream, Response::Ready);
+        Ok(Done::Taken)
+    }
+
+    fn execute(
+        &mut self,
+        client: &mut Client,
+        header: Header,
+        bytes: Bytes,
+        desk: &mut Desk<'_>,
+    ) -> Result<Done, Malformed> {
+        let execute = Execute::decode(&envelope(header, &bytes))?;
+        if refuse_timestamp(client, header.stream, &execute.parameters) {
+            return Ok(Done::Taken);
+        }
+        let statement = self.state.prepared.get(header.version, execute.id);
+        let statement = statement.as_deref();
+        if statement.is_none() && self.keeps_lock_tables() {
+            CqlFace::not_prepared(client, header.stream, execute.id);
+            return Ok(Done::Taken);
+        }
+        if let Some(statement) = statement
+            && statement.here
+        {
+            let current = statement.connection_keyspace.as_deref();
+            let (values, skip) = (execute.parameters.values, execute.parameters.skip_metadata);
+            if self.state.setting.keeping.answers(&statement.text, current) {
+                let said = Said {
+                    stream: header.stream,
+                    text: &statement.text,
+                    current,
+                    values: &values,
+                    // Nodes tell the columns of conditional statements each time.
+                    skip_metadata: false,
+                };
+                self.lock(client, said, desk);
+                return Ok(Done::Taken);
+            }
+            if self.answer_here(
+                client,
+                header.stream,
+                &statement.text,
+                current,
+                &values,
+                skip,
+            ) {
+                return Ok(Done::Taken);
+            }
+        }
+        let mut route = route::of_execute(&self.known.map, statement, &execute, &mut self.replicas);
+        if let Some(statement) = statement
+            && self.state.setting.merge_writes
+        {
+            route.merge = merge::mark(header, statement, &execute, &self.replicas);
+        }
+        Ok(self.send(client, header, bytes, Task::Request, route, desk))
+    }
+
+    fn query(
+        &mut self,
+        client: &mut Client,
+        header: Header,
+        bytes: Bytes,
+        desk: &mut Desk<'_>,
+    ) -> Result<Done, Malformed> {
+        let query = CqlQuery::decode(&envelope(header, &bytes))?;
+        if refuse_timestamp(client, header.stream, &query.parameters) {
+            return Ok(Done::Taken);
+        }
+        let summary = Summary::of(query.text).ok();
+        if let Some(keyspace) = summary.as_ref().and_then(|it| it.keyspace.as_deref()) {
+            let keyspace = keyspace.to_owned();
+            return Ok(self.use_keyspace(client, header, bytes, &keyspace, desk));
+        }
+        let own = client.keyspace.clone();
+        let current = query.parameters.keyspace.or(own.as_deref());
+        let (values, skip) = (query.parameters.values, query.parameters.skip_metadata);
+        if self.is_of_locks(summary.as_ref(), current) {
+            let said = Said {
+                stream: header.stream,
+                text: query.text,
+                current,
+                values: &values,
+                skip_metadata: skip,
+            };
+            self.lock(client, said, desk);
+            return Ok(Done::Taken);
+        }
+        if system::answers(query.text, current)
+            && self.answer_here(client, header.stream, query.text, current, &values, skip)
+        {
+            return Ok(Done::Taken);
+        }
+        self.replicas.clear();
+        let route = route::of_text(summary.as_ref(), current);
+        Ok(self.send(client, header, bytes, Task::Request, route, desk))
+    }
+
+    /// Answers a read of a table that the proxy answers itself; whether it did.
+    fn answer_here(
+        &self,
+        client: &mut Client,
+        stream: StreamId,
+        text: &str,
+        current: Option<&str>,
+        values: &BoundValues<'_>,
+        skip_metadata: bool,
+    ) -> bool {
+        let proxies = Proxies {
+            this: self.state.setting.address,
+            others: &self.state.setting.others,
+        };
+        let rows = system::answer(text, current, values, &self.known, proxies);
+        match rows {
+            None => return false,
+            Some(Ok(rows)) => {
+                let rows = ResultBody::Rows(rows.rows(skip_metadata));
+                client.answer(stream, Response::Result(rows));
+            }
+            Some(Err(refused)) => client.refuse(stream, INVALID, &refused.to_string()),
+        }
+        true
+    }
+
+    fn batch(
+        &mut self,
+        client: &mut Client,
+        header: Header,
+        bytes: Bytes,
+        desk: &mut Desk<'_>,
+    ) -> Result<Done, Malformed> {
+        let Request::Batch(batch) = RequestMessage::decode(envelope(header, &bytes))?.request
+        else {
+            return Ok(Done::Last);
+        };
+        if refuse_timestamp(client, header.stream, &batch.parameters) {
+            return Ok(Done::Taken);
+        }
+        if self.keeps_lock_tables() {
+            let own = client.keyspace.clone();
+            let current = batch.parameters.keyspace.or(own.as_deref());
+            if let Some(error) = self.cannot_batch(header.version, &batch.statements, current) {
+                client.answer(header.stream, Response::Error(error));
+                return Ok(Done::Taken);
+            }
+        }
+        let (map, prepared) = (&self.known.map, &self.state.prepared);
+        let route = route::of_batch(map, prepared, header.version, &batch, &mut self.replicas);
+        Ok(self.send(client, header, bytes, Task::Request, route, desk))
+    }
+
+    fn prepare(
+        &mut self,
+        client: &mut Client,
+        header: Header,
+        bytes: Bytes,
+        desk: &mut Desk<'_>,
+    ) -> Result<Done, Malformed> {
+        let message = RequestMessage::decode(envelope(header, &bytes))?;
+        if let Request::Prepare(prepare) = message.request {
+            let of_use = Summary::of(prepare.text).is_ok_and(|it| it.kind == StatementKind::Use);
+            let current = prepare.keyspace.or(client.keyspace.as_deref());
+            let wrong = match of_use {
+                true => Some("USE cannot be prepared: give it as it is".to_owned()),
+                false => self.cannot_prepare(prepare.text, current),
+            };
+            if let Some(text) = wrong {
+                client.refuse(header.stream, INVALID, &text);
+                return Ok(Done::Taken);
+            }
+        }
+        let route = Route {
+            reads: true,
+            ..Route::default()
+        };
+        self.replicas.clear();
+        Ok(self.send(client, header, bytes, Task::Prepare, route, desk))
+    }
+
+    /// A node that can be asked anything.
+    pub(crate) fn any_node(&mut self, desk: &mut Desk<'_>) -> Option<NodeIndex> {
+        self.turn = self.turn.wrapping_add(1);
+        let nodes = self.known.map.nodes();
+        route::choose(nodes, false, self.turn, &self.avoided, desk)
+    }
+
+    /// An errand on the lane that the client shares with others.
+    pub(crate) fn errand(
+        &self,
+        client: &mut Client,
+        sequence: u64,
+        node: NodeIndex,
+        route: Route,
+    ) -> Errand {
+        let connections = self.state.setting.connections;
+        Errand {
+            sequence,
+            part: route.merge,
+            node,
+            lane: client.lane(&self.state.options.lanes, connections),
+            replies: 1,
+            safe: route.reads,
+            route: route.pace.timeouts(),
+            connection: None,
+        }
+    }
+
+    /// Sends a request as it is, to one of `self.replicas` or to any node.
+    fn send(
+        &mut self,
+        client: &mut Client,
+        header: Header,
+        bytes: Bytes,
+        task: Task,
+        route: Route,
+        desk: &mut Desk<'_>,
+    ) -> Done {
+        let nodes = self.known.map.nodes();
+        if route.of_node {
+            let (before, from) = nodes.split_at(client.id.number as usize % nodes.len().max(1));
+            self.replicas.clear();
+            self.replicas.extend(from.iter().chain(before));
+        }
+        let serial = route.of_node || route.serial && !self.replicas.is_empty();
+        // Where no replica lives, any node says so at once.
+        let is_avoided = |node: &NodeIndex| self.avoided.avoids(*node, desk.now);
+        let nodes = match self.replicas.iter().all(is_avoided) {
+            true => nodes,
+            false => &self.replicas,
+        };
+        self.turn = self.turn.wrapping_add(1);
+        let Some(node) = route::choose(nodes, serial, self.turn, &self.avoided, desk) else {
+            return Done::Not(header, bytes, Progress::AwaitsRoom);
+        };
+        let errand = self.errand(client, task.sequence(header.stream), node, route);
+        desk.send(errand, bytes);
+        Done::Taken
+    }
+}

@@ -1,0 +1,309 @@
+//! Where a request goes.
+
+use bytes::Bytes;
+use cql::request::{Batch, BatchStatement, Execute, Request, RequestMessage, Statement as Part};
+use cql::statement::{StatementKind, Summary};
+use cql::token::{Token, named_partition_key, partition_key};
+use cql::{BoundValues, Consistency, Envelope, HEADER_LEN, Header, Opcode, Version};
+
+use super::avoided::Avoided;
+use super::prepared::{Prepared, Statement};
+use super::ring::Map;
+use crate::machine::face::Desk;
+use crate::machine::query::NodeIndex;
+
+/// What is to be known of a request to send it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Route {
+    /// Whether it only reads: it may be given twice.
+    pub(crate) reads: bool,
+    /// Whether replicas must agree on an order: then the same one is asked by all, which saves them
+    /// from getting into each other's way.
+    pub(crate) serial: bool,
+    /// It is about what nodes tell of themselves: one client asks one node.
+    pub(crate) of_node: bool,
+    pub(crate) pace: Pace,
+    /// With what it may be merged; see [`super::merge`].
+    pub(crate) merge: u32,
+}
+
+/// How long a request may take at a node that lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Pace {
+    /// It reads or writes rows. Nodes give up after at most ten seconds, if they are not told
+    /// otherwise.
+    #[default]
+    Rows,
+    /// It changes the schema, or empties a table: they take up to a minute.
+    Schema,
+}
+
+impl Pace {
+    /// That of a statement; of what is not understood, the longer one.
+    pub(crate) fn of(kind: Option<StatementKind>) -> Pace {
+        match kind {
+            None | Some(StatementKind::Truncate | StatementKind::Other) => Pace::Schema,
+            Some(_) => Pace::Rows,
+        }
+    }
+
+    /// How many times the time-out of a node it is; as
+    /// [`Query::route`](crate::machine::query::Query::route).
+    pub(crate) fn timeouts(self) -> u32 {
+        match self {
+            Pace::Rows => 3,
+            Pace::Schema => 15,
+        }
+    }
+}
+
+fn is_serial(consistency: Consistency) -> bool {
+    matches!(consistency, Consistency::Serial | Consistency::LocalSerial)
+}
+
+/// The envelope of a request that has been taken apart already.
+pub(crate) fn envelope(header: Header, bytes: &Bytes) -> Envelope<'_> {
+    Envelope {
+        header,
+        body: &bytes[HEADER_LEN..],
+    }
+}
+
+/// Puts the replicas of a statement's key into `replicas`; none if its values give no key.
+fn of_values(
+    map: &Map,
+    statement: &Statement,
+    values: &BoundValues<'_>,
+    replicas: &mut Vec<NodeIndex>,
+) {
+    replicas.clear();
+    let mut scratch = Vec::new();
+    let key = match values.are_named() {
+        true => named_partition_key(values, &statement.key_names, &mut scratch),
+        false => partition_key(values, &statement.key, &mut scratch),
+    };
+    if let Some(keyspace) = &statement.keyspace
+        && let Ok(key) = key
+    {
+        map.replicas(keyspace, Token::of_key(key), replicas);
+    }
+}
+
+/// The route of an EXECUTE.
+pub(crate) fn of_execute(
+    map: &Map,
+    statement: Option<&Statement>,
+    execute: &Execute<'_>,
+    replicas: &mut Vec<NodeIndex>,
+) -> Route {
+    replicas.clear();
+    let Some(statement) = statement else {
+        return Route::default();
+    };
+    of_values(map, statement, &execute.parameters.values, replicas);
+    Route {
+        pace: statement.pace,
+        reads: statement.reads,
+        serial: statement.conditional || is_serial(execute.parameters.consistency),
+        of_node: statement.keyspace.as_deref().is_some_and(tells_of_nodes),
+        merge: 0,
+    }
+}
+
+/// The route of a text.
+pub(crate) fn of_text(summary: Option<&Summary<'_>>, current: Option<&str>) -> Route {
+    let pace = Pace::of(summary.map(|summary| summary.kind));
+    let Some(summary) = summary else {
+        return Route {
+            pace,
+            ..Route::default()
+        };
+    };
+    let mut tables = summary.tables.iter();
+    Route {
+        pace,
+        reads: summary.kind == StatementKind::Select,
+        serial: false,
+        of_node: tables.any(|table| {
+            let keyspace = table.keyspace.as_deref().or(current);
+            keyspace.is_some_and(tells_of_nodes)
+        }),
+        merge: 0,
+    }
+}
+
+/// Whether tables of the keyspace differ from node to node.
+fn tells_of_nodes(keyspace: &str) -> bool {
+    ["system", "system_views", "system_virtual_schema"].contains(&keyspace)
+}
+
+/// The route of a BATCH: that of its first statement with a key.
+pub(crate) fn of_batch(
+    map: &Map,
+    prepared: &Prepared,
+    version: Version,
+    batch: &Batch<'_>,
+    replicas: &mut Vec<NodeIndex>,
+) -> Route {
+    replicas.clear();
+    let mut route = Route::default();
+    for part in &batch.statements {
+        let Some(statement) = statement_of(prepared, version, part) else {
+            continue;
+        };
+        route.serial |= statement.conditional;
+        if replicas.is_empty() {
+            of_values(map, &statement, &part.values, replicas);
+        }
+    }
+    route
+}
+
+fn statement_of(
+    prepared: &Prepared,
+    version: Version,
+    part: &BatchStatement<'_>,
+) -> Option<std::sync::Arc<Statement>> {
+    match part.statement {
+        Part::Prepared(id) => prepared.get(version, id),
+        Part::Text(_) => None,
+    }
+}
+
+/// Whether a lost request of a client was about a condition.
+pub(crate) fn is_conditional(prepared: &Prepared, envelope: &Envelope<'_>) -> bool {
+    let version = envelope.header.version;
+    match envelope.header.opcode {
+        Opcode::Query => cql::request::Query::decode(envelope)
+            .is_ok_and(|query| Summary::of(query.text).is_ok_and(|summary| summary.conditional)),
+        Opcode::Execute => Execute::decode(envelope)
+            .ok()
+            .and_then(|execute| prepared.get(version, execute.id))
+            .is_some_and(|statement| statement.conditional),
+        Opcode::Batch => match RequestMessage::decode(*envelope).map(|message| message.request) {
+            Ok(Request::Batch(batch)) => batch.statements.iter().any(|part| match part.statement {
+                Part::Text(text) => Summary::of(text).is_ok_and(|summary| summary.conditional),
+                Part::Prepared(id) => prepared
+                    .get(version, id)
+                    .is_some_and(|statement| statement.conditional),
+            }),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// The node that is asked: of those that have not failed the one with the fewest queries under way,
+/// or with `serial` the first one. `turn` decides among equals. `None`: all that could be asked have
+/// no room.
+pub(crate) fn choose(
+    nodes: &[NodeIndex],
+    serial: bool,
+    turn: usize,
+    avoided: &Avoided,
+    desk: &mut Desk<'_>,
+) -> Option<NodeIndex> {
+    let lives = |node: &NodeIndex| !avoided.avoids(*node, desk.now);
+    let (first, start) = match serial {
+        true => (nodes.iter().copied().find(lives), 0),
+        false => (None, turn % nodes.len().max(1)),
+    };
+    if let Some(first) = first {
+        return desk.has_room(first).then_some(first);
+    }
+    let any_lives = nodes.iter().any(lives);
+    let (before, from) = nodes.split_at(start);
+    let mut best: Option<(u32, NodeIndex)> = None;
+    for &node in from.iter().chain(before) {
+        if any_lives && avoided.avoids(node, desk.now) || !desk.has_room(node) {
+            continue;
+        }
+        let load = desk.load(node);
+        if best.is_none_or(|(least, _)| load < least) {
+            best = Some((load, node));
+        }
+    }
+    best.map(|(_, node)| node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cql::ring::{Replication, Ring, RingNode};
+    use cql::{Bound, ValueList};
+
+    fn map() -> Map {
+        let nodes = (0..8).map(|node| RingNode {
+            datacenter: "dc".to_owned(),
+            rack: "rack".to_owned(),
+            tokens: vec![Token((i64::MIN + 1).wrapping_add(node << 61))],
+        });
+        let places = (0..8).map(NodeIndex).collect();
+        let keyspaces = [("app".to_owned(), Replication::Simple(1))];
+        Map::new(&Ring::new(nodes.collect()), places, keyspaces)
+    }
+
+    fn statement() -> Statement {
+        Statement {
+            request: Bytes::new(),
+            text: "SELECT * FROM app.t WHERE a = :one AND b = :two".to_owned(),
+            connection_keyspace: None,
+            keyspace: Some("app".to_owned()),
+            key: vec![0, 1],
+            key_names: vec!["one".to_owned(), "two".to_owned()],
+            told: Bytes::new(),
+            reads: true,
+            conditional: false,
+            here: false,
+            pace: Pace::Rows,
+            merges: false,
+        }
+    }
+
+    fn replicas(list: &ValueList) -> Vec<NodeIndex> {
+        let mut replicas = Vec::new();
+        let values = list.values(Version::V4);
+        of_values(&map(), &statement(), &values, &mut replicas);
+        replicas
+    }
+
+    #[test]
+    fn values_with_names_lead_where_values_in_order_do() {
+        let mut seen = std::collections::BTreeSet::new();
+        for number in 0..100 {
+            let (one, two) = (format!("one {number}"), format!("two {number}"));
+            let [one, two] = [&one, &two].map(|text| Bound::Bytes(text.as_bytes()));
+            let mut in_order = ValueList::new();
+            in_order.push(one);
+            in_order.push(two);
+            let mut named = ValueList::new();
+            named.push_named("other", Bound::Null);
+            named.push_named("two", two);
+            named.push_named("one", one);
+            let expected = replicas(&in_order);
+            assert_eq!(expected.len(), 1);
+            assert_eq!(replicas(&named), expected);
+            seen.extend(expected);
+        }
+        assert_eq!(seen.len(), 8, "keys of all nodes");
+        let mut half = ValueList::new();
+        half.push_named("one", Bound::Bytes(b"one"));
+        assert_eq!(replicas(&half), []);
+    }
+
+    #[test]
+    fn what_may_take_long_has_more_time() {
+        let pace = |text| of_text(Summary::of(text).ok().as_ref(), None).pace;
+        for text in ["TRUNCATE t", "CREATE TABLE t (k int PRIMARY KEY)", "'"] {
+            assert_eq!(pace(text), Pace::Schema, "{text}");
+        }
+        for text in [
+            "SELECT * FROM t",
+            "INSERT INTO t (k) VALUES (1)",
+            "BEGIN BATCH APPLY BATCH",
+        ] {
+            assert_eq!(pace(text), Pace::Rows, "{text}");
+        }
+        assert!(Pace::Rows.timeouts() < Pace::Schema.timeouts());
+    }
+}

@@ -1,0 +1,446 @@
+//! A connection to a node that speaks CQL: replies come in any order, each with its stream.
+//!
+//! A connection begins with STARTUP and, as its lane wants it, says who it is and uses a keyspace;
+//! queries wait for that. What a node says meanwhile is told clients only where all nodes would say
+//! the same: that a password is wrong, or, if all of them have said it, that there is no keyspace.
+//! Anything else is the node's own affair, and another one is asked.
+//!
+//! Invariants:
+//! 1. A stream belongs to one request at a time, and is free when its reply is there; not before,
+//!    even if nobody waits for the reply any more.
+//! 2. A node that answers OPTIONS has more time for a request than it takes by its own limits: what
+//!    it says when those pass is better than what the proxy can say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use cql::notation::StringMap;
+use cql::request::Parameters;
+use cql::request::{Query as CqlQuery, Request};
+use cql::response::{AUTHENTICATION_ERROR, INVALID, ResultKind, peek_result_kind};
+use cql::{
+    BoundValues, Consistency, Direction, Envelope, Flags, Framing, HEADER_LEN, Header, Limits,
+    Opcode, Response, ResponseMessage, StreamId, Unpacker, Version,
+};
+use slab::Slab;
+
+use super::credentials::Credential;
+use super::frames::{self, Gathered};
+use super::lane::{Lanes, Meaning};
+use super::merge::{self, Parcel};
+use crate::machine::pack::Pack;
+use crate::machine::query::{Answer, Lane, Query, Why};
+use crate::machine::wire::{Broken, Wire};
+use crate::tls::ToNodes;
+
+/// Bytes gathered for one pack, after which nothing is added: about a frame.
+const MOST: usize = 64 * 1024;
+
+/// How the message begins by which a node says that it could not find out whether a password is
+/// right.
+const CANNOT_JUDGE: &str = "Unable to perform authentication";
+
+/// How connections to nodes are set up.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) lanes: Lanes,
+    /// Who the proxy itself is, when it asks nodes about themselves.
+    pub(crate) own: Option<Credential>,
+    /// How to speak with nodes; `None`: without TLS.
+    pub(crate) tls: Option<Arc<ToNodes>>,
+}
+
+/// Streams whose replies nobody waits for any more, after which a connection is given up: there
+/// would soon be none left for requests.
+const MOST_FORGOTTEN: usize = StreamId::COUNT / 2;
+
+/// A request that is under way.
+enum Flight {
+    /// It was put then.
+    Query(Query, Duration),
+    /// A batch of these, which were put then.
+    Merged(Vec<Query>, Duration),
+    /// One of the proxy's own.
+    Own,
+    /// Its client has been told that it took too long.
+    Forgotten,
+}
+
+/// What has been said, and not yet been answered, before queries can be put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Greeting {
+    Startup,
+    Login,
+    Keyspace,
+    Over,
+}
+
+/// See the module's page.
+pub(crate) struct CqlWire {
+    version: Version,
+    meaning: Meaning,
+    greeting: Greeting,
+    framing: Framing,
+    unpacker: Unpacker,
+    /// By stream.
+    flights: Slab<Flight>,
+    forgotten: usize,
+    /// Writes that may be merged, and when the last one was put.
+    writes: Vec<Query>,
+    put: Duration,
+    /// How many queries there are beyond one for each flight.
+    merged: usize,
+    /// Since when there are too many of those.
+    spent: Option<Duration>,
+    gathered: Gathered,
+    /// When the request of the proxy's own was put that is not answered.
+    asked: Option<Duration>,
+}
+
+impl Wire for CqlWire {
+    type Options = Options;
+    const SHARED: bool = true;
+
+    fn open(options: &Options, lane: Lane, _: &mut Pack, now: Duration) -> CqlWire {
+        let meaning = options.lanes.meaning(lane);
+        let version = match &meaning {
+            Meaning::Shared(name) => name.version,
+            Meaning::Login(version) => *version,
+        };
+        let mut wire = CqlWire {
+            version,
+            meaning,
+            greeting: Greeting::Startup,
+            framing: Framing::Plain,
+            unpacker: Unpacker::new(Direction::Response, Limits::default()),
+            flights: Slab::new(),
+            forgotten: 0,
+            writes: Vec::new(),
+            put: now,
+            merged: 0,
+            spent: None,
+            gathered: Gathered::default(),
+            asked: Some(now),
+        };
+        wire.say(Request::Startup(startup()));
+        wire
+    }
+
+    fn has_room(&self) -> bool {
+        self.greeting == Greeting::Over
+            // Writes that were merged may have to be sent one by one.
+            && self.flights.len() + self.merged + self.writes.len() < StreamId::COUNT
+            && self.gathered.len() < MOST
+    }
+
+    fn is_welcome(&self) -> bool {
+        self.greeting == Greeting::Over
+    }
+
+    fn put(&mut self, query: Query, _: &mut Pack, now: Duration) {
+        if merge::may_merge(&query) {
+            self.put = now;
+            return self.writes.push(query);
+        }
+        self.put_alone(query, now);
+    }
+
+    fn seal(&mut self, pack: &mut Pack) {
+        self.put_writes();
+        self.gathered.seal(self.framing, pack);
+    }
+
+    fn may_ask(&self) -> bool {
+        self.asked.is_none() && self.flights.len() < StreamId::COUNT
+    }
+
+    fn ask_for_life(&mut self, _: &mut Pack, now: Duration) {
+        self.asked = Some(now);
+        self.say(Request::Options);
+    }
+
+    fn receive(
+        &mut self,
+        input: &mut BytesMut,
+        told: &mut dyn FnMut(Query, Answer),
+    ) -> Result<(), Broken> {
+        let nonsense = |error: cql::StreamError| Broken::Nonsense(error.to_string());
+        while let Some(mut envelopes) = frames::take(&mut self.unpacker, input).map_err(nonsense)? {
+            while let Some((header, envelope)) = frames::next(&mut envelopes, Direction::Response) {
+                self.one(header, envelope, told)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn under_way(&self) -> usize {
+        self.flights.len() - self.forgotten + self.merged + self.writes.len()
+    }
+
+    fn oldest(&self) -> Option<Duration> {
+        [self.asked, self.spent].into_iter().flatten().min()
+    }
+
+    fn give_up_late(
+        &mut self,
+        now: Duration,
+        timeout: Duration,
+        given_up: &mut dyn FnMut(Query, Why),
+    ) {
+        for (_, flight) in &mut self.flights {
+            let (first, since) = match flight {
+                Flight::Query(query, since) => (&*query, *since),
+                Flight::Merged(queries, since) => (&queries[0], *since),
+                Flight::Own | Flight::Forgotten => continue,
+            };
+            let limit = timeout.saturating_mul(first.route);
+            if now < since + limit {
+                continue;
+            }
+            self.forgotten += 1;
+            match std::mem::replace(flight, Flight::Forgotten) {
+                Flight::Query(query, _) => given_up(query, Why::Unanswered(limit)),
+                Flight::Merged(queries, _) => {
+                    self.merged -= queries.len() - 1;
+                    for query in queries {
+                        given_up(query, Why::Unanswered(limit));
+                    }
+                }
+                Flight::Own | Flight::Forgotten => {}
+            }
+        }
+        if self.forgotten >= MOST_FORGOTTEN {
+            self.spent.get_or_insert(now);
+        }
+    }
+
+    fn abandon(&mut self, given_up: &mut dyn FnMut(Query)) {
+        for flight in self.flights.drain() {
+            match flight {
+                Flight::Query(query, _) => given_up(query),
+                Flight::Merged(queries, _) => queries.into_iter().for_each(&mut *given_up),
+                Flight::Own | Flight::Forgotten => {}
+            }
+        }
+        self.merged = 0;
+        self.writes.drain(..).for_each(given_up);
+    }
+}
+
+/// What the proxy begins a connection with.
+pub(crate) fn startup() -> StringMap<'static> {
+    vec![
+        ("CQL_VERSION", "3.0.0"),
+        ("DRIVER_NAME", "kumiki proxy"),
+        ("DRIVER_VERSION", env!("CARGO_PKG_VERSION")),
+    ]
+}
+
+/// A text that asks for nothing special.
+pub(crate) fn plain_query(text: &str, version: Version) -> Request<'_> {
+    let parameters = Parameters::new(Consistency::One, BoundValues::none(version));
+    Request::Query(CqlQuery { text, parameters })
+}
+
+/// A name of CQL in quotes.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+impl CqlWire {
+    /// Gathers a request of the proxy's own.
+    fn say(&mut self, request: Request<'_>) {
+        let stream = StreamId(self.flights.insert(Flight::Own) as i16);
+        let mut envelope = Vec::new();
+        let message = request.into_message();
+        message.write(&mut envelope, self.version, stream, Flags::default());
+        self.gathered.put(stream, envelope.into());
+    }
+
+    /// One envelope of the node's.
+    fn one(
+        &mut self,
+        header: Header,
+        envelope: Bytes,
+        told: &mut dyn FnMut(Query, Answer),
+    ) -> Result<(), Broken> {
+        if header.stream == StreamId::EVENTS {
+            return Ok(());
+        }
+        let stream = usize::try_from(header.stream.0).ok();
+        let Some(flight) = stream.and_then(|stream| self.flights.try_remove(stream)) else {
+            let what = format!(
+                "a reply on stream {}, which nobody waits for",
+                header.stream
+            );
+            return Err(Broken::Nonsense(what));
+        };
+        let body = &envelope[HEADER_LEN..];
+        if let Flight::Own = flight {
+            return self.greeted(Envelope { header, body });
+        }
+        // A connection that uses another keyspace from now on must not be used by others.
+        let spoilt = header.opcode == Opcode::Result
+            && peek_result_kind(&Envelope { header, body }) == Ok(ResultKind::SetKeyspace);
+        match flight {
+            Flight::Query(query, _) => {
+                let answer = Answer {
+                    bytes: envelope,
+                    earlier_error: None,
+                };
+                told(query, answer);
+            }
+            Flight::Merged(queries, since) => {
+                self.merged_came(header, &envelope, queries, since, told)
+            }
+            _ => self.came_late(),
+        }
+        match spoilt {
+            true => Err(Broken::Spoilt("it uses another keyspace".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Puts a query that is not merged.
+    fn put_alone(&mut self, query: Query, now: Duration) {
+        let envelope = query.bytes.clone();
+        let stream = self.flights.insert(Flight::Query(query, now));
+        self.gathered.put(StreamId(stream as i16), envelope);
+    }
+
+    /// Puts the writes that may be merged.
+    fn put_writes(&mut self) {
+        if self.writes.is_empty() {
+            return;
+        }
+        let now = self.put;
+        for parcel in merge::parcels(std::mem::take(&mut self.writes), self.version) {
+            match parcel {
+                Parcel::Alone(query) => self.put_alone(query, now),
+                Parcel::Together(queries, batch) => {
+                    self.merged += queries.len() - 1;
+                    let stream = self.flights.insert(Flight::Merged(queries, now));
+                    self.gathered.put(StreamId(stream as i16), batch);
+                }
+            }
+        }
+    }
+
+    /// The reply to a batch of merged writes has come.
+    fn merged_came(
+        &mut self,
+        header: Header,
+        envelope: &Bytes,
+        queries: Vec<Query>,
+        since: Duration,
+        told: &mut dyn FnMut(Query, Answer),
+    ) {
+        self.merged -= queries.len() - 1;
+        let body = &envelope[HEADER_LEN..];
+        match merge::meaning(Envelope { header, body }, envelope) {
+            merge::Meaning::Each(bytes) => {
+                for query in queries {
+                    let answer = Answer {
+                        bytes: bytes.clone(),
+                        earlier_error: None,
+                    };
+                    told(query, answer);
+                }
+            }
+            merge::Meaning::Again => {
+                for query in queries {
+                    self.put_alone(query, since);
+                }
+            }
+        }
+    }
+
+    /// A reply that nobody waits for has come: its stream is free.
+    fn came_late(&mut self) {
+        self.forgotten -= 1;
+        if self.forgotten < MOST_FORGOTTEN {
+            self.spent = None;
+        }
+    }
+
+    /// A reply to a request of the proxy's own.
+    fn greeted(&mut self, envelope: Envelope<'_>) -> Result<(), Broken> {
+        if self.greeting == Greeting::Over {
+            // The node lives, whatever it says.
+            self.asked = None;
+            return Ok(());
+        }
+        let message = ResponseMessage::decode(envelope);
+        let response = message
+            .map_err(|error| Broken::Nonsense(error.to_string()))?
+            .response;
+        if let Response::Error(error) = response {
+            return Err(self.not_greeted(error.kind.code(), error.message));
+        }
+        match (self.greeting, &response) {
+            (Greeting::Startup, Response::Ready | Response::Authenticate(_)) => {
+                if self.version >= Version::V5 {
+                    self.framing = Framing::Frames;
+                    self.unpacker.expect_frames();
+                }
+                self.go_on(matches!(response, Response::Authenticate(_)))
+            }
+            (Greeting::Login, Response::AuthSuccess(_)) => self.go_on(false),
+            (Greeting::Keyspace, Response::Result(_)) => {
+                self.is_over();
+                Ok(())
+            }
+            (_, other) => Err(Broken::Unready(format!("it answers {:?}", other.opcode()))),
+        }
+    }
+
+    /// What an error in the greeting means.
+    fn not_greeted(&self, code: i32, message: &str) -> Broken {
+        // Nodes that cannot read their own table of users say so by the same code.
+        let is_judged = !message.starts_with(CANNOT_JUDGE);
+        match (self.greeting, code) {
+            (Greeting::Login, AUTHENTICATION_ERROR) if is_judged => {
+                Broken::Refused(message.to_owned())
+            }
+            (Greeting::Keyspace, INVALID) => Broken::Lacks(message.to_owned()),
+            _ => Broken::Unready(format!("{message} ({code:#06x})")),
+        }
+    }
+
+    /// The next step of the greeting, after one that the node has accepted.
+    fn go_on(&mut self, asks_who: bool) -> Result<(), Broken> {
+        let name = match (&self.meaning, asks_who) {
+            (Meaning::Login(_), true) => {
+                self.is_over();
+                return Ok(());
+            }
+            (Meaning::Login(_), false) => {
+                return Err(Broken::Unready("it asks for no password".to_owned()));
+            }
+            (Meaning::Shared(name), _) => name.clone(),
+        };
+        if asks_who {
+            let Some(credential) = &name.credential else {
+                return Err(Broken::Unready("it asks for a password".to_owned()));
+            };
+            self.greeting = Greeting::Login;
+            self.say(Request::AuthResponse(Some(credential.token())));
+        } else if let Some(keyspace) = &name.keyspace {
+            self.greeting = Greeting::Keyspace;
+            let text = format!("USE {}", quoted(keyspace));
+            self.say(plain_query(&text, self.version));
+        } else {
+            self.is_over();
+        }
+        Ok(())
+    }
+
+    fn is_over(&mut self) {
+        self.greeting = Greeting::Over;
+        self.asked = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

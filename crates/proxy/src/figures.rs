@@ -1,0 +1,218 @@
+//! Figures: what each thread and each node's connections have done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::machine::link::LinkFigures;
+use crate::machine::query::NodeIndex;
+use crate::nodes::Nodes;
+
+/// Of one node, over all connections to it.
+#[derive(Debug, Default)]
+pub(crate) struct NodeFigures {
+    pub(crate) queries: AtomicU64,
+    pub(crate) packets: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) connects: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    /// Grows when somebody tells that the node came or went: its connections are to be looked at.
+    pub(crate) hints: AtomicU64,
+    /// As they were when connections were looked at the last time.
+    waiting: Mutex<Vec<Now>>,
+}
+
+/// What was seen of a node by one thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Now {
+    /// Queries that wait to be sent.
+    pub(crate) waiting: usize,
+    /// Queries that wait for a reply.
+    pub(crate) under_way: usize,
+    /// Connections that are up: the node has accepted the proxy.
+    pub(crate) connections: usize,
+    /// Connections that have failed and are tried again by themselves.
+    pub(crate) awaited: usize,
+}
+
+impl Now {
+    /// Whether no connection is up, and one will be as soon as the node can be reached.
+    pub(crate) fn is_cut_off(self) -> bool {
+        self.connections == 0 && self.awaited > 0
+    }
+}
+
+/// Of a thread with nodes.
+#[derive(Debug)]
+pub(crate) struct BackFigures {
+    thread: usize,
+    nodes: Arc<Nodes>,
+}
+
+impl BackFigures {
+    pub(crate) fn new(thread: usize, nodes: Arc<Nodes>) -> BackFigures {
+        BackFigures { thread, nodes }
+    }
+
+    /// What one connection did since the last time; what all of this thread's connections to the
+    /// node have in hand.
+    pub(crate) fn add(&self, node: NodeIndex, figures: LinkFigures) {
+        let total = self.nodes.figures(node);
+        total.queries.fetch_add(figures.queries, Relaxed);
+        total.packets.fetch_add(figures.packets, Relaxed);
+        total.bytes_out.fetch_add(figures.bytes_out, Relaxed);
+        total.bytes_in.fetch_add(figures.bytes_in, Relaxed);
+        total.reads.fetch_add(figures.reads, Relaxed);
+        total.connects.fetch_add(figures.connects, Relaxed);
+        total.failures.fetch_add(figures.failures, Relaxed);
+    }
+
+    /// What all of this thread's connections to a node have in hand.
+    pub(crate) fn set(&self, node: NodeIndex, now: Now) {
+        let total = self.nodes.figures(node);
+        let mut waiting = total.waiting.lock();
+        if waiting.len() <= self.thread {
+            waiting.resize(self.thread + 1, Now::default());
+        }
+        waiting[self.thread] = now;
+    }
+}
+
+impl NodeFigures {
+    /// What all threads have in hand.
+    pub(crate) fn now(&self) -> Now {
+        let waiting = self.waiting.lock();
+        waiting.iter().fold(Now::default(), |sum, one| Now {
+            waiting: sum.waiting + one.waiting,
+            under_way: sum.under_way + one.under_way,
+            connections: sum.connections + one.connections,
+            awaited: sum.awaited + one.awaited,
+        })
+    }
+}
+
+/// Of a thread with clients.
+#[derive(Debug)]
+pub(crate) struct FrontFigures {
+    all: Arc<Clients>,
+    pub(crate) clients: AtomicUsize,
+    pub(crate) queries: AtomicU64,
+    pub(crate) replies: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    /// From when a query was handed on until its reply was there; microseconds.
+    pub(crate) latency: Latency,
+}
+
+/// How many clients there are, over all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    pub(crate) now: AtomicUsize,
+    pub(crate) ever: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
+impl FrontFigures {
+    pub(crate) fn new(all: Arc<Clients>) -> FrontFigures {
+        FrontFigures {
+            all,
+            clients: AtomicUsize::new(0),
+            queries: AtomicU64::new(0),
+            replies: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+            latency: Latency::default(),
+        }
+    }
+
+    /// Counts a client, if there may be one more.
+    pub(crate) fn admit(&self, most: usize) -> bool {
+        let admitted = self.all.now.fetch_add(1, Relaxed) < most;
+        if admitted {
+            self.all.ever.fetch_add(1, Relaxed);
+        } else {
+            self.all.refused.fetch_add(1, Relaxed);
+            self.all.now.fetch_sub(1, Relaxed);
+        }
+        admitted
+    }
+
+    pub(crate) fn dismiss(&self) {
+        self.all.now.fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn set_clients(&self, count: usize) {
+        self.clients.store(count, Relaxed);
+    }
+
+    pub(crate) fn asked(&self, count: usize) {
+        add(&self.queries, count as u64);
+    }
+
+    pub(crate) fn answered(&self, after: Duration, well: bool) {
+        add(if well { &self.replies } else { &self.failures }, 1);
+        self.latency.record(after);
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        add(&self.bytes_in, bytes as u64);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        add(&self.bytes_out, bytes as u64);
+    }
+}
+
+/// Adds to a figure that one thread alone writes.
+fn add(figure: &AtomicU64, count: u64) {
+    figure.store(figure.load(Relaxed) + count, Relaxed);
+}
+
+/// Buckets of [`Latency`]: each ends at twice the time of the one before it.
+pub(crate) const BUCKETS: usize = 28;
+
+/// How long something took: a count for each power of two of microseconds, as monitoring wants it.
+#[derive(Debug, Default)]
+pub(crate) struct Latency {
+    buckets: [AtomicU64; BUCKETS],
+    sum_us: AtomicU64,
+}
+
+impl Latency {
+    fn record(&self, time: Duration) {
+        let us = time.as_micros() as u64;
+        // A bucket ends with its bound: 1 us, 2 us, 4 us…
+        let bucket = (u64::BITS - us.saturating_sub(1).leading_zeros()) as usize;
+        let bucket = if us <= 1 { 0 } else { bucket };
+        add(&self.buckets[bucket.min(BUCKETS - 1)], 1);
+        add(&self.sum_us, us);
+    }
+
+    /// The counts, and the sum of all times in microseconds.
+    pub(crate) fn read(&self) -> ([u64; BUCKETS], u64) {
+        let counts = std::array::from_fn(|bucket| self.buckets[bucket].load(Relaxed));
+        (counts, self.sum_us.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_the_bucket_whose_bound_it_does_not_pass() {
+        let latency = Latency::default();
+        for us in [0, 1, 2, 3, 4, 5, 8, 9, 1 << 40] {
+            latency.record(Duration::from_micros(us));
+        }
+        let (counts, _) = latency.read();
+        assert_eq!(counts[..5], [2, 1, 2, 2, 1]);
+        assert_eq!(counts[BUCKETS - 1], 1);
+    }
+}

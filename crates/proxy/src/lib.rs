@@ -1,0 +1,214 @@
+//! The proxy: many clients' requests in few packets to the nodes, and locks (paper 3).
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`config`] | how a proxy is set up |
+//! | [`net`] | the network as threads see it: sockets, or a stack that bypasses the kernel |
+//! | `tls` | the same, encrypted |
+//! | `threads` | the threads, and the rings between them |
+//! | `machine` | what carries requests and replies, whatever their protocol |
+//! | [`locks`] | locks with leases and tokens, which no node is asked about |
+//! | `redis` | RESP: one server in front of Kumiki, Redis Cluster or Redis servers |
+//! | `cassandra` | CQL: the one node in front of a Cassandra cluster |
+//! | `nodes` `figures` | the nodes; what was done |
+//! | `info` `metrics` | the figures as `INFO`; for Prometheus, and what the admin endpoint tells |
+
+#![forbid(unsafe_code)]
+
+mod cassandra;
+pub mod config;
+mod figures;
+mod info;
+pub mod locks;
+mod machine;
+mod metrics;
+pub mod net;
+mod nodes;
+mod redis;
+mod threads;
+mod tls;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+pub use admin::{Admin, LogLevel};
+pub use config::{
+    Config, Limits, LockTable, Nodes, Queues, Stack, StartError, TlsClients, TlsNodes,
+};
+pub use redis::Kind;
+
+use crate::info::About;
+use crate::machine::ring::Bell;
+use crate::machine::thread::{Stopping, Watch};
+use crate::nodes::Duties;
+use crate::tls::Setup;
+
+/// A proxy that is serving.
+pub struct Running {
+    address: SocketAddr,
+    kind: Kind,
+    stopper: Stopper,
+    threads: Vec<JoinHandle<()>>,
+    /// Threads that keep true what is known of the nodes, and what ends them.
+    keepers: Vec<JoinHandle<()>>,
+    release: Box<dyn Fn() + Send + Sync>,
+    about: Arc<About>,
+    duties: Arc<dyn Duties>,
+    /// Goes on until everything else has ended, to say that it is stopping.
+    admin: Option<Admin>,
+}
+
+/// A proxy has lost a thread, and has stopped because of that. Its log says which one. Start it
+/// again, and report what the log says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the proxy has lost a thread, and has stopped: start it again, and report what its log says"
+)]
+pub struct ThreadLost;
+
+/// Stops a proxy; clones stop the same one.
+#[derive(Clone)]
+pub struct Stopper {
+    stopping: Arc<Stopping>,
+    bells: Vec<Arc<Bell>>,
+}
+
+impl Stopper {
+    /// Has the proxy stop: it accepts nothing more, answers what it has received, and closes.
+    /// Returns at once.
+    pub fn stop(&self) {
+        self.stopping.begun.store(true, Ordering::SeqCst);
+        for bell in &self.bells {
+            bell.ring();
+        }
+    }
+}
+
+impl Running {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where figures and health are served, if they are.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(Admin::address)
+    }
+
+    /// What it found the nodes to be.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What stops it.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Waits until it has stopped.
+    ///
+    /// # Errors
+    /// It has stopped by itself, because it had lost a thread.
+    pub fn wait(self) -> Result<(), ThreadLost> {
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the proxy has panicked");
+            }
+        }
+        (self.release)();
+        if let Some(locks) = &self.about.locks {
+            locks.stop();
+        }
+        for keeper in self.keepers {
+            if keeper.join().is_err() {
+                tracing::error!("a keeper of the proxy has panicked");
+            }
+        }
+        match self.stopper.stopping.lost.load(Ordering::SeqCst) {
+            true => Err(ThreadLost),
+            false => Ok(()),
+        }
+    }
+
+    /// Has a thread of its own for what is kept true.
+    fn keep(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        let watch = Watch {
+            name: name.to_owned(),
+            stopper: self.stopper(),
+            front: false,
+            stays: false,
+        };
+        let keeper = builder.spawn(move || {
+            let _watch = watch;
+            work();
+        });
+        let keeper = keeper.map_err(|error| StartError::Thread { error })?;
+        self.keepers.push(keeper);
+        Ok(())
+    }
+}
+
+/// Starts a proxy.
+///
+/// # Errors
+/// The [`StartError`] says what to change.
+pub fn start(config: &Config) -> Result<Running, StartError> {
+    check(config)?;
+    let admin = config.admin.map(Admin::start).transpose()?;
+    start_with(config, admin)
+}
+
+/// Checks that no address lies open to strangers.
+///
+/// # Errors
+/// [`StartError::Open`] or [`StartError::Admin`] if one does.
+pub fn check(config: &Config) -> Result<(), StartError> {
+    let listen = config.listen;
+    let shows_certificate = |tls: &TlsClients| tls.client_ca.is_some();
+    // Before Cassandra the nodes say who must give a password; they have yet to be asked.
+    let asks = config.password.is_some() || matches!(config.nodes, Nodes::Cassandra(_));
+    let is_closed = asks || config.tls.as_ref().is_some_and(shows_certificate);
+    if !listen.ip().is_loopback() && !is_closed && !config.insecure {
+        return Err(StartError::Open { listen });
+    }
+    if let Some(address) = config.admin {
+        // The password is for clients; here nobody asks for it.
+        admin::check(address, config.insecure)?;
+    }
+    Ok(())
+}
+
+/// As [`start`], with an admin endpoint that was started before, or none; [`Config::admin`] is only
+/// checked.
+///
+/// # Errors
+/// The [`StartError`] says what to change.
+pub fn start_with(config: &Config, admin: Option<Admin>) -> Result<Running, StartError> {
+    check(config)?;
+    if let Some(admin) = &admin {
+        admin.starting().tell("asking the nodes what they are");
+    }
+    let tls = Setup::load(config).map_err(|what| StartError::Tls { what })?;
+    let mut running = match &config.nodes {
+        Nodes::Kumiki(seeds) => redis::start(config, tls, seeds, true),
+        Nodes::Redis(seeds) => redis::start(config, tls, seeds, false),
+        Nodes::Cassandra(seeds) => cassandra::start(config, tls, seeds),
+    }?;
+    if let Some(admin) = &admin {
+        admin.attach(Arc::new(metrics::Told {
+            about: Arc::clone(&running.about),
+            duties: Arc::clone(&running.duties),
+            bells: running.stopper.bells.clone(),
+            stopping: Arc::clone(&running.stopper.stopping),
+        }));
+    }
+    running.admin = admin;
+    Ok(running)
+}

@@ -1,0 +1,35 @@
+//! The clocks that leases are measured by.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ::locks::Moment;
+use rustix::time::{ClockId, clock_gettime};
+
+/// What the clock shows that goes on while the machine is suspended and that nobody sets.
+pub(crate) fn now() -> Moment {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_nsec).unwrap_or(0) / 1000;
+    Moment::from_us(seconds * 1_000_000 + micros)
+}
+
+/// The time of day in milliseconds since the Unix epoch. Tokens begin there; nothing else depends
+/// on it.
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO).as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_passes() {
+        let before = now();
+        std::thread::sleep(Duration::from_millis(20));
+        let passed = now().since(before);
+        assert!(passed >= Duration::from_millis(20), "{passed:?}");
+        assert!(passed < Duration::from_secs(20), "{passed:?}");
+    }
+}

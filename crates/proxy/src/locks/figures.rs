@@ -1,0 +1,263 @@
+//! What the locks of a proxy have done: counted where it happens, told all at once.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use ::locks::Answer;
+
+use super::Outcome;
+
+/// Classes of [`KeptTimes`]: each ends at twice the time of the one before it, the first at 1 µs.
+pub const CLASSES: usize = 28;
+
+/// What the locks of a proxy have done since it began, and have in hand. Each figure is exact by
+/// itself; they are read one after another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// What keeps them: one word.
+    pub keeping: &'static str,
+    /// The longest lease that may be asked for.
+    pub longest_lease: Duration,
+    /// Locks that are held, as far as this proxy knows: where several proxies share them, those
+    /// that others have granted are noticed within half a minute.
+    pub held: u64,
+    /// Requests that wait for their answer. In memory they wait for others or for the ledger;
+    /// elsewhere all do, until what keeps the locks has answered.
+    pub waiting: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Locks that were granted to who asked for them, whether or not it had them already.
+    pub acquired: u64,
+    /// Leases that were prolonged.
+    pub renewed: u64,
+    /// Locks that were released.
+    pub released: u64,
+    /// Requests that found somebody else, or nobody, to hold the lock.
+    pub refused: u64,
+    /// Requests that ended with an error.
+    pub failed: u64,
+    /// Requests that were not answered at once.
+    pub waited: u64,
+    /// Requests that nobody waits for any more.
+    pub cancelled: u64,
+    /// Locks that ended with their lease, nobody having released them, as far as this proxy was the
+    /// one to notice.
+    pub expired: u64,
+    /// How long what keeps the locks took: for each ledger (in memory) or transaction, those that
+    /// failed included.
+    pub kept: KeptTimes,
+    /// What there is besides where a partition keeps the locks.
+    pub shared: Option<SharedFigures>,
+}
+
+/// How often something was kept, and how long that took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptTimes {
+    /// How often, by the class of the time: class *n* is for times up to 2ⁿ µs, the last one for
+    /// all that are longer.
+    pub classes: [u64; CLASSES],
+    /// All times together.
+    pub time: Duration,
+}
+
+/// Figures of a table that a partition keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedFigures {
+    /// Transactions that were sent.
+    pub transactions: u64,
+    /// Locks that were taken over from another proxy.
+    pub takeovers: u64,
+    /// Transactions that another proxy was faster than.
+    pub overtaken: u64,
+    /// Requests that ended without anybody knowing.
+    pub uncertain: u64,
+}
+
+impl KeptTimes {
+    /// How often.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.classes.iter().sum()
+    }
+}
+
+impl Figures {
+    /// The lines of `INFO locks`.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = format!(
+            "lock_keeping:{}\nlock_longest_lease_ms:{}\n",
+            self.keeping,
+            self.longest_lease.as_millis()
+        );
+        let mean_us = self.kept.time.as_micros() as u64 / self.kept.count().max(1);
+        let mut line = |name: &str, figure: u64| {
+            let _ = writeln!(text, "lock_{name}:{figure}");
+        };
+        for (name, figure) in [
+            ("held", self.held),
+            ("waiting", self.waiting),
+            ("requests", self.requests),
+            ("acquired", self.acquired),
+            ("renewed", self.renewed),
+            ("released", self.released),
+            ("refused", self.refused),
+            ("failed", self.failed),
+            ("not_at_once", self.waited),
+            ("cancelled", self.cancelled),
+            ("expired", self.expired),
+            ("kept", self.kept.count()),
+            ("kept_us_mean", mean_us),
+        ] {
+            line(name, figure);
+        }
+        if let Some(shared) = &self.shared {
+            line("transactions", shared.transactions);
+            line("takeovers", shared.takeovers);
+            line("overtaken", shared.overtaken);
+            line("uncertain", shared.uncertain);
+        }
+        text
+    }
+}
+
+/// What one thread's clients have asked for and were told.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    requests: AtomicU64,
+    acquired: AtomicU64,
+    renewed: AtomicU64,
+    released: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+    waited: AtomicU64,
+    cancelled: AtomicU64,
+}
+
+impl Counts {
+    /// A request has come; it has its outcome already, or waits for it.
+    pub(crate) fn asked(&self, waits: bool) {
+        self.requests.fetch_add(1, Relaxed);
+        self.waited.fetch_add(u64::from(waits), Relaxed);
+    }
+
+    /// A request, which was to prolong a lease or something else, has its outcome.
+    pub(crate) fn answered(&self, renews: bool, outcome: &Outcome) {
+        let figure = match outcome {
+            Ok(Answer::Granted { .. }) if renews => &self.renewed,
+            Ok(Answer::Granted { .. }) => &self.acquired,
+            Ok(Answer::Held(_) | Answer::NotHeld(_)) => &self.refused,
+            Ok(Answer::Released) => &self.released,
+            Ok(Answer::Info(_) | Answer::Changed { .. } | Answer::Listing(_)) => return,
+            Err(_) => &self.failed,
+        };
+        figure.fetch_add(1, Relaxed);
+    }
+
+    /// Nobody waits for a request any more.
+    pub(crate) fn cancelled(&self) {
+        self.cancelled.fetch_add(1, Relaxed);
+    }
+
+    /// Adds these to all figures.
+    pub(crate) fn add_to(&self, figures: &mut Figures) {
+        for (sum, count) in [
+            (&mut figures.requests, &self.requests),
+            (&mut figures.acquired, &self.acquired),
+            (&mut figures.renewed, &self.renewed),
+            (&mut figures.released, &self.released),
+            (&mut figures.refused, &self.refused),
+            (&mut figures.failed, &self.failed),
+            (&mut figures.waited, &self.waited),
+            (&mut figures.cancelled, &self.cancelled),
+        ] {
+            *sum += count.load(Relaxed);
+        }
+    }
+}
+
+/// How long something took, as several threads write it.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    classes: [AtomicU64; CLASSES],
+    sum_us: AtomicU64,
+}
+
+impl Times {
+    pub(crate) fn record(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let class = (u64::BITS - us.saturating_sub(1).leading_zeros()) as usize;
+        self.classes[class.min(CLASSES - 1)].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(us, Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> KeptTimes {
+        KeptTimes {
+            classes: std::array::from_fn(|class| self.classes[class].load(Relaxed)),
+            time: Duration::from_micros(self.sum_us.load(Relaxed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::locks::{LockError, Token};
+
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_the_class_whose_end_it_does_not_pass() {
+        let times = Times::default();
+        for us in [0, 1, 2, 3, 4, 5, 8, 9] {
+            times.record(Duration::from_micros(us));
+        }
+        let few = times.read();
+        assert_eq!(few.classes[..5], [2, 1, 2, 2, 1]);
+        assert_eq!((few.count(), few.time), (8, Duration::from_micros(32)));
+        times.record(Duration::MAX);
+        assert_eq!(times.read().classes[CLASSES - 1], 1);
+    }
+
+    #[test]
+    fn each_outcome_is_counted_as_what_it_is() {
+        let counts = Counts::default();
+        let granted = Ok(Answer::Granted {
+            token: Token(1),
+            lease: ::locks::Lease::Endless,
+        });
+        counts.asked(true);
+        counts.answered(true, &granted);
+        for outcome in [
+            granted,
+            Ok(Answer::NotHeld(None)),
+            Ok(Answer::Released),
+            Ok(Answer::Info(None)),
+            Err(LockError::Stopping),
+        ] {
+            counts.asked(false);
+            counts.answered(false, &outcome);
+        }
+        counts.cancelled();
+        let mut figures = Figures::default();
+        counts.add_to(&mut figures);
+        let expected = Figures {
+            requests: 6,
+            acquired: 1,
+            renewed: 1,
+            released: 1,
+            refused: 1,
+            failed: 1,
+            waited: 1,
+            cancelled: 1,
+            ..Figures::default()
+        };
+        assert_eq!(figures, expected);
+        let lines = figures.lines();
+        assert!(lines.contains("\nlock_renewed:1\n") && lines.contains("\nlock_kept:0\n"));
+        assert!(
+            lines
+                .lines()
+                .all(|line| line.starts_with("lock_") && line.contains(':'))
+        );
+    }
+}

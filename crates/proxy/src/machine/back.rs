@@ -1,0 +1,320 @@
+//! A thread's connections to nodes: takes queries from the threads with clients, and gives them the
+//! replies.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use slab::Slab;
+
+use super::arena::Arena;
+use super::link::{Link, LinkLimits, Surroundings};
+use super::query::{Lane, NodeIndex, Order, Query, Reply, Why};
+use super::ring::{Bell, Consumer, Producer};
+use super::wire::Wire;
+use crate::figures::{BackFigures, Now};
+use crate::net::{Happened, Network};
+use crate::nodes::Nodes;
+
+/// Queries taken from one ring at a time, so that all threads get their turn.
+const TAKEN: usize = 256;
+/// How often connections are looked at that wait for something.
+const TICK: Duration = Duration::from_millis(20);
+/// The same, when nothing waits.
+const IDLE_TICK: Duration = Duration::from_millis(500);
+/// A connection that nobody has needed for so long is closed, where connections are shared.
+const UNNEEDED: Duration = Duration::from_secs(300);
+
+/// A ring from and one to a thread with clients.
+pub(crate) struct Door {
+    /// Which thread it is.
+    pub(crate) front: u16,
+    pub(crate) orders: Consumer<Order>,
+    pub(crate) replies: Producer<Reply>,
+    pub(crate) bell: Arc<Bell>,
+}
+
+struct Front {
+    door: Door,
+    /// Replies for which the ring had no room.
+    late: VecDeque<Reply>,
+    /// Something was put since its bell was rung.
+    told: bool,
+}
+
+/// See the module's page.
+pub(crate) struct Back<N: Network, W: Wire> {
+    options: Arc<W::Options>,
+    limits: LinkLimits,
+    nodes: Arc<Nodes>,
+    fronts: Vec<Front>,
+    links: Slab<Link<N, W>>,
+    by_lane: HashMap<(NodeIndex, Lane), usize, foldhash::fast::RandomState>,
+    /// Links that have something to read or to write.
+    ready: Vec<usize>,
+    replies: Vec<Reply>,
+    ticked: Duration,
+    /// Nodes that had a connection when connections were looked at the last time.
+    seen: Vec<NodeIndex>,
+    figures: Arc<BackFigures>,
+}
+
+impl<N: Network, W: Wire> Back<N, W> {
+    pub(crate) fn new(
+        options: Arc<W::Options>,
+        limits: LinkLimits,
+        nodes: Arc<Nodes>,
+        doors: Vec<Door>,
+        figures: Arc<BackFigures>,
+    ) -> Back<N, W> {
+        let fronts = doors.into_iter().map(|door| Front {
+            door,
+            late: VecDeque::new(),
+            told: false,
+        });
+        Back {
+            options,
+            limits,
+            nodes,
+            fronts: fronts.collect(),
+            links: Slab::new(),
+            by_lane: HashMap::default(),
+            ready: Vec::new(),
+            replies: Vec::new(),
+            ticked: Duration::ZERO,
+            seen: Vec::new(),
+            figures,
+        }
+    }
+
+    /// Something has happened to the connection of this number.
+    pub(crate) fn note(
+        &mut self,
+        link: usize,
+        happened: Happened,
+        network: &mut N,
+        arena: &mut Arena,
+        now: Duration,
+    ) {
+        let Some(found) = self.links.get_mut(link) else {
+            return;
+        };
+        let mut around = Surroundings {
+            network,
+            arena,
+            options: &*self.options,
+            limits: &self.limits,
+            now,
+            replies: &mut self.replies,
+        };
+        found.note(happened, &mut around);
+        if !std::mem::replace(&mut self.links[link].listed, true) {
+            self.ready.push(link);
+        }
+    }
+
+    /// Reads replies, takes queries, writes them. Whether there is more to do at once.
+    pub(crate) fn turn(&mut self, network: &mut N, arena: &mut Arena, now: Duration) -> bool {
+        let mut more = self.take_orders(network, arena, now);
+        let mut ready = std::mem::take(&mut self.ready);
+        let mut around = Surroundings {
+            network,
+            arena,
+            options: &*self.options,
+            limits: &self.limits,
+            now,
+            replies: &mut self.replies,
+        };
+        // A link is read from before it is written to: replies make room for queries.
+        ready.retain(|&index| {
+            let link = &mut self.links[index];
+            link.listed = link.readable && link.read(&mut around);
+            link.go_on(&mut around);
+            link.listed
+        });
+        more |= !ready.is_empty();
+        self.ready = ready;
+        if now >= self.ticked + TICK {
+            self.tick(network, arena, now);
+        }
+        self.tell();
+        more
+    }
+
+    fn take_orders(&mut self, network: &mut N, arena: &mut Arena, now: Duration) -> bool {
+        let mut more = false;
+        for front in 0..self.fronts.len() {
+            let mut taken = 0;
+            while taken < TAKEN
+                && let Some(order) = self.fronts[front].door.orders.take()
+            {
+                taken += 1;
+                match order {
+                    Order::Send(query) => self.assign(query),
+                    Order::HangUp(node, lane) => self.hang_up((node, lane), network, arena, now),
+                }
+            }
+            more |= taken == TAKEN;
+        }
+        more
+    }
+
+    /// Gives a query to its link, which is made if there is none.
+    fn assign(&mut self, query: Query) {
+        let key = (query.node, query.lane);
+        let link = match self.by_lane.get(&key) {
+            Some(&link) => link,
+            None => self.make(key),
+        };
+        self.links[link].push(query);
+        if !std::mem::replace(&mut self.links[link].listed, true) {
+            self.ready.push(link);
+        }
+    }
+
+    fn hang_up(
+        &mut self,
+        key: (NodeIndex, Lane),
+        network: &mut N,
+        arena: &mut Arena,
+        now: Duration,
+    ) {
+        let Some(link) = self.by_lane.remove(&key) else {
+            return;
+        };
+        self.ready.retain(|&ready| ready != link);
+        let mut around = Surroundings {
+            network,
+            arena,
+            options: &*self.options,
+            limits: &self.limits,
+            now,
+            replies: &mut self.replies,
+        };
+        self.links.remove(link).fail(Why::HungUp, &mut around);
+    }
+
+    fn make(&mut self, key: (NodeIndex, Lane)) -> usize {
+        let entry = self.links.vacant_entry();
+        let link = entry.key();
+        let address = self.nodes.address(key.0);
+        entry.insert(Link::new(
+            key.0,
+            key.1,
+            address,
+            super::thread::link_token(link),
+        ));
+        self.by_lane.insert(key, link);
+        link
+    }
+
+    fn tick(&mut self, network: &mut N, arena: &mut Arena, now: Duration) {
+        self.ticked = now;
+        let mut around = Surroundings {
+            network,
+            arena,
+            options: &*self.options,
+            limits: &self.limits,
+            now,
+            replies: &mut self.replies,
+        };
+        let gone = self.seen.drain(..).map(|node| (node, Now::default()));
+        let mut in_hand: HashMap<NodeIndex, Now> = gone.collect();
+        let mut unneeded = Vec::new();
+        for (_, link) in &mut self.links {
+            let hints = &self.nodes.figures(link.node).hints;
+            link.hint(hints.load(Ordering::Relaxed), &mut around);
+            link.tick(&mut around);
+            link.go_on(&mut around);
+            if link.is_unneeded(UNNEEDED, now) {
+                unneeded.push((link.node, link.lane));
+            }
+            let figures = std::mem::take(&mut link.figures);
+            self.figures.add(link.node, figures);
+            let now = in_hand.entry(link.node).or_default();
+            now.waiting += link.waiting();
+            now.under_way += link.under_way();
+            now.connections += usize::from(link.is_up());
+            now.awaited += usize::from(link.is_awaited());
+        }
+        for (&node, &now) in &in_hand {
+            self.figures.set(node, now);
+        }
+        self.seen
+            .extend(self.links.iter().map(|(_, link)| link.node));
+        self.seen.sort_unstable();
+        self.seen.dedup();
+        for key in unneeded {
+            // Of those that are lost one stays, to see when the node is back.
+            let left = in_hand.entry(key.0).or_default();
+            if left.connections > 0 || left.awaited > 1 {
+                left.awaited = left.awaited.saturating_sub(1);
+                self.hang_up(key, network, arena, now);
+            }
+        }
+    }
+
+    /// Gives the replies to the threads that wait for them.
+    fn tell(&mut self) {
+        for reply in self.replies.drain(..) {
+            let thread = reply.query.client.thread;
+            let front = self
+                .fronts
+                .iter_mut()
+                .find(|front| front.door.front == thread);
+            let front = front.expect("a query comes from a thread that has a door");
+            front.told = true;
+            if !front.late.is_empty() {
+                front.late.push_back(reply);
+            } else if let Err(reply) = front.door.replies.put(reply) {
+                front.late.push_back(reply);
+            }
+        }
+        for front in &mut self.fronts {
+            while let Some(reply) = front.late.pop_front() {
+                if let Err(reply) = front.door.replies.put(reply) {
+                    front.late.push_front(reply);
+                    break;
+                }
+                front.told = true;
+            }
+            if std::mem::take(&mut front.told) {
+                front.door.bell.ring();
+            }
+        }
+    }
+
+    /// Whether there is something to take: asked before sleeping.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.fronts.iter().any(|front| front.door.orders.len() > 0)
+    }
+
+    /// How long the thread may sleep.
+    pub(crate) fn timeout(&self) -> Duration {
+        let late = self.fronts.iter().any(|front| !front.late.is_empty());
+        if late {
+            return Duration::from_micros(100);
+        }
+        match self.links.iter().all(|(_, link)| link.is_idle()) {
+            true => IDLE_TICK,
+            false => TICK,
+        }
+    }
+
+    /// Gives everything up.
+    pub(crate) fn stop(&mut self, network: &mut N, arena: &mut Arena, now: Duration) {
+        let mut around = Surroundings {
+            network,
+            arena,
+            options: &*self.options,
+            limits: &self.limits,
+            now,
+            replies: &mut self.replies,
+        };
+        for (_, link) in &mut self.links {
+            link.fail(Why::Stopping, &mut around);
+        }
+        self.tell();
+    }
+}

@@ -1,0 +1,285 @@
+//! A protocol as clients speak it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::pack::Pack;
+use super::query::{ClientId, Lane, NodeIndex, Order, Query, Reply};
+use crate::locks::Outcome;
+
+/// How far a client's input was worked off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// All whole requests; what is left needs more behind it.
+    Done,
+    /// The next request waits until one of the client's earlier requests has its reply.
+    AwaitsReply,
+    /// The next request waits until its node has room for more queries.
+    AwaitsRoom,
+    /// The connection is to be closed once its replies are written.
+    Close,
+}
+
+/// An answer that no node gave: from the locks.
+pub(crate) struct Letter {
+    pub(crate) client: ClientId,
+    /// Which request of the client it answers.
+    pub(crate) sequence: u64,
+    pub(crate) outcome: Outcome,
+}
+
+/// Why nobody waits any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// The client will send nothing more; most often it is gone.
+    Client,
+    /// The proxy is stopping.
+    Proxy,
+}
+
+/// Reads requests, has them become queries, and makes replies of what comes back. It makes no system
+/// calls. Each thread with clients has one.
+pub(crate) trait Face: Send + 'static {
+    /// What is remembered of a client.
+    type Client: Send;
+
+    /// A client has connected.
+    fn admit(&mut self, id: ClientId, address: SocketAddr) -> Self::Client;
+
+    /// How long a client may take until [`Face::has_begun`]; `None`: as long as it wants.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether a client has said all that it must say before it can ask anything. One that has, has
+    /// for ever.
+    fn has_begun(&self, _: &Self::Client) -> bool {
+        true
+    }
+
+    /// Works off what the client has sent.
+    fn read(
+        &mut self,
+        client: &mut Self::Client,
+        input: &mut BytesMut,
+        desk: &mut Desk<'_>,
+    ) -> Progress;
+
+    /// A query of the client has come back.
+    fn reply(&mut self, client: &mut Self::Client, reply: Reply, desk: &mut Desk<'_>);
+
+    /// Whether a reply that the client waits for may never come: if the client goes, so does its
+    /// connection, at once.
+    fn may_wait_for_ever(&self, _: &Self::Client) -> bool {
+        false
+    }
+
+    /// The client is gone; queries of its own lanes can be given up.
+    fn gone(&mut self, client: &mut Self::Client, desk: &mut Desk<'_>);
+
+    /// Answers that have come for this thread's clients from elsewhere than nodes. Each belongs to a
+    /// request for which [`Desk::wait_for_letter`] was called.
+    fn collect(&mut self, _into: &mut Vec<Letter>) {}
+
+    /// Whether there are such: asked before sleeping.
+    fn has_letters(&self) -> bool {
+        false
+    }
+
+    /// An answer from elsewhere than a node.
+    fn deliver(&mut self, _client: &mut Self::Client, _letter: Letter, _desk: &mut Desk<'_>) {}
+
+    /// Whatever the client waits for without end is to be given up. May be told several times.
+    /// Whether there was anything.
+    fn ended(&mut self, _client: &mut Self::Client, _why: Ended, _desk: &mut Desk<'_>) -> bool {
+        false
+    }
+
+    /// To be called now and then, and before anything is read.
+    fn refresh(&mut self, now: Duration);
+
+    /// Whether there is something that clients are to be told without having asked, or that they
+    /// wait for besides replies. It is asked before [`Face::refresh`], which takes it.
+    fn has_news(&self) -> bool {
+        false
+    }
+
+    /// Tells a client what [`Face::refresh`] has taken.
+    fn tell(&mut self, _: &mut Self::Client, _: &mut Desk<'_>) {}
+
+    /// Puts what has been gathered for the client: it is about to be written.
+    fn seal(&mut self, _: &mut Self::Client, _: &mut Pack) {}
+
+    /// What a client is told that there is no room for.
+    fn refusal(&self) -> &'static [u8];
+}
+
+/// How many queries may be with each node, and how many are.
+#[derive(Debug)]
+pub(crate) struct Room {
+    most: u32,
+    taken: Vec<u32>,
+    /// The node that had none when it was asked for some the last time.
+    lacking: Option<NodeIndex>,
+}
+
+impl Room {
+    pub(crate) fn new(most: u32) -> Room {
+        Room {
+            most,
+            taken: Vec::new(),
+            lacking: None,
+        }
+    }
+
+    fn at(&mut self, node: NodeIndex) -> &mut u32 {
+        let at = node.0 as usize;
+        if at >= self.taken.len() {
+            self.taken.resize(at + 1, 0);
+        }
+        &mut self.taken[at]
+    }
+
+    /// A query is on its way.
+    pub(crate) fn take(&mut self, query: &Query) {
+        if !query.waits {
+            *self.at(query.node) += 1;
+        }
+    }
+
+    /// It is back.
+    pub(crate) fn give_back(&mut self, query: &Query) {
+        if !query.waits {
+            *self.at(query.node) -= 1;
+        }
+    }
+
+    /// How many more queries the node takes.
+    pub(crate) fn left(&mut self, node: NodeIndex) -> u32 {
+        self.most.saturating_sub(*self.at(node))
+    }
+
+    /// The node for which there was none since this was asked the last time.
+    pub(crate) fn lacking(&mut self) -> Option<NodeIndex> {
+        self.lacking.take()
+    }
+}
+
+/// Where a face leaves what it makes of one client's requests and replies.
+pub(crate) struct Desk<'a> {
+    pub(crate) id: ClientId,
+    /// Time since the proxy's start.
+    pub(crate) now: Duration,
+    /// To the client.
+    pub(crate) out: &'a mut Pack,
+    /// To the nodes.
+    pub(crate) orders: &'a mut Vec<Order>,
+    /// To the nodes, at a later time since the proxy's start.
+    pub(crate) later: &'a mut Vec<(Duration, Query)>,
+    pub(crate) room: &'a mut Room,
+    /// Queries of this client that are with nodes, or are to be sent later.
+    pub(crate) under_way: &'a mut u32,
+}
+
+/// What a query asks for, besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Errand {
+    pub(crate) sequence: u64,
+    pub(crate) part: u32,
+    pub(crate) node: NodeIndex,
+    pub(crate) lane: Lane,
+    pub(crate) replies: u32,
+    pub(crate) safe: bool,
+    pub(crate) route: u32,
+    pub(crate) connection: Option<u64>,
+}
+
+impl Desk<'_> {
+    /// Whether the node takes one more query.
+    pub(crate) fn has_room(&mut self, node: NodeIndex) -> bool {
+        let has = self.room.left(node) > 0;
+        if !has {
+            self.room.lacking = Some(node);
+        }
+        has
+    }
+
+    /// Whether the node takes so many queries at once. Half of its room is enough for any number:
+    /// more might never be free.
+    pub(crate) fn has_room_for(&mut self, node: NodeIndex, count: u32) -> bool {
+        let most = self.room.most;
+        let wanted = count.min(most.div_ceil(2));
+        let has = self.room.left(node) >= wanted;
+        if !has {
+            self.room.lacking = Some(node);
+        }
+        has
+    }
+
+    /// How many queries of this thread are with the node.
+    pub(crate) fn load(&mut self, node: NodeIndex) -> u32 {
+        *self.room.at(node)
+    }
+
+    /// Sends a query to its node.
+    pub(crate) fn send(&mut self, errand: Errand, bytes: Bytes) {
+        self.send_query(errand, bytes, false);
+    }
+
+    /// Sends a query that may wait for ever, on a lane that only this client uses. It takes no room:
+    /// however many wait, the node's other clients go on.
+    pub(crate) fn send_waiting(&mut self, errand: Errand, bytes: Bytes) {
+        self.send_query(errand, bytes, true);
+    }
+
+    fn send_query(&mut self, errand: Errand, bytes: Bytes, waits: bool) {
+        let query = Query {
+            client: self.id,
+            sequence: errand.sequence,
+            part: errand.part,
+            node: errand.node,
+            lane: errand.lane,
+            bytes,
+            replies: errand.replies,
+            safe: errand.safe,
+            waits,
+            route: errand.route,
+            connection: errand.connection,
+            since: self.now,
+            retries: 0,
+        };
+        self.room.take(&query);
+        *self.under_way += 1;
+        self.orders.push(Order::Send(query));
+    }
+
+    /// Sends a query that came back once more, to `node`, after `pause`.
+    pub(crate) fn send_again(&mut self, mut query: Query, node: NodeIndex, pause: Duration) {
+        *self.under_way += 1;
+        query.node = node;
+        query.retries += 1;
+        if pause.is_zero() {
+            self.room.take(&query);
+            self.orders.push(Order::Send(query));
+        } else {
+            self.later.push((self.now + pause, query));
+        }
+    }
+
+    /// The client waits for a letter.
+    pub(crate) fn wait_for_letter(&mut self) {
+        *self.under_way += 1;
+    }
+
+    /// It does not wait any more.
+    pub(crate) fn forget_letter(&mut self) {
+        *self.under_way -= 1;
+    }
+
+    /// Closes the connection of a lane that only this client uses.
+    pub(crate) fn hang_up(&mut self, node: NodeIndex, lane: Lane) {
+        self.orders.push(Order::HangUp(node, lane));
+    }
+}

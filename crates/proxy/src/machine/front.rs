@@ -1,0 +1,547 @@
+//! A thread's clients: reads their requests, hands queries to the threads that have the nodes, and
+//! writes the replies.
+//!
+//! Invariants:
+//! 1. A reply is given to the connection that its query came from, or to nobody: names of
+//!    connections are never used twice.
+//! 2. A connection whose next request has no room with its node is not read from; the others are.
+//!    What the proxy holds for a node is bounded by the room that it gives.
+//! 3. A connection whose client takes no replies is not read from beyond the soft limit of its
+//!    output, and closed beyond the hard one.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use slab::Slab;
+
+use super::arena::Arena;
+use super::face::{Desk, Ended, Face, Letter, Progress};
+use super::outbox::Outbox;
+use super::pack::Pack;
+use super::parking::Parking;
+use super::query::{ClientId, Reply};
+use super::thread::client_token;
+use crate::config::Limits;
+use crate::figures::FrontFigures;
+use crate::net::{Happened, Network};
+
+/// Connections accepted in one turn.
+const ACCEPTS: usize = 128;
+/// A piece of a request of at most so many bytes is copied, so that it keeps nothing else.
+const SMALL: usize = 4096;
+/// Replies taken from one ring in a turn, so that requests get their turn, too.
+const TAKEN: usize = 1024;
+/// When the system has no descriptor left, accepting is tried again after this.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+struct Connection<S, C> {
+    id: ClientId,
+    stream: S,
+    client: C,
+    input: BytesMut,
+    out: Pack,
+    under_way: u32,
+    /// The socket has more to read.
+    readable: bool,
+    /// The client will send nothing more: that was told once, and is to be read behind the rest.
+    ended: bool,
+    /// Everything that it sent has been read.
+    finished: bool,
+    /// The socket takes no more for now.
+    full: bool,
+    progress: Progress,
+    /// Broken: to be closed at once.
+    dead: bool,
+    in_ready: bool,
+    in_touched: bool,
+}
+
+impl<S, C> Connection<S, C> {
+    /// The client, what it has sent, and where what is made of it is left.
+    fn at_desk<'a>(
+        &'a mut self,
+        outbox: &'a mut Outbox,
+        now: Duration,
+    ) -> (&'a mut C, &'a mut BytesMut, Desk<'a>) {
+        let desk = Desk {
+            id: self.id,
+            now,
+            out: &mut self.out,
+            orders: &mut outbox.orders,
+            later: &mut outbox.later,
+            room: &mut outbox.room,
+            under_way: &mut self.under_way,
+        };
+        (&mut self.client, &mut self.input, desk)
+    }
+}
+
+/// See the module's page.
+pub(crate) struct Front<N: Network, F: Face> {
+    thread: u16,
+    face: F,
+    limits: Limits,
+    listener: Option<N::Listener>,
+    accepting: bool,
+    accept_from: Duration,
+    connections: Slab<Connection<N::Stream, F::Client>>,
+    accepted: u32,
+    outbox: Outbox,
+    ready: Vec<usize>,
+    touched: Vec<usize>,
+    parking: Parking,
+    letters: Vec<Letter>,
+    /// Who has connected and may not have begun, and by when it must; the earliest first.
+    strangers: VecDeque<(Duration, ClientId)>,
+    stopping: bool,
+    figures: Arc<FrontFigures>,
+}
+
+impl<N: Network, F: Face> Front<N, F> {
+    pub(crate) fn new(
+        thread: u16,
+        face: F,
+        limits: Limits,
+        listener: N::Listener,
+        outbox: Outbox,
+        figures: Arc<FrontFigures>,
+    ) -> Front<N, F> {
+        Front {
+            thread,
+            face,
+            limits,
+            listener: Some(listener),
+            accepting: false,
+            accept_from: Duration::ZERO,
+            connections: Slab::new(),
+            accepted: 0,
+            outbox,
+            ready: Vec::new(),
+            touched: Vec::new(),
+            parking: Parking::default(),
+            letters: Vec::new(),
+            strangers: VecDeque::new(),
+            stopping: false,
+            figures,
+        }
+    }
+
+    /// The listener has connections.
+    pub(crate) fn note_listener(&mut self) {
+        self.accepting = true;
+    }
+
+    /// Something has happened to a client's connection.
+    pub(crate) fn note(&mut self, place: usize, happened: Happened, now: Duration) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        connection.ended |= happened.ended;
+        if happened.ended {
+            self.give_up_waiting(place, Ended::Client, now);
+        }
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        if connection.ended && self.face.may_wait_for_ever(&connection.client) {
+            // Nobody waits any more for what may never happen.
+            connection.dead = true;
+            list(&mut self.touched, &mut connection.in_touched, place);
+        }
+        if happened.readable {
+            connection.readable = true;
+            list(&mut self.ready, &mut connection.in_ready, place);
+        }
+        if happened.writable && connection.full {
+            connection.full = false;
+            list(&mut self.touched, &mut connection.in_touched, place);
+        }
+    }
+
+    /// Takes replies, reads requests, hands on queries, writes. Whether there is more to do at once.
+    pub(crate) fn turn(&mut self, network: &mut N, arena: &mut Arena, now: Duration) -> bool {
+        let news = self.face.has_news();
+        self.face.refresh(now);
+        if news {
+            self.tell(now);
+        }
+        if self.accepting && now >= self.accept_from {
+            self.accept(network, now);
+        }
+        self.turn_out_strangers(now);
+        let more = self.take_replies(now);
+        self.take_letters(now);
+        let connections = &self.connections;
+        self.outbox.send_what_waited(now, |client| {
+            let connection = connections.get(client.place as usize);
+            connection.is_some_and(|connection| connection.id == client)
+        });
+        let mut ready = std::mem::take(&mut self.ready);
+        for place in ready.drain(..) {
+            self.serve(place, network, arena, now);
+        }
+        self.ready.append(&mut ready);
+        self.outbox.hand_on();
+        self.write(network, now);
+        // Who was closed may have left connections of its own.
+        self.outbox.hand_on();
+        self.figures.set_clients(self.connections.len());
+        // Writing may have made room for the replies to what comes next.
+        more || !self.ready.is_empty() || self.parking.has_freed()
+    }
+
+    /// Tells all clients what there is to be told.
+    fn tell(&mut self, now: Duration) {
+        for (place, connection) in &mut self.connections {
+            let (client, _, mut desk) = connection.at_desk(&mut self.outbox, now);
+            self.face.tell(client, &mut desk);
+            list(&mut self.touched, &mut connection.in_touched, place);
+        }
+    }
+
+    fn accept(&mut self, network: &mut N, now: Duration) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listener else {
+                self.accepting = false;
+                return;
+            };
+            match network.accept(listener) {
+                Ok((stream, address)) => self.admit(network, stream, address, now),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accepting = false;
+                    return;
+                }
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection; trying again");
+                    self.accept_from = now + ACCEPT_PAUSE;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Closes connections of clients that have not begun in time.
+    fn turn_out_strangers(&mut self, now: Duration) {
+        while let Some(&(due, id)) = self.strangers.front() {
+            let place = id.place as usize;
+            let connection = self.connections.get_mut(place).filter(|it| it.id == id);
+            if let Some(connection) = connection
+                && !self.face.has_begun(&connection.client)
+            {
+                if now < due {
+                    return;
+                }
+                connection.dead = true;
+                list(&mut self.touched, &mut connection.in_touched, place);
+            }
+            self.strangers.pop_front();
+        }
+    }
+
+    fn admit(
+        &mut self,
+        network: &mut N,
+        mut stream: N::Stream,
+        address: SocketAddr,
+        now: Duration,
+    ) {
+        if !self.figures.admit(self.limits.clients) {
+            let refusal = [std::io::IoSlice::new(self.face.refusal())];
+            let _ = network.write(&mut stream, &refusal);
+            return network.close(stream);
+        }
+        let entry = self.connections.vacant_entry();
+        let place = entry.key();
+        if let Err(error) = network.watch(&mut stream, client_token(place)) {
+            tracing::warn!(%error, "cannot watch a connection");
+            self.figures.dismiss();
+            return network.close(stream);
+        }
+        self.accepted = self.accepted.wrapping_add(1);
+        let id = ClientId {
+            place: place as u32,
+            thread: self.thread,
+            number: self.accepted,
+        };
+        let client = self.face.admit(id, address);
+        if let Some(patience) = self.face.patience() {
+            self.strangers.push_back((now + patience, id));
+        }
+        entry.insert(Connection {
+            id,
+            stream,
+            client,
+            input: BytesMut::new(),
+            out: Pack::default(),
+            under_way: 0,
+            // What came before it was watched may not be told of.
+            readable: true,
+            ended: false,
+            finished: false,
+            full: false,
+            progress: Progress::Done,
+            dead: false,
+            in_ready: true,
+            in_touched: false,
+        });
+        self.ready.push(place);
+    }
+
+    fn take_replies(&mut self, now: Duration) -> bool {
+        let mut more = false;
+        for back in 0..self.outbox.backs() {
+            let mut taken = 0;
+            while taken < TAKEN
+                && let Some(reply) = self.outbox.reply(back)
+            {
+                taken += 1;
+                self.give(reply, now);
+            }
+            more |= taken == TAKEN;
+        }
+        let (connections, ready) = (&mut self.connections, &mut self.ready);
+        self.parking.wake(&mut self.outbox.room, |place| {
+            if let Some(connection) = connections.get_mut(place) {
+                list(ready, &mut connection.in_ready, place);
+            }
+        });
+        more
+    }
+
+    /// Gives a reply to the client that waits for it.
+    fn give(&mut self, reply: Reply, now: Duration) {
+        self.outbox.room.give_back(&reply.query);
+        self.parking.freed(reply.query.node);
+        let id = reply.query.client;
+        let place = id.place as usize;
+        let Some(connection) = self.connections.get_mut(place).filter(|it| it.id == id) else {
+            return;
+        };
+        connection.under_way -= 1;
+        self.figures
+            .answered(now.saturating_sub(reply.query.since), reply.result.is_ok());
+        let (client, _, mut desk) = connection.at_desk(&mut self.outbox, now);
+        self.face.reply(client, reply, &mut desk);
+        list(&mut self.touched, &mut connection.in_touched, place);
+        if connection.progress == Progress::AwaitsReply {
+            list(&mut self.ready, &mut connection.in_ready, place);
+        }
+    }
+
+    /// Gives clients what came from elsewhere than nodes.
+    fn take_letters(&mut self, now: Duration) {
+        let mut letters = std::mem::take(&mut self.letters);
+        self.face.collect(&mut letters);
+        for letter in letters.drain(..) {
+            let id = letter.client;
+            let place = id.place as usize;
+            let Some(connection) = self.connections.get_mut(place).filter(|it| it.id == id) else {
+                continue;
+            };
+            let (client, _, mut desk) = connection.at_desk(&mut self.outbox, now);
+            desk.forget_letter();
+            self.face.deliver(client, letter, &mut desk);
+            list(&mut self.touched, &mut connection.in_touched, place);
+            if connection.progress == Progress::AwaitsReply {
+                list(&mut self.ready, &mut connection.in_ready, place);
+            }
+        }
+        self.letters = letters;
+    }
+
+    /// Has the face give up what the client waits for without end.
+    fn give_up_waiting(&mut self, place: usize, why: Ended, now: Duration) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        let (client, _, mut desk) = connection.at_desk(&mut self.outbox, now);
+        self.face.ended(client, why, &mut desk);
+        list(&mut self.touched, &mut connection.in_touched, place);
+        if connection.progress == Progress::AwaitsReply {
+            list(&mut self.ready, &mut connection.in_ready, place);
+        }
+    }
+
+    /// Gives a connection its turn: one read, and what can be made of it.
+    fn serve(&mut self, place: usize, network: &mut N, arena: &mut Arena, now: Duration) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        connection.in_ready = false;
+        if connection.dead || connection.progress == Progress::Close || self.stopping {
+            return list(&mut self.touched, &mut connection.in_touched, place);
+        }
+        if connection.out.len() > self.limits.output_soft {
+            // It goes on when its client has taken some.
+            return;
+        }
+        if connection.progress == Progress::Done && connection.readable {
+            let network = &mut *network;
+            let stream = &mut connection.stream;
+            match arena.receive(|room| network.read(stream, room)) {
+                Ok(received) if received.bytes.is_empty() => {
+                    connection.readable = false;
+                    connection.finished = true;
+                }
+                Ok(received) => {
+                    connection.readable = received.filled || connection.ended;
+                    self.figures.received(received.bytes.len());
+                    if connection.input.is_empty() {
+                        connection.input = received.bytes;
+                    } else {
+                        connection.input.extend_from_slice(&received.bytes);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    connection.readable = false;
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    // The client is gone; nobody is left to answer.
+                    connection.dead = true;
+                    return list(&mut self.touched, &mut connection.in_touched, place);
+                }
+            }
+        }
+        let ended = connection.ended;
+        // What others lacked is no matter of this one.
+        let _ = self.outbox.room.lacking();
+        let (client, input, mut desk) = connection.at_desk(&mut self.outbox, now);
+        let before = desk.orders.len();
+        let progress = self.face.read(client, input, &mut desk);
+        // What it sent before it ended is carried out, but waits for nobody.
+        let given_up = ended && self.face.ended(client, Ended::Client, &mut desk);
+        self.figures.asked(desk.orders.len() - before);
+        connection.progress = progress;
+        if given_up && progress == Progress::AwaitsReply {
+            // The reply that it waits for may have been this one.
+            list(&mut self.ready, &mut connection.in_ready, place);
+        }
+        if connection.input.is_empty() {
+            // Gives back the memory that it shares with others.
+            connection.input = BytesMut::new();
+        } else if connection.input.len() <= SMALL && connection.input.capacity() > SMALL {
+            // A piece of a request that may be long in coming does not keep a whole block.
+            connection.input = BytesMut::from(&connection.input[..]);
+        } else if connection.input.len() > self.limits.query_buffer {
+            tracing::warn!("a client is closed: its input exceeds the limit");
+            connection.dead = true;
+        }
+        match connection.progress {
+            Progress::AwaitsRoom => {
+                let node = self.outbox.room.lacking();
+                self.parking.park(node, place);
+            }
+            Progress::Done if connection.readable => {
+                list(&mut self.ready, &mut connection.in_ready, place);
+            }
+            _ => {}
+        }
+        list(&mut self.touched, &mut connection.in_touched, place);
+    }
+
+    /// Writes replies, and closes what is to be closed.
+    fn write(&mut self, network: &mut N, now: Duration) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for place in touched.drain(..) {
+            let Some(connection) = self.connections.get_mut(place) else {
+                continue;
+            };
+            connection.in_touched = false;
+            self.face.seal(&mut connection.client, &mut connection.out);
+            let before = connection.out.len();
+            if !connection.dead && !connection.full && before > 0 {
+                match connection.out.write(network, &mut connection.stream) {
+                    Ok(everything) => connection.full = !everything,
+                    Err(_) => connection.dead = true,
+                }
+                self.figures.sent(before - connection.out.len());
+            }
+            let len = connection.out.len();
+            connection.dead |= len > self.limits.output_hard;
+            if before > self.limits.output_soft && len <= self.limits.output_soft {
+                list(&mut self.ready, &mut connection.in_ready, place);
+            }
+            let idle = connection.under_way == 0 && len == 0;
+            let ends = match connection.progress {
+                Progress::Close => idle,
+                Progress::Done => idle && (connection.finished || self.stopping),
+                Progress::AwaitsReply | Progress::AwaitsRoom => idle && self.stopping,
+            };
+            if connection.dead || ends {
+                self.close(place, network, now);
+            }
+        }
+        self.touched = touched;
+    }
+
+    /// Whether there is something to take: asked before sleeping.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.face.has_letters() || self.face.has_news() || self.outbox.has_replies()
+    }
+
+    /// How long the thread may sleep; `None`: until something happens.
+    pub(crate) fn timeout(&self, now: Duration) -> Option<Duration> {
+        let accepting = self.accepting.then_some(self.accept_from);
+        let strangers = self.strangers.front().map(|(due, _)| *due);
+        let due = [self.outbox.due(now), accepting, strangers];
+        let due = due.into_iter().flatten().min()?;
+        Some(due.saturating_sub(now))
+    }
+
+    /// Accepts nothing more, answers what was read, and closes.
+    pub(crate) fn begin_stop(&mut self, now: Duration) {
+        self.listener = None;
+        if !std::mem::replace(&mut self.stopping, true) {
+            let places: Vec<usize> = self.connections.iter().map(|(place, _)| place).collect();
+            for place in places {
+                self.give_up_waiting(place, Ended::Proxy, now);
+            }
+        }
+        for (place, connection) in &mut self.connections {
+            list(&mut self.touched, &mut connection.in_touched, place);
+        }
+    }
+
+    /// Whether all connections are closed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Closes everything.
+    pub(crate) fn stop(&mut self, network: &mut N, now: Duration) {
+        let places: Vec<usize> = self.connections.iter().map(|(place, _)| place).collect();
+        for place in places {
+            self.close(place, network, now);
+        }
+    }
+
+    fn close(&mut self, place: usize, network: &mut N, now: Duration) {
+        let mut connection = self.connections.remove(place);
+        let (client, _, mut desk) = connection.at_desk(&mut self.outbox, now);
+        self.face.gone(client, &mut desk);
+        self.figures.dismiss();
+        network.close(connection.stream);
+    }
+}
+
+/// Puts a connection on a list, once.
+fn list(list: &mut Vec<usize>, listed: &mut bool, place: usize) {
+    if !std::mem::replace(listed, true) {
+        list.push(place);
+    }
+}
+
+/// Whether accepting failed because of the one connection that was next.
+fn is_of_the_client(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+    )
+}

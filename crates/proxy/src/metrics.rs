@@ -1,0 +1,400 @@
+//! The figures in Prometheus's text format, and health: what the admin endpoint tells of a proxy.
+//!
+//! `docs/metrics.md` lists every family; a test holds the two against each other. Threads write
+//! their figures as they go, with plain stores; whoever reads them costs them nothing.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use admin::about;
+use admin::exposition::{self, Family, Kind, Samples};
+use admin::process::{self, Process};
+
+use crate::figures::{FrontFigures, NodeFigures, Now};
+use crate::info::About;
+use crate::machine::query::NodeIndex;
+use crate::machine::ring::Bell;
+use crate::machine::thread::Stopping;
+use crate::nodes::{Duties, Needed};
+
+/// How long a node without a connection may take to accept one, when health is asked for.
+const REACH: Duration = Duration::from_secs(1);
+/// Nodes that are tried at once.
+const TRIED: usize = 16;
+/// The first class of a histogram ends here.
+const FIRST_CLASS: Duration = Duration::from_micros(1);
+
+/// What is told of.
+pub(crate) struct Told {
+    pub(crate) about: Arc<About>,
+    pub(crate) duties: Arc<dyn Duties>,
+    /// Of all threads, those with clients first.
+    pub(crate) bells: Vec<Arc<Bell>>,
+    pub(crate) stopping: Arc<Stopping>,
+}
+
+impl admin::Subject for Told {
+    fn metrics(&self) -> String {
+        let figures = Figures::now(self);
+        exposition::text(FAMILIES, |family, samples| (family.fill)(&figures, samples))
+    }
+
+    /// Nodes that are needed must be connected, or accept a connection.
+    fn trouble(&self) -> Option<String> {
+        if self.stopping.lost.load(Relaxed) {
+            return Some("a thread of the proxy is lost".to_owned());
+        }
+        if self.stopping.begun.load(Relaxed) {
+            return Some("stopping".to_owned());
+        }
+        let (needed, one_is_enough) = match self.duties.needed() {
+            Needed::Each(nodes) => (nodes, false),
+            Needed::Any(nodes) => (nodes, true),
+        };
+        let count = needed.len();
+        let doubtful = needed.into_iter().filter_map(|node| {
+            let connected = self.about.nodes.figures(node).now().connections > 0;
+            (!connected).then(|| (node, self.about.nodes.address(node)))
+        });
+        let doubtful: Vec<(NodeIndex, SocketAddr)> = doubtful.collect();
+        if one_is_enough && doubtful.len() < count {
+            return None;
+        }
+        let lost: Vec<_> = doubtful.chunks(TRIED).flat_map(unreachable).collect();
+        if lost.is_empty() || (one_is_enough && lost.len() < count) {
+            return None;
+        }
+        let lost = lost.into_iter().map(|(node, address)| {
+            let slots = self.duties.slots(node);
+            match slots {
+                0 => address.to_string(),
+                _ => format!("{address} ({slots} slots)"),
+            }
+        });
+        let lost: Vec<String> = lost.collect();
+        Some(format!("cannot be reached: {}", lost.join(", ")))
+    }
+}
+
+/// Those of the nodes that accept no connection.
+fn unreachable(nodes: &[(NodeIndex, SocketAddr)]) -> Vec<(NodeIndex, SocketAddr)> {
+    std::thread::scope(|scope| {
+        let tries = nodes.iter().map(|&(node, address)| {
+            let attempt = scope.spawn(move || TcpStream::connect_timeout(&address, REACH).is_ok());
+            (node, address, attempt)
+        });
+        let tries: Vec<_> = tries.collect();
+        tries
+            .into_iter()
+            .filter_map(|(node, address, attempt)| {
+                let reached = attempt.join().unwrap_or(false);
+                (!reached).then_some((node, address))
+            })
+            .collect()
+    })
+}
+
+/// A node at one moment.
+struct Node {
+    name: String,
+    slots: usize,
+    now: Now,
+    figures: Arc<NodeFigures>,
+}
+
+/// All figures at one moment. Each is exact by itself; they are read one after another.
+struct Figures<'a> {
+    told: &'a Told,
+    nodes: Vec<Node>,
+    process: Process,
+}
+
+impl Figures<'_> {
+    fn now(told: &Told) -> Figures<'_> {
+        let nodes = told.about.nodes.all().into_iter().enumerate();
+        let nodes = nodes.map(|(index, (address, figures))| Node {
+            name: address.to_string(),
+            slots: told.duties.slots(NodeIndex(index as u32)),
+            now: figures.now(),
+            figures,
+        });
+        Figures {
+            told,
+            nodes: nodes.collect(),
+            process: Process::now(),
+        }
+    }
+
+    fn of_nodes(&self, out: &mut Samples<'_>, value: impl Fn(&Node) -> u64) {
+        for node in &self.nodes {
+            out.labelled(&[("node", &node.name)], value(node));
+        }
+    }
+
+    fn of_threads(&self, out: &mut Samples<'_>, value: impl Fn(&FrontFigures) -> u64) {
+        for (index, front) in self.told.about.fronts.iter().enumerate() {
+            out.labelled(&[("thread", &index.to_string())], value(front));
+        }
+    }
+}
+
+fn of(figure: &AtomicU64) -> u64 {
+    figure.load(Relaxed)
+}
+
+type Fill = fn(&Figures<'_>, &mut Samples<'_>);
+
+const fn family(name: &'static str, kind: Kind, help: &'static str, fill: Fill) -> Family<Fill> {
+    Family {
+        name,
+        kind,
+        help,
+        fill,
+    }
+}
+
+const FAMILIES: &[Family<Fill>] = &[
+    family(
+        "kumiki_proxy_build_info",
+        Kind::Gauge,
+        "What runs, in labels; the value is always 1.",
+        |_, out| {
+            let labels = [
+                ("version", about::VERSION),
+                ("commit", about::COMMIT),
+                ("profile", about::PROFILE),
+                ("redis_version", about::REDIS_VERSION),
+            ];
+            out.labelled(&labels, 1);
+        },
+    ),
+    family(
+        "kumiki_proxy_info",
+        Kind::Gauge,
+        "What the proxy stands before, as a label; the value is always 1.",
+        |f, out| out.labelled(&[("before", f.told.about.before())], 1),
+    ),
+    family(
+        "kumiki_proxy_uptime_seconds",
+        Kind::Gauge,
+        "Time since the proxy began to serve.",
+        |f, out| out.seconds(f.told.about.started.elapsed().as_secs_f64()),
+    ),
+    // Clients.
+    family(
+        "kumiki_proxy_clients",
+        Kind::Gauge,
+        "Connections of clients.",
+        |f, out| out.add(f.told.about.clients.now.load(Relaxed) as u64),
+    ),
+    family(
+        "kumiki_proxy_clients_limit",
+        Kind::Gauge,
+        "Connections of clients that there may be at once.",
+        |f, out| out.add(f.told.about.clients_limit as u64),
+    ),
+    family(
+        "kumiki_proxy_clients_accepted_total",
+        Kind::Counter,
+        "Connections of clients that were accepted.",
+        |f, out| out.add(of(&f.told.about.clients.ever)),
+    ),
+    family(
+        "kumiki_proxy_clients_refused_total",
+        Kind::Counter,
+        "Connections closed at once because there were too many.",
+        |f, out| out.add(of(&f.told.about.clients.refused)),
+    ),
+    // Threads.
+    family(
+        "kumiki_proxy_thread_clients",
+        Kind::Gauge,
+        "Connections of clients, by thread.",
+        |f, out| f.of_threads(out, |front| front.clients.load(Relaxed) as u64),
+    ),
+    family(
+        "kumiki_proxy_thread_queries_total",
+        Kind::Counter,
+        "Queries that a thread has handed on to nodes.",
+        |f, out| f.of_threads(out, |front| of(&front.queries)),
+    ),
+    family(
+        "kumiki_proxy_thread_replies_total",
+        Kind::Counter,
+        "Queries that have got a reply from their node.",
+        |f, out| f.of_threads(out, |front| of(&front.replies)),
+    ),
+    family(
+        "kumiki_proxy_thread_failures_total",
+        Kind::Counter,
+        "Queries that came back without a reply: their node could not be reached, or was lost.",
+        |f, out| f.of_threads(out, |front| of(&front.failures)),
+    ),
+    family(
+        "kumiki_proxy_thread_received_bytes_total",
+        Kind::Counter,
+        "Bytes received from clients.",
+        |f, out| f.of_threads(out, |front| of(&front.bytes_in)),
+    ),
+    family(
+        "kumiki_proxy_thread_sent_bytes_total",
+        Kind::Counter,
+        "Bytes sent to clients.",
+        |f, out| f.of_threads(out, |front| of(&front.bytes_out)),
+    ),
+    family(
+        "kumiki_proxy_query_seconds",
+        Kind::Histogram,
+        "From when a query was handed on until its reply was back.",
+        |f, out| {
+            for (index, front) in f.told.about.fronts.iter().enumerate() {
+                let (classes, sum_us) = front.latency.read();
+                let sum = Duration::from_micros(sum_us);
+                let labels = [("thread", &*index.to_string())];
+                out.histogram(&labels, FIRST_CLASS, &classes, sum);
+            }
+        },
+    ),
+    family(
+        "kumiki_proxy_thread_wakeups_total",
+        Kind::Counter,
+        "Times that a sleeping thread was woken by another one; threads with clients come first.",
+        |f, out| {
+            for (index, bell) in f.told.bells.iter().enumerate() {
+                out.labelled(&[("thread", &index.to_string())], bell.rung() as u64);
+            }
+        },
+    ),
+    // Nodes.
+    family(
+        "kumiki_proxy_node_slots",
+        Kind::Gauge,
+        "Slots of a node, as the proxy knows it.",
+        |f, out| f.of_nodes(out, |node| node.slots as u64),
+    ),
+    family(
+        "kumiki_proxy_node_queries_total",
+        Kind::Counter,
+        "Queries sent to a node.",
+        |f, out| f.of_nodes(out, |node| of(&node.figures.queries)),
+    ),
+    family(
+        "kumiki_proxy_node_packets_total",
+        Kind::Counter,
+        "Packets in which they were sent.",
+        |f, out| f.of_nodes(out, |node| of(&node.figures.packets)),
+    ),
+    family(
+        "kumiki_proxy_node_queries_per_packet",
+        Kind::Gauge,
+        "Queries in a packet, the mean since the start; absent before the first.",
+        |f, out| {
+            for node in &f.nodes {
+                let packets = of(&node.figures.packets);
+                if packets > 0 {
+                    let each = of(&node.figures.queries) as f64 / packets as f64;
+                    out.labelled_seconds(&[("node", &node.name)], each);
+                }
+            }
+        },
+    ),
+    family(
+        "kumiki_proxy_node_sent_bytes_total",
+        Kind::Counter,
+        "Bytes sent to a node.",
+        |f, out| f.of_nodes(out, |node| of(&node.figures.bytes_out)),
+    ),
+    family(
+        "kumiki_proxy_node_received_bytes_total",
+        Kind::Counter,
+        "Bytes received from a node.",
+        |f, out| f.of_nodes(out, |node| of(&node.figures.bytes_in)),
+    ),
+    family(
+        "kumiki_proxy_node_reads_total",
+        Kind::Counter,
+        "Reads in which they were received.",
+        |f, out| f.of_nodes(out, |node| of(&node.figures.reads)),
+    ),
+    family(
+        "kumiki_proxy_node_waiting",
+        Kind::Gauge,
+        "Queries that wait to be sent to a node.",
+        |f, out| f.of_nodes(out, |node| node.now.waiting as u64),
+    ),
+    family(
+        "kumiki_proxy_node_under_way",
+        Kind::Gauge,
+        "Queries that were sent to a node and have no reply yet.",
+        |f, out| f.of_nodes(out, |node| node.now.under_way as u64),
+    ),
+    family(
+        "kumiki_proxy_node_queue_limit",
+        Kind::Gauge,
+        "Queries that may wait for a node or be under way to it.",
+        |f, out| out.add(f.told.about.queue as u64),
+    ),
+    family(
+        "kumiki_proxy_node_connections",
+        Kind::Gauge,
+        "Connections to a node that are up, over all threads.",
+        |f, out| f.of_nodes(out, |node| node.now.connections as u64),
+    ),
+    family(
+        "kumiki_proxy_node_connects_total",
+        Kind::Counter,
+        "Connections made to a node, the first ones included.",
+        |f, out| f.of_nodes(out, |node| of(&node.figures.connects)),
+    ),
+    family(
+        "kumiki_proxy_node_failures_total",
+        Kind::Counter,
+        "Connections to a node that could not be made, or have broken.",
+        |f, out| f.of_nodes(out, |node| of(&node.figures.failures)),
+    ),
+    // The process, under the names that Prometheus's own libraries use.
+    family(
+        "process_cpu_seconds_total",
+        Kind::Counter,
+        "Processor time of the process, the system's for it included.",
+        |f, out| out.seconds(f.process.user_seconds + f.process.system_seconds),
+    ),
+    family(
+        "process_resident_memory_bytes",
+        Kind::Gauge,
+        "Memory that the system has given to the process.",
+        |f, out| out.add(f.process.resident_bytes),
+    ),
+    family(
+        "process_open_fds",
+        Kind::Gauge,
+        "Descriptors that are open.",
+        |_, out| {
+            let open = process::open_descriptors();
+            open.into_iter().for_each(|open| out.add(open));
+        },
+    ),
+    family(
+        "process_max_fds",
+        Kind::Gauge,
+        "Descriptors that may be open.",
+        |f, out| {
+            if f.process.max_descriptors < u64::MAX {
+                out.add(f.process.max_descriptors);
+            }
+        },
+    ),
+    family(
+        "process_start_time_seconds",
+        Kind::Gauge,
+        "When the proxy began to serve, in seconds since the Unix epoch.",
+        |f, out| {
+            let started = SystemTime::now() - f.told.about.started.elapsed();
+            let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
+            out.seconds(since.as_secs_f64());
+        },
+    ),
+];

@@ -1,0 +1,609 @@
+//! The kernel's sockets through io_uring: all that a turn of the thread sends leaves in the one
+//! system call that waits for what comes next, and what comes is received without being asked for.
+//!
+//! What is received lies in buffers of the ring until it is read, or until the next wait, which
+//! copies what was left and gives the buffers back. What is written is copied, and sent with the next
+//! wait; large pieces are not copied but written at once, as with [`Sockets`](super::Sockets).
+//!
+//! Invariants:
+//! 1. A connection that nobody reads from holds at most [`MOST`] bytes and what one wait brings, which
+//!    the ring's buffers bound. Then nothing more is received for it, and its peer has to wait.
+//! 2. A connection holds at most [`MOST`] bytes that were written and not sent. Beyond it there is no
+//!    room, and its owner is told when there is again.
+//! 3. Between waits no buffer is held: no connection keeps the others from receiving.
+//! 4. What was written before a connection was closed is sent, as the kernel does it, unless the
+//!    peer takes nothing for [`LINGER`].
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use slab::Slab;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use uring::{BufferId, Done, Finish, Ring, SocketId, Waker};
+
+use super::{Happened, Network, Wake};
+
+/// Bytes that a connection holds in one direction.
+const MOST: usize = 64 * 1024;
+/// From this length on (in bytes) what is written is not copied.
+const LARGE: usize = 16 * 1024;
+/// How long what was written is sent after a connection was closed.
+const LINGER: Duration = Duration::from_secs(5);
+/// How often is looked at connections that are closed and not sent yet.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// See the module's page.
+pub struct Uring {
+    ring: Ring,
+    lines: Slab<Line>,
+    listeners: Vec<usize>,
+    /// Lines with bytes to be sent by the next wait.
+    dirty: Vec<usize>,
+    /// Lines whose bytes this wait sends.
+    sending: Vec<usize>,
+    /// Lines with buffers of the ring.
+    holding: Vec<usize>,
+    /// Lines that may receive again.
+    resuming: Vec<usize>,
+    /// Lines that are closed and not sent yet.
+    lingering: Vec<usize>,
+    /// To be told by the next wait.
+    told: Vec<Happened>,
+    done: Vec<Done>,
+    /// The last wait did not ask the kernel.
+    spared: bool,
+}
+
+/// A connection that is watched.
+struct Line {
+    token: usize,
+    socket: SocketId,
+    connecting: bool,
+    /// What was received, in order: first what was copied, then buffers with how much of each is
+    /// read.
+    kept: BytesMut,
+    arrived: VecDeque<(BufferId, usize)>,
+    receiving: bool,
+    /// It is being told to receive no more.
+    holding_off: bool,
+    ended: bool,
+    failed: Option<Failure>,
+    /// Written and not sent.
+    out: Vec<u8>,
+    dirty: bool,
+    /// There is no room in the kernel; it tells when there is.
+    full: bool,
+    /// The owner waits for room.
+    wanted: bool,
+    /// It is closed, and given up at this time.
+    closing: Option<Instant>,
+}
+
+/// An error that can be told twice.
+#[derive(Clone)]
+struct Failure(ErrorKind, String);
+
+impl Failure {
+    fn new(error: &io::Error) -> Failure {
+        Failure(error.kind(), error.to_string())
+    }
+
+    fn error(&self) -> io::Error {
+        io::Error::new(self.0, self.1.clone())
+    }
+}
+
+/// A connection.
+pub struct UringStream(State);
+
+enum State {
+    /// Accepted, and not watched yet.
+    Accepted(TcpStream),
+    /// The place of its line.
+    Watched(usize),
+    /// It could not be watched.
+    Gone,
+}
+
+/// What accepts connections.
+pub struct UringListener {
+    socket: std::net::TcpListener,
+}
+
+impl Drop for UringListener {
+    fn drop(&mut self) {
+        // The ring holds on to the socket, too: nobody is to connect to it any more.
+        if let Err(error) = SockRef::from(&self.socket).shutdown(std::net::Shutdown::Both) {
+            tracing::debug!(%error, "ending a listener");
+        }
+    }
+}
+
+impl Wake for Waker {
+    fn wake(&self) {
+        if let Err(error) = Waker::wake(self) {
+            tracing::error!(%error, "a thread cannot be woken");
+        }
+    }
+}
+
+impl Line {
+    fn new(token: usize, socket: SocketId, connecting: bool) -> Line {
+        Line {
+            token,
+            socket,
+            connecting,
+            kept: BytesMut::new(),
+            arrived: VecDeque::new(),
+            receiving: false,
+            holding_off: false,
+            ended: false,
+            failed: None,
+            out: Vec::new(),
+            dirty: false,
+            full: false,
+            wanted: false,
+            closing: None,
+        }
+    }
+
+    /// Whether it is to receive, and does not.
+    fn may_resume(&self) -> bool {
+        let over = self.ended || self.failed.is_some() || self.closing.is_some();
+        !over && !self.connecting && !self.receiving && self.kept.len() < MOST
+    }
+}
+
+impl Uring {
+    fn begin(&mut self, socket: OwnedFd, token: usize, connecting: bool) -> io::Result<usize> {
+        let place = self.lines.vacant_key();
+        let socket = self.ring.add(socket, place);
+        self.lines.insert(Line::new(token, socket, connecting));
+        let asked = if connecting {
+            self.ring.await_room(socket)
+        } else {
+            self.receive(place)
+        };
+        match asked {
+            Ok(()) => Ok(place),
+            Err(error) => {
+                self.remove(place);
+                Err(error)
+            }
+        }
+    }
+
+    fn receive(&mut self, place: usize) -> io::Result<()> {
+        let line = &mut self.lines[place];
+        line.receiving = true;
+        self.ring.receive(line.socket)
+    }
+
+    /// Gives buffers back, and copies what nobody has read.
+    fn clear_buffers(&mut self) -> io::Result<()> {
+        for place in std::mem::take(&mut self.holding) {
+            let Some(line) = self.lines.get_mut(place) else {
+                continue;
+            };
+            for (buffer, read) in line.arrived.drain(..) {
+                line.kept
+                    .extend_from_slice(&self.ring.bytes(buffer)[read..]);
+                self.ring.give_back(buffer);
+            }
+            if line.kept.len() >= MOST && line.receiving && !line.holding_off {
+                line.holding_off = true;
+                self.ring.hold(line.socket)?;
+            }
+        }
+        for place in std::mem::take(&mut self.resuming) {
+            if self.lines.get(place).is_some_and(Line::may_resume) {
+                self.receive(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands what was written to the ring. Whether somebody waits for it to be sent.
+    fn send_all(&mut self) -> io::Result<bool> {
+        let mut urgent = false;
+        std::mem::swap(&mut self.dirty, &mut self.sending);
+        for &place in &self.sending {
+            let Some(line) = self.lines.get_mut(place) else {
+                continue;
+            };
+            line.dirty = false;
+            if line.full || line.out.is_empty() || line.failed.is_some() {
+                continue;
+            }
+            urgent |= line.wanted || line.closing.is_some();
+            self.ring.send(line.socket, std::mem::take(&mut line.out))?;
+        }
+        Ok(urgent)
+    }
+
+    /// After sending: tells of room.
+    fn sent_all(&mut self) {
+        let mut sending = std::mem::take(&mut self.sending);
+        for place in sending.drain(..) {
+            let Some(line) = self.lines.get_mut(place) else {
+                continue;
+            };
+            if line.full || !line.out.is_empty() {
+                continue;
+            }
+            if line.closing.is_some() {
+                self.remove(place);
+            } else if std::mem::take(&mut line.wanted) {
+                self.told.push(event(line.token, false, true, false));
+            }
+        }
+        self.sending = sending;
+    }
+
+    fn note(&mut self, done: Done) -> io::Result<()> {
+        match done {
+            Done::Received { key, buffer } => match self.lines.get_mut(key) {
+                Some(line) if line.closing.is_none() => {
+                    if line.arrived.is_empty() {
+                        self.holding.push(key);
+                        self.told.push(event(line.token, true, false, false));
+                    }
+                    line.arrived.push_back((buffer, 0));
+                }
+                _ => self.ring.give_back(buffer),
+            },
+            Done::Finished { key, why } => self.finished(key, why),
+            Done::Unsent { key, bytes, result } => self.unsent(key, bytes, result)?,
+            Done::Room { key } => self.has_room(key)?,
+            Done::Coming { key } => {
+                let token = self.listeners[key - LISTENERS];
+                self.told.push(event(token, true, false, false));
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(&mut self, place: usize, why: Finish) {
+        let Some(line) = self.lines.get_mut(place) else {
+            return;
+        };
+        (line.receiving, line.holding_off) = (false, false);
+        match why {
+            Finish::Held => self.resuming.push(place),
+            Finish::End => {
+                line.ended = true;
+                self.told.push(event(line.token, true, false, true));
+            }
+            Finish::Broken(error) => self.fail(place, &error),
+        }
+    }
+
+    fn unsent(
+        &mut self,
+        place: usize,
+        bytes: Vec<u8>,
+        result: io::Result<usize>,
+    ) -> io::Result<()> {
+        let Some(line) = self.lines.get_mut(place) else {
+            return Ok(());
+        };
+        let sent = match result {
+            Ok(sent) => sent,
+            Err(error) if is_passing(&error) => 0,
+            Err(error) => {
+                self.fail(place, &error);
+                return Ok(());
+            }
+        };
+        line.out = bytes;
+        line.out.drain(..sent);
+        line.full = true;
+        if let Some(by) = &mut line.closing
+            && sent > 0
+        {
+            *by = Instant::now() + LINGER;
+        }
+        self.ring.await_room(line.socket)
+    }
+
+    /// There is room again, or a connection was made, or it is broken.
+    fn has_room(&mut self, place: usize) -> io::Result<()> {
+        let Some(line) = self.lines.get_mut(place) else {
+            return Ok(());
+        };
+        line.full = false;
+        if std::mem::take(&mut line.connecting) {
+            let token = line.token;
+            match made(&SockRef::from(&self.ring.socket(line.socket))) {
+                Ok(()) => {
+                    self.told.push(event(token, false, true, false));
+                    self.receive(place)?;
+                }
+                Err(error) => self.fail(place, &error),
+            }
+        } else if !line.out.is_empty() {
+            mark(&mut self.dirty, line, place);
+        } else if std::mem::take(&mut line.wanted) {
+            self.told.push(event(line.token, false, true, false));
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, place: usize, error: &io::Error) {
+        let line = &mut self.lines[place];
+        if line.closing.is_some() {
+            return self.remove(place);
+        }
+        line.failed.get_or_insert_with(|| Failure::new(error));
+        line.out = Vec::new();
+        self.told.push(event(line.token, true, true, true));
+    }
+
+    fn remove(&mut self, place: usize) {
+        let line = self.lines.remove(place);
+        for (buffer, _) in line.arrived {
+            self.ring.give_back(buffer);
+        }
+        self.ring.remove(line.socket);
+    }
+
+    /// Gives up those that have lingered for too long.
+    fn look_at_lingering(&mut self) {
+        let now = Instant::now();
+        for place in std::mem::take(&mut self.lingering) {
+            match self.lines.get(place).and_then(|line| line.closing) {
+                None => {}
+                Some(by) if by <= now => self.remove(place),
+                Some(_) => self.lingering.push(place),
+            }
+        }
+    }
+}
+
+/// Listeners' keys begin here; those of connections are below.
+const LISTENERS: usize = 1 << 40;
+
+impl Network for Uring {
+    type Stream = UringStream;
+    type Listener = UringListener;
+    type Waker = Waker;
+
+    fn open() -> io::Result<Uring> {
+        Ok(Uring {
+            ring: Ring::new()?,
+            lines: Slab::new(),
+            listeners: Vec::new(),
+            dirty: Vec::new(),
+            sending: Vec::new(),
+            holding: Vec::new(),
+            resuming: Vec::new(),
+            lingering: Vec::new(),
+            told: Vec::new(),
+            done: Vec::new(),
+            spared: false,
+        })
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        Ok(self.ring.waker())
+    }
+
+    fn listen(&mut self, socket: std::net::TcpListener, token: usize) -> io::Result<UringListener> {
+        socket.set_nonblocking(true)?;
+        let key = LISTENERS + self.listeners.len();
+        self.listeners.push(token);
+        let watched = self.ring.add(socket.try_clone()?.into(), key);
+        self.ring.await_connections(watched)?;
+        Ok(UringListener { socket })
+    }
+
+    fn accept(&mut self, listener: &UringListener) -> io::Result<(UringStream, SocketAddr)> {
+        let (stream, address) = listener.socket.accept()?;
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok((UringStream(State::Accepted(stream)), address))
+    }
+
+    fn watch(&mut self, stream: &mut UringStream, token: usize) -> io::Result<()> {
+        if let State::Accepted(accepted) = std::mem::replace(&mut stream.0, State::Gone) {
+            stream.0 = State::Watched(self.begin(accepted.into(), token, false)?);
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, address: SocketAddr, token: usize) -> io::Result<UringStream> {
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&address.into()) {
+            Err(error)
+                if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
+            {
+                return Err(error);
+            }
+            _ => {}
+        }
+        let place = self.begin(socket.into(), token, true)?;
+        Ok(UringStream(State::Watched(place)))
+    }
+
+    fn connected(&mut self, stream: &UringStream) -> io::Result<()> {
+        let State::Watched(place) = stream.0 else {
+            return Err(ErrorKind::NotConnected.into());
+        };
+        let line = &self.lines[place];
+        match &line.failed {
+            Some(failure) => Err(failure.error()),
+            None if line.connecting => Err(ErrorKind::NotConnected.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn read(&mut self, stream: &mut UringStream, into: &mut [u8]) -> io::Result<usize> {
+        let place = match &mut stream.0 {
+            State::Watched(place) => *place,
+            State::Accepted(stream) => return stream.read(into),
+            State::Gone => return Err(ErrorKind::NotConnected.into()),
+        };
+        let line = &mut self.lines[place];
+        let mut count = line.kept.len().min(into.len());
+        into[..count].copy_from_slice(&line.kept[..count]);
+        line.kept.advance(count);
+        while count < into.len()
+            && let Some((buffer, read)) = line.arrived.front_mut()
+        {
+            let bytes = &self.ring.bytes(*buffer)[*read..];
+            let some = bytes.len().min(into.len() - count);
+            into[count..count + some].copy_from_slice(&bytes[..some]);
+            count += some;
+            *read += some;
+            if some == bytes.len() {
+                self.ring.give_back(*buffer);
+                line.arrived.pop_front();
+            }
+        }
+        if line.kept.is_empty() && line.kept.capacity() > 0 {
+            line.kept = BytesMut::new();
+        }
+        if line.may_resume() {
+            self.resuming.push(place);
+        }
+        match (count, &line.failed) {
+            (1.., _) => Ok(count),
+            (0, Some(failure)) => Err(failure.error()),
+            (0, None) if line.ended || into.is_empty() => Ok(0),
+            (0, None) => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn write(&mut self, stream: &mut UringStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let place = match &mut stream.0 {
+            State::Watched(place) => *place,
+            State::Accepted(stream) => return stream.write_vectored(pieces),
+            State::Gone => return Err(ErrorKind::NotConnected.into()),
+        };
+        let line = &mut self.lines[place];
+        if let Some(failure) = &line.failed {
+            return Err(failure.error());
+        }
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if line.full || line.out.len() >= MOST {
+            line.wanted = true;
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        if len >= LARGE && line.out.is_empty() {
+            let socket = self.ring.socket(line.socket);
+            let result = SockRef::from(&socket).send_vectored(pieces);
+            if let Err(error) = &result
+                && error.kind() == ErrorKind::WouldBlock
+            {
+                (line.full, line.wanted) = (true, true);
+                self.ring.await_room(line.socket)?;
+            }
+            return result;
+        }
+        if line.out.capacity() == 0 {
+            line.out = self.ring.memory();
+        }
+        let mut count = 0;
+        for piece in pieces {
+            let some = piece.len().min(MOST - line.out.len());
+            line.out.extend_from_slice(&piece[..some]);
+            count += some;
+        }
+        mark(&mut self.dirty, line, place);
+        Ok(count)
+    }
+
+    fn close(&mut self, stream: UringStream) {
+        let State::Watched(place) = stream.0 else {
+            return;
+        };
+        let line = &mut self.lines[place];
+        // Whoever gets the number next is not to hear of this one.
+        let token = line.token;
+        self.told.retain(|told| told.token != token);
+        if !line.full && !line.out.is_empty() && line.failed.is_none() {
+            let socket = self.ring.socket(line.socket);
+            match SockRef::from(&socket).send(&line.out) {
+                Ok(sent) => drop(line.out.drain(..sent)),
+                Err(error) if is_passing(&error) => {}
+                Err(_) => line.out.clear(),
+            }
+        }
+        if line.out.is_empty() || line.failed.is_some() {
+            return self.remove(place);
+        }
+        line.closing = Some(Instant::now() + LINGER);
+        self.lingering.push(place);
+        mark(&mut self.dirty, line, place);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.lingering.iter().all(|&place| {
+            let line = self.lines.get(place);
+            line.is_none_or(|line| line.closing.is_none())
+        })
+    }
+
+    fn wait(&mut self, happened: &mut Vec<Happened>, timeout: Option<Duration>) -> io::Result<()> {
+        // Who does not want to wait has something to do: every other time that goes first, and what
+        // it writes leaves together with what is written already.
+        if timeout == Some(Duration::ZERO) && !std::mem::replace(&mut self.spared, true) {
+            happened.append(&mut self.told);
+            return Ok(());
+        }
+        self.spared = false;
+        self.clear_buffers()?;
+        let urgent = self.send_all()? || !self.told.is_empty();
+        let look = (!self.lingering.is_empty()).then_some(LOOK);
+        let timeout = match urgent {
+            true => Some(Duration::ZERO),
+            false => [timeout, look].into_iter().flatten().min(),
+        };
+        let mut done = std::mem::take(&mut self.done);
+        let waited = self.ring.wait(&mut done, timeout);
+        let noted = done.drain(..).try_for_each(|done| self.note(done));
+        self.done = done;
+        self.sent_all();
+        if !self.lingering.is_empty() {
+            self.look_at_lingering();
+        }
+        happened.append(&mut self.told);
+        waited.and(noted)
+    }
+}
+
+fn event(token: usize, readable: bool, writable: bool, ended: bool) -> Happened {
+    Happened {
+        token,
+        readable,
+        writable,
+        ended,
+    }
+}
+
+/// Whether a connection was made.
+fn made(socket: &SockRef<'_>) -> io::Result<()> {
+    if let Some(error) = socket.take_error()? {
+        return Err(error);
+    }
+    socket.peer_addr()?;
+    socket.set_tcp_nodelay(true)
+}
+
+/// Puts a line on the list of those with something to send, once.
+fn mark(dirty: &mut Vec<usize>, line: &mut Line, place: usize) {
+    if !std::mem::replace(&mut line.dirty, true) {
+        dirty.push(place);
+    }
+}
+
+/// Whether an error says that it can be tried again.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}

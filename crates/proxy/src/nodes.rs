@@ -1,0 +1,96 @@
+//! The nodes that the proxy stands before.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::figures::NodeFigures;
+use crate::machine::query::NodeIndex;
+
+/// All nodes that were ever known; each keeps its place.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes(RwLock<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    nodes: Vec<(SocketAddr, Arc<NodeFigures>)>,
+    places: HashMap<SocketAddr, NodeIndex>,
+}
+
+impl Nodes {
+    /// The place of the node at this address, which it is given if it has none.
+    pub(crate) fn place(&self, address: SocketAddr) -> NodeIndex {
+        if let Some(&place) = self.0.read().places.get(&address) {
+            return place;
+        }
+        let mut known = self.0.write();
+        let next = NodeIndex(known.nodes.len() as u32);
+        let place = *known.places.entry(address).or_insert(next);
+        if place == next {
+            known.nodes.push((address, Arc::default()));
+        }
+        place
+    }
+
+    /// Where a node is.
+    pub(crate) fn address(&self, node: NodeIndex) -> SocketAddr {
+        self.0.read().nodes[node.0 as usize].0
+    }
+
+    /// Figures of a node.
+    pub(crate) fn figures(&self, node: NodeIndex) -> Arc<NodeFigures> {
+        Arc::clone(&self.0.read().nodes[node.0 as usize].1)
+    }
+
+    /// Somebody tells that the node at this address came or went, if there is one.
+    pub(crate) fn hint(&self, address: SocketAddr) {
+        let known = self.0.read();
+        if let Some(place) = known.places.get(&address) {
+            let figures = &known.nodes[place.0 as usize].1;
+            figures
+                .hints
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<(SocketAddr, Arc<NodeFigures>)> {
+        self.0.read().nodes.clone()
+    }
+}
+
+/// What the nodes are there for, as it is known now.
+pub(crate) trait Duties: Send + Sync + 'static {
+    /// How many slots a node has; 0 where keys are not spread by slots.
+    fn slots(&self, node: NodeIndex) -> usize;
+
+    /// Those without which something fails.
+    fn needed(&self) -> Needed;
+}
+
+/// See [`Duties::needed`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Needed {
+    /// Each of them keeps what no other does.
+    Each(Vec<NodeIndex>),
+    /// One is enough to go on: others keep the same.
+    Any(Vec<NodeIndex>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_keeps_its_place() {
+        let nodes = Nodes::default();
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let (a, b) = (nodes.place(address(1)), nodes.place(address(2)));
+        assert_ne!(a, b);
+        assert_eq!(nodes.place(address(1)), a);
+        assert_eq!(nodes.address(b), address(2));
+        assert_eq!(nodes.all().len(), 2);
+    }
+}

@@ -1,0 +1,238 @@
+//! What is remembered of a client, and its replies in their order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use resp::{Parser, Protocol, Writer};
+
+use super::block::{Block, Watches};
+use super::commands::LockCommand;
+use super::join::Join;
+use super::lock::Telling;
+use crate::locks::letters::Question;
+use crate::machine::pack::Pack;
+use crate::machine::query::ClientId;
+
+/// A command whose reply has not left.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// The node's reply is the client's.
+    Waiting,
+    /// Several nodes' replies make the client's.
+    Join(Box<Join>),
+    /// One step of a `SCAN` over all nodes: which of them it is at, and how many there are.
+    Scan { at: usize, of: usize },
+    /// A `WATCH`: the keys' versions come, or the number of the connection that watches.
+    Watch(Vec<Bytes>),
+    /// A `COMMAND`: the proxy's commands about locks are added.
+    Commands(Telling),
+    /// Its reply waits for those before it.
+    Ready(Bytes),
+}
+
+impl Pending {
+    /// What is held for a reply that waits, in bytes; `None`: it has not come.
+    fn held(&self) -> Option<usize> {
+        match self {
+            Pending::Ready(reply) => Some(reply.len() + size_of::<Pending>()),
+            _ => None,
+        }
+    }
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) address: SocketAddr,
+    /// When it connected, in time since the proxy's start.
+    pub(crate) since: Duration,
+    pub(crate) protocol: Protocol,
+    pub(crate) authenticated: bool,
+    pub(crate) name: Bytes,
+    pub(crate) library: [Bytes; 2],
+    pub(crate) parser: Parser,
+    pub(crate) block: Option<Block>,
+    pub(crate) watches: Watches,
+    /// The last command is executed by one node for several: the next waits until it has ended.
+    pub(crate) alone: bool,
+    /// The last command waits for something to happen.
+    pub(crate) waits: bool,
+    /// It has, or had, a connection of its own to some node.
+    pub(crate) own_lanes: Vec<(
+        crate::machine::query::NodeIndex,
+        crate::machine::query::Lane,
+    )>,
+    /// What it has asked of the locks, by the number of the request.
+    pub(crate) asked: BTreeMap<u64, Question<LockCommand>>,
+    pending: VecDeque<Pending>,
+    /// How many of `pending` have no reply.
+    unready: usize,
+    /// What the replies in `pending` take, in bytes.
+    held: usize,
+    /// The number of the first of `pending`.
+    first: u64,
+}
+
+impl Client {
+    pub(crate) fn new(
+        id: ClientId,
+        address: SocketAddr,
+        since: Duration,
+        authenticated: bool,
+    ) -> Client {
+        Client {
+            id,
+            address,
+            since,
+            protocol: Protocol::Resp2,
+            authenticated,
+            name: Bytes::new(),
+            library: [Bytes::new(), Bytes::new()],
+            parser: Parser::new(),
+            block: None,
+            watches: Watches::default(),
+            alone: false,
+            waits: false,
+            own_lanes: Vec::new(),
+            asked: BTreeMap::new(),
+            pending: VecDeque::new(),
+            unready: 0,
+            held: 0,
+            first: 0,
+        }
+    }
+
+    /// Whether every command has its reply.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Whether it waits for nothing but locks.
+    pub(crate) fn has_asked_locks_alone(&self) -> bool {
+        self.pending.is_empty() || (!self.asked.is_empty() && self.unready == self.asked.len())
+    }
+
+    /// What the replies take that wait for those before them, in bytes.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// A command begins; its number.
+    pub(crate) fn expect(&mut self, pending: Pending) -> u64 {
+        self.unready += 1;
+        self.pending.push_back(pending);
+        self.first + self.pending.len() as u64 - 1
+    }
+
+    /// What a command waits for.
+    pub(crate) fn pending(&mut self, sequence: u64) -> Option<&mut Pending> {
+        let at = sequence.checked_sub(self.first)?;
+        self.pending.get_mut(usize::try_from(at).ok()?)
+    }
+
+    /// Answers the next command at once, behind the replies of those before it.
+    pub(crate) fn answer(&mut self, out: &mut Pack, reply: Bytes) {
+        if self.pending.is_empty() {
+            self.first += 1;
+            out.put(&reply);
+        } else {
+            self.keep(Pending::Ready(reply));
+        }
+    }
+
+    /// A reply waits for those before it.
+    fn keep(&mut self, ready: Pending) {
+        self.held += ready.held().unwrap_or_default();
+        self.pending.push_back(ready);
+    }
+
+    /// As [`Client::answer`], for a reply that `write` makes.
+    pub(crate) fn answer_with(&mut self, out: &mut Pack, write: impl FnOnce(&mut Writer<'_>)) {
+        if self.pending.is_empty() {
+            self.first += 1;
+            return out.put_with(|bytes| write(&mut Writer::new(bytes, self.protocol)));
+        }
+        let mut bytes = Vec::new();
+        write(&mut Writer::new(&mut bytes, self.protocol));
+        self.answer(out, bytes.into());
+    }
+
+    /// Refuses the next command, with a text that begins with its code.
+    pub(crate) fn refuse(&mut self, out: &mut Pack, text: &str) {
+        self.answer_with(out, |writer| writer.error(text));
+    }
+
+    /// A command has its reply.
+    pub(crate) fn settle(&mut self, out: &mut Pack, sequence: u64, reply: Bytes) {
+        if sequence == self.first {
+            out.put(&reply);
+            self.unready -= usize::from(self.pending.pop_front().is_some());
+            self.first += 1;
+            while let Some(Pending::Ready(reply)) = self.pending.front() {
+                out.put(reply);
+                let ready = self.pending.pop_front();
+                self.held -= ready.and_then(|one| one.held()).unwrap_or_default();
+                self.first += 1;
+            }
+        } else if let Some(pending) = self.pending(sequence) {
+            let ready = Pending::Ready(reply);
+            let held = ready.held().unwrap_or_default();
+            match std::mem::replace(pending, ready).held() {
+                None => self.unready -= 1,
+                Some(before) => self.held -= before,
+            }
+            self.held += held;
+        }
+        self.alone &= !self.pending.is_empty();
+        self.waits &= !self.pending.is_empty();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_leave_in_the_order_of_commands() {
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let id = ClientId {
+                place: 0,
+                thread: 0,
+                number: 1,
+            };
+            let address = SocketAddr::from(([127, 0, 0, 1], 1));
+            let mut client = Client::new(id, address, Duration::ZERO, true);
+            let mut out = Pack::default();
+            let (mut open, mut sent) = (Vec::new(), 0);
+            while sent < 100 || !open.is_empty() {
+                let number: u64 = sent;
+                match random.u8(..3) {
+                    0 if sent < 100 => {
+                        client.answer(&mut out, format!("{number} ").into());
+                        sent += 1;
+                    }
+                    1 if sent < 100 => {
+                        assert_eq!(client.expect(Pending::Waiting), number);
+                        open.push(number);
+                        sent += 1;
+                    }
+                    _ if !open.is_empty() => {
+                        let number = open.swap_remove(random.usize(..open.len()));
+                        client.settle(&mut out, number, format!("{number} ").into());
+                    }
+                    _ => {}
+                }
+                let held = client.pending.iter().filter_map(Pending::held);
+                assert_eq!(client.held(), held.sum::<usize>());
+                assert_eq!(client.unready, open.len());
+            }
+            assert!(client.is_idle());
+            let expected: String = (0..100).map(|number| format!("{number} ")).collect();
+            assert_eq!(out.text(), expected, "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! One reply of several: of the parts of a command that was split.
+
+use bytes::Bytes;
+use resp::{Protocol, Value, Writer};
+
+/// How the replies of the parts become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Numbers are added (`DEL`, `EXISTS`, `DBSIZE`).
+    Sum,
+    /// All must be the same; the first is given (`MSET`, `FLUSHALL`).
+    First,
+    /// Lists are put one behind the other (`KEYS`).
+    Append,
+    /// Lists of values; for each part, which places of the whole its values have (`MGET`).
+    Places(Vec<Vec<u32>>),
+}
+
+/// Replies that are gathered.
+#[derive(Debug)]
+pub(crate) struct Join {
+    rule: Rule,
+    parts: Vec<Option<Bytes>>,
+    missing: usize,
+}
+
+impl Join {
+    pub(crate) fn new(rule: Rule, parts: usize) -> Join {
+        Join {
+            rule,
+            parts: vec![None; parts],
+            missing: parts,
+        }
+    }
+
+    /// A part has its reply. The whole, if it was the last one.
+    pub(crate) fn add(&mut self, part: u32, reply: Bytes, protocol: Protocol) -> Option<Bytes> {
+        let place = &mut self.parts[part as usize];
+        if place.replace(reply).is_none() {
+            self.missing -= 1;
+        }
+        (self.missing == 0).then(|| self.whole(protocol))
+    }
+
+    fn whole(&self, protocol: Protocol) -> Bytes {
+        let parts: Vec<&Bytes> = self.parts.iter().flatten().collect();
+        // What one part could not do, the command could not do.
+        if let Some(error) = parts.iter().find(|part| part.first() == Some(&b'-')) {
+            return (*error).clone();
+        }
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out, protocol);
+        match &self.rule {
+            Rule::First => return parts[0].clone(),
+            Rule::Sum => writer.int(parts.iter().map(|part| number(part)).sum()),
+            Rule::Append => {
+                let lists: Vec<Vec<&[u8]>> = parts.iter().map(|part| elements(part)).collect();
+                writer.array(lists.iter().map(Vec::len).sum());
+                out.extend(lists.concat().concat());
+            }
+            Rule::Places(places) => {
+                let count: usize = places.iter().map(Vec::len).sum();
+                let mut values: Vec<&[u8]> = vec![&[]; count];
+                for (part, places) in parts.iter().zip(places) {
+                    for (value, &place) in elements(part).into_iter().zip(places) {
+                        values[place as usize] = value;
+                    }
+                }
+                if values.iter().any(|value| value.is_empty()) {
+                    writer.error("ERR a node has answered with fewer values than were asked for");
+                } else {
+                    writer.array(count);
+                    out.extend(values.concat());
+                }
+            }
+        }
+        out.into()
+    }
+}
+
+fn number(reply: &[u8]) -> i64 {
+    match Value::decode(reply) {
+        Ok(Value::Int(number)) => number,
+        _ => 0,
+    }
+}
+
+/// The elements of a list, each as it is.
+pub(crate) fn elements(list: &[u8]) -> Vec<&[u8]> {
+    let Some(head) = list.iter().position(|&byte| byte == b'\n') else {
+        return Vec::new();
+    };
+    let mut rest = &list[head + 1..];
+    let mut found = Vec::new();
+    while let Ok(Some(end)) = resp::ReplyParser::new().parse(rest) {
+        found.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(rule: Rule, parts: &[&'static [u8]]) -> Vec<u8> {
+        let mut join = Join::new(rule, parts.len());
+        // They may come in any order.
+        let mut whole = None;
+        for (part, reply) in parts.iter().enumerate().rev() {
+            assert!(whole.is_none());
+            whole = join.add(part as u32, Bytes::from_static(reply), Protocol::Resp2);
+        }
+        whole.expect("all parts are there").to_vec()
+    }
+
+    #[test]
+    fn replies_become_one() {
+        assert_eq!(joined(Rule::Sum, &[b":1\r\n", b":2\r\n"]), b":3\r\n");
+        assert_eq!(joined(Rule::First, &[b"+OK\r\n", b"+OK\r\n"]), b"+OK\r\n");
+        assert_eq!(
+            joined(
+                Rule::Append,
+                &[b"*1\r\n$1\r\na\r\n", b"*0\r\n", b"*1\r\n$1\r\nb\r\n"]
+            ),
+            b"*2\r\n$1\r\na\r\n$1\r\nb\r\n"
+        );
+        assert_eq!(
+            joined(
+                Rule::Places(vec![vec![2, 0], vec![1]]),
+                &[b"*2\r\n$1\r\nc\r\n$-1\r\n", b"*1\r\n$1\r\nb\r\n"]
+            ),
+            b"*3\r\n$-1\r\n$1\r\nb\r\n$1\r\nc\r\n"
+        );
+    }
+
+    #[test]
+    fn an_error_of_one_part_is_that_of_the_whole() {
+        let parts: [&[u8]; 2] = [b":1\r\n", b"-OOM no\r\n"];
+        assert_eq!(joined(Rule::Sum, &parts), b"-OOM no\r\n");
+        let fewer: [&[u8]; 1] = [b"*1\r\n$1\r\na\r\n"];
+        let told = joined(Rule::Places(vec![vec![0, 1]]), &fewer);
+        assert!(told.starts_with(b"-ERR"));
+    }
+}

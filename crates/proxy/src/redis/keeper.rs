@@ -1,0 +1,429 @@
+//! Finds out what the nodes are and which has which slot, and keeps that true.
+//!
+//! A thread of its own asks: at the start, when something shows that what is known is old, and now
+//! and then. Threads with clients look at a version in each turn, and take what is new.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::{Condvar, Mutex, RwLock};
+use resp::command::write_command;
+use resp::{ReplyParser, Value};
+
+use super::Kind;
+use super::commands::Commands;
+use super::map::Map;
+use super::wire::Options;
+use crate::config::Limits;
+use crate::locks::desk::LockDesk;
+use crate::machine::query::NodeIndex;
+use crate::nodes::{Duties, Needed, Nodes};
+use crate::tls::Blocking;
+
+/// How often the nodes are asked without a reason.
+const ROUTINE: Duration = Duration::from_secs(10);
+/// The least time between two times that they are asked.
+const REST: Duration = Duration::from_millis(50);
+/// How long one node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What was found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) commands: Arc<Commands>,
+    pub(crate) map: Arc<Map>,
+    /// All nodes of which a node has told, those without slots included, and those that were given
+    /// to the proxy. No others are believed in.
+    pub(crate) addresses: Arc<HashSet<SocketAddr>>,
+}
+
+/// Writes the text of `INFO`, of one section or (empty) of all.
+pub(crate) type Teller = Box<dyn Fn(&[u8]) -> String + Send + Sync>;
+
+/// What all threads with clients share.
+pub(crate) struct State {
+    pub(crate) kind: Kind,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) started: Instant,
+    pub(crate) limits: Limits,
+    pub(crate) password: Option<String>,
+    /// Connections to a node that clients share.
+    pub(crate) lanes: u8,
+    /// How long a query is tried again for.
+    pub(crate) patience: Duration,
+    /// The locks, if the proxy keeps any.
+    pub(crate) locks: Option<Arc<LockDesk>>,
+    /// Grows with what is known.
+    pub(crate) version: AtomicU64,
+    /// How often the nodes have told which has which slot.
+    pub(crate) looks: AtomicU64,
+    known: RwLock<Known>,
+    /// Writes the text of `INFO`.
+    pub(crate) about: Teller,
+    news: News,
+}
+
+/// How the keeper is woken.
+#[derive(Debug, Default)]
+struct News {
+    wanted: Mutex<bool>,
+    woken: Condvar,
+    stopping: AtomicBool,
+}
+
+/// What a [`State`] is made of, besides what was found out.
+pub(crate) struct Setting {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) started: Instant,
+    pub(crate) limits: Limits,
+    pub(crate) password: Option<String>,
+    pub(crate) lanes: u8,
+    pub(crate) patience: Duration,
+    pub(crate) locks: Option<Arc<LockDesk>>,
+    pub(crate) about: Teller,
+}
+
+impl State {
+    pub(crate) fn new(setting: Setting, kind: Kind, known: Known) -> State {
+        State {
+            kind,
+            nodes: setting.nodes,
+            started: setting.started,
+            limits: setting.limits,
+            password: setting.password,
+            lanes: setting.lanes,
+            patience: setting.patience,
+            locks: setting.locks,
+            about: setting.about,
+            version: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
+            known: RwLock::new(known),
+            news: News::default(),
+        }
+    }
+
+    pub(crate) fn known(&self) -> Known {
+        self.known.read().clone()
+    }
+
+    /// Whether there is a node at this address.
+    pub(crate) fn knows(&self, address: SocketAddr) -> bool {
+        self.known.read().addresses.contains(&address)
+    }
+
+    /// The text of `INFO`, of one section or (empty) of all.
+    pub(crate) fn info(&self, section: &[u8]) -> String {
+        (self.about)(section)
+    }
+
+    /// Something shows that what is known is old.
+    pub(crate) fn ask_for_news(&self) {
+        let mut wanted = self.news.wanted.lock();
+        if !std::mem::replace(&mut *wanted, true) {
+            self.news.woken.notify_one();
+        }
+    }
+
+    /// Ends the keeper.
+    pub(crate) fn stop(&self) {
+        self.news.stopping.store(true, Ordering::SeqCst);
+        self.ask_for_news();
+    }
+
+    /// Keeps what is known true, until it is stopped.
+    pub(crate) fn keep(&self, seeds: &[SocketAddr], options: &Options) {
+        while !self.news.stopping.load(Ordering::SeqCst) {
+            {
+                let mut wanted = self.news.wanted.lock();
+                if !*wanted {
+                    self.news.woken.wait_for(&mut wanted, ROUTINE);
+                }
+                *wanted = false;
+            }
+            if self.kind == Kind::RedisServers || self.news.stopping.load(Ordering::SeqCst) {
+                // Which has which slot is given, and does not change.
+                continue;
+            }
+            match self.look(seeds, options) {
+                Ok((map, mut addresses)) => {
+                    addresses.extend(seeds);
+                    let mut known = self.known.write();
+                    known.addresses = Arc::new(addresses);
+                    if *known.map != map {
+                        tracing::info!(nodes = map.all().len(), "slots have moved");
+                        known.map = Arc::new(map);
+                        self.version.fetch_add(1, Ordering::Release);
+                    }
+                    drop(known);
+                    self.looks.fetch_add(1, Ordering::Release);
+                }
+                Err(tried) => {
+                    tracing::warn!("no node tells which has which slot: {}", tried.join("; "));
+                }
+            }
+            std::thread::sleep(REST);
+        }
+    }
+
+    /// Asks one node after the other, those that have slots first, until one tells.
+    fn look(&self, seeds: &[SocketAddr], options: &Options) -> Result<Told, Vec<String>> {
+        let map = Arc::clone(&self.known.read().map);
+        let mut addresses: Vec<SocketAddr> = map
+            .all()
+            .iter()
+            .map(|&node| self.nodes.address(node))
+            .chain(seeds.iter().copied())
+            .collect();
+        let mut seen = Vec::new();
+        addresses.retain(|address| {
+            !seen.contains(address) && {
+                seen.push(*address);
+                true
+            }
+        });
+        let mut tried = Vec::new();
+        for address in addresses {
+            let asked = Asked::connect(address, options)
+                .and_then(|mut asked| slots(&mut asked, address, &self.nodes));
+            match asked {
+                Ok(Some(told)) => return Ok(told),
+                Ok(None) => tried.push(format!("{address} is of no cluster")),
+                Err(what) => tried.push(format!("{address} {what}")),
+            }
+        }
+        Err(tried)
+    }
+}
+
+impl Duties for State {
+    fn slots(&self, node: NodeIndex) -> usize {
+        self.known().map.count_of(node)
+    }
+
+    fn needed(&self) -> Needed {
+        Needed::Each(self.known().map.all().to_vec())
+    }
+}
+
+/// Finds out what the nodes at these addresses are.
+///
+/// # Errors
+/// What is wrong with each of them.
+pub(crate) fn discover(
+    addresses: &[SocketAddr],
+    kumiki: bool,
+    options: &Options,
+    nodes: &Nodes,
+) -> Result<(Kind, Known), Vec<String>> {
+    let mut tried = Vec::new();
+    for &address in addresses {
+        let found = Asked::connect(address, options).and_then(|mut asked| {
+            let commands = Arc::new(Commands::read(&asked.ask(&[b"COMMAND"])?)?);
+            let told = slots(&mut asked, address, nodes)?;
+            Ok((commands, told))
+        });
+        match found {
+            Ok((commands, Some((map, mut told)))) => {
+                let kind = if kumiki {
+                    Kind::Kumiki
+                } else {
+                    Kind::RedisCluster
+                };
+                told.extend(addresses);
+                let known = Known {
+                    commands,
+                    map: Arc::new(map),
+                    addresses: Arc::new(told),
+                };
+                return Ok((kind, known));
+            }
+            Ok((commands, None)) => {
+                let places: Vec<NodeIndex> = addresses
+                    .iter()
+                    .map(|&address| nodes.place(address))
+                    .collect();
+                let map = Arc::new(Map::even(&places));
+                let kind = if kumiki {
+                    Kind::Kumiki
+                } else {
+                    Kind::RedisServers
+                };
+                let known = Known {
+                    commands,
+                    map,
+                    addresses: Arc::new(addresses.iter().copied().collect()),
+                };
+                return Ok((kind, known));
+            }
+            Err(what) => tried.push(format!("  {address} {what}")),
+        }
+    }
+    Err(tried)
+}
+
+/// Which node has which slot, and where there are nodes.
+type Told = (Map, HashSet<SocketAddr>);
+
+/// What one node tells of all; `None` if it is of no cluster.
+fn slots(asked: &mut Asked, address: SocketAddr, nodes: &Nodes) -> Result<Option<Told>, String> {
+    let reply = asked.ask(&[b"CLUSTER", b"SLOTS"])?;
+    let list = match Value::decode(&reply).map_err(|error| error.to_string())? {
+        Value::Array(list) => list,
+        Value::Error(_) => return Ok(None),
+        _ => return Err("does not tell which node has which slot".to_owned()),
+    };
+    if list.is_empty() {
+        return Err("knows no node that has slots; is the cluster made?".to_owned());
+    }
+    let (mut ranges, mut told) = (Vec::new(), HashSet::from([address]));
+    for one in &list {
+        let (first, last, master) = range(one, address)
+            .ok_or_else(|| "tells of slots without telling whose they are".to_owned())?;
+        told.insert(master);
+        ranges.push((first, last, nodes.place(master)));
+    }
+    // Nodes that have no slots yet may be named by those that give them some.
+    if let Ok(reply) = asked.ask(&[b"CLUSTER", b"NODES"])
+        && let Ok(Value::Bulk(text) | Value::Verbatim { text, .. }) = Value::decode(&reply)
+    {
+        let text = String::from_utf8_lossy(&text).into_owned();
+        told.extend(text.lines().filter_map(|line| listed(line, address)));
+    }
+    Ok(Some((Map::new(&ranges, nodes.place(address)), told)))
+}
+
+/// One element of the reply to `CLUSTER SLOTS`: the first slot, the last, and whose they are.
+fn range(range: &Value, asked: SocketAddr) -> Option<(u16, u16, SocketAddr)> {
+    let Value::Array(fields) = range else {
+        return None;
+    };
+    let [
+        Value::Int(first),
+        Value::Int(last),
+        Value::Array(master),
+        ..,
+    ] = &fields[..]
+    else {
+        return None;
+    };
+    let port = match master.get(1)? {
+        Value::Int(port) => u16::try_from(*port).ok()?,
+        _ => return None,
+    };
+    let host = match master.first()? {
+        Value::Bulk(host) => std::str::from_utf8(host).ok()?,
+        _ => "",
+    };
+    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+    Some((first, last, place(host, port, asked)?))
+}
+
+/// Where the node of a line of the reply to `CLUSTER NODES` is: behind its id stands
+/// `host:port@port`, and after a comma its name.
+fn listed(line: &str, asked: SocketAddr) -> Option<SocketAddr> {
+    let text = line.split(' ').nth(1)?.split(['@', ',']).next()?;
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|&port| port != 0)?;
+    place(host, port, asked)
+}
+
+/// Where a node is, as another tells it. Without a host, or with one that is not known, it is on the
+/// one that was asked. A name is looked up.
+fn place(host: &str, port: u16, asked: SocketAddr) -> Option<SocketAddr> {
+    if matches!(host, "" | "?") {
+        return Some(SocketAddr::new(asked.ip(), port));
+    }
+    match host.parse() {
+        Ok(host) => Some(SocketAddr::new(host, port)),
+        Err(_) => (host, port).to_socket_addrs().ok()?.next(),
+    }
+}
+
+/// A connection for a few questions.
+struct Asked {
+    stream: Blocking,
+    input: BytesMut,
+}
+
+impl Asked {
+    fn connect(address: SocketAddr, options: &Options) -> Result<Asked, String> {
+        let failed = |error: std::io::Error| format!("cannot be reached ({error})");
+        let stream =
+            Blocking::connect(address, options.tls.as_deref(), PATIENCE).map_err(failed)?;
+        let input = BytesMut::new();
+        let mut asked = Asked { stream, input };
+        if let Some(password) = &options.password {
+            let mut request: Vec<&[u8]> = vec![b"AUTH"];
+            request.extend(options.user.as_deref().map(str::as_bytes));
+            request.push(password.as_bytes());
+            let reply = asked.ask(&request)?;
+            if let [b'-', text @ ..] = &reply[..] {
+                let text = String::from_utf8_lossy(text);
+                return Err(format!("refuses the proxy: {}", text.trim_end()));
+            }
+        }
+        Ok(asked)
+    }
+
+    /// One request and its reply.
+    fn ask(&mut self, request: &[&[u8]]) -> Result<Bytes, String> {
+        let failed = |error: std::io::Error| format!("does not answer ({error})");
+        let mut out = Vec::new();
+        write_command(&mut out, request);
+        self.stream.write_all(&out).map_err(failed)?;
+        let mut parser = ReplyParser::new();
+        let mut piece = vec![0; 16 * 1024];
+        loop {
+            match parser.parse(&self.input) {
+                Ok(Some(end)) => return Ok(self.input.split_to(end).freeze()),
+                Ok(None) => {}
+                Err(error) => return Err(format!("does not speak RESP: {error}")),
+            }
+            match self.stream.read(&mut piece).map_err(failed)? {
+                0 => return Err("closes the connection".to_owned()),
+                count => self.input.extend_from_slice(&piece[..count]),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_where_others_say() {
+        let asked: SocketAddr = "127.0.0.1:7000".parse().unwrap();
+        let at = |text: &str| text.parse::<SocketAddr>().ok();
+        for (line, address) in [
+            (
+                "id 10.0.0.1:7001@17001 master - 0 0 1 connected 0-99",
+                at("10.0.0.1:7001"),
+            ),
+            (
+                "id 10.0.0.1:7001@17001,node.example slave x",
+                at("10.0.0.1:7001"),
+            ),
+            ("id ::1:7001@17001 master", at("[::1]:7001")),
+            ("id :7002@17002 myself,master", at("127.0.0.1:7002")),
+            ("id 10.0.0.1:0@0 noaddr", None),
+            ("", None),
+        ] {
+            assert_eq!(listed(line, asked), address, "{line}");
+        }
+        let told = |text: &[u8]| range(&Value::decode(text).unwrap(), asked);
+        let none = told(b"*3\r\n:0\r\n:9\r\n*2\r\n$-1\r\n:7001\r\n");
+        assert_eq!(none, at("127.0.0.1:7001").map(|at| (0, 9, at)));
+        let name = told(b"*3\r\n:0\r\n:9\r\n*2\r\n$9\r\nlocalhost\r\n:7001\r\n");
+        assert_eq!(
+            name.map(|told| (told.2.ip().is_loopback(), told.2.port())),
+            Some((true, 7001))
+        );
+        assert_eq!(told(b"*2\r\n:0\r\n:9\r\n"), None);
+    }
+}

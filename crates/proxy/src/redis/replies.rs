@@ -1,0 +1,251 @@
+//! What nodes answer, and what becomes of what none has answered.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::again::{self, Hint};
+use super::client::{Client, Pending};
+use super::face::RespFace;
+use super::wire::LaneName;
+use super::{Kind, lock, route};
+use crate::machine::face::Desk;
+use crate::machine::query::{Failure, NodeIndex, Query};
+
+/// What goes before a command that another node is to execute although the slot is not its own yet.
+const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+impl RespFace {
+    /// Whether an error is what it looks like. Scripts and functions answer with what their authors
+    /// like, and servers that know of no others have no reason to name one. What a script answers
+    /// is followed once, to a node that is known and that looks itself whether it has the slot; it
+    /// is not given twice to a node that may have executed it.
+    pub(super) fn believes(&self, query: &Query, hint: Hint) -> bool {
+        let script = route::is_script(query.route);
+        match hint {
+            Hint::Later => !script || query.safe,
+            _ if self.state.kind == Kind::RedisServers => false,
+            Hint::Moved { slot, to } | Hint::Ask { slot, to } => {
+                let other = |to| {
+                    self.known_node(Some(to))
+                        .is_some_and(|node| node != query.node)
+                };
+                !script
+                    || query.retries == 0
+                        && route::slot_of(query.route) == Some(slot)
+                        && to.is_some_and(other)
+            }
+        }
+    }
+
+    /// The node at an address, if the keeper has heard of it from the nodes. The proxy gives its
+    /// password to no other.
+    fn known_node(&self, to: Option<SocketAddr>) -> Option<NodeIndex> {
+        let to = to?;
+        (self.state.knows(to)).then(|| self.state.nodes.place(to))
+    }
+
+    /// A query has its reply.
+    pub(super) fn settle(
+        &mut self,
+        client: &mut Client,
+        query: &Query,
+        bytes: Bytes,
+        connection: u64,
+        desk: &mut Desk<'_>,
+    ) {
+        let protocol = client.protocol;
+        let kumiki = self.state.kind == Kind::Kumiki;
+        let reply = match client.pending(query.sequence) {
+            None | Some(Pending::Waiting | Pending::Ready(_)) => bytes,
+            Some(Pending::Scan { at, of }) => route::scanned(&bytes, *at, *of),
+            Some(Pending::Commands(telling)) => lock::told(&bytes, telling, protocol),
+            Some(Pending::Join(join)) => match join.add(query.part, bytes, protocol) {
+                Some(whole) => whole,
+                None => return,
+            },
+            Some(Pending::Watch(keys)) if bytes.first() != Some(&b'-') => {
+                let keys = std::mem::take(keys);
+                client.watches.note(&keys);
+                if kumiki {
+                    let versions = super::join::elements(&bytes);
+                    let versions = versions.iter().map(|one| Bytes::copy_from_slice(bulk(one)));
+                    client
+                        .watches
+                        .versions
+                        .extend(keys.into_iter().zip(versions));
+                } else {
+                    client.watches.own = Some((query.node, query.lane, connection));
+                }
+                Bytes::from_static(b"+OK\r\n")
+            }
+            Some(Pending::Watch(_)) => bytes,
+        };
+        client.settle(desk.out, query.sequence, reply);
+    }
+
+    /// A node has said that another one is to be asked, or that it is to be asked again.
+    pub(super) fn redirect(
+        &mut self,
+        client: &mut Client,
+        query: Query,
+        hint: Hint,
+        error: Bytes,
+        desk: &mut Desk<'_>,
+    ) {
+        let query = plain(query);
+        let own = query.connection.is_some();
+        let Some(pause) = again::pause(&query, desk.now, self.state.patience) else {
+            return self.settle(client, &query, error, 0, desk);
+        };
+        // What the client sends from now on must not overtake what is sent again.
+        client.alone = true;
+        match hint {
+            // What a connection watches does not move with it.
+            _ if own => {
+                self.state.ask_for_news();
+                let reply = lost_watch(client, &query);
+                self.settle_failed(client, &query, reply, desk);
+            }
+            Hint::Moved { slot, to }
+                if let Some(node) = self.known_node(to)
+                    && route::slot_of(query.route).is_none_or(|own| own == slot) =>
+            {
+                // What is known for all is not changed by what a script says.
+                if route::slot_of(query.route).is_some() && !route::is_script(query.route) {
+                    self.learn(slot, node);
+                }
+                self.state.ask_for_news();
+                let pause = if query.retries == 0 {
+                    Duration::ZERO
+                } else {
+                    pause
+                };
+                send_again(client, query, node, pause, desk);
+            }
+            Hint::Ask { to, .. }
+                if let Some(node) = self.known_node(to)
+                    && query.replies == 1 =>
+            {
+                let mut bytes = ASKING.to_vec();
+                bytes.extend_from_slice(&query.bytes);
+                let asking = Query {
+                    bytes: bytes.into(),
+                    replies: 2,
+                    ..query
+                };
+                send_again(client, asking, node, Duration::ZERO, desk);
+            }
+            Hint::Moved { .. } | Hint::Ask { .. } | Hint::Later => {
+                self.state.ask_for_news();
+                let node = self.node_again(&query);
+                send_again(client, query, node, pause, desk);
+            }
+        }
+    }
+
+    /// Where a query is to go now.
+    fn node_again(&self, query: &Query) -> NodeIndex {
+        match route::slot_of(query.route) {
+            Some(slot) => self.map.of_slot(slot),
+            None => query.node,
+        }
+    }
+
+    /// A query has no answer.
+    pub(super) fn failed(
+        &mut self,
+        client: &mut Client,
+        query: Query,
+        failure: &Failure,
+        desk: &mut Desk<'_>,
+    ) {
+        let query = plain(query);
+        self.state.ask_for_news();
+        if query.connection.is_some() {
+            // The connection that watched is gone: what it watched may have changed.
+            let lost = matches!(failure, Failure::Unsent(_)) || query.safe;
+            if lost {
+                let reply = lost_watch(client, &query);
+                return self.settle_failed(client, &query, reply, desk);
+            }
+        }
+        let pause = again::pause(&query, desk.now, self.state.patience);
+        match pause {
+            Some(pause) if query.connection.is_none() && again::may_repeat(&query, failure) => {
+                client.alone = true;
+                let node = self.node_again(&query);
+                send_again(client, query, node, pause, desk);
+            }
+            _ => {
+                let told = again::told(failure, self.state.nodes.address(query.node));
+                self.settle_failed(client, &query, told, desk);
+            }
+        }
+    }
+
+    fn settle_failed(
+        &mut self,
+        client: &mut Client,
+        query: &Query,
+        reply: Bytes,
+        desk: &mut Desk<'_>,
+    ) {
+        match client.pending(query.sequence) {
+            Some(Pending::Join(_)) => self.settle(client, query, reply, 0, desk),
+            _ => client.settle(desk.out, query.sequence, reply),
+        }
+    }
+}
+
+/// Sends a query once more. A lane of the client's own is then one to that node, too, so that it is
+/// closed when the client goes.
+fn send_again(
+    client: &mut Client,
+    query: Query,
+    node: NodeIndex,
+    pause: Duration,
+    desk: &mut Desk<'_>,
+) {
+    let own = (node, query.lane);
+    if LaneName::of(query.lane).own.is_some() && !client.own_lanes.contains(&own) {
+        client.own_lanes.push(own);
+    }
+    desk.send_again(query, node, pause);
+}
+
+/// A query as it was before another node was asked.
+fn plain(query: Query) -> Query {
+    if query.replies == 2 && query.bytes.starts_with(ASKING) {
+        let bytes = query.bytes.slice(ASKING.len()..);
+        return Query {
+            bytes,
+            replies: 1,
+            ..query
+        };
+    }
+    query
+}
+
+/// The connection that watched is of no use any more: what it watched may have changed. What is
+/// told of this query to it: a block is not executed, and neither is the next one.
+fn lost_watch(client: &mut Client, query: &Query) -> Bytes {
+    let resp3 = client.protocol == resp::Protocol::Resp3;
+    match client.pending(query.sequence) {
+        Some(Pending::Watch(_)) => {
+            client.watches.lost = true;
+            Bytes::from_static(b"+OK\r\n")
+        }
+        _ if resp3 => Bytes::from_static(b"_\r\n"),
+        _ => Bytes::from_static(b"*-1\r\n"),
+    }
+}
+
+/// The bytes of a bulk string.
+fn bulk(reply: &[u8]) -> &[u8] {
+    let Some(head) = reply.iter().position(|&byte| byte == b'\n') else {
+        return &[];
+    };
+    reply[head + 1..].strip_suffix(b"\r\n").unwrap_or_default()
+}

@@ -1,0 +1,348 @@
+//! Where a command goes.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use cluster::slot;
+use resp::Args;
+use resp::command::write_command;
+
+use super::Kind;
+use super::commands::{Command, Everywhere, Special, Split};
+use super::join::Rule;
+use super::map::Map;
+use crate::machine::query::NodeIndex;
+
+/// Where a command goes.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Way {
+    /// To one node, as it is. `route` is one more than the slot that led there, or 0.
+    One { node: NodeIndex, route: u32 },
+    /// To one node that executes it with others.
+    Alone { node: NodeIndex, route: u32 },
+    /// In parts.
+    Parts { parts: Vec<Part>, rule: Rule },
+    /// On a connection of the client's own.
+    Own { node: NodeIndex, route: u32 },
+    /// To one node after the other.
+    Scan { at: usize, of: usize, part: Part },
+    /// Nowhere.
+    Refused(&'static str),
+}
+
+/// A part of a command.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) node: NodeIndex,
+    pub(crate) route: u32,
+    pub(crate) bytes: Bytes,
+}
+
+pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+
+/// How many low bits of a cursor name the node.
+const CURSOR_BITS: u32 = 10;
+
+/// What leads a query with a key of this slot to its node once more.
+pub(crate) fn route(slot: u16) -> u32 {
+    u32::from(slot) + 1
+}
+
+/// What marks a route whose command answers with whatever its author likes, errors of nodes
+/// included.
+const SCRIPT: u32 = 1 << 31;
+
+/// The route of a command, marked if that is a script or a function.
+pub(crate) fn marked(route: u32, command: &Command) -> u32 {
+    match command.is_script() {
+        true => route | SCRIPT,
+        false => route,
+    }
+}
+
+/// Whether the command of this route is a script or a function.
+pub(crate) fn is_script(route: u32) -> bool {
+    route & SCRIPT != 0
+}
+
+/// The slot that a route is of.
+pub(crate) fn slot_of(route: u32) -> Option<u16> {
+    u16::try_from((route & !SCRIPT).checked_sub(1)?).ok()
+}
+
+/// Whether keys of these slots can be given to one node in one command.
+pub(crate) fn go_together(kind: Kind, map: &Map, slots: &[u16]) -> bool {
+    let Some((first, others)) = slots.split_first() else {
+        return true;
+    };
+    match kind {
+        Kind::Kumiki => true,
+        Kind::RedisCluster | Kind::Cassandra => others.is_empty(),
+        Kind::RedisServers => {
+            let node = map.of_slot(*first);
+            others.iter().all(|&slot| map.of_slot(slot) == node)
+        }
+    }
+}
+
+/// Where a command goes. `any` chooses among nodes where any will do.
+pub(crate) fn way(kind: Kind, map: &Map, command: &Command, args: Args<'_>, any: usize) -> Way {
+    match command.special {
+        Special::Refused(why) => return Way::Refused(why),
+        Special::Everywhere(how) => return everywhere(map, how, args),
+        _ => {}
+    }
+    let keys = command.keys(args);
+    let mut slots: Vec<u16> = keys.iter().map(|&at| slot::of(args.at(at))).collect();
+    let Some(&first) = slots.first() else {
+        let node = map.all()[any % map.all().len()];
+        return match command.special {
+            Special::Waits => Way::Own { node, route: 0 },
+            _ => Way::One { node, route: 0 },
+        };
+    };
+    let (node, route) = (map.of_slot(first), route(first));
+    if let (Special::Split(split), true) = (command.special, kind != Kind::Kumiki) {
+        return parts(kind, map, split, args, &keys, &slots).unwrap_or(Way::One { node, route });
+    }
+    slots.dedup();
+    let elsewhere = slots.iter().any(|&slot| map.of_slot(slot) != node);
+    if !go_together(kind, map, &slots) {
+        return Way::Refused(CROSS_SLOT);
+    }
+    match command.special {
+        Special::Waits => Way::Own { node, route },
+        _ if elsewhere => Way::Alone { node, route },
+        _ => Way::One { node, route },
+    }
+}
+
+fn everywhere(map: &Map, how: Everywhere, args: Args<'_>) -> Way {
+    let nodes = map.all();
+    let rule = match how {
+        Everywhere::Sum => Rule::Sum,
+        Everywhere::Append => Rule::Append,
+        Everywhere::First => Rule::First,
+        Everywhere::Scan => return scan(nodes, args),
+    };
+    let bytes = super::block::encode(args);
+    let parts = nodes.iter().map(|&node| Part {
+        node,
+        route: 0,
+        bytes: bytes.clone(),
+    });
+    Way::Parts {
+        parts: parts.collect(),
+        rule,
+    }
+}
+
+/// A step of `SCAN`: the cursor's low bits name the node, the others are that node's cursor.
+fn scan(nodes: &[NodeIndex], args: Args<'_>) -> Way {
+    let cursor = args.get(1).and_then(|arg| std::str::from_utf8(arg).ok());
+    let Some(cursor) = cursor.and_then(|text| text.parse::<u64>().ok()) else {
+        return Way::Refused("ERR invalid cursor");
+    };
+    let at = (cursor & ((1 << CURSOR_BITS) - 1)) as usize;
+    let Some(&node) = nodes.get(at) else {
+        return Way::Refused("ERR invalid cursor");
+    };
+    let inner = (cursor >> CURSOR_BITS).to_string();
+    let mut words: Vec<&[u8]> = args.iter().collect();
+    words[1] = inner.as_bytes();
+    let mut out = Vec::new();
+    write_command(&mut out, &words);
+    let part = Part {
+        node,
+        route: 0,
+        bytes: out.into(),
+    };
+    let of = nodes.len();
+    Way::Scan { at, of, part }
+}
+
+/// The reply of one node to a step of `SCAN`, with the cursor for the next step.
+pub(crate) fn scanned(reply: &Bytes, at: usize, of: usize) -> Bytes {
+    let elements = super::join::elements(reply);
+    let &[cursor, keys] = &elements[..] else {
+        return reply.clone();
+    };
+    let text = cursor
+        .split(|&byte| byte == b'\n')
+        .nth(1)
+        .unwrap_or_default();
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    let Some(inner) = std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse::<u64>().ok())
+    else {
+        return reply.clone();
+    };
+    let next = match inner {
+        0 if at + 1 < of => at as u64 + 1,
+        0 => 0,
+        inner if inner >> (u64::BITS - CURSOR_BITS) == 0 => inner << CURSOR_BITS | at as u64,
+        _ => return Bytes::from_static(b"-ERR the node's cursor is too large for the proxy\r\n"),
+    };
+    let mut out = Vec::new();
+    write_command(&mut out, &[next.to_string().as_bytes()]);
+    // As a list of two: the cursor, and the keys as they came.
+    out[1] = b'2';
+    out.extend_from_slice(keys);
+    out.into()
+}
+
+/// A command on several keys, a part for each slot (Redis Cluster refuses keys of several slots even
+/// where one node has them) or each node. `None`: one part is enough.
+fn parts(
+    kind: Kind,
+    map: &Map,
+    split: Split,
+    args: Args<'_>,
+    keys: &[usize],
+    slots: &[u16],
+) -> Option<Way> {
+    let group_of = |slot: u16| match kind {
+        Kind::RedisCluster => u32::from(slot),
+        _ => map.of_slot(slot).0,
+    };
+    let mut groups: Vec<(u16, Vec<u32>)> = Vec::new();
+    let mut places: HashMap<u32, usize, foldhash::fast::RandomState> = HashMap::default();
+    for (place, &slot) in slots.iter().enumerate() {
+        let at = *places.entry(group_of(slot)).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push((slot, Vec::new()));
+        }
+        groups[at].1.push(place as u32);
+    }
+    if groups.len() == 1 {
+        return None;
+    }
+    let parts = groups.iter().map(|(slot, places)| {
+        let mut words = vec![args.at(0)];
+        for &place in places {
+            let key = keys[place as usize];
+            words.push(args.at(key));
+            if split == Split::Pairs {
+                words.extend(args.get(key + 1));
+            }
+        }
+        let mut out = Vec::new();
+        write_command(&mut out, &words);
+        Part {
+            node: map.of_slot(*slot),
+            route: route(*slot),
+            bytes: out.into(),
+        }
+    });
+    let parts = parts.collect();
+    let rule = match split {
+        Split::Values => Rule::Places(groups.into_iter().map(|group| group.1).collect()),
+        Split::Pairs => Rule::First,
+        Split::Sum => Rule::Sum,
+    };
+    Some(Way::Parts { parts, rule })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::commands::tests::{some, with_args};
+    use super::*;
+
+    fn two() -> Map {
+        Map::even(&[NodeIndex(0), NodeIndex(1)])
+    }
+
+    fn way_of(kind: Kind, words: &str) -> Way {
+        let commands = some();
+        with_args(words, |args| {
+            way(kind, &two(), commands.find(args).unwrap(), args, 1)
+        })
+    }
+
+    /// `bar` has slot 5061, `foo` 12182, `hello` 866.
+    #[test]
+    fn one_key_leads_to_its_node() {
+        for kind in [Kind::Kumiki, Kind::RedisCluster, Kind::RedisServers] {
+            let route = route(12182);
+            let node = NodeIndex(1);
+            assert_eq!(way_of(kind, "GET foo"), Way::One { node, route });
+            assert_eq!(way_of(kind, "blpop foo 0"), Way::Own { node, route });
+            assert_eq!(way_of(kind, "time"), Way::One { node, route: 0 });
+        }
+    }
+
+    #[test]
+    fn kumiki_executes_commands_on_several_keys_itself() {
+        let (node, route) = (NodeIndex(0), route(5061));
+        let told = way_of(Kind::Kumiki, "MSET bar 1 foo 2");
+        assert_eq!(told, Way::Alone { node, route });
+        let told = way_of(Kind::Kumiki, "MGET bar hello");
+        assert_eq!(told, Way::One { node, route });
+    }
+
+    #[test]
+    fn redis_gets_a_part_for_each_slot_or_server() {
+        let Way::Parts { parts, rule } = way_of(Kind::RedisCluster, "mget foo bar foo hello")
+        else {
+            panic!("it is split");
+        };
+        assert_eq!(rule, Rule::Places(vec![vec![0, 2], vec![1], vec![3]]));
+        assert_eq!(
+            parts[0].bytes,
+            "*3\r\n$4\r\nmget\r\n$3\r\nfoo\r\n$3\r\nfoo\r\n"
+        );
+        assert_eq!((parts[0].node, parts[1].node), (NodeIndex(1), NodeIndex(0)));
+        let Way::Parts { parts, rule } = way_of(Kind::RedisServers, "MSET foo 1 bar 2 hello 3")
+        else {
+            panic!("it is split");
+        };
+        assert_eq!((parts.len(), rule), (2, Rule::First));
+        assert_eq!(
+            parts[1].bytes,
+            "*5\r\n$4\r\nMSET\r\n$3\r\nbar\r\n$1\r\n2\r\n$5\r\nhello\r\n$1\r\n3\r\n"
+        );
+        let together = way_of(Kind::RedisServers, "del bar hello");
+        assert!(matches!(together, Way::One { .. }), "{together:?}");
+        assert_eq!(
+            way_of(Kind::RedisCluster, "msetnx foo 1 bar 2"),
+            Way::Refused(CROSS_SLOT)
+        );
+    }
+
+    #[test]
+    fn a_scan_visits_all_nodes() {
+        let step = |cursor: u64| match way_of(Kind::RedisServers, &format!("scan {cursor}")) {
+            Way::Scan { at, of, part } => (at, of, part.node.0, part.bytes),
+            other => panic!("{other:?}"),
+        };
+        let reply = |cursor: &str| {
+            let len = cursor.len();
+            Bytes::from(format!("*2\r\n${len}\r\n{cursor}\r\n*1\r\n$1\r\nk\r\n"))
+        };
+        let next = |reply: &Bytes| {
+            let text = String::from_utf8(reply.to_vec()).unwrap();
+            text.split("\r\n").nth(2).unwrap().parse::<u64>().unwrap()
+        };
+        let (at, of, node, bytes) = step(0);
+        assert_eq!((at, of, node), (0, 2, 0));
+        assert_eq!(bytes, "*2\r\n$4\r\nscan\r\n$1\r\n0\r\n");
+        let second = next(&scanned(&reply("17"), at, of));
+        let (at, of, node, bytes) = step(second);
+        assert_eq!((at, node), (0, 0));
+        assert_eq!(bytes, "*2\r\n$4\r\nscan\r\n$2\r\n17\r\n");
+        let third = next(&scanned(&reply("0"), at, of));
+        let (at, of, node, _) = step(third);
+        assert_eq!((at, node), (1, 1));
+        let last = scanned(&reply("0"), at, of);
+        assert_eq!(last, "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n");
+        assert_eq!(
+            way_of(Kind::RedisServers, "scan x"),
+            Way::Refused("ERR invalid cursor")
+        );
+        assert_eq!(
+            way_of(Kind::RedisServers, "scan 999"),
+            Way::Refused("ERR invalid cursor")
+        );
+    }
+}

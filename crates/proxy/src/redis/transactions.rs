@@ -1,0 +1,254 @@
+//! What clients put into blocks, and what becomes of blocks: `MULTI`, `EXEC`, `DISCARD`, `WATCH`.
+
+use bytes::Bytes;
+use cluster::slot;
+use resp::Args;
+
+use super::block::{self, Block};
+use super::client::{Client, Pending};
+use super::commands::{Command, LockCommand, Special};
+use super::face::{Done, RespFace};
+use super::{Kind, local, route};
+use crate::machine::face::{Desk, Errand, Progress};
+
+impl RespFace {
+    /// Refuses a command; the block that it stands in, if there is one, cannot be executed.
+    pub(super) fn refuse_in(&self, client: &mut Client, text: &str, desk: &mut Desk<'_>) {
+        if let Some(block) = &mut client.block {
+            block.failed = true;
+        }
+        client.answer_with(desk.out, |writer| writer.error_bytes(text.as_bytes()));
+    }
+
+    /// Puts a command into the client's block.
+    pub(super) fn queue(
+        &self,
+        client: &mut Client,
+        command: &Command,
+        args: Args<'_>,
+        bytes: &[u8],
+        desk: &mut Desk<'_>,
+    ) {
+        let refused = match command.special {
+            Special::Refused(why) => Some(why),
+            Special::Local if !local::goes_into_block(&command.name) => {
+                Some("it is about the connection: give it outside of the block")
+            }
+            Special::Everywhere(_) if self.map.all().len() > 1 => {
+                Some("it is for all nodes, and a block is executed by one: give it outside")
+            }
+            Special::Lock(LockCommand::Guard) => None,
+            Special::Lock(_) => {
+                Some("the proxy answers it, outside of transactions: give it before MULTI")
+            }
+            _ => None,
+        };
+        if let Some(why) = refused {
+            let text = format!("ERR {} is not allowed in a block: {why}", command.name);
+            return self.refuse_in(client, &text, desk);
+        }
+        let keys = command.keys(args);
+        let slots = keys.iter().map(|&at| slot::of(args.at(at)));
+        let limits = &self.state.limits;
+        let watched = client.watches.bytes();
+        let Some(block) = &mut client.block else {
+            return;
+        };
+        let held = block.bytes() + watched + bytes.len();
+        if block.len() >= limits.block_commands || held > limits.block_bytes {
+            return self.refuse_in(client, "ERR the block is too large", desk);
+        }
+        let is_guard = command.special == Special::Lock(LockCommand::Guard);
+        if is_guard && block.guards < block.len() {
+            let text = "ERR LOCK.GUARD must come first in a block, before what it guards";
+            return self.refuse_in(client, text, desk);
+        }
+        block.guards += usize::from(is_guard);
+        block.push(Bytes::copy_from_slice(bytes), slots, !command.read_only);
+        client.answer(desk.out, Bytes::from_static(b"+QUEUED\r\n"));
+    }
+
+    pub(super) fn block_command(
+        &mut self,
+        client: &mut Client,
+        command: &Command,
+        args: Args<'_>,
+        desk: &mut Desk<'_>,
+    ) -> Done {
+        match &*command.name {
+            "multi" if client.block.is_some() => {
+                client.refuse(desk.out, "ERR MULTI calls can not be nested");
+            }
+            "multi" => {
+                client.block = Some(Block::default());
+                client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+            }
+            "exec" => return self.exec(client, desk),
+            "discard" => match client.block.take() {
+                None => client.refuse(desk.out, "ERR DISCARD without MULTI"),
+                Some(_) => {
+                    self.unwatch(client, desk);
+                    client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+                }
+            },
+            "watch" if client.block.is_some() => {
+                client.refuse(desk.out, "ERR WATCH inside MULTI is not allowed");
+            }
+            "watch" => return self.watch(client, args, desk),
+            // In a block it is executed with the others, after which nothing is watched.
+            _ if client.block.is_some() => {
+                let bytes = block::encode(args);
+                self.queue(client, command, args, &bytes, desk);
+            }
+            _ => {
+                if !client.is_idle() {
+                    client.alone = true;
+                    return Done::Not(Progress::AwaitsReply);
+                }
+                self.unwatch(client, desk);
+                client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+            }
+        }
+        Done::Taken
+    }
+
+    /// Forgets what the client watches.
+    pub(crate) fn unwatch(&self, client: &mut Client, desk: &mut Desk<'_>) {
+        if let Some((node, lane, _)) = client.watches.own {
+            // The connection watches no more once it is closed.
+            desk.hang_up(node, lane);
+            client.own_lanes.retain(|own| *own != (node, lane));
+        }
+        client.watches.clear();
+    }
+
+    fn watch(&mut self, client: &mut Client, args: Args<'_>, desk: &mut Desk<'_>) -> Done {
+        if !client.is_idle() {
+            client.alone = true;
+            return Done::Not(Progress::AwaitsReply);
+        }
+        let keys = client.watches.new_ones(args.iter().skip(1));
+        let Some(first) = keys.first() else {
+            client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+            return Done::Taken;
+        };
+        let limits = &self.state.limits;
+        if client.watches.len() + keys.len() > limits.block_commands
+            || client.watches.bytes() + block::bytes_of(&keys) > limits.block_bytes
+        {
+            client.refuse(desk.out, "ERR too much is watched: EXEC or UNWATCH first");
+            return Done::Taken;
+        }
+        let mut slots = client.watches.slots.clone();
+        slots.extend(keys.iter().map(|key| slot::of(key)));
+        slots.sort_unstable();
+        slots.dedup();
+        if !route::go_together(self.state.kind, &self.map, &slots) {
+            client.refuse(desk.out, route::CROSS_SLOT);
+            return Done::Taken;
+        }
+        let first = slot::of(first);
+        let node = self.map.of_slot(first);
+        if client.watches.own.is_some_and(|own| own.0 != node) {
+            // The slot has moved since: what is watched at the other node may change unseen.
+            client.watches.lost = true;
+            client.answer(desk.out, Bytes::from_static(b"+OK\r\n"));
+            return Done::Taken;
+        }
+        if !desk.has_room(node) {
+            return Done::Not(Progress::AwaitsRoom);
+        }
+        let kumiki = self.state.kind == Kind::Kumiki;
+        let name: &[u8] = if kumiki { b"WATCH.VERSION" } else { b"WATCH" };
+        let mut words = vec![name];
+        words.extend(keys.iter().map(|key| &key[..]));
+        let mut bytes = Vec::new();
+        resp::command::write_command(&mut bytes, &words);
+        let lane = match kumiki {
+            true => self.lane(client),
+            false => self.own_lane(client, node),
+        };
+        let route = route::route(first);
+        client.alone = true;
+        let errand = Errand {
+            sequence: client.expect(Pending::Watch(keys)),
+            part: 0,
+            node,
+            lane,
+            replies: 1,
+            safe: kumiki,
+            route,
+            connection: client.watches.own.map(|own| own.2),
+        };
+        desk.send(errand, bytes.into());
+        Done::Taken
+    }
+
+    fn exec(&mut self, client: &mut Client, desk: &mut Desk<'_>) -> Done {
+        let Some(block) = &client.block else {
+            client.refuse(desk.out, "ERR EXEC without MULTI");
+            return Done::Taken;
+        };
+        if block.failed {
+            client.block = None;
+            self.unwatch(client, desk);
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            client.refuse(desk.out, text);
+            return Done::Taken;
+        }
+        let mut slots = client.watches.slots.clone();
+        slots.extend(
+            block
+                .slots
+                .iter()
+                .filter(|slot| !client.watches.slots.contains(slot)),
+        );
+        if !route::go_together(self.state.kind, &self.map, &slots) {
+            client.block = None;
+            self.unwatch(client, desk);
+            client.refuse(desk.out, route::CROSS_SLOT);
+            return Done::Taken;
+        }
+        let watches = !client.watches.is_empty();
+        let nodes = self.map.all();
+        let node = match (client.watches.own, slots.first()) {
+            (Some((node, ..)), _) => node,
+            (None, Some(&slot)) => self.map.of_slot(slot),
+            (None, None) => nodes[client.id.number as usize % nodes.len()],
+        };
+        let elsewhere = slots.iter().any(|&slot| self.map.of_slot(slot) != node);
+        if (watches || elsewhere) && !client.is_idle() {
+            client.alone = true;
+            return Done::Not(Progress::AwaitsReply);
+        }
+        if !desk.has_room(node) {
+            return Done::Not(Progress::AwaitsRoom);
+        }
+        let block = client.block.take().expect("just seen");
+        if client.watches.lost {
+            self.unwatch(client, desk);
+            client.answer_with(desk.out, |writer| writer.null_array());
+            return Done::Taken;
+        }
+        let watches = std::mem::take(&mut client.watches);
+        if block.is_empty() && watches.is_empty() {
+            client.answer(desk.out, Bytes::from_static(b"*0\r\n"));
+            return Done::Taken;
+        }
+        // A connection of the client's own is another one than that which what follows takes.
+        client.alone = elsewhere || watches.own.is_some();
+        let (bytes, replies) = block.encode(&watches.versions);
+        let errand = Errand {
+            sequence: client.expect(Pending::Waiting),
+            part: 0,
+            node,
+            lane: watches.own.map_or_else(|| self.lane(client), |own| own.1),
+            replies,
+            safe: !block.changes && watches.own.is_none(),
+            route: slots.first().map_or(0, |&slot| route::route(slot)),
+            connection: watches.own.map(|own| own.2),
+        };
+        desk.send(errand, bytes);
+        Done::Taken
+    }
+}

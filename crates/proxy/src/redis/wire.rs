@@ -1,0 +1,322 @@
+//! A connection to a node that speaks RESP: replies come in the order of requests.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use resp::ReplyParser;
+use resp::command::write_command;
+
+use crate::machine::pack::Pack;
+use crate::machine::query::{Answer, ClientId, Lane, Query};
+use crate::machine::wire::{Broken, Wire};
+use crate::tls::ToNodes;
+
+/// How connections to nodes are set up.
+#[derive(Clone, Default)]
+pub(crate) struct Options {
+    /// The user that nodes are told, if they have users.
+    pub(crate) user: Option<String>,
+    /// The password that nodes want.
+    pub(crate) password: Option<String>,
+    /// How to encrypt connections, if they are to be.
+    pub(crate) tls: Option<Arc<ToNodes>>,
+}
+
+/// What the number of a lane says.
+///
+/// | bits | meaning |
+/// |---|---|
+/// | 0 | replies are of RESP3 |
+/// | 1…8 | which of the connections that clients share |
+/// | 9 | it is one client's own |
+/// | 10…25, 26…57 | that client: its thread, its number |
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LaneName {
+    pub(crate) resp3: bool,
+    pub(crate) index: u8,
+    pub(crate) own: Option<(u16, u32)>,
+}
+
+impl LaneName {
+    /// A lane of this client alone.
+    pub(crate) fn of_client(resp3: bool, id: ClientId) -> LaneName {
+        LaneName {
+            resp3,
+            index: 0,
+            own: Some((id.thread, id.number)),
+        }
+    }
+
+    pub(crate) fn lane(self) -> Lane {
+        let own = self.own.map_or(0, |(thread, number)| {
+            1 << 9 | u64::from(thread) << 10 | u64::from(number) << 26
+        });
+        Lane(u64::from(self.resp3) | u64::from(self.index) << 1 | own)
+    }
+
+    pub(crate) fn of(lane: Lane) -> LaneName {
+        let bits = lane.0;
+        LaneName {
+            resp3: bits & 1 == 1,
+            index: (bits >> 1) as u8,
+            own: (bits >> 9 & 1 == 1).then_some(((bits >> 10) as u16, (bits >> 26) as u32)),
+        }
+    }
+}
+
+/// A request that is under way.
+struct Flight {
+    /// `None`: one of the proxy's own.
+    query: Option<Query>,
+    /// Replies to come.
+    missing: u32,
+    earlier_error: Option<Bytes>,
+    /// When it was put, in time since the proxy's start.
+    put: Duration,
+}
+
+/// See the module's page.
+pub(crate) struct RespWire {
+    flights: VecDeque<Flight>,
+    parser: ReplyParser,
+    /// Replies to the greeting that are to come. Until then it is not known that the node serves
+    /// the proxy.
+    greeting: u32,
+}
+
+impl Wire for RespWire {
+    type Options = Options;
+
+    fn open(options: &Options, lane: Lane, pack: &mut Pack, now: Duration) -> RespWire {
+        let name = LaneName::of(lane);
+        let mut wire = RespWire {
+            flights: VecDeque::new(),
+            parser: ReplyParser::new(),
+            greeting: 0,
+        };
+        let mut request: Vec<&[u8]> = Vec::new();
+        if name.resp3 {
+            request.extend([&b"HELLO"[..], b"3"]);
+        }
+        if let Some(password) = &options.password {
+            let user = options.user.as_deref();
+            request.push(b"AUTH");
+            match user {
+                None if !name.resp3 => {}
+                user => request.push(user.unwrap_or("default").as_bytes()),
+            }
+            request.push(password.as_bytes());
+        }
+        if !request.is_empty() {
+            wire.greeting = 1;
+            wire.put_own(&request, pack, now);
+        }
+        wire
+    }
+
+    fn has_room(&self) -> bool {
+        self.greeting == 0
+    }
+
+    fn put(&mut self, query: Query, pack: &mut Pack, now: Duration) {
+        pack.put(&query.bytes);
+        self.flights.push_back(Flight {
+            missing: query.replies,
+            query: Some(query),
+            earlier_error: None,
+            put: now,
+        });
+    }
+
+    fn seal(&mut self, _: &mut Pack) {}
+
+    fn ask_for_life(&mut self, pack: &mut Pack, now: Duration) {
+        self.put_own(&[b"PING"], pack, now);
+    }
+
+    fn receive(
+        &mut self,
+        input: &mut BytesMut,
+        told: &mut dyn FnMut(Query, Answer),
+    ) -> Result<(), Broken> {
+        loop {
+            let end = match self.parser.parse(input) {
+                Ok(None) => return Ok(()),
+                Ok(Some(end)) => end,
+                Err(error) => return Err(Broken::Nonsense(error.to_string())),
+            };
+            let bytes = input.split_to(end).freeze();
+            if bytes[0] == b'>' {
+                // Nobody has asked for it.
+                continue;
+            }
+            let Some(flight) = self.flights.front_mut() else {
+                let what = "a reply that nobody has asked for";
+                return Err(Broken::Nonsense(what.to_owned()));
+            };
+            flight.missing -= 1;
+            if flight.missing > 0 {
+                if bytes[0] == b'-' && flight.earlier_error.is_none() {
+                    flight.earlier_error = Some(bytes);
+                }
+                continue;
+            }
+            let flight = self.flights.pop_front().expect("just seen");
+            match flight.query {
+                Some(query) => {
+                    let earlier_error = flight.earlier_error;
+                    told(
+                        query,
+                        Answer {
+                            bytes,
+                            earlier_error,
+                        },
+                    );
+                }
+                None => self.greeted(&bytes)?,
+            }
+        }
+    }
+
+    fn under_way(&self) -> usize {
+        self.flights.len()
+    }
+
+    fn oldest(&self) -> Option<Duration> {
+        let waits = |query: &Query| query.waits;
+        let first = self.flights.front()?;
+        (!first.query.as_ref().is_some_and(waits)).then_some(first.put)
+    }
+
+    fn abandon(&mut self, given_up: &mut dyn FnMut(Query)) {
+        for query in self.flights.drain(..).filter_map(|flight| flight.query) {
+            given_up(query);
+        }
+    }
+}
+
+impl RespWire {
+    fn put_own(&mut self, request: &[&[u8]], pack: &mut Pack, now: Duration) {
+        pack.put_with(|out| write_command(out, request));
+        self.flights.push_back(Flight {
+            query: None,
+            missing: 1,
+            earlier_error: None,
+            put: now,
+        });
+    }
+
+    /// A reply to a request of the proxy's own.
+    fn greeted(&mut self, reply: &[u8]) -> Result<(), Broken> {
+        if self.greeting == 0 {
+            // The node lives, whatever it says.
+            return Ok(());
+        }
+        self.greeting -= 1;
+        match reply {
+            [b'-', text @ ..] => Err(Broken::Refused(
+                String::from_utf8_lossy(text).trim_end().to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::query::NodeIndex;
+
+    fn query(sequence: u64, replies: u32) -> Query {
+        Query {
+            client: ClientId {
+                place: 0,
+                thread: 0,
+                number: 1,
+            },
+            sequence,
+            part: 0,
+            node: NodeIndex(0),
+            lane: Lane(0),
+            bytes: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
+            connection: None,
+            replies,
+            waits: false,
+            safe: true,
+            route: 0,
+            since: Duration::ZERO,
+            retries: 0,
+        }
+    }
+
+    fn received(wire: &mut RespWire, bytes: &[u8]) -> Result<Vec<(u64, Vec<u8>, bool)>, Broken> {
+        let mut all = Vec::new();
+        let mut input = BytesMut::new();
+        for byte in bytes {
+            input.extend_from_slice(&[*byte]);
+            wire.receive(&mut input, &mut |query, answer| {
+                let earlier = answer.earlier_error.is_some();
+                all.push((query.sequence, answer.bytes.to_vec(), earlier));
+            })?;
+        }
+        assert!(input.is_empty());
+        Ok(all)
+    }
+
+    #[test]
+    fn replies_find_their_queries_in_any_pieces() {
+        let mut pack = Pack::default();
+        let mut wire = RespWire::open(&Options::default(), Lane(0), &mut pack, Duration::ZERO);
+        for (sequence, replies) in [(1, 1), (2, 3), (3, 2), (4, 1)] {
+            wire.put(query(sequence, replies), &mut pack, Duration::ZERO);
+        }
+        let input = b"+a\r\n+OK\r\n-MOVED 1 x:1\r\n-EXECABORT\r\n+OK\r\n*1\r\n$1\r\nx\r\n>1\r\n+p\r\n:7\r\n";
+        assert_eq!(
+            received(&mut wire, input),
+            Ok(vec![
+                (1, b"+a\r\n".to_vec(), false),
+                (2, b"-EXECABORT\r\n".to_vec(), true),
+                (3, b"*1\r\n$1\r\nx\r\n".to_vec(), false),
+                (4, b":7\r\n".to_vec(), false),
+            ])
+        );
+        assert_eq!(wire.under_way(), 0);
+        assert!(received(&mut wire, b"+more\r\n").is_err());
+    }
+
+    #[test]
+    fn queries_wait_until_the_node_has_accepted_the_proxy() {
+        let options = Options {
+            user: None,
+            password: Some("secret".to_owned()),
+            tls: None,
+        };
+        let mut pack = Pack::default();
+        let mut wire = RespWire::open(&options, Lane(0), &mut pack, Duration::ZERO);
+        assert!(!wire.has_room() && !pack.is_empty());
+        assert_eq!(received(&mut wire, b"+OK\r\n"), Ok(vec![]));
+        assert!(wire.has_room());
+        let mut wire = RespWire::open(&options, Lane(1), &mut pack, Duration::ZERO);
+        let refused = received(&mut wire, b"-WRONGPASS no\r\n");
+        assert_eq!(refused, Err(Broken::Refused("WRONGPASS no".to_owned())));
+    }
+
+    #[test]
+    fn lanes_have_names() {
+        let id = ClientId {
+            place: 5,
+            thread: 7,
+            number: u32::MAX,
+        };
+        let shared = LaneName {
+            resp3: true,
+            index: 200,
+            own: None,
+        };
+        for name in [shared, LaneName::of_client(false, id)] {
+            assert_eq!(LaneName::of(name.lane()), name);
+        }
+    }
+}

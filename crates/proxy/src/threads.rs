@@ -1,0 +1,397 @@
+//! The threads of a proxy, and the rings between them.
+//!
+//! Threads with clients come first; those with nodes follow, or, without any, each of the first has
+//! connections to the nodes of its own. Whatever the protocol, they are made here.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::config::{Config, Queues, Stack, StartError};
+use crate::figures::BackFigures;
+use crate::info::About;
+use crate::locks::desk::LockDesk;
+use crate::machine::back::{Back, Door};
+use crate::machine::face::Face;
+use crate::machine::front::Front;
+use crate::machine::link::LinkLimits;
+use crate::machine::outbox::{Hatch, Outbox, Shares};
+use crate::machine::ring::{Bell, ring};
+use crate::machine::thread::{LISTENER, Stopping, Thread, Watch};
+use crate::machine::wire::Wire;
+use crate::net::{Network, Relayed, Sockets, Uring};
+use crate::nodes::{Duties, Nodes};
+use crate::redis::Kind;
+use crate::tls::{Setup, Tls};
+use crate::{Running, Stopper};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// Room of a ring between two threads.
+const RING: usize = 8192;
+
+/// What a proxy stands on, whatever its protocol: its nodes are found, and it listens.
+pub(crate) struct Ground {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) address: SocketAddr,
+    pub(crate) started: Instant,
+    pub(crate) kind: Kind,
+    pub(crate) about: Arc<About>,
+    listeners: Vec<TcpListener>,
+    tls: Setup,
+}
+
+/// Threads that run, and what stops them.
+type Threads = (Vec<JoinHandle<()>>, Stopper);
+
+impl Ground {
+    /// Listens, and opens the locks.
+    pub(crate) fn new(
+        config: &Config,
+        kind: Kind,
+        nodes: Arc<Nodes>,
+        tls: Setup,
+    ) -> Result<Ground, StartError> {
+        let listen = config.listen;
+        let failed = |error| StartError::Listen { listen, error };
+        let listeners = listeners(listen, config.network_threads).map_err(failed)?;
+        let address = listeners[0].local_addr().map_err(failed)?;
+        let started = Instant::now();
+        let locks = match &config.locks {
+            Some(options) => Some(Arc::new(LockDesk::start(options, config.network_threads)?)),
+            None => None,
+        };
+        let about = About::new(config, kind, address, started, Arc::clone(&nodes), locks);
+        Ok(Ground {
+            nodes,
+            address,
+            started,
+            kind,
+            about,
+            listeners,
+            tls,
+        })
+    }
+
+    /// Starts the threads of a proxy whose clients and nodes speak one protocol.
+    pub(crate) fn start<F: Face, W: Wire>(
+        self,
+        config: &Config,
+        face: impl Fn() -> F,
+        options: &Arc<W::Options>,
+        duties: Arc<dyn Duties>,
+    ) -> Result<Running, StartError> {
+        let (address, kind, about) = (self.address, self.kind, Arc::clone(&self.about));
+        let tls = self.tls.clone();
+        let started = match (to_be_had(config.network, Uring::open), tls.is_plain()) {
+            (Stack::Sockets, true) => self.spawn::<F, W, _>(config, face, options, Sockets::open),
+            (Stack::Relayed, true) => self.spawn::<F, W, _>(config, face, options, Relayed::open),
+            (Stack::Sockets, false) => self.spawn::<F, W, _>(config, face, options, || {
+                Ok(Tls::around(Sockets::open()?, &tls))
+            }),
+            (Stack::Uring, true) => self.spawn::<F, W, _>(config, face, options, Uring::open),
+            (Stack::Uring, false) => self.spawn::<F, W, _>(config, face, options, || {
+                Ok(Tls::around(Uring::open()?, &tls))
+            }),
+            (Stack::Relayed, false) => self.spawn::<F, W, _>(config, face, options, || {
+                Ok(Tls::around(Relayed::open()?, &tls))
+            }),
+        };
+        let (threads, stopper) = started.map_err(|error| StartError::Thread { error })?;
+        Ok(Running {
+            address,
+            kind,
+            stopper,
+            threads,
+            keepers: Vec::new(),
+            release: Box::new(|| {}),
+            about,
+            duties,
+            admin: None,
+        })
+    }
+
+    fn spawn<F: Face, W: Wire, N: Network>(
+        self,
+        config: &Config,
+        face: impl Fn() -> F,
+        options: &Arc<W::Options>,
+        open: impl Fn() -> std::io::Result<N>,
+    ) -> std::io::Result<Threads> {
+        let inline = config.aggregation_threads == 0;
+        let count = config.network_threads + config.aggregation_threads;
+        let stopping = Arc::new(Stopping {
+            drain: config.drain,
+            fronts: AtomicUsize::new(config.network_threads),
+            ..Stopping::default()
+        });
+        let mut networks = Vec::new();
+        let mut bells = Vec::new();
+        for _ in 0..count {
+            let mut network = open()?;
+            bells.push(Arc::new(Bell::new(network.waker()?)));
+            networks.push(network);
+        }
+        let (fronts, backs) = bells.split_at(config.network_threads);
+        if let Some(locks) = &self.about.locks {
+            for (thread, bell) in fronts.iter().enumerate() {
+                locks.set_bell(thread, bell);
+            }
+        }
+        let backs = if inline { fronts } else { backs };
+        let mut rings = Rings::new(config.queues, fronts, backs, inline);
+        let limits = LinkLimits {
+            pack_count: config.pack_count,
+            pack_bytes: config.pack_bytes,
+            window: config.queue,
+            timeout: config.timeout,
+            health: config.health,
+        };
+        let shares = |mine| Shares {
+            backs: if inline { 1 } else { backs.len() },
+            for_each_node: if inline {
+                1
+            } else {
+                config.threads_for_each_node.max(1)
+            },
+            mine,
+        };
+        let room = (config.queue / config.network_threads).max(1) as u32;
+        let mut listeners = self.listeners.into_iter();
+        let stopper = Stopper {
+            stopping: Arc::clone(&stopping),
+            bells: bells.clone(),
+        };
+        let mut threads = Vec::new();
+        for (index, mut network) in networks.into_iter().enumerate() {
+            let front = match listeners.next() {
+                None => None,
+                Some(listener) => Some(Front::new(
+                    index as u16,
+                    face(),
+                    config.limits,
+                    network.listen(listener, LISTENER)?,
+                    Outbox::new(
+                        std::mem::take(&mut rings.hatches[index]),
+                        shares(index),
+                        room,
+                    ),
+                    self.about.front(index),
+                )),
+            };
+            let back = match (inline, index.checked_sub(config.network_threads)) {
+                (true, _) => Some(index),
+                (false, back) => back,
+            };
+            let back = back.map(|back| {
+                Back::new(
+                    Arc::clone(options),
+                    limits,
+                    Arc::clone(&self.nodes),
+                    std::mem::take(&mut rings.doors[back]),
+                    Arc::new(BackFigures::new(back, Arc::clone(&self.nodes))),
+                )
+            });
+            let thread = Thread::<N, F, W> {
+                network,
+                front,
+                back,
+                bell: Arc::clone(&bells[index]),
+                started: self.started,
+                stopping: Arc::clone(&stopping),
+            };
+            let cpu = config.cpus.get(index).copied();
+            let name = format!("proxy-{index}");
+            let builder = std::thread::Builder::new().name(name.clone());
+            let watch = Watch {
+                name,
+                stopper: stopper.clone(),
+                front: thread.front.is_some(),
+                stays: true,
+            };
+            threads.push(builder.spawn(move || {
+                let _watch = watch;
+                if let Some(cpu) = cpu
+                    && let Err(error) = base::cpus::pin_current_thread(cpu)
+                {
+                    tracing::warn!(%error, cpu, "a thread cannot stay on its processor");
+                }
+                thread.run();
+            })?);
+        }
+        Ok((threads, stopper))
+    }
+}
+
+/// The rings between threads with clients and threads with nodes.
+struct Rings {
+    hatches: Vec<Vec<Hatch>>,
+    doors: Vec<Vec<Door>>,
+}
+
+impl Rings {
+    /// `inline`: each thread has both, and passes to itself.
+    fn new(queues: Queues, fronts: &[Arc<Bell>], backs: &[Arc<Bell>], inline: bool) -> Rings {
+        let mut rings = Rings {
+            hatches: fronts.iter().map(|_| Vec::new()).collect(),
+            doors: backs.iter().map(|_| Vec::new()).collect(),
+        };
+        for (front, front_bell) in fronts.iter().enumerate() {
+            for (back, back_bell) in backs.iter().enumerate() {
+                if inline && front != back {
+                    continue;
+                }
+                let (orders, taken_orders) = ring(queues, RING);
+                let (replies, taken_replies) = ring(queues, RING);
+                rings.hatches[front].push(Hatch {
+                    orders,
+                    replies: taken_replies,
+                    bell: Arc::clone(back_bell),
+                });
+                rings.doors[back].push(Door {
+                    front: front as u16,
+                    orders: taken_orders,
+                    replies,
+                    bell: Arc::clone(front_bell),
+                });
+            }
+        }
+        rings
+    }
+}
+
+/// The network that was asked for, or sockets where the kernel refuses io_uring.
+fn to_be_had(wanted: Stack, open: impl FnOnce() -> std::io::Result<Uring>) -> Stack {
+    match wanted {
+        Stack::Uring => match open() {
+            Ok(_) => Stack::Uring,
+            Err(error) => {
+                tracing::warn!(%error, "the kernel refuses io_uring; going on without it, a little slower");
+                Stack::Sockets
+            }
+        },
+        other => other,
+    }
+}
+
+/// As many listeners on one address: the system spreads connections over them.
+fn listeners(address: SocketAddr, count: usize) -> std::io::Result<Vec<TcpListener>> {
+    let mut address = address;
+    // Sockets that share an address share it with those of another process, too, and would take
+    // turns with it. A socket that does not share finds out.
+    drop(socket(address, false)?);
+    let mut listeners = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = socket(address, count > 1)?;
+        socket.listen(BACKLOG)?;
+        let listener = TcpListener::from(socket);
+        // With port 0 the first listener has chosen; the others share its port.
+        address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn socket(address: SocketAddr, shared: bool) -> std::io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::ThreadLost;
+    use crate::cassandra::wire::CqlWire;
+    use crate::machine::face::{Desk, Progress};
+    use crate::machine::query::{ClientId, NodeIndex, Reply};
+    use crate::nodes::Needed;
+
+    #[test]
+    fn a_kernel_that_refuses_io_uring_is_asked_for_sockets() {
+        let refuses = || Err(std::io::ErrorKind::PermissionDenied.into());
+        assert_eq!(to_be_had(Stack::Uring, refuses), Stack::Sockets);
+        assert_eq!(to_be_had(Stack::Uring, Uring::open), Stack::Uring);
+        let never = || panic!("nobody asked for it");
+        assert_eq!(to_be_had(Stack::Relayed, never), Stack::Relayed);
+        assert_eq!(to_be_had(Stack::Sockets, never), Stack::Sockets);
+    }
+
+    /// Panics at what the first client says.
+    struct Fragile;
+
+    impl Face for Fragile {
+        type Client = ();
+
+        fn admit(&mut self, _: ClientId, _: SocketAddr) {}
+
+        fn read(&mut self, (): &mut (), input: &mut BytesMut, _: &mut Desk<'_>) -> Progress {
+            assert!(input.is_empty(), "by the test");
+            Progress::Done
+        }
+
+        fn reply(&mut self, (): &mut (), _: Reply, _: &mut Desk<'_>) {}
+
+        fn gone(&mut self, (): &mut (), _: &mut Desk<'_>) {}
+
+        fn refresh(&mut self, _: Duration) {}
+
+        fn refusal(&self) -> &'static [u8] {
+            b""
+        }
+    }
+
+    struct Idle;
+
+    impl Duties for Idle {
+        fn slots(&self, _: NodeIndex) -> usize {
+            0
+        }
+
+        fn needed(&self) -> Needed {
+            Needed::Any(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_proxy_that_has_lost_a_thread_stops_and_says_so() {
+        let mut config = Config::new(crate::Nodes::Cassandra(Vec::new()));
+        config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        (config.network_threads, config.aggregation_threads) = (3, 1);
+        config.drain = Duration::from_millis(100);
+        let tls = Setup::load(&config).expect("none");
+        let ground = Ground::new(&config, Kind::Cassandra, Arc::default(), tls);
+        let (options, duties) = (Arc::default(), Arc::new(Idle));
+        let started = ground.expect("it listens").start::<Fragile, CqlWire>(
+            &config,
+            || Fragile,
+            &options,
+            duties,
+        );
+        let running = started.expect("it starts");
+        let mut client = TcpStream::connect(running.address()).expect("it accepts");
+        client.write_all(b"anything").expect("it reads");
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || sender.send(running.wait()));
+        let ended = ended.recv_timeout(Duration::from_secs(30));
+        assert_eq!(ended, Ok(Err(ThreadLost)));
+    }
+}

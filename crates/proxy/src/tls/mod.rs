@@ -1,0 +1,383 @@
+//! TLS around a network: streams that are encrypted, and look like plain ones to whoever has them.
+//!
+//! Faces, wires and aggregation know nothing of it. A proxy without TLS does not use this module at
+//! all, so that plain connections cost what they did.
+//!
+//! Way of the bytes: what the inner network reads goes through a `rustls` session, which gives plain
+//! text; what is written is encrypted at once, and what the socket does not take waits here. Sessions
+//! belong to the network, not to those who have streams, so that handshakes go on and ciphertext is
+//! flushed in [`Network::wait`], whatever the owner of the stream waits for.
+//!
+//! Invariants:
+//! 1. The owner of a stream is told of it only when the handshake is over: then as readable and
+//!    writable, or, when it has failed, as ended.
+//! 2. A read that brings less than there is room for has emptied the socket and the session, as
+//!    invariant 1 of [`crate::net`] asks.
+//! 3. No more plain text is taken while ciphertext waits for the socket: what waits for one stream is
+//!    at most [`MOST_WAITING`] bytes and a record.
+//! 4. A handshake that takes longer than [`LIMIT`] fails. A stream that was closed while ciphertext
+//!    waited is kept as long, and no longer.
+//! 5. Inner streams have numbers of their own, from [`BASE`] on, so that a number which the owner uses
+//!    again is never mistaken for a stream that lingers.
+
+mod blocking;
+mod session;
+mod setup;
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::{ClientConnection, ServerConfig, ServerConnection};
+use slab::Slab;
+
+use crate::net::{Happened, Network};
+use session::{Around, Phase, Session};
+
+pub(crate) use blocking::Blocking;
+pub(crate) use setup::{Setup, ToNodes};
+
+/// How long a handshake may take, and a closed stream to be rid of what waits.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of ciphertext that wait for a socket.
+const MOST_WAITING: usize = 64 * 1024;
+/// Inner streams' numbers begin here; those of owners and of listeners are none of
+/// [`BASE`]`..2 * BASE`.
+const BASE: usize = 1 << (usize::BITS - 2);
+/// Clients that cannot be spoken with are told of in the log once in this time, by each thread.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// An encrypted stream, or a plain one.
+pub(crate) enum Stream<S> {
+    /// Of the inner network.
+    Plain(S),
+    /// The place of its session.
+    Tls(usize),
+}
+
+/// See the module's page.
+pub(crate) struct Tls<N: Network> {
+    inner: N,
+    clients: Option<Arc<ServerConfig>>,
+    nodes: Option<Arc<ToNodes>>,
+    sessions: Slab<Session<N::Stream>>,
+    /// For whom time runs, in the order in which it ends.
+    deadlines: VecDeque<(Instant, usize, u64)>,
+    serial: u64,
+    /// To be looked at without anything having happened.
+    fresh: Vec<usize>,
+    /// To be told by the next wait.
+    told: Vec<Happened>,
+    raw: Vec<Happened>,
+    /// Memory for ciphertext, if nobody has it.
+    spare: Vec<u8>,
+    logged: Option<Instant>,
+}
+
+impl<N: Network> Tls<N> {
+    /// TLS with clients and nodes as `setup` says, over `inner`.
+    pub(crate) fn around(inner: N, setup: &Setup) -> Tls<N> {
+        Tls {
+            inner,
+            clients: setup.clients.clone(),
+            nodes: setup.nodes.clone(),
+            sessions: Slab::new(),
+            deadlines: VecDeque::new(),
+            serial: 0,
+            fresh: Vec::new(),
+            told: Vec::new(),
+            raw: Vec::new(),
+            spare: Vec::new(),
+            logged: None,
+        }
+    }
+
+    /// Makes a session and lets its time run.
+    fn begin(&mut self, stream: N::Stream, tls: rustls::Connection, phase: Phase) -> usize {
+        self.serial += 1;
+        let session = Session::new(stream, tls, phase, self.serial);
+        let key = self.sessions.insert(session);
+        self.let_time_run(key);
+        key
+    }
+
+    fn let_time_run(&mut self, key: usize) {
+        let serial = self.sessions[key].serial;
+        self.deadlines
+            .push_back((Instant::now() + LIMIT, key, serial));
+    }
+
+    fn with<R>(
+        &mut self,
+        key: usize,
+        use_it: impl FnOnce(&mut Session<N::Stream>, &mut Around<'_, N>) -> R,
+    ) -> R {
+        let mut around = Around {
+            inner: &mut self.inner,
+            spare: &mut self.spare,
+        };
+        use_it(&mut self.sessions[key], &mut around)
+    }
+
+    /// Goes on with a session, to which `happened` has happened, and notes what its owner is to be
+    /// told.
+    fn go_on(&mut self, key: usize, happened: Happened) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        session.note(happened);
+        if session.phase == Phase::Closing {
+            let over = self.with(key, |session, around| session.flush(around));
+            if !matches!(over, Ok(false)) {
+                self.forget(key);
+            }
+            return;
+        }
+        let was_open = session.phase == Phase::Open;
+        let token = session.token;
+        let done = self.with(key, |session, around| session.advance(around));
+        let told = match done {
+            Ok(open) if open && was_open => {
+                let waits = self.sessions[key].has_ciphertext();
+                Happened {
+                    writable: happened.writable && !waits,
+                    ..happened
+                }
+            }
+            Ok(true) => Happened {
+                token: 0,
+                readable: true,
+                writable: true,
+                ended: self.sessions[key].ended,
+            },
+            Ok(false) => return,
+            Err(error) => {
+                self.log_failure(key, &error);
+                self.sessions[key].fail(error);
+                Happened {
+                    token: 0,
+                    readable: true,
+                    writable: true,
+                    ended: true,
+                }
+            }
+        };
+        if let Some(token) = token
+            && (told.readable || told.writable || told.ended)
+        {
+            self.told.push(Happened { token, ..told });
+        }
+    }
+
+    /// Says why a client could not be spoken with; nodes' links say that themselves.
+    fn log_failure(&mut self, key: usize, error: &io::Error) {
+        let session = &self.sessions[key];
+        let Some(peer) = session.client else {
+            return;
+        };
+        let now = Instant::now();
+        let lately = self.logged.is_some_and(|then| now < then + TOLD_EVERY);
+        if lately || session.phase == Phase::Open {
+            tracing::debug!(%peer, %error, "TLS with a client");
+        } else {
+            self.logged = Some(now);
+            tracing::warn!(%peer, %error, "TLS with a client");
+        }
+    }
+
+    fn forget(&mut self, key: usize) {
+        let session = self.sessions.remove(key);
+        self.inner.close(session.stream);
+    }
+
+    /// Ends what has taken too long.
+    fn expire(&mut self) {
+        if self.deadlines.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some(&(due, key, serial)) = self.deadlines.front()
+            && (due <= now || self.is_over(key, serial))
+        {
+            self.deadlines.pop_front();
+            if self.is_over(key, serial) {
+                continue;
+            }
+            if self.sessions[key].phase == Phase::Closing {
+                self.forget(key);
+                continue;
+            }
+            let error = io::Error::new(ErrorKind::TimedOut, "the handshake took too long");
+            self.log_failure(key, &error);
+            self.sessions[key].fail(error);
+            if let Some(token) = self.sessions[key].token {
+                self.told.push(Happened {
+                    token,
+                    readable: true,
+                    writable: true,
+                    ended: true,
+                });
+            }
+        }
+    }
+
+    /// Whether time does not run for it any more.
+    fn is_over(&self, key: usize, serial: u64) -> bool {
+        let session = self.sessions.get(key);
+        session.is_none_or(|session| session.serial != serial || !session.has_deadline())
+    }
+
+    fn timeout(&self, wanted: Option<Duration>) -> Option<Duration> {
+        if !self.told.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let due = self.deadlines.front().map(|(due, ..)| *due);
+        let due = due.map(|due| due.saturating_duration_since(Instant::now()));
+        [wanted, due].into_iter().flatten().min()
+    }
+}
+
+impl<N: Network> Network for Tls<N> {
+    type Stream = Stream<N::Stream>;
+    type Listener = N::Listener;
+    type Waker = N::Waker;
+
+    /// Without a setup nothing is encrypted.
+    fn open() -> io::Result<Tls<N>> {
+        Ok(Tls::around(N::open()?, &Setup::default()))
+    }
+
+    fn waker(&mut self) -> io::Result<N::Waker> {
+        self.inner.waker()
+    }
+
+    fn listen(&mut self, socket: std::net::TcpListener, token: usize) -> io::Result<N::Listener> {
+        self.inner.listen(socket, token)
+    }
+
+    fn accept(&mut self, listener: &N::Listener) -> io::Result<(Self::Stream, SocketAddr)> {
+        let (stream, address) = self.inner.accept(listener)?;
+        let Some(config) = &self.clients else {
+            return Ok((Stream::Plain(stream), address));
+        };
+        let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+        let key = self.begin(stream, tls.into(), Phase::Handshake);
+        self.sessions[key].client = Some(address);
+        Ok((Stream::Tls(key), address))
+    }
+
+    fn watch(&mut self, stream: &mut Self::Stream, token: usize) -> io::Result<()> {
+        match stream {
+            Stream::Plain(stream) => self.inner.watch(stream, token),
+            Stream::Tls(key) => {
+                let session = &mut self.sessions[*key];
+                session.token = Some(token);
+                self.fresh.push(*key);
+                self.inner.watch(&mut session.stream, BASE + *key)
+            }
+        }
+    }
+
+    fn connect(&mut self, address: SocketAddr, token: usize) -> io::Result<Self::Stream> {
+        let Some(nodes) = self.nodes.clone() else {
+            return self.inner.connect(address, token).map(Stream::Plain);
+        };
+        let name = nodes.name_of(address);
+        let tls =
+            ClientConnection::new(Arc::clone(&nodes.config), name).map_err(io::Error::other)?;
+        let key = self.sessions.vacant_key();
+        let stream = self.inner.connect(address, BASE + key)?;
+        let made = self.begin(stream, tls.into(), Phase::Connecting);
+        debug_assert_eq!(made, key, "the vacant place is the next one");
+        self.sessions[key].token = Some(token);
+        Ok(Stream::Tls(key))
+    }
+
+    fn connected(&mut self, stream: &Self::Stream) -> io::Result<()> {
+        match stream {
+            Stream::Plain(stream) => self.inner.connected(stream),
+            Stream::Tls(key) => self.sessions[*key].connected(),
+        }
+    }
+
+    fn read(&mut self, stream: &mut Self::Stream, into: &mut [u8]) -> io::Result<usize> {
+        match stream {
+            Stream::Plain(stream) => self.inner.read(stream, into),
+            Stream::Tls(key) => {
+                let key = *key;
+                let result = self.with(key, |session, around| session.read(around, into));
+                let session = &self.sessions[key];
+                if let (Ok(1..), true, Some(token)) = (&result, session.has_ended(), session.token)
+                {
+                    // Whoever got less than there was room for does not ask again by itself.
+                    self.told.push(Happened {
+                        token,
+                        readable: true,
+                        writable: false,
+                        ended: true,
+                    });
+                }
+                result
+            }
+        }
+    }
+
+    fn write(&mut self, stream: &mut Self::Stream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match stream {
+            Stream::Plain(stream) => self.inner.write(stream, pieces),
+            Stream::Tls(key) => self.with(*key, |session, around| session.write(around, pieces)),
+        }
+    }
+
+    fn close(&mut self, stream: Self::Stream) {
+        match stream {
+            Stream::Plain(stream) => self.inner.close(stream),
+            Stream::Tls(key) => {
+                let over = self.with(key, |session, around| session.say_goodbye(around));
+                self.serial += 1;
+                let session = &mut self.sessions[key];
+                // What is under way for its owner is for nobody now.
+                let token = session.token.take();
+                (session.phase, session.serial) = (Phase::Closing, self.serial);
+                self.told.retain(|told| Some(told.token) != token);
+                match over {
+                    Ok(false) => self.let_time_run(key),
+                    Ok(true) | Err(_) => self.forget(key),
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, happened: &mut Vec<Happened>, timeout: Option<Duration>) -> io::Result<()> {
+        for key in std::mem::take(&mut self.fresh) {
+            let nothing = Happened {
+                token: 0,
+                readable: false,
+                writable: false,
+                ended: false,
+            };
+            self.go_on(key, nothing);
+        }
+        let timeout = self.timeout(timeout);
+        let mut raw = std::mem::take(&mut self.raw);
+        self.inner.wait(&mut raw, timeout)?;
+        for event in raw.drain(..) {
+            if (BASE..2 * BASE).contains(&event.token) {
+                self.go_on(event.token - BASE, event);
+            } else {
+                happened.push(event);
+            }
+        }
+        self.raw = raw;
+        self.expire();
+        happened.append(&mut self.told);
+        Ok(())
+    }
+
+    fn is_settled(&self) -> bool {
+        let mut sessions = self.sessions.iter();
+        sessions.all(|(_, session)| session.phase != Phase::Closing)
+    }
+}

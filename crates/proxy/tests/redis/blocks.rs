@@ -1,0 +1,138 @@
+//! Blocks and watches, over connections that clients share.
+
+use crate::support::{Client, Proxy, Redis, machines, redis_server};
+
+#[test]
+fn what_was_watched_and_changed_is_not_executed() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let servers = [Redis::start(&program, &[]), Redis::start(&program, &[])];
+    let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
+    for machine in machines() {
+        let proxy = Proxy::start(machine, &addresses);
+        let mut one = Client::connect(proxy.address);
+        let mut two = Client::connect(proxy.address);
+        one.told("SET a 1");
+        assert_eq!(one.told("WATCH a"), "+OK");
+        assert_eq!(one.told("GET a"), "1");
+        assert_eq!(two.told("SET a 2"), "+OK");
+        assert_eq!(one.told("MULTI"), "+OK");
+        assert_eq!(one.told("SET a 3"), "+QUEUED");
+        assert_eq!(one.told("EXEC"), "nil");
+        assert_eq!(one.told("GET a"), "2");
+        // The same once more, with nobody in between.
+        assert_eq!(one.told("WATCH a"), "+OK");
+        assert_eq!(one.told("MULTI"), "+OK");
+        assert_eq!(one.told("SET a 3"), "+QUEUED");
+        assert_eq!(one.told("EXEC"), "[+OK]");
+        // What is not watched any more does not matter.
+        assert_eq!(one.told("WATCH a"), "+OK");
+        assert_eq!(one.told("UNWATCH"), "+OK");
+        assert_eq!(two.told("SET a 4"), "+OK");
+        assert_eq!(one.told("MULTI"), "+OK");
+        assert_eq!(one.told("GET a"), "+QUEUED");
+        assert_eq!(one.told("EXEC"), "[4]");
+    }
+}
+
+#[test]
+fn a_watch_that_was_lost_is_not_executed() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let mut server = Redis::start(&program, &[]);
+    let proxy = Proxy::start(|_| {}, &[server.address]);
+    let mut client = Client::connect(proxy.address);
+    assert_eq!(client.told("WATCH a"), "+OK");
+    server.restart();
+    crate::support::eventually("the server is back", || client.told("GET a") == "nil");
+    assert_eq!(client.told("MULTI"), "+OK");
+    assert_eq!(client.told("SET a 1"), "+QUEUED");
+    assert_eq!(client.told("EXEC"), "nil");
+    assert_eq!(client.told("GET a"), "nil");
+}
+
+/// Many clients add to a counter each by a watched block, and none is lost.
+#[test]
+fn watched_blocks_of_many_clients_do_not_lose_updates() {
+    const CLIENTS: usize = 8;
+    const ADDED: usize = 50;
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let server = Redis::start(&program, &[]);
+    for machine in machines() {
+        let proxy = Proxy::start(machine, &[server.address]);
+        Client::connect(proxy.address).told("SET sum 0");
+        std::thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| {
+                    let mut client = Client::connect(proxy.address);
+                    for _ in 0..ADDED {
+                        loop {
+                            assert_eq!(client.told("WATCH sum"), "+OK");
+                            let sum: i64 = client.told("GET sum").parse().expect("a number");
+                            client.send(&["MULTI"]);
+                            client.send(&["SET", "sum", &(sum + 1).to_string()]);
+                            client.send(&["EXEC"]);
+                            client.receive();
+                            client.receive();
+                            if crate::support::shown(&client.receive()) != "nil" {
+                                break;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let sum = Client::connect(proxy.address).told("GET sum");
+        assert_eq!(sum, (CLIENTS * ADDED).to_string());
+    }
+}
+
+#[test]
+fn commands_that_wait_do_not_hold_up_others() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let server = Redis::start(&program, &[]);
+    let proxy = Proxy::start(|_| {}, &[server.address]);
+    let mut waits = Client::connect(proxy.address);
+    let mut other = Client::connect(proxy.address);
+    waits.send(&["BLPOP", "list", "0"]);
+    for _ in 0..100 {
+        assert_eq!(other.told("PING"), "+PONG");
+        assert_eq!(other.told("SET a 1"), "+OK");
+    }
+    assert_eq!(other.told("RPUSH list x"), "1");
+    assert_eq!(crate::support::shown(&waits.receive()), "[list x]");
+    assert_eq!(waits.told("GET a"), "1");
+}
+
+/// What comes for a client that has gone is not taken from those who are there.
+#[test]
+fn a_client_that_goes_waits_no_more() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let server = Redis::start(&program, &[]);
+    for machine in machines() {
+        let proxy = Proxy::start(machine, &[server.address]);
+        let mut direct = Client::connect(server.address);
+        let mut waits = Client::connect(proxy.address);
+        waits.send(&["BLPOP", "list", "0"]);
+        let blocked = |direct: &mut Client, count: usize| {
+            let wanted = format!("blocked_clients:{count}\r");
+            crate::support::eventually("it is so", || {
+                direct.told("INFO clients").contains(&wanted)
+            });
+        };
+        blocked(&mut direct, 1);
+        drop(waits);
+        blocked(&mut direct, 0);
+        let mut other = Client::connect(proxy.address);
+        assert_eq!(other.told("RPUSH list x"), "1");
+        assert_eq!(other.told("LPOP list"), "x");
+    }
+}

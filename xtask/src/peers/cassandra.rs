@@ -1,0 +1,162 @@
+//! Cassandra, its Java driver and YCSB: from Maven's repository, for Java 17.
+//!
+//! | where | what |
+//! |---|---|
+//! | `target/peers/cassandra/lib` | the jars of a node |
+//! | `target/peers/java-driver/lib` | the jars of a program that uses the Java driver |
+//! | `target/peers/ycsb/lib` | the jars of YCSB's core, and of the clients that our bindings for it use |
+//! | `target/peers/<name>/pom.xml` | what Maven was told |
+//! | `target/peers/<name>.installed` | the same, written once the jars are there |
+//!
+//! The Python driver and cqlsh are libraries as others are.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{build, process};
+
+/// A set of jars: name, and what Maven is asked for, as group, artifact and version. Of what two of
+/// these need in different versions, the first one's is taken.
+struct Set {
+    name: &'static str,
+    wanted: &'static [[&'static str; 3]],
+}
+
+const DRIVER: [&str; 3] = ["org.apache.cassandra", "java-driver-core", "4.19.0"];
+
+const SETS: &[Set] = &[
+    Set {
+        name: "cassandra",
+        wanted: &[["org.apache.cassandra", "cassandra-all", "5.0.8"]],
+    },
+    Set {
+        name: "java-driver",
+        wanted: &[DRIVER],
+    },
+    Set {
+        name: "ycsb",
+        wanted: &[
+            DRIVER,
+            ["site.ycsb", "core", "0.17.0"],
+            ["redis.clients", "jedis", "5.2.0"],
+        ],
+    },
+];
+
+/// Debian's packages: Java with its compiler, which also runs a program from its source, and Maven.
+const PACKAGES: [&str; 2] = ["openjdk-17-jdk-headless", "maven"];
+/// Of one version, so that a new one changes nothing unasked.
+const GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
+
+/// Installs what is missing, and prints what is there.
+///
+/// # Errors
+/// If packages or jars cannot be had.
+pub(super) fn install() -> Result<()> {
+    if !has_programs() {
+        println!("peers: installing {}", PACKAGES.join(" "));
+        super::apt(&PACKAGES)?;
+    }
+    let java = bench::cassandra::java()?;
+    if !has_programs() {
+        bail!(
+            "javac or mvn is still missing; install the packages {}",
+            PACKAGES.join(" and ")
+        );
+    }
+    println!("peers: {:<16} {}", "java 17", java.display());
+    SETS.iter().try_for_each(Set::install)
+}
+
+/// Whether Java 17, its compiler and Maven are there.
+fn has_programs() -> bool {
+    let Ok(java) = bench::cassandra::java() else {
+        return false;
+    };
+    let compiler = java.with_file_name("javac");
+    let has = |command: &mut Command| process::output("a program", command).is_ok();
+    has(Command::new(compiler).arg("--version")) && has(Command::new("mvn").arg("--version"))
+}
+
+impl Set {
+    fn install(&self) -> Result<()> {
+        let peers = build::root().join("target/peers");
+        let (dir, mark) = (
+            peers.join(self.name),
+            peers.join(format!("{}.installed", self.name)),
+        );
+        let pom = self.pom();
+        let there = fs::read_to_string(&mark).is_ok_and(|text| text == pom);
+        if !there || !dir.join("lib").is_dir() {
+            println!("peers: installing {}", self.told());
+            // Jars of another version would stand beside the new ones.
+            let _ = fs::remove_dir_all(dir.join("lib"));
+            fs::create_dir_all(&dir)?;
+            fs::write(dir.join("pom.xml"), &pom)?;
+            let mut maven = Command::new("mvn");
+            maven.args(["--quiet", "--batch-mode", "--file", "pom.xml", GOAL]);
+            maven.args(["-DoutputDirectory=lib", "-DincludeScope=runtime"]);
+            maven.arg("-Dstyle.color=never");
+            process::run("mvn", maven.current_dir(&dir)).with_context(|| {
+                format!(
+                    "cannot fetch {}; Maven must reach a repository: where it needs a mirror or a \
+                     proxy, name that in ~/.m2/settings.xml, then run this again",
+                    self.told()
+                )
+            })?;
+            fs::write(&mark, &pom)?;
+        }
+        println!("peers: {:<16} {}", self.name, self.told());
+        Ok(())
+    }
+
+    /// What is in it, for people.
+    fn told(&self) -> String {
+        let names = self
+            .wanted
+            .iter()
+            .map(|[_, name, version]| format!("{name} {version}"));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What Maven is told.
+    fn pom(&self) -> String {
+        let dependency = |[group, artifact, version]: &[&str; 3]| {
+            format!(
+                "    <dependency>\n      <groupId>{group}</groupId>\n      \
+                 <artifactId>{artifact}</artifactId>\n      <version>{version}</version>\n    \
+                 </dependency>\n"
+            )
+        };
+        let dependencies: String = self.wanted.iter().map(dependency).collect();
+        format!(
+            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n  \
+             <modelVersion>4.0.0</modelVersion>\n  <groupId>kumiki</groupId>\n  \
+             <artifactId>{}</artifactId>\n  <version>1</version>\n  <packaging>pom</packaging>\n  \
+             <dependencies>\n{dependencies}  </dependencies>\n</project>\n",
+            self.name
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maven_is_told_what_is_wanted() {
+        let ycsb = SETS.iter().find(|set| set.name == "ycsb").unwrap();
+        let pom = ycsb.pom();
+        let artifacts = pom.matches("<artifactId>").count();
+        assert_eq!(artifacts, 1 + ycsb.wanted.len(), "{pom}");
+        assert!(pom.contains("<artifactId>jedis</artifactId>\n      <version>5.2.0</version>"));
+        let opened = pom.matches('<').count() - 2 * pom.matches("</").count();
+        assert_eq!(opened, 0, "{pom}");
+        assert_eq!(
+            ycsb.told(),
+            "java-driver-core 4.19.0, core 0.17.0, jedis 5.2.0"
+        );
+    }
+}
