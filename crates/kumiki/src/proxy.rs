@@ -87,6 +87,10 @@ pub(crate) struct Options {
     /// Requests that may wait for one node or be under way to it; beyond it their clients wait.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     queue: u32,
+    /// Packets on one connection to a node that may be without any reply, while what comes gathers for the
+    /// next; default: 2 before Redis, any number before other nodes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    packs: Option<u32>,
     /// Requests in one packet to a node, at most.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pack_count: u32,
@@ -232,6 +236,7 @@ fn config(options: &Options) -> Result<Config, String> {
             (false, NetworkChoice::IoUring) => Stack::Uring,
         },
         queue: options.queue as usize,
+        packs: options.packs.map(|packs| packs as usize),
         pack_count: options.pack_count as usize,
         pack_bytes: options.pack_bytes.0 as usize,
         timeout: options.timeout,

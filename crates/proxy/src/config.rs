@@ -138,6 +138,10 @@ pub struct Config {
     pub network: Stack,
     /// Queries that may wait for one node, or be under way to it, over all threads.
     pub queue: usize,
+    /// Packets that may be without any reply on one connection to a node, while what comes gathers for
+    /// the next; `None`: 2 before Redis, which is idle while it has none and answers at once, and any
+    /// number before nodes that answer late, because they sync first, or in another order.
+    pub packs: Option<usize>,
     /// Queries in one packet, at most.
     pub pack_count: usize,
     /// Bytes in one packet, after which no further query is added.
@@ -189,6 +193,7 @@ impl Config {
             queues: Queues::LockFree,
             network: Stack::default(),
             queue: 4096,
+            packs: None,
             pack_count: 1024,
             pack_bytes: 64 * 1024,
             timeout: Duration::from_secs(5),
@@ -205,6 +210,17 @@ impl Config {
             limits: Limits::default(),
             drain: Duration::from_secs(10),
         }
+    }
+
+    /// Packets that may be without any reply on one connection to a node.
+    pub(crate) fn packs_under_way(&self) -> usize {
+        let by_nodes = match (&self.nodes, self.network) {
+            (Nodes::Redis(_), Stack::Sockets | Stack::Uring) => 2,
+            // As the paper's design had it.
+            (Nodes::Redis(_), Stack::Relayed) => usize::MAX,
+            (Nodes::Kumiki(_) | Nodes::Cassandra(_), _) => usize::MAX,
+        };
+        self.packs.unwrap_or(by_nodes)
     }
 }
 

@@ -145,6 +145,7 @@ impl Ground {
         let backs = if inline { fronts } else { backs };
         let mut rings = Rings::new(config.queues, fronts, backs, inline);
         let limits = LinkLimits {
+            packs: config.packs_under_way(),
             pack_count: config.pack_count,
             pack_bytes: config.pack_bytes,
             window: config.queue,

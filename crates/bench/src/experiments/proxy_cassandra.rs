@@ -81,8 +81,8 @@ fn points(scale: &Scale) -> Vec<Point> {
         Effort::Tiny | Effort::Quick => Load::Ycsb {
             version,
             records: 2000,
-            pairs: 1,
-            seconds: 6,
+            pairs: 2,
+            seconds: 8,
         },
         Effort::Full => Load::Ycsb {
             version,

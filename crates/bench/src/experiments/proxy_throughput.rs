@@ -17,7 +17,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: &[
         "96 clients have one query under way each: nine of ten write a key of 5 bytes with a value of \
          5 bytes, one reads what was written last. 'direct' clients know the nodes, and have a \
-         connection to each; the others have one connection, to a proxy with one thread. 'older' is \
+         connection to each; the others have one connection, to a proxy with one thread; that of 'sockets' uses \
+         no io_uring. 'older' is \
          the paper's older design: a thread for clients and a thread for nodes, another thread for \
          the network of each, a copy in each direction, and queues behind mutexes. All nodes (Redis \
          servers) share one processor, so that they are what is scarce; proxy and clients may use \
@@ -49,7 +50,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 fn points(scale: &Scale) -> Vec<Point> {
     let of = |&nodes: &usize| {
         let direct = point(Road::Direct, nodes, CLIENTS);
-        let others = [Road::Proxy, Road::Older];
+        let others = [Road::Proxy, Road::Sockets, Road::Older];
         let mut all: Vec<Point> = vec![direct.clone()];
         all.extend(others.map(|road| point(road, nodes, CLIENTS).against(&direct)));
         all
@@ -129,6 +130,16 @@ fn compare() -> Vec<Compare> {
         },
         aim: None,
     };
+    let by_sockets = |what, nodes| Compare {
+        what,
+        paper: None,
+        ours: Measure::Ratio {
+            metric: "per-core",
+            of: at(Road::Proxy, nodes, CLIENTS).into(),
+            to: at(Road::Sockets, nodes, CLIENTS).into(),
+        },
+        aim: None,
+    };
     let packed = Compare {
         what: "five nodes: queries in a packet",
         paper: Some("2.9"),
@@ -173,6 +184,11 @@ fn compare() -> Vec<Compare> {
         ),
         packed,
         by_older,
+        by_sockets(
+            "five nodes: queries of a core of the proxy, by its own over sockets",
+            NODES,
+        ),
+        by_sockets("one node: the same", 1),
         share(
             "one node, 50 clients: queries of a core of the proxy, by twemproxy's",
             None,

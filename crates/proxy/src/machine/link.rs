@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! 1. Queries leave in the order in which they came, if the wire has room; whatever waits is written
-//!    as soon as the socket takes it. Nothing is held back in the hope of more.
+//!    as soon as the socket takes it, if the node has not enough already ([`LinkLimits::packs`]).
+//!    Nothing is held back in the hope of more from a node that is idle.
 //! 2. A query that has not been put into a pack has not been sent: it may be given to another
 //!    connection. One that has may have been executed.
 //! 3. A node that does not answer within the limit has its connection closed, and everything that
@@ -18,6 +19,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use super::arena::Arena;
+use super::pace::Pace;
 use super::pack::Pack;
 use super::query::{Answer, Failure, Lane, NodeIndex, Query, Reply, Why};
 use super::wire::{Broken, Wire};
@@ -41,6 +43,8 @@ pub(crate) struct LinkLimits {
     pub(crate) pack_bytes: usize,
     /// Queries that may be without a reply.
     pub(crate) window: usize,
+    /// Packets that may be without any reply.
+    pub(crate) packs: usize,
     /// How long a connection may take, and a reply.
     pub(crate) timeout: Duration,
     /// A connection that has been idle for so long is asked whether it lives.
@@ -83,6 +87,7 @@ pub(crate) struct Link<N: Network, W: Wire> {
     wire: Option<W>,
     waiting: VecDeque<Query>,
     pack: Pack,
+    pace: Pace,
     input: BytesMut,
     /// The socket takes no more for now.
     full: bool,
@@ -135,6 +140,7 @@ impl<N: Network, W: Wire> Link<N, W> {
             wire: None,
             waiting: VecDeque::new(),
             pack: Pack::default(),
+            pace: Pace::default(),
             input: BytesMut::new(),
             full: false,
             listed: false,
@@ -292,8 +298,10 @@ impl<N: Network, W: Wire> Link<N, W> {
 
     fn split(&mut self, replies: &mut Vec<Reply>) -> Result<(), Broken> {
         let connection = self.made;
+        let pace = &mut self.pace;
         let wire = self.wire.as_mut().expect("it is connected");
         let result = wire.receive(&mut self.input, &mut |query, answer: Answer| {
+            pace.answered();
             replies.push(Reply {
                 query,
                 connection,
@@ -328,7 +336,9 @@ impl<N: Network, W: Wire> Link<N, W> {
             }
             let wire = self.wire.as_mut().expect("it is connected");
             let mut count = 0;
-            while count < around.limits.pack_count
+            let may_leave = self.pace.unanswered() < around.limits.packs;
+            while may_leave
+                && count < around.limits.pack_count
                 && self.pack.len() < around.limits.pack_bytes
                 && wire.under_way() < around.limits.window
                 && wire.has_room()
@@ -346,6 +356,7 @@ impl<N: Network, W: Wire> Link<N, W> {
             if self.pack.is_empty() {
                 return;
             }
+            self.pace.leaves(count);
             self.figures.queries += count as u64;
             self.figures.packets += 1;
             let before = self.pack.len();
@@ -389,8 +400,9 @@ impl<N: Network, W: Wire> Link<N, W> {
             }
             State::Up { .. } => {
                 let wire = self.wire.as_mut().expect("it is connected");
-                let replies = &mut *around.replies;
+                let (replies, pace) = (&mut *around.replies, &mut self.pace);
                 wire.give_up_late(around.now, timeout, &mut |query, why| {
+                    pace.answered();
                     replies.push(failed(query, Failure::Lost(why)));
                 });
                 let oldest = wire.oldest();
@@ -441,6 +453,7 @@ impl<N: Network, W: Wire> Link<N, W> {
             self.failures = 0;
         }
         self.pack.clear();
+        self.pace = Pace::default();
         self.input = BytesMut::new();
         (self.readable, self.ended) = (false, false);
         let replies = &mut *around.replies;

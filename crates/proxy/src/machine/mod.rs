@@ -6,10 +6,10 @@
 //!    ([`arena`]). The protocol ([`face`]) finds the request's end and its node; the request becomes
 //!    a [`query`], which is a slice of what was received.
 //! 2. The query is put ([`outbox`]) into the [`ring`] of the thread that has the node's connection
-//!    ([`back`]).    That is another thread, or, where threads have both clients and nodes, the same one.
+//!    ([`back`]). That is another thread, or, where threads have both clients and nodes, the same one.
 //! 3. The connection ([`link`]) takes what waits, up to a limit, into one [`pack`], and writes it
-//!    at once. While the socket or the node's window is full, queries gather; nobody waits for that
-//!    while it is not.
+//!    at once. While the socket or the node's window is full, or the node has enough packs
+//!    ([`pace`]), queries gather; nobody waits for that while it is not.
 //! 4. What the node sends is split into replies by the protocol ([`wire`]), and each goes back
 //!    through the ring in the other direction with its query. The face makes the client's reply of
 //!    it, in the client's order.
@@ -26,6 +26,7 @@ pub(crate) mod face;
 pub(crate) mod front;
 pub(crate) mod link;
 pub(crate) mod outbox;
+pub(crate) mod pace;
 pub(crate) mod pack;
 pub(crate) mod parking;
 pub(crate) mod query;

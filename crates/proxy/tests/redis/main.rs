@@ -14,6 +14,7 @@ mod failures;
 #[path = "../../../server/tests/support/http.rs"]
 mod http;
 mod locks;
+mod packs;
 mod scripted;
 mod support;
 mod tls;

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `direct` | the client | one to each node |
 //! | `proxy` | Kumiki's proxy | one |
+//! | `sockets` | the same, over sockets where the default is io_uring | one |
 //! | `older` | the same, in the paper's older design | one |
 //! | `twemproxy` | twemproxy | one |
 //!
@@ -39,6 +40,8 @@ pub enum Road {
     Direct,
     /// Through the proxy.
     Proxy,
+    /// Through the proxy, which uses sockets and no io_uring.
+    Sockets,
     /// Through the proxy in its older design.
     Older,
     /// Through twemproxy.
@@ -52,6 +55,7 @@ impl Road {
         match self {
             Road::Direct => "direct",
             Road::Proxy => "proxy",
+            Road::Sockets => "sockets",
             Road::Older => "older",
             Road::Twemproxy => "twemproxy",
         }

@@ -130,7 +130,12 @@ impl Proxy {
                 job.aggregation.to_string(),
             ];
             all.extend(threads.into_iter().chain(others));
-            all.extend((job.road == Road::Older).then(|| "--older-design".to_owned()));
+            let further: &[&str] = match job.road {
+                Road::Older => &["--older-design"],
+                Road::Sockets => &["--network", "sockets"],
+                _ => &[],
+            };
+            all.extend(further.iter().map(|&argument| argument.to_owned()));
             Ok(all)
         };
         Process::start(binary, dir, "proxy", arguments).map(Proxy)
