@@ -17,7 +17,7 @@ use cluster::topology::{self, NodeInfo};
 
 use crate::client::{Client, Reply};
 use crate::interrupt;
-use crate::server::{self, Program, Server};
+use crate::server::{Program, Server};
 
 /// How far a node's port for other nodes is from that for clients.
 const FABRIC: u16 = 10_000;
@@ -233,11 +233,11 @@ impl Nodes {
         replicas: u16,
         count: u16,
     ) -> Result<Nodes> {
-        let ports = server::lasting_ports(3 * usize::from(count))?;
+        let ports = loopback::free_addresses(3 * usize::from(count))?;
         let ports = ports.chunks(3).map(|ports| Ports {
-            client: ports[0],
-            fabric: ports[1],
-            replica: ports[2],
+            client: ports[0].port(),
+            fabric: ports[1].port(),
+            replica: ports[2].port(),
         });
         let shape = Shape::replicas(replicas);
         Nodes::new(program, dir, &shape, &ports.collect::<Vec<_>>())

@@ -1,8 +1,7 @@
 //! The servers that harnesses start: Kumiki, and redis-server beside it.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::Range;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -20,9 +19,6 @@ use crate::process::Guarded;
 const READY: Duration = Duration::from_secs(60);
 /// How long a server may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Ports that are below those of clients, by Linux's defaults, and above those of known services.
-const LASTING: Range<u16> = 12_000..32_000;
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -80,7 +76,7 @@ impl Program {
     /// If it cannot be started.
     pub fn start(&self, data: &Path, wrapper: &Wrapper) -> Result<Server> {
         let log = log_of(data)?;
-        let addr = free_address()?;
+        let addr = loopback::free_address()?;
         let mut command = self.command(addr, data, wrapper);
         let process = spawn_logged(self.name(), &mut command, &log)?;
         Ok(Server { process, addr, log })
@@ -263,32 +259,4 @@ fn spawn_logged(name: &str, command: &mut Command, log: &Path) -> Result<Guarded
     let append = || File::options().append(true).open(log);
     command.stdout(append()?).stderr(append()?);
     Guarded::spawn(name, command)
-}
-
-/// A loopback address that nobody listens at. Someone else may take it before the server does;
-/// the server then ends with its own message.
-pub(crate) fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-    Ok(listener.local_addr()?)
-}
-
-/// Ports of loopback at which nobody listens, and which the system never gives to clients. Who stops
-/// listening there and comes back finds them free, however often others have tried to connect
-/// meanwhile.
-pub(crate) fn lasting_ports(count: usize) -> Result<Vec<u16>> {
-    // Listeners that are open hold their ports against each other.
-    let mut listeners = Vec::new();
-    for _ in 0..100 * count {
-        let port = fastrand::u16(LASTING);
-        listeners.extend(TcpListener::bind((Ipv4Addr::LOCALHOST, port)));
-        if listeners.len() == count {
-            let port = |one: &TcpListener| Ok(one.local_addr()?.port());
-            return listeners.iter().map(port).collect();
-        }
-    }
-    bail!(
-        "too few ports between {} and {} are free",
-        LASTING.start,
-        LASTING.end
-    )
 }

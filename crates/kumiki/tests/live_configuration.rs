@@ -4,21 +4,16 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::client::Client;
-use support::process::{Server, wait};
+use support::process::{Server, free_address, wait};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address")
-}
 
 /// The status and the body of the answer.
 fn ask(address: SocketAddr, method: &str, header: &str, body: &str) -> (u16, String) {

@@ -69,11 +69,10 @@ impl Group {
             sessions,
             ahead_ms: vec![0; count.into()],
         };
-        let any = "127.0.0.1:0".parse().unwrap();
         let listeners: Vec<_> = group
             .nodes
             .iter()
-            .map(|_| fabric::tcp::listen(any, 1).unwrap().remove(0))
+            .map(|_| std::net::TcpListener::bind(loopback::free_address().unwrap()).unwrap())
             .collect();
         group.addresses = listeners.iter().map(|l| l.local_addr().unwrap()).collect();
         for (at, listener) in listeners.into_iter().enumerate() {

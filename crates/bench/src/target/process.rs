@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::machine;
 use crate::sample::RunError;
-use crate::target::cluster::free_addresses;
 
 /// How long it may take to listen.
 const READY: Duration = Duration::from_secs(30);
@@ -33,7 +32,7 @@ impl Process {
     ) -> Result<Process, RunError> {
         let mut last = String::new();
         for _ in 0..TRIES {
-            let addresses = free_addresses(2);
+            let addresses = loopback::free_addresses(2);
             let addresses =
                 addresses.map_err(|error| RunError::failed("looking for ports")(&error))?;
             let arguments = arguments(addresses[0], addresses[1].port())?;

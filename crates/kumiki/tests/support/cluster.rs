@@ -1,6 +1,5 @@
 //! A cluster of processes of the real binary.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,7 +7,7 @@ use std::process::{Command, ExitStatus};
 
 use tempfile::TempDir;
 
-use super::process::{Server, free_address};
+use super::process::Server;
 
 /// A running cluster. Its processes are killed when this is dropped.
 pub(crate) struct Cluster {
@@ -61,11 +60,7 @@ impl Cluster {
     /// Writes the cluster's file.
     fn prepare(count: usize, keeping: Keeping, top: &str) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let mut addresses = BTreeSet::new();
-        while addresses.len() < 2 * count {
-            addresses.insert(free_address());
-        }
-        let addresses: Vec<SocketAddr> = addresses.into_iter().collect();
+        let addresses = loopback::free_addresses(2 * count).expect("free ports");
         let text = format!("{top}\n{}", describe(&addresses));
         std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");
         Cluster {

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -225,8 +225,7 @@ pub(crate) fn serve(address: SocketAddr) -> Command {
 
 /// An address of this machine on which nobody listens.
 pub(crate) fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address")
+    loopback::free_address().expect("a free port")
 }
 
 /// Waits while a test has not seen enough of what it is about: how fast that comes is the scheduler's to

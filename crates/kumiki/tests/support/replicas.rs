@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::client::{Answer, Client};
 use super::frame::Frame;
-use super::process::{Server, free_address, wait};
+use super::process::{Server, wait};
 
 /// How long a cluster may take to do what it should.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,13 +79,7 @@ impl Replicas {
     fn prepare(partitions: usize, per_partition: usize, further: &[&str], top: &str) -> Replicas {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let count = partitions * per_partition;
-        let mut addresses: Vec<SocketAddr> = Vec::new();
-        while addresses.len() < 3 * count {
-            let address = free_address();
-            if !addresses.contains(&address) {
-                addresses.push(address);
-            }
-        }
+        let addresses = loopback::free_addresses(3 * count).expect("free ports");
         let text = describe(&addresses, partitions, per_partition);
         let text = format!("{top}\n{text}");
         std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");

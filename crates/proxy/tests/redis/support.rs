@@ -133,11 +133,10 @@ fn spawn(
 }
 
 pub(crate) fn free_address() -> SocketAddr {
-    // A Redis Cluster's second port lies 10,000 higher.
+    // A Redis Cluster's second port lies 10,000 higher, and is to be none of clients', too.
     loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("its address");
-        if address.port() < 55_000 {
+        let address = loopback::free_address().expect("a free port");
+        if address.port() < 22_000 {
             return address;
         }
     }

@@ -26,8 +26,7 @@ pub(crate) struct Group {
 impl Group {
     pub(crate) fn start(count: u16) -> Group {
         let nodes: Vec<NodeId> = (1..=count).map(NodeId).collect();
-        let any = "127.0.0.1:0".parse().unwrap();
-        let listen = |_: &NodeId| fabric::tcp::listen(any, 1).unwrap().remove(0);
+        let listen = |_: &NodeId| TcpListener::bind(loopback::free_address().unwrap()).unwrap();
         let listeners: Vec<TcpListener> = nodes.iter().map(listen).collect();
         let mut group = Group {
             dir: tempfile::tempdir().unwrap(),

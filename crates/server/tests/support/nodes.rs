@@ -179,21 +179,18 @@ pub(crate) fn slot_of(key: &str) -> u16 {
 
 /// A cluster of nodes on free ports, with equal shares of the slots.
 fn topology(count: u16) -> Topology {
-    // Held until all are chosen, so that they differ.
-    let ports: Vec<TcpListener> = (0..2 * count)
-        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-        .collect();
-    let port = |at: u16| ports[usize::from(at)].local_addr().unwrap().port();
+    let addresses = loopback::free_addresses(2 * usize::from(count)).unwrap();
     let mut text = "secret = \"of the tests, long enough\"\n".to_owned();
     for node in 1..=count {
-        let (client, fabric) = (port(2 * node - 2), port(2 * node - 1));
+        let of_node = usize::from(2 * (node - 1));
+        let (client, fabric) = (addresses[of_node], addresses[of_node + 1]);
         let slots = u32::from(slot::SLOTS);
         let bound = |node: u16| u32::from(node) * slots / u32::from(count);
         let (first, last) = (bound(node - 1), bound(node) - 1);
         write!(
             text,
-            "[[node]]\nid = {node}\nclient = \"127.0.0.1:{client}\"\n\
-             fabric = \"127.0.0.1:{fabric}\"\n\
+            "[[node]]\nid = {node}\nclient = \"{client}\"\n\
+             fabric = \"{fabric}\"\n\
              [[partition]]\nid = {node}\nslots = [\"{first}-{last}\"]\nnodes = [{node}]\n"
         )
         .unwrap();

@@ -27,7 +27,7 @@ use crate::stamp::{self, Stamp};
 use crate::target::{Context, Place};
 
 use book::{Book, Keys, LOADER, Put, Reads};
-pub(super) use servers::{Servers, Shape, free_addresses};
+pub(super) use servers::{Servers, Shape};
 pub use transport::Transport;
 pub(super) use way::READ_ATOMIC;
 pub use way::Way;

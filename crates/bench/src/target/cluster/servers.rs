@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -83,7 +83,7 @@ impl Servers {
     ) -> Result<Servers, RunError> {
         let has_replicas = shape.replicas > 1;
         let each = if has_replicas { 3 } else { 2 };
-        let addresses = free_addresses(each * shape.count)
+        let addresses = loopback::free_addresses(each * shape.count)
             .map_err(|error| RunError::failed("looking for ports")(&error))?;
         let node = |(id, of): (u16, &[SocketAddr])| NodeInfo {
             id: NodeId(id),
@@ -254,13 +254,4 @@ impl Drop for Servers {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// Loopback addresses that nobody listens at, all different. If someone else takes one before the
-/// server does, the server says so.
-pub(in crate::target) fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
-    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    // All of them at once: a port that was given back may be given again.
-    let held: Vec<TcpListener> = (0..count).map(bind).collect::<Result<_, _>>()?;
-    held.iter().map(TcpListener::local_addr).collect()
 }

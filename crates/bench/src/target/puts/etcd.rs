@@ -9,7 +9,6 @@ use std::process::{Child, Command, Stdio};
 use super::grpc::Grpc;
 use crate::machine;
 use crate::sample::RunError;
-use crate::target::cluster::free_addresses;
 
 struct Member {
     name: String,
@@ -28,7 +27,7 @@ pub(super) struct Etcd {
 impl Etcd {
     /// Describes them; their data goes to `dir`. Starts none.
     pub(super) fn new(binary: &Path, dir: &Path, count: usize) -> Result<Etcd, RunError> {
-        let addresses = free_addresses(2 * count);
+        let addresses = loopback::free_addresses(2 * count);
         let addresses = addresses.map_err(|error| RunError::failed("looking for ports")(&error))?;
         let member = |(number, of): (usize, &[SocketAddr])| Member {
             name: format!("member{number}"),
