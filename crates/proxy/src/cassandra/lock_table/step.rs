@@ -23,6 +23,7 @@ use cql::{Bound, BoundValues, DataType, Value};
 
 use super::row::{Mixed, Row};
 use super::schema::Schema;
+use crate::locks::letters::Aim;
 
 /// With what the names of locks of CQL begin, which no client of RESP will choose by chance.
 const PREFIX: &[u8] = b"\0cql\0";
@@ -139,6 +140,15 @@ impl Step {
     /// Whether it changes nothing.
     pub(crate) fn reads(&self) -> bool {
         matches!(self.action, Action::Select(_))
+    }
+
+    /// What becomes of it when its client has gone. Who would make a row where there is none would
+    /// hold a lock for nobody; what changes a row that there must be, or deletes it, may free one.
+    pub(crate) fn aim(&self) -> Aim {
+        match self.judge(None) {
+            Judged::Applied(Verdict::Set { .. }) => Aim::Holds,
+            _ => Aim::Other,
+        }
     }
 
     /// What becomes of the lock. SELECT leaves it as it is.

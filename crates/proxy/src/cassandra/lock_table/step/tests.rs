@@ -24,6 +24,40 @@ fn refused(text: &str) -> String {
     step_of(simple(), text, &[]).expect_err(text)
 }
 
+#[test]
+fn who_makes_a_row_would_hold_a_lock() {
+    for (text, aim) in [
+        (
+            "INSERT INTO app.locks (name) VALUES ('a') IF NOT EXISTS USING TTL 9",
+            Aim::Holds,
+        ),
+        (
+            "UPDATE app.locks SET owner = 'b' WHERE name = 'a' IF owner = null",
+            Aim::Holds,
+        ),
+        (
+            "UPDATE app.locks SET owner = null WHERE name = 'a' IF owner = null",
+            Aim::Other,
+        ),
+        (
+            "UPDATE app.locks SET owner = 'c' WHERE name = 'a' IF owner = 'b'",
+            Aim::Other,
+        ),
+        (
+            "UPDATE app.locks SET note = 'n' WHERE name = 'a' IF EXISTS",
+            Aim::Other,
+        ),
+        ("DELETE FROM app.locks WHERE name = 'a'", Aim::Other),
+        (
+            "DELETE FROM app.locks WHERE name = 'a' IF owner = null",
+            Aim::Other,
+        ),
+        ("SELECT * FROM app.locks WHERE name = 'a'", Aim::Other),
+    ] {
+        assert_eq!(step(text).aim(), aim, "{text}");
+    }
+}
+
 /// A table of one lock, whose time stands still but for [`OneLock::pass`].
 #[derive(Default)]
 struct OneLock(Option<(Vec<u8>, Lease)>);
