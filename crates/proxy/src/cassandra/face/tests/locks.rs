@@ -367,6 +367,29 @@ fn a_connection_waits_for_so_many_answers_of_the_locks_at_once() {
 }
 
 #[test]
+fn answers_about_rows_are_counted() {
+    let (state, _dir) = keeping(Ok(simple()));
+    let mut stage = begun(&state, Version::V5);
+    for text in [
+        TAKE,
+        TAKE,
+        "UPDATE app.locks USING TTL 40 SET owner = 'b' WHERE name = 'a' IF owner = 'anna'",
+        "DELETE FROM app.locks WHERE name = 'a' IF owner = 'anna'",
+        "DELETE FROM app.locks WHERE name = 'a' IF owner = 'b'",
+        "SELECT * FROM app.locks WHERE name = 'a'",
+        "INSERT INTO app.locks (name) VALUES ('a') IF NOT EXISTS USING TTL 61",
+    ] {
+        stage.ask(text);
+    }
+    let locks = state.setting.keeping.desk.as_ref().expect("locks");
+    let figures = locks.figures();
+    assert_eq!(figures.requests, 7);
+    assert_eq!((figures.acquired, figures.renewed), (1, 1), "{figures:?}");
+    assert_eq!((figures.released, figures.refused), (1, 2), "{figures:?}");
+    assert_eq!((figures.failed, figures.held), (1, 0), "{figures:?}");
+}
+
+#[test]
 fn only_plain_writes_may_be_merged() {
     let mut setting = state_setting();
     setting.merge_writes = true;
