@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`schema`] | the tables' columns, as nodes tell them |
 //! | [`row`] | a row as the value of a lock |
-//! | [`step`] | a statement with its values, and what becomes of the lock |
+//! | [`reading`] | what a statement says, with its values |
+//! | [`step`] | what becomes of the lock by it, and what is told |
 //!
 //! | what a client sends about such a table | what happens |
 //! |---|---|
@@ -20,6 +21,7 @@
 //! 3. What waits for letters is bounded: of a connection that has asked so much, nothing more about
 //!    such a table is carried out until a letter has come.
 
+mod reading;
 pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod step;

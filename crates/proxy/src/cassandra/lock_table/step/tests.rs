@@ -2,9 +2,10 @@
 //! of which has its end.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ::locks::Token;
-use cql::{ValueList, Version};
+use cql::{Bound, ValueList, Version};
 
 use super::super::schema::tests::{schema, simple};
 use super::*;
