@@ -147,6 +147,7 @@ fn drivers_see_locks_as_cassandra_has_them() {
         assert_eq!(through.len(), directly.len(), "{name}");
     }
     what_is_no_recipe_is_refused(&stage, proxy.address);
+    what_was_given_back_is_free(proxy.address);
     the_shell_takes_locks(&stage, proxy.address);
     assert!(proxy.terminate().success());
     stage.nodes.stop().expect("it ends in good order");
@@ -195,6 +196,27 @@ fn what_is_no_recipe_is_refused(stage: &Stage, address: SocketAddr) {
     );
     let me = ("owner".to_owned(), Value::text("me"));
     assert_eq!(owner, Told::Rows(vec![vec![me]]));
+}
+
+/// A connection is broken while what gives its lock back waits behind other statements.
+fn what_was_given_back_is_free(address: SocketAddr) {
+    let mut connection = Connection::open(address, Version::V5).expect("it listens");
+    let take = "INSERT INTO python4.locks (name, owner) VALUES ('gone', 'ann') \
+                IF NOT EXISTS USING TTL 600";
+    let renew = "UPDATE python4.locks USING TTL 600 SET owner = 'ann' WHERE name = 'gone' \
+                 IF owner = 'ann'";
+    let give = "DELETE FROM python4.locks WHERE name = 'gone' IF owner = 'ann'";
+    let mut texts = vec![renew; 20];
+    texts.push(give);
+    for version in [Version::V4, Version::V5] {
+        assert_eq!(ask(&mut connection, take).applied(), Some(true));
+        let holder = Connection::open(address, version).expect("it listens");
+        holder.ask_and_go(&texts).expect("the proxy answers");
+        let select = "SELECT owner FROM python4.locks WHERE name = 'gone'";
+        eventually("the lock is free", || {
+            ask(&mut connection, select) == Told::Rows(Vec::new())
+        });
+    }
 }
 
 /// The lines that a person types into cqlsh.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::LockError;
 use crate::limits::Limits;
-use crate::lock::{Answer, Lease, Lock, Request, Token, Verdict};
+use crate::lock::{Answer, Effect, Lease, Lock, Request, Token, Verdict};
 
 /// What is to be done.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Setting {
             None => Answer::Granted { token, lease },
             Some(found) => Answer::Changed {
                 found: found.clone(),
-                token: Some(token),
+                effect: Effect::Set(token),
             },
         }
     }
@@ -79,12 +79,11 @@ fn extend(lock: Lock, lease: Lease) -> Decision {
 }
 
 fn judged(verdict: Verdict, found: Option<Lock>, limits: &Limits) -> Decision {
+    let changed = |found, effect| Answer::Changed { found, effect };
     match verdict {
-        Verdict::Keep => Decision::Answer(Ok(Answer::Changed { found, token: None })),
-        Verdict::Remove if found.is_none() => {
-            Decision::Answer(Ok(Answer::Changed { found, token: None }))
-        }
-        Verdict::Remove => Decision::Remove(Answer::Changed { found, token: None }),
+        Verdict::Keep => Decision::Answer(Ok(changed(found, Effect::Kept))),
+        Verdict::Remove if found.is_none() => Decision::Answer(Ok(changed(found, Effect::Kept))),
+        Verdict::Remove => Decision::Remove(changed(found, Effect::Removed)),
         Verdict::Set { value, lease } => match limits.check_value(&value, lease) {
             Err(error) => Decision::Answer(Err(error)),
             Ok(()) => Decision::Set(Setting {

@@ -62,6 +62,6 @@ pub mod simulation;
 pub use authority::Authority;
 pub use error::LockError;
 pub use limits::Limits;
-pub use lock::{Answer, Change, Lease, Lock, Request, Ticket, Token, Verdict};
+pub use lock::{Answer, Change, Effect, Lease, Lock, Request, Ticket, Token, Verdict};
 pub use moment::Moment;
 pub use shared::Shared;

@@ -99,6 +99,17 @@ pub enum Verdict {
     Remove,
 }
 
+/// What a [`Change`] did to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing: that was the verdict, or nobody held what was to be removed.
+    Kept,
+    /// It set the key, which has this token.
+    Set(Token),
+    /// It freed the key.
+    Removed,
+}
+
 /// A decision about a key that looks at what is there. It may be called several times for one
 /// request, and must depend on its argument alone.
 #[derive(Clone)]
@@ -178,8 +189,8 @@ pub enum Answer {
     Changed {
         /// What it found.
         found: Option<Lock>,
-        /// The token of what it set, if it did.
-        token: Option<Token>,
+        /// What it did.
+        effect: Effect,
     },
     /// The locks that were asked for, in the order of their keys.
     Listing(Vec<(Vec<u8>, Lock)>),

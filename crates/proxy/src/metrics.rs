@@ -3,6 +3,8 @@
 //! `docs/metrics.md` lists every family; a test holds the two against each other. Threads write
 //! their figures as they go, with plain stores; whoever reads them costs them nothing.
 
+mod locks;
+
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,6 +17,7 @@ use admin::process::{self, Process};
 
 use crate::figures::{FrontFigures, NodeFigures, Now};
 use crate::info::About;
+use crate::locks::desk::LockDesk;
 use crate::machine::query::NodeIndex;
 use crate::machine::ring::Bell;
 use crate::machine::thread::Stopping;
@@ -39,7 +42,8 @@ pub(crate) struct Told {
 impl admin::Subject for Told {
     fn metrics(&self) -> String {
         let figures = Figures::now(self);
-        exposition::text(FAMILIES, |family, samples| (family.fill)(&figures, samples))
+        let families = FAMILIES.iter().chain(locks::FAMILIES);
+        exposition::text(families, |family, samples| (family.fill)(&figures, samples))
     }
 
     /// Nodes that are needed must be connected, or accept a connection.
@@ -109,6 +113,7 @@ struct Node {
 struct Figures<'a> {
     told: &'a Told,
     nodes: Vec<Node>,
+    locks: Option<crate::locks::Figures>,
     process: Process,
 }
 
@@ -124,6 +129,7 @@ impl Figures<'_> {
         Figures {
             told,
             nodes: nodes.collect(),
+            locks: told.about.locks.as_deref().map(LockDesk::figures),
             process: Process::now(),
         }
     }

@@ -126,6 +126,25 @@ impl Connection {
         self.ask(Request::Query(Query { text, parameters }), told)
     }
 
+    /// Sends texts in one piece, and breaks the connection when something has been answered.
+    pub(crate) fn ask_and_go(mut self, texts: &[&str]) -> std::io::Result<()> {
+        let mut out = Vec::new();
+        let mut packer = Packer::new(&mut out, self.framing);
+        for (text, stream) in texts.iter().zip(0..) {
+            let parameters = Parameters::new(Consistency::One, BoundValues::none(self.version));
+            let message = Request::Query(Query { text, parameters }).into_message();
+            let mut envelope = Vec::new();
+            let none = Flags::default();
+            message.write(&mut envelope, self.version, StreamId(stream), none);
+            packer.push(&envelope);
+        }
+        drop(packer);
+        self.stream.write_all(&out)?;
+        // What was not read makes a reset of the end.
+        self.stream.peek(&mut [0])?;
+        Ok(())
+    }
+
     /// Prepares a text, or what is wrong with it.
     pub(crate) fn prepare(&mut self, text: &str) -> std::io::Result<Result<Prepared, Told>> {
         let keyspace = None;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::lock::{Change, Lease, Token, Verdict};
+use crate::lock::{Change, Effect, Lease, Token, Verdict};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -302,14 +302,14 @@ fn changes_decide_about_what_is_there() {
     let applied = table.now("k", &Request::Change(&insert(b"a", 5000)), at(0));
     let Ok(Answer::Changed {
         found: None,
-        token: Some(first),
+        effect: Effect::Set(first),
     }) = applied
     else {
         panic!("{applied:?}")
     };
     let refused = table.now("k", &Request::Change(&insert(b"b", 5000)), at(1));
     assert!(
-        matches!(&refused, Ok(Answer::Changed { found: Some(lock), token: None }) if *lock.value == *b"a")
+        matches!(&refused, Ok(Answer::Changed { found: Some(lock), effect: Effect::Kept }) if *lock.value == *b"a")
     );
     // The same value keeps its token, and its lease may become shorter.
     let same = table.now(
@@ -317,13 +317,17 @@ fn changes_decide_about_what_is_there() {
         &Request::Change(&set(b"a", Lease::For(ms(320)))),
         at(2),
     );
-    assert!(matches!(same, Ok(Answer::Changed { token: Some(token), .. }) if token == first));
+    assert!(
+        matches!(same, Ok(Answer::Changed { effect: Effect::Set(token), .. }) if token == first)
+    );
     let other = table.now(
         "k",
         &Request::Change(&set(b"b", Lease::For(ms(320)))),
         at(3),
     );
-    assert!(matches!(other, Ok(Answer::Changed { token: Some(token), .. }) if token > first));
+    assert!(
+        matches!(other, Ok(Answer::Changed { effect: Effect::Set(token), .. }) if token > first)
+    );
     let endless = table.now("k", &Request::Change(&set(b"b", Lease::Endless)), at(4));
     assert_eq!(endless, Err(LockError::NeedsLease));
     let remove = Change::new(|_| Verdict::Remove);
@@ -332,7 +336,7 @@ fn changes_decide_about_what_is_there() {
         removed,
         Ok(Answer::Changed {
             found: Some(_),
-            token: None
+            effect: Effect::Removed
         })
     ));
     let nothing = table.now("k", &Request::Change(&remove), at(6));
@@ -340,7 +344,7 @@ fn changes_decide_about_what_is_there() {
         nothing,
         Ok(Answer::Changed {
             found: None,
-            token: None
+            effect: Effect::Kept
         })
     ));
     assert_eq!(table.table.locks(), 0);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::era::{LENGTH_MS, TOMBSTONE_MS};
 use super::*;
-use crate::lock::{Change, Lease, Lock, Token, Verdict};
+use crate::lock::{Change, Effect, Lease, Lock, Token, Verdict};
 use crate::model::Partition;
 
 fn ms(ms: u64) -> Duration {
@@ -376,7 +376,7 @@ fn a_change_of_which_nobody_knows_is_not_made_twice() {
             answer,
             Ok(Answer::Changed {
                 found: None,
-                token: Some(_)
+                effect: Effect::Set(_)
             })
         ),
         "{answer:?}"
@@ -399,7 +399,7 @@ fn a_change_of_which_nobody_knows_is_not_made_twice() {
         removed,
         Answer::Changed {
             found: Some(_),
-            token: None
+            effect: Effect::Removed
         }
     ));
     assert_eq!(rig.info(0, "k"), None);

@@ -6,7 +6,7 @@ use super::judge::{Grant, Judge};
 use super::plan::{LONGEST_LEASE_MS, LONGEST_WAIT_MS};
 use super::reached::{Point, Reached};
 use crate::error::LockError;
-use crate::lock::{Answer, Change, Lease, Lock, Request, Ticket, Token, Verdict};
+use crate::lock::{Answer, Change, Effect, Lease, Lock, Request, Ticket, Token, Verdict};
 use crate::moment::Moment;
 
 /// What a client asks for, by a name of its own.
@@ -256,7 +256,7 @@ impl Client {
             (
                 What::Insert { lease },
                 Answer::Changed {
-                    token: Some(token),
+                    effect: Effect::Set(token),
                     found: None,
                 },
             ) => Some((lease, *token)),

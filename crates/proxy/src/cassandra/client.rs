@@ -1,6 +1,6 @@
 //! What is remembered of a client.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use super::credentials::Credential;
 use super::frames::Gathered;
 use super::lane::{self, LaneName, Lanes};
 use super::lock_table::Asked;
+use crate::locks::letters::{MOST_ASKED, Question};
 use crate::machine::query::{ClientId, Lane, NodeIndex, Query};
 
 /// How far a client has come in saying who it is.
@@ -64,8 +65,9 @@ pub(crate) struct Client {
     pub(crate) parked: HashMap<u32, Parked>,
     parked_ever: u32,
     pub(crate) held: Vec<Held>,
-    /// What it has asked of the locks.
-    pub(crate) asked: Vec<Asked>,
+    /// What it has asked of the locks, by the number of the question.
+    pub(crate) asked: BTreeMap<u64, Question<Asked>>,
+    asked_ever: u64,
     /// The connection on which it says who it is.
     pub(crate) login: Option<(NodeIndex, Lane)>,
     pub(crate) framing: Framing,
@@ -91,7 +93,8 @@ impl Client {
             parked: HashMap::new(),
             parked_ever: 0,
             held: Vec::new(),
-            asked: Vec::new(),
+            asked: BTreeMap::new(),
+            asked_ever: 0,
             login: None,
             framing: Framing::Plain,
             gathered: Gathered::default(),
@@ -158,6 +161,17 @@ impl Client {
     /// Answers a request by an error that has nothing behind its message.
     pub(crate) fn refuse(&mut self, stream: StreamId, code: i32, message: &str) {
         self.answer(stream, Response::Error(ErrorBody::plain(code, message)));
+    }
+
+    /// Whether it waits for as many answers of the locks as it may.
+    pub(crate) fn has_asked_most(&self) -> bool {
+        self.asked.len() >= MOST_ASKED
+    }
+
+    /// The number of its next question to the locks.
+    pub(crate) fn next_question(&mut self) -> u64 {
+        self.asked_ever += 1;
+        self.asked_ever
     }
 
     /// Parks a request; its number.

@@ -11,8 +11,9 @@ use cql::{Flags, Header, Limits, Opcode, StreamId};
 use super::avoided::Avoided;
 use super::client::{Client, Step};
 use super::greet;
-use super::keeper::{Known, State};
-use super::lock_table::Letters;
+use super::keeper::State;
+use super::topology::Known;
+use crate::locks::letters::Letters;
 use crate::machine::face::{Desk, Face, Letter, Progress};
 use crate::machine::pack::Pack;
 use crate::machine::query::{ClientId, NodeIndex, Reply};
@@ -40,6 +41,7 @@ pub(crate) struct CqlFace {
     pub(crate) turn: usize,
     /// Where the request that is looked at can go; empty: to any node.
     pub(crate) replicas: Vec<NodeIndex>,
+    /// From the locks.
     pub(crate) letters: Letters,
 }
 
@@ -154,11 +156,13 @@ impl Face for CqlFace {
     }
 
     fn collect(&mut self, into: &mut Vec<Letter>) {
-        self.collect_letters(into);
+        let locks = self.state.setting.keeping.desk.as_deref();
+        self.letters.collect(locks, into);
     }
 
     fn has_letters(&self) -> bool {
-        self.has_lock_letters()
+        let locks = self.state.setting.keeping.desk.as_deref();
+        self.letters.has_some(locks)
     }
 
     fn deliver(&mut self, client: &mut Client, letter: Letter, _: &mut Desk<'_>) {

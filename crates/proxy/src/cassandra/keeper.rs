@@ -1,27 +1,23 @@
-//! Finds out which nodes there are and which keys they keep, and keeps that true; sees when all of
-//! them have the same schema.
+//! Keeps true what is known of the nodes; sees when all of them have the same schema.
 //!
 //! A thread of its own asks: at the start, when something shows that what is known is old, and now
 //! and then. Threads with clients look at a version in each turn, and take what is new.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cql::request::Request;
-use cql::ring::{Replication, Ring, RingNode};
-use cql::{Response, Value, Version};
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::asked::{Asked, Table};
+use super::asked::Asked;
 use super::lock_table::{Keeping, schema};
 use super::prepared::Prepared;
-use super::ring::Map;
+use super::topology::{Known, Nature, topology};
 use super::wire::Options;
-use crate::config::{Limits, LockTable};
+use crate::config::Limits;
 use crate::machine::query::NodeIndex;
 use crate::machine::ring::Bell;
 use crate::nodes::{Duties, Needed, Nodes};
@@ -34,29 +30,6 @@ const REST: Duration = Duration::from_millis(20);
 const AGREEMENT: Duration = Duration::from_secs(10);
 /// A node that does not answer is left out for so long.
 const ABSENCE: Duration = Duration::from_secs(5);
-
-/// What was found out.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Known {
-    pub(crate) map: Map,
-    /// `system.local` of the node that was asked.
-    pub(crate) local: Table,
-    /// Columns of `system.peers` and of `system.peers_v2`.
-    pub(crate) peers: Table,
-    pub(crate) peers_v2: Option<Table>,
-    /// All tokens of the ring, in order.
-    pub(crate) tokens: Vec<String>,
-    pub(crate) lock_tables: Vec<schema::Known>,
-}
-
-/// What the nodes are, which does not change.
-#[derive(Clone, Debug)]
-pub(crate) struct Nature {
-    /// The class by which they find out who clients are, if they want to know it.
-    pub(crate) authenticator: Option<String>,
-    /// The newest version that they speak.
-    pub(crate) newest: Version,
-}
 
 /// What a [`State`] is made of, besides what was found out.
 pub(crate) struct Setting {
@@ -352,146 +325,4 @@ impl Duties for State {
     fn needed(&self) -> Needed {
         Needed::Any(self.known().map.nodes().to_vec())
     }
-}
-
-/// Finds out what the nodes at these addresses are.
-///
-/// # Errors
-/// What is wrong with each of them.
-pub(crate) fn discover(
-    addresses: &[SocketAddr],
-    lock_tables: &[LockTable],
-    options: &Options,
-    nodes: &Nodes,
-) -> Result<(Nature, Known), Vec<String>> {
-    let mut tried = Vec::new();
-    for &address in addresses {
-        let found = Asked::connect(address, options).and_then(|mut asked| {
-            let nature = Nature {
-                authenticator: asked.authenticator.clone(),
-                newest: newest(&mut asked)?,
-            };
-            let lock_tables = schema::ask(&mut asked, lock_tables)?;
-            let known = topology(&mut asked, address, nodes)?;
-            Ok((
-                nature,
-                Known {
-                    lock_tables,
-                    ..known
-                },
-            ))
-        });
-        match found {
-            Ok(found) => return Ok(found),
-            Err(what) => tried.push(format!("  {address} {what}")),
-        }
-    }
-    Err(tried)
-}
-
-/// The newest version that a node speaks, of those that the proxy does.
-fn newest(asked: &mut Asked) -> Result<Version, String> {
-    asked.ask(Request::Options, |response| {
-        let Response::Supported(options) = response else {
-            return Err(format!("answers OPTIONS by {:?}", response.opcode()));
-        };
-        let versions = options
-            .iter()
-            .find(|(name, _)| *name == "PROTOCOL_VERSIONS");
-        let has = |version| versions.is_some_and(|(_, all)| all.contains(&version));
-        Ok(if has("5/v5") {
-            Version::V5
-        } else {
-            Version::V4
-        })
-    })
-}
-
-/// What a node tells of itself, of the others, and of keyspaces.
-fn topology(asked: &mut Asked, address: SocketAddr, nodes: &Nodes) -> Result<Known, String> {
-    let local = asked.query("SELECT * FROM system.local WHERE key = 'local'")?;
-    let peers = asked.query("SELECT * FROM system.peers")?;
-    let peers_v2 = asked.query("SELECT * FROM system.peers_v2").ok();
-    let keyspaces =
-        asked.query("SELECT keyspace_name, replication FROM system_schema.keyspaces")?;
-    let mut places = vec![nodes.place(address)];
-    let own = local.rows.first().ok_or("does not tell of itself")?;
-    let mut ring = vec![ring_node(&local, own)];
-    let others = peers_v2.as_ref().unwrap_or(&peers);
-    for row in &others.rows {
-        // A node that is just coming has no tokens yet.
-        let node = ring_node(others, row);
-        if let Some(place) = place(others, row, address, nodes)
-            && !node.tokens.is_empty()
-        {
-            places.push(place);
-            ring.push(node);
-        }
-    }
-    let mut tokens: Vec<_> = ring.iter().flat_map(|node| node.tokens.clone()).collect();
-    tokens.sort_unstable();
-    let replications = keyspaces.rows.iter().filter_map(|row| {
-        let name = keyspaces.text(row, "keyspace_name")?;
-        Some((
-            name.to_owned(),
-            replication(keyspaces.value(row, "replication")?)?,
-        ))
-    });
-    let map = Map::new(&Ring::new(ring), places, replications);
-    let without_rows = |table: Table| Table {
-        rows: Vec::new(),
-        ..table
-    };
-    Ok(Known {
-        map,
-        tokens: tokens.iter().map(|token| token.0.to_string()).collect(),
-        peers: without_rows(peers),
-        peers_v2: peers_v2.map(without_rows),
-        local,
-        lock_tables: Vec::new(),
-    })
-}
-
-fn ring_node(table: &Table, row: &[Value]) -> RingNode {
-    let text = |name| table.text(row, name).unwrap_or_default().to_owned();
-    let tokens = match table.value(row, "tokens") {
-        Some(Value::Set(tokens)) => tokens.iter(),
-        _ => [].iter(),
-    };
-    let tokens = tokens.filter_map(|token| match token {
-        Value::Text(text) => text.parse().ok(),
-        _ => None,
-    });
-    RingNode {
-        datacenter: text("data_center"),
-        rack: text("rack"),
-        tokens: tokens.collect(),
-    }
-}
-
-/// Where another node is. One that says no port has that of the node that was asked.
-fn place(table: &Table, row: &[Value], asked: SocketAddr, nodes: &Nodes) -> Option<NodeIndex> {
-    let address = |name| match table.value(row, name) {
-        Some(Value::Inet(address)) => Some(*address),
-        _ => None,
-    };
-    let public = address("native_address").or_else(|| address("rpc_address"));
-    let public = public.filter(|address: &IpAddr| !address.is_unspecified());
-    let port = match table.value(row, "native_port") {
-        Some(Value::Int(port)) => u16::try_from(*port).ok()?,
-        _ => asked.port(),
-    };
-    let ip = public.or_else(|| address("peer"))?;
-    Some(nodes.place(SocketAddr::new(ip, port)))
-}
-
-fn replication(value: &Value) -> Option<Replication> {
-    let Value::Map(pairs) = value else {
-        return None;
-    };
-    let pairs = pairs.iter().filter_map(|pair| match pair {
-        (Value::Text(key), Value::Text(value)) => Some((key.as_str(), value.as_str())),
-        _ => None,
-    });
-    Replication::parse(pairs).ok()
 }

@@ -20,7 +20,8 @@
 //! | [`lock_table`] | tables that are locks, which the proxy keeps |
 //! | [`merge`] | writes of several clients as one batch, if that is wanted |
 //! | [`ring`] | which node keeps which key |
-//! | [`keeper`] | finds that out, and keeps it so |
+//! | [`topology`] | what nodes tell of themselves and of each other |
+//! | [`keeper`] | asks them for it, and again when it may have changed |
 //! | [`events`] | what nodes tell without having been asked |
 //! | [`asked`] | a connection for a few questions |
 //! | [`credentials`] | who clients are |
@@ -57,6 +58,7 @@ pub(crate) mod requests;
 pub(crate) mod ring;
 pub(crate) mod route;
 pub(crate) mod system;
+pub(crate) mod topology;
 pub(crate) mod wire;
 
 use std::net::SocketAddr;
@@ -90,7 +92,7 @@ pub(crate) fn start(
         ..Options::default()
     });
     let nodes = Arc::new(Nodes::default());
-    let found = keeper::discover(seeds, &config.lock_tables, &options, &nodes);
+    let found = topology::discover(seeds, &config.lock_tables, &options, &nodes);
     let (nature, known) = found.map_err(|tried| StartError::NoNode { tried })?;
     let listen = config.listen;
     // Nodes that ask nobody serve anyone; the proxy must not do that for strangers.

@@ -106,6 +106,9 @@ impl CqlFace {
             let current = statement.connection_keyspace.as_deref();
             let (values, skip) = (execute.parameters.values, execute.parameters.skip_metadata);
             if self.state.setting.keeping.answers(&statement.text, current) {
+                if client.has_asked_most() {
+                    return Ok(Done::Not(header, bytes, Progress::AwaitsReply));
+                }
                 let said = Said {
                     stream: header.stream,
                     text: &statement.text,
@@ -157,6 +160,9 @@ impl CqlFace {
         let current = query.parameters.keyspace.or(own.as_deref());
         let (values, skip) = (query.parameters.values, query.parameters.skip_metadata);
         if self.is_of_locks(summary.as_ref(), current) {
+            if client.has_asked_most() {
+                return Ok(Done::Not(header, bytes, Progress::AwaitsReply));
+            }
             let said = Said {
                 stream: header.stream,
                 text: query.text,

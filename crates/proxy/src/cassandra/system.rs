@@ -25,7 +25,7 @@ use cql::token::Token;
 use cql::{Bound, BoundValues, DataType, Value};
 
 use super::asked::Table;
-use super::keeper::Known;
+use super::topology::Known;
 
 /// The longest name of a result's column, in bytes.
 const LONGEST_NAME: usize = 256;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use ::locks::Answer;
+use ::locks::{Answer, Effect};
 
 use super::Outcome;
 
@@ -27,13 +27,15 @@ pub struct Figures {
     pub waiting: u64,
     /// Requests.
     pub requests: u64,
-    /// Locks that were granted to who asked for them, whether or not it had them already.
+    /// Locks that were granted to who asked for them, whether or not it had them already; rows that
+    /// were made in tables of locks.
     pub acquired: u64,
-    /// Leases that were prolonged.
+    /// Leases that were prolonged; rows that were there and were changed.
     pub renewed: u64,
-    /// Locks that were released.
+    /// Locks that were released; rows that were deleted.
     pub released: u64,
-    /// Requests that found somebody else, or nobody, to hold the lock.
+    /// Requests that found somebody else, or nobody, to hold the lock; statements that found no row,
+    /// or another one than they wanted.
     pub refused: u64,
     /// Requests that ended with an error.
     pub failed: u64,
@@ -148,7 +150,14 @@ impl Counts {
             Ok(Answer::Granted { .. }) => &self.acquired,
             Ok(Answer::Held(_) | Answer::NotHeld(_)) => &self.refused,
             Ok(Answer::Released) => &self.released,
-            Ok(Answer::Info(_) | Answer::Changed { .. } | Answer::Listing(_)) => return,
+            // A row changes with its lease, so that its token does not tell who holds it.
+            Ok(Answer::Changed { found, effect }) => match (effect, found) {
+                (Effect::Set(_), None) => &self.acquired,
+                (Effect::Set(_), Some(_)) => &self.renewed,
+                (Effect::Removed, _) => &self.released,
+                (Effect::Kept, _) => &self.refused,
+            },
+            Ok(Answer::Info(_) | Answer::Listing(_)) => return,
             Err(_) => &self.failed,
         };
         figure.fetch_add(1, Relaxed);
@@ -201,7 +210,7 @@ impl Times {
 
 #[cfg(test)]
 mod tests {
-    use ::locks::{LockError, Token};
+    use ::locks::{Lease, Lock, LockError, Token};
 
     use super::*;
 
@@ -219,11 +228,45 @@ mod tests {
     }
 
     #[test]
+    fn what_statements_do_to_rows_is_counted_as_what_commands_do_to_locks() {
+        let counts = Counts::default();
+        let row = Lock {
+            value: b"row".as_slice().into(),
+            token: Token(1),
+            left: Lease::Endless,
+            waiters: 0,
+        };
+        let set = Effect::Set(Token(2));
+        for (found, effect, times) in [
+            (None, set, 1),
+            (Some(row.clone()), set, 2),
+            (Some(row.clone()), Effect::Removed, 3),
+            (Some(row), Effect::Kept, 2),
+            (None, Effect::Kept, 2),
+        ] {
+            for _ in 0..times {
+                let found = found.clone();
+                counts.answered(false, &Ok(Answer::Changed { found, effect }));
+            }
+        }
+        let mut figures = Figures::default();
+        counts.add_to(&mut figures);
+        let expected = Figures {
+            acquired: 1,
+            renewed: 2,
+            released: 3,
+            refused: 4,
+            ..Figures::default()
+        };
+        assert_eq!(figures, expected);
+    }
+
+    #[test]
     fn each_outcome_is_counted_as_what_it_is() {
         let counts = Counts::default();
         let granted = Ok(Answer::Granted {
             token: Token(1),
-            lease: ::locks::Lease::Endless,
+            lease: Lease::Endless,
         });
         counts.asked(true);
         counts.answered(true, &granted);

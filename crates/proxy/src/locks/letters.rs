@@ -16,6 +16,10 @@ use super::desk::LockDesk;
 use crate::machine::face::Letter;
 use crate::machine::query::ClientId;
 
+/// So many requests of one connection may wait for the locks' answer; its next one waits for one of
+/// them.
+pub(crate) const MOST_ASKED: usize = 256;
+
 /// The letters of one thread.
 #[derive(Default)]
 pub(crate) struct Letters {
@@ -48,7 +52,7 @@ pub(crate) enum Aim {
 }
 
 impl Aim {
-    /// What a request of a client is for.
+    /// What a request of a client is for. Whoever asks for a change knows what that is for.
     pub(crate) fn of(request: &Request<'_>) -> Aim {
         match request {
             Request::Acquire { wait, .. } if !wait.is_zero() => Aim::HoldsLater,

@@ -41,7 +41,7 @@ use super::client::{Client, Pending};
 use super::commands::{Command, LockCommand};
 use super::face::{Done, RespFace};
 use crate::locks::Outcome;
-use crate::locks::letters::{Aim, Question};
+use crate::locks::letters::{Aim, MOST_ASKED, Question};
 use crate::machine::face::{Desk, Ended, Letter, Progress};
 
 /// Commands that the proxy has whatever the nodes have, and how many arguments they take.
@@ -80,10 +80,6 @@ const DOCS: &[(&str, &[Argument])] = &[
 ];
 
 const _: () = assert!(DOCS.len() == COMMANDS.len());
-
-/// So many requests of one connection may wait for the locks' answer; its next one waits for one of
-/// them.
-const MOST_ASKED: usize = 256;
 
 /// What is said of guards where nobody can enforce them.
 pub(crate) const NO_GUARD: &str = "these nodes compare no tokens, so that locks are advisory \

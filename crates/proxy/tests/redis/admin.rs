@@ -3,10 +3,17 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use base::partition::OwnedReply;
+use base::transaction::{Abort, Transaction};
+use kumiki_proxy::Config;
+use kumiki_proxy::locks::{Execute, Keeping, Options};
 
 use crate::exposition::{Families, parse};
 use crate::http::get;
+use crate::locks::in_memory;
 use crate::support::{Client, PATIENCE, Proxy, Redis, redis_server, shown};
 
 fn metrics(address: SocketAddr) -> Families {
@@ -29,14 +36,20 @@ fn sum(families: &Families, family: &str, label: &str) -> f64 {
 
 fn with_admin(nodes: &[&Redis], threads: usize, aggregation: usize) -> (Proxy, SocketAddr) {
     let nodes: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
+    with_admin_and(&nodes, |config| {
+        config.network_threads = threads;
+        config.aggregation_threads = aggregation;
+        config.limits.clients = 3;
+    })
+}
+
+fn with_admin_and(nodes: &[SocketAddr], change: impl FnOnce(&mut Config)) -> (Proxy, SocketAddr) {
     let proxy = Proxy::start(
         |config| {
             config.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-            config.network_threads = threads;
-            config.aggregation_threads = aggregation;
-            config.limits.clients = 3;
+            change(config);
         },
-        &nodes,
+        nodes,
     );
     let admin = proxy.running().admin_address().expect("an endpoint");
     (proxy, admin)
@@ -106,6 +119,74 @@ fn figures_tell_what_clients_and_nodes_do() {
             assert!(of("kumiki_proxy_thread_wakeups_total") >= 1.0);
         }
     }
+}
+
+#[test]
+fn figures_of_locks_are_those_of_info() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let node = Redis::start(&program, &[]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let (proxy, admin) = with_admin_and(&[node.address], |config| {
+        in_memory(config, directory.path());
+    });
+    let mut client = Client::connect(proxy.address);
+    for (command, reply) in [
+        ("LOCK.ACQUIRE a ann PX 50000", "[1 "),
+        ("LOCK.ACQUIRE a bob PX 50000", "[0 ann "),
+        ("LOCK.RENEW a ann PX 60000", "[1 "),
+        ("LOCK.ACQUIRE b bob PX 60000", "[1 "),
+        ("LOCK.RELEASE b ann", "0"),
+        ("LOCK.RELEASE b bob", "1"),
+        ("LOCK.INFO a", "[owner ann "),
+        ("LOCK.ACQUIRE c ann PX 60001", "-LOCKLIMIT "),
+    ] {
+        let told = client.told(command);
+        assert!(told.starts_with(reply), "{command}: {told}");
+    }
+    let mut gone = Client::connect(proxy.address);
+    gone.send(&["LOCK.ACQUIRE", "a", "bob", "PX", "60000", "WAIT", "60000"]);
+    let of = |families: &Families, name: &str, label: &str| {
+        sum(families, &format!("kumiki_proxy_locks_{name}"), label)
+    };
+    let families = until(admin, |all| of(all, "waiting", "") == 1.0);
+    for (name, label, expected) in [
+        ("info", "keeping=\"memory\"", 1.0),
+        ("longest_lease_seconds", "", 60.0),
+        ("held", "", 1.0),
+        ("requests_total", "", 9.0),
+        ("answers_total", "acquired", 2.0),
+        ("answers_total", "renewed", 1.0),
+        ("answers_total", "released", 1.0),
+        ("answers_total", "refused", 2.0),
+        ("answers_total", "failed", 1.0),
+        ("cancelled_total", "", 0.0),
+        ("expired_total", "", 0.0),
+    ] {
+        assert_eq!(of(&families, name, label), expected, "{name} {label}");
+    }
+    // A ledger was kept before anything was granted.
+    assert!(of(&families, "kept_seconds", "_count") >= 1.0);
+    assert!(of(&families, "kept_seconds", "_sum") > 0.0);
+    assert!(!families.contains_key("kumiki_proxy_locks_transactions_total"));
+    let info = client.told("INFO locks");
+    for (line, name, label) in [
+        ("held", "held", ""),
+        ("waiting", "waiting", ""),
+        ("requests", "requests_total", ""),
+        ("acquired", "answers_total", "acquired"),
+        ("renewed", "answers_total", "renewed"),
+        ("released", "answers_total", "released"),
+        ("refused", "answers_total", "refused"),
+        ("failed", "answers_total", "failed"),
+        ("not_at_once", "deferred_total", ""),
+    ] {
+        let line = format!("lock_{line}:{}\r\n", of(&families, name, label));
+        assert!(info.contains(&line), "{line}{info}");
+    }
+    drop(gone);
+    until(admin, |all| of(all, "cancelled_total", "") == 1.0);
 }
 
 #[test]
@@ -189,13 +270,31 @@ fn documented(text: &str) -> Vec<(String, String)> {
     rows
 }
 
+/// It keeps no locks.
+struct Refuses;
+
+impl Execute for Refuses {
+    fn execute(&self, _: &Transaction<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        Err(Abort::Cancelled)
+    }
+}
+
 #[test]
 fn the_documentation_lists_every_metric() {
     let Some(program) = redis_server() else {
         return;
     };
     let node = Redis::start(&program, &[]);
-    let (proxy, admin) = with_admin(&[&node], 1, 0);
+    let (proxy, admin) = with_admin_and(&[node.address], |config| {
+        config.locks = Some(Options {
+            keeping: Keeping::Partition {
+                name: "durable",
+                executor: Arc::new(Refuses),
+                prefix: b"locks/".to_vec(),
+            },
+            longest_lease: Duration::from_secs(60),
+        });
+    });
     assert_eq!(Client::connect(proxy.address).told("SET a b"), "+OK");
     let families = until(admin, |all| {
         sum(all, "kumiki_proxy_node_packets_total", "") > 0.0

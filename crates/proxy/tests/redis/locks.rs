@@ -13,7 +13,7 @@ use resp::Value;
 
 use crate::support::{Client, Proxy, Redis, eventually, machines, redis_server, shown};
 
-fn in_memory(config: &mut Config, directory: &Path) {
+pub(crate) fn in_memory(config: &mut Config, directory: &Path) {
     config.locks = Some(Options {
         keeping: Keeping::Memory {
             disk: Arc::new(RealDisk),

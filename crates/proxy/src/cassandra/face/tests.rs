@@ -15,10 +15,11 @@ use cql::{
 };
 
 use super::super::frames::header_of;
-use super::super::keeper::{Nature, Setting};
+use super::super::keeper::Setting;
 use super::super::lane::Meaning;
 use super::super::lock_table::Keeping;
 use super::super::ring::Map;
+use super::super::topology::Nature;
 use super::super::wire::{Options, plain_query};
 use super::super::{frames, lane};
 use super::*;

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`schema`] | the tables' columns, as nodes tell them |
 //! | [`row`] | a row as the value of a lock |
-//! | [`step`] | a statement with its values, and what becomes of the lock |
+//! | [`reading`] | what a statement says, with its values |
+//! | [`step`] | what becomes of the lock by it, and what is told |
 //!
 //! | what a client sends about such a table | what happens |
 //! |---|---|
@@ -17,16 +18,18 @@
 //! 1. Nothing that writes to such a table reaches a node. A statement whose text the proxy does not
 //!    know is not executed: its client is told to prepare it again.
 //! 2. A request is answered once: at once, or when its letter comes.
+//! 3. What waits for letters is bounded: of a connection that has asked so much, nothing more about
+//!    such a table is carried out until a letter has come.
 
+mod reading;
 pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod step;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use ::locks::{Answer, Change, LockError, Request as Asking, Ticket};
+use ::locks::{Answer, Change, LockError, Request as Asking};
 use cql::request::{BatchStatement, Statement as Part};
 use cql::response::{ErrorBody, ErrorKind, INVALID, OVERLOADED, SERVER_ERROR};
 use cql::statement::lock::SUPPORTED;
@@ -40,8 +43,8 @@ use super::face::CqlFace;
 use crate::config::LockTable;
 use crate::locks::Outcome;
 use crate::locks::desk::LockDesk;
+use crate::locks::letters::Question;
 use crate::machine::face::{Desk, Letter};
-use crate::machine::query::ClientId;
 
 /// The locks, and which tables they are.
 #[derive(Default)]
@@ -62,30 +65,12 @@ pub(crate) struct Said<'a> {
     pub(crate) skip_metadata: bool,
 }
 
-/// A request whose answer comes as a letter.
+/// What a client is to be told of: a statement whose answer comes as a letter.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    ticket: Ticket,
-    sequence: u64,
     stream: StreamId,
     step: Arc<Step>,
     skip_metadata: bool,
-}
-
-/// Who is to get the letters of a thread.
-#[derive(Default)]
-pub(crate) struct Letters {
-    thread: Option<u16>,
-    asked: HashMap<Ticket, (ClientId, u64)>,
-    ever: u64,
-    taken: Vec<(Ticket, Outcome)>,
-}
-
-impl Letters {
-    /// The thread has a client.
-    pub(crate) fn are_of(&mut self, thread: u16) {
-        self.thread = Some(thread);
-    }
 }
 
 impl fmt::Display for LockTable {
@@ -182,20 +167,19 @@ impl CqlFace {
             true => Asking::Info,
             false => Asking::Change(&change),
         };
-        match locks.ask(desk.id.thread, &step.lock, &asking) {
+        match locks.ask(client.id.thread, &step.lock, &asking) {
             Ok(outcome) => tell(client, said.stream, &step, said.skip_metadata, &outcome),
             Err(ticket) => {
-                let letters = &mut self.letters;
-                letters.ever += 1;
-                let sequence = letters.ever;
-                letters.asked.insert(ticket, (client.id, sequence));
-                client.asked.push(Asked {
-                    ticket,
-                    sequence,
+                let (aim, name) = (step.aim(), step.lock.clone());
+                let about = Asked {
                     stream: said.stream,
                     step,
                     skip_metadata: said.skip_metadata,
-                });
+                };
+                let question = Question::new(ticket, &name, aim, about);
+                let sequence = client.next_question();
+                self.letters.expect(client.id, sequence, &question);
+                client.asked.insert(sequence, question);
                 desk.wait_for_letter();
             }
         }
@@ -223,56 +207,23 @@ impl CqlFace {
         client.answer(stream, Response::Error(unprepared(id)));
     }
 
-    /// Takes this thread's letters, each with whom it is for.
-    pub(crate) fn collect_letters(&mut self, into: &mut Vec<Letter>) {
-        let letters = &mut self.letters;
-        let (Some(locks), Some(thread)) = (&self.state.setting.keeping.desk, letters.thread) else {
-            return;
-        };
-        if !locks.has_letters(thread) {
-            return;
-        }
-        locks.take_letters(thread, &mut letters.taken);
-        for (ticket, outcome) in letters.taken.drain(..) {
-            // Whoever has gone does not wait any more.
-            if let Some((client, sequence)) = letters.asked.remove(&ticket) {
-                into.push(Letter {
-                    client,
-                    sequence,
-                    outcome,
-                });
-            }
-        }
-    }
-
-    /// Whether this thread has letters.
-    pub(crate) fn has_lock_letters(&self) -> bool {
-        match (&self.state.setting.keeping.desk, self.letters.thread) {
-            (Some(locks), Some(thread)) => locks.has_letters(thread),
-            _ => false,
-        }
-    }
-
-    /// A letter for a client.
+    /// The locks have answered a statement.
     pub(crate) fn deliver_letter(client: &mut Client, letter: &Letter) {
-        let mut asked = client.asked.iter();
-        let Some(at) = asked.position(|one| one.sequence == letter.sequence) else {
+        let Some(question) = client.asked.remove(&letter.sequence) else {
             return;
         };
-        let asked = client.asked.swap_remove(at);
+        let asked = question.about;
         let (stream, skip) = (asked.stream, asked.skip_metadata);
         tell(client, stream, &asked.step, skip, &letter.outcome);
     }
 
-    /// Forgets what a client that has gone asked for. If it is granted all the same, that ends with
-    /// its lease.
+    /// Forgets what a client that has gone asked for.
     pub(crate) fn forget_locks(&mut self, client: &mut Client) {
         let Some(locks) = &self.state.setting.keeping.desk else {
             return;
         };
-        for asked in client.asked.drain(..) {
-            self.letters.asked.remove(&asked.ticket);
-            locks.cancel(client.id.thread, asked.ticket, &asked.step.lock);
+        for question in std::mem::take(&mut client.asked).into_values() {
+            self.letters.forget(locks, &question);
         }
     }
 }

@@ -13,27 +13,23 @@
 //! That is what Cassandra does, whose words are used where a statement is refused.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::locks::{Lease, Lock, Verdict};
 use cql::response::{ColumnSpec, Columns, RowsBuilder};
-use cql::statement::lock::{Equalities, SUPPORTED};
-use cql::statement::{Condition, Literal, LockStatement, LockVerb, Selection, Term};
-use cql::{Bound, BoundValues, DataType, Value};
+use cql::statement::lock::SUPPORTED;
+use cql::statement::{LockStatement, LockVerb};
+use cql::{BoundValues, DataType, Value};
 
+use super::reading::{Must, Reading, Set};
 use super::row::{Mixed, Row};
 use super::schema::Schema;
+use crate::locks::letters::Aim;
 
 /// With what the names of locks of CQL begin, which no client of RESP will choose by chance.
 const PREFIX: &[u8] = b"\0cql\0";
-/// The longest lease that Cassandra takes, in seconds.
-const MAX_TTL: i32 = 20 * 365 * 24 * 60 * 60;
 const MIXED: &str = "a lock has one lease for all of its columns: give USING TTL in all statements \
      about it or in none, or set all columns";
 const NO_ROW: &str = "the lock of this key was not made by CQL";
-
-/// A column and its value; `None` is null.
-type Set = (usize, Option<Vec<u8>>);
 
 /// See the module's page.
 #[derive(Clone, PartialEq, Debug)]
@@ -60,12 +56,6 @@ enum Action {
     Delete(Option<Must>),
     /// Columns, with their names in the result.
     Select(Vec<(usize, String)>),
-}
-
-#[derive(Clone, PartialEq, Debug)]
-enum Must {
-    Exist,
-    Equal(Vec<Set>),
 }
 
 /// What becomes of a lock.
@@ -139,6 +129,15 @@ impl Step {
     /// Whether it changes nothing.
     pub(crate) fn reads(&self) -> bool {
         matches!(self.action, Action::Select(_))
+    }
+
+    /// What becomes of it when its client has gone. Who would make a row where there is none would
+    /// hold a lock for nobody; what changes a row that there must be, or deletes it, may free one.
+    pub(crate) fn aim(&self) -> Aim {
+        match self.judge(None) {
+            Judged::Applied(Verdict::Set { .. }) => Aim::Holds,
+            _ => Aim::Other,
+        }
     }
 
     /// What becomes of the lock. SELECT leaves it as it is.
@@ -249,246 +248,6 @@ impl Step {
             None => row.and_then(|row| row.value(self.name(place))),
         };
         bytes.map_or(Value::Null, |bytes| Value::Blob(bytes.to_vec()))
-    }
-}
-
-impl Must {
-    /// The columns that it is about, each once.
-    fn places(&self) -> Vec<usize> {
-        let mut places = Vec::new();
-        if let Must::Equal(values) = self {
-            for (at, _) in values {
-                if !places.contains(at) {
-                    places.push(*at);
-                }
-            }
-        }
-        places
-    }
-}
-
-/// Reads a statement with a request's values.
-struct Reading<'a> {
-    schema: &'a Schema,
-    values: &'a BoundValues<'a>,
-}
-
-/// What stands for a value: null, nothing at all, or bytes.
-enum Given {
-    Unset,
-    Null,
-    Bytes(Vec<u8>),
-}
-
-impl Reading<'_> {
-    fn column(&self, name: &str) -> Result<usize, String> {
-        let found = self.schema.column(name).map(|(at, _)| at);
-        found.ok_or_else(|| {
-            let table = &self.schema.name;
-            format!("Undefined column name {name} in table {table}")
-        })
-    }
-
-    /// What a term is in a column of this name and type.
-    fn given(&self, term: &Term<'_>, name: &str, data_type: &DataType) -> Result<Given, String> {
-        let bytes = match term {
-            Term::Literal(Literal::Null) => return Ok(Given::Null),
-            Term::Literal(literal) => {
-                let value = literal.to_value(data_type).and_then(|it| it.to_bytes());
-                value.ok_or_else(|| {
-                    format!("Invalid constant for {name} of type {data_type:?}: bind it instead")
-                })?
-            }
-            Term::Marker(marker) => {
-                let bound = marker.value(self.values);
-                let by_column = || match (self.values.are_named(), &marker.name) {
-                    (true, None) => self.values.by_name(name),
-                    _ => None,
-                };
-                match bound.or_else(by_column) {
-                    None => {
-                        return Err(format!("Invalid amount of bind variables: {name} has none"));
-                    }
-                    Some(Bound::Null) => return Ok(Given::Null),
-                    Some(Bound::Unset) => return Ok(Given::Unset),
-                    Some(Bound::Bytes(bytes)) => bytes.to_vec(),
-                }
-            }
-        };
-        match fits(&bytes, data_type) {
-            true => Ok(Given::Bytes(one_of_equals(bytes, data_type))),
-            false => Err(format!("Invalid value for {name} of type {data_type:?}")),
-        }
-    }
-
-    fn of_column(&self, name: &str, term: &Term<'_>) -> Result<(usize, Given), String> {
-        let at = self.column(name)?;
-        let data_type = &self.schema.columns.0[at].data_type;
-        Ok((at, self.given(term, name, data_type)?))
-    }
-
-    /// The values of the key's columns, of what is given by column.
-    fn whole_key(&self, mut given: Vec<(usize, Given)>) -> Result<Vec<Vec<u8>>, String> {
-        let mut key = Vec::new();
-        for (rank, &place) in self.schema.key.iter().enumerate() {
-            let name = &self.schema.columns.0[place].name;
-            let Some(at) = given.iter().position(|(at, _)| *at == place) else {
-                return Err(match rank < self.schema.partition {
-                    true => format!("Some partition key parts are missing: {name}"),
-                    false => format!("Some clustering keys are missing: {name}"),
-                });
-            };
-            match given.swap_remove(at).1 {
-                Given::Bytes(bytes)
-                    if bytes.is_empty() && self.schema.partition == 1 && rank == 0 =>
-                {
-                    return Err("Key may not be empty".to_owned());
-                }
-                Given::Bytes(bytes) if bytes.len() > usize::from(u16::MAX) => {
-                    return Err(format!("{name} is longer than a key may be"));
-                }
-                Given::Bytes(bytes) => key.push(bytes),
-                Given::Null => {
-                    return Err(format!("Invalid null value in condition for column {name}"));
-                }
-                Given::Unset => return Err(format!("Invalid unset value for column {name}")),
-            }
-        }
-        Ok(key)
-    }
-
-    fn key(&self, equalities: &Equalities<'_>) -> Result<Vec<Vec<u8>>, String> {
-        let mut given: Vec<(usize, Given)> = Vec::new();
-        for (name, term) in equalities {
-            let (at, value) = self.of_column(name, term)?;
-            if !self.schema.is_key(at) {
-                return Err(format!(
-                    "Non PRIMARY KEY columns found in where clause: {name} "
-                ));
-            }
-            if given.iter().any(|(other, _)| *other == at) {
-                return Err(format!(
-                    "{name} cannot be restricted by more than one relation if it includes an Equal"
-                ));
-            }
-            given.push((at, value));
-        }
-        self.whole_key(given)
-    }
-
-    fn insert(&self, equalities: &Equalities<'_>) -> Result<(Vec<Vec<u8>>, Vec<Set>), String> {
-        let given = equalities
-            .iter()
-            .map(|(name, term)| self.of_column(name, term));
-        let given = given.collect::<Result<Vec<_>, _>>()?;
-        let (key, others): (Vec<_>, Vec<_>) = given
-            .into_iter()
-            .partition(|(at, _)| self.schema.is_key(*at));
-        Ok((self.whole_key(key)?, sets(others)))
-    }
-
-    fn assignments(&self, equalities: &Equalities<'_>) -> Result<Vec<Set>, String> {
-        let mut given: Vec<(usize, Given)> = Vec::new();
-        for (name, term) in equalities {
-            let (at, value) = self.of_column(name, term)?;
-            if self.schema.is_key(at) {
-                return Err(format!("PRIMARY KEY part {name} found in SET part"));
-            }
-            if given.iter().any(|(other, _)| *other == at) {
-                return Err(format!("Multiple incompatible setting of column {name}"));
-            }
-            given.push((at, value));
-        }
-        Ok(sets(given))
-    }
-
-    fn condition(&self, condition: &Condition<'_>) -> Result<Must, String> {
-        let Condition::Equal(equalities) = condition else {
-            return Ok(Must::Exist);
-        };
-        let mut must = Vec::new();
-        for (name, term) in equalities {
-            let (at, value) = self.of_column(name, term)?;
-            if self.schema.is_key(at) {
-                return Err(format!(
-                    "PRIMARY KEY column '{name}' cannot have IF conditions"
-                ));
-            }
-            must.push(match value {
-                Given::Bytes(bytes) => (at, Some(bytes)),
-                Given::Null => (at, None),
-                Given::Unset => return Err("Invalid 'unset' value in condition".to_owned()),
-            });
-        }
-        Ok(Must::Equal(must))
-    }
-
-    fn lease(&self, ttl: Option<&Term<'_>>) -> Result<Lease, String> {
-        let default = self.schema.default_ttl;
-        let given = ttl.map(|term| self.given(term, "[ttl]", &DataType::Int));
-        let seconds = match given.transpose()? {
-            None | Some(Given::Unset) => default,
-            Some(Given::Null) => 0,
-            Some(Given::Bytes(bytes)) => bytes.try_into().map_or(0, i32::from_be_bytes),
-        };
-        match seconds {
-            0 => Ok(Lease::Endless),
-            ..0 => Err(format!(
-                "A TTL must be greater or equal to 0, but was {seconds}"
-            )),
-            _ if seconds > MAX_TTL => Err(format!(
-                "ttl is too large. requested ({seconds}) maximum ({MAX_TTL})"
-            )),
-            _ => Ok(Lease::For(Duration::from_secs(
-                seconds.unsigned_abs().into(),
-            ))),
-        }
-    }
-
-    fn selection(&self, selection: &Selection<'_>) -> Result<Vec<(usize, String)>, String> {
-        match selection {
-            Selection::All => {
-                let columns = self.schema.columns.0.iter().enumerate();
-                Ok(columns
-                    .map(|(at, column)| (at, column.name.clone()))
-                    .collect())
-            }
-            Selection::Columns(columns) => {
-                let one = columns.iter().map(|column| {
-                    Ok((self.column(&column.name)?, column.alias.as_ref().to_owned()))
-                });
-                one.collect()
-            }
-            Selection::Count(_) => Err(format!("{SUPPORTED}: nothing is counted")),
-        }
-    }
-}
-
-/// What is to be set: what is not given stays.
-fn sets(given: Vec<(usize, Given)>) -> Vec<Set> {
-    let set = |(at, value)| match value {
-        Given::Bytes(bytes) => Some((at, Some(bytes))),
-        Given::Null => Some((at, None)),
-        Given::Unset => None,
-    };
-    given.into_iter().filter_map(set).collect()
-}
-
-/// Whether bytes are a value of a type of [`super::schema`].
-fn fits(bytes: &[u8], data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Ascii => bytes.is_ascii(),
-        DataType::Date => [0, 4].contains(&bytes.len()),
-        DataType::Time => [0, 8].contains(&bytes.len()),
-        _ => Value::decode(data_type, Some(bytes)).is_ok(),
-    }
-}
-
-/// Of bytes that are equal values, always the same.
-fn one_of_equals(bytes: Vec<u8>, data_type: &DataType) -> Vec<u8> {
-    match (data_type, &*bytes) {
-        (DataType::Boolean, [truth]) => vec![u8::from(*truth != 0)],
-        _ => bytes,
     }
 }
 

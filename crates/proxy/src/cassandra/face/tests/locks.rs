@@ -1,7 +1,11 @@
 //! A client of tables of locks: what the locks answer, what nodes do, and what is refused. And writes
 //! that may be merged.
 
-use cql::request::{Batch, BatchKind, BatchStatement, Statement as Part};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::partition::OwnedReply;
+use base::transaction::{Abort, Transaction};
+use cql::request::{Batch, BatchKind, BatchStatement, Query as CqlQuery, Statement as Part};
 use cql::response::{INVALID, Row};
 use cql::{BoundValues, Value};
 use disk::RealDisk;
@@ -10,17 +14,24 @@ use super::super::super::lock_table::schema::{self, tests::simple};
 use super::super::super::merge;
 use super::*;
 use crate::locks::desk::LockDesk;
-use crate::locks::{Keeping as KeptBy, Options as LockOptions};
+use crate::locks::letters::MOST_ASKED;
+use crate::locks::{Execute as Executes, Keeping as KeptBy, Options as LockOptions};
 use crate::machine::face::Letter;
 
 /// A proxy that keeps `app.locks`, and where its ledger lies.
 fn keeping(schema: Result<schema::Schema, String>) -> (Arc<State>, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a directory");
+    let memory = KeptBy::Memory {
+        disk: Arc::new(RealDisk),
+        directory: dir.path().join("locks"),
+    };
+    (kept_by(memory, schema), dir)
+}
+
+/// A proxy that has `app.locks` kept so.
+fn kept_by(keeping: KeptBy, schema: Result<schema::Schema, String>) -> Arc<State> {
     let options = LockOptions {
-        keeping: KeptBy::Memory {
-            disk: Arc::new(RealDisk),
-            directory: dir.path().join("locks"),
-        },
+        keeping,
         longest_lease: Duration::from_secs(60),
     };
     let name = schema::tests::name();
@@ -38,10 +49,36 @@ fn keeping(schema: Result<schema::Schema, String>) -> (Arc<State>, tempfile::Tem
         ..(*inner.known()).clone()
     };
     let setting = std::mem::replace(&mut inner.setting, state_setting());
-    (
-        Arc::new(State::new(setting, inner.nature.clone(), known)),
-        dir,
-    )
+    Arc::new(State::new(setting, inner.nature.clone(), known))
+}
+
+/// It says nothing until it may, and then that nothing can be done.
+#[derive(Default)]
+struct Silent(AtomicBool);
+
+impl Silent {
+    /// A proxy that has `app.locks` kept by it.
+    fn state(self: &Arc<Silent>) -> Arc<State> {
+        let keeping = KeptBy::Partition {
+            name: "silent",
+            executor: Arc::<Silent>::clone(self),
+            prefix: b"locks/".to_vec(),
+        };
+        kept_by(keeping, Ok(simple()))
+    }
+
+    fn may_speak(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Executes for Silent {
+    fn execute(&self, _: &Transaction<'_>) -> Result<Vec<OwnedReply>, Abort> {
+        while !self.0.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(Abort::Cancelled)
+    }
 }
 
 /// A setting that is thrown away.
@@ -246,6 +283,110 @@ fn who_has_gone_waits_for_no_letter() {
     let mut letters = Vec::new();
     stage.face.collect(&mut letters);
     assert!(letters.is_empty());
+}
+
+#[test]
+fn what_frees_a_lock_is_carried_out_though_its_client_has_gone() {
+    for (text, is_cancelled) in [
+        ("DELETE FROM app.locks WHERE name = 'a'", false),
+        (
+            "DELETE FROM app.locks WHERE name = 'a' IF owner = 'anna'",
+            false,
+        ),
+        (
+            "UPDATE app.locks SET owner = null WHERE name = 'a' IF owner = 'anna'",
+            false,
+        ),
+        ("SELECT * FROM app.locks WHERE name = 'a'", false),
+        (TAKE, true),
+        (
+            "UPDATE app.locks SET owner = 'b' WHERE name = 'a' IF owner = null",
+            true,
+        ),
+    ] {
+        let silent = Arc::new(Silent::default());
+        let state = silent.state();
+        let mut stage = begun(&state, Version::V5);
+        assert_eq!(
+            stage.send(9, plain_query(text, Version::V5)),
+            Progress::Done
+        );
+        stage.with(|face, client, desk| face.gone(client, desk));
+        let locks = state.setting.keeping.desk.as_ref().expect("locks");
+        assert_eq!(locks.figures().cancelled, u64::from(is_cancelled), "{text}");
+        silent.may_speak();
+        // Its answer finds nobody.
+        locks.stop();
+        let mut letters = Vec::new();
+        stage.face.collect(&mut letters);
+        assert!(letters.is_empty() && !stage.face.has_letters(), "{text}");
+    }
+}
+
+#[test]
+fn a_connection_waits_for_so_many_answers_of_the_locks_at_once() {
+    let text = "DELETE FROM app.locks WHERE name = ?";
+    for version in [Version::V4, Version::V5] {
+        for executes in [false, true] {
+            let silent = Arc::new(Silent::default());
+            let mut stage = begun(&silent.state(), version);
+            stage.prepare(text);
+            let ask = |stage: &mut Stage, stream| {
+                let mut values = ValueList::new();
+                values.push(Bound::Bytes(b"a"));
+                let parameters = Parameters::new(Consistency::One, values.values(version));
+                stage.send(
+                    stream,
+                    match executes {
+                        true => Request::Execute(Execute {
+                            id: b"id",
+                            result_metadata_id: (version == Version::V5).then_some(b"metadata"),
+                            parameters,
+                        }),
+                        false => Request::Query(CqlQuery { text, parameters }),
+                    },
+                )
+            };
+            for stream in 0..MOST_ASKED as i16 {
+                assert_eq!(ask(&mut stage, stream), Progress::Done);
+            }
+            let last = MOST_ASKED as i16;
+            assert_eq!(ask(&mut stage, last), Progress::AwaitsReply);
+            assert_eq!(stage.client.asked.len(), MOST_ASKED);
+            assert!(stage.told().is_empty());
+            silent.may_speak();
+            stage.letters();
+            // What has waited goes on.
+            assert_eq!(stage.send_bytes(&[]), Progress::Done);
+            stage.letters();
+            let told = stage.told();
+            assert_eq!(told.len(), MOST_ASKED + 1);
+            assert_eq!(told.last().expect("the last").0, StreamId(last));
+        }
+    }
+}
+
+#[test]
+fn answers_about_rows_are_counted() {
+    let (state, _dir) = keeping(Ok(simple()));
+    let mut stage = begun(&state, Version::V5);
+    for text in [
+        TAKE,
+        TAKE,
+        "UPDATE app.locks USING TTL 40 SET owner = 'b' WHERE name = 'a' IF owner = 'anna'",
+        "DELETE FROM app.locks WHERE name = 'a' IF owner = 'anna'",
+        "DELETE FROM app.locks WHERE name = 'a' IF owner = 'b'",
+        "SELECT * FROM app.locks WHERE name = 'a'",
+        "INSERT INTO app.locks (name) VALUES ('a') IF NOT EXISTS USING TTL 61",
+    ] {
+        stage.ask(text);
+    }
+    let locks = state.setting.keeping.desk.as_ref().expect("locks");
+    let figures = locks.figures();
+    assert_eq!(figures.requests, 7);
+    assert_eq!((figures.acquired, figures.renewed), (1, 1), "{figures:?}");
+    assert_eq!((figures.released, figures.refused), (1, 2), "{figures:?}");
+    assert_eq!((figures.failed, figures.held), (1, 0), "{figures:?}");
 }
 
 #[test]

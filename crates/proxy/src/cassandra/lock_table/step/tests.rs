@@ -2,9 +2,10 @@
 //! of which has its end.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ::locks::Token;
-use cql::{ValueList, Version};
+use cql::{Bound, ValueList, Version};
 
 use super::super::schema::tests::{schema, simple};
 use super::*;
@@ -22,6 +23,40 @@ fn step(text: &str) -> Step {
 
 fn refused(text: &str) -> String {
     step_of(simple(), text, &[]).expect_err(text)
+}
+
+#[test]
+fn who_makes_a_row_would_hold_a_lock() {
+    for (text, aim) in [
+        (
+            "INSERT INTO app.locks (name) VALUES ('a') IF NOT EXISTS USING TTL 9",
+            Aim::Holds,
+        ),
+        (
+            "UPDATE app.locks SET owner = 'b' WHERE name = 'a' IF owner = null",
+            Aim::Holds,
+        ),
+        (
+            "UPDATE app.locks SET owner = null WHERE name = 'a' IF owner = null",
+            Aim::Other,
+        ),
+        (
+            "UPDATE app.locks SET owner = 'c' WHERE name = 'a' IF owner = 'b'",
+            Aim::Other,
+        ),
+        (
+            "UPDATE app.locks SET note = 'n' WHERE name = 'a' IF EXISTS",
+            Aim::Other,
+        ),
+        ("DELETE FROM app.locks WHERE name = 'a'", Aim::Other),
+        (
+            "DELETE FROM app.locks WHERE name = 'a' IF owner = null",
+            Aim::Other,
+        ),
+        ("SELECT * FROM app.locks WHERE name = 'a'", Aim::Other),
+    ] {
+        assert_eq!(step(text).aim(), aim, "{text}");
+    }
 }
 
 /// A table of one lock, whose time stands still but for [`OneLock::pass`].
