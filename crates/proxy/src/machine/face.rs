@@ -228,6 +228,11 @@ impl Desk<'_> {
         self.send_query(errand, bytes, false);
     }
 
+    /// Has it closed soon, if this client does not use it again.
+    pub(crate) fn release(&mut self, node: NodeIndex, lane: Lane) {
+        self.orders.push(Order::Release(node, lane));
+    }
+
     /// Sends a query that may wait for ever, on a lane that only this client uses. It takes no room:
     /// however many wait, the node's other clients go on.
     pub(crate) fn send_waiting(&mut self, errand: Errand, bytes: Bytes) {

@@ -135,7 +135,7 @@ impl Outbox {
         for order in self.orders.drain(..) {
             let node = match &order {
                 Order::Send(query) => query.node,
-                Order::HangUp(node, _) => *node,
+                Order::HangUp(node, _) | Order::Release(node, _) => *node,
             };
             let back = &mut self.backs[self.shares.back_of(node)];
             back.told = true;

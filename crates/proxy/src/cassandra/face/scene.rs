@@ -217,7 +217,9 @@ impl Scene {
             busy = true;
             match order {
                 Order::Send(query) => self.link(&query).waiting.push_back(query),
-                Order::HangUp(node, lane) => self.lose((node, lane), Why::HungUp),
+                Order::HangUp(node, lane) | Order::Release(node, lane) => {
+                    self.lose((node, lane), Why::HungUp)
+                }
             }
         }
         let mut keys: Vec<_> = self.links.keys().copied().collect();

@@ -106,7 +106,7 @@ impl Stage {
         let waited: Vec<Query> = waited.collect();
         let sent = self.orders.drain(..).filter_map(|order| match order {
             Order::Send(query) => Some(query),
-            Order::HangUp(..) => None,
+            Order::HangUp(..) | Order::Release(..) => None,
         });
         sent.chain(waited).collect()
     }
