@@ -60,6 +60,12 @@ pub(crate) trait Face: Send + 'static {
     }
 
     /// Works off what the client has sent.
+    /// Whether a part of a request has come whose rest is to come, when all whole ones have been worked
+    /// off and this is what is left.
+    fn is_midway(&self, _: &Self::Client, rest: &BytesMut) -> bool {
+        !rest.is_empty()
+    }
+
     fn read(
         &mut self,
         client: &mut Self::Client,

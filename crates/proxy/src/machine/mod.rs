@@ -22,6 +22,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod back;
+pub(crate) mod deadlines;
 pub(crate) mod face;
 pub(crate) mod front;
 pub(crate) mod link;

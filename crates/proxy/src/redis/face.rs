@@ -57,6 +57,15 @@ impl Face for RespFace {
     }
 
     fn read(&mut self, client: &mut Client, input: &mut BytesMut, desk: &mut Desk<'_>) -> Progress {
+    fn patience(&self) -> Option<Duration> {
+        let asks = self.state.password.is_some();
+        asks.then_some(self.state.limits.greeting)
+    }
+
+    fn has_begun(&self, client: &Client) -> bool {
+        client.begun
+    }
+
         let commands = Arc::clone(&self.commands);
         loop {
             let is_full = client.held() > self.state.limits.output_soft;

@@ -11,6 +11,7 @@ mod crossed;
 #[path = "../../../server/tests/support/exposition.rs"]
 mod exposition;
 mod failures;
+mod hostile;
 #[path = "../../../server/tests/support/http.rs"]
 mod http;
 mod locks;
