@@ -191,6 +191,7 @@ impl<N: Network, F: Face> Front<N, F> {
             self.serve(place, network, arena, now);
         }
         self.ready.append(&mut ready);
+        self.parking.settle(&mut self.outbox.room);
         self.outbox.hand_on();
         self.write(network, now);
         // Who was closed may have left connections of its own.
@@ -426,8 +427,7 @@ impl<N: Network, F: Face> Front<N, F> {
             }
         }
         let ended = connection.ended;
-        // What others lacked is no matter of this one.
-        let _ = self.outbox.room.lacking();
+        self.parking.begin(place, &mut self.outbox.room);
         let (client, input, mut desk) = connection.at_desk(&mut self.outbox, now);
         let before = desk.orders.len();
         let progress = self.face.read(client, input, &mut desk);
@@ -449,10 +449,8 @@ impl<N: Network, F: Face> Front<N, F> {
             tracing::warn!("a client is closed: its input exceeds the limit");
             connection.dead = true;
         }
-        if connection.progress == Progress::AwaitsRoom {
-            let node = self.outbox.room.lacking();
-            self.parking.park(node, place);
-        }
+        let waits = connection.progress == Progress::AwaitsRoom;
+        self.parking.end(place, waits, &mut self.outbox.room);
         let is_midway = connection.progress == Progress::Done
             && self.face.is_midway(&connection.client, &connection.input);
         let before = connection.midway.filter(|_| !has_come);
@@ -545,6 +543,7 @@ impl<N: Network, F: Face> Front<N, F> {
         let mut connection = self.connections.remove(place);
         let (client, _, mut desk) = connection.at_desk(&mut self.outbox, now);
         self.face.gone(client, &mut desk);
+        self.parking.gone(place, &mut self.outbox.room);
         self.deadlines.remove(place);
         self.figures.dismiss();
         network.close(connection.stream);

@@ -6,9 +6,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::face::Room;
 use super::query::{ClientId, NodeIndex, Order, Query, Reply};
 use super::ring::{Bell, Consumer, Producer};
+use super::room::Room;
 
 /// A full ring is tried again after this.
 const RETRY: Duration = Duration::from_micros(100);

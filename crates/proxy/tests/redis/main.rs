@@ -15,6 +15,7 @@ mod hostile;
 #[path = "../../../server/tests/support/http.rs"]
 mod http;
 mod locks;
+mod overload;
 mod scripted;
 mod support;
 mod tls;

@@ -94,11 +94,7 @@ fn before_cassandra(context: &Context<'_>) -> Result<Started, RunError> {
     let dir = context.directory(Place::Disk)?;
     let first = nodes.addresses()[0].to_string();
     let arguments = ["--cassandra", &first, "--lock-table", TABLE];
-    let process = listening(
-        binary,
-        dir.path(),
-        &[&arguments[..], &IN_MEMORY].concat(),
-    )?;
+    let process = listening(binary, dir.path(), &[&arguments[..], &IN_MEMORY].concat())?;
     Ok(Started {
         address: process.address(),
         _proxy: Some(process),

@@ -16,8 +16,8 @@ use super::super::frames;
 use super::super::wire::{CqlWire, Options};
 use super::tests::state;
 use super::*;
-use crate::machine::face::Room;
 use crate::machine::query::{Failure, Lane, Order, Query, Why};
+use crate::machine::room::Room;
 use crate::machine::wire::Wire;
 
 /// What a client says that nodes know, if they want to know who it is.

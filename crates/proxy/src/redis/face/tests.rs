@@ -5,9 +5,9 @@ use super::super::Kind;
 use super::super::commands::tests::some;
 use super::super::keeper::{Known, Setting};
 use super::*;
-use crate::machine::face::Room;
 use crate::machine::pack::Pack;
 use crate::machine::query::{Answer, Failure, Order, Query, Why};
+use crate::machine::room::Room;
 use crate::nodes::Nodes;
 
 const ID: ClientId = ClientId {
