@@ -49,24 +49,41 @@ pub(crate) enum Kept {
 /// Options of locks.
 #[derive(Args, Debug)]
 pub(crate) struct LockOptions {
-    /// Where locks are kept.
-    #[arg(long, value_enum, default_value_t = Kept::Durable, conflicts_with = "lock_cluster")]
-    locks: Kept,
+    /// Where locks are kept; default: durable.
+    #[arg(long, value_enum, conflicts_with = "lock_cluster")]
+    locks: Option<Kept>,
     /// Keep locks in the replicated Kumiki cluster of this file, which several proxies share.
     #[arg(long, value_name = "FILE")]
     lock_cluster: Option<PathBuf>,
-    /// Where the proxy keeps what it needs of locks. Each proxy has a directory of its own.
-    #[arg(long, value_name = "DIR", default_value = "kumiki-proxy")]
-    data: PathBuf,
-    /// The longest lease that may be asked for.
-    #[arg(long, value_name = "TIME", default_value = "86400s", value_parser = lease)]
-    max_lease: Duration,
+    /// Where the proxy keeps what it needs of locks; default: kumiki-proxy. Each proxy has a directory
+    /// of its own.
+    #[arg(long, value_name = "DIR", conflicts_with = "lock_cluster")]
+    data: Option<PathBuf>,
+    /// The longest lease that may be asked for; default: 86400s.
+    #[arg(long, value_name = "TIME", value_parser = lease)]
+    max_lease: Option<Duration>,
 }
+
+/// What `--data` is by default.
+const DATA: &str = "kumiki-proxy";
+/// What `--max-lease` is by default.
+const MAX_LEASE: Duration = Duration::from_secs(86_400);
 
 impl LockOptions {
     /// Whether other proxies have the same locks.
     pub(crate) fn are_shared(&self) -> bool {
         self.lock_cluster.is_some()
+    }
+
+    /// One of these options that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--lock-cluster", self.lock_cluster.is_some()),
+            ("--locks", self.locks.is_some()),
+            ("--data", self.data.is_some()),
+            ("--max-lease", self.max_lease.is_some()),
+        ];
+        all.iter().find(|(_, given)| *given).map(|(name, _)| *name)
     }
 }
 
@@ -89,18 +106,19 @@ impl Locks {
     /// # Errors
     /// What is wrong, and what to do.
     pub(crate) fn open(options: &LockOptions) -> Result<Locks, String> {
+        let data = options.data.as_deref().unwrap_or(Path::new(DATA));
         let (keeping, store) = match (&options.lock_cluster, options.locks) {
             (Some(file), _) => (in_cluster(file)?, None),
-            (None, Kept::Memory) => (in_memory(&options.data)?, None),
-            (None, Kept::Durable) => {
-                let (keeping, db) = in_store(&options.data)?;
+            (None, Some(Kept::Memory)) => (in_memory(data)?, None),
+            (None, Some(Kept::Durable) | None) => {
+                let (keeping, db) = in_store(data)?;
                 (keeping, Some(db))
             }
         };
         Ok(Locks {
             options: Options {
                 keeping,
-                longest_lease: options.max_lease,
+                longest_lease: options.max_lease.unwrap_or(MAX_LEASE),
             },
             store,
         })

@@ -79,7 +79,7 @@ pub(crate) struct Options {
     affinity: Vec<usize>,
     /// The paper's older design, to be measured beside the newer one: another thread does the
     /// network of each thread, with a copy in each direction, and queues are behind locks.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, conflicts_with = "network")]
     older_design: bool,
     /// How threads read and write.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = NetworkChoice::IoUring)]
@@ -207,6 +207,7 @@ fn config(options: &Options) -> Result<Config, String> {
             options.affinity.len()
         ));
     }
+    refuse_what_has_no_effect(options)?;
     if !options.lock_table.is_empty() && !options.proxies.is_empty() && !options.locks.are_shared()
     {
         return Err(
@@ -257,6 +258,58 @@ fn config(options: &Options) -> Result<Config, String> {
         },
         ..defaults
     })
+}
+
+/// Refuses options that would be accepted and change nothing: who gives one relies on it.
+fn refuse_what_has_no_effect(options: &Options) -> Result<(), String> {
+    let before_cassandra = !options.cassandra.is_empty();
+    if before_cassandra && options.requirepass.is_some() {
+        return Err(
+            "--requirepass with --cassandra: there the nodes judge the names and passwords of \
+             clients, and the proxy has none of its own. Leave it out, and have the nodes ask \
+             (PasswordAuthenticator)"
+                .to_owned(),
+        );
+    }
+    if before_cassandra && options.node_password.is_some() && options.node_user.is_none() {
+        return Err(
+            "--node-password with --cassandra: nodes take no password without a name; give \
+             --node-user, too"
+                .to_owned(),
+        );
+    }
+    if before_cassandra
+        && options.lock_table.is_empty()
+        && let Some(given) = options.locks.given()
+    {
+        return Err(format!(
+            "{given} with --cassandra: there are no locks but those of tables; name the tables by \
+             --lock-table, or leave out {given}"
+        ));
+    }
+    let sharing = options.threads_for_each_node;
+    if sharing > 1 && sharing > options.aggregation_threads {
+        return Err(format!(
+            "--threads-for-each-node {sharing}: there are {} threads that could share a node; give \
+             --aggregation-threads {sharing} or more, or leave it out",
+            options.aggregation_threads
+        ));
+    }
+    if options.pack_bytes.0 == 0 {
+        return Err(
+            "--pack-bytes 0: nothing could be sent to a node; give a size such as 64KiB".to_owned(),
+        );
+    }
+    let usable = base::cpus::usable().unwrap_or_default();
+    let away = |cpu: &&usize| !usable.is_empty() && !usable.contains(cpu);
+    if let Some(cpu) = options.affinity.iter().find(away) {
+        let usable: Vec<String> = usable.iter().map(usize::to_string).collect();
+        return Err(format!(
+            "--affinity: this process has no processor {cpu}; it may use {}",
+            usable.join(",")
+        ));
+    }
+    Ok(())
 }
 
 fn tls(options: &Options) -> Option<TlsClients> {

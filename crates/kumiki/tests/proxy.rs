@@ -256,3 +256,75 @@ fn mistakes_are_told_with_what_to_do() {
     let time = said(&["proxy", "--redis", "127.0.0.1:1", "--timeout", "5"]);
     assert!(time.contains("5s or 500ms"), "{time}");
 }
+
+/// Who gives an option relies on it: one that would change nothing is refused, from a file, too.
+#[test]
+fn options_without_effect_are_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("proxy.toml");
+    std::fs::write(
+        &file,
+        "cassandra = \"127.0.0.1:1\"\nrequirepass = \"secret\"\n",
+    )
+    .expect("a file");
+    let file = file.display().to_string();
+    let cassandra = ["--cassandra", "127.0.0.1:1"];
+    let redis = ["--redis", "127.0.0.1:1"];
+    let table = ["--cassandra", "127.0.0.1:1", "--lock-table", "app.locks"];
+    let older = ["--older-design", "--network", "sockets"];
+    let in_cluster = ["--lock-cluster", "c.toml", "--data", "d"];
+    let alone = ["--aggregation-threads", "1", "--threads-for-each-node", "2"];
+    let placed = ["--network-threads", "1", "--affinity", "1023"];
+    for (before, more, told) in [
+        (
+            &cassandra[..],
+            &["--requirepass", "secret"][..],
+            "the nodes judge",
+        ),
+        (&["--config", &file], &[], "the nodes judge"),
+        (
+            &cassandra,
+            &["--node-password", "secret"],
+            "give --node-user",
+        ),
+        (&cassandra, &["--locks", "memory"], "leave out --locks"),
+        (
+            &cassandra,
+            &["--lock-cluster", "c.toml"],
+            "leave out --lock-cluster",
+        ),
+        (&cassandra, &["--data", "d"], "by --lock-table"),
+        (&cassandra, &["--max-lease", "5s"], "by --lock-table"),
+        (&table, &in_cluster, "cannot be used with"),
+        (&redis, &in_cluster, "cannot be used with"),
+        (&redis, &older, "cannot be used with"),
+        (
+            &redis,
+            &["--threads-for-each-node", "2"],
+            "give --aggregation-threads 2",
+        ),
+        (&redis, &alone, "give --aggregation-threads 2"),
+        (&redis, &["--pack-bytes", "0"], "give a size"),
+        (&redis, &placed, "no processor 1023"),
+    ] {
+        let args = [&["proxy"], before, more].concat();
+        let (code, out, said) = support::replicas::kumiki(&args);
+        assert_ne!(code, Some(0), "{args:?}: {out}{said}");
+        assert!(said.contains(told), "{args:?}: {said}");
+    }
+    // Those that have an effect go on to ask the nodes, of which there are none.
+    let sharing = ["--aggregation-threads", "2", "--threads-for-each-node", "2"];
+    let data = dir.path().join("locks").display().to_string();
+    for (before, more) in [
+        (&table[..], &["--locks", "memory", "--data", &data][..]),
+        (&redis, &["--requirepass", "secret", "--data", &data]),
+        (&redis, &[&sharing[..], &["--data", &data]].concat()),
+    ] {
+        let args = [&["proxy"], before, more].concat();
+        let (_, out, said) = support::replicas::kumiki(&args);
+        assert!(
+            said.contains("no node answers as it should"),
+            "{args:?}: {out}{said}"
+        );
+    }
+}

@@ -89,6 +89,10 @@ pub struct Limits {
     pub block_bytes: usize,
     /// Commands in a `MULTI` block (a count).
     pub block_commands: usize,
+    /// How long a client may take to say who it is, where it must (a time).
+    pub greeting: Duration,
+    /// How long nothing may come in the middle of a request (a time).
+    pub stall: Duration,
 }
 
 impl Default for Limits {
@@ -102,6 +106,8 @@ impl Default for Limits {
             envelope: 64 << 20,
             block_bytes: 64 << 20,
             block_commands: 64 << 10,
+            greeting: Duration::from_secs(10),
+            stall: Duration::from_secs(60),
         }
     }
 }

@@ -115,6 +115,7 @@ pub(crate) struct Clients {
     pub(crate) now: AtomicUsize,
     pub(crate) ever: AtomicU64,
     pub(crate) refused: AtomicU64,
+    pub(crate) turned_out: AtomicU64,
 }
 
 impl FrontFigures {
@@ -141,6 +142,11 @@ impl FrontFigures {
             self.all.now.fetch_sub(1, Relaxed);
         }
         admitted
+    }
+
+    /// Counts a client that has not gone on in time.
+    pub(crate) fn turn_out(&self) {
+        self.all.turned_out.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn dismiss(&self) {

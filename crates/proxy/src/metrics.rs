@@ -214,6 +214,13 @@ const FAMILIES: &[Family<Fill>] = &[
         "Connections closed at once because there were too many.",
         |f, out| out.add(of(&f.told.about.clients.refused)),
     ),
+    family(
+        "kumiki_proxy_clients_turned_out_total",
+        Kind::Counter,
+        "Connections closed because their clients did not say in time who they are, or stopped in the \
+         middle of a request.",
+        |f, out| out.add(of(&f.told.about.clients.turned_out)),
+    ),
     // Threads.
     family(
         "kumiki_proxy_thread_clients",

@@ -146,12 +146,18 @@ impl Wake for mio::Waker {
     }
 }
 
-/// How the system finds out that a node is gone which nobody asks anything: about half a minute.
-fn keep_alive() -> TcpKeepalive {
-    TcpKeepalive::new()
-        .with_time(Duration::from_secs(15))
-        .with_interval(Duration::from_secs(5))
-        .with_retries(3)
+/// Has the system find out that a node is gone which nobody asks anything: within about half a minute.
+/// One that loses its power says nothing, and connections that wait for ever must learn of it.
+fn keep_node_alive(socket: &SockRef<'_>) -> io::Result<()> {
+    let ask = TcpKeepalive::new().with_time(Duration::from_secs(15));
+    socket.set_tcp_keepalive(&ask.with_interval(Duration::from_secs(5)).with_retries(3))
+}
+
+/// The same for a client, of which there are many: within about two minutes. It would have its place
+/// among those that may be connected for ever.
+fn keep_client_alive(socket: &SockRef<'_>) -> io::Result<()> {
+    let ask = TcpKeepalive::new().with_time(Duration::from_secs(60));
+    socket.set_tcp_keepalive(&ask.with_interval(Duration::from_secs(15)).with_retries(4))
 }
 
 impl Network for Sockets {
@@ -181,6 +187,7 @@ impl Network for Sockets {
     fn accept(&mut self, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, address) = listener.accept()?;
         stream.set_nodelay(true)?;
+        keep_client_alive(&SockRef::from(&stream))?;
         Ok((stream, address))
     }
 
@@ -200,8 +207,7 @@ impl Network for Sockets {
             return Err(error);
         }
         stream.peer_addr()?;
-        // A node that loses its power says nothing; connections that wait for ever must learn of it.
-        SockRef::from(stream).set_tcp_keepalive(&keep_alive())?;
+        keep_node_alive(&SockRef::from(stream))?;
         stream.set_nodelay(true)
     }
 

@@ -274,6 +274,42 @@ fn connects_or_says_why_not<N: Network>() {
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
+/// Whether the system looks after a connection of this process on which nothing happens, as it lists it.
+fn is_kept_alive(own: SocketAddr, peer: SocketAddr) -> bool {
+    let written = |address: SocketAddr| match address {
+        SocketAddr::V4(v4) => {
+            let bits = u32::from_ne_bytes(v4.ip().octets());
+            format!("{bits:08X}:{:04X}", v4.port())
+        }
+        SocketAddr::V6(_) => panic!("tests use the fourth version"),
+    };
+    let listed = std::fs::read_to_string("/proc/net/tcp").expect("the system's list");
+    let pair = [written(own), written(peer)];
+    let lines = listed
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut lines = lines.filter(|words| words.len() > 5 && words[1..3] == pair);
+    let line = lines.next().expect("the connection is listed");
+    // The timer of an idle connection that is looked after.
+    line[5].starts_with("02:")
+}
+
+/// Peers that have vanished without a word are noticed, on either side.
+fn looks_after_idle_connections<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let (_listener, _stream, peer) = accepted(&mut network);
+    let (own, client) = (peer.peer_addr(), peer.local_addr());
+    let (own, client) = (own.expect("an address"), client.expect("an address"));
+    assert!(is_kept_alive(own, client), "a client");
+    let (listener, address) = bound();
+    let stream = network.connect(address, STREAM).expect("an attempt");
+    await_event(&mut network, STREAM, |event| event.writable);
+    network.connected(&stream).expect("somebody listens");
+    let (node, own) = listener.accept().expect("a connection");
+    assert!(is_kept_alive(own, address), "a node");
+    drop(node);
+}
+
 fn is_woken_by_others<N: Network>() {
     let mut network = N::open().expect("a network");
     let waker = network.waker().expect("a waker");
@@ -304,6 +340,7 @@ fn conforms<N: Network>() {
     listens_no_more_when_the_listener_is_gone::<N>();
     tells_the_end_behind_the_rest::<N>();
     connects_or_says_why_not::<N>();
+    looks_after_idle_connections::<N>();
     is_woken_by_others::<N>();
 }
 

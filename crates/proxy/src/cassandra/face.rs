@@ -18,8 +18,6 @@ use crate::machine::face::{Desk, Face, Letter, Progress};
 use crate::machine::pack::Pack;
 use crate::machine::query::{ClientId, NodeIndex, Reply};
 
-/// How long a client may take to begin, and to say who it is.
-const GREETING: Duration = Duration::from_secs(10);
 /// The longest body of a request by which it does that.
 const STRANGERS: usize = 16 * 1024;
 
@@ -99,11 +97,15 @@ impl Face for CqlFace {
     }
 
     fn patience(&self) -> Option<Duration> {
-        Some(GREETING)
+        Some(self.state.setting.limits.greeting)
     }
 
     fn has_begun(&self, client: &Client) -> bool {
         client.step == Step::Welcome
+    }
+
+    fn is_midway(&self, client: &Client, rest: &BytesMut) -> bool {
+        !rest.is_empty() || client.unpacker.in_large_envelope()
     }
 
     fn read(&mut self, client: &mut Client, input: &mut BytesMut, desk: &mut Desk<'_>) -> Progress {

@@ -25,6 +25,9 @@ const TICK: Duration = Duration::from_millis(20);
 const IDLE_TICK: Duration = Duration::from_millis(500);
 /// A connection that nobody has needed for so long is closed, where connections are shared.
 const UNNEEDED: Duration = Duration::from_secs(300);
+/// The same, for one that its only client has released: long enough that a loop of `WATCH` and `EXEC` does
+/// not make one each time, which may take a handshake and a password.
+const RELEASED: Duration = Duration::from_secs(1);
 
 /// A ring from and one to a thread with clients.
 pub(crate) struct Door {
@@ -153,6 +156,11 @@ impl<N: Network, W: Wire> Back<N, W> {
                 match order {
                     Order::Send(query) => self.assign(query),
                     Order::HangUp(node, lane) => self.hang_up((node, lane), network, arena, now),
+                    Order::Release(node, lane) => {
+                        if let Some(&link) = self.by_lane.get(&(node, lane)) {
+                            self.links[link].release(now);
+                        }
+                    }
                 }
             }
             more |= taken == TAKEN;
@@ -221,7 +229,7 @@ impl<N: Network, W: Wire> Back<N, W> {
         };
         let gone = self.seen.drain(..).map(|node| (node, Now::default()));
         let mut in_hand: HashMap<NodeIndex, Now> = gone.collect();
-        let mut unneeded = Vec::new();
+        let (mut unneeded, mut released) = (Vec::new(), Vec::new());
         for (_, link) in &mut self.links {
             let hints = &self.nodes.figures(link.node).hints;
             link.hint(hints.load(Ordering::Relaxed), &mut around);
@@ -229,6 +237,8 @@ impl<N: Network, W: Wire> Back<N, W> {
             link.go_on(&mut around);
             if link.is_unneeded(UNNEEDED, now) {
                 unneeded.push((link.node, link.lane));
+            } else if link.is_released(RELEASED, now) {
+                released.push((link.node, link.lane));
             }
             let figures = std::mem::take(&mut link.figures);
             self.figures.add(link.node, figures);
@@ -245,6 +255,9 @@ impl<N: Network, W: Wire> Back<N, W> {
             .extend(self.links.iter().map(|(_, link)| link.node));
         self.seen.sort_unstable();
         self.seen.dedup();
+        for key in released {
+            self.hang_up(key, network, arena, now);
+        }
         for key in unneeded {
             // Of those that are lost one stays, to see when the node is back.
             let left = in_hand.entry(key.0).or_default();

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::pack::Pack;
 use super::query::{ClientId, Lane, NodeIndex, Order, Query, Reply};
+use super::room::Room;
 use crate::locks::Outcome;
 
 /// How far a client's input was worked off.
@@ -57,6 +58,12 @@ pub(crate) trait Face: Send + 'static {
     /// for ever.
     fn has_begun(&self, _: &Self::Client) -> bool {
         true
+    }
+
+    /// Whether a part of a request has come whose rest is to come, when all whole ones have been worked
+    /// off and this is what is left.
+    fn is_midway(&self, _: &Self::Client, rest: &BytesMut) -> bool {
+        !rest.is_empty()
     }
 
     /// Works off what the client has sent.
@@ -116,57 +123,6 @@ pub(crate) trait Face: Send + 'static {
     fn refusal(&self) -> &'static [u8];
 }
 
-/// How many queries may be with each node, and how many are.
-#[derive(Debug)]
-pub(crate) struct Room {
-    most: u32,
-    taken: Vec<u32>,
-    /// The node that had none when it was asked for some the last time.
-    lacking: Option<NodeIndex>,
-}
-
-impl Room {
-    pub(crate) fn new(most: u32) -> Room {
-        Room {
-            most,
-            taken: Vec::new(),
-            lacking: None,
-        }
-    }
-
-    fn at(&mut self, node: NodeIndex) -> &mut u32 {
-        let at = node.0 as usize;
-        if at >= self.taken.len() {
-            self.taken.resize(at + 1, 0);
-        }
-        &mut self.taken[at]
-    }
-
-    /// A query is on its way.
-    pub(crate) fn take(&mut self, query: &Query) {
-        if !query.waits {
-            *self.at(query.node) += 1;
-        }
-    }
-
-    /// It is back.
-    pub(crate) fn give_back(&mut self, query: &Query) {
-        if !query.waits {
-            *self.at(query.node) -= 1;
-        }
-    }
-
-    /// How many more queries the node takes.
-    pub(crate) fn left(&mut self, node: NodeIndex) -> u32 {
-        self.most.saturating_sub(*self.at(node))
-    }
-
-    /// The node for which there was none since this was asked the last time.
-    pub(crate) fn lacking(&mut self) -> Option<NodeIndex> {
-        self.lacking.take()
-    }
-}
-
 /// Where a face leaves what it makes of one client's requests and replies.
 pub(crate) struct Desk<'a> {
     pub(crate) id: ClientId,
@@ -199,28 +155,17 @@ pub(crate) struct Errand {
 impl Desk<'_> {
     /// Whether the node takes one more query.
     pub(crate) fn has_room(&mut self, node: NodeIndex) -> bool {
-        let has = self.room.left(node) > 0;
-        if !has {
-            self.room.lacking = Some(node);
-        }
-        has
+        self.room.has_one(node)
     }
 
-    /// Whether the node takes so many queries at once. Half of its room is enough for any number:
-    /// more might never be free.
-    pub(crate) fn has_room_for(&mut self, node: NodeIndex, count: u32) -> bool {
-        let most = self.room.most;
-        let wanted = count.min(most.div_ceil(2));
-        let has = self.room.left(node) >= wanted;
-        if !has {
-            self.room.lacking = Some(node);
-        }
-        has
+    /// Whether all these nodes take so many queries at once.
+    pub(crate) fn has_room_for_all(&mut self, wanted: &[(NodeIndex, u32)]) -> bool {
+        self.room.has_all(wanted)
     }
 
     /// How many queries of this thread are with the node.
     pub(crate) fn load(&mut self, node: NodeIndex) -> u32 {
-        *self.room.at(node)
+        self.room.taken(node)
     }
 
     /// Sends a query to its node.
@@ -281,5 +226,10 @@ impl Desk<'_> {
     /// Closes the connection of a lane that only this client uses.
     pub(crate) fn hang_up(&mut self, node: NodeIndex, lane: Lane) {
         self.orders.push(Order::HangUp(node, lane));
+    }
+
+    /// Has it closed soon, if this client does not use it again.
+    pub(crate) fn release(&mut self, node: NodeIndex, lane: Lane) {
+        self.orders.push(Order::Release(node, lane));
     }
 }

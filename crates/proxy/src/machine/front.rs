@@ -8,8 +8,9 @@
 //!    What the proxy holds for a node is bounded by the room that it gives.
 //! 3. A connection whose client takes no replies is not read from beyond the soft limit of its
 //!    output, and closed beyond the hard one.
+//! 4. A connection is closed whose client does not say who it is in time, or stops in the middle of a
+//!    request; one that waits between requests may wait for ever.
 
-use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use bytes::BytesMut;
 use slab::Slab;
 
 use super::arena::Arena;
+use super::deadlines::Deadlines;
 use super::face::{Desk, Ended, Face, Letter, Progress};
 use super::outbox::Outbox;
 use super::pack::Pack;
@@ -45,6 +47,10 @@ struct Connection<S, C> {
     input: BytesMut,
     out: Pack,
     under_way: u32,
+    /// When it was accepted.
+    since: Duration,
+    /// When the last piece came of a request that is not whole yet.
+    midway: Option<Duration>,
     /// The socket has more to read.
     readable: bool,
     /// The client will send nothing more: that was told once, and is to be read behind the rest.
@@ -95,8 +101,8 @@ pub(crate) struct Front<N: Network, F: Face> {
     touched: Vec<usize>,
     parking: Parking,
     letters: Vec<Letter>,
-    /// Who has connected and may not have begun, and by when it must; the earliest first.
-    strangers: VecDeque<(Duration, ClientId)>,
+    /// Who may not have begun, or not have gone on with a request.
+    deadlines: Deadlines,
     stopping: bool,
     figures: Arc<FrontFigures>,
 }
@@ -124,7 +130,7 @@ impl<N: Network, F: Face> Front<N, F> {
             touched: Vec::new(),
             parking: Parking::default(),
             letters: Vec::new(),
-            strangers: VecDeque::new(),
+            deadlines: Deadlines::default(),
             stopping: false,
             figures,
         }
@@ -172,7 +178,7 @@ impl<N: Network, F: Face> Front<N, F> {
         if self.accepting && now >= self.accept_from {
             self.accept(network, now);
         }
-        self.turn_out_strangers(now);
+        self.turn_out(now);
         let more = self.take_replies(now);
         self.take_letters(now);
         let connections = &self.connections;
@@ -185,6 +191,7 @@ impl<N: Network, F: Face> Front<N, F> {
             self.serve(place, network, arena, now);
         }
         self.ready.append(&mut ready);
+        self.parking.settle(&mut self.outbox.room);
         self.outbox.hand_on();
         self.write(network, now);
         // Who was closed may have left connections of its own.
@@ -225,21 +232,27 @@ impl<N: Network, F: Face> Front<N, F> {
         }
     }
 
-    /// Closes connections of clients that have not begun in time.
-    fn turn_out_strangers(&mut self, now: Duration) {
-        while let Some(&(due, id)) = self.strangers.front() {
-            let place = id.place as usize;
-            let connection = self.connections.get_mut(place).filter(|it| it.id == id);
-            if let Some(connection) = connection
-                && !self.face.has_begun(&connection.client)
-            {
-                if now < due {
-                    return;
-                }
+    /// Closes connections of clients that have not gone on in time.
+    fn turn_out(&mut self, now: Duration) {
+        while let Some(place) = self.deadlines.take(now) {
+            let Some(connection) = self.connections.get_mut(place) else {
+                continue;
+            };
+            let Some(due) = due(&self.face, &self.limits, connection) else {
+                continue;
+            };
+            // What has come of who takes no replies may not have been read.
+            let unread = connection.readable || connection.out.len() > self.limits.output_soft;
+            if due > now {
+                self.deadlines.set(place, due);
+            } else if unread && self.face.has_begun(&connection.client) {
+                self.deadlines.set(place, now + self.limits.stall);
+            } else {
+                tracing::debug!("a client is closed: it has not gone on in time");
+                self.figures.turn_out();
                 connection.dead = true;
                 list(&mut self.touched, &mut connection.in_touched, place);
             }
-            self.strangers.pop_front();
         }
     }
 
@@ -270,7 +283,7 @@ impl<N: Network, F: Face> Front<N, F> {
         };
         let client = self.face.admit(id, address);
         if let Some(patience) = self.face.patience() {
-            self.strangers.push_back((now + patience, id));
+            self.deadlines.set(place, now + patience);
         }
         entry.insert(Connection {
             id,
@@ -279,6 +292,8 @@ impl<N: Network, F: Face> Front<N, F> {
             input: BytesMut::new(),
             out: Pack::default(),
             under_way: 0,
+            since: now,
+            midway: None,
             // What came before it was watched may not be told of.
             readable: true,
             ended: false,
@@ -380,6 +395,7 @@ impl<N: Network, F: Face> Front<N, F> {
             // It goes on when its client has taken some.
             return;
         }
+        let mut has_come = false;
         if connection.progress == Progress::Done && connection.readable {
             let network = &mut *network;
             let stream = &mut connection.stream;
@@ -389,6 +405,7 @@ impl<N: Network, F: Face> Front<N, F> {
                     connection.finished = true;
                 }
                 Ok(received) => {
+                    has_come = true;
                     connection.readable = received.filled || connection.ended;
                     self.figures.received(received.bytes.len());
                     if connection.input.is_empty() {
@@ -410,8 +427,7 @@ impl<N: Network, F: Face> Front<N, F> {
             }
         }
         let ended = connection.ended;
-        // What others lacked is no matter of this one.
-        let _ = self.outbox.room.lacking();
+        self.parking.begin(place, &mut self.outbox.room);
         let (client, input, mut desk) = connection.at_desk(&mut self.outbox, now);
         let before = desk.orders.len();
         let progress = self.face.read(client, input, &mut desk);
@@ -433,15 +449,17 @@ impl<N: Network, F: Face> Front<N, F> {
             tracing::warn!("a client is closed: its input exceeds the limit");
             connection.dead = true;
         }
-        match connection.progress {
-            Progress::AwaitsRoom => {
-                let node = self.outbox.room.lacking();
-                self.parking.park(node, place);
-            }
-            Progress::Done if connection.readable => {
-                list(&mut self.ready, &mut connection.in_ready, place);
-            }
-            _ => {}
+        let waits = connection.progress == Progress::AwaitsRoom;
+        self.parking.end(place, waits, &mut self.outbox.room);
+        let is_midway = connection.progress == Progress::Done
+            && self.face.is_midway(&connection.client, &connection.input);
+        let before = connection.midway.filter(|_| !has_come);
+        connection.midway = is_midway.then(|| before.unwrap_or(now));
+        if let Some(due) = due(&self.face, &self.limits, connection) {
+            self.deadlines.set(place, due);
+        }
+        if connection.progress == Progress::Done && connection.readable {
+            list(&mut self.ready, &mut connection.in_ready, place);
         }
         list(&mut self.touched, &mut connection.in_touched, place);
     }
@@ -489,8 +507,7 @@ impl<N: Network, F: Face> Front<N, F> {
     /// How long the thread may sleep; `None`: until something happens.
     pub(crate) fn timeout(&self, now: Duration) -> Option<Duration> {
         let accepting = self.accepting.then_some(self.accept_from);
-        let strangers = self.strangers.front().map(|(due, _)| *due);
-        let due = [self.outbox.due(now), accepting, strangers];
+        let due = [self.outbox.due(now), accepting, self.deadlines.next()];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_sub(now))
     }
@@ -526,8 +543,22 @@ impl<N: Network, F: Face> Front<N, F> {
         let mut connection = self.connections.remove(place);
         let (client, _, mut desk) = connection.at_desk(&mut self.outbox, now);
         self.face.gone(client, &mut desk);
+        self.parking.gone(place, &mut self.outbox.room);
+        self.deadlines.remove(place);
         self.figures.dismiss();
         network.close(connection.stream);
+    }
+}
+
+/// By when a client must have gone on; `None`: whenever it likes.
+fn due<F: Face, S>(
+    face: &F,
+    limits: &Limits,
+    connection: &Connection<S, F::Client>,
+) -> Option<Duration> {
+    match face.has_begun(&connection.client) {
+        true => connection.midway.map(|since| since + limits.stall),
+        false => face.patience().map(|patience| connection.since + patience),
     }
 }
 

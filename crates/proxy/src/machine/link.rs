@@ -111,6 +111,8 @@ pub(crate) struct Link<N: Network, W: Wire> {
     hints: u64,
     /// When it was needed the last time.
     needed: Duration,
+    /// Its client has no use for it since then.
+    released: Option<Duration>,
     /// When something came from the node the last time.
     heard: Duration,
     pub(crate) figures: LinkFigures,
@@ -153,6 +155,7 @@ impl<N: Network, W: Wire> Link<N, W> {
             revival: Duration::ZERO,
             hints: 0,
             needed: Duration::ZERO,
+            released: None,
             heard: Duration::ZERO,
             figures: LinkFigures::default(),
         }
@@ -160,6 +163,7 @@ impl<N: Network, W: Wire> Link<N, W> {
 
     /// A query for this node. It is written by [`Link::go_on`].
     pub(crate) fn push(&mut self, query: Query) {
+        self.released = None;
         self.waiting.push_back(query);
     }
 
@@ -470,6 +474,16 @@ impl<N: Network, W: Wire> Link<N, W> {
     /// Whether nobody has needed it for so long.
     pub(crate) fn is_unneeded(&self, time: Duration, now: Duration) -> bool {
         W::SHARED && self.is_idle() && now >= self.needed + time
+    }
+
+    /// The client whose own it is has no use for it, for now.
+    pub(crate) fn release(&mut self, now: Duration) {
+        self.released = Some(now);
+    }
+
+    /// Whether that has been so for so long.
+    pub(crate) fn is_released(&self, time: Duration, now: Duration) -> bool {
+        self.is_idle() && self.released.is_some_and(|since| now >= since + time)
     }
 
     /// Whether nothing waits and nothing is under way.

@@ -14,14 +14,15 @@
 //!    through the ring in the other direction with its query. The face makes the client's reply of
 //!    it, in the client's order.
 //!
-//! What bounds what: each client's thread gives each node room for so many queries ([`face::Room`]);
-//! a client whose next request has no room waits ([`parking`]) and is not read from, and its socket
-//! fills. So what waits in
-//! the proxy, and with it the latency under overload, is bounded by configuration; and a node that is
-//! slow or dead holds up only those who ask for its keys.
+//! What bounds what: each client's thread gives each node room for so many queries ([`room`]); a client
+//! whose next request has no room waits for its turn ([`parking`]) and is not read from, and its socket
+//! fills. Who stops in the middle of a request is closed ([`deadlines`]). So what waits in the proxy,
+//! and with it the latency under overload, is bounded by configuration; and a node that is slow or dead
+//! holds up only those who ask for its keys.
 
 pub(crate) mod arena;
 pub(crate) mod back;
+pub(crate) mod deadlines;
 pub(crate) mod face;
 pub(crate) mod front;
 pub(crate) mod link;
@@ -31,5 +32,6 @@ pub(crate) mod pack;
 pub(crate) mod parking;
 pub(crate) mod query;
 pub(crate) mod ring;
+pub(crate) mod room;
 pub(crate) mod thread;
 pub(crate) mod wire;

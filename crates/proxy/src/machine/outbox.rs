@@ -6,9 +6,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::face::Room;
 use super::query::{ClientId, NodeIndex, Order, Query, Reply};
 use super::ring::{Bell, Consumer, Producer};
+use super::room::Room;
 
 /// A full ring is tried again after this.
 const RETRY: Duration = Duration::from_micros(100);
@@ -135,7 +135,7 @@ impl Outbox {
         for order in self.orders.drain(..) {
             let node = match &order {
                 Order::Send(query) => query.node,
-                Order::HangUp(node, _) => *node,
+                Order::HangUp(node, _) | Order::Release(node, _) => *node,
             };
             let back = &mut self.backs[self.shares.back_of(node)];
             back.told = true;

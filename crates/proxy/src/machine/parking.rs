@@ -1,72 +1,95 @@
 //! Connections whose next request has no room with its node, in the order in which they came.
 //!
-//! Whoever waits for a node is woken when that node has answered, and no more of them than there is
-//! room for: a node that is slow costs those that ask for others nothing.
+//! Invariants:
+//! 1. Whoever waits for a node is woken when the node has room for the request, and no more of them
+//!    than there is room for: a node that is slow costs those that ask for others nothing.
+//! 2. For those who were woken the room is kept until they have been served. Who comes while others
+//!    wait goes behind them. So nobody is overtaken again and again.
+//! 3. A request that needs several nodes at once might find each of them free, and never all. Those
+//!    requests stand in a line, and for the first in it what it has got of some nodes is kept until it
+//!    has got the others. It is at most half of a node's room, and of one request for each thread:
+//!    while one of its nodes is slow, the others' clients have the other half.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::face::Room;
+use foldhash::fast::RandomState;
+
 use super::query::NodeIndex;
+use super::room::{Counts, Room};
+
+/// Who waits for a node, and for how much of its room.
+#[derive(Debug)]
+struct Waiter {
+    place: usize,
+    wanted: u32,
+}
 
 /// See the module's page.
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
-    /// By node.
-    queues: Vec<VecDeque<usize>>,
+    /// By node. Who is not in `waits` any more with this node has gone.
+    queues: Vec<VecDeque<Waiter>>,
+    /// The node that each waits for, by place.
+    waits: HashMap<usize, NodeIndex, RandomState>,
     /// Those that wait for something else than a node, which a reply may bring.
     others: VecDeque<usize>,
     /// Nodes that have room again, perhaps.
     freed: Vec<NodeIndex>,
     /// Something has come back.
     answered: bool,
+    /// What is kept for those who have been woken and not yet served, by place.
+    granted: HashMap<usize, (NodeIndex, u32), RandomState>,
+    /// Those whose requests need several nodes, in the order in which they came, by their tickets.
+    line: BTreeMap<u64, usize>,
+    tickets: HashMap<usize, u64, RandomState>,
+    last_ticket: u64,
+    /// What is kept for the first in the line.
+    claim: Counts,
 }
 
 impl Parking {
-    /// A connection waits for room with a node, or until anything comes back.
-    pub(crate) fn park(&mut self, node: Option<NodeIndex>, place: usize) {
-        let Some(node) = node else {
-            return self.others.push_back(place);
-        };
-        let at = node.0 as usize;
-        if at >= self.queues.len() {
-            self.queues.resize_with(at + 1, VecDeque::new);
-        }
-        // What is left of its room is not enough for this one: the next reply will tell.
-        self.freed.retain(|freed| *freed != node);
-        let queue = &mut self.queues[at];
-        if !queue.contains(&place) {
-            queue.push_back(place);
-        }
-    }
-
     /// A node has answered.
     pub(crate) fn freed(&mut self, node: NodeIndex) {
         self.answered = true;
-        let waited_for = self
-            .queues
-            .get(node.0 as usize)
-            .is_some_and(|queue| !queue.is_empty());
-        if waited_for && !self.freed.contains(&node) {
+        self.look_at(node);
+    }
+
+    /// Whoever waits for the node may have room now.
+    fn look_at(&mut self, node: NodeIndex) {
+        let queue = self.queues.get(node.0 as usize);
+        let awaited = queue.is_some_and(|queue| !queue.is_empty());
+        if awaited && !self.freed.contains(&node) {
             self.freed.push(node);
         }
     }
 
-    /// Has `wake` woken those for whom there is room. A node is looked at again in the next turn as
-    /// long as there is room left and somebody waits for it: who was woken may have gone, or may not
-    /// have needed it.
+    /// Has `wake` woken those for whom there is room, which is kept for them. A node is looked at again
+    /// in the next turn as long as somebody was woken and others wait: who was woken may have gone, or
+    /// may not have needed it.
     pub(crate) fn wake(&mut self, room: &mut Room, mut wake: impl FnMut(usize)) {
         if std::mem::take(&mut self.answered) {
             self.others.drain(..).for_each(&mut wake);
         }
-        self.freed.retain(|node| {
-            let queue = &mut self.queues[node.0 as usize];
-            for _ in 0..room.left(*node) {
-                let Some(place) = queue.pop_front() else {
-                    return false;
-                };
-                wake(place);
+        let (queues, waits, granted) = (&mut self.queues, &mut self.waits, &mut self.granted);
+        self.freed.retain(|&node| {
+            let queue = &mut queues[node.0 as usize];
+            let mut woken = false;
+            while let Some(&Waiter { place, wanted }) = queue.front() {
+                if waits.get(&place) == Some(&node) {
+                    if room.free(node) < wanted {
+                        // The node's next reply will tell, or who has kept the room.
+                        break;
+                    }
+                    waits.remove(&place);
+                    room.keep(node, wanted);
+                    granted.insert(place, (node, wanted));
+                    wake(place);
+                    woken = true;
+                }
+                queue.pop_front();
             }
-            !queue.is_empty() && room.left(*node) > 0
+            room.set_awaited(node, !queue.is_empty());
+            woken && !queue.is_empty()
         });
     }
 
@@ -74,47 +97,114 @@ impl Parking {
     pub(crate) fn has_freed(&self) -> bool {
         !self.freed.is_empty()
     }
+
+    fn first_in_line(&self) -> Option<usize> {
+        self.line.first_key_value().map(|(_, &place)| place)
+    }
+
+    /// A connection is about to be served: what is kept for it is its own.
+    pub(crate) fn begin(&mut self, place: usize, room: &mut Room) {
+        let mut own = Counts::new();
+        if !self.granted.is_empty() {
+            own.extend(self.granted.remove(&place));
+        }
+        if !self.claim.is_empty() && self.first_in_line() == Some(place) {
+            own.append(&mut self.claim);
+        }
+        room.begin(own);
+    }
+
+    /// It has been served. With `waits` its next request waits: for the room that it lacks, or until
+    /// anything comes back.
+    pub(crate) fn end(&mut self, place: usize, waits: bool, room: &mut Room) {
+        let (lack, rest) = room.end();
+        let lack = lack.filter(|_| waits);
+        if !lack.as_ref().is_some_and(|lack| lack.several) {
+            self.leave_line(place);
+        }
+        match lack {
+            Some(lack) => {
+                if lack.several {
+                    self.join_line(place);
+                    if self.first_in_line() == Some(place) {
+                        for &(node, count) in &lack.beside {
+                            room.keep(node, count);
+                        }
+                        self.claim = lack.beside;
+                    }
+                }
+                self.park(place, lack.node, lack.wanted, room);
+            }
+            None => {
+                if !self.waits.is_empty() {
+                    self.waits.remove(&place);
+                }
+                if waits {
+                    self.others.push_back(place);
+                }
+            }
+        }
+        for (node, _) in rest {
+            self.look_at(node);
+        }
+    }
+
+    fn park(&mut self, place: usize, node: NodeIndex, wanted: u32, room: &mut Room) {
+        let at = node.0 as usize;
+        if at >= self.queues.len() {
+            self.queues.resize_with(at + 1, VecDeque::new);
+        }
+        // Who waits there already keeps its place.
+        if self.waits.insert(place, node) != Some(node) {
+            self.queues[at].push_back(Waiter { place, wanted });
+        }
+        room.set_awaited(node, true);
+    }
+
+    fn join_line(&mut self, place: usize) {
+        let next = self.last_ticket + 1;
+        let ticket = *self.tickets.entry(place).or_insert(next);
+        if ticket == next {
+            self.last_ticket = next;
+            self.line.insert(ticket, place);
+        }
+    }
+
+    fn leave_line(&mut self, place: usize) {
+        if !self.tickets.is_empty()
+            && let Some(ticket) = self.tickets.remove(&place)
+        {
+            self.line.remove(&ticket);
+        }
+    }
+
+    /// All have been served: what was kept for those who have not is for others.
+    pub(crate) fn settle(&mut self, room: &mut Room) {
+        if self.granted.is_empty() {
+            return;
+        }
+        for (_, (node, count)) in std::mem::take(&mut self.granted) {
+            room.release(node, count);
+            self.look_at(node);
+        }
+    }
+
+    /// A connection is gone.
+    pub(crate) fn gone(&mut self, place: usize, room: &mut Room) {
+        if let Some(node) = self.waits.remove(&place) {
+            self.look_at(node);
+        }
+        let mut kept: Counts = self.granted.remove(&place).into_iter().collect();
+        if self.first_in_line() == Some(place) {
+            kept.append(&mut self.claim);
+        }
+        self.leave_line(place);
+        for (node, count) in kept {
+            room.release(node, count);
+            self.look_at(node);
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn woken(parking: &mut Parking, room: &mut Room) -> Vec<usize> {
-        let mut places = Vec::new();
-        parking.wake(room, |place| places.push(place));
-        places
-    }
-
-    #[test]
-    fn as_many_are_woken_as_there_is_room_for_and_no_others() {
-        let (slow, quick) = (NodeIndex(0), NodeIndex(1));
-        let mut room = Room::new(2);
-        let mut parking = Parking::default();
-        for place in 0..5 {
-            parking.park(Some(slow), place);
-        }
-        parking.park(Some(quick), 9);
-        parking.park(Some(quick), 9);
-        parking.freed(quick);
-        assert_eq!(woken(&mut parking, &mut room), [9]);
-        parking.freed(slow);
-        assert_eq!(woken(&mut parking, &mut room), [0, 1]);
-        // Those two did not take the room: the next ones get it, without another reply.
-        assert!(parking.has_freed());
-        assert_eq!(woken(&mut parking, &mut room), [2, 3]);
-        assert_eq!(woken(&mut parking, &mut room), [4]);
-        assert!(!parking.has_freed());
-        // Who needs more room than there is does not have the thread look again and again.
-        parking.park(Some(slow), 5);
-        parking.freed(slow);
-        parking.park(Some(slow), 6);
-        assert!(!parking.has_freed());
-        parking.freed(slow);
-        assert_eq!(woken(&mut parking, &mut room), [5, 6]);
-        parking.park(None, 7);
-        assert_eq!(woken(&mut parking, &mut room), []);
-        parking.freed(quick);
-        assert_eq!(woken(&mut parking, &mut room), [7]);
-    }
-}
+mod tests;

@@ -60,6 +60,8 @@ pub(crate) enum Order {
     Send(Query),
     /// Close the connection of this lane, which nobody else uses.
     HangUp(NodeIndex, Lane),
+    /// The same, if nothing is sent on it for a while.
+    Release(NodeIndex, Lane),
 }
 
 /// What became of a query.

@@ -405,6 +405,7 @@ impl Network for Uring {
         let (stream, address) = listener.socket.accept()?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        super::keep_client_alive(&SockRef::from(&stream))?;
         Ok((UringStream(State::Accepted(stream)), address))
     }
 
@@ -593,6 +594,7 @@ fn made(socket: &SockRef<'_>) -> io::Result<()> {
         return Err(error);
     }
     socket.peer_addr()?;
+    super::keep_node_alive(socket)?;
     socket.set_tcp_nodelay(true)
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Client {
     pub(crate) since: Duration,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
+    /// It is, or was: a connection that has said once who it is may stay.
+    pub(crate) begun: bool,
     pub(crate) name: Bytes,
     pub(crate) library: [Bytes; 2],
     pub(crate) parser: Parser,
@@ -89,6 +91,7 @@ impl Client {
             since,
             protocol: Protocol::Resp2,
             authenticated,
+            begun: authenticated,
             name: Bytes::new(),
             library: [Bytes::new(), Bytes::new()],
             parser: Parser::new(),
@@ -103,6 +106,11 @@ impl Client {
             held: 0,
             first: 0,
         }
+    }
+
+    /// It has given the password.
+    pub(crate) fn is_known(&mut self) {
+        (self.authenticated, self.begun) = (true, true);
     }
 
     /// Whether every command has its reply.

@@ -1,6 +1,6 @@
 //! What clients send, and where it goes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +23,7 @@ use super::{local, lock};
 use crate::locks::letters::Letters;
 use crate::machine::face::{Desk, Ended, Errand, Face, Letter, Progress};
 use crate::machine::query::{ClientId, Lane, NodeIndex, Reply};
+use crate::machine::room::Counts;
 
 /// See the module's page.
 pub(crate) struct RespFace {
@@ -54,6 +55,15 @@ impl Face for RespFace {
         let free = self.state.password.is_none();
         self.letters.are_of(id.thread);
         Client::new(id, address, self.state.started.elapsed(), free)
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let asks = self.state.password.is_some();
+        asks.then_some(self.state.limits.greeting)
+    }
+
+    fn has_begun(&self, client: &Client) -> bool {
+        client.begun
     }
 
     fn read(&mut self, client: &mut Client, input: &mut BytesMut, desk: &mut Desk<'_>) -> Progress {
@@ -407,13 +417,12 @@ impl RespFace {
 
 /// Whether every node has room for all its parts.
 fn have_room(parts: &[Part], desk: &mut Desk<'_>) -> bool {
-    let mut counts: HashMap<NodeIndex, u32> = HashMap::new();
+    let mut counts: BTreeMap<NodeIndex, u32> = BTreeMap::new();
     for part in parts {
         *counts.entry(part.node).or_default() += 1;
     }
-    counts
-        .into_iter()
-        .all(|(node, count)| desk.has_room_for(node, count))
+    let counts: Counts = counts.into_iter().collect();
+    desk.has_room_for_all(&counts)
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ fn auth(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
     }
     match is_user(state, user, password) {
         true => {
-            client.authenticated = true;
+            client.is_known();
             writer.ok();
         }
         false => writer.error(WRONG_PASSWORD),
@@ -187,7 +187,7 @@ fn say_hello(state: &State, client: &mut Client, args: Args<'_>) -> Result<(), S
             if !is_user(state, args.at(at + 1), args.at(at + 2)) {
                 return Err(WRONG_PASSWORD.to_owned());
             }
-            client.authenticated = true;
+            client.is_known();
             at += 3;
         } else if option.eq_ignore_ascii_case(b"setname") && rest >= 1 {
             client.name = name(args.at(at + 1))?;

@@ -83,6 +83,7 @@ impl RespFace {
             Some(Pending::Watch(_)) => bytes,
         };
         client.settle(desk.out, query.sequence, reply);
+        release_own(client, query, desk);
     }
 
     /// A node has said that another one is to be asked, or that it is to be asked again.
@@ -196,6 +197,15 @@ impl RespFace {
             Some(Pending::Join(_)) => self.settle(client, query, reply, 0, desk),
             _ => client.settle(desk.out, query.sequence, reply),
         }
+        release_own(client, query, desk);
+    }
+}
+
+/// A connection of the client's own is one more for the node: it does not stay, unless it watches.
+fn release_own(client: &Client, query: &Query, desk: &mut Desk<'_>) {
+    let watches = |(node, lane, _)| (node, lane) == (query.node, query.lane);
+    if LaneName::of(query.lane).own.is_some() && !client.watches.own.is_some_and(watches) {
+        desk.release(query.node, query.lane);
     }
 }
 

@@ -266,6 +266,55 @@ fn who_does_not_begin_is_turned_out() {
     assert!(matches!(known.receive(), (1, Told::Echo(..))));
 }
 
+#[test]
+fn who_stops_in_the_middle_of_a_request_is_turned_out() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    /// A frame, with its header and its checksum, at its longest.
+    const FRAME: usize = 6 + 131_071 + 4;
+    let nodes = Nodes::start(2, &[]);
+    let proxy = Proxy::start(&nodes, |config| {
+        config.network_threads = 2;
+        config.limits.stall = LIMIT;
+    });
+    let mut idle = Client::open(proxy.address, Version::V5);
+    beside(&proxy, 2000, |address| {
+        let begun = Instant::now();
+        let mut halves: Vec<Client> = (0..200)
+            .map(|number| Client::open(address, [Version::V4, Version::V5][number % 2]))
+            .collect();
+        for (number, client) in halves.iter_mut().enumerate() {
+            let bytes = query(client, 1, "SELECT half FROM app.echo");
+            let sent = 1 + number % (bytes.len() - 1);
+            client.stream.write_all(&bytes[..sent]).expect("it reads");
+        }
+        // Whole frames of an envelope that goes on in another one.
+        let mut large = Client::open(address, Version::V5);
+        let bytes = query(
+            &large,
+            1,
+            &format!("SELECT large {}", "x".repeat(2 * FRAME)),
+        );
+        large.stream.write_all(&bytes[..FRAME]).expect("it reads");
+        // Who goes on is waited for.
+        let mut slow = Client::open(address, Version::V5);
+        let bytes = query(&slow, 1, "SELECT slow FROM app.echo");
+        for piece in bytes.chunks(bytes.len().div_ceil(8)) {
+            slow.stream.write_all(piece).expect("it reads");
+            std::thread::sleep(LIMIT / 4);
+        }
+        let echo = Told::Echo("SELECT slow FROM app.echo".to_owned(), String::new());
+        assert_eq!(slow.receive(), (1, echo));
+        for client in halves.iter_mut().chain([&mut large]) {
+            let error = client.try_receive().expect_err("nothing comes");
+            let waits = error.kind() == std::io::ErrorKind::WouldBlock;
+            assert!(!waits, "it is closed within {PATIENCE:?}");
+        }
+        assert!(begun.elapsed() >= LIMIT);
+    });
+    idle.ask(1, "SELECT idle FROM app.echo");
+    assert!(matches!(idle.receive(), (1, Told::Echo(..))));
+}
+
 /// Bytes of real conversations, changed here and there, and noise.
 #[test]
 fn changed_conversations_hurt_nobody() {

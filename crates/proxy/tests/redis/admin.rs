@@ -95,6 +95,7 @@ fn figures_tell_what_clients_and_nodes_do() {
             ("kumiki_proxy_thread_clients", 1.0),
             ("kumiki_proxy_clients_accepted_total", 1.0),
             ("kumiki_proxy_clients_refused_total", 0.0),
+            ("kumiki_proxy_clients_turned_out_total", 0.0),
             ("kumiki_proxy_node_slots", 16_384.0),
             ("kumiki_proxy_node_failures_total", 0.0),
         ] {
@@ -240,6 +241,48 @@ fn health_follows_the_nodes() {
     // Without anybody asking for its keys.
     b.restart();
     assert_eq!(get(admin, "/health").body, "ok\n");
+}
+
+/// A node that stands still is found out although nobody asks it anything, and what is told of it is
+/// true soon after.
+#[test]
+fn a_node_that_falls_silent_is_not_told_to_be_connected() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    for (threads, aggregation) in [(2, 0), (1, 1)] {
+        let node = Redis::start(&program, &[]);
+        let proxy = Proxy::start(
+            |config| {
+                config.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+                config.network_threads = threads;
+                config.aggregation_threads = aggregation;
+                config.health = Duration::from_millis(300);
+                config.timeout = Duration::from_millis(700);
+            },
+            &[node.address],
+        );
+        let admin = proxy.running().admin_address().expect("an endpoint");
+        let connected = |all: &Families| sum(all, "kumiki_proxy_node_connections", "") > 0.0;
+        let mut client = Client::connect(proxy.address);
+        assert_eq!(client.told("SET a 1"), "+OK");
+        until(admin, connected);
+        // It answers when it is asked whether it lives, and so it stays connected.
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(2) {
+            assert!(connected(&metrics(admin)));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        node.signal(rustix::process::Signal::STOP);
+        let begin = Instant::now();
+        until(admin, |all| !connected(all));
+        // The two limits, and twice the half second in which an idle thread looks at its connections.
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        node.signal(rustix::process::Signal::CONT);
+        assert_eq!(client.told("GET a"), "1");
+        until(admin, connected);
+    }
 }
 
 #[test]

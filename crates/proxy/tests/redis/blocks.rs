@@ -136,3 +136,84 @@ fn a_client_that_goes_waits_no_more() {
         assert_eq!(other.told("LPOP list"), "x");
     }
 }
+
+/// Connections of clients' own that a node counts are closed when they have done their work, and not
+/// while they watch.
+#[test]
+fn a_connection_of_a_clients_own_does_not_stay() {
+    const CLIENTS: usize = 30;
+    let Some(program) = redis_server() else {
+        return;
+    };
+    for machine in machines() {
+        let server = Redis::start(&program, &[]);
+        let proxy = Proxy::start(machine, &[server.address]);
+        let mut direct = Client::connect(server.address);
+        let mut figure = |section: &str, name: &str| -> usize {
+            let told = direct.told(&format!("INFO {section}"));
+            let value = told
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.expect("a figure").trim().parse().expect("a number")
+        };
+        let mut clients: Vec<Client> = (0..CLIENTS)
+            .map(|_| Client::connect(proxy.address))
+            .collect();
+        for client in &mut clients {
+            assert_eq!(client.told("SET a 0"), "+OK");
+        }
+        // The keeper asks now and then, on a connection that it closes.
+        let shared = figure("clients", "connected_clients") + 1;
+        let mut watches = Client::connect(proxy.address);
+        assert_eq!(watches.told("WATCH w"), "+OK");
+        for client in &mut clients {
+            assert_eq!(client.told("WATCH a"), "+OK");
+        }
+        assert!(figure("clients", "connected_clients") > CLIENTS);
+        for (number, client) in clients.iter_mut().enumerate() {
+            match number % 3 {
+                0 => {
+                    assert_eq!(client.told("MULTI"), "+OK");
+                    assert_eq!(client.told("GET b"), "+QUEUED");
+                    assert_eq!(client.told("EXEC"), "[nil]");
+                }
+                1 => {
+                    assert_eq!(client.told("MULTI"), "+OK");
+                    assert_eq!(client.told("DISCARD"), "+OK");
+                }
+                _ => assert_eq!(client.told("UNWATCH"), "+OK"),
+            }
+            // And what waits, on one that does not watch any more.
+            client.send(&["BLPOP", "list", "0"]);
+        }
+        crate::support::eventually("they wait", || {
+            figure("clients", "blocked_clients") == CLIENTS
+        });
+        for _ in 0..CLIENTS {
+            assert_ne!(watches.told("RPUSH list x"), "0");
+        }
+        for client in &mut clients {
+            assert_eq!(crate::support::shown(&client.receive()), "[list x]");
+        }
+        crate::support::eventually("they are closed", || {
+            figure("clients", "connected_clients") <= shared + 1
+        });
+        // The one that watches has stayed.
+        assert_eq!(watches.told("MULTI"), "+OK");
+        assert_eq!(watches.told("SET w 1"), "+QUEUED");
+        assert_eq!(watches.told("EXEC"), "[+OK]");
+        // A loop does not make one each time.
+        let made = figure("stats", "total_connections_received");
+        for _ in 0..50 {
+            assert_eq!(clients[0].told("WATCH a"), "+OK");
+            clients[0].told("MULTI");
+            clients[0].told("INCR a");
+            assert!(clients[0].told("EXEC").starts_with('['));
+        }
+        let more = figure("stats", "total_connections_received") - made;
+        assert!(more < 10, "{more} connections for 50 blocks");
+        for client in &mut clients {
+            assert_eq!(client.told("PING"), "+PONG");
+        }
+    }
+}

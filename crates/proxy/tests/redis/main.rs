@@ -11,9 +11,11 @@ mod crossed;
 #[path = "../../../server/tests/support/exposition.rs"]
 mod exposition;
 mod failures;
+mod hostile;
 #[path = "../../../server/tests/support/http.rs"]
 mod http;
 mod locks;
+mod overload;
 mod packs;
 mod scripted;
 mod support;

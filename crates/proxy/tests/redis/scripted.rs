@@ -8,10 +8,11 @@ use std::time::Duration;
 use crate::support::{Client, Proxy, eventually, scripted, shown};
 
 /// A reply to `COMMAND`: name, arity, flag, and where the keys are.
-fn commands() -> String {
+pub(crate) fn commands() -> String {
     let table = [
         ("get", 2, "readonly", [1, 1, 1]),
         ("set", -3, "write", [1, 1, 1]),
+        ("mget", -2, "readonly", [1, -1, 1]),
         ("eval", -3, "noscript", [0, 0, 0]),
         ("blpop", -3, "write", [1, -2, 1]),
         ("bf.add", -1, "write", [1, 1, 1]),
@@ -44,7 +45,7 @@ fn listed(nodes: &[SocketAddr]) -> String {
     format!("${}\r\n{lines}\r\n", lines.len())
 }
 
-const NO_CLUSTER: &str = "-ERR This instance has cluster support disabled\r\n";
+pub(crate) const NO_CLUSTER: &str = "-ERR This instance has cluster support disabled\r\n";
 
 /// What a script answers is nobody's business but its author's: neither is another address believed
 /// in, nor is a slot another node's from then on.

@@ -56,7 +56,7 @@ impl System {
         let arguments = |at: SocketAddr, _| {
             let (at, all) = (at.to_string(), all.join(","));
             let own = ["proxy", "--listen", &at, "--cassandra", &all];
-            let more = ["--network-threads", "1", "--data", "locks"];
+            let more = ["--network-threads", "1"];
             let words = own.iter().chain(&more);
             Ok(words.map(|one| (*one).to_owned()).collect())
         };

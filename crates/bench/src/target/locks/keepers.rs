@@ -17,6 +17,8 @@ use crate::target::{Context, Place};
 const HEAP: u64 = 768;
 /// Nodes of Kumiki that hold a replicated table.
 const REPLICAS: usize = 3;
+/// Options of a proxy that keeps locks in its memory.
+const IN_MEMORY: [&str; 4] = ["--locks", "memory", "--data", "locks"];
 
 /// Processes that run. They end with this, the proxy before what it stands before.
 pub(super) struct Started {
@@ -38,8 +40,11 @@ impl Started {
 /// Starts what keeps locks in some way.
 pub(super) fn start(keeper: Keeper, context: &Context<'_>) -> Result<Started, RunError> {
     match keeper {
-        Keeper::Memory => proxy(context, Shape::partitions(1), &["--locks", "memory"]),
-        Keeper::Durable => proxy(context, Shape::partitions(1), &["--locks", "durable"]),
+        Keeper::Memory => proxy(context, Shape::partitions(1), &IN_MEMORY),
+        Keeper::Durable => {
+            let in_store = ["--locks", "durable", "--data", "locks"];
+            proxy(context, Shape::partitions(1), &in_store)
+        }
         Keeper::Replicated => {
             let file = ["--lock-cluster", "cluster.toml"];
             proxy(context, Shape::replicas(REPLICAS), &file)
@@ -89,11 +94,7 @@ fn before_cassandra(context: &Context<'_>) -> Result<Started, RunError> {
     let dir = context.directory(Place::Disk)?;
     let first = nodes.addresses()[0].to_string();
     let arguments = ["--cassandra", &first, "--lock-table", TABLE];
-    let process = listening(
-        binary,
-        dir.path(),
-        &[&arguments[..], &["--locks", "memory"]].concat(),
-    )?;
+    let process = listening(binary, dir.path(), &[&arguments[..], &IN_MEMORY].concat())?;
     Ok(Started {
         address: process.address(),
         _proxy: Some(process),
@@ -107,8 +108,7 @@ fn listening(binary: &Path, dir: &Path, more: &[&str]) -> Result<Process, RunErr
     let arguments = |at: SocketAddr, _| {
         let at = at.to_string();
         let own = ["proxy", "--listen", &at, "--network-threads", "1"];
-        let data = ["--data", "locks"];
-        let all = own.iter().chain(&data).chain(more);
+        let all = own.iter().chain(more);
         Ok(all.map(|one| (*one).to_owned()).collect())
     };
     Process::start(binary, dir, "proxy", arguments)

@@ -16,8 +16,8 @@ use super::super::frames;
 use super::super::wire::{CqlWire, Options};
 use super::tests::state;
 use super::*;
-use crate::machine::face::Room;
 use crate::machine::query::{Failure, Lane, Order, Query, Why};
+use crate::machine::room::Room;
 use crate::machine::wire::Wire;
 
 /// What a client says that nodes know, if they want to know who it is.
@@ -217,7 +217,9 @@ impl Scene {
             busy = true;
             match order {
                 Order::Send(query) => self.link(&query).waiting.push_back(query),
-                Order::HangUp(node, lane) => self.lose((node, lane), Why::HungUp),
+                Order::HangUp(node, lane) | Order::Release(node, lane) => {
+                    self.lose((node, lane), Why::HungUp)
+                }
             }
         }
         let mut keys: Vec<_> = self.links.keys().copied().collect();

@@ -23,8 +23,8 @@ use super::super::topology::Nature;
 use super::super::wire::{Options, plain_query};
 use super::super::{frames, lane};
 use super::*;
-use crate::machine::face::Room;
 use crate::machine::query::{Answer, Failure, Order, Query, Why};
+use crate::machine::room::Room;
 use crate::nodes::Nodes;
 
 const ID: ClientId = ClientId {

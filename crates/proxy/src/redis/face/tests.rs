@@ -5,9 +5,9 @@ use super::super::Kind;
 use super::super::commands::tests::some;
 use super::super::keeper::{Known, Setting};
 use super::*;
-use crate::machine::face::Room;
 use crate::machine::pack::Pack;
 use crate::machine::query::{Answer, Failure, Order, Query, Why};
+use crate::machine::room::Room;
 use crate::nodes::Nodes;
 
 const ID: ClientId = ClientId {
@@ -106,7 +106,7 @@ impl Stage {
         let waited: Vec<Query> = waited.collect();
         let sent = self.orders.drain(..).filter_map(|order| match order {
             Order::Send(query) => Some(query),
-            Order::HangUp(..) => None,
+            Order::HangUp(..) | Order::Release(..) => None,
         });
         sent.chain(waited).collect()
     }
