@@ -1,5 +1,7 @@
 //! What this program is: its version and how it was built.
 
+use crate::exposition::Samples;
+
 /// The version of Redis whose commands these are: clients choose what to send by it.
 pub const REDIS_VERSION: &str = "7.0.15";
 
@@ -22,3 +24,14 @@ pub const PROFILE: &str = if cfg!(debug_assertions) {
 
 /// The operating system and the processor that it was built for.
 pub const PLATFORM: [&str; 2] = [std::env::consts::OS, std::env::consts::ARCH];
+
+/// What runs, as the labels of a sample that is always 1.
+pub fn describe(out: &mut Samples<'_>) {
+    let labels = [
+        ("version", VERSION),
+        ("commit", COMMIT),
+        ("profile", PROFILE),
+        ("redis_version", REDIS_VERSION),
+    ];
+    out.labelled(&labels, 1);
+}

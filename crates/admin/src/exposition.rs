@@ -9,6 +9,7 @@
 //!
 //! Families without a sample are left out.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -36,6 +37,46 @@ pub struct Family<F> {
     pub help: &'static str,
     /// Finds the samples.
     pub fill: F,
+}
+
+/// A figure that only grows.
+pub const fn counter<F: Copy>(name: &'static str, help: &'static str, fill: F) -> Family<F> {
+    let kind = Kind::Counter;
+    Family {
+        name,
+        kind,
+        help,
+        fill,
+    }
+}
+
+/// A figure that goes up and down.
+pub const fn gauge<F: Copy>(name: &'static str, help: &'static str, fill: F) -> Family<F> {
+    let kind = Kind::Gauge;
+    Family {
+        name,
+        kind,
+        help,
+        fill,
+    }
+}
+
+/// Holds families to what readers of the text rest on, in tests: each name is there once, that of a
+/// counter and no other ends in `_total`, and what a figure means is one sentence.
+///
+/// # Panics
+/// If one of them is not so.
+pub fn check<'f, F: 'f>(families: impl IntoIterator<Item = &'f Family<F>>) {
+    let mut names = BTreeSet::new();
+    for Family {
+        name, kind, help, ..
+    } in families
+    {
+        assert!(names.insert(*name), "{name} is there twice");
+        let counts = *kind == Kind::Counter;
+        assert_eq!(name.ends_with("_total"), counts, "{name}");
+        assert!(help.ends_with('.') && !help.contains('\n'), "{name}");
+    }
 }
 
 /// Samples of one family.

@@ -1,6 +1,10 @@
 //! What the operating system tells of this process.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use rustix::process::{Resource, getrlimit};
+
+use crate::exposition::{self, Family, Samples, counter, gauge};
 
 /// Figures of the process; 0 where the system does not tell.
 #[derive(Clone, Copy, Default)]
@@ -57,9 +61,99 @@ pub fn open_descriptors() -> Option<u64> {
     Some(entries.saturating_sub(1))
 }
 
+/// What the families of a process are filled from.
+struct Told<'a> {
+    process: &'a Process,
+    started: SystemTime,
+}
+
+type Fill = fn(&Told<'_>, &mut Samples<'_>);
+
+/// Under the names that Prometheus's own libraries use.
+const FAMILIES: &[Family<Fill>] = &[
+    counter(
+        "process_cpu_seconds_total",
+        "Processor time of the process, the system's for it included.",
+        |told, out| out.seconds(told.process.user_seconds + told.process.system_seconds),
+    ),
+    gauge(
+        "process_resident_memory_bytes",
+        "Memory that the system has given to the process.",
+        |told, out| out.add(told.process.resident_bytes),
+    ),
+    gauge(
+        "process_open_fds",
+        "Descriptors that are open.",
+        |_, out| {
+            open_descriptors()
+                .into_iter()
+                .for_each(|open| out.add(open))
+        },
+    ),
+    gauge(
+        "process_max_fds",
+        "Descriptors that may be open.",
+        |told, out| {
+            if told.process.max_descriptors < u64::MAX {
+                out.add(told.process.max_descriptors);
+            }
+        },
+    ),
+    gauge(
+        "process_start_time_seconds",
+        "When the process began to serve, in seconds since the Unix epoch.",
+        |told, out| {
+            let since = told.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+            out.seconds(since.as_millis() as f64 / 1e3);
+        },
+    ),
+];
+
+/// The families of every process, as text: of this one, which began to serve at `started`.
+#[must_use]
+pub fn text(process: &Process, started: SystemTime) -> String {
+    let told = Told { process, started };
+    exposition::text(FAMILIES, |family, samples| (family.fill)(&told, samples))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn every_name_is_there_once_and_says_its_kind() {
+        exposition::check(FAMILIES);
+        assert!(FAMILIES.iter().all(|it| it.name.starts_with("process_")));
+    }
+
+    #[test]
+    fn a_limit_that_is_none_is_left_out() {
+        let started = UNIX_EPOCH + Duration::from_micros(1_500_900);
+        let process = Process {
+            user_seconds: 1.0,
+            system_seconds: 0.5,
+            resident_bytes: 7,
+            max_descriptors: u64::MAX,
+        };
+        let told = text(&process, started);
+        let samples = told.lines().filter(|line| !line.starts_with('#'));
+        let samples = samples.filter(|line| !line.starts_with("process_open_fds "));
+        let samples: Vec<_> = samples.collect();
+        let expected = [
+            "process_cpu_seconds_total 1.5",
+            "process_resident_memory_bytes 7",
+            "process_start_time_seconds 1.5",
+        ];
+        assert_eq!(samples, expected);
+        let max_descriptors = 9;
+        let process = Process {
+            max_descriptors,
+            ..process
+        };
+        assert!(text(&process, started).contains("\nprocess_max_fds 9\n"));
+    }
 
     #[test]
     fn the_system_tells_of_this_process() {

@@ -10,13 +10,10 @@ use support::client::Client;
 use support::cluster::{Cluster, Keeping};
 use support::frame::Frame;
 use support::replicas::{Replicas, eventually};
+use support::words::text;
 
 /// Keys of one slot of each of three nodes with equal shares.
 const KEYS: [&str; 3] = ["bar", "hello2", "foo"];
-
-fn text(frame: &Frame) -> String {
-    String::from_utf8_lossy(&frame.raw).into_owned()
-}
 
 /// Sets keys under a guard, as one block. Returns the reply of `EXEC`.
 fn guarded(client: &mut Client, token: u64, keys: &[&str]) -> Frame {

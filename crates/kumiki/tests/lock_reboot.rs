@@ -20,6 +20,7 @@ use support::client::Client;
 use support::cluster::{Cluster, Keeping};
 use support::frame::Frame;
 use support::process::{Server, free_address};
+use support::words::token;
 
 /// A year, in milliseconds.
 const YEAR_MS: u64 = 365 * 86_400_000;
@@ -219,12 +220,6 @@ fn start(first: &[&str], file: &str, more: &[&str]) -> Server {
 fn acquire(server: &Server, owner: &str) -> Frame {
     let mut client = Client::connect(server.address);
     client.reply(&["LOCK.ACQUIRE", "k", owner, "PX", "1500"])
-}
-
-/// The token, if it was granted.
-fn token(frame: &Frame) -> Option<i64> {
-    let fields = frame.frames()?;
-    fields[1].int().filter(|_| fields[0].int() == Some(1))
 }
 
 #[test]

@@ -13,26 +13,7 @@ use support::cluster::{Cluster, Keeping};
 use support::frame::Frame;
 use support::process::{Server, go_on_until, proxy};
 use support::replicas::{Replicas, eventually};
-
-fn text(frame: &Frame) -> String {
-    String::from_utf8_lossy(&frame.raw).into_owned()
-}
-
-fn ask(client: &mut Client, command: &str) -> Frame {
-    client.reply(&command.split(' ').collect::<Vec<_>>())
-}
-
-fn told(client: &mut Client, command: &str) -> String {
-    text(&ask(client, command))
-}
-
-/// The token of a grant.
-#[track_caller]
-fn granted(frame: &Frame) -> i64 {
-    let fields = frame.frames().unwrap_or_else(|| panic!("{frame:?}"));
-    assert_eq!(fields[0].int(), Some(1), "{frame:?}");
-    fields[1].int().expect("a token")
-}
+use support::words::{ask, granted, text, told};
 
 /// Who holds the lock instead.
 #[track_caller]

@@ -6,13 +6,10 @@ mod support;
 use support::client::Client;
 use support::frame::Frame;
 use support::replicas::{Replicas, eventually};
+use support::words::text;
 
 /// A key of each of two partitions with equal shares of the slots.
 const KEYS: [&str; 2] = ["bar", "foo"];
-
-fn text(frame: &Frame) -> String {
-    String::from_utf8_lossy(&frame.raw).into_owned()
-}
 
 fn ask(replicas: &Replicas, node: usize, args: &[&str]) -> Frame {
     Client::connect(replicas.address(node)).reply(args)

@@ -11,24 +11,17 @@ use support::cluster::{Cluster, Keeping};
 use support::frame::Frame;
 use support::process::{Server, go_on_until, proxy};
 use support::replicas::{Replicas, eventually};
+use support::words::{text, told};
 
 /// Keys of the first, second and third of three nodes with equal shares of the slots.
 const KEYS: [&str; 3] = ["hello", "somekey", "foo"];
 /// What all accounts have together.
 const SUM: i64 = 300;
 
-fn text(frame: &Frame) -> String {
-    String::from_utf8_lossy(&frame.raw).into_owned()
-}
-
 /// A proxy of two threads with clients, and with `more`.
 fn before(file: &str, more: &[&str]) -> Server {
     let args = [&["--cluster", file, "--network-threads", "2"], more].concat();
     proxy(&args)
-}
-
-fn told(client: &mut Client, command: &str) -> String {
-    text(&client.reply(&command.split(' ').collect::<Vec<_>>()))
 }
 
 #[test]

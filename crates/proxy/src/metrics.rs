@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use admin::about;
 use admin::exposition::{self, Family, Kind, Samples};
@@ -43,7 +43,9 @@ impl admin::Subject for Told {
     fn metrics(&self) -> String {
         let figures = Figures::now(self);
         let families = FAMILIES.iter().chain(locks::FAMILIES);
-        exposition::text(families, |family, samples| (family.fill)(&figures, samples))
+        let own = exposition::text(families, |family, samples| (family.fill)(&figures, samples));
+        let started = SystemTime::now() - self.about.started.elapsed();
+        own + &process::text(&Process::now(), started)
     }
 
     /// Nodes that are needed must be connected, or accept a connection.
@@ -114,7 +116,6 @@ struct Figures<'a> {
     told: &'a Told,
     nodes: Vec<Node>,
     locks: Option<crate::locks::Figures>,
-    process: Process,
 }
 
 impl Figures<'_> {
@@ -130,7 +131,6 @@ impl Figures<'_> {
             told,
             nodes: nodes.collect(),
             locks: told.about.locks.as_deref().map(LockDesk::figures),
-            process: Process::now(),
         }
     }
 
@@ -167,15 +167,7 @@ const FAMILIES: &[Family<Fill>] = &[
         "kumiki_proxy_build_info",
         Kind::Gauge,
         "What runs, in labels; the value is always 1.",
-        |_, out| {
-            let labels = [
-                ("version", about::VERSION),
-                ("commit", about::COMMIT),
-                ("profile", about::PROFILE),
-                ("redis_version", about::REDIS_VERSION),
-            ];
-            out.labelled(&labels, 1);
-        },
+        |_, out| about::describe(out),
     ),
     family(
         "kumiki_proxy_info",
@@ -368,46 +360,14 @@ const FAMILIES: &[Family<Fill>] = &[
         "Connections to a node that could not be made, or have broken.",
         |f, out| f.of_nodes(out, |node| of(&node.figures.failures)),
     ),
-    // The process, under the names that Prometheus's own libraries use.
-    family(
-        "process_cpu_seconds_total",
-        Kind::Counter,
-        "Processor time of the process, the system's for it included.",
-        |f, out| out.seconds(f.process.user_seconds + f.process.system_seconds),
-    ),
-    family(
-        "process_resident_memory_bytes",
-        Kind::Gauge,
-        "Memory that the system has given to the process.",
-        |f, out| out.add(f.process.resident_bytes),
-    ),
-    family(
-        "process_open_fds",
-        Kind::Gauge,
-        "Descriptors that are open.",
-        |_, out| {
-            let open = process::open_descriptors();
-            open.into_iter().for_each(|open| out.add(open));
-        },
-    ),
-    family(
-        "process_max_fds",
-        Kind::Gauge,
-        "Descriptors that may be open.",
-        |f, out| {
-            if f.process.max_descriptors < u64::MAX {
-                out.add(f.process.max_descriptors);
-            }
-        },
-    ),
-    family(
-        "process_start_time_seconds",
-        Kind::Gauge,
-        "When the proxy began to serve, in seconds since the Unix epoch.",
-        |f, out| {
-            let started = SystemTime::now() - f.told.about.started.elapsed();
-            let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-            out.seconds(since.as_secs_f64());
-        },
-    ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_there_once_and_says_its_kind() {
+        exposition::check(FAMILIES);
+    }
+}

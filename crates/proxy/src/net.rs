@@ -11,6 +11,7 @@
 //!    did not.
 //! 2. A network belongs to one thread; only its [`Network::Waker`] is given to others.
 
+mod buffered;
 mod relayed;
 mod uring;
 

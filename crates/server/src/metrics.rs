@@ -15,10 +15,10 @@ mod replica;
 
 use std::time::Duration;
 
-use admin::exposition::{self, Kind, Samples};
+use admin::exposition::{self, Kind, Samples, counter, gauge};
 use admin::{about, process};
 
-use crate::figures::{Figures, unix_ms};
+use crate::figures::Figures;
 use crate::routing::ClusterFigures;
 use crate::shared::Shared;
 
@@ -30,9 +30,10 @@ type Family = exposition::Family<fn(&Figures<'_>, &mut Samples<'_>)>;
 
 /// All families, as the admin endpoint serves them.
 fn report(figures: &Figures<'_>) -> String {
-    exposition::text(families(), |family, samples| {
+    let own = exposition::text(families(), |family, samples| {
         (family.fill)(figures, samples);
-    })
+    });
+    own + &process::text(&figures.process, figures.shared.started_at)
 }
 
 impl admin::Subject for Shared {
@@ -59,34 +60,6 @@ fn families() -> impl Iterator<Item = &'static Family> {
     FAMILIES.iter().chain(others)
 }
 
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    fill: fn(&Figures<'_>, &mut Samples<'_>),
-) -> Family {
-    let kind = Kind::Counter;
-    Family {
-        name,
-        kind,
-        help,
-        fill,
-    }
-}
-
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    fill: fn(&Figures<'_>, &mut Samples<'_>),
-) -> Family {
-    let kind = Kind::Gauge;
-    Family {
-        name,
-        kind,
-        help,
-        fill,
-    }
-}
-
 /// Adds what `value` says if there is a log.
 fn if_durable(figures: &Figures<'_>, samples: &mut Samples<'_>, value: u64) {
     if figures.is_durable() {
@@ -109,15 +82,7 @@ const FAMILIES: &[Family] = &[
     gauge(
         "kumiki_build_info",
         "What runs, in labels; the value is always 1.",
-        |_, out| {
-            let labels = [
-                ("version", about::VERSION),
-                ("commit", about::COMMIT),
-                ("profile", about::PROFILE),
-                ("redis_version", about::REDIS_VERSION),
-            ];
-            out.labelled(&labels, 1);
-        },
+        |_, out| about::describe(out),
     ),
     gauge(
         "kumiki_uptime_seconds",
@@ -524,40 +489,6 @@ const FAMILIES: &[Family] = &[
         "Warnings of the recovery at the start, which are in the server's log.",
         |f, out| if_durable(f, out, f.recovery.warnings.len() as u64),
     ),
-    // The process, under the names that Prometheus's own libraries use.
-    counter(
-        "process_cpu_seconds_total",
-        "Processor time of the process, the system's for it included.",
-        |f, out| out.seconds(f.process.user_seconds + f.process.system_seconds),
-    ),
-    gauge(
-        "process_resident_memory_bytes",
-        "Memory that the system has given to the process.",
-        |f, out| out.add(f.process.resident_bytes),
-    ),
-    gauge(
-        "process_open_fds",
-        "Descriptors that are open.",
-        |_, out| {
-            process::open_descriptors()
-                .into_iter()
-                .for_each(|open| out.add(open))
-        },
-    ),
-    gauge(
-        "process_max_fds",
-        "Descriptors that may be open.",
-        |f, out| {
-            if f.process.max_descriptors < u64::MAX {
-                out.add(f.process.max_descriptors);
-            }
-        },
-    ),
-    gauge(
-        "process_start_time_seconds",
-        "When the server began to serve, in seconds since the Unix epoch.",
-        |f, out| out.seconds(unix_ms(f.shared.started_at) as f64 / 1e3),
-    ),
 ];
 
 #[cfg(test)]
@@ -566,18 +497,6 @@ mod tests {
 
     #[test]
     fn every_name_is_there_once_and_says_its_kind() {
-        for (at, family) in families().enumerate() {
-            let name = family.name;
-            assert!(
-                families().take(at).all(|other| other.name != name),
-                "{name}"
-            );
-            let counts = matches!(family.kind, Kind::Counter);
-            assert_eq!(name.ends_with("_total"), counts, "{name}");
-            assert!(
-                family.help.ends_with('.') && !family.help.contains('\n'),
-                "{name}"
-            );
-        }
+        exposition::check(families());
     }
 }

@@ -3,14 +3,25 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | `ring` | requests and what comes of them |
+//! | `ring` | the ring itself: gives requests to the kernel, and waits for what comes of them |
+//! | `request` | requests, and how completions name them |
+//! | `done` | what has come of requests |
+//! | `sockets` | sockets, each open as long as requests name it |
 //! | `buffers` | memory that the kernel receives into |
+//! | `waker` | what ends a wait from anywhere |
 //!
 //! A [`Ring`] belongs to one thread, which alone may [`Ring::wait`]; its [`Waker`] may be anywhere.
 //! Linux 6.1 and later have what it takes.
 
 mod buffers;
+mod done;
+mod request;
 mod ring;
+mod sockets;
+mod waker;
 
 pub use buffers::BufferId;
-pub use ring::{Done, Finish, Ring, SocketId, Waker};
+pub use done::{Done, Finish};
+pub use ring::Ring;
+pub use sockets::SocketId;
+pub use waker::Waker;

@@ -1,53 +1,36 @@
-//! Requests to the kernel about sockets, and what comes of them.
-//!
-//! What the kernel is told with each request, in its `user_data`: the kind in the upper eight bits,
-//! a number in the others.
-//!
-//! | kind | request | number |
-//! |---|---|---|
-//! | [`RECEIVE`] | receive until told otherwise, into any of the [`Buffers`] | the socket's place |
-//! | [`ROOM`] | tell when there is room to send, or the connection is made or broken | the same |
-//! | [`COMING`] | tell whenever somebody connects to a listener | the same |
-//! | [`CANCEL`] | cancel what is received | the same |
-//! | [`SEND`] | send at once, as much as there is room for | place among `outgoing` |
-//! | [`WAKE`] | tell whenever the eventfd of [`Waker`]s is written to | – |
-//!
-//! Sends never wait in the kernel (`MSG_DONTWAIT`), and report only if they could not send
-//! everything. So they are over when the call that submits them returns, a wait for one completion
-//! is a wait for something to do, and one system call both sends and waits.
+//! The ring itself: gives requests to the kernel, waits, and takes note of what has come of them.
 //!
 //! Safety contract:
 //! 1. What a send reads is owned by `outgoing`, untouched, until the kernel has taken its request
 //!    from the queue and all completions of that call have been seen.
 //! 2. Buffers live until every request that may receive is over: a ring whose requests cannot be
 //!    ended leaks them.
-//! 3. A socket is open while requests name it: its place holds it, and is freed when none is under
-//!    way. So a place among completions is always that of the socket for which the request was made.
+//! 3. A socket is open while requests name it: every request is counted by [`Sockets`], whose places
+//!    hold sockets until none is under way. So a place among completions is always that of the socket
+//!    for which the request was made.
 //! 4. A ring is used by one thread after its first wait, as the kernel wants it: borrows of `self`
 //!    see to that.
 
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use io_uring::squeue::{Entry, Flags};
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, cqueue, opcode};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::net::Shutdown;
-use slab::Slab;
+use io_uring::squeue::Entry;
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, cqueue};
 
 use crate::buffers::{BufferId, Buffers, COUNT};
+use crate::done::{Done, Finish};
+use crate::request::{self, CANCEL, COMING, GROUP, RECEIVE, ROOM, SEND, WAKE};
+use crate::sockets::{SocketId, Sockets};
+use crate::waker::Waker;
 
 /// Requests that can be queued before the kernel is called.
 const ENTRIES: u32 = 1024;
 /// Completions that can wait to be seen; more than that the kernel keeps, at a cost.
 const COMPLETIONS: u32 = 8192;
-/// The name of the group of buffers.
-const GROUP: u16 = 0;
 /// How often the kernel may say that it has no memory for a request before it is believed.
 const PATIENCE: u32 = 1000;
 /// Memory for sends that is kept for later: how many pieces, and of what capacity.
@@ -55,94 +38,6 @@ const SPARE: usize = 64;
 const SPARE_CAPACITY: usize = 16 * 1024;
 /// How long a ring that is dropped waits for its requests to end.
 const ENDING: Duration = Duration::from_millis(200);
-
-const KIND: u32 = 56;
-const RECEIVE: u64 = 1 << KIND;
-const ROOM: u64 = 2 << KIND;
-const COMING: u64 = 3 << KIND;
-const CANCEL: u64 = 4 << KIND;
-const SEND: u64 = 5 << KIND;
-const WAKE: u64 = 6 << KIND;
-const ENDED: u64 = 7 << KIND;
-
-/// A socket of a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SocketId(usize);
-
-/// Why nothing more is received.
-#[derive(Debug)]
-pub enum Finish {
-    /// The peer has ended.
-    End,
-    /// It was asked for by [`Ring::hold`], or the kernel had no buffer left: [`Ring::receive`] goes
-    /// on.
-    Held,
-    /// The connection is broken.
-    Broken(io::Error),
-}
-
-/// What has come of requests. `key` is what the socket was added with.
-#[derive(Debug)]
-pub enum Done {
-    /// Bytes have come. The buffer must be given back.
-    Received {
-        /// Whose.
-        key: usize,
-        /// Where they are.
-        buffer: BufferId,
-    },
-    /// Nothing more is received.
-    Finished {
-        /// Whose.
-        key: usize,
-        /// Why.
-        why: Finish,
-    },
-    /// Not everything could be sent.
-    Unsent {
-        /// Whose.
-        key: usize,
-        /// What was to be sent.
-        bytes: Vec<u8>,
-        /// How much of it was, or why nothing was ([`io::ErrorKind::WouldBlock`]: there is no room).
-        result: io::Result<usize>,
-    },
-    /// There is room to send, the connection is made, or it is broken.
-    Room {
-        /// Whose.
-        key: usize,
-    },
-    /// Somebody connects.
-    Coming {
-        /// To which listener.
-        key: usize,
-    },
-}
-
-/// Has a ring's wait end, this one or the next. Clones wake the same ring.
-#[derive(Clone)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    /// See [`Waker`].
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn wake(&self) -> io::Result<()> {
-        rustix::io::write(&*self.0, &1_u64.to_ne_bytes())?;
-        Ok(())
-    }
-}
-
-struct Socket {
-    socket: OwnedFd,
-    key: usize,
-    /// Requests that are not over.
-    under_way: u32,
-    /// A send is among them.
-    sending: bool,
-    removed: bool,
-}
 
 struct Outgoing {
     place: usize,
@@ -156,7 +51,7 @@ pub struct Ring {
     ring: IoUring,
     /// There until the ring is dropped.
     buffers: Option<Buffers>,
-    sockets: Slab<Socket>,
+    sockets: Sockets,
     outgoing: Vec<Outgoing>,
     /// Memory for completions while they are looked at.
     seen: Vec<cqueue::Entry>,
@@ -196,15 +91,15 @@ impl Ring {
         let submitter = ring.submitter();
         // SAFETY: the table has as many entries, and lives as long as the ring uses it (rule 2).
         unsafe { submitter.register_buf_ring_with_flags(buffers.table(), COUNT, GROUP, 0) }?;
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let waker = Waker::new()?;
         let mut ring = Ring {
             ring,
             buffers: Some(buffers),
-            sockets: Slab::new(),
+            sockets: Sockets::default(),
             outgoing: Vec::new(),
             seen: Vec::new(),
             spare: Vec::new(),
-            waker: Waker(Arc::new(event)),
+            waker,
             under_way: 0,
             started: false,
         };
@@ -220,13 +115,7 @@ impl Ring {
 
     /// Takes a socket, which must not block.
     pub fn add(&mut self, socket: OwnedFd, key: usize) -> SocketId {
-        SocketId(self.sockets.insert(Socket {
-            socket,
-            key,
-            under_way: 0,
-            sending: false,
-            removed: false,
-        }))
+        self.sockets.add(socket, key)
     }
 
     /// The socket itself.
@@ -235,7 +124,7 @@ impl Ring {
     /// If it was removed.
     #[must_use]
     pub fn socket(&self, id: SocketId) -> BorrowedFd<'_> {
-        self.sockets[id.0].socket.as_fd()
+        self.sockets.socket(id)
     }
 
     /// Closes a socket, behind what was sent; nothing more is told of it.
@@ -243,16 +132,7 @@ impl Ring {
     /// # Panics
     /// If it was removed before.
     pub fn remove(&mut self, id: SocketId) {
-        let socket = &mut self.sockets[id.0];
-        assert!(!socket.removed, "a socket is removed once");
-        socket.removed = true;
-        if socket.under_way > 0 {
-            // Requests hold on to the socket; this ends it for the peer at once, and them with it.
-            // What was never connected is told of by an error, and need not be ended.
-            let _ = rustix::net::shutdown(&socket.socket, Shutdown::Both);
-        } else {
-            self.sockets.remove(id.0);
-        }
+        self.sockets.remove(id);
     }
 
     /// Receives from now on, until [`Done::Finished`].
@@ -260,8 +140,7 @@ impl Ring {
     /// # Errors
     /// If the kernel takes no requests.
     pub fn receive(&mut self, id: SocketId) -> io::Result<()> {
-        let entry = opcode::RecvMulti::new(self.fd(id), GROUP).build();
-        self.ask(id, entry.user_data(RECEIVE | id.0 as u64))
+        self.ask(id, request::receive(self.sockets.fd(id), id.0))
     }
 
     /// Receives no more: [`Finish::Held`] follows, perhaps behind some that came meanwhile.
@@ -269,8 +148,7 @@ impl Ring {
     /// # Errors
     /// If the kernel takes no requests.
     pub fn hold(&mut self, id: SocketId) -> io::Result<()> {
-        let entry = opcode::AsyncCancel::new(RECEIVE | id.0 as u64).build();
-        self.ask(id, entry.user_data(CANCEL | id.0 as u64))
+        self.ask(id, request::cancel_receive(id.0))
     }
 
     /// Tells once when there is room to send, or the connection is made or broken.
@@ -278,8 +156,7 @@ impl Ring {
     /// # Errors
     /// If the kernel takes no requests.
     pub fn await_room(&mut self, id: SocketId) -> io::Result<()> {
-        let entry = opcode::PollAdd::new(self.fd(id), libc::POLLOUT as u32).build();
-        self.ask(id, entry.user_data(ROOM | id.0 as u64))
+        self.ask(id, request::room(self.sockets.fd(id), id.0))
     }
 
     /// Tells whenever somebody connects to a listener.
@@ -287,8 +164,7 @@ impl Ring {
     /// # Errors
     /// If the kernel takes no requests.
     pub fn await_connections(&mut self, id: SocketId) -> io::Result<()> {
-        let poll = opcode::PollAdd::new(self.fd(id), libc::POLLIN as u32).multi(true);
-        self.ask(id, poll.build().user_data(COMING | id.0 as u64))
+        self.ask(id, request::coming(self.sockets.fd(id), id.0))
     }
 
     /// Sends with the next wait. [`Done::Unsent`] follows if that is not possible, nothing if it is.
@@ -299,14 +175,8 @@ impl Ring {
     /// # Panics
     /// If something else is sent on the socket with that wait.
     pub fn send(&mut self, id: SocketId, bytes: Vec<u8>) -> io::Result<()> {
-        let socket = &mut self.sockets[id.0];
-        assert!(!std::mem::replace(&mut socket.sending, true), "two sends");
-        let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
-        let entry = opcode::Send::new(self.fd(id), bytes.as_ptr(), bytes.len() as u32)
-            .flags(flags)
-            .build()
-            .flags(Flags::SKIP_SUCCESS)
-            .user_data(SEND | self.outgoing.len() as u64);
+        self.sockets.begin_send(id);
+        let entry = request::send(self.sockets.fd(id), &bytes, self.outgoing.len());
         // The heap's memory stays where it is when the vector moves.
         self.outgoing.push(Outgoing {
             place: id.0,
@@ -410,8 +280,7 @@ impl Ring {
         let mut seen = std::mem::take(&mut self.seen);
         seen.extend(self.ring.completion());
         for entry in seen.drain(..) {
-            let (kind, number) = (entry.user_data() >> KIND << KIND, entry.user_data());
-            let number = (number & !(u64::MAX << KIND)) as usize;
+            let (kind, number) = request::named(entry.user_data());
             let (result, flags) = (entry.result(), entry.flags());
             let over = !cqueue::more(flags);
             self.under_way -= usize::from(over && kind != SEND);
@@ -422,12 +291,12 @@ impl Ring {
                 ROOM => self.tell(number, over, done, |key| Done::Room { key }),
                 COMING => {
                     self.tell(number, over, done, |key| Done::Coming { key });
-                    let lives = self.sockets.get(number).is_some_and(|it| !it.removed);
+                    let lives = self.sockets.key(number).is_some();
                     if over && lives && result >= 0 {
                         self.await_connections(SocketId(number))?;
                     }
                 }
-                CANCEL => self.release(number, true),
+                CANCEL => self.sockets.release(number, true),
                 _ => {}
             }
         }
@@ -436,18 +305,18 @@ impl Ring {
     }
 
     fn received(&mut self, place: usize, result: i32, flags: u32, done: &mut Vec<Done>) {
-        let socket = &self.sockets[place];
-        let (key, removed) = (socket.key, socket.removed);
+        let key = self.sockets.key(place);
         if let Some(id) = cqueue::buffer_select(flags) {
             let buffers = self.buffers.as_mut().expect("there until the drop");
             let buffer = buffers.take(id, usize::try_from(result).unwrap_or(0));
-            if removed || result <= 0 {
-                buffers.give_back(buffer);
-            } else {
-                done.push(Done::Received { key, buffer });
+            match key {
+                Some(key) if result > 0 => done.push(Done::Received { key, buffer }),
+                _ => buffers.give_back(buffer),
             }
         }
-        if !cqueue::more(flags) && !removed {
+        if !cqueue::more(flags)
+            && let Some(key) = key
+        {
             let why = match -result {
                 0 => Finish::End,
                 ..0 | libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => Finish::Held,
@@ -455,7 +324,7 @@ impl Ring {
             };
             done.push(Done::Finished { key, why });
         }
-        self.release(place, !cqueue::more(flags));
+        self.sockets.release(place, !cqueue::more(flags));
     }
 
     fn tell(
@@ -465,20 +334,10 @@ impl Ring {
         done: &mut Vec<Done>,
         what: impl FnOnce(usize) -> Done,
     ) {
-        let socket = &self.sockets[place];
-        if !socket.removed {
-            done.push(what(socket.key));
+        if let Some(key) = self.sockets.key(place) {
+            done.push(what(key));
         }
-        self.release(place, over);
-    }
-
-    /// A request of a socket may be over, and the socket with it.
-    fn release(&mut self, place: usize, over: bool) {
-        let socket = &mut self.sockets[place];
-        socket.under_way -= u32::from(over);
-        if socket.under_way == 0 && socket.removed {
-            self.sockets.remove(place);
-        }
+        self.sockets.release(place, over);
     }
 
     /// All sends are over: tells of those that failed.
@@ -486,13 +345,9 @@ impl Ring {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         self.under_way -= outgoing.len();
         for mut it in outgoing.drain(..) {
-            let socket = &mut self.sockets[it.place];
-            socket.sending = false;
-            let (key, removed) = (socket.key, socket.removed);
-            self.release(it.place, true);
-            if let Some(result) = it.result
-                && !removed
-            {
+            let key = self.sockets.key(it.place);
+            self.sockets.end_send(it.place);
+            if let (Some(result), Some(key)) = (it.result, key) {
                 let sent = usize::try_from(result);
                 done.push(Done::Unsent {
                     key,
@@ -507,19 +362,13 @@ impl Ring {
         self.outgoing = outgoing;
     }
 
-    fn fd(&self, id: SocketId) -> Fd {
-        Fd(self.sockets[id.0].socket.as_raw_fd())
-    }
-
     fn ask(&mut self, id: SocketId, entry: Entry) -> io::Result<()> {
-        self.sockets[id.0].under_way += 1;
+        self.sockets.asked(id);
         self.push(entry)
     }
 
     fn watch_waker(&mut self) -> io::Result<()> {
-        let fd = Fd(self.waker.0.as_raw_fd());
-        let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true);
-        self.push(poll.build().user_data(WAKE))
+        self.push(request::wake(self.waker.event()))
     }
 
     fn push(&mut self, entry: Entry) -> io::Result<()> {
@@ -545,11 +394,8 @@ impl Drop for Ring {
         if !self.started {
             return;
         }
-        for (_, socket) in &mut self.sockets {
-            socket.removed = true;
-        }
-        let all = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
-        let asked = self.push(all.user_data(ENDED)).is_ok();
+        self.sockets.remove_all();
+        let asked = self.push(request::cancel_all()).is_ok();
         let (mut done, mut woken) = (Vec::new(), false);
         for _ in 0..ENDING.as_millis() {
             if !asked || self.under_way <= self.outgoing.len() {

@@ -10,3 +10,4 @@ pub(crate) mod cql;
 pub(crate) mod frame;
 pub(crate) mod process;
 pub(crate) mod replicas;
+pub(crate) mod words;

@@ -16,6 +16,7 @@ pub(super) const LENGTH_MS: i64 = 5_000;
 /// How long the record of a released lock stays. Longer than an era, so that where there is no
 /// record, the lock that was there last had been released before any era that is still open.
 pub(super) const TOMBSTONE_MS: i64 = LENGTH_MS + 1_000;
+pub(super) const TOMBSTONE: Duration = Duration::from_millis(TOMBSTONE_MS as u64);
 
 /// So far ahead of the partition's time the tokens of a key may run that is granted often. They do
 /// so only while the time stands still, because a wall clock was set far ahead once.

@@ -42,8 +42,10 @@
 mod counters;
 mod entry;
 mod era;
+mod failing;
 mod flight;
 mod operation;
+mod reading;
 mod serving;
 mod settling;
 mod sweep;

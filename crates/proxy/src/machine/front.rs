@@ -11,8 +11,10 @@
 //! 4. A connection is closed whose client does not say who it is in time, or stops in the middle of a
 //!    request; one that waits between requests may wait for ever.
 
+mod admission;
+mod connection;
+
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,70 +23,20 @@ use slab::Slab;
 
 use super::arena::Arena;
 use super::deadlines::Deadlines;
-use super::face::{Desk, Ended, Face, Letter, Progress};
+use super::face::{Ended, Face, Letter, Progress};
 use super::outbox::Outbox;
-use super::pack::Pack;
 use super::parking::Parking;
-use super::query::{ClientId, Reply};
-use super::thread::client_token;
+use super::query::Reply;
 use crate::config::Limits;
 use crate::figures::FrontFigures;
 use crate::net::{Happened, Network};
+use admission::due;
+use connection::{Connection, list};
 
-/// Connections accepted in one turn.
-const ACCEPTS: usize = 128;
 /// A piece of a request of at most so many bytes is copied, so that it keeps nothing else.
 const SMALL: usize = 4096;
 /// Replies taken from one ring in a turn, so that requests get their turn, too.
 const TAKEN: usize = 1024;
-/// When the system has no descriptor left, accepting is tried again after this.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-struct Connection<S, C> {
-    id: ClientId,
-    stream: S,
-    client: C,
-    input: BytesMut,
-    out: Pack,
-    under_way: u32,
-    /// When it was accepted.
-    since: Duration,
-    /// When the last piece came of a request that is not whole yet.
-    midway: Option<Duration>,
-    /// The socket has more to read.
-    readable: bool,
-    /// The client will send nothing more: that was told once, and is to be read behind the rest.
-    ended: bool,
-    /// Everything that it sent has been read.
-    finished: bool,
-    /// The socket takes no more for now.
-    full: bool,
-    progress: Progress,
-    /// Broken: to be closed at once.
-    dead: bool,
-    in_ready: bool,
-    in_touched: bool,
-}
-
-impl<S, C> Connection<S, C> {
-    /// The client, what it has sent, and where what is made of it is left.
-    fn at_desk<'a>(
-        &'a mut self,
-        outbox: &'a mut Outbox,
-        now: Duration,
-    ) -> (&'a mut C, &'a mut BytesMut, Desk<'a>) {
-        let desk = Desk {
-            id: self.id,
-            now,
-            out: &mut self.out,
-            orders: &mut outbox.orders,
-            later: &mut outbox.later,
-            room: &mut outbox.room,
-            under_way: &mut self.under_way,
-        };
-        (&mut self.client, &mut self.input, desk)
-    }
-}
 
 /// See the module's page.
 pub(crate) struct Front<N: Network, F: Face> {
@@ -208,103 +160,6 @@ impl<N: Network, F: Face> Front<N, F> {
             self.face.tell(client, &mut desk);
             list(&mut self.touched, &mut connection.in_touched, place);
         }
-    }
-
-    fn accept(&mut self, network: &mut N, now: Duration) {
-        for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else {
-                self.accepting = false;
-                return;
-            };
-            match network.accept(listener) {
-                Ok((stream, address)) => self.admit(network, stream, address, now),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accepting = false;
-                    return;
-                }
-                Err(error) if is_of_the_client(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection; trying again");
-                    self.accept_from = now + ACCEPT_PAUSE;
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Closes connections of clients that have not gone on in time.
-    fn turn_out(&mut self, now: Duration) {
-        while let Some(place) = self.deadlines.take(now) {
-            let Some(connection) = self.connections.get_mut(place) else {
-                continue;
-            };
-            let Some(due) = due(&self.face, &self.limits, connection) else {
-                continue;
-            };
-            // What has come of who takes no replies may not have been read.
-            let unread = connection.readable || connection.out.len() > self.limits.output_soft;
-            if due > now {
-                self.deadlines.set(place, due);
-            } else if unread && self.face.has_begun(&connection.client) {
-                self.deadlines.set(place, now + self.limits.stall);
-            } else {
-                tracing::debug!("a client is closed: it has not gone on in time");
-                self.figures.turn_out();
-                connection.dead = true;
-                list(&mut self.touched, &mut connection.in_touched, place);
-            }
-        }
-    }
-
-    fn admit(
-        &mut self,
-        network: &mut N,
-        mut stream: N::Stream,
-        address: SocketAddr,
-        now: Duration,
-    ) {
-        if !self.figures.admit(self.limits.clients) {
-            let refusal = [std::io::IoSlice::new(self.face.refusal())];
-            let _ = network.write(&mut stream, &refusal);
-            return network.close(stream);
-        }
-        let entry = self.connections.vacant_entry();
-        let place = entry.key();
-        if let Err(error) = network.watch(&mut stream, client_token(place)) {
-            tracing::warn!(%error, "cannot watch a connection");
-            self.figures.dismiss();
-            return network.close(stream);
-        }
-        self.accepted = self.accepted.wrapping_add(1);
-        let id = ClientId {
-            place: place as u32,
-            thread: self.thread,
-            number: self.accepted,
-        };
-        let client = self.face.admit(id, address);
-        if let Some(patience) = self.face.patience() {
-            self.deadlines.set(place, now + patience);
-        }
-        entry.insert(Connection {
-            id,
-            stream,
-            client,
-            input: BytesMut::new(),
-            out: Pack::default(),
-            under_way: 0,
-            since: now,
-            midway: None,
-            // What came before it was watched may not be told of.
-            readable: true,
-            ended: false,
-            finished: false,
-            full: false,
-            progress: Progress::Done,
-            dead: false,
-            in_ready: true,
-            in_touched: false,
-        });
-        self.ready.push(place);
     }
 
     fn take_replies(&mut self, now: Duration) -> bool {
@@ -548,31 +403,4 @@ impl<N: Network, F: Face> Front<N, F> {
         self.figures.dismiss();
         network.close(connection.stream);
     }
-}
-
-/// By when a client must have gone on; `None`: whenever it likes.
-fn due<F: Face, S>(
-    face: &F,
-    limits: &Limits,
-    connection: &Connection<S, F::Client>,
-) -> Option<Duration> {
-    match face.has_begun(&connection.client) {
-        true => connection.midway.map(|since| since + limits.stall),
-        false => face.patience().map(|patience| connection.since + patience),
-    }
-}
-
-/// Puts a connection on a list, once.
-fn list(list: &mut Vec<usize>, listed: &mut bool, place: usize) {
-    if !std::mem::replace(listed, true) {
-        list.push(place);
-    }
-}
-
-/// Whether accepting failed because of the one connection that was next.
-fn is_of_the_client(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
-    )
 }

@@ -14,7 +14,9 @@
 //! 4. What was written before a connection was closed is sent, as the kernel does it, unless the
 //!    peer takes nothing for [`LINGER`].
 
-use std::collections::VecDeque;
+mod line;
+mod turn;
+
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -23,18 +25,16 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use slab::Slab;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use uring::{BufferId, Done, Finish, Ring, SocketId, Waker};
+use uring::{Done, Ring, Waker};
 
+use super::buffered::{LINGER, LOOK, MOST};
 use super::{Happened, Network, Wake};
+use line::{Line, mark};
 
-/// Bytes that a connection holds in one direction.
-const MOST: usize = 64 * 1024;
 /// From this length on (in bytes) what is written is not copied.
 const LARGE: usize = 16 * 1024;
-/// How long what was written is sent after a connection was closed.
-const LINGER: Duration = Duration::from_secs(5);
-/// How often is looked at connections that are closed and not sent yet.
-const LOOK: Duration = Duration::from_millis(50);
+/// Listeners' keys begin here; those of connections are below.
+const LISTENERS: usize = 1 << 40;
 
 /// See the module's page.
 pub struct Uring {
@@ -56,45 +56,6 @@ pub struct Uring {
     done: Vec<Done>,
     /// The last wait did not ask the kernel.
     spared: bool,
-}
-
-/// A connection that is watched.
-struct Line {
-    token: usize,
-    socket: SocketId,
-    connecting: bool,
-    /// What was received, in order: first what was copied, then buffers with how much of each is
-    /// read.
-    kept: BytesMut,
-    arrived: VecDeque<(BufferId, usize)>,
-    receiving: bool,
-    /// It is being told to receive no more.
-    holding_off: bool,
-    ended: bool,
-    failed: Option<Failure>,
-    /// Written and not sent.
-    out: Vec<u8>,
-    dirty: bool,
-    /// There is no room in the kernel; it tells when there is.
-    full: bool,
-    /// The owner waits for room.
-    wanted: bool,
-    /// It is closed, and given up at this time.
-    closing: Option<Instant>,
-}
-
-/// An error that can be told twice.
-#[derive(Clone)]
-struct Failure(ErrorKind, String);
-
-impl Failure {
-    fn new(error: &io::Error) -> Failure {
-        Failure(error.kind(), error.to_string())
-    }
-
-    fn error(&self) -> io::Error {
-        io::Error::new(self.0, self.1.clone())
-    }
 }
 
 /// A connection.
@@ -131,34 +92,8 @@ impl Wake for Waker {
     }
 }
 
-impl Line {
-    fn new(token: usize, socket: SocketId, connecting: bool) -> Line {
-        Line {
-            token,
-            socket,
-            connecting,
-            kept: BytesMut::new(),
-            arrived: VecDeque::new(),
-            receiving: false,
-            holding_off: false,
-            ended: false,
-            failed: None,
-            out: Vec::new(),
-            dirty: false,
-            full: false,
-            wanted: false,
-            closing: None,
-        }
-    }
-
-    /// Whether it is to receive, and does not.
-    fn may_resume(&self) -> bool {
-        let over = self.ended || self.failed.is_some() || self.closing.is_some();
-        !over && !self.connecting && !self.receiving && self.kept.len() < MOST
-    }
-}
-
 impl Uring {
+    /// Watches a socket, which may not be connected yet; the place of its line.
     fn begin(&mut self, socket: OwnedFd, token: usize, connecting: bool) -> io::Result<usize> {
         let place = self.lines.vacant_key();
         let socket = self.ring.add(socket, place);
@@ -176,196 +111,7 @@ impl Uring {
             }
         }
     }
-
-    fn receive(&mut self, place: usize) -> io::Result<()> {
-        let line = &mut self.lines[place];
-        line.receiving = true;
-        self.ring.receive(line.socket)
-    }
-
-    /// Gives buffers back, and copies what nobody has read.
-    fn clear_buffers(&mut self) -> io::Result<()> {
-        for place in std::mem::take(&mut self.holding) {
-            let Some(line) = self.lines.get_mut(place) else {
-                continue;
-            };
-            for (buffer, read) in line.arrived.drain(..) {
-                line.kept
-                    .extend_from_slice(&self.ring.bytes(buffer)[read..]);
-                self.ring.give_back(buffer);
-            }
-            if line.kept.len() >= MOST && line.receiving && !line.holding_off {
-                line.holding_off = true;
-                self.ring.hold(line.socket)?;
-            }
-        }
-        for place in std::mem::take(&mut self.resuming) {
-            if self.lines.get(place).is_some_and(Line::may_resume) {
-                self.receive(place)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Hands what was written to the ring. Whether somebody waits for it to be sent.
-    fn send_all(&mut self) -> io::Result<bool> {
-        let mut urgent = false;
-        std::mem::swap(&mut self.dirty, &mut self.sending);
-        for &place in &self.sending {
-            let Some(line) = self.lines.get_mut(place) else {
-                continue;
-            };
-            line.dirty = false;
-            if line.full || line.out.is_empty() || line.failed.is_some() {
-                continue;
-            }
-            urgent |= line.wanted || line.closing.is_some();
-            self.ring.send(line.socket, std::mem::take(&mut line.out))?;
-        }
-        Ok(urgent)
-    }
-
-    /// After sending: tells of room.
-    fn sent_all(&mut self) {
-        let mut sending = std::mem::take(&mut self.sending);
-        for place in sending.drain(..) {
-            let Some(line) = self.lines.get_mut(place) else {
-                continue;
-            };
-            if line.full || !line.out.is_empty() {
-                continue;
-            }
-            if line.closing.is_some() {
-                self.remove(place);
-            } else if std::mem::take(&mut line.wanted) {
-                self.told.push(event(line.token, false, true, false));
-            }
-        }
-        self.sending = sending;
-    }
-
-    fn note(&mut self, done: Done) -> io::Result<()> {
-        match done {
-            Done::Received { key, buffer } => match self.lines.get_mut(key) {
-                Some(line) if line.closing.is_none() => {
-                    if line.arrived.is_empty() {
-                        self.holding.push(key);
-                        self.told.push(event(line.token, true, false, false));
-                    }
-                    line.arrived.push_back((buffer, 0));
-                }
-                _ => self.ring.give_back(buffer),
-            },
-            Done::Finished { key, why } => self.finished(key, why),
-            Done::Unsent { key, bytes, result } => self.unsent(key, bytes, result)?,
-            Done::Room { key } => self.has_room(key)?,
-            Done::Coming { key } => {
-                let token = self.listeners[key - LISTENERS];
-                self.told.push(event(token, true, false, false));
-            }
-        }
-        Ok(())
-    }
-
-    fn finished(&mut self, place: usize, why: Finish) {
-        let Some(line) = self.lines.get_mut(place) else {
-            return;
-        };
-        (line.receiving, line.holding_off) = (false, false);
-        match why {
-            Finish::Held => self.resuming.push(place),
-            Finish::End => {
-                line.ended = true;
-                self.told.push(event(line.token, true, false, true));
-            }
-            Finish::Broken(error) => self.fail(place, &error),
-        }
-    }
-
-    fn unsent(
-        &mut self,
-        place: usize,
-        bytes: Vec<u8>,
-        result: io::Result<usize>,
-    ) -> io::Result<()> {
-        let Some(line) = self.lines.get_mut(place) else {
-            return Ok(());
-        };
-        let sent = match result {
-            Ok(sent) => sent,
-            Err(error) if is_passing(&error) => 0,
-            Err(error) => {
-                self.fail(place, &error);
-                return Ok(());
-            }
-        };
-        line.out = bytes;
-        line.out.drain(..sent);
-        line.full = true;
-        if let Some(by) = &mut line.closing
-            && sent > 0
-        {
-            *by = Instant::now() + LINGER;
-        }
-        self.ring.await_room(line.socket)
-    }
-
-    /// There is room again, or a connection was made, or it is broken.
-    fn has_room(&mut self, place: usize) -> io::Result<()> {
-        let Some(line) = self.lines.get_mut(place) else {
-            return Ok(());
-        };
-        line.full = false;
-        if std::mem::take(&mut line.connecting) {
-            let token = line.token;
-            match made(&SockRef::from(&self.ring.socket(line.socket))) {
-                Ok(()) => {
-                    self.told.push(event(token, false, true, false));
-                    self.receive(place)?;
-                }
-                Err(error) => self.fail(place, &error),
-            }
-        } else if !line.out.is_empty() {
-            mark(&mut self.dirty, line, place);
-        } else if std::mem::take(&mut line.wanted) {
-            self.told.push(event(line.token, false, true, false));
-        }
-        Ok(())
-    }
-
-    fn fail(&mut self, place: usize, error: &io::Error) {
-        let line = &mut self.lines[place];
-        if line.closing.is_some() {
-            return self.remove(place);
-        }
-        line.failed.get_or_insert_with(|| Failure::new(error));
-        line.out = Vec::new();
-        self.told.push(event(line.token, true, true, true));
-    }
-
-    fn remove(&mut self, place: usize) {
-        let line = self.lines.remove(place);
-        for (buffer, _) in line.arrived {
-            self.ring.give_back(buffer);
-        }
-        self.ring.remove(line.socket);
-    }
-
-    /// Gives up those that have lingered for too long.
-    fn look_at_lingering(&mut self) {
-        let now = Instant::now();
-        for place in std::mem::take(&mut self.lingering) {
-            match self.lines.get(place).and_then(|line| line.closing) {
-                None => {}
-                Some(by) if by <= now => self.remove(place),
-                Some(_) => self.lingering.push(place),
-            }
-        }
-    }
 }
-
-/// Listeners' keys begin here; those of connections are below.
-const LISTENERS: usize = 1 << 40;
 
 impl Network for Uring {
     type Stream = UringStream;
@@ -576,32 +322,6 @@ impl Network for Uring {
         }
         happened.append(&mut self.told);
         waited.and(noted)
-    }
-}
-
-fn event(token: usize, readable: bool, writable: bool, ended: bool) -> Happened {
-    Happened {
-        token,
-        readable,
-        writable,
-        ended,
-    }
-}
-
-/// Whether a connection was made.
-fn made(socket: &SockRef<'_>) -> io::Result<()> {
-    if let Some(error) = socket.take_error()? {
-        return Err(error);
-    }
-    socket.peer_addr()?;
-    super::keep_node_alive(socket)?;
-    socket.set_tcp_nodelay(true)
-}
-
-/// Puts a line on the list of those with something to send, once.
-fn mark(dirty: &mut Vec<usize>, line: &mut Line, place: usize) {
-    if !std::mem::replace(&mut line.dirty, true) {
-        dirty.push(place);
     }
 }
 

@@ -134,6 +134,17 @@ impl Authority {
     }
 }
 
+/// A node, and a proxy before it with which clients, and they alone, speak TLS.
+fn for_clients_alone(program: &Path) -> (Authority, Redis, Proxy) {
+    let authority = Authority::new("one");
+    let node = Redis::start(program, &[]);
+    let proxy = Proxy::start(
+        |config| config.tls = Some(authority.for_clients(None)),
+        &[node.address],
+    );
+    (authority, node, proxy)
+}
+
 fn plain(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
@@ -298,12 +309,7 @@ fn handshakes_may_come_in_halves_but_not_for_ever() {
     let Some(program) = redis_server() else {
         return;
     };
-    let authority = Authority::new("one");
-    let node = Redis::start(&program, &[]);
-    let proxy = Proxy::start(
-        |config| config.tls = Some(authority.for_clients(None)),
-        &[node.address],
-    );
+    let (authority, _node, proxy) = for_clients_alone(&program);
     let stream = Dribble(plain(proxy.address));
     let mut slow = Client::over(StreamOwned::new(authority.session(None), stream));
     assert_eq!(slow.told("SET a b"), "+OK");
@@ -341,12 +347,7 @@ fn who_speaks_no_tls_is_closed_and_does_no_harm() {
     let Some(program) = redis_server() else {
         return;
     };
-    let authority = Authority::new("one");
-    let node = Redis::start(&program, &[]);
-    let proxy = Proxy::start(
-        |config| config.tls = Some(authority.for_clients(None)),
-        &[node.address],
-    );
+    let (authority, _node, proxy) = for_clients_alone(&program);
     let mut client = authority.client(proxy.address);
     let mut random = fastrand::Rng::with_seed(11);
     let mut cases = vec![
@@ -391,12 +392,7 @@ fn a_slow_reader_gets_everything_before_the_end() {
     let Some(program) = redis_server() else {
         return;
     };
-    let authority = Authority::new("one");
-    let node = Redis::start(&program, &[]);
-    let proxy = Proxy::start(
-        |config| config.tls = Some(authority.for_clients(None)),
-        &[node.address],
-    );
+    let (authority, _node, proxy) = for_clients_alone(&program);
     let mut client = authority.client(proxy.address);
     let value = "v".repeat(1 << 20);
     assert_eq!(

@@ -1,0 +1,120 @@
+//! Who comes, and who has come and does not begin, or does not go on.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::Front;
+use super::connection::{Connection, list};
+use crate::config::Limits;
+use crate::machine::face::Face;
+use crate::machine::query::ClientId;
+use crate::machine::thread::client_token;
+use crate::net::Network;
+
+/// Connections accepted in one turn.
+const ACCEPTS: usize = 128;
+/// When the system has no descriptor left, accepting is tried again after this.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl<N: Network, F: Face> Front<N, F> {
+    /// Accepts some of those who have connected.
+    pub(super) fn accept(&mut self, network: &mut N, now: Duration) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listener else {
+                self.accepting = false;
+                return;
+            };
+            match network.accept(listener) {
+                Ok((stream, address)) => self.admit(network, stream, address, now),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accepting = false;
+                    return;
+                }
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection; trying again");
+                    self.accept_from = now + ACCEPT_PAUSE;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Closes connections of clients that have not gone on in time.
+    pub(super) fn turn_out(&mut self, now: Duration) {
+        while let Some(place) = self.deadlines.take(now) {
+            let Some(connection) = self.connections.get_mut(place) else {
+                continue;
+            };
+            let Some(due) = due(&self.face, &self.limits, connection) else {
+                continue;
+            };
+            // What has come of who takes no replies may not have been read.
+            let unread = connection.readable || connection.out.len() > self.limits.output_soft;
+            if due > now {
+                self.deadlines.set(place, due);
+            } else if unread && self.face.has_begun(&connection.client) {
+                self.deadlines.set(place, now + self.limits.stall);
+            } else {
+                tracing::debug!("a client is closed: it has not gone on in time");
+                self.figures.turn_out();
+                connection.dead = true;
+                list(&mut self.touched, &mut connection.in_touched, place);
+            }
+        }
+    }
+
+    fn admit(
+        &mut self,
+        network: &mut N,
+        mut stream: N::Stream,
+        address: SocketAddr,
+        now: Duration,
+    ) {
+        if !self.figures.admit(self.limits.clients) {
+            let refusal = [std::io::IoSlice::new(self.face.refusal())];
+            let _ = network.write(&mut stream, &refusal);
+            return network.close(stream);
+        }
+        let entry = self.connections.vacant_entry();
+        let place = entry.key();
+        if let Err(error) = network.watch(&mut stream, client_token(place)) {
+            tracing::warn!(%error, "cannot watch a connection");
+            self.figures.dismiss();
+            return network.close(stream);
+        }
+        self.accepted = self.accepted.wrapping_add(1);
+        let id = ClientId {
+            place: place as u32,
+            thread: self.thread,
+            number: self.accepted,
+        };
+        let client = self.face.admit(id, address);
+        if let Some(patience) = self.face.patience() {
+            self.deadlines.set(place, now + patience);
+        }
+        entry.insert(Connection::new(id, stream, client, now));
+        self.ready.push(place);
+    }
+}
+
+/// Whether accepting failed because of the one connection that was next.
+fn is_of_the_client(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+    )
+}
+
+/// By when a client must have gone on; `None`: whenever it likes.
+pub(super) fn due<F: Face, S>(
+    face: &F,
+    limits: &Limits,
+    connection: &Connection<S, F::Client>,
+) -> Option<Duration> {
+    match face.has_begun(&connection.client) {
+        true => connection.midway.map(|since| since + limits.stall),
+        false => face.patience().map(|patience| connection.since + patience),
+    }
+}

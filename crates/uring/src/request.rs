@@ -1,0 +1,84 @@
+//! Requests to the kernel, and how their completions name them.
+//!
+//! What the kernel is told with each request, in its `user_data`: the kind in the upper eight bits,
+//! a number in the others.
+//!
+//! | kind | request | number |
+//! |---|---|---|
+//! | [`RECEIVE`] | receive until told otherwise, into any of the buffers | the socket's place |
+//! | [`ROOM`] | tell when there is room to send, or the connection is made or broken | the same |
+//! | [`COMING`] | tell whenever somebody connects to a listener | the same |
+//! | [`CANCEL`] | cancel what is received | the same |
+//! | [`SEND`] | send at once, as much as there is room for | place among what is sent |
+//! | [`WAKE`] | tell whenever the eventfd of [`Waker`](crate::Waker)s is written to | – |
+//! | [`ENDED`] | cancel everything | – |
+//!
+//! Sends never wait in the kernel (`MSG_DONTWAIT`), and report only if they could not send
+//! everything. So they are over when the call that submits them returns, a wait for one completion
+//! is a wait for something to do, and one system call both sends and waits.
+
+use io_uring::opcode;
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{CancelBuilder, Fd};
+
+/// The name of the group of buffers.
+pub(crate) const GROUP: u16 = 0;
+
+const KIND: u32 = 56;
+pub(crate) const RECEIVE: u64 = 1 << KIND;
+pub(crate) const ROOM: u64 = 2 << KIND;
+pub(crate) const COMING: u64 = 3 << KIND;
+pub(crate) const CANCEL: u64 = 4 << KIND;
+pub(crate) const SEND: u64 = 5 << KIND;
+pub(crate) const WAKE: u64 = 6 << KIND;
+pub(crate) const ENDED: u64 = 7 << KIND;
+
+/// The kind and the number of the request that a completion names.
+pub(crate) fn named(user_data: u64) -> (u64, usize) {
+    let kind = user_data >> KIND << KIND;
+    (kind, (user_data & !(u64::MAX << KIND)) as usize)
+}
+
+pub(crate) fn receive(socket: Fd, place: usize) -> Entry {
+    let entry = opcode::RecvMulti::new(socket, GROUP).build();
+    entry.user_data(RECEIVE | place as u64)
+}
+
+pub(crate) fn cancel_receive(place: usize) -> Entry {
+    let entry = opcode::AsyncCancel::new(RECEIVE | place as u64).build();
+    entry.user_data(CANCEL | place as u64)
+}
+
+pub(crate) fn room(socket: Fd, place: usize) -> Entry {
+    let entry = opcode::PollAdd::new(socket, libc::POLLOUT as u32).build();
+    entry.user_data(ROOM | place as u64)
+}
+
+pub(crate) fn coming(listener: Fd, place: usize) -> Entry {
+    poll_for_ever(listener).user_data(COMING | place as u64)
+}
+
+pub(crate) fn wake(event: Fd) -> Entry {
+    poll_for_ever(event).user_data(WAKE)
+}
+
+/// Tells each time that there is something to read.
+fn poll_for_ever(of: Fd) -> Entry {
+    let poll = opcode::PollAdd::new(of, libc::POLLIN as u32).multi(true);
+    poll.build()
+}
+
+/// The kernel reads the bytes until the request is over.
+pub(crate) fn send(socket: Fd, bytes: &[u8], place: usize) -> Entry {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+    opcode::Send::new(socket, bytes.as_ptr(), bytes.len() as u32)
+        .flags(flags)
+        .build()
+        .flags(Flags::SKIP_SUCCESS)
+        .user_data(SEND | place as u64)
+}
+
+pub(crate) fn cancel_all() -> Entry {
+    let all = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
+    all.user_data(ENDED)
+}

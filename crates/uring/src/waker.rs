@@ -1,0 +1,33 @@
+//! What ends a ring's wait from anywhere: an eventfd that the ring watches.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use io_uring::types::Fd;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Has a ring's wait end, this one or the next. Clones wake the same ring.
+#[derive(Clone)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    pub(crate) fn new() -> io::Result<Waker> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Waker(Arc::new(event)))
+    }
+
+    /// What the ring watches.
+    pub(crate) fn event(&self) -> Fd {
+        Fd(self.0.as_raw_fd())
+    }
+
+    /// See [`Waker`].
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn wake(&self) -> io::Result<()> {
+        rustix::io::write(&*self.0, &1_u64.to_ne_bytes())?;
+        Ok(())
+    }
+}
