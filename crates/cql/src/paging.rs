@@ -93,6 +93,22 @@ mod tests {
     }
 
     #[test]
+    fn what_nodes_write_is_readable() {
+        let long = format!("80c9{}3400f07ffffff800", "78".repeat(200));
+        for state in [
+            // Of one partition, of several, of a table whose rows have no clustering.
+            "00080006726f77203036f07ffffff8f07ffffff8",
+            "0400000001080006726f7720303617f07ffffff8",
+            "0400000000080006726f77203031f07ffffff803",
+            &long,
+        ] {
+            let bytes = (0..state.len()).step_by(2).map(|at| &state[at..at + 2]);
+            let bytes = bytes.map(|digits| u8::from_str_radix(digits, 16).unwrap());
+            assert!(is_readable(&bytes.collect::<Vec<_>>()), "{state}");
+        }
+    }
+
+    #[test]
     fn states_have_four_parts_and_nothing_else() {
         let state = b"\x04\0\0\0\x32\x0a\0\x04\0\0\0\x06\0\x01\x02\x03\xf0\x7f\xff\xff\xf8\xf0\x7f\xff\xff\xff";
         assert!(is_readable(state));
