@@ -3,6 +3,7 @@
 mod cassandra;
 mod etcd;
 mod rdma;
+mod rust_driver;
 
 use std::env;
 use std::path::Path;
@@ -69,6 +70,11 @@ const PEERS: &[Peer] = &[
     },
     Peer {
         program: "taskset",
+        package: "util-linux",
+        version: "--version",
+    },
+    Peer {
+        program: "setpriv",
         package: "util-linux",
         version: "--version",
     },
@@ -201,6 +207,7 @@ pub fn install() -> Result<()> {
     }
     LIBRARIES.iter().try_for_each(Library::install)?;
     cassandra::install()?;
+    rust_driver::install()?;
     etcd::install()?;
     rdma::install()
 }

@@ -4,6 +4,7 @@ use crate::bound::Bound;
 use crate::envelope::{Direction, Envelope, Flags, HEADER_LEN, Limits, Opcode};
 use crate::frame::{self, FrameHeader};
 use crate::packer::{Framing, Packer};
+use crate::paging;
 use crate::request::{Execute, Query, Request, RequestMessage};
 use crate::response::{Response, ResponseMessage, ResultBody, Rows, peek_error_code};
 use crate::statement::{
@@ -187,6 +188,12 @@ fn check_execute(envelope: &Envelope<'_>, decodes: bool) {
     let execute = Execute::decode(envelope);
     assert_eq!(execute.is_ok(), decodes);
     let Ok(execute) = execute else { return };
+    if let Some(state) = execute.parameters.paging_state
+        && paging::is_readable(state)
+    {
+        let longer = [state, b"\0"].concat();
+        assert!(!paging::is_readable(&longer), "two states in one");
+    }
     let values = execute.parameters.values;
     assert_eq!(values.iter().count(), values.len());
     let mut scratch = Vec::new();

@@ -5,7 +5,7 @@
 //! | [`envelope`] | headers and bodies in versions 3, 4 and 5; other streams, in place |
 //! | [`frame`], [`unpacker`], [`packer`] | the outer frames of version 5, and a connection's bytes as envelopes |
 //! | [`request`], [`response`], [`event`] | messages, decoded and written |
-//! | [`bound`], [`types`], [`value`], [`consistency`] | what messages are made of |
+//! | [`bound`], [`types`], [`value`], [`consistency`], [`paging`] | what messages are made of |
 //! | [`notation`] | the protocol's smallest parts |
 //! | [`token`], [`ring`] | where a key lies: tokens, partition keys, replicas |
 //! | [`statement`] | texts of CQL, as far as words go: tables, conditions, the lock recipe |
@@ -44,6 +44,7 @@ pub mod frame;
 pub mod fuzz;
 pub mod notation;
 pub mod packer;
+pub mod paging;
 pub mod request;
 pub mod response;
 pub mod ring;

@@ -7,58 +7,37 @@
 mod support;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use bench::cassandra::{Installed, Nodes, Options};
 use cql::response::{INVALID, UNPREPARED};
 use cql::{Value, Version};
+use support::cassandra::SharedNode;
 use support::cql::{Connection, Told};
-use support::process::{Server, go_on_until, peer, peer_library, proxy};
+use support::drivers::{Drivers, lines};
+use support::process::{Server, go_on_until, proxy};
 use support::replicas::{Replicas, eventually};
 
-/// A node takes a gigabyte, so that the tests of this file take turns.
-static TURN: Mutex<()> = Mutex::new(());
+/// Those of the drivers' programs, which are named after language and version.
+const KEYSPACES: [&str; 5] = ["python4", "python5", "java4", "java5", "rust4"];
 
-/// A node, the drivers, and the right to use them.
+/// A node and the drivers.
 struct Stage {
-    nodes: Nodes,
-    python: PathBuf,
-    /// The folder with libraries for Python.
-    libraries: PathBuf,
-    java: PathBuf,
-    /// The Java driver's jars.
-    jars: PathBuf,
-    _turn: MutexGuard<'static, ()>,
+    node: SharedNode,
+    drivers: Drivers,
 }
 
 impl Stage {
-    /// Starts a node; `None` after saying that something is not installed.
+    /// Finds a node; `None` after saying that something is not installed.
     fn set() -> Option<Stage> {
-        let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let python = peer("python3")?;
-        let libraries = peer_library("python/cassandra")?.parent()?.to_owned();
-        let jars = peer_library("java-driver/lib")?;
-        peer_library("cassandra/lib")?;
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let installed = Installed::find(&root).expect("its jars are there");
-        let java = installed.java.clone();
-        let options = Options::new(installed, 1).anywhere();
-        Some(Stage {
-            nodes: Nodes::start(&options).expect("it starts"),
-            python,
-            libraries,
-            java,
-            jars,
-            _turn: turn,
-        })
+        let drivers = Drivers::find()?;
+        let node = SharedNode::get(&drivers.installed);
+        Some(Stage { node, drivers })
     }
 
     fn node(&self) -> SocketAddr {
-        self.nodes.addresses()[0]
+        self.node.address()
     }
 
     /// A proxy that keeps these tables, set up so.
@@ -73,20 +52,12 @@ impl Stage {
     /// keyspace of its own.
     fn run(&self, address: SocketAddr) -> Vec<(String, Vec<String>)> {
         std::thread::scope(|scope| {
-            let runs = ["python4", "python5", "java4", "java5"].map(|name| {
-                let mut command = Command::new("timeout");
-                command.arg("300");
-                match name.starts_with("python") {
-                    true => {
-                        command.arg(&self.python);
-                        command.arg(programs().join("lock_recipe.py"));
-                        command.env("PYTHONPATH", &self.libraries);
-                    }
-                    false => {
-                        command.arg(&self.java).arg("-cp").arg(self.jars.join("*"));
-                        command.arg(programs().join("LockRecipe.java"));
-                    }
-                }
+            let runs = KEYSPACES.map(|name| {
+                let mut command = match &name[..name.len() - 1] {
+                    "python" => self.drivers.python("lock_recipe.py"),
+                    "java" => self.drivers.java("LockRecipe.java"),
+                    _ => self.drivers.rust("locks"),
+                };
                 command.args([address.ip().to_string(), address.port().to_string()]);
                 command.args([name, &name[name.len() - 1..]]);
                 scope.spawn(move || (name.to_owned(), lines(&mut command)))
@@ -94,19 +65,6 @@ impl Stage {
             runs.map(|run| run.join().expect("it ends well")).into()
         })
     }
-}
-
-fn programs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/cassandra")
-}
-
-/// What a command prints that ends well.
-fn lines(command: &mut Command) -> Vec<String> {
-    let output = command.stdin(Stdio::null()).output().expect("timeout");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {out}{err}");
-    out.lines().map(str::to_owned).collect()
 }
 
 /// What a connection is told of a text.
@@ -134,8 +92,7 @@ fn drivers_see_locks_as_cassandra_has_them() {
     let Some(stage) = Stage::set() else {
         return;
     };
-    let keyspaces = ["python4", "python5", "java4", "java5"];
-    let tables = keyspaces.map(|name| format!("{name}.locks,{name}.leases"));
+    let tables = KEYSPACES.map(|name| format!("{name}.locks,{name}.leases"));
     let proxy = stage.proxy(&tables.join(","), &[]);
     let through = stage.run(proxy.address);
     let directly = stage.run(stage.node());
@@ -150,7 +107,7 @@ fn drivers_see_locks_as_cassandra_has_them() {
     what_was_given_back_is_free(proxy.address);
     the_shell_takes_locks(&stage, proxy.address);
     assert!(proxy.terminate().success());
-    stage.nodes.stop().expect("it ends in good order");
+    stage.node.leave();
 }
 
 /// Nothing of a table of locks is at the nodes, and what would put it there is refused.
@@ -230,10 +187,10 @@ fn the_shell_takes_locks(stage: &Stage, address: SocketAddr) {
     ]
     .map(|text| {
         let mut command = Command::new("timeout");
-        command.arg("60").arg(&stage.python);
-        command.arg(stage.libraries.join("bin/cqlsh"));
+        command.arg("60").arg(&stage.drivers.python);
+        command.arg(stage.drivers.libraries.join("bin/cqlsh"));
         command.args([address.ip().to_string(), address.port().to_string()]);
-        command.args(["-e", text]).env("PYTHONPATH", &stage.libraries);
+        command.args(["-e", text]).env("PYTHONPATH", &stage.drivers.libraries);
         let lines = lines(&mut command);
         let words = lines.iter().flat_map(|line| line.split(['|', ' ']));
         words.filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>()
@@ -356,7 +313,7 @@ fn no_lock_has_two_holders_whichever_proxy_dies() {
     let give = "DELETE FROM shared.locks WHERE name = 'long' IF owner = 'ann'";
     assert_eq!(ask(&mut connection, give).applied(), Some(true));
     drop(proxies);
-    stage.nodes.stop().expect("it ends in good order");
+    stage.node.leave();
 }
 
 #[test]
@@ -390,5 +347,5 @@ fn a_table_in_memory_wants_leases_and_settles_after_a_crash() {
     });
     assert!(taken.elapsed() >= Duration::from_secs(3));
     assert!(proxy.terminate().success());
-    stage.nodes.stop().expect("it ends in good order");
+    stage.node.leave();
 }

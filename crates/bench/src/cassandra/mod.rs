@@ -11,11 +11,13 @@
 //! several clusters run side by side.
 //!
 //! The nodes are the jars of the Maven repository, started by Java 17; `cargo xtask peers` installs
-//! them. Whoever stops in disorder (SIGKILL) leaves its nodes behind.
+//! them. They end with the process that has started them, also if that is killed; it then leaves their
+//! directory behind.
 
 mod error;
 mod link;
 mod node;
+mod process;
 mod schema;
 mod settings;
 mod wire;

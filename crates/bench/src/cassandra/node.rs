@@ -4,12 +4,13 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::process::Process;
 use super::settings::Settings;
 use super::{Error, Result};
 
@@ -25,7 +26,7 @@ const TAIL: usize = 25;
 pub(super) struct Node {
     settings: Settings,
     log: PathBuf,
-    child: Option<Child>,
+    process: Option<Process>,
 }
 
 impl Node {
@@ -36,7 +37,7 @@ impl Node {
         Ok(Node {
             settings,
             log,
-            child: None,
+            process: None,
         })
     }
 
@@ -51,7 +52,7 @@ impl Node {
     }
 
     pub(super) fn pid(&self) -> Option<Pid> {
-        self.child.as_ref().map(Pid::from_child)
+        self.process.as_ref().map(Process::pid)
     }
 
     /// Starts it without waiting for it. Ctrl-C does not reach it: whoever started it stops it.
@@ -60,21 +61,22 @@ impl Node {
         let log = File::create(&self.log).map_err(Error::file(&self.log))?;
         let errors = log.try_clone().map_err(Error::file(&self.log))?;
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        let child = command.process_group(0).spawn();
-        let program = Path::new(command.get_program());
-        self.child = Some(child.map_err(Error::file(program))?);
+        command.process_group(0);
+        let program = PathBuf::from(command.get_program());
+        let process = Process::start(command).map_err(Error::file(&program))?;
+        self.process = Some(process);
         Ok(())
     }
 
     /// An error if it has ended by itself. It counts as one that does not run afterwards.
     pub(super) fn check_running(&mut self) -> Result<()> {
-        let Some(child) = &mut self.child else {
+        let Some(process) = &mut self.process else {
             return Ok(());
         };
-        let Some(status) = child.try_wait().map_err(Error::file(&self.log))? else {
+        let Some(status) = process.child.try_wait().map_err(Error::file(&self.log))? else {
             return Ok(());
         };
-        self.child = None;
+        self.process = None;
         Err(Error::Ended {
             id: self.settings.id,
             status,
@@ -93,20 +95,18 @@ impl Node {
 
     /// SIGKILL, and wait for the end.
     pub(super) fn kill(&mut self) -> Result<()> {
-        let Some(mut child) = self.child.take() else {
+        let Some(mut process) = self.process.take() else {
             return Ok(());
         };
         // An error means that it has ended already, which `wait` will tell.
-        let _ = child.kill();
-        child.wait().map_err(Error::file(&self.log))?;
+        let _ = process.child.kill();
+        process.child.wait().map_err(Error::file(&self.log))?;
         Ok(())
     }
 
     /// SIGTERM.
     pub(super) fn signal_end(&mut self) -> Result<()> {
-        if let Some(child) = &mut self.child
-            && child.try_wait().map_err(Error::file(&self.log))?.is_none()
-        {
+        if !self.has_ended()? {
             // One that stands still would not hear it.
             self.signal(Signal::CONT)?;
             self.signal(Signal::TERM)?;
@@ -126,15 +126,15 @@ impl Node {
             }
             thread::sleep(LOOK);
         }
-        self.child = None;
+        self.process = None;
         Ok(())
     }
 
     fn has_ended(&mut self) -> Result<bool> {
-        let Some(child) = &mut self.child else {
+        let Some(process) = &mut self.process else {
             return Ok(true);
         };
-        let status = child.try_wait().map_err(Error::file(&self.log))?;
+        let status = process.child.try_wait().map_err(Error::file(&self.log))?;
         Ok(status.is_some())
     }
 

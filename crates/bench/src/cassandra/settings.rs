@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Installed, Options, Result, ip};
+use super::{Error, Installed, Options, Result, ip, process};
 
 /// The port of clients.
 pub const PORT: u16 = 9042;
@@ -174,7 +174,7 @@ auto_snapshot: false
         let heap = self.heap_mib;
         let home = self.home.display();
         let jars = &self.installed.jars;
-        let mut command = Command::new(&self.installed.java);
+        let mut command = process::command(&self.installed.java);
         if self.compiler == Compiler::Quick {
             command.arg("-XX:TieredStopAtLevel=1");
         }

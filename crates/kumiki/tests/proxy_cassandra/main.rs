@@ -16,10 +16,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use bench::cassandra::{Installed, Nodes, Options};
+use bench::cassandra::{Nodes, Options};
 
-use drivers::Drivers;
-use support::process::{Server, free_address, peer, peer_library};
+use support::drivers::Drivers;
+use support::process::{Server, free_address};
 
 /// The first user of nodes that want to know who comes, and his password.
 const FIRST_USER: [&str; 2] = ["cassandra", "cassandra"];
@@ -42,7 +42,7 @@ fn proxy(listen: SocketAddr, node: SocketAddr, options: &[&str]) -> Server {
 fn before_three(nodes: &mut Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
     let proxy = proxy(free_address(), nodes.addresses()[0], &[]);
     load::no_reply_crosses(proxy.address, nodes);
-    let printed = drivers.run(proxy.address, None);
+    let printed = drivers::run(drivers, proxy.address, None);
     assert!(proxy.terminate().success());
     printed
 }
@@ -53,28 +53,15 @@ fn before_three(nodes: &mut Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
 fn at_one(node: &Nodes, drivers: &Drivers) -> Vec<Vec<String>> {
     let address = node.addresses()[0];
     users::what_one_may_others_may_not(address);
-    drivers.run(address, Some(FIRST_USER))
+    drivers::run(drivers, address, Some(FIRST_USER))
 }
 
 #[test]
 fn clients_see_cassandra_through_the_proxy() {
-    let (Some(python), Some(driver_library), Some(jars), Some(_)) = (
-        peer("python3"),
-        peer_library("python/cassandra"),
-        peer_library("java-driver/lib"),
-        peer_library("cassandra/lib"),
-    ) else {
+    let Some(drivers) = Drivers::find() else {
         return;
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let installed = Installed::find(&root).expect("its jars are there");
-    let drivers = Drivers {
-        python,
-        libraries: driver_library.parent().expect("a folder").to_owned(),
-        java: installed.java.clone(),
-        jars,
-    };
-    let three = Options::new(installed, 3).anywhere();
+    let three = Options::new(drivers.installed.clone(), 3).anywhere();
     let one = Options {
         nodes: 1,
         passwords: true,
@@ -87,5 +74,9 @@ fn clients_see_cassandra_through_the_proxy() {
         several::a_driver_survives_a_proxy(nodes.addresses()[0], &drivers);
         (nodes, directly.join().expect("it ends well"))
     });
-    assert_eq!(before_three(&mut nodes, &drivers), directly);
+    let through = before_three(&mut nodes, &drivers);
+    for (through, directly) in through.iter().zip(&directly) {
+        assert_eq!(through, directly);
+    }
+    assert_eq!(through.len(), directly.len());
 }

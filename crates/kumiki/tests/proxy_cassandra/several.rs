@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
 
-use crate::drivers::Drivers;
 use crate::proxy;
+use crate::support::drivers::Drivers;
 use crate::support::process::free_address;
 
 pub(crate) fn a_driver_survives_a_proxy(node: SocketAddr, drivers: &Drivers) {
@@ -17,7 +17,7 @@ pub(crate) fn a_driver_survives_a_proxy(node: SocketAddr, drivers: &Drivers) {
         proxy(this, node, &["--proxies", &other])
     };
     let (one, other) = (start(first, second), start(second, first));
-    let mut command = drivers.several();
+    let mut command = drivers.python("several.py");
     command.args([&first.ip().to_string(), &first.port().to_string(), "5"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut program = command.spawn().expect("timeout");

@@ -4,9 +4,11 @@
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
 
+pub(crate) mod cassandra;
 pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod cql;
+pub(crate) mod drivers;
 pub(crate) mod frame;
 pub(crate) mod process;
 pub(crate) mod replicas;

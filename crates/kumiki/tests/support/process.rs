@@ -281,7 +281,7 @@ pub(crate) fn peer_library(path: &str) -> Option<PathBuf> {
 }
 
 /// Says that a peer is absent, and that the test is skipped.
-fn absent(peer: &str) -> Option<PathBuf> {
+pub(super) fn absent(peer: &str) -> Option<PathBuf> {
     let required = std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1");
     assert!(
         !required,

@@ -144,11 +144,18 @@ impl Client {
         self.unpacker.limit(limits);
     }
 
-    /// Nodes could not read a request of its. From now on it shares connections only with others of
-    /// which that is true: a node closes a connection on which it cannot read two requests in a row.
-    pub(crate) fn is_suspect(&mut self) {
+    /// Nodes could not read a request of its, or may not be able to. From now on it shares connections
+    /// only with others of which that is true: a node closes a connection on which it cannot read two
+    /// requests in a row.
+    pub(crate) fn becomes_suspect(&mut self) {
         self.suspect = true;
         self.lane = None;
+    }
+
+    /// Whether [`Client::becomes_suspect`] was said of it. What becomes of the connections that it shares
+    /// says nothing of their nodes.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.suspect
     }
 
     /// Answers a request.

@@ -22,8 +22,8 @@ use crate::machine::query::{ClientId, Lane};
 const LOGIN: u64 = 1 << 63;
 const LOGIN_V5: u64 = 1 << 62;
 
-/// The index of the connection that clients share whose requests a node could not read. There are
-/// fewer connections of other clients.
+/// The index of the connection that clients share whose requests a node could not read, or may not
+/// be able to. There are fewer connections of other clients.
 pub(crate) const OF_SUSPECTS: u8 = u8::MAX;
 
 /// What clients must agree in to share a connection.

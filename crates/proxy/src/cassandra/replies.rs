@@ -55,7 +55,7 @@ impl CqlFace {
                     self.failed(client, query, &Failure::Unsent(why), desk);
                 }
                 Ok(PROTOCOL_ERROR) => {
-                    client.is_suspect();
+                    client.becomes_suspect();
                     client.gathered.put(stream, bytes);
                 }
                 _ => client.gathered.put(stream, bytes),
@@ -84,7 +84,9 @@ impl CqlFace {
         let node_serves = match why {
             Why::Refused(_) | Why::Lacks(_) | Why::Spoilt(_) => true,
             Why::Unanswered(_) | Why::HungUp | Why::Stopping => true,
-            Why::Unreachable(_) | Why::Silent(_) | Why::Closed(_) => false,
+            // Of two requests that it could not read, perhaps. If it is dead, others notice.
+            Why::Closed(_) => client.is_suspect(),
+            Why::Unreachable(_) | Why::Silent(_) => false,
             Why::Unready(_) | Why::Nonsense(_) => false,
         };
         if !node_serves {

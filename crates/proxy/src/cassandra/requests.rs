@@ -4,7 +4,9 @@ use bytes::Bytes;
 use cql::request::{Execute, Parameters, Query as CqlQuery, Request, RequestMessage};
 use cql::response::{INVALID, PROTOCOL_ERROR};
 use cql::statement::{StatementKind, Summary};
-use cql::{BoundValues, EventKind, Header, Malformed, Opcode, Response, ResultBody, StreamId};
+use cql::{
+    BoundValues, EventKind, Header, Malformed, Opcode, Response, ResultBody, StreamId, paging,
+};
 
 use super::client::Client;
 use super::face::{CqlFace, Done, Task};
@@ -16,8 +18,14 @@ use crate::machine::face::{Desk, Errand, Progress};
 use crate::machine::query::NodeIndex;
 
 /// Refuses a request with the one timestamp that nodes cannot read; whether it did. They count what
-/// they cannot read by connection, and this one is shared.
-fn refuse_timestamp(client: &mut Client, stream: StreamId, parameters: &Parameters<'_>) -> bool {
+/// they cannot read by connection, and this one is shared. Where a page ended is the nodes' own
+/// affair: a client that gives a state of another form is not refused, but what it sends is kept
+/// from the others' from now on.
+fn refuse_unreadable(client: &mut Client, stream: StreamId, parameters: &Parameters<'_>) -> bool {
+    let is_readable = parameters.paging_state.is_none_or(paging::is_readable);
+    if !is_readable {
+        client.becomes_suspect();
+    }
     let is_refused = parameters.timestamp == Some(i64::MIN);
     if is_refused {
         let (least, most) = (i64::MIN + 1, i64::MAX);
@@ -91,7 +99,7 @@ impl CqlFace {
         desk: &mut Desk<'_>,
     ) -> Result<Done, Malformed> {
         let execute = Execute::decode(&envelope(header, &bytes))?;
-        if refuse_timestamp(client, header.stream, &execute.parameters) {
+        if refuse_unreadable(client, header.stream, &execute.parameters) {
             return Ok(Done::Taken);
         }
         let statement = self.state.prepared.get(header.version, execute.id);
@@ -148,7 +156,7 @@ impl CqlFace {
         desk: &mut Desk<'_>,
     ) -> Result<Done, Malformed> {
         let query = CqlQuery::decode(&envelope(header, &bytes))?;
-        if refuse_timestamp(client, header.stream, &query.parameters) {
+        if refuse_unreadable(client, header.stream, &query.parameters) {
             return Ok(Done::Taken);
         }
         let summary = Summary::of(query.text).ok();
@@ -220,7 +228,7 @@ impl CqlFace {
         else {
             return Ok(Done::Last);
         };
-        if refuse_timestamp(client, header.stream, &batch.parameters) {
+        if refuse_unreadable(client, header.stream, &batch.parameters) {
             return Ok(Done::Taken);
         }
         if self.keeps_lock_tables() {

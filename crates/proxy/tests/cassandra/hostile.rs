@@ -315,6 +315,36 @@ fn who_stops_in_the_middle_of_a_request_is_turned_out() {
     assert!(matches!(idle.receive(), (1, Told::Echo(..))));
 }
 
+/// Nodes close a connection on which they cannot read two requests. Two clients that have not been
+/// heard of before send one each: the reply to a write that somebody waits for is not lost by it.
+#[test]
+fn what_nodes_cannot_read_costs_nobody_a_connection() {
+    let nodes = Nodes::start(1, &[]);
+    let proxy = Proxy::start(&nodes, |config| config.network_threads = 1);
+    for version in [Version::V4, Version::V5] {
+        let mut waits = Client::open(proxy.address, version);
+        let text = format!("INSERT INTO app.echo (k) VALUES ('late {version:?}')");
+        waits.ask(1, &text);
+        let begun = Instant::now();
+        while nodes.asked(&text).is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "the node is not asked");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for _ in 0..2 {
+            let mut hostile = Client::open(proxy.address, version);
+            let none = cql::BoundValues::none(version);
+            let mut parameters = Parameters::new(cql::Consistency::One, none);
+            parameters.paging_state = Some(b"no state of any node");
+            let text = "SELECT * FROM app.echo";
+            hostile.send(2, Request::Query(Query { text, parameters }));
+            let (stream, told) = hostile.receive();
+            let is_refused = matches!(told, Told::Error(PROTOCOL_ERROR, _));
+            assert!(stream == 2 && is_refused, "{told:?}");
+        }
+        assert_eq!(waits.receive(), (1, Told::Echo(text, String::new())));
+    }
+}
+
 /// Bytes of real conversations, changed here and there, and noise.
 #[test]
 fn changed_conversations_hurt_nobody() {

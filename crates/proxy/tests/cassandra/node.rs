@@ -5,18 +5,22 @@
 //! | `never` | it does not answer |
 //! | `late` | it answers after [`LATE`] |
 //!
+//! A request with a paging state that is none is answered by an error of the protocol; the second one
+//! on a connection ends that. Real nodes do so if the two come in one frame.
+//!
 //! What the proxy itself asks is answered as by real nodes with one keyspace, `app`.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cql::request::{Request, RequestMessage};
+use cql::request::{Parameters, Request, RequestMessage};
 use cql::response::{
-    AUTHENTICATION_ERROR, Columns, ErrorBody, Prepared, PreparedMetadata, RowsBuilder, RowsMetadata,
+    AUTHENTICATION_ERROR, Columns, ErrorBody, PROTOCOL_ERROR, Prepared, PreparedMetadata,
+    RowsBuilder, RowsMetadata,
 };
 use cql::{
     Bound, BoundValues, DataType, Direction, Envelope, Framing, HEADER_LEN, Limits, Packer,
@@ -114,6 +118,8 @@ struct Connection {
     user: String,
     /// If it listens: how often others had been cut off before.
     listens: Option<usize>,
+    /// Requests that could not be read.
+    unread: usize,
 }
 
 impl Connection {
@@ -129,6 +135,7 @@ impl Connection {
             unpacker: Unpacker::new(Direction::Request, Limits::default()),
             user: String::new(),
             listens: None,
+            unread: 0,
         }
     }
 
@@ -186,6 +193,7 @@ impl Connection {
                 self.listens = Some(cuts);
                 self.say(stream, Response::Ready);
             }
+            Request::Query(query) if !is_readable(&query.parameters) => self.cannot_read(stream),
             Request::Query(query) => self.asked(stream, query.text, &query.parameters.values),
             Request::Prepare(prepare) => self.say(stream, prepared(prepare.text, self.version)),
             Request::Execute(execute) => {
@@ -197,6 +205,17 @@ impl Connection {
             }
             Request::Batch(_) => self.say(stream, Response::Result(ResultBody::Void)),
         }
+    }
+
+    fn cannot_read(&mut self, stream: StreamId) {
+        self.unread += 1;
+        if self.unread > 1 {
+            // The proxy may have closed it.
+            let _ = self.stream.shutdown(Shutdown::Both);
+            return;
+        }
+        let error = ErrorBody::plain(PROTOCOL_ERROR, "Invalid value for the paging state");
+        self.say(stream, Response::Error(error));
     }
 
     fn identify(&mut self, stream: StreamId, token: &[u8]) {
@@ -293,6 +312,10 @@ impl Connection {
         // The proxy may have closed the connection.
         let _ = self.stream.write_all(&bytes);
     }
+}
+
+fn is_readable(parameters: &Parameters<'_>) -> bool {
+    parameters.paging_state.is_none_or(cql::paging::is_readable)
 }
 
 fn prepared(text: &str, version: Version) -> Response<'_> {

@@ -561,39 +561,6 @@ fn a_read_on_a_connection_that_was_spoilt_is_repeated() {
 }
 
 #[test]
-fn a_client_whose_request_no_node_can_read_leaves_the_others_alone() {
-    let mut stage = Stage::begun(Version::V5);
-    let plain = || plain_query("SELECT * FROM t", Version::V5);
-    stage.send(1, plain());
-    let first = stage.order();
-    let shared = first.lane;
-    let error = ErrorBody::plain(PROTOCOL_ERROR, "Invalid value for the paging state");
-    stage.answer(first, Response::Error(error));
-    assert_eq!(stage.error(), (StreamId(1), PROTOCOL_ERROR));
-    stage.send(2, plain());
-    let second = stage.order();
-    assert_ne!(second.lane, shared);
-    stage.answer(second, Response::Result(ResultBody::Void));
-    assert_eq!(stage.told().len(), 1);
-    // A timestamp that nodes cannot read reaches none.
-    let none = cql::BoundValues::none(Version::V5);
-    let mut parameters = Parameters::new(Consistency::One, none);
-    parameters.timestamp = Some(i64::MIN);
-    let text = "UPDATE t SET v = 1 WHERE k = 1";
-    let query = cql::request::Query { text, parameters };
-    assert_eq!(stage.send(3, Request::Query(query)), Progress::Done);
-    assert_eq!(stage.error(), (StreamId(3), PROTOCOL_ERROR));
-    let batch = cql::request::Batch {
-        kind: cql::request::BatchKind::Logged,
-        statements: Vec::new(),
-        parameters,
-    };
-    assert_eq!(stage.send(4, Request::Batch(batch)), Progress::Done);
-    assert_eq!(stage.error(), (StreamId(4), PROTOCOL_ERROR));
-    assert!(stage.orders.is_empty());
-}
-
-#[test]
 fn strangers_say_little_and_few_are_asked_about_at_a_time() {
     let state = state(Some("PasswordAuthenticator"), Version::V5);
     let startup = || Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
@@ -645,3 +612,4 @@ fn a_keyspace_with_a_name_beyond_all_is_asked_of_nobody() {
 }
 
 mod locks;
+mod suspects;
