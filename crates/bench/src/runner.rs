@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use base::affinity::Affinity;
 use history::Recorder;
@@ -22,6 +23,8 @@ use crate::target::{Calibrations, Context};
 
 /// So many points are compared with one pair of baseline runs.
 const BETWEEN: usize = 3;
+/// How often the log tells how far an experiment is, at most.
+const TELLING: Duration = Duration::from_secs(10);
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -111,6 +114,7 @@ pub fn run(
         order: 0,
         calibrations: Calibrations::default(),
         bar: ProgressBar::new(0),
+        told: Instant::now(),
     };
     let path = run.all()?;
     let results = run.results;
@@ -190,6 +194,32 @@ pub fn schedule(points: &[Point], round: usize) -> Vec<usize> {
     order
 }
 
+/// What a run is worth.
+#[derive(Debug)]
+enum Told {
+    Sample(Sample),
+    Skipped(String),
+    Nothing,
+}
+
+/// What a run has told, during which the user has `stopped` the experiment or not. Whoever stops it
+/// breaks what is under way, and that is no failure.
+fn told(run: Result<Sample, RunError>, stopped: bool) -> Told {
+    let sample = match run {
+        Ok(sample) => sample,
+        Err(RunError::Interrupted) => return Told::Nothing,
+        Err(RunError::Skipped(why)) => return Told::Skipped(why),
+        Err(RunError::Failed(what)) => Sample {
+            checks: vec![Check::new("the run comes to its end", Err(what))],
+            ..Sample::default()
+        },
+    };
+    match stopped && sample.failure().is_some() {
+        true => Told::Nothing,
+        false => Told::Sample(sample),
+    }
+}
+
 /// An experiment that runs.
 struct Run<'r> {
     options: &'r Options,
@@ -200,6 +230,8 @@ struct Run<'r> {
     order: usize,
     calibrations: Calibrations,
     bar: ProgressBar,
+    /// When it was told how far the experiment is, where nobody sees the bar.
+    told: Instant,
 }
 
 impl Run<'_> {
@@ -232,6 +264,7 @@ impl Run<'_> {
         self.calibrations = Calibrations::default();
         for (place, &i) in schedule.iter().enumerate() {
             self.bar.set_message(self.points[i].id.clone());
+            self.tell_progress(i);
             // A store is opened again once for each point: it takes longer than the run.
             let reopen = last && !schedule[place + 1..].contains(&i);
             let has_enough = self.points[i].rounds.is_some_and(|rounds| round >= rounds);
@@ -244,6 +277,15 @@ impl Run<'_> {
             self.bar.inc(1);
         }
         true
+    }
+
+    /// Where standard error is no terminal there is no bar: then the log says it now and then.
+    fn tell_progress(&mut self, i: usize) {
+        if self.bar.is_hidden() && self.told.elapsed() >= TELLING {
+            self.told = Instant::now();
+            let (run, of) = (self.bar.position() + 1, self.bar.length().unwrap_or(0));
+            tracing::info!("run {run} of {of}: {}", self.points[i].id);
+        }
     }
 
     fn point(&mut self, i: usize, round: usize, reopen: bool) -> bool {
@@ -266,18 +308,15 @@ impl Run<'_> {
         let meter = Meter::default();
         let sample = self.points[i].job.run(&context);
         let noise = meter.noise();
+        let stopped = self.stop.load(Ordering::Relaxed);
         let result = &mut self.results.points[i];
-        let sample = match sample {
-            Ok(sample) => sample,
-            Err(RunError::Interrupted) => return false,
-            Err(RunError::Skipped(why)) => {
+        let sample = match told(sample, stopped) {
+            Told::Sample(sample) => sample,
+            Told::Nothing => return false,
+            Told::Skipped(why) => {
                 result.skipped = Some(why);
                 return true;
             }
-            Err(RunError::Failed(what)) => Sample {
-                checks: vec![Check::new("the run comes to its end", Err(what))],
-                ..Sample::default()
-            },
         };
         let failed = sample.failure().is_some();
         result.note = sample.note;
@@ -344,5 +383,27 @@ mod tests {
         let points: Vec<Point> = [a.clone()].into_iter().chain(variants).chain([b]).collect();
         assert_eq!(schedule(&points, 0), [0, 1, 2, 3, 0, 4, 0, 5]);
         assert_eq!(schedule(&points, 1), [5, 0, 4, 0, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn what_breaks_because_the_user_stops_is_no_failure() {
+        let bad = || Sample {
+            checks: vec![Check::new("every reply is right", Err("none came".into()))],
+            ..Sample::default()
+        };
+        let failed = || Err(RunError::Failed("a server is gone".into()));
+        assert!(matches!(told(Ok(bad()), true), Told::Nothing));
+        assert!(matches!(told(failed(), true), Told::Nothing));
+        assert!(matches!(told(Ok(Sample::default()), true), Told::Sample(_)));
+        for run in [Ok(bad()), failed()] {
+            let Told::Sample(sample) = told(run, false) else {
+                panic!("a failure is told");
+            };
+            assert!(sample.failure().is_some());
+        }
+        assert!(matches!(
+            told(Err(RunError::Interrupted), false),
+            Told::Nothing
+        ));
     }
 }
