@@ -36,6 +36,7 @@ pub mod conformance;
 mod direct;
 mod fault;
 mod forgetful;
+pub mod reads;
 mod real;
 mod ring;
 mod throttled;

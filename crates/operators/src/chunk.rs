@@ -1,0 +1,23 @@
+//! Rows that are worked on together: slices of pages' arrays.
+
+use arrow_array::ArrayRef;
+use pages::Range;
+
+/// Rows that are worked on together.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// How many there are.
+    pub rows: usize,
+    /// The fragment's columns.
+    pub columns: Vec<Column>,
+}
+
+/// A column of a chunk.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its values: in the table's own type for the column or in a narrower one, as pages hold them
+    /// (see [`pages::page`]).
+    pub array: ArrayRef,
+    /// Between what they lie, as far as is known.
+    pub range: Range,
+}

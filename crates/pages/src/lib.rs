@@ -1,0 +1,24 @@
+//! Tables as pages on storage nodes, and how any server reads them (paper 4).
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`table`] | a version of a table: its columns, segments and pages |
+//! | [`bounds`] | what is known of a column's values without reading them |
+//! | [`page`] | a page as it was read: arrays without copying |
+//! | [`source`] | where pages come from |
+//!
+//! It does not know transactions, nor SQL.
+
+#![deny(unsafe_code)]
+
+pub mod bounds;
+pub mod page;
+pub mod source;
+pub mod table;
+
+pub use bounds::{Bounds, Range};
+pub use page::{Page, PageError};
+pub use source::{PageStream, Source};
+pub use table::{
+    Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
+};
