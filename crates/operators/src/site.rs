@@ -1,0 +1,57 @@
+//! Where fragments run.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use pages::{PageError, SegmentId, Table};
+
+use crate::fragment::Fragment;
+
+/// Some of a segment's rows, one behind the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rows {
+    /// Whose.
+    pub segment: SegmentId,
+    /// The first.
+    pub from: u64,
+    /// Behind the last.
+    pub to: u64,
+}
+
+/// A fragment, and the rows over which it runs.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Whose rows.
+    pub table: Arc<Table>,
+    /// What is done.
+    pub fragment: Arc<Fragment>,
+    /// With which rows.
+    pub rows: Vec<Rows>,
+}
+
+/// What comes out, batch by batch, with the schema of the fragment's output. Whoever takes a batch
+/// waits until it is there. After an error the iterator ends; what came before is of no use then.
+pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch, TaskError>> + Send>;
+
+/// Where fragments run: on this machine or on a storage node. A task runs on one thread.
+pub trait Site: Send + Sync {
+    /// Runs a task.
+    fn run(&self, task: &Task) -> Batches;
+}
+
+/// Why a task did not come to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TaskError {
+    /// A page is corrupt, or cannot be read.
+    #[error(transparent)]
+    Page(#[from] PageError),
+    /// A value cannot be computed: an overflow, a division by zero, a cast without a result.
+    #[error("{0}")]
+    Value(String),
+    /// The node that ran it is gone; another one that has the pages may run it.
+    #[error("{0}")]
+    Lost(String),
+    /// The node does not run it: it does not know the table's version, or the task makes no sense.
+    #[error("{0}")]
+    Refused(String),
+}
