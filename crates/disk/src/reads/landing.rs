@@ -31,6 +31,14 @@ unsafe impl<L: Landing + ?Sized> Landing for Box<L> {
     }
 }
 
+/// A landing, and what its owner has to remember of the read.
+// SAFETY: the first part keeps the contract wherever it lies, and is borrowed only through the pair.
+unsafe impl<L: Landing, T: Send + 'static> Landing for (L, T) {
+    fn memory(&self) -> NonNull<[u8]> {
+        self.0.memory()
+    }
+}
+
 /// Memory of which landings are parts, so that a way of reading can be told of all of it at once:
 /// see [`Reads::register`](super::Reads::register).
 ///

@@ -5,6 +5,10 @@
 //! | `landing` | memory that reads land in |
 //! | `arena`, `pool` | such memory, made once and used again and again |
 //! | `file` | a file that is read past the page cache |
+//! | `files`, `ledger` | what is under way, on the owner's side |
+//! | `job`, `over` | a read that a thread does, and how its outcome comes back |
+//! | `threads`, `team` | reads by threads that were made beforehand |
+//! | `way` | which ways there are |
 //! | this | what every way of reading offers |
 //!
 //! The way of a turn: [`Reads::submit`] as often as there is room, [`Reads::start`] once,
@@ -12,8 +16,15 @@
 
 mod arena;
 mod file;
+mod files;
+mod job;
 mod landing;
+mod ledger;
+mod over;
 mod pool;
+mod team;
+mod threads;
+mod way;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -23,6 +34,7 @@ use std::time::Duration;
 pub use file::{PageCache, ReadFile};
 pub use landing::{Landing, Memory, OwnBuf};
 pub use pool::{Pool, PoolBuf};
+pub use way::Way;
 
 /// A file, as one of the ways of reading knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

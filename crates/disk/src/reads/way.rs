@@ -1,0 +1,35 @@
+//! Which ways of reading there are.
+
+use std::io;
+
+use super::team::StaticTeam;
+use super::threads::ByThreads;
+use super::{Landing, Reads};
+
+/// A way of reading (paper 4, section 4.4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// A number of threads that are made beforehand.
+    Static {
+        /// How many; at least one.
+        threads: usize,
+    },
+}
+
+impl Way {
+    /// Reads in this way, of which at most `depth` are under way at once.
+    ///
+    /// # Errors
+    /// If the operating system refuses what the way needs. The error says what to do.
+    ///
+    /// # Panics
+    /// If the depth is zero or above 32768, or there is no thread.
+    pub fn reads<L: Landing>(self, depth: usize) -> io::Result<Box<dyn Reads<L>>> {
+        match self {
+            Way::Static { threads } => {
+                let team = |over| StaticTeam::new(threads, over);
+                Ok(Box::new(ByThreads::new(depth, team)?))
+            }
+        }
+    }
+}
