@@ -6,13 +6,17 @@
 //! | [`bounds`] | what is known of a column's values without reading them |
 //! | [`page`] | a page as it was read: arrays without copying |
 //! | [`source`] | where pages come from |
+//! | [`node`] | a storage node: gives pages to readers, runs tasks |
+//! | [`remote`] | reading pages of a storage node |
 //!
 //! It does not know transactions, nor SQL.
 
 #![deny(unsafe_code)]
 
 pub mod bounds;
+pub mod node;
 pub mod page;
+pub mod remote;
 pub mod source;
 pub mod table;
 

@@ -90,11 +90,9 @@ impl Desk {
         fabric.transport = options.transport;
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();
-        // A task, or a question; and what lies in messages of pages.
-        fabric.limits.message = options.limits.task_bytes + 1024;
         fabric.limits.queue = options.limits.inline_bytes;
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
-        let reads = disk::reads::reads(options.way, options.depth)?;
+        let reads = options.way.reads(options.depth)?;
         let bell = reads.bell().as_raw_fd();
         let mut bell = SourceFd(&bell);
         poll.registry()
@@ -156,7 +154,10 @@ impl Desk {
     fn timeout(&mut self) -> Option<Duration> {
         let timeout = self.fabric.timeout(self.began.elapsed());
         let something = !self.waiting.is_empty() && self.reads.room() > 0;
-        let settling = self.guests.iter().any(|(_, guest)| !guest.written.is_empty());
+        let settling = self
+            .guests
+            .iter()
+            .any(|(_, guest)| !guest.written.is_empty());
         if something || settling || timeout == Some(Duration::ZERO) {
             return Some(Duration::ZERO);
         }

@@ -12,7 +12,6 @@ use disk::reads::PoolBuf;
 use fabric::window::Place;
 
 /// Memory for a page, and what is to be done when it is there.
-#[derive(Debug)]
 pub(super) struct Landing {
     pub(super) into: Into,
     /// Whose it is: a place among the guests, and who had it.
@@ -27,7 +26,6 @@ pub(super) struct Landing {
 }
 
 /// Memory for a page.
-#[derive(Debug)]
 pub(super) enum Into {
     /// A part of the reader's window.
     Place(Place),

@@ -30,7 +30,7 @@ use fabric::tcp::listen;
 use mio::Waker;
 
 pub use options::{Limits, NodeOptions};
-pub use shelf::{Extent, Opened, Shelf};
+pub use shelf::{Extent, Opened, Shelf, ShownFiles};
 pub use tasks::{NoWorker, Outcome, Worker};
 
 use desk::Desk;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use disk::reads::ReadFile;
 
-use crate::table::Table;
+use crate::table::{Table, Version};
 
 /// Where a node finds what readers ask for.
 pub trait Shelf: Send + Sync {
@@ -15,11 +15,11 @@ pub trait Shelf: Send + Sync {
     /// A text that says why that is not known.
     fn tables(&self) -> Result<Vec<u8>, String>;
 
-    /// Opens the newest version of a table.
+    /// Opens a version of a table; the newest one for version 0.
     ///
     /// # Errors
-    /// A text: there is none, or it cannot be opened.
-    fn open(&self, name: &str) -> Result<Arc<Opened>, String>;
+    /// A text: there is none, or no longer, or it cannot be opened.
+    fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String>;
 
     /// Opens a file that may be shown, as pages of so many bytes.
     ///
@@ -57,5 +57,55 @@ impl Extent {
     pub fn find(&self, page: u32, unit: usize) -> Option<(usize, u64)> {
         let (page, files) = (u64::from(page), self.files.len() as u64);
         (page < self.pages).then(|| ((page % files) as usize, page / files * unit as u64))
+    }
+}
+
+/// Files that are shown as they are, by name: for measurements.
+#[derive(Debug, Default)]
+pub struct ShownFiles {
+    files: std::collections::HashMap<String, Arc<ReadFile>>,
+}
+
+impl ShownFiles {
+    /// Shows a file under a name.
+    pub fn show(&mut self, name: impl Into<String>, file: ReadFile) {
+        self.files.insert(name.into(), Arc::new(file));
+    }
+}
+
+impl Shelf for ShownFiles {
+    fn tables(&self) -> Result<Vec<u8>, String> {
+        Ok(crate::remote::Listed::encode(&[]))
+    }
+
+    fn open(&self, name: &str, _: Version) -> Result<Arc<Opened>, String> {
+        Err(format!(
+            "this node shows files alone, and has no table {name}"
+        ))
+    }
+
+    fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String> {
+        let file = self.files.get(name);
+        let file = file.ok_or_else(|| format!("no file is shown as {name}"))?;
+        if !(512..=128 << 10).contains(&unit) || !unit.is_multiple_of(512) {
+            return Err(format!(
+                "{unit} bytes at a time: take 512 to 131072, in steps of 512"
+            ));
+        }
+        let pages = file.len() / unit as u64;
+        if pages == 0 || pages > u64::from(u32::MAX) {
+            return Err(format!(
+                "{name} has {pages} pages of {unit} bytes; 1 to 4294967295 can be"
+            ));
+        }
+        Ok(Arc::new(Opened {
+            table: None,
+            description: Bytes::copy_from_slice(&pages.to_le_bytes()),
+            unit,
+            extents: vec![Extent {
+                files: vec![Arc::clone(file)],
+                pages,
+            }],
+        }))
     }
 }

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use mio::Waker;
 use parking_lot::{Condvar, Mutex};
 
+use super::Shared;
 use super::options::NodeOptions;
 use super::shelf::Opened;
-use super::Shared;
 use crate::remote::wire::Kind;
 
 /// How long a task waits for its reader.
@@ -309,9 +309,9 @@ impl Tasks {
         let run = std::panic::AssertUnwindSafe(|| worker.run(&job.opened, &job.task, &mut out));
         // A task that panics is one reader's misfortune, not the node's.
         match std::panic::catch_unwind(run) {
-            Ok(Ok(())) if job.control.is_cancelled() => {
-                News::Failed(Outcome::Busy("the task was ended before its time".to_owned()))
-            }
+            Ok(Ok(())) if job.control.is_cancelled() => News::Failed(Outcome::Busy(
+                "the task was ended before its time".to_owned(),
+            )),
             Ok(Ok(())) => {
                 self.shared.figures.tasks.fetch_add(1, Ordering::Relaxed);
                 News::Finished

@@ -44,13 +44,34 @@ pub(crate) const WANTED: usize = 16;
 /// What a reader says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Say<'a> {
-    Window { window: u16, grant: &'a [u8] },
-    Ask { request: u32, question: Question<'a> },
-    Close { handle: u32 },
-    Read { handle: u32, pages: Pages<'a> },
-    Run { request: u32, handle: u32, credit: u32, task: &'a [u8] },
-    More { request: u32, credit: u32 },
-    Cancel { request: u32 },
+    Window {
+        window: u16,
+        grant: &'a [u8],
+    },
+    Ask {
+        request: u32,
+        question: Question<'a>,
+    },
+    Close {
+        handle: u32,
+    },
+    Read {
+        handle: u32,
+        pages: Pages<'a>,
+    },
+    Run {
+        request: u32,
+        handle: u32,
+        credit: u32,
+        task: &'a [u8],
+    },
+    More {
+        request: u32,
+        credit: u32,
+    },
+    Cancel {
+        request: u32,
+    },
 }
 
 /// Questions, and their bodies.
@@ -58,9 +79,10 @@ pub(crate) enum Say<'a> {
 pub(crate) enum Question<'a> {
     /// 0: which tables there are. Answer: see [`Listed`](super::Listed).
     Tables,
-    /// 1, a name: what is needed to read the table's newest version. Answer: `handle` u32, then the
-    /// table as [`Table::encode`](crate::Table::encode) gives it.
-    Open(&'a str),
+    /// 1, `version` u64 and a name: what is needed to read this version of a table, or the newest one
+    /// if it is zero. Answer: `handle` u32, then the table as
+    /// [`Table::encode`](crate::Table::encode) gives it.
+    Open(u64, &'a str),
     /// 2, `unit` u32 and a name: a file that the node was told to show, as pages of so many bytes.
     /// Answer: `handle` u32, `pages` u64.
     File(u32, &'a str),
@@ -102,7 +124,8 @@ impl Wanted {
 
     #[inline]
     fn decode(bytes: &[u8; WANTED]) -> Wanted {
-        let four = |at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let four =
+            |at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         Wanted {
             tag: four(0),
             segment: four(4) as u16,
@@ -116,14 +139,37 @@ impl Wanted {
 /// What a node says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply<'a> {
-    Window { window: u16, answer: Result<&'a [u8], &'a str> },
-    Told { request: u32, answer: &'a [u8] },
-    Failed { request: u32, kind: Kind, text: &'a str },
-    There { tags: &'a [[u8; 4]] },
-    Page { tag: u32, bytes: &'a [u8] },
-    Unread { tag: u32, text: &'a str },
-    Batch { request: u32, bytes: &'a [u8] },
-    Finished { request: u32 },
+    Window {
+        window: u16,
+        answer: Result<&'a [u8], &'a str>,
+    },
+    Told {
+        request: u32,
+        answer: &'a [u8],
+    },
+    Failed {
+        request: u32,
+        kind: Kind,
+        text: &'a str,
+    },
+    There {
+        tags: &'a [[u8; 4]],
+    },
+    Page {
+        tag: u32,
+        bytes: &'a [u8],
+    },
+    Unread {
+        tag: u32,
+        text: &'a str,
+    },
+    Batch {
+        request: u32,
+        bytes: &'a [u8],
+    },
+    Finished {
+        request: u32,
+    },
 }
 
 /// What is to be thought of a failure.
@@ -224,8 +270,9 @@ impl Question<'_> {
     fn encode(self, out: &mut Vec<u8>) {
         match self {
             Question::Tables => out.push(0),
-            Question::Open(name) => {
+            Question::Open(version, name) => {
                 out.push(1);
+                out.extend(version.to_le_bytes());
                 out.extend(name.as_bytes());
             }
             Question::File(unit, name) => {
@@ -241,7 +288,7 @@ impl<'a> Question<'a> {
     fn decode(reader: &mut Reader<'a>) -> Result<Question<'a>, Malformed> {
         Ok(match reader.u8()? {
             0 => Question::Tables,
-            1 => Question::Open(text(reader)?),
+            1 => Question::Open(reader.u64()?, text(reader)?),
             2 => Question::File(reader.u32()?, text(reader)?),
             3 => Question::Condition,
             other => return Err(reader.malformed(MalformedKind::Kind(other, "question"))),
@@ -389,15 +436,29 @@ mod tests {
             question,
         };
         vec![
-            Say::Window { window: 3, grant: b"grant" },
+            Say::Window {
+                window: 3,
+                grant: b"grant",
+            },
             ask(Question::Tables),
-            ask(Question::Open("lineitem")),
+            ask(Question::Open(7, "lineitem")),
             ask(Question::File(512, "disk")),
             ask(Question::Condition),
             Say::Close { handle: 4 },
-            Say::Read { handle: 5, pages: Pages(&WANTED) },
-            Say::Run { request: 1, handle: 2, credit: 3, task: b"task" },
-            Say::More { request: 1, credit: 2 },
+            Say::Read {
+                handle: 5,
+                pages: Pages(&WANTED),
+            },
+            Say::Run {
+                request: 1,
+                handle: 2,
+                credit: 3,
+                task: b"task",
+            },
+            Say::More {
+                request: 1,
+                credit: 2,
+            },
             Say::Cancel { request: u32::MAX },
         ]
     }
@@ -410,17 +471,35 @@ mod tests {
             text: "why",
         };
         vec![
-            Reply::Window { window: 1, answer: Ok(b"yes") },
-            Reply::Window { window: 1, answer: Err("no") },
-            Reply::Told { request: 1, answer: b"so" },
+            Reply::Window {
+                window: 1,
+                answer: Ok(b"yes"),
+            },
+            Reply::Window {
+                window: 1,
+                answer: Err("no"),
+            },
+            Reply::Told {
+                request: 1,
+                answer: b"so",
+            },
             failed(Kind::Refused),
             failed(Kind::Page),
             failed(Kind::Value),
             failed(Kind::Busy),
             Reply::There { tags: &TAGS },
-            Reply::Page { tag: 1, bytes: b"page" },
-            Reply::Unread { tag: 1, text: "gone" },
-            Reply::Batch { request: 1, bytes: b"batch" },
+            Reply::Page {
+                tag: 1,
+                bytes: b"page",
+            },
+            Reply::Unread {
+                tag: 1,
+                text: "gone",
+            },
+            Reply::Batch {
+                request: 1,
+                bytes: b"batch",
+            },
             Reply::Finished { request: 7 },
         ]
     }
@@ -446,7 +525,7 @@ mod tests {
             &[0],
             &[9],
             &[2, 0, 0, 0, 0, 4],
-            &[2, 0, 0, 0, 0, 1, 0xff],
+            &[2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff],
             &[3, 0, 0, 0],
             &[3, 0, 0, 0, 0, 0],
             &[4, 0, 0, 0, 0, 1, 2, 3],

@@ -40,10 +40,12 @@ impl Files {
         reads: &mut dyn Reads<Landing>,
     ) -> Arc<Vec<Vec<FileId>>> {
         let (files, users) = self.0.entry(key(opened)).or_insert_with(|| {
-            let add = |file| reads.add(Arc::clone(file));
-            let extents = opened.extents.iter();
-            let files = extents.map(|extent| extent.files.iter().map(add).collect());
-            (Arc::new(files.collect()), 0)
+            let mut files = Vec::new();
+            for extent in &opened.extents {
+                let of_it = extent.files.iter();
+                files.push(of_it.map(|file| reads.add(Arc::clone(file))).collect());
+            }
+            (Arc::new(files), 0)
         });
         *users += 1;
         Arc::clone(files)
@@ -79,7 +81,8 @@ impl Buffers {
         let pool = match self.0.entry(unit) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(Pool::new(unit, (BUFFERS / unit).clamp(16, 4096))?)
+                let slots = (BUFFERS / unit).clamp(16, 4096);
+                entry.insert(Pool::new(slots as u32, unit)?)
             }
         };
         Ok(pool.take())
@@ -268,7 +271,9 @@ impl Desk {
                 visitor.windows.values_mut().map(Far::settle).collect();
             match settled {
                 Ok(all) if all.iter().all(|&settled| settled) => {
-                    begin_there(&mut visitor.there);
+                    if visitor.there.is_empty() {
+                        begin_there(&mut visitor.there);
+                    }
                     for tag in visitor.written.drain(..) {
                         visitor.there.extend_from_slice(&tag.to_le_bytes());
                     }

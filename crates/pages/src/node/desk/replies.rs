@@ -1,6 +1,5 @@
 //! What is said to readers.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

@@ -12,6 +12,7 @@ use crate::node::shelf::Opened;
 use crate::node::tasks::{Asker, Control, Job};
 use crate::remote::Condition;
 use crate::remote::wire::{INLINE, Kind, Pages, Question, Reply, Say};
+use crate::table::Version;
 
 impl Desk {
     /// Does what a message says. An error ends the link.
@@ -73,8 +74,8 @@ impl Desk {
     fn answer(&mut self, guest: usize, request: u32, question: Question<'_>) -> Result<(), String> {
         let answer = match question {
             Question::Tables => self.shelf.tables(),
-            Question::Open(name) => {
-                let opened = self.shelf.open(name);
+            Question::Open(version, name) => {
+                let opened = self.shelf.open(name, Version(version));
                 opened.and_then(|opened| self.open(guest, &opened))
             }
             Question::File(unit, name) => {
@@ -152,7 +153,10 @@ impl Desk {
         (request, handle, credit): (u32, u32, u32),
         task: &[u8],
     ) -> Result<(), String> {
-        let limit = self.options.limits.tasks;
+        let (limit, longest) = (self.options.limits.tasks, self.options.limits.task_bytes);
+        if task.len() > longest {
+            return Err(format!("a task of more than {longest} bytes"));
+        }
         let visitor = &mut self.guests[guest];
         if visitor.tasks.contains_key(&request) {
             return Err(format!("task {request} runs already"));

@@ -1,0 +1,1 @@
+//! A storage node, as many threads use it.
