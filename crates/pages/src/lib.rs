@@ -5,16 +5,32 @@
 //! | [`table`] | a version of a table: its columns, segments and pages |
 //! | [`bounds`] | what is known of a column's values without reading them |
 //! | [`page`] | a page as it was read: arrays without copying |
+//! | `kind`, `entry`, `encode` | columns' values as bytes |
+//! | `distinct`, `gauge`, `fill` | how much fits into a page, and in which form |
+//! | [`row`], `cell` | the layout of rows |
+//! | [`widen()`] | from the types that pages have to those of columns |
+//! | [`block`] | batches that travel |
 //! | [`source`] | where pages come from |
 //!
 //! It does not know transactions, nor SQL.
 
 #![deny(unsafe_code)]
 
+pub mod block;
 pub mod bounds;
+mod cell;
+mod codec;
+mod distinct;
+mod encode;
+mod entry;
+mod fill;
+mod gauge;
+mod kind;
 pub mod page;
+pub mod row;
 pub mod source;
 pub mod table;
+mod widen;
 
 pub use bounds::{Bounds, Range};
 pub use page::{Page, PageError};
@@ -22,3 +38,4 @@ pub use source::{PageStream, Source};
 pub use table::{
     Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
 };
+pub use widen::widen;

@@ -50,6 +50,12 @@ pub struct Address {
     pub page: PageNo,
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of segment {:?}", self.page.0, self.segment)
+    }
+}
+
 /// Bytes of a page: 4, 8, 16, 32, 64 or 128 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PageSize(u32);
