@@ -10,7 +10,9 @@
 //! | [`row`], `cell` | the layout of rows |
 //! | [`widen()`] | from the types that pages have to those of columns |
 //! | [`block`] | batches that travel |
+//! | [`segment`] | from rows to a segment's pages |
 //! | [`source`] | where pages come from |
+//! | [`memory`] | tables in memory |
 //!
 //! It does not know transactions, nor SQL.
 
@@ -26,14 +28,18 @@ mod entry;
 mod fill;
 mod gauge;
 mod kind;
+pub mod memory;
 pub mod page;
 pub mod row;
+pub mod segment;
 pub mod source;
 pub mod table;
 mod widen;
 
 pub use bounds::{Bounds, Range};
+pub use memory::Memory;
 pub use page::{Page, PageError};
+pub use segment::{Groups, Shape};
 pub use source::{PageStream, Source};
 pub use table::{
     Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
