@@ -5,24 +5,47 @@
 //! | [`table`] | a version of a table: its columns, segments and pages |
 //! | [`bounds`] | what is known of a column's values without reading them |
 //! | [`page`] | a page as it was read: arrays without copying |
+//! | `kind`, `entry`, `encode` | columns' values as bytes |
+//! | `distinct`, `gauge`, `fill` | how much fits into a page, and in which form |
+//! | [`row`], `cell` | the layout of rows |
+//! | [`widen()`] | from the types that pages have to those of columns |
+//! | [`block`] | batches that travel |
+//! | [`segment`] | from rows to a segment's pages |
 //! | [`source`] | where pages come from |
 //! | [`node`] | a storage node: gives pages to readers, runs tasks |
 //! | [`remote`] | reading pages of a storage node |
+//! | [`memory`] | tables in memory |
 //!
 //! It does not know transactions, nor SQL.
 
 #![deny(unsafe_code)]
 
+pub mod block;
 pub mod bounds;
+mod cell;
+mod codec;
+mod distinct;
+mod encode;
+mod entry;
+mod fill;
+mod gauge;
+mod kind;
+pub mod memory;
 pub mod node;
 pub mod page;
 pub mod remote;
+pub mod row;
+pub mod segment;
 pub mod source;
 pub mod table;
+mod widen;
 
 pub use bounds::{Bounds, Range};
+pub use memory::Memory;
 pub use page::{Page, PageError};
+pub use segment::{Groups, Shape};
 pub use source::{PageStream, Source};
 pub use table::{
     Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
 };
+pub use widen::widen;
