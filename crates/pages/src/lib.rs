@@ -12,6 +12,8 @@
 //! | [`block`] | batches that travel |
 //! | [`segment`] | from rows to a segment's pages |
 //! | [`source`] | where pages come from |
+//! | `ahead` | reading ahead of who takes pages |
+//! | [`cache`] | pages that were read and may be read again |
 //! | [`node`] | a storage node: gives pages to readers, runs tasks |
 //! | [`remote`] | reading pages of a storage node |
 //! | [`memory`] | tables in memory |
@@ -20,8 +22,10 @@
 
 #![deny(unsafe_code)]
 
+mod ahead;
 pub mod block;
 pub mod bounds;
+pub mod cache;
 mod cell;
 mod codec;
 mod distinct;
@@ -41,6 +45,7 @@ pub mod table;
 mod widen;
 
 pub use bounds::{Bounds, Range};
+pub use cache::{Cache, CacheFigures};
 pub use memory::Memory;
 pub use page::{Page, PageError};
 pub use segment::{Groups, Shape};

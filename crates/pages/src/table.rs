@@ -203,9 +203,4 @@ impl Table {
         });
         found.expect("each column is in a group")
     }
-
-    /// TEMP
-    pub fn decode(_: &[u8]) -> Result<Table, String> {
-        Err(String::new())
-    }
 }

@@ -16,6 +16,7 @@ pub(crate) mod wire;
 
 pub use condition::{Condition, Listed};
 
+pub use far::{Far, FarOptions, TaskStream};
 pub use session::{Session, SessionError, SessionOptions};
 
 /// Storage nodes and their readers are told by this from peers of other kinds.
