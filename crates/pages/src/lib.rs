@@ -11,6 +11,7 @@
 //! | [`widen()`] | from the types that pages have to those of columns |
 //! | [`block`] | batches that travel |
 //! | [`segment`] | from rows to a segment's pages |
+//! | [`manifest`] | a version of a table as bytes |
 //! | [`source`] | where pages come from |
 //! | [`memory`] | tables in memory |
 //!
@@ -28,6 +29,7 @@ mod entry;
 mod fill;
 mod gauge;
 mod kind;
+pub mod manifest;
 pub mod memory;
 pub mod page;
 pub mod row;
