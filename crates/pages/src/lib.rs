@@ -11,6 +11,7 @@
 //! | [`widen()`] | from the types that pages have to those of columns |
 //! | [`block`] | batches that travel |
 //! | [`segment`] | from rows to a segment's pages |
+//! | [`manifest`] | a version of a table as bytes |
 //! | [`source`] | where pages come from |
 //! | `ahead` | reading ahead of who takes pages |
 //! | [`cache`] | pages that were read and may be read again |
@@ -34,6 +35,7 @@ mod entry;
 mod fill;
 mod gauge;
 mod kind;
+pub mod manifest;
 pub mod memory;
 pub mod node;
 pub mod page;

@@ -129,6 +129,16 @@ pub enum Layout {
     Rows,
 }
 
+/// The longest name of a table.
+pub const NAME_LIMIT: usize = 63;
+
+/// Whether a table may have this name: letters, digits and `_` of ASCII, [`NAME_LIMIT`] at most.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (1..=NAME_LIMIT).contains(&name.len()) && name.bytes().all(allowed)
+}
+
 /// A version of a table.
 #[derive(Clone, Debug)]
 pub struct Table {
