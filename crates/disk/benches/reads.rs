@@ -223,13 +223,14 @@ fn owner(
     let mut rng = fastrand::Rng::with_seed(1);
     let mut done: Vec<Done<(PoolBuf, u64)>> = Vec::new();
     let mut count = 0;
+    let mut bufs: Vec<PoolBuf> = std::iter::from_fn(|| pool.take()).collect();
     let until = Instant::now() + time;
     let mut over = false;
     while !over || reads.under_way() > 0 {
         over = over || Instant::now() >= until;
         while !over && reads.room() > 0 {
             let offset = place(&mut rng);
-            let buf = pool.take().expect("a slot for each read");
+            let buf = bufs.pop().expect("a slot for each read");
             reads.submit(Read {
                 file: id,
                 offset,
@@ -241,6 +242,7 @@ fn owner(
         for done in done.drain(..) {
             assert_eq!(done.result.expect("reads"), size);
             check(done.into.0.as_ref(), done.into.1);
+            bufs.push(done.into.0);
             count += 1;
         }
     }

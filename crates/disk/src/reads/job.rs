@@ -52,8 +52,8 @@ impl Job {
             // SAFETY: the part lies in the landing, which is valid for writes while the job is
             // under way, and which nobody has a reference to (the module's contract).
             let n = unsafe {
-                let to = self.start.add(done).as_ptr().cast();
-                libc::pread(self.fd, to, want, (self.offset + done as u64) as i64)
+                let to = self.start.add(done).as_ptr();
+                pread(self.fd, to, want, self.offset + done as u64)
             };
             match n {
                 0 => return done as isize,
@@ -75,4 +75,25 @@ impl Job {
             }
         }
     }
+}
+
+/// `pread`, which is not a point where a thread can be cancelled: that is what libc's own takes a
+/// hundredth of a short read for.
+///
+/// # Safety
+/// As `pread`: `len` bytes at `to` are valid for writes.
+#[cfg(target_pointer_width = "64")]
+unsafe fn pread(fd: RawFd, to: *mut u8, len: usize, offset: u64) -> isize {
+    // SAFETY: the caller's, and the arguments are those of the system call.
+    unsafe { libc::syscall(libc::SYS_pread64, fd, to, len, offset) as isize }
+}
+
+/// `pread`.
+///
+/// # Safety
+/// As `pread`: `len` bytes at `to` are valid for writes.
+#[cfg(not(target_pointer_width = "64"))]
+unsafe fn pread(fd: RawFd, to: *mut u8, len: usize, offset: u64) -> isize {
+    // SAFETY: the caller's.
+    unsafe { libc::pread64(fd, to.cast(), len, offset as i64) }
 }

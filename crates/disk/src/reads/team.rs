@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
-use super::job::Job;
+use super::job::{Job, Outcome};
 use super::over::Over;
 use super::threads::Team;
 
@@ -38,6 +38,8 @@ const STACK: usize = 64 * 1024;
 pub(super) struct StaticTeam {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// What the owner does itself; empty between calls.
+    mine: Vec<Job>,
 }
 
 struct Shared {
@@ -47,6 +49,10 @@ struct Shared {
     /// How many reads a thread takes at once.
     batch: CachePadded<AtomicUsize>,
     published: Condvar,
+    threads: usize,
+    /// How many threads are awake, at most, if reads are fast: they use the processors then, of
+    /// which one is the owner's.
+    processors: usize,
     over: Arc<Over>,
 }
 
@@ -55,6 +61,8 @@ struct Jobs {
     queue: VecDeque<Job>,
     /// Threads that sleep and were not notified.
     asleep: usize,
+    /// Whether anybody has taken jobs since the last were published.
+    picked: bool,
     closing: bool,
 }
 
@@ -67,11 +75,14 @@ impl StaticTeam {
             some: CachePadded::default(),
             batch: CachePadded::new(AtomicUsize::new(1)),
             published: Condvar::new(),
+            threads,
+            processors: (std::thread::available_parallelism().map_or(1, usize::from) - 1).max(1),
             over,
         });
         let mut team = StaticTeam {
             shared,
             threads: Vec::with_capacity(threads),
+            mine: Vec::with_capacity(BATCH),
         };
         for n in 0..threads {
             let shared = Arc::clone(&team.shared);
@@ -93,6 +104,10 @@ impl Team for StaticTeam {
         self.shared.publish(jobs);
     }
 
+    fn help(&mut self, outcomes: &mut Vec<Outcome>) -> bool {
+        self.shared.help(&mut self.mine, outcomes)
+    }
+
     fn stop(&mut self) {
         {
             let mut jobs = self.shared.jobs.lock();
@@ -111,10 +126,18 @@ impl Shared {
     /// Gives jobs to the threads, and wakes as many of these as they need.
     fn publish(&self, jobs: &mut Vec<Job>) {
         let mut state = self.jobs.lock();
+        let stuck = !state.queue.is_empty() && !state.picked;
+        state.picked = false;
         state.queue.extend(jobs.drain(..));
         self.some.store(true, Ordering::Relaxed);
         let batch = self.batch.load(Ordering::Relaxed);
-        let wake = state.asleep.min(state.queue.len().div_ceil(batch));
+        let wanted = if batch < BATCH {
+            state.queue.len().div_ceil(batch)
+        } else {
+            let awake = self.threads - state.asleep;
+            self.processors.saturating_sub(awake) + usize::from(stuck)
+        };
+        let wake = wanted.min(state.asleep);
         state.asleep -= wake;
         drop(state);
         for _ in 0..wake {
@@ -136,11 +159,40 @@ impl Shared {
         }
     }
 
+    /// Does what a thread does, once, if reads are fast.
+    fn help(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>) -> bool {
+        if self.batch.load(Ordering::Relaxed) < BATCH || !self.some.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.pick(&mut self.jobs.lock(), mine);
+        if mine.is_empty() {
+            return false;
+        }
+        let begin = Instant::now();
+        outcomes.extend(mine.iter().map(Job::run));
+        self.adapt(mine.len(), begin.elapsed() / mine.len() as u32);
+        mine.clear();
+        true
+    }
+
+    /// Takes a part of the jobs there are.
+    fn pick(&self, jobs: &mut Jobs, mine: &mut Vec<Job>) {
+        let batch = self.batch.load(Ordering::Relaxed);
+        // Where many may be taken at once, some are left for the next.
+        let some = jobs.queue.len().div_ceil(2).min(batch);
+        mine.extend(jobs.queue.drain(..some));
+        jobs.picked = true;
+        if jobs.queue.is_empty() {
+            self.some.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Takes account of how long each of `n` reads took.
     fn adapt(&self, n: usize, each: Duration) {
         let batch = self.batch.load(Ordering::Relaxed);
+        // A thread that others have kept from its processor saw one slow batch, and no more.
         let next = if each > FAST {
-            1
+            (batch / 2).max(1)
         } else {
             (2 * n).clamp(batch, BATCH)
         };
@@ -165,11 +217,9 @@ impl Shared {
             state.asleep += 1;
             self.published.wait(&mut state);
         }
-        let batch = self.batch.load(Ordering::Relaxed).min(state.queue.len());
-        mine.extend(state.queue.drain(..batch));
-        if state.queue.is_empty() {
-            self.some.store(false, Ordering::Relaxed);
-        } else if batch < BATCH && state.asleep > 0 {
+        self.pick(&mut state, mine);
+        let slow = self.batch.load(Ordering::Relaxed) < BATCH;
+        if slow && !state.queue.is_empty() && state.asleep > 0 {
             // Those who published may have thought that fewer threads would do.
             state.asleep -= 1;
             drop(state);

@@ -18,6 +18,12 @@ pub(super) trait Team: Send {
     /// Has all of them done, soon; each job's outcome is handed over once.
     fn publish(&mut self, jobs: &mut Vec<Job>);
 
+    /// Does some of what was published itself, if that does not take long. Tells whether it has.
+    fn help(&mut self, outcomes: &mut Vec<Outcome>) -> bool {
+        let _ = outcomes;
+        false
+    }
+
     /// Forgets jobs that were not begun, and returns when no job is being done.
     fn stop(&mut self);
 }
@@ -27,7 +33,7 @@ pub(super) struct ByThreads<L: Landing, T: Team> {
     ledger: Ledger<L>,
     /// Submitted, not published.
     gathered: Vec<Job>,
-    /// Empty, between calls.
+    /// What the owner has read itself, and memory for what others have.
     outcomes: Vec<Outcome>,
     over: Arc<Over>,
     team: T,
@@ -47,6 +53,13 @@ impl<L: Landing, T: Team> ByThreads<L, T> {
             team: team(Arc::clone(&over))?,
             over,
         })
+    }
+
+    /// Appends what has come of reads to `done`.
+    fn tell(&mut self, done: &mut Vec<Done<L>>) {
+        for outcome in self.outcomes.drain(..) {
+            done.push(self.ledger.end(outcome).0);
+        }
     }
 }
 
@@ -77,25 +90,31 @@ impl<L: Landing, T: Team> Reads<L> for ByThreads<L, T> {
     fn finish(&mut self, done: &mut Vec<Done<L>>) -> usize {
         let before = done.len();
         self.ledger.take_ended(done);
+        self.tell(done);
         self.over.take(&mut self.outcomes);
-        for outcome in self.outcomes.drain(..) {
-            done.push(self.ledger.end(outcome).0);
-        }
+        self.tell(done);
         done.len() - before
     }
 
     fn wait(&mut self, done: &mut Vec<Done<L>>, at_most: Option<Duration>) -> usize {
         let until = at_most.and_then(|time| Instant::now().checked_add(time));
         self.start().expect("threads take all jobs");
-        for _ in 0..LOOKS {
+        let mut looks = 0;
+        loop {
             let n = self.finish(done);
             if n > 0 || self.ledger.begun() == 0 {
                 return n;
             }
+            if self.team.help(&mut self.outcomes) {
+                continue;
+            }
+            looks += 1;
+            if looks == LOOKS {
+                self.over.wait(until);
+                return self.finish(done);
+            }
             std::thread::yield_now();
         }
-        self.over.wait(until);
-        self.finish(done)
     }
 
     fn under_way(&self) -> usize {
@@ -103,7 +122,7 @@ impl<L: Landing, T: Team> Reads<L> for ByThreads<L, T> {
     }
 
     fn arm(&mut self) -> bool {
-        !self.ledger.has_ended() && self.over.arm()
+        !self.ledger.has_ended() && self.outcomes.is_empty() && self.over.arm()
     }
 
     fn bell(&self) -> BorrowedFd<'_> {
