@@ -189,8 +189,9 @@ impl Desk {
         self.begin_reads()?;
         self.hear_tasks();
         self.reply();
-        self.fabric.flush();
+        // Whoever hears of a page finds it in the figures.
         self.tell_figures();
+        self.fabric.flush();
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use base::NodeId;
 use bytes::Bytes;
+use disk::reads::Pool;
 use fabric::tcp::{Tcp, TcpOptions, Transport};
 use fabric::window::Window;
 use fabric::{Inbox, Link, Messages, Peer};
@@ -69,12 +70,16 @@ pub struct Session {
 }
 
 /// How pages of a size come.
-#[derive(Clone, Debug)]
 enum Pages {
     /// Into a window of this number.
     Window(u16, Arc<Slots>),
-    /// In messages.
-    Messages,
+    /// In messages; they are put into this memory.
+    Messages(Pool),
+}
+
+/// How many pages of a size fit into so many bytes; one at least.
+fn slots(bytes: usize, unit: usize) -> u32 {
+    u32::try_from(bytes / unit).unwrap_or(u32::MAX).max(1)
 }
 
 /// A page that is asked for.
@@ -468,14 +473,17 @@ impl Session {
         }
         let pages = match self.window(unit)? {
             Some((number, slots)) => Pages::Window(number, slots),
-            None => Pages::Messages,
+            None => {
+                let pool = Pool::new(slots(self.options.window_bytes, unit), unit);
+                Pages::Messages(pool.map_err(|error| SessionError::Lost(error.to_string()))?)
+            }
         };
         self.windows.insert(unit, pages);
         Ok(())
     }
 
     fn window(&mut self, unit: usize) -> Result<Option<(u16, Arc<Slots>)>, SessionError> {
-        let bytes = self.options.window_bytes.max(unit) / unit * unit;
+        let bytes = slots(self.options.window_bytes, unit) as usize * unit;
         let made = match self.fabric.transport_of(self.link) {
             Some(Transport::Shm) => Window::shm(&self.options.shm, bytes),
             Some(Transport::Verbs) => match &self.options.verbs {

@@ -125,7 +125,19 @@ impl Session {
         if bytes.len() != pending.unit {
             return self.lose("it sends a page of another size");
         }
-        let (token, page) = (pending.token, Ok(Landed::Own(aligned(bytes))));
+        let buffer = match self.windows.get(&pending.unit) {
+            Some(Pages::Messages(pool)) => pool.take(),
+            _ => None,
+        };
+        let page = match buffer {
+            Some(mut buffer) => {
+                buffer.as_mut()[..bytes.len()].copy_from_slice(bytes);
+                buffer.into_bytes(bytes.len())
+            }
+            // Somebody keeps many of them.
+            None => aligned(bytes),
+        };
+        let (token, page) = (pending.token, Ok(Landed::Own(page)));
         self.arrived.push_back(Arrived { token, page });
     }
 }
