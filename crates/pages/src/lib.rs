@@ -13,6 +13,8 @@
 //! | [`segment`] | from rows to a segment's pages |
 //! | [`manifest`] | a version of a table as bytes |
 //! | [`source`] | where pages come from |
+//! | [`tables`] | tables on disks |
+//! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
 //!
 //! It does not know transactions, nor SQL.
@@ -29,6 +31,7 @@ mod entry;
 mod fill;
 mod gauge;
 mod kind;
+pub mod local;
 pub mod manifest;
 pub mod memory;
 pub mod page;
@@ -36,9 +39,12 @@ pub mod row;
 pub mod segment;
 pub mod source;
 pub mod table;
+pub mod tables;
 mod widen;
 
 pub use bounds::{Bounds, Range};
+pub use local::Local;
+pub use manifest::BadTable;
 pub use memory::Memory;
 pub use page::{Page, PageError};
 pub use segment::{Groups, Shape};
@@ -46,4 +52,5 @@ pub use source::{PageStream, Source};
 pub use table::{
     Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
 };
+pub use tables::{Load, LoadOptions, Mode, Tables, TablesError};
 pub use widen::widen;
