@@ -111,6 +111,15 @@ impl Kind {
         }
     }
 
+    /// Whether a page may have such values for a column of another kind.
+    pub(crate) fn stands_for(self, own: Kind) -> bool {
+        match (self, own) {
+            (Kind::Decimal32(_, scale), Kind::Decimal128(_, own))
+            | (Kind::Decimal64(_, scale), Kind::Decimal128(_, own)) => scale == own,
+            _ => self == own,
+        }
+    }
+
     pub(crate) fn width(self) -> Width {
         match self {
             Kind::Boolean => Width::Bit,

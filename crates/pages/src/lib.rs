@@ -17,6 +17,8 @@
 //! | [`cache`] | pages that were read and may be read again |
 //! | [`node`] | a storage node: gives pages to readers, runs tasks |
 //! | [`remote`] | reading pages of a storage node |
+//! | [`tables`] | tables on disks |
+//! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
 //!
 //! It does not know transactions, nor SQL.
@@ -35,6 +37,7 @@ mod entry;
 mod fill;
 mod gauge;
 mod kind;
+pub mod local;
 pub mod manifest;
 pub mod memory;
 pub mod node;
@@ -44,10 +47,13 @@ pub mod row;
 pub mod segment;
 pub mod source;
 pub mod table;
+pub mod tables;
 mod widen;
 
 pub use bounds::{Bounds, Range};
 pub use cache::{Cache, CacheFigures};
+pub use local::Local;
+pub use manifest::BadTable;
 pub use memory::Memory;
 pub use page::{Page, PageError};
 pub use segment::{Groups, Shape};
@@ -55,4 +61,5 @@ pub use source::{PageStream, Source};
 pub use table::{
     Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
 };
+pub use tables::{Load, LoadOptions, Mode, Tables, TablesError};
 pub use widen::widen;

@@ -221,6 +221,9 @@ fn decode_table(reader: &mut Reader<'_>) -> Result<Table, String> {
     let fields = (0..columns).map(|_| decode_field(reader));
     let fields = fields.collect::<Result<Vec<_>, String>>()?;
     let groups = decode_groups(reader, columns)?;
+    if layout == Layout::Rows && groups != [(0..columns).collect::<Vec<_>>()] {
+        return Err("records have not all columns".to_owned());
+    }
     Ok(Table {
         id,
         name,

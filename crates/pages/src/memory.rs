@@ -71,7 +71,7 @@ impl Memory {
 
 impl Source for Memory {
     fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
-        let layout = table.layout;
+        let table = table.clone();
         let pages = pages
             .into_iter()
             .map(|address| (address, self.bytes(address)));
@@ -82,7 +82,7 @@ impl Source for Memory {
                 return None;
             }
             let page = match bytes {
-                Some(bytes) => Page::new(bytes, address, layout).map(Arc::new),
+                Some(bytes) => Page::of(&table, bytes, address).map(Arc::new),
                 None => Err(PageError::Unreadable {
                     address,
                     what: "there is no such page".to_owned(),

@@ -45,8 +45,9 @@ use bytes::Bytes;
 
 use crate::codec::{put, u16_at, u32_at, u64_at, u128_at};
 use crate::entry::{ENTRY, Entry, aligned};
+use crate::kind::Kind;
 use crate::row::{Attribute, Records};
-use crate::table::{Address, Layout, PageNo, SegmentId};
+use crate::table::{Address, Layout, PageNo, SegmentId, Table};
 
 pub(crate) const HEADER: usize = 64;
 const MAGIC: &[u8; 4] = b"KPAG";
@@ -225,6 +226,36 @@ impl Page {
             header,
             body,
         })
+    }
+
+    /// Verifies a page of a table, and that its columns are those of one of the table's groups: as
+    /// [`widen`](crate::widen()) expects them.
+    ///
+    /// # Errors
+    /// [`PageError::Corrupt`].
+    pub fn of(table: &Table, bytes: Bytes, address: Address) -> Result<Page, PageError> {
+        let corrupt = |what| PageError::Corrupt { address, what };
+        if bytes.len() != table.page_size.bytes() {
+            return Err(corrupt(format!("it has {} bytes", bytes.len())));
+        }
+        let page = Page::verified(bytes, address, table.layout).map_err(corrupt)?;
+        let columns = table
+            .groups
+            .get(page.group())
+            .map_or(&[][..], Vec::as_slice);
+        let kinds: Vec<Kind> = match &page.body {
+            Body::Columns(entries) => entries.iter().map(|entry| entry.kind).collect(),
+            Body::Rows(attributes) => attributes.iter().map(|one| one.kind).collect(),
+        };
+        let same = columns.len() == kinds.len()
+            && columns.iter().zip(kinds).all(|(&column, kind)| {
+                let own = Kind::of(table.schema.field(column).data_type());
+                own.is_some_and(|own| kind.stands_for(own))
+            });
+        if !same {
+            return Err(corrupt("its columns are not those of the table".to_owned()));
+        }
+        Ok(page)
     }
 
     /// Which page it is.
