@@ -47,6 +47,9 @@ fn subjects() -> Vec<(String, Subject)> {
         let depth = (2 * threads).max(128);
         all.push((format!("static{threads}"), Subject::Way(way, depth)));
     }
+    for depth in [1, 16, 128, 512] {
+        all.push((format!("ring{depth}"), Subject::Way(Way::Ring, depth)));
+    }
     all
 }
 

@@ -8,6 +8,7 @@
 //! | `files`, `ledger` | what is under way, on the owner's side |
 //! | `job`, `over` | a read that a thread does, and how its outcome comes back |
 //! | `threads`, `team` | reads by threads that were made beforehand |
+//! | `ring`, `memories` | reads by io_uring |
 //! | `way` | which ways there are |
 //! | this | what every way of reading offers |
 //!
@@ -20,8 +21,10 @@ mod files;
 mod job;
 mod landing;
 mod ledger;
+mod memories;
 mod over;
 mod pool;
+mod ring;
 mod team;
 mod threads;
 mod way;
@@ -109,8 +112,8 @@ pub trait Reads<L: Landing>: Send {
     /// Begins what was submitted. Does not block.
     ///
     /// # Errors
-    /// None of what was submitted is read, and this way of reading is of no use any more: all reads
-    /// that were not over end with an error.
+    /// None of what was submitted is read, nor will anything be: all of it ends with this error, and
+    /// so does what is submitted later. What was started before goes on.
     fn start(&mut self) -> io::Result<()>;
 
     /// Appends what is over, in no order, and tells how many that are. Does not block.

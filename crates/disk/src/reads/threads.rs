@@ -65,7 +65,7 @@ impl<L: Landing, T: Team> ByThreads<L, T> {
 
 impl<L: Landing, T: Team> Reads<L> for ByThreads<L, T> {
     fn add(&mut self, file: Arc<ReadFile>) -> FileId {
-        self.ledger.add(file)
+        self.ledger.add(file).0
     }
 
     fn remove(&mut self, file: FileId) {
@@ -77,7 +77,8 @@ impl<L: Landing, T: Team> Reads<L> for ByThreads<L, T> {
     }
 
     fn submit(&mut self, read: Read<L>) {
-        self.gathered.extend(self.ledger.submit(read));
+        self.gathered
+            .extend(self.ledger.submit(read).map(|(job, _)| job));
     }
 
     fn start(&mut self) -> io::Result<()> {

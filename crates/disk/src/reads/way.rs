@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::ring::Ring;
 use super::team::StaticTeam;
 use super::threads::ByThreads;
 use super::{Landing, Reads};
@@ -14,6 +15,8 @@ pub enum Way {
         /// How many; at least one.
         threads: usize,
     },
+    /// io_uring.
+    Ring,
 }
 
 impl Way {
@@ -30,6 +33,7 @@ impl Way {
                 let team = |over| StaticTeam::new(threads, over);
                 Ok(Box::new(ByThreads::new(depth, team)?))
             }
+            Way::Ring => Ok(Box::new(Ring::new(depth)?)),
         }
     }
 }
