@@ -7,7 +7,8 @@
 //! | `file` | a file that is read past the page cache |
 //! | `files`, `ledger` | what is under way, on the owner's side |
 //! | `job`, `over` | a read that a thread does, and how its outcome comes back |
-//! | `threads`, `team` | reads by threads that were made beforehand |
+//! | `threads` | reads by threads, whichever |
+//! | `team`, `lone`, `here` | threads made beforehand, a new one for each read, none but the owner |
 //! | `ring`, `memories` | reads by io_uring |
 //! | `way` | which ways there are |
 //! | this | what every way of reading offers |
@@ -18,9 +19,11 @@
 mod arena;
 mod file;
 mod files;
+mod here;
 mod job;
 mod landing;
 mod ledger;
+mod lone;
 mod memories;
 mod over;
 mod pool;

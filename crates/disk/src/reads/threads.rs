@@ -15,8 +15,8 @@ const LOOKS: usize = 16;
 
 /// Threads that read.
 pub(super) trait Team: Send {
-    /// Has all of them done, soon; each job's outcome is handed over once.
-    fn publish(&mut self, jobs: &mut Vec<Job>);
+    /// Has all of them done, soon; each job's outcome is handed over once, or is told at once.
+    fn publish(&mut self, jobs: &mut Vec<Job>, outcomes: &mut Vec<Outcome>);
 
     /// Does some of what was published itself, if that does not take long. Tells whether it has.
     fn help(&mut self, outcomes: &mut Vec<Outcome>) -> bool {
@@ -83,7 +83,7 @@ impl<L: Landing, T: Team> Reads<L> for ByThreads<L, T> {
 
     fn start(&mut self) -> io::Result<()> {
         if !self.gathered.is_empty() {
-            self.team.publish(&mut self.gathered);
+            self.team.publish(&mut self.gathered, &mut self.outcomes);
         }
         Ok(())
     }
