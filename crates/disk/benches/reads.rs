@@ -12,7 +12,7 @@
 //! | `--rounds` | runs of each way | 5 |
 //!
 //! `plainN` are N threads that each read in a loop, what a program does that only reads ("local
-//! I/O" of paper 4); `dynamicD` has at most D threads, `staticN` has N, and `ringD` has at most D
+//! I/O" of paper 4); `dynamicD` has at most D threads, `staticN` has N, `here` has none, and `ringD` has at most D
 //! reads under way. The ways take turns, run by run, so that whatever else the machine does meets
 //! all of them alike; told are medians. Of each read one word is checked.
 
@@ -46,6 +46,13 @@ fn subjects() -> Vec<(String, Subject)> {
         let way = Way::Static { threads };
         let depth = (2 * threads).max(128);
         all.push((format!("static{threads}"), Subject::Way(way, depth)));
+    }
+    for depth in [1, 16, 128] {
+        all.push((format!("dynamic{depth}"), Subject::Way(Way::Dynamic, depth)));
+    }
+    all.push(("here".to_owned(), Subject::Way(Way::Here, 128)));
+    for depth in [1, 16, 128, 512] {
+        all.push((format!("ring{depth}"), Subject::Way(Way::Ring, depth)));
     }
     all
 }

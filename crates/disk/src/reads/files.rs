@@ -38,12 +38,12 @@ fn place_of(id: FileId) -> u32 {
 }
 
 impl Files {
-    /// Takes a file.
+    /// Takes a file; also tells its place.
     ///
     /// # Panics
     /// If there are a million already.
-    pub(super) fn add(&mut self, file: Arc<ReadFile>) -> FileId {
-        let place = self.free.pop().unwrap_or_else(|| {
+    pub(super) fn add(&mut self, file: Arc<ReadFile>) -> (FileId, u32) {
+        let index = self.free.pop().unwrap_or_else(|| {
             let place = self.places.len() as u32;
             assert!(place < PLACES, "{PLACES} files are open");
             self.places.push(Place {
@@ -54,10 +54,10 @@ impl Files {
             });
             place
         });
-        let place = &mut self.places[place as usize];
+        let place = &mut self.places[index as usize];
         place.file = Some(file);
         place.removed = false;
-        place.id
+        (place.id, index)
     }
 
     /// Forgets a file, now or when no read of it is under way any more. Returns its place if it is
@@ -127,7 +127,7 @@ mod tests {
         let named = tempfile::NamedTempFile::new().unwrap();
         let file = Arc::new(ReadFile::open(named.path(), PageCache::Through).unwrap());
         let mut files = Files::default();
-        let id = files.add(Arc::clone(&file));
+        let (id, _) = files.add(Arc::clone(&file));
         let (place, _) = files.begin(id);
         files.begin(id);
         assert_eq!(files.remove(id), None);
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&file), 2);
         assert_eq!(files.end(place), Some(place));
         assert_eq!(Arc::strong_count(&file), 1, "let go");
-        let next = files.add(Arc::clone(&file));
+        let (next, _) = files.add(Arc::clone(&file));
         assert_ne!(next, id);
         assert_eq!(files.remove(id), None, "it is not another one's id");
         assert!(files.has(next));

@@ -43,7 +43,8 @@ impl<L: Landing> Ledger<L> {
         }
     }
 
-    pub(super) fn add(&mut self, file: Arc<ReadFile>) -> FileId {
+    /// Takes a file; also tells its place.
+    pub(super) fn add(&mut self, file: Arc<ReadFile>) -> (FileId, u32) {
         self.files.add(file)
     }
 
@@ -70,19 +71,13 @@ impl<L: Landing> Ledger<L> {
         !self.ended.is_empty()
     }
 
-    /// Books a read. `None` if there is nothing to do: it has ended.
+    /// Books a read, and tells what is to be done, and the place of the file. `None` if there is
+    /// nothing to do: it has ended.
     ///
     /// # Panics
     /// As [`Reads::submit`](super::Reads::submit).
-    pub(super) fn submit(&mut self, read: Read<L>) -> Option<Job> {
-        assert!(self.room() > 0, "no room for another read");
-        let memory = read.into.memory();
-        assert!(
-            read.len <= memory.len(),
-            "{} bytes are read into {}",
-            read.len,
-            memory.len()
-        );
+    pub(super) fn submit(&mut self, read: Read<L>) -> Option<(Job, u32)> {
+        self.check(&read);
         match self.refusal(&read) {
             Some(result) => {
                 let into = read.into;
@@ -91,6 +86,29 @@ impl<L: Landing> Ledger<L> {
             }
             None => Some(self.book(read)),
         }
+    }
+
+    /// Books a read that ends with an error.
+    ///
+    /// # Panics
+    /// As [`Reads::submit`](super::Reads::submit).
+    pub(super) fn refuse(&mut self, read: Read<L>, error: io::Error) {
+        self.check(&read);
+        self.ended.push(Done {
+            into: read.into,
+            result: Err(error),
+        });
+    }
+
+    fn check(&self, read: &Read<L>) {
+        assert!(self.room() > 0, "no room for another read");
+        let memory = read.into.memory();
+        assert!(
+            read.len <= memory.len(),
+            "{} bytes are read into {}",
+            read.len,
+            memory.len()
+        );
     }
 
     /// What comes of a read that is not begun.
@@ -109,7 +127,7 @@ impl<L: Landing> Ledger<L> {
         }
     }
 
-    fn book(&mut self, read: Read<L>) -> Job {
+    fn book(&mut self, read: Read<L>) -> (Job, u32) {
         let (place, fd) = self.files.begin(read.file);
         let start = read.into.memory().cast();
         let key = self.reads.insert(Under {
@@ -118,13 +136,14 @@ impl<L: Landing> Ledger<L> {
             offset: read.offset,
             len: read.len,
         });
-        Job {
+        let job = Job {
             fd,
             key: key as u32,
             offset: read.offset,
             start,
             len: read.len,
-        }
+        };
+        (job, place)
     }
 
     /// A read is over: nobody writes to its landing any more. Also tells the place of its file if
@@ -139,6 +158,13 @@ impl<L: Landing> Ledger<L> {
         let freed = self.files.end(read.place);
         let into = read.into;
         (Done { into, result }, freed)
+    }
+
+    /// As [`Ledger::end`], of a read that was never begun; it is told by [`Ledger::take_ended`].
+    pub(super) fn end_unbegun(&mut self, outcome: Outcome) -> Option<u32> {
+        let (done, freed) = self.end(outcome);
+        self.ended.push(done);
+        freed
     }
 
     /// Appends what ended without being begun.

@@ -7,7 +7,9 @@
 //! | `file` | a file that is read past the page cache |
 //! | `files`, `ledger` | what is under way, on the owner's side |
 //! | `job`, `over` | a read that a thread does, and how its outcome comes back |
-//! | `threads`, `team` | reads by threads that were made beforehand |
+//! | `threads` | reads by threads, whichever |
+//! | `team`, `lone`, `here` | threads made beforehand, a new one for each read, none but the owner |
+//! | `ring`, `memories` | reads by io_uring |
 //! | `way` | which ways there are |
 //! | this | what every way of reading offers |
 //!
@@ -17,11 +19,15 @@
 mod arena;
 mod file;
 mod files;
+mod here;
 mod job;
 mod landing;
 mod ledger;
+mod lone;
+mod memories;
 mod over;
 mod pool;
+mod ring;
 mod team;
 mod threads;
 mod way;
@@ -109,8 +115,8 @@ pub trait Reads<L: Landing>: Send {
     /// Begins what was submitted. Does not block.
     ///
     /// # Errors
-    /// None of what was submitted is read, and this way of reading is of no use any more: all reads
-    /// that were not over end with an error.
+    /// None of what was submitted is read, nor will anything be: all of it ends with this error, and
+    /// so does what is submitted later. What was started before goes on.
     fn start(&mut self) -> io::Result<()>;
 
     /// Appends what is over, in no order, and tells how many that are. Does not block.

@@ -100,7 +100,7 @@ impl StaticTeam {
 }
 
 impl Team for StaticTeam {
-    fn publish(&mut self, jobs: &mut Vec<Job>) {
+    fn publish(&mut self, jobs: &mut Vec<Job>, _: &mut Vec<Outcome>) {
         self.shared.publish(jobs);
     }
 

@@ -15,8 +15,8 @@ const LOOKS: usize = 16;
 
 /// Threads that read.
 pub(super) trait Team: Send {
-    /// Has all of them done, soon; each job's outcome is handed over once.
-    fn publish(&mut self, jobs: &mut Vec<Job>);
+    /// Has all of them done, soon; each job's outcome is handed over once, or is told at once.
+    fn publish(&mut self, jobs: &mut Vec<Job>, outcomes: &mut Vec<Outcome>);
 
     /// Does some of what was published itself, if that does not take long. Tells whether it has.
     fn help(&mut self, outcomes: &mut Vec<Outcome>) -> bool {
@@ -65,7 +65,7 @@ impl<L: Landing, T: Team> ByThreads<L, T> {
 
 impl<L: Landing, T: Team> Reads<L> for ByThreads<L, T> {
     fn add(&mut self, file: Arc<ReadFile>) -> FileId {
-        self.ledger.add(file)
+        self.ledger.add(file).0
     }
 
     fn remove(&mut self, file: FileId) {
@@ -77,12 +77,13 @@ impl<L: Landing, T: Team> Reads<L> for ByThreads<L, T> {
     }
 
     fn submit(&mut self, read: Read<L>) {
-        self.gathered.extend(self.ledger.submit(read));
+        self.gathered
+            .extend(self.ledger.submit(read).map(|(job, _)| job));
     }
 
     fn start(&mut self) -> io::Result<()> {
         if !self.gathered.is_empty() {
-            self.team.publish(&mut self.gathered);
+            self.team.publish(&mut self.gathered, &mut self.outcomes);
         }
         Ok(())
     }

@@ -2,6 +2,9 @@
 
 use std::io;
 
+use super::here::OwnerAlone;
+use super::lone::DynamicTeam;
+use super::ring::Ring;
 use super::team::StaticTeam;
 use super::threads::ByThreads;
 use super::{Landing, Reads};
@@ -9,11 +12,17 @@ use super::{Landing, Reads};
 /// A way of reading (paper 4, section 4.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
+    /// A new thread for each read.
+    Dynamic,
     /// A number of threads that are made beforehand.
     Static {
         /// How many; at least one.
         threads: usize,
     },
+    /// io_uring, with files and memory that the kernel knows beforehand.
+    Ring,
+    /// The owner itself, when it starts reads: it blocks. For files that lie in memory.
+    Here,
 }
 
 impl Way {
@@ -26,10 +35,16 @@ impl Way {
     /// If the depth is zero or above 32768, or there is no thread.
     pub fn reads<L: Landing>(self, depth: usize) -> io::Result<Box<dyn Reads<L>>> {
         match self {
+            Way::Dynamic => {
+                let team = |over| Ok(DynamicTeam::new(over));
+                Ok(Box::new(ByThreads::new(depth, team)?))
+            }
             Way::Static { threads } => {
                 let team = |over| StaticTeam::new(threads, over);
                 Ok(Box::new(ByThreads::new(depth, team)?))
             }
+            Way::Here => Ok(Box::new(ByThreads::new(depth, |_| Ok(OwnerAlone))?)),
+            Way::Ring => Ok(Box::new(Ring::new(depth)?)),
         }
     }
 }
