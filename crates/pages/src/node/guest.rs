@@ -7,6 +7,7 @@ use disk::reads::FileId;
 use fabric::Link;
 use fabric::window::Far;
 
+use super::loading::LoadHandle;
 use super::shelf::Opened;
 use super::tasks::Control;
 use crate::remote::wire::Wanted;
@@ -25,6 +26,7 @@ pub(super) struct Guest {
     /// How much of what was begun is not answered.
     pub(super) under_way: usize,
     pub(super) tasks: HashMap<u32, Arc<Control>>,
+    pub(super) loads: HashMap<u32, LoadHandle>,
     /// A message that tells what is there: begun, and empty if nothing is.
     pub(super) there: Vec<u8>,
     /// Pages that were written through a device and are not known to have arrived.
@@ -54,6 +56,7 @@ impl Guest {
             queue: VecDeque::new(),
             under_way: 0,
             tasks: HashMap::new(),
+            loads: HashMap::new(),
             there: Vec::new(),
             written: Vec::new(),
             overflow: VecDeque::new(),

@@ -9,6 +9,7 @@
 //! | `guest` | a reader on a link, and what it may have under way |
 //! | `landing` | where pages land on their way |
 //! | `tasks` | threads that run tasks |
+//! | `loading` | threads that load rows |
 //!
 //! Each thread has links of its own and reads of its own; none waits for another, and none blocks on
 //! a read. A reader gets what it asked for in the order in which the device has it.
@@ -16,6 +17,7 @@
 mod desk;
 mod guest;
 mod landing;
+mod loading;
 mod options;
 mod shelf;
 mod tasks;
@@ -30,7 +32,7 @@ use fabric::tcp::listen;
 use mio::Waker;
 
 pub use options::{Limits, NodeOptions};
-pub use shelf::{Extent, Opened, Shelf, ShownFiles};
+pub use shelf::{Extent, Loading, Opened, Shelf, ShownFiles, Stock};
 pub use tasks::{NoWorker, Outcome, Worker};
 
 use desk::Desk;

@@ -50,6 +50,8 @@ pub struct Limits {
     pub window_bytes: usize,
     /// Tasks that run or wait.
     pub tasks: usize,
+    /// Loads that are going on.
+    pub loads: usize,
     /// Bytes of a task.
     pub task_bytes: usize,
     /// Readers at a time, on each thread.
@@ -59,8 +61,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 8192 pages, 16 MiB, 1024 tables, 8 windows of 1 GiB in all, 64 tasks of 1 MiB, 1024 readers,
-    /// 2 s.
+    /// 8192 pages, 16 MiB, 1024 tables, 8 windows of 1 GiB in all, 64 tasks of 1 MiB, 8 loads, 1024
+    /// readers, 2 s.
     fn default() -> Limits {
         Limits {
             pages: 8192,
@@ -69,6 +71,7 @@ impl Default for Limits {
             windows: 8,
             window_bytes: 1 << 30,
             tasks: 64,
+            loads: 8,
             task_bytes: 1 << 20,
             readers: 1024,
             farewell: Duration::from_secs(2),

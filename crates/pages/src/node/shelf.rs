@@ -1,11 +1,17 @@
 //! What a node gives away.
 
+mod stock;
+
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use disk::reads::ReadFile;
 
+pub use stock::Stock;
+
 use crate::table::{Table, Version};
+use crate::tables;
 
 /// Where a node finds what readers ask for.
 pub trait Shelf: Send + Sync {
@@ -26,11 +32,43 @@ pub trait Shelf: Send + Sync {
     /// # Errors
     /// A text: there is none, or it may not be shown, or the size is none.
     fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String>;
+
+    /// Begins to load rows into a table; see [`load`](crate::remote::load) for the definition.
+    ///
+    /// # Errors
+    /// A text: nothing is loaded here, or not in this way.
+    fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
+        let _ = definition;
+        Err("this node loads nothing".to_owned())
+    }
+
+    /// Removes a table.
+    ///
+    /// # Errors
+    /// A text: there is none, or it cannot be removed.
+    fn remove(&self, name: &str) -> Result<(), String> {
+        Err(format!("this node removes nothing, {name} neither"))
+    }
+}
+
+/// Rows on their way into a table. Dropped without a commit it leaves the table as it was.
+pub trait Loading: Send {
+    /// Adds a [block](crate::block) of rows.
+    ///
+    /// # Errors
+    /// A text that says what is wrong. Nothing more can be added then.
+    fn push(&mut self, block: Bytes) -> Result<(), String>;
+
+    /// Makes the rows part of the table, durably and all at once. Returns the new version, as
+    /// [`Table::encode`] gives it.
+    ///
+    /// # Errors
+    /// A text that says what is wrong.
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, String>;
 }
 
 /// A version of a table, or a file, whose pages can be read. Stays readable as long as this lives, even
 /// if newer versions have taken its place.
-#[derive(Debug)]
 pub struct Opened {
     /// The table; a file has none.
     pub table: Option<Arc<Table>>,
@@ -40,6 +78,17 @@ pub struct Opened {
     pub unit: usize,
     /// The table's segments, or the file.
     pub extents: Vec<Extent>,
+    /// What keeps a table's files from being removed.
+    pub kept: Option<tables::Opened>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.table.as_ref().map(|table| &table.name);
+        let mut shown = f.debug_struct("Opened");
+        shown.field("table", &name).field("unit", &self.unit);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// Where pages of a segment are: page *n* is in file *n* mod files, as the (*n* / files)th there.
@@ -106,6 +155,7 @@ impl Shelf for ShownFiles {
                 files: vec![Arc::clone(file)],
                 pages,
             }],
+            kept: None,
         }))
     }
 }

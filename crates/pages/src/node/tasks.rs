@@ -98,6 +98,8 @@ pub(super) enum News {
     Batch(Vec<u8>),
     Finished,
     Failed(Outcome),
+    /// A load's answer.
+    Told(Vec<u8>),
 }
 
 /// What tasks have said to a desk.
@@ -118,7 +120,7 @@ impl Mailbox {
         into.append(&mut self.news.lock());
     }
 
-    fn put(&self, asker: Asker, news: News) {
+    pub(super) fn put(&self, asker: Asker, news: News) {
         let was_empty = {
             let mut all = self.news.lock();
             all.push((asker, news));

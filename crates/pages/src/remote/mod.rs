@@ -6,10 +6,12 @@
 //! | [`condition`] | which tables a node has, and how busy it is |
 //! | `window` | memory of this side, in which pages lie as soon as they are there |
 //! | [`session`] | one thread's link to a node: many pages under way, replies in any order |
+//! | [`load`] | rows on their way into a node's table |
 //! | [`far`] | a storage node, as many threads use it |
 
 pub mod condition;
 pub mod far;
+pub mod load;
 pub mod session;
 pub(crate) mod window;
 pub(crate) mod wire;
@@ -17,6 +19,7 @@ pub(crate) mod wire;
 pub use condition::{Condition, Listed};
 
 pub use far::{Far, FarOptions, TaskStream};
+pub use load::FarLoad;
 pub use session::{Session, SessionError, SessionOptions};
 
 /// Storage nodes and their readers are told by this from peers of other kinds.

@@ -422,6 +422,46 @@ impl Session {
         self.check()
     }
 
+    /// Has the node remove a table.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn remove(&mut self, name: &str) -> Result<(), SessionError> {
+        self.ask(Question::Remove(name)).map(drop)
+    }
+
+    /// Begins a load; the answer, which comes to this request, is nothing.
+    pub(super) fn begin_load(&mut self, definition: &[u8]) -> Result<u32, SessionError> {
+        let request = self.next_request();
+        self.say(&Say::Load {
+            request,
+            definition,
+        })?;
+        Ok(request)
+    }
+
+    pub(super) fn send_part(&mut self, load: u32, block: &[u8]) -> Result<u32, SessionError> {
+        let request = self.next_request();
+        self.say(&Say::Part {
+            request,
+            load,
+            block,
+        })?;
+        self.turn(Duration::ZERO)?;
+        Ok(request)
+    }
+
+    pub(super) fn commit_load(&mut self, load: u32) -> Result<u32, SessionError> {
+        let request = self.next_request();
+        self.say(&Say::Commit { request, load })?;
+        Ok(request)
+    }
+
+    /// Waits for the answer to a request.
+    pub(super) fn answer_to(&mut self, request: u32) -> Result<Vec<u8>, SessionError> {
+        self.until("an answer", |session| session.answers.remove(&request))?
+    }
+
     fn next_request(&mut self) -> u32 {
         self.next_request = self.next_request.wrapping_add(1) & (u32::MAX >> 1);
         self.next_request
@@ -430,7 +470,7 @@ impl Session {
     fn ask(&mut self, question: Question<'_>) -> Result<Vec<u8>, SessionError> {
         let request = self.next_request();
         self.say(&Say::Ask { request, question })?;
-        self.until("an answer", |session| session.answers.remove(&request))?
+        self.answer_to(request)
     }
 
     fn say(&mut self, said: &Say<'_>) -> Result<(), SessionError> {

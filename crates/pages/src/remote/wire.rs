@@ -12,6 +12,9 @@
 //! | 5 | *run* | `request` u32; `handle` u32; `credit` u32; a task, which means something to the node's worker alone |
 //! | 6 | *more* | `request` u32; `credit` u32: so many batches more may be sent |
 //! | 7 | *cancel* | `request` u32 |
+//! | 8 | *load* | `request` u32; what is to be loaded, see [`load`](super::load). It is the load's number, too |
+//! | 9 | *part* | `request` u32; `load` u32; a [block](crate::block) of rows |
+//! | 10 | *commit* | `request` u32; `load` u32 |
 //!
 //! A segment is named by its place in the table's version. A page goes to the window's bytes from
 //! `slot` × 512 on; with `window` = 65535 it comes in a message.
@@ -72,6 +75,19 @@ pub(crate) enum Say<'a> {
     Cancel {
         request: u32,
     },
+    Load {
+        request: u32,
+        definition: &'a [u8],
+    },
+    Part {
+        request: u32,
+        load: u32,
+        block: &'a [u8],
+    },
+    Commit {
+        request: u32,
+        load: u32,
+    },
 }
 
 /// Questions, and their bodies.
@@ -88,6 +104,8 @@ pub(crate) enum Question<'a> {
     File(u32, &'a str),
     /// 3: how busy the node is. Answer: see [`Condition`](super::Condition).
     Condition,
+    /// 4, a name: that the table is removed. Answer: nothing.
+    Remove(&'a str),
 }
 
 /// The pages that are asked for.
@@ -215,6 +233,22 @@ impl Say<'_> {
             }
             Say::More { request, credit } => words(out, 6, [request, credit]),
             Say::Cancel { request } => words(out, 7, [request]),
+            Say::Load {
+                request,
+                definition,
+            } => {
+                words(out, 8, [request]);
+                out.extend(definition);
+            }
+            Say::Part {
+                request,
+                load,
+                block,
+            } => {
+                words(out, 9, [request, load]);
+                out.extend(block);
+            }
+            Say::Commit { request, load } => words(out, 10, [request, load]),
         }
     }
 }
@@ -259,6 +293,19 @@ impl<'a> Say<'a> {
             7 => Say::Cancel {
                 request: reader.u32()?,
             },
+            8 => Say::Load {
+                request: reader.u32()?,
+                definition: reader.rest(),
+            },
+            9 => Say::Part {
+                request: reader.u32()?,
+                load: reader.u32()?,
+                block: reader.rest(),
+            },
+            10 => Say::Commit {
+                request: reader.u32()?,
+                load: reader.u32()?,
+            },
             other => return Err(reader.malformed(MalformedKind::Kind(other, "message"))),
         };
         reader.end()?;
@@ -280,6 +327,10 @@ impl Question<'_> {
                 out.extend(name.as_bytes());
             }
             Question::Condition => out.push(3),
+            Question::Remove(name) => {
+                out.push(4);
+                out.extend(name.as_bytes());
+            }
         }
     }
 }
@@ -291,6 +342,7 @@ impl<'a> Question<'a> {
             1 => Question::Open(reader.u64()?, text(reader)?),
             2 => Question::File(reader.u32()?, text(reader)?),
             3 => Question::Condition,
+            4 => Question::Remove(text(reader)?),
             other => return Err(reader.malformed(MalformedKind::Kind(other, "question"))),
         })
     }
@@ -444,6 +496,20 @@ mod tests {
             ask(Question::Open(7, "lineitem")),
             ask(Question::File(512, "disk")),
             ask(Question::Condition),
+            ask(Question::Remove("lineitem")),
+            Say::Load {
+                request: 1,
+                definition: b"table",
+            },
+            Say::Part {
+                request: 2,
+                load: 1,
+                block: b"rows",
+            },
+            Say::Commit {
+                request: 3,
+                load: 1,
+            },
             Say::Close { handle: 4 },
             Say::Read {
                 handle: 5,
@@ -523,8 +589,8 @@ mod tests {
         for bytes in [
             &b""[..],
             &[0],
-            &[9],
-            &[2, 0, 0, 0, 0, 4],
+            &[11],
+            &[2, 0, 0, 0, 0, 5],
             &[2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff],
             &[3, 0, 0, 0],
             &[3, 0, 0, 0, 0, 0],

@@ -102,6 +102,7 @@ impl Library {
             description: Bytes::from(table.encode()),
             unit: 4096,
             extents,
+            kept: None,
         };
         let options = NodeOptions {
             listen: "127.0.0.1:0".parse().unwrap(),

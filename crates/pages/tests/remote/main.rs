@@ -1,7 +1,8 @@
 //! A storage node and its readers, over every way on which messages travel on one machine: see
-//! `suite`. What strangers and clumsy readers do to a node: see `strangers`.
+//! `suite`, `far` and `stock`. What strangers and clumsy readers do to a node: see `strangers`.
 
 mod far;
+mod stock;
 mod strangers;
 mod suite;
 mod support;
@@ -40,4 +41,8 @@ conform! {
     far::a_torn_page_is_not_believed
     far::a_node_that_dies_loses_its_pages
     far::a_version_that_is_gone_is_told
+    stock::what_was_loaded_is_read_and_stays
+    stock::a_load_that_is_broken_off_leaves_nothing
+    stock::who_has_begun_with_a_version_goes_on_with_it
+    stock::a_load_that_cannot_be_is_refused_with_its_reason
 }

@@ -98,6 +98,10 @@ impl Desk {
                     visitor.tasks.remove(&request);
                     self.say(asker.guest, &Reply::Finished { request });
                 }
+                News::Told(answer) => {
+                    let answer = &answer[..];
+                    self.say(asker.guest, &Reply::Told { request, answer });
+                }
                 News::Failed(outcome) => {
                     visitor.tasks.remove(&request);
                     let text = outcome.to_string();

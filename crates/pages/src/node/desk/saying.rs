@@ -8,6 +8,7 @@ use fabric::window::Far;
 
 use super::Desk;
 use crate::node::guest::Handle;
+use crate::node::loading::LoadHandle;
 use crate::node::shelf::Opened;
 use crate::node::tasks::{Asker, Control, Job};
 use crate::remote::Condition;
@@ -40,12 +41,66 @@ impl Desk {
                 }
                 Ok(())
             }
+            Say::Load {
+                request,
+                definition,
+            } => {
+                self.begin_load(guest, request, definition);
+                Ok(())
+            }
+            Say::Part {
+                request,
+                load,
+                block,
+            } => {
+                let asker = self.asker(guest, request);
+                self.load(guest, load)?.push(asker, block)
+            }
+            Say::Commit { request, load } => {
+                let asker = self.asker(guest, request);
+                let load = self.guests[guest].loads.remove(&load);
+                let load = load.ok_or("there is no such load")?;
+                load.commit(asker)
+            }
             Say::Cancel { request } => {
                 if let Some(control) = self.guests[guest].tasks.get(&request) {
                     control.cancel();
                 }
                 Ok(())
             }
+        }
+    }
+
+    fn asker(&self, guest: usize, request: u32) -> Asker {
+        Asker {
+            guest,
+            visit: self.guests[guest].visit,
+            request,
+        }
+    }
+
+    fn load(&self, guest: usize, load: u32) -> Result<&LoadHandle, String> {
+        let load = self.guests[guest].loads.get(&load);
+        load.ok_or_else(|| "there is no such load".to_owned())
+    }
+
+    fn begin_load(&mut self, guest: usize, request: u32, definition: &[u8]) {
+        let limit = self.options.limits.loads;
+        if self.guests[guest].loads.len() >= limit {
+            let text = format!("{limit} loads are going on already; wait for some to end");
+            return self.fail(guest, request, Kind::Busy, &text);
+        }
+        let begun = self.shelf.load(definition).and_then(|load| {
+            let handle = LoadHandle::start(load, Arc::clone(&self.mailbox));
+            handle.map_err(|error| error.to_string())
+        });
+        match begun {
+            Ok(handle) => {
+                self.guests[guest].loads.insert(request, handle);
+                let answer = &[][..];
+                self.say(guest, &Reply::Told { request, answer });
+            }
+            Err(text) => self.fail(guest, request, Kind::Refused, &text),
         }
     }
 
@@ -83,6 +138,7 @@ impl Desk {
                 opened.and_then(|opened| self.open(guest, &opened))
             }
             Question::Condition => Ok(self.condition().encode()),
+            Question::Remove(name) => self.shelf.remove(name).map(|()| Vec::new()),
         };
         match answer {
             Ok(answer) => self.say(
@@ -170,15 +226,16 @@ impl Desk {
             return Ok(());
         }
         let control = Control::with_credit(credit);
+        let asker = Asker {
+            guest,
+            visit: visitor.visit,
+            request,
+        };
         let job = Job {
             opened: Arc::clone(&open.opened),
             task: task.to_vec(),
             control: Arc::clone(&control),
-            asker: Asker {
-                guest,
-                visit: visitor.visit,
-                request,
-            },
+            asker,
             mailbox: Arc::clone(&self.mailbox),
         };
         visitor.tasks.insert(request, control);
