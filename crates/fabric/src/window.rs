@@ -19,6 +19,7 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use base::memory::{RemoteError, WORD, Words};
 
@@ -79,20 +80,21 @@ impl Window {
         }
     }
 
+    /// Its words.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        match &self.0 {
+            Owned::Shm(region) => region.words(),
+            Owned::Verbs(window) => window.region().words(),
+        }
+    }
+
     /// Where its bytes are: as long as the window is there.
     #[must_use]
     pub fn memory(&self) -> NonNull<[u8]> {
-        match &self.0 {
-            Owned::Shm(region) => bytes_of(region),
-            Owned::Verbs(window) => bytes_of(window.region()),
-        }
+        let words = self.words();
+        NonNull::slice_from_raw_parts(NonNull::from(words).cast(), words.len() * WORD)
     }
-}
-
-/// The bytes of a region, which are written as atomic words, by the kernel, or by a device.
-pub(crate) fn bytes_of(region: &impl Words) -> NonNull<[u8]> {
-    let words = region.words();
-    NonNull::slice_from_raw_parts(NonNull::from(words).cast(), words.len() * WORD)
 }
 
 /// A window, as who writes into it has it.

@@ -37,6 +37,7 @@ use super::options::NodeOptions;
 use super::shelf::Shelf;
 use super::tasks::{Asker, Mailbox, News, Tasks};
 use crate::remote::CLUSTER;
+pub(super) use reading::ByExtent;
 use reading::{Buffers, Files};
 
 const BELL: Token = Token(0);

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use disk::reads::FileId;
 use fabric::Link;
 use fabric::window::Far;
 
@@ -42,7 +41,7 @@ pub(super) struct Guest {
 pub(super) struct Handle {
     pub(super) opened: Arc<Opened>,
     /// Its files, for each extent.
-    pub(super) files: Arc<Vec<Vec<FileId>>>,
+    pub(super) files: super::desk::ByExtent,
 }
 
 impl Guest {

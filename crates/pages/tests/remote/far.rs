@@ -9,7 +9,6 @@ use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
 use disk::reads::{PageCache, ReadFile, Way};
 use fabric::shm::Shm;
-use fabric::tcp::Transport;
 use kumiki_pages::node::{Extent, Limits, NoWorker, Node, NodeOptions, Opened, Shelf};
 use kumiki_pages::remote::{Far, FarOptions, Listed, SessionOptions};
 use kumiki_pages::{
@@ -18,7 +17,7 @@ use kumiki_pages::{
 };
 use tempfile::NamedTempFile;
 
-use crate::support::{PATIENCE, secret};
+use crate::support::{PATIENCE, Road, secret};
 
 const ROWS: i64 = 20_000;
 
@@ -69,7 +68,7 @@ fn batch(from: i64) -> RecordBatch {
 }
 
 impl Library {
-    fn new(transport: Transport) -> Library {
+    fn new(road: &Road) -> Library {
         let memory = Memory::new();
         let first = batch(0);
         let groups = Groups::OneEach.resolve(&first.schema()).unwrap();
@@ -111,9 +110,9 @@ impl Library {
             task_threads: 1,
             way: Way::Static { threads: 2 },
             depth: 64,
-            transport,
+            transport: road.transport,
             shm: Shm::default(),
-            verbs: None,
+            verbs: road.verbs.clone(),
             limits: Limits::default(),
         };
         let node = Node::start(options, Arc::new(One(Arc::new(opened))), Arc::new(NoWorker));
@@ -125,11 +124,11 @@ impl Library {
         }
     }
 
-    fn far(&self, transport: Transport, cache: Option<Arc<Cache>>) -> Far {
+    fn far(&self, road: &Road, cache: Option<Arc<Cache>>) -> Far {
         let address = self.node.as_ref().unwrap().address();
         let mut session = SessionOptions::new(address, secret());
-        session.transport = transport;
         session.patience = PATIENCE;
+        road.set(&mut session);
         let mut options = FarOptions::new(session);
         options.cache = cache;
         options.ahead_bytes = 40 * 4096;
@@ -161,9 +160,9 @@ impl Library {
     }
 }
 
-pub(crate) fn a_table_s_pages_come_in_the_order_in_which_they_were_asked_for(transport: Transport) {
-    let library = Library::new(transport);
-    let far = library.far(transport, None);
+pub(crate) fn a_table_s_pages_come_in_the_order_in_which_they_were_asked_for(road: &Road) {
+    let library = Library::new(road);
+    let far = library.far(road, None);
     let listed = far.tables().unwrap();
     assert_eq!((listed.len(), listed[0].rows), (1, 2 * ROWS as u64));
     let table = far.open("numbers").unwrap();
@@ -198,10 +197,10 @@ pub(crate) fn a_table_s_pages_come_in_the_order_in_which_they_were_asked_for(tra
     assert_eq!(numbers.values()[..3], [0, 1, 2]);
 }
 
-pub(crate) fn what_a_cache_has_is_not_read_again(transport: Transport) {
-    let library = Library::new(transport);
+pub(crate) fn what_a_cache_has_is_not_read_again(road: &Road) {
+    let library = Library::new(road);
     let cache = Arc::new(Cache::new(64 << 20));
-    let far = library.far(transport, Some(Arc::clone(&cache)));
+    let far = library.far(road, Some(Arc::clone(&cache)));
     let table = far.open("numbers").unwrap();
     let asked = library.addresses(1);
     for round in 0..3 {
@@ -216,14 +215,14 @@ pub(crate) fn what_a_cache_has_is_not_read_again(transport: Transport) {
     assert_eq!(read, asked.len() as u64);
 }
 
-pub(crate) fn a_torn_page_is_not_believed(transport: Transport) {
-    let library = Library::new(transport);
+pub(crate) fn a_torn_page_is_not_believed(road: &Road) {
+    let library = Library::new(road);
     // The first stripe has the even pages.
     library.files[0]
         .as_file()
         .write_all_at(&[0xff; 8], 4096 + 2000)
         .unwrap();
-    let far = library.far(transport, None);
+    let far = library.far(road, None);
     let table = far.open("numbers").unwrap();
     let segment = library.table.segments[0].id;
     let pages = (0..6).map(|page| Address {
@@ -236,9 +235,9 @@ pub(crate) fn a_torn_page_is_not_believed(transport: Transport) {
     assert!(matches!(error, PageError::Corrupt { address, .. } if address.page == PageNo(2)));
 }
 
-pub(crate) fn a_node_that_dies_loses_its_pages(transport: Transport) {
-    let mut library = Library::new(transport);
-    let far = library.far(transport, None);
+pub(crate) fn a_node_that_dies_loses_its_pages(road: &Road) {
+    let mut library = Library::new(road);
+    let far = library.far(road, None);
     let table = far.open("numbers").unwrap();
     let asked: Vec<Address> = library.addresses(1).repeat(100);
     let mut pages = far.read(&table, asked);
@@ -253,9 +252,9 @@ pub(crate) fn a_node_that_dies_loses_its_pages(transport: Transport) {
     assert!(matches!(error, Err(PageError::Lost { .. })));
 }
 
-pub(crate) fn a_version_that_is_gone_is_told(transport: Transport) {
-    let library = Library::new(transport);
-    let far = library.far(transport, None);
+pub(crate) fn a_version_that_is_gone_is_told(road: &Road) {
+    let library = Library::new(road);
+    let far = library.far(road, None);
     let mut table = Table::clone(&library.table);
     table.version = Version(7);
     let asked = library.addresses(1);

@@ -1,4 +1,5 @@
-//! A storage node and its readers, over every way on which messages travel on one machine: see
+//! A storage node and its readers, over every way on which messages travel. RDMA is tested where
+//! there is a device: `cargo xtask rdma` runs these tests in a machine that has one. What holds: see
 //! `suite`, `far` and `stock`. What strangers and clumsy readers do to a node: see `strangers`.
 
 mod far;
@@ -13,13 +14,22 @@ macro_rules! conform {
         mod over_tcp {
             $(#[test]
             fn $case() {
-                crate::$suite::$case(fabric::tcp::Transport::Tcp);
+                crate::$suite::$case(&crate::support::Road::new(fabric::tcp::Transport::Tcp));
             })*
         }
         mod over_shm {
             $(#[test]
             fn $case() {
-                crate::$suite::$case(fabric::tcp::Transport::Shm);
+                crate::$suite::$case(&crate::support::Road::new(fabric::tcp::Transport::Shm));
+            })*
+        }
+        mod over_verbs {
+            $(#[test]
+            fn $case() {
+                let Some(road) = crate::support::Road::verbs() else {
+                    return;
+                };
+                crate::$suite::$case(&road);
             })*
         }
     };

@@ -8,26 +8,25 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use disk::RealDisk;
 use disk::reads::{PageCache, Way};
 use fabric::shm::Shm;
-use fabric::tcp::Transport;
 use kumiki_pages::node::{Limits, NoWorker, Node, NodeOptions, ShownFiles, Stock};
 use kumiki_pages::remote::{Far, FarLoad, FarOptions, Session, SessionError, SessionOptions};
 use kumiki_pages::{Address, LoadOptions, Mode, PageSize, Source, Table, Tables};
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, secret};
+use crate::support::{PATIENCE, Road, secret};
 
 /// A node, and where its tables lie.
 struct Depot {
     node: Option<Node>,
-    transport: Transport,
+    road: Road,
     dir: TempDir,
 }
 
 impl Depot {
-    fn new(transport: Transport) -> Depot {
+    fn new(road: &Road) -> Depot {
         let mut depot = Depot {
             node: None,
-            transport,
+            road: road.clone(),
             dir: tempfile::tempdir().unwrap(),
         };
         depot.start();
@@ -50,9 +49,9 @@ impl Depot {
             task_threads: 1,
             way: Way::Ring,
             depth: 64,
-            transport: self.transport,
+            transport: self.road.transport,
             shm: Shm::default(),
-            verbs: None,
+            verbs: self.road.verbs.clone(),
             limits: Limits::default(),
         };
         let node = Node::start(options, Arc::new(stock), Arc::new(NoWorker)).unwrap();
@@ -66,8 +65,8 @@ impl Depot {
     fn options(&self) -> SessionOptions {
         let address = self.node.as_ref().unwrap().address();
         let mut options = SessionOptions::new(address, secret());
-        options.transport = self.transport;
         options.patience = PATIENCE;
+        self.road.set(&mut options);
         options
     }
 
@@ -129,8 +128,8 @@ fn numbers(far: &Far, table: &Arc<Table>) -> Result<Vec<i64>, String> {
     Ok(all)
 }
 
-pub(crate) fn what_was_loaded_is_read_and_stays(transport: Transport) {
-    let mut depot = Depot::new(transport);
+pub(crate) fn what_was_loaded_is_read_and_stays(road: &Road) {
+    let mut depot = Depot::new(road);
     let table = depot.load(Mode::Create, 0, 100_000);
     assert_eq!((table.rows(), table.version.0), (100_000, 1));
     let table = depot.load(Mode::Append, 100_000, 150_000);
@@ -144,8 +143,8 @@ pub(crate) fn what_was_loaded_is_read_and_stays(transport: Transport) {
     assert_eq!(numbers(&far, &table).unwrap(), all);
 }
 
-pub(crate) fn a_load_that_is_broken_off_leaves_nothing(transport: Transport) {
-    let mut depot = Depot::new(transport);
+pub(crate) fn a_load_that_is_broken_off_leaves_nothing(road: &Road) {
+    let mut depot = Depot::new(road);
     let empty = depot.files();
     let mut load = depot.begin(Mode::Create).unwrap();
     load.push(&batch(0, 100_000)).unwrap();
@@ -166,8 +165,8 @@ pub(crate) fn a_load_that_is_broken_off_leaves_nothing(transport: Transport) {
     depot.load(Mode::Create, 0, 10);
 }
 
-pub(crate) fn who_has_begun_with_a_version_goes_on_with_it(transport: Transport) {
-    let depot = Depot::new(transport);
+pub(crate) fn who_has_begun_with_a_version_goes_on_with_it(road: &Road) {
+    let depot = Depot::new(road);
     let far = depot.far();
     depot.load(Mode::Create, 0, 50_000);
     let before = far.open("numbers").unwrap();
@@ -186,8 +185,8 @@ pub(crate) fn who_has_begun_with_a_version_goes_on_with_it(transport: Transport)
     assert!(error.to_string().contains("numbers"), "{error}");
 }
 
-pub(crate) fn a_load_that_cannot_be_is_refused_with_its_reason(transport: Transport) {
-    let depot = Depot::new(transport);
+pub(crate) fn a_load_that_cannot_be_is_refused_with_its_reason(road: &Road) {
+    let depot = Depot::new(road);
     let error = depot.begin(Mode::Append).expect_err("there is none");
     assert!(error.to_string().contains("numbers"), "{error}");
     depot.load(Mode::Create, 0, 10);

@@ -7,11 +7,11 @@ use fabric::tcp::{Caller, CallerOptions, Transport};
 use kumiki_pages::node::Limits;
 use kumiki_pages::remote::{Session, SessionError};
 
-use crate::support::{PATIENCE, Stand, content, secret, until};
+use crate::support::{PATIENCE, Road, Stand, content, secret, until};
 
 #[test]
 fn who_does_not_know_the_secret_is_refused() {
-    let stand = Stand::new(Transport::Tcp);
+    let stand = Stand::new(&Road::new(Transport::Tcp));
     let mut options = stand.options();
     options.secret = Secret::new("another");
     let error = Session::connect(options).expect_err("it is another one");
@@ -20,7 +20,7 @@ fn who_does_not_know_the_secret_is_refused() {
 
 #[test]
 fn where_nobody_listens_is_told_at_once() {
-    let mut stand = Stand::new(Transport::Tcp);
+    let mut stand = Stand::new(&Road::new(Transport::Tcp));
     let options = stand.options();
     stand.node.take().unwrap().stop().unwrap();
     let error = Session::connect(options).expect_err("nobody is there");
@@ -33,7 +33,7 @@ fn a_reader_beyond_its_limits_is_shown_out_and_told_why() {
         pages: 16,
         ..Limits::default()
     };
-    let stand = Stand::with(Transport::Tcp, limits);
+    let stand = Stand::with(&Road::new(Transport::Tcp), limits);
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     for page in 0..64 {
@@ -55,7 +55,7 @@ fn a_window_that_may_not_be_is_done_without() {
         window_bytes: 1 << 20,
         ..Limits::default()
     };
-    let stand = Stand::with(Transport::Shm, limits);
+    let stand = Stand::with(&Road::new(Transport::Shm), limits);
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     session.read(&open, 0, 3, 0);
@@ -65,7 +65,7 @@ fn a_window_that_may_not_be_is_done_without() {
 
 #[test]
 fn bytes_without_meaning_end_the_link_and_nothing_else() {
-    let stand = Stand::new(Transport::Tcp);
+    let stand = Stand::new(&Road::new(Transport::Tcp));
     let mut other = stand.session();
     let open = other.open_file("file", 4096).unwrap();
     let address = stand.node.as_ref().unwrap().address();

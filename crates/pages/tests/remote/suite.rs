@@ -5,11 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fabric::tcp::Transport;
 use kumiki_pages::remote::session::{Open, TaskEvent};
 use kumiki_pages::remote::{Session, SessionError};
 
-use crate::support::{BYTES, PATIENCE, Stand, content, until};
+use crate::support::{BYTES, PATIENCE, Road, Stand, content, until};
 
 /// Reads random pages, as many at a time as there is room for, and looks at each.
 fn read_pages(session: &mut Session, open: &Open, unit: usize, count: u64, seed: u64) {
@@ -32,8 +31,8 @@ fn read_pages(session: &mut Session, open: &Open, unit: usize, count: u64, seed:
     assert_eq!((session.under_way(), expected.len()), (0, 0));
 }
 
-pub(crate) fn pages_come_as_they_are(transport: Transport) {
-    let stand = Stand::new(transport);
+pub(crate) fn pages_come_as_they_are(road: &Road) {
+    let stand = Stand::new(road);
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     assert_eq!(open.pages, (BYTES / 4096) as u64);
@@ -46,8 +45,8 @@ pub(crate) fn pages_come_as_they_are(transport: Transport) {
     assert!(!condition.read.is_zero());
 }
 
-pub(crate) fn pages_of_all_sizes_come_on_one_session(transport: Transport) {
-    let stand = Stand::new(transport);
+pub(crate) fn pages_of_all_sizes_come_on_one_session(road: &Road) {
+    let stand = Stand::new(road);
     let mut session = stand.session();
     for unit in [512, 4 << 10, 16 << 10, 64 << 10, 128 << 10] {
         let open = session.open_file("file", unit).unwrap();
@@ -56,8 +55,8 @@ pub(crate) fn pages_of_all_sizes_come_on_one_session(transport: Transport) {
     }
 }
 
-pub(crate) fn what_is_not_there_is_told(transport: Transport) {
-    let stand = Stand::new(transport);
+pub(crate) fn what_is_not_there_is_told(road: &Road) {
+    let stand = Stand::new(road);
     let mut session = stand.session();
     for (name, unit, said) in [
         ("other", 4096, "no file is shown as other"),
@@ -85,8 +84,8 @@ pub(crate) fn what_is_not_there_is_told(transport: Transport) {
     read_pages(&mut session, &open, 4096, 100, 2);
 }
 
-pub(crate) fn many_readers_have_their_own(transport: Transport) {
-    let stand = Stand::new(transport);
+pub(crate) fn many_readers_have_their_own(road: &Road) {
+    let stand = Stand::new(road);
     std::thread::scope(|scope| {
         for seed in 0..8 {
             let options = stand.options();
@@ -99,8 +98,8 @@ pub(crate) fn many_readers_have_their_own(transport: Transport) {
     });
 }
 
-pub(crate) fn who_keeps_pages_hinders_nobody(transport: Transport) {
-    let stand = Stand::new(transport);
+pub(crate) fn who_keeps_pages_hinders_nobody(road: &Road) {
+    let stand = Stand::new(road);
     let mut options = stand.options();
     options.window_bytes = 64 * 4096;
     let mut session = Session::connect(options).unwrap();
@@ -123,8 +122,8 @@ pub(crate) fn who_keeps_pages_hinders_nobody(transport: Transport) {
     assert_eq!(kept[&0][..], content(0, 4096));
 }
 
-pub(crate) fn a_node_that_stops_is_noticed(transport: Transport) {
-    let mut stand = Stand::new(transport);
+pub(crate) fn a_node_that_stops_is_noticed(road: &Road) {
+    let mut stand = Stand::new(road);
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     for page in 0..50 {
@@ -148,8 +147,8 @@ fn event(session: &mut Session, task: u32) -> TaskEvent {
     until(session, |session| session.heard(task)).unwrap()
 }
 
-pub(crate) fn tasks_send_what_they_have_as_it_is_wanted(transport: Transport) {
-    let stand = Stand::new(transport);
+pub(crate) fn tasks_send_what_they_have_as_it_is_wanted(road: &Road) {
+    let stand = Stand::new(road);
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     let task = session.run(&open, 3, b"count 10").unwrap();
@@ -172,8 +171,8 @@ pub(crate) fn tasks_send_what_they_have_as_it_is_wanted(transport: Transport) {
     assert!(session.heard(task).is_none());
 }
 
-pub(crate) fn a_task_that_is_cancelled_ends(transport: Transport) {
-    let stand = Stand::new(transport);
+pub(crate) fn a_task_that_is_cancelled_ends(road: &Road) {
+    let stand = Stand::new(road);
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     let task = session.run(&open, 1, b"count 1000000").unwrap();
@@ -195,8 +194,8 @@ pub(crate) fn a_task_that_is_cancelled_ends(transport: Transport) {
     }
 }
 
-pub(crate) fn a_task_without_an_end_says_why(transport: Transport) {
-    let stand = Stand::new(transport);
+pub(crate) fn a_task_without_an_end_says_why(road: &Road) {
+    let stand = Stand::new(road);
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     for text in [
@@ -225,8 +224,8 @@ pub(crate) fn a_task_without_an_end_says_why(transport: Transport) {
     assert!(matches!(event(&mut session, task), TaskEvent::Finished));
 }
 
-pub(crate) fn a_node_that_stops_ends_its_tasks(transport: Transport) {
-    let mut stand = Stand::new(transport);
+pub(crate) fn a_node_that_stops_ends_its_tasks(road: &Road) {
+    let mut stand = Stand::new(road);
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     let task = session.run(&open, 1, b"count 1000000").unwrap();

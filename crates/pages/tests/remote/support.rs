@@ -9,12 +9,15 @@ use disk::reads::{PageCache, ReadFile, Way};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
+use fabric::verbs::{Device, Domain, VerbsOptions};
 use kumiki_pages::node::{Limits, Node, NodeOptions, Opened, Outcome, ShownFiles, Worker};
 use kumiki_pages::remote::{Session, SessionError, SessionOptions};
 use tempfile::NamedTempFile;
 
 /// Far longer than anything takes here.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Set where a missing RDMA device is a failure.
+const REQUIRE: &str = "KUMIKI_REQUIRE_RDMA";
 /// Bytes of the file.
 pub(crate) const BYTES: usize = 4 << 20;
 
@@ -30,20 +33,59 @@ fn byte(at: usize) -> u8 {
         .to_be_bytes()[0]
 }
 
+/// A way on which messages and pages travel.
+#[derive(Clone)]
+pub(crate) struct Road {
+    pub(crate) transport: Transport,
+    pub(crate) verbs: Option<Domain>,
+}
+
+impl Road {
+    pub(crate) fn new(transport: Transport) -> Road {
+        let verbs = None;
+        Road { transport, verbs }
+    }
+
+    /// That of an RDMA device; none, with a line that says why, where there is no such device.
+    pub(crate) fn verbs() -> Option<Road> {
+        match Device::open(&VerbsOptions::default()) {
+            Ok(device) => Some(Road {
+                transport: Transport::Verbs,
+                verbs: Some(device.domain().unwrap()),
+            }),
+            Err(error) if std::env::var_os(REQUIRE).is_some() => panic!("{error}"),
+            Err(error) => {
+                println!("skipped: {error}");
+                None
+            }
+        }
+    }
+
+    /// Has a session go it.
+    pub(crate) fn set(&self, options: &mut SessionOptions) {
+        options.transport = self.transport;
+        options.verbs.clone_from(&self.verbs);
+        if self.verbs.is_some() {
+            // All of it is locked memory.
+            options.window_bytes = 2 << 20;
+        }
+    }
+}
+
 /// A node and its file.
 pub(crate) struct Stand {
     pub(crate) node: Option<Node>,
-    pub(crate) transport: Transport,
+    road: Road,
     pub(crate) ended: Arc<AtomicBool>,
     _file: NamedTempFile,
 }
 
 impl Stand {
-    pub(crate) fn new(transport: Transport) -> Stand {
-        Stand::with(transport, Limits::default())
+    pub(crate) fn new(road: &Road) -> Stand {
+        Stand::with(road, Limits::default())
     }
 
-    pub(crate) fn with(transport: Transport, limits: Limits) -> Stand {
+    pub(crate) fn with(road: &Road, limits: Limits) -> Stand {
         let mut file = NamedTempFile::new().unwrap();
         let bytes: Vec<u8> = (0..BYTES).map(byte).collect();
         file.write_all(&bytes).unwrap();
@@ -59,15 +101,15 @@ impl Stand {
             task_threads: 2,
             way: Way::Static { threads: 2 },
             depth: 64,
-            transport,
+            transport: road.transport,
             shm: Shm::default(),
-            verbs: None,
+            verbs: road.verbs.clone(),
             limits,
         };
         let node = Node::start(options, Arc::new(shown), Arc::new(worker)).unwrap();
         Stand {
             node: Some(node),
-            transport,
+            road: road.clone(),
             ended,
             _file: file,
         }
@@ -76,8 +118,8 @@ impl Stand {
     pub(crate) fn options(&self) -> SessionOptions {
         let node = self.node.as_ref().expect("it runs");
         let mut options = SessionOptions::new(node.address(), secret());
-        options.transport = self.transport;
         options.patience = PATIENCE;
+        self.road.set(&mut options);
         options
     }
 

@@ -30,7 +30,10 @@ pub(super) fn slot_start(wanted: &Wanted) -> usize {
 
 /// Files that are open, for whoever uses them.
 #[derive(Default)]
-pub(super) struct Files(HashMap<usize, (Arc<Vec<Vec<FileId>>>, usize)>);
+pub(super) struct Files(HashMap<usize, (ByExtent, usize)>);
+
+/// The files of each extent.
+pub(crate) type ByExtent = Arc<Vec<Vec<FileId>>>;
 
 impl Files {
     /// Opens the files of a table, if nobody else has.
@@ -38,7 +41,7 @@ impl Files {
         &mut self,
         opened: &Arc<Opened>,
         reads: &mut dyn Reads<Landing>,
-    ) -> Arc<Vec<Vec<FileId>>> {
+    ) -> ByExtent {
         let (files, users) = self.0.entry(key(opened)).or_insert_with(|| {
             let mut files = Vec::new();
             for extent in &opened.extents {

@@ -20,12 +20,15 @@ use crate::tables::{self, Load, Tables};
 /// How long a version is kept that was not asked for.
 const KEPT: Duration = Duration::from_secs(600);
 
+/// A version that was opened, and when it was asked for last.
+type Kept = (Arc<Opened>, Instant);
+
 /// See the [module](self).
 pub struct Stock {
     tables: Tables,
     shown: ShownFiles,
     page_cache: PageCache,
-    opened: Mutex<HashMap<(String, Version), (Arc<Opened>, Instant)>>,
+    opened: Mutex<HashMap<(String, Version), Kept>>,
 }
 
 impl Stock {
