@@ -14,6 +14,8 @@
 //! | [`manifest`] | a version of a table as bytes |
 //! | [`source`] | where pages come from |
 //! | [`tables`] | tables on disks |
+//! | [`tpch`] | the tables of TPC-H |
+//! | [`progress`] | how far a load is |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
 //!
@@ -35,11 +37,13 @@ pub mod local;
 pub mod manifest;
 pub mod memory;
 pub mod page;
+pub mod progress;
 pub mod row;
 pub mod segment;
 pub mod source;
 pub mod table;
 pub mod tables;
+pub mod tpch;
 mod widen;
 
 pub use bounds::{Bounds, Range};
@@ -47,6 +51,7 @@ pub use local::Local;
 pub use manifest::BadTable;
 pub use memory::Memory;
 pub use page::{Page, PageError};
+pub use progress::Progress;
 pub use segment::{Groups, Shape};
 pub use source::{PageStream, Source};
 pub use table::{
