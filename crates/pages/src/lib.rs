@@ -18,6 +18,8 @@
 //! | [`node`] | a storage node: gives pages to readers, runs tasks |
 //! | [`remote`] | reading pages of a storage node |
 //! | [`tables`] | tables on disks |
+//! | [`tpch`] | the tables of TPC-H |
+//! | [`progress`] | how far a load is |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
 //!
@@ -42,12 +44,15 @@ pub mod manifest;
 pub mod memory;
 pub mod node;
 pub mod page;
+
+pub mod progress;
 pub mod remote;
 pub mod row;
 pub mod segment;
 pub mod source;
 pub mod table;
 pub mod tables;
+pub mod tpch;
 mod widen;
 
 pub use bounds::{Bounds, Range};
@@ -56,6 +61,7 @@ pub use local::Local;
 pub use manifest::BadTable;
 pub use memory::Memory;
 pub use page::{Page, PageError};
+pub use progress::Progress;
 pub use segment::{Groups, Shape};
 pub use source::{PageStream, Source};
 pub use table::{
