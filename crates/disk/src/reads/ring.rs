@@ -300,6 +300,11 @@ impl Part {
                 self.refused += 1;
                 return None;
             }
+            // The kernel came to it when the memory was no longer registered.
+            libc::EFAULT if self.buffer.is_some() => {
+                self.buffer = None;
+                return None;
+            }
             // Direct reads cannot go on from the middle of a sector, where only the file's end
             // can have stopped them.
             libc::EINVAL if self.done > 0 => return Some(self.done as isize),
@@ -353,8 +358,15 @@ impl<L: Landing> Reads<L> for Ring<L> {
     }
 
     fn unregister(&mut self, memory: Registered) {
+        // What the kernel has it reads into the memory all the same; the rest must not name it.
+        let _ = self.start();
         let (buffers, _memory) = self.memories.remove(memory);
-        buffers.iter().for_each(|b| self.forget_buffer(b.index));
+        for buffer in buffers {
+            self.forget_buffer(buffer.index);
+            for part in &mut self.parts {
+                part.buffer = part.buffer.filter(|&index| index != buffer.index);
+            }
+        }
     }
 
     fn room(&self) -> usize {
