@@ -8,6 +8,7 @@
 //! | `--mib` | its length in MiB | 2048 |
 //! | `--sizes` | bytes of a read, several with commas between | 512,4096,16384,65536 |
 //! | `--ways` | names as below, several with commas between | all |
+//! | `--depth` | reads under way with `static` and `here`, at least twice the threads | 32 |
 //! | `--seconds` | length of a run | 0.5 |
 //! | `--rounds` | runs of each way | 5 |
 //!
@@ -37,20 +38,20 @@ enum Subject {
 }
 
 /// All of them, by name.
-fn subjects() -> Vec<(String, Subject)> {
+fn subjects(depth: usize) -> Vec<(String, Subject)> {
     let mut all = Vec::new();
     for n in [1, 2, 4, 16, 100] {
         all.push((format!("plain{n}"), Subject::Plain(n)));
     }
     for threads in [1, 2, 4, 16, 100] {
         let way = Way::Static { threads };
-        let depth = (2 * threads).max(128);
+        let depth = (2 * threads).max(depth);
         all.push((format!("static{threads}"), Subject::Way(way, depth)));
     }
     for depth in [1, 16, 128] {
         all.push((format!("dynamic{depth}"), Subject::Way(Way::Dynamic, depth)));
     }
-    all.push(("here".to_owned(), Subject::Way(Way::Here, 128)));
+    all.push(("here".to_owned(), Subject::Way(Way::Here, depth)));
     for depth in [1, 16, 128, 512] {
         all.push((format!("ring{depth}"), Subject::Way(Way::Ring, depth)));
     }
@@ -76,6 +77,7 @@ struct Options {
     mib: u64,
     sizes: Vec<usize>,
     ways: Vec<String>,
+    depth: usize,
     seconds: f64,
     rounds: usize,
 }
@@ -103,6 +105,7 @@ fn options() -> Options {
             .filter(|way| !way.is_empty())
             .map(str::to_owned)
             .collect(),
+        depth: take("--depth", "32").parse().expect("a number"),
         seconds: take("--seconds", "0.5").parse().expect("a number"),
         rounds: take("--rounds", "5").parse().expect("a number"),
     };
@@ -127,7 +130,7 @@ fn main() {
         },
         file.alignment(),
     );
-    let mut subjects = subjects();
+    let mut subjects = subjects(options.depth);
     subjects.retain(|(name, _)| options.ways.is_empty() || options.ways.contains(name));
     println!(
         "{:>7} {:>10} {:>10} {:>12}",

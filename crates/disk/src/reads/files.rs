@@ -63,32 +63,31 @@ impl Files {
     /// Forgets a file, now or when no read of it is under way any more. Returns its place if it is
     /// free now.
     pub(super) fn remove(&mut self, id: FileId) -> Option<u32> {
-        self.present(id)?;
-        let place = place_of(id);
-        self.places[place as usize].removed = true;
-        self.tidy(place)
+        let index = place_of(id);
+        let place = self.places.get_mut(index as usize)?;
+        if place.id != id || place.file.is_none() {
+            return None;
+        }
+        place.removed = true;
+        self.tidy(index)
     }
 
-    fn present(&self, id: FileId) -> Option<&Place> {
-        let place = self.places.get(place_of(id) as usize)?;
-        (place.id == id && !place.removed && place.file.is_some()).then_some(place)
+    /// The place of a file, for a read that begins; `None` if it was removed.
+    pub(super) fn begin(&mut self, id: FileId) -> Option<(u32, RawFd)> {
+        let index = place_of(id);
+        let place = self.places.get_mut(index as usize)?;
+        let file = place.file.as_ref()?;
+        if place.id != id || place.removed {
+            return None;
+        }
+        place.under_way += 1;
+        Some((index, file.fd()))
     }
 
     /// Whether it was added, and not removed.
     pub(super) fn has(&self, id: FileId) -> bool {
-        self.present(id).is_some()
-    }
-
-    /// The place of a file, for a read that begins.
-    ///
-    /// # Panics
-    /// If it was removed.
-    pub(super) fn begin(&mut self, id: FileId) -> (u32, RawFd) {
-        assert!(self.has(id), "{id:?} was removed");
-        let index = place_of(id);
-        let place = &mut self.places[index as usize];
-        place.under_way += 1;
-        (index, self.at(index).fd())
+        let place = self.places.get(place_of(id) as usize);
+        place.is_some_and(|place| place.id == id && !place.removed && place.file.is_some())
     }
 
     /// A file of which a read is under way.
@@ -128,10 +127,10 @@ mod tests {
         let file = Arc::new(ReadFile::open(named.path(), PageCache::Through).unwrap());
         let mut files = Files::default();
         let (id, _) = files.add(Arc::clone(&file));
-        let (place, _) = files.begin(id);
-        files.begin(id);
+        let (place, _) = files.begin(id).unwrap();
+        files.begin(id).unwrap();
         assert_eq!(files.remove(id), None);
-        assert!(!files.has(id), "no new reads");
+        assert!(files.begin(id).is_none(), "no new reads");
         assert_eq!(files.end(place), None);
         assert_eq!(files.at(place).len(), 0);
         assert_eq!(Arc::strong_count(&file), 2);
@@ -140,6 +139,6 @@ mod tests {
         let (next, _) = files.add(Arc::clone(&file));
         assert_ne!(next, id);
         assert_eq!(files.remove(id), None, "it is not another one's id");
-        assert!(files.has(next));
+        assert!(files.begin(next).is_some());
     }
 }

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use slab::Slab;
@@ -77,15 +78,48 @@ impl<L: Landing> Ledger<L> {
     /// # Panics
     /// As [`Reads::submit`](super::Reads::submit).
     pub(super) fn submit(&mut self, read: Read<L>) -> Option<(Job, u32)> {
-        self.check(&read);
-        match self.refusal(&read) {
-            Some(result) => {
-                let into = read.into;
-                self.ended.push(Done { into, result });
-                None
-            }
-            None => Some(self.book(read)),
+        let start = self.check(&read);
+        let end = read.offset.checked_add(read.len as u64);
+        let fits = end.is_some_and(|end| i64::try_from(end).is_ok());
+        if !fits || read.len == 0 {
+            self.end_at_once(read);
+            return None;
         }
+        let Some((place, fd)) = self.files.begin(read.file) else {
+            self.end_at_once(read);
+            return None;
+        };
+        let (offset, len) = (read.offset, read.len);
+        let key = self.reads.insert(Under {
+            into: read.into,
+            place,
+            offset,
+            len,
+        });
+        let job = Job {
+            fd,
+            key: key as u32,
+            offset,
+            start,
+            len,
+        };
+        Some((job, place))
+    }
+
+    /// Tells what comes of a read that is not begun.
+    #[cold]
+    fn end_at_once(&mut self, read: Read<L>) {
+        let result = if !self.files.has(read.file) {
+            let what = format!("file {} was removed from this reader", read.file.0);
+            Err(io::Error::new(io::ErrorKind::NotFound, what))
+        } else if read.len == 0 {
+            Ok(0)
+        } else {
+            let what = format!("no file has {} bytes at {}", read.len, read.offset);
+            Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+        };
+        let into = read.into;
+        self.ended.push(Done { into, result });
     }
 
     /// Books a read that ends with an error.
@@ -100,50 +134,17 @@ impl<L: Landing> Ledger<L> {
         });
     }
 
-    fn check(&self, read: &Read<L>) {
+    /// Where the read's landing begins.
+    fn check(&self, read: &Read<L>) -> NonNull<u8> {
         assert!(self.room() > 0, "no room for another read");
         let memory = read.into.memory();
+        let there = memory.len();
         assert!(
-            read.len <= memory.len(),
-            "{} bytes are read into {}",
-            read.len,
-            memory.len()
+            read.len <= there,
+            "{} bytes are read into {there}",
+            read.len
         );
-    }
-
-    /// What comes of a read that is not begun.
-    fn refusal(&self, read: &Read<L>) -> Option<io::Result<usize>> {
-        let end = read.offset.checked_add(read.len as u64);
-        if !self.files.has(read.file) {
-            let what = format!("file {} was removed from this reader", read.file.0);
-            Some(Err(io::Error::new(io::ErrorKind::NotFound, what)))
-        } else if end.is_none_or(|end| i64::try_from(end).is_err()) {
-            let what = format!("no file has {} bytes at {}", read.len, read.offset);
-            Some(Err(io::Error::new(io::ErrorKind::InvalidInput, what)))
-        } else if read.len == 0 {
-            Some(Ok(0))
-        } else {
-            None
-        }
-    }
-
-    fn book(&mut self, read: Read<L>) -> (Job, u32) {
-        let (place, fd) = self.files.begin(read.file);
-        let start = read.into.memory().cast();
-        let key = self.reads.insert(Under {
-            into: read.into,
-            place,
-            offset: read.offset,
-            len: read.len,
-        });
-        let job = Job {
-            fd,
-            key: key as u32,
-            offset: read.offset,
-            start,
-            len: read.len,
-        };
-        (job, place)
+        memory.cast()
     }
 
     /// A read is over: nobody writes to its landing any more. Also tells the place of its file if

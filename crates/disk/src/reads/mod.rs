@@ -17,6 +17,7 @@
 //! [`Reads::finish`] for what is over. Whoever sleeps in a poll in between [arms](Reads::arm) first.
 
 mod arena;
+pub mod conformance;
 mod file;
 mod files;
 mod here;

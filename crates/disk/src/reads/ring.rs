@@ -2,8 +2,9 @@
 //!
 //! Files lie in the ring's table, as far as that has room, and memory that was
 //! [registered](super::Reads::register) is mapped by the kernel once, so that a read looks up neither.
-//! What the kernel does for a completion it does when the owner comes for it (deferred task
-//! work), where it knows of that; it never interrupts the owner.
+//! What the kernel does for a completion it does when the owner enters it the next time, where it
+//! knows of that ("cooperative task work"); it does not interrupt the owner. The bell is an eventfd
+//! which the kernel rings only while it is armed.
 //!
 //! A request's `user_data` is the read's key in the [ledger](super::ledger).
 //!
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
-use io_uring::{Builder, EnterFlags, IoUring, opcode};
+use io_uring::{EnterFlags, IoUring, opcode};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::job::{AT_ONCE, Job, Outcome, PATIENCE};
@@ -38,7 +39,7 @@ use super::{Done, FileId, Landing, Memory, Read, ReadFile, Reads, Registered};
 const FILES: u32 = 1024;
 /// Places for buffers.
 const BUFFERS: u16 = 256;
-/// How long a ring that is dropped by another thread than its owner waits for reads to be over.
+/// How long a ring that is dropped waits for completions if the kernel cannot be entered.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
@@ -58,8 +59,6 @@ pub(super) struct Ring<L: Landing> {
     bell: OwnedFd,
     /// The bell may ring, or have rung.
     armed: bool,
-    /// It waits for the first to use it, who is its owner then.
-    disabled: bool,
     /// What the kernel said when it took no more.
     failed: Option<i32>,
 }
@@ -79,7 +78,7 @@ impl<L: Landing> Ring<L> {
     /// A ring for at most `depth` reads.
     pub(super) fn new(depth: usize) -> io::Result<Ring<L>> {
         let ledger = Ledger::new(depth);
-        let (ring, disabled) = build(depth as u32).map_err(|error| refused(&error))?;
+        let ring = build(depth as u32).map_err(|error| refused(&error))?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(refused(&io::ErrorKind::Unsupported.into()));
         }
@@ -99,7 +98,6 @@ impl<L: Landing> Ring<L> {
             has_buffers,
             bell,
             armed: false,
-            disabled,
             failed: None,
         };
         ring.ring.completion().disable_eventfd();
@@ -118,10 +116,6 @@ impl<L: Landing> Ring<L> {
 
     /// Submits what is queued, and waits for so many completions.
     fn enter(&mut self, want: usize, until: Option<Instant>) -> io::Result<()> {
-        if self.disabled {
-            self.ring.submitter().register_enable_rings()?;
-            self.disabled = false;
-        }
         let mut refused = 0;
         loop {
             let result = self.enter_once(want, until);
@@ -235,33 +229,19 @@ impl<L: Landing> Ring<L> {
     }
 }
 
-/// A ring, and whether it is disabled until its owner comes.
-fn build(depth: u32) -> io::Result<(IoUring, bool)> {
-    type Setup = fn(&mut Builder) -> &mut Builder;
-    // What newer kernels know comes first.
-    let setups: [(Setup, bool); 3] = [
-        (
-            |ring| {
-                ring.setup_single_issuer()
-                    .setup_defer_taskrun()
-                    .setup_taskrun_flag()
-                    .setup_submit_all()
-                    .setup_r_disabled()
-            },
-            true,
-        ),
-        (|ring| ring.setup_coop_taskrun().setup_taskrun_flag(), false),
-        (|ring| ring, false),
-    ];
-    let mut refused = None;
-    for (setup, disabled) in setups {
-        match setup(&mut IoUring::builder()).build(depth.next_power_of_two()) {
-            Ok(ring) => return Ok((ring, disabled)),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refused = Some(error),
-            Err(error) => return Err(error),
-        }
-    }
-    Err(refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+/// A ring whose completions do not interrupt the owner, where the kernel knows that.
+///
+/// The kernel could also keep completions until the one owner comes (deferred task work). Then
+/// only that thread could wait for what is under way, and a ring that another one drops would leak;
+/// and it gains nothing that could be measured.
+fn build(depth: u32) -> io::Result<IoUring> {
+    let entries = depth.next_power_of_two();
+    IoUring::builder()
+        .setup_coop_taskrun()
+        .setup_taskrun_flag()
+        .setup_submit_all()
+        .build(entries)
+        .or_else(|_| IoUring::new(entries))
 }
 
 fn refused(error: &io::Error) -> io::Error {
@@ -298,6 +278,11 @@ impl Part {
             0 => return Some(self.done as isize),
             libc::EINTR | libc::EAGAIN if self.refused < PATIENCE => {
                 self.refused += 1;
+                return None;
+            }
+            // The kernel came to it when the memory was no longer registered.
+            libc::EFAULT if self.buffer.is_some() => {
+                self.buffer = None;
                 return None;
             }
             // Direct reads cannot go on from the middle of a sector, where only the file's end
@@ -353,8 +338,15 @@ impl<L: Landing> Reads<L> for Ring<L> {
     }
 
     fn unregister(&mut self, memory: Registered) {
+        // What the kernel has it reads into the memory all the same; the rest must not name it.
+        let _ = self.start();
         let (buffers, _memory) = self.memories.remove(memory);
-        buffers.iter().for_each(|b| self.forget_buffer(b.index));
+        for buffer in buffers {
+            self.forget_buffer(buffer.index);
+            for part in &mut self.parts {
+                part.buffer = part.buffer.filter(|&index| index != buffer.index);
+            }
+        }
     }
 
     fn room(&self) -> usize {
@@ -484,7 +476,7 @@ impl<L: Landing> Drop for Ring<L> {
                 break;
             }
             if self.come(1, ENDING).is_err() {
-                // Not the owner's thread: completions come without it, or not.
+                // Completions may come all the same.
                 if Instant::now() > until {
                     return;
                 }

@@ -27,10 +27,12 @@ use super::threads::Team;
 
 /// Reads that a thread takes at once, at most.
 const BATCH: usize = 32;
+/// Reads are taken to be fast while threads take as many at once.
+const FEW: usize = 4;
 /// Reads that take less time than this are fast.
 const FAST: Duration = Duration::from_micros(4);
-/// How often a thread gives way to others before it sleeps.
-const LOOKS: usize = 16;
+/// How often a thread gives way to others before it sleeps, if reads are fast.
+const LOOKS: usize = 8;
 /// A thread's stack; it calls nothing that is deep.
 const STACK: usize = 64 * 1024;
 
@@ -108,6 +110,10 @@ impl Team for StaticTeam {
         self.shared.help(&mut self.mine, outcomes)
     }
 
+    fn is_fast(&self) -> bool {
+        self.shared.is_fast()
+    }
+
     fn stop(&mut self) {
         {
             let mut jobs = self.shared.jobs.lock();
@@ -131,7 +137,7 @@ impl Shared {
         state.queue.extend(jobs.drain(..));
         self.some.store(true, Ordering::Relaxed);
         let batch = self.batch.load(Ordering::Relaxed);
-        let wanted = if batch < BATCH {
+        let wanted = if batch < FEW {
             state.queue.len().div_ceil(batch)
         } else {
             let awake = self.threads - state.asleep;
@@ -143,6 +149,10 @@ impl Shared {
         for _ in 0..wake {
             self.published.notify_one();
         }
+    }
+
+    fn is_fast(&self) -> bool {
+        self.batch.load(Ordering::Relaxed) >= FEW
     }
 
     /// What a thread does.
@@ -161,7 +171,7 @@ impl Shared {
 
     /// Does what a thread does, once, if reads are fast.
     fn help(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>) -> bool {
-        if self.batch.load(Ordering::Relaxed) < BATCH || !self.some.load(Ordering::Relaxed) {
+        if !self.is_fast() || !self.some.load(Ordering::Relaxed) {
             return false;
         }
         self.pick(&mut self.jobs.lock(), mine);
@@ -204,7 +214,7 @@ impl Shared {
     /// Takes jobs, waiting for them; false if there will be none.
     fn take(&self, mine: &mut Vec<Job>) -> bool {
         for _ in 0..LOOKS {
-            if self.some.load(Ordering::Relaxed) {
+            if self.some.load(Ordering::Relaxed) || !self.is_fast() {
                 break;
             }
             std::thread::yield_now();
@@ -218,8 +228,7 @@ impl Shared {
             self.published.wait(&mut state);
         }
         self.pick(&mut state, mine);
-        let slow = self.batch.load(Ordering::Relaxed) < BATCH;
-        if slow && !state.queue.is_empty() && state.asleep > 0 {
+        if !self.is_fast() && !state.queue.is_empty() && state.asleep > 0 {
             // Those who published may have thought that fewer threads would do.
             state.asleep -= 1;
             drop(state);

@@ -10,8 +10,8 @@ use super::ledger::Ledger;
 use super::over::Over;
 use super::{Done, FileId, Landing, Read, ReadFile, Reads};
 
-/// How often the owner gives way to others before it sleeps.
-const LOOKS: usize = 16;
+/// How often the owner gives way to others before it sleeps, if reads are fast.
+const LOOKS: usize = 8;
 
 /// Threads that read.
 pub(super) trait Team: Send {
@@ -21,6 +21,11 @@ pub(super) trait Team: Send {
     /// Does some of what was published itself, if that does not take long. Tells whether it has.
     fn help(&mut self, outcomes: &mut Vec<Outcome>) -> bool {
         let _ = outcomes;
+        false
+    }
+
+    /// Whether reads take so little time that sleeping for them is not worth it.
+    fn is_fast(&self) -> bool {
         false
     }
 
@@ -109,11 +114,11 @@ impl<L: Landing, T: Team> Reads<L> for ByThreads<L, T> {
             if self.team.help(&mut self.outcomes) {
                 continue;
             }
-            looks += 1;
-            if looks == LOOKS {
+            if looks == LOOKS || !self.team.is_fast() {
                 self.over.wait(until);
                 return self.finish(done);
             }
+            looks += 1;
             std::thread::yield_now();
         }
     }
