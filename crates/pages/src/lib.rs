@@ -15,6 +15,7 @@
 //! | [`source`] | where pages come from |
 //! | [`tables`] | tables on disks |
 //! | [`tpch`] | the tables of TPC-H |
+//! | [`sort`] | rows in the order of a column |
 //! | [`progress`] | how far a load is |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
@@ -40,6 +41,7 @@ pub mod page;
 pub mod progress;
 pub mod row;
 pub mod segment;
+pub mod sort;
 pub mod source;
 pub mod table;
 pub mod tables;
