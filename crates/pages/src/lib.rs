@@ -19,6 +19,7 @@
 //! | [`remote`] | reading pages of a storage node |
 //! | [`tables`] | tables on disks |
 //! | [`tpch`] | the tables of TPC-H |
+//! | [`sort`] | rows in the order of a column |
 //! | [`progress`] | how far a load is |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
@@ -49,6 +50,7 @@ pub mod progress;
 pub mod remote;
 pub mod row;
 pub mod segment;
+pub mod sort;
 pub mod source;
 pub mod table;
 pub mod tables;
