@@ -9,7 +9,7 @@
 //! | `job`, `over` | a read that a thread does, and how its outcome comes back |
 //! | `threads` | reads by threads, whichever |
 //! | `team`, `lone`, `here` | threads made beforehand, a new one for each read, none but the owner |
-//! | `ring`, `memories` | reads by io_uring |
+//! | `ring`, `part`, `memories` | reads by io_uring |
 //! | `way` | which ways there are |
 //! | this | what every way of reading offers |
 //!
@@ -27,6 +27,7 @@ mod ledger;
 mod lone;
 mod memories;
 mod over;
+mod part;
 mod pool;
 mod ring;
 mod team;

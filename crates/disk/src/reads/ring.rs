@@ -25,14 +25,14 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use io_uring::squeue::Entry;
-use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, opcode};
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::job::{AT_ONCE, Job, Outcome, PATIENCE};
+use super::job::{Outcome, PATIENCE};
 use super::ledger::Ledger;
 use super::memories::Memories;
+use super::part::Part;
 use super::{Done, FileId, Landing, Memory, Read, ReadFile, Reads, Registered};
 
 /// Places for files in the ring's table; further files are read all the same.
@@ -61,17 +61,6 @@ pub(super) struct Ring<L: Landing> {
     armed: bool,
     /// What the kernel said when it took no more.
     failed: Option<i32>,
-}
-
-/// A read as far as it has come.
-struct Part {
-    job: Job,
-    done: usize,
-    refused: u32,
-    /// The place of the file in the kernel's table.
-    file: Option<u32>,
-    /// The place of the buffer.
-    buffer: Option<u16>,
 }
 
 impl<L: Landing> Ring<L> {
@@ -247,52 +236,6 @@ fn build(depth: u32) -> io::Result<IoUring> {
 fn refused(error: &io::Error) -> io::Error {
     let why = format!("the kernel refuses io_uring ({error}); read by static threads");
     io::Error::new(error.kind(), why)
-}
-
-impl Part {
-    /// The request for what is left.
-    fn entry(&self) -> Entry {
-        // SAFETY: within the landing, which has as many bytes.
-        let to = unsafe { self.job.start.add(self.done) }.as_ptr();
-        let len = (self.job.len - self.done).min(AT_ONCE) as u32;
-        let offset = self.job.offset + self.done as u64;
-        match (self.file, self.buffer) {
-            (Some(file), Some(buffer)) => opcode::ReadFixed::new(Fixed(file), to, len, buffer)
-                .offset(offset)
-                .build(),
-            (None, Some(buffer)) => opcode::ReadFixed::new(Fd(self.job.fd), to, len, buffer)
-                .offset(offset)
-                .build(),
-            (Some(file), None) => opcode::Read::new(Fixed(file), to, len)
-                .offset(offset)
-                .build(),
-            (None, None) => opcode::Read::new(Fd(self.job.fd), to, len)
-                .offset(offset)
-                .build(),
-        }
-    }
-
-    /// What has come of the read, if it is over. Else it goes on.
-    fn advance(&mut self, result: i32) -> Option<isize> {
-        match -result {
-            0 => return Some(self.done as isize),
-            libc::EINTR | libc::EAGAIN if self.refused < PATIENCE => {
-                self.refused += 1;
-                return None;
-            }
-            // The kernel came to it when the memory was no longer registered.
-            libc::EFAULT if self.buffer.is_some() => {
-                self.buffer = None;
-                return None;
-            }
-            // Direct reads cannot go on from the middle of a sector, where only the file's end
-            // can have stopped them.
-            libc::EINVAL if self.done > 0 => return Some(self.done as isize),
-            1.. => return Some(result as isize),
-            _ => self.done += result as usize,
-        }
-        (self.done == self.job.len).then_some(self.done as isize)
-    }
 }
 
 impl<L: Landing> Reads<L> for Ring<L> {
@@ -485,5 +428,97 @@ impl<L: Landing> Drop for Ring<L> {
         }
         // Nothing is submitted any more (rules 1 and 3).
         self.ledger.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reads::{OwnBuf, PageCache, Pool};
+
+    fn file() -> Arc<ReadFile> {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(named.path(), vec![7; 1 << 20]).unwrap();
+        Arc::new(ReadFile::open(named.path(), PageCache::Past).unwrap())
+    }
+
+    fn read(file: FileId, offset: u64) -> Read<OwnBuf> {
+        Read {
+            file,
+            offset,
+            len: 4096,
+            into: OwnBuf::new(4096),
+        }
+    }
+
+    #[test]
+    fn a_ring_that_has_failed_gives_all_memory_back() {
+        let mut ring = Ring::new(8).unwrap();
+        let file = file();
+        let id = ring.add(Arc::clone(&file));
+        (0..3).for_each(|n| ring.submit(read(id, n * 4096)));
+        ring.start().unwrap();
+        (3..6).for_each(|n| ring.submit(read(id, n * 4096)));
+        ring.fail(&io::Error::from_raw_os_error(libc::ENXIO));
+        ring.submit(read(id, 6 * 4096));
+        assert_eq!(ring.start().unwrap_err().raw_os_error(), Some(libc::ENXIO));
+        assert_eq!(ring.under_way(), 7);
+        let mut done = Vec::new();
+        while ring.under_way() > 0 {
+            assert!(ring.wait(&mut done, None) > 0);
+        }
+        let (read, failed): (Vec<_>, Vec<_>) = done.iter().partition(|d| d.result.is_ok());
+        assert_eq!(
+            (read.len(), failed.len()),
+            (3, 4),
+            "what was started goes on"
+        );
+        assert!(read.iter().all(|d| d.into.as_ref().iter().all(|&b| b == 7)));
+        ring.remove(id);
+        assert_eq!(Arc::strong_count(&file), 1);
+    }
+
+    /// As where the limit for locked memory is low, or the kernel is old.
+    #[test]
+    fn a_ring_without_tables_reads_all_the_same() {
+        let mut ring = Ring::new(4).unwrap();
+        ring.has_files = false;
+        ring.has_buffers = false;
+        let pool = Pool::new(4, 4096).unwrap();
+        assert_eq!(ring.register(pool.memory()), None);
+        let id = ring.add(file());
+        assert!(!ring.fixed[0]);
+        for n in 0..4 {
+            ring.submit(Read {
+                file: id,
+                offset: n * 4096,
+                len: 4096,
+                into: pool.take().unwrap(),
+            });
+        }
+        let mut done = Vec::new();
+        while ring.under_way() > 0 {
+            ring.wait(&mut done, None);
+        }
+        assert!(done.iter().all(|d| d.into.as_ref().iter().all(|&b| b == 7)));
+    }
+
+    #[test]
+    fn files_and_memory_lie_in_tables_where_the_kernel_lets_them() {
+        let mut ring = Ring::new(4).unwrap();
+        let id = ring.add(file());
+        let pool = Pool::new(4, 4096).unwrap();
+        let registered = ring.register(pool.memory());
+        ring.submit(Read {
+            file: id,
+            offset: 0,
+            len: 512,
+            into: pool.take().unwrap(),
+        });
+        assert_eq!(ring.parts[0].buffer.is_some(), registered.is_some());
+        assert_eq!(ring.parts[0].file.is_some(), ring.has_files);
+        let mut done = Vec::new();
+        ring.wait(&mut done, None);
+        assert_eq!(*done[0].result.as_ref().unwrap(), 512);
     }
 }

@@ -5,11 +5,13 @@
 //! they are slow, so that they run side by side. How fast they are each thread measures. What is
 //! over goes back the same way, several at once.
 //!
-//! A thread that finds the queue empty looks a few times more, giving way to others in between, and
-//! then sleeps. No more are woken than what was published needs.
+//! A thread that finds the queue empty sleeps; if reads are fast it looks a few times more before,
+//! giving way to others in between. No more are woken than what was published needs: one for
+//! each slow read, but of fast ones, which use the processors and nothing else, no more than there
+//! are processors. An owner that waits has nothing else to do, and does fast reads itself.
 //!
-//! Invariant: while `Jobs::queue` is not empty, a thread is awake that has not looked at it
-//! since the last change.
+//! Invariant: while `Jobs::queue` is not empty a thread is awake; and threads that are awake look at
+//! the queue, under its lock, before they sleep.
 
 use std::collections::VecDeque;
 use std::io;

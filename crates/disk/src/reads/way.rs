@@ -14,7 +14,8 @@ use super::{Landing, Reads};
 pub enum Way {
     /// A new thread for each read.
     Dynamic,
-    /// A number of threads that are made beforehand.
+    /// A number of threads that are made beforehand. Whoever waits for reads that take no time
+    /// to speak of does some of them itself.
     Static {
         /// How many; at least one.
         threads: usize,
