@@ -7,6 +7,7 @@
 //! | [`expr`] | expressions over a row's columns |
 //! | [`types`] | which types there are, and what becomes of them |
 //! | [`fragment`] | the part of a query that runs beside the data |
+//! | [`codec`] | fragments as bytes |
 //! | [`chunk`] | rows that are worked on together |
 //! | [`run`] | a fragment at work |
 //! | `program` | expressions made ready |
@@ -18,6 +19,7 @@
 //! | `output` | from vectors to arrays |
 //! | [`site`] | where fragments run |
 //! | [`scan`] | from a table and rows to pages, and to chunks |
+//! | [`fuzz`] | entry points for fuzzing |
 //! | [`here`] | the site that runs tasks where it is called |
 //!
 //! It does not know SQL, nor how pages travel.
@@ -26,10 +28,12 @@
 
 mod aggregate;
 pub mod chunk;
+pub mod codec;
 mod compute;
 pub mod expr;
 mod filter;
 pub mod fragment;
+pub mod fuzz;
 pub mod here;
 mod output;
 mod program;
