@@ -12,6 +12,30 @@ use fastrand::Rng;
 use kumiki_operators::{Chunk, Column, Value};
 use pages::Range;
 
+/// Rows as batches of their own types.
+pub(crate) fn plain(random: &mut Rng, rows: &[Vec<Value>], types: &[DataType]) -> Vec<RecordBatch> {
+    let batch = |part: &[Vec<Value>]| {
+        let array = |(place, data_type): (usize, &DataType)| {
+            let values: Vec<&Value> = part.iter().map(|row| &row[place]).collect();
+            match data_type {
+                DataType::Utf8 => {
+                    Arc::new(StringArray::from_iter(values.iter().map(|v| match v {
+                        Value::Text(text) => Some(text.as_str()),
+                        _ => None,
+                    })))
+                }
+                DataType::Boolean | DataType::Float32 | DataType::Float64 => {
+                    column(random, &values, data_type).array
+                }
+                _ => integers(false, random, &values, data_type),
+            }
+        };
+        let arrays = types.iter().enumerate().map(array).collect();
+        RecordBatch::try_new(schema(types), arrays).expect("a batch")
+    };
+    rows.chunks(1000).map(batch).collect()
+}
+
 /// Rows as chunks: cut anywhere, stored in any form.
 pub(crate) fn chunks(random: &mut Rng, rows: &[Vec<Value>], types: &[DataType]) -> Vec<Chunk> {
     let mut chunks = Vec::new();
@@ -49,7 +73,7 @@ fn column(random: &mut Rng, values: &[&Value], data_type: &DataType) -> Column {
         DataType::Float32 => floats::<t::Float32Type>(&padded, |value| value as f32),
         DataType::Float64 => floats::<t::Float64Type>(&padded, |value| value),
         DataType::Utf8 => texts(random, &padded),
-        integer => integers(random, &padded, integer),
+        integer => integers(random.bool(), random, &padded, integer),
     };
     Column {
         array: array.slice(1, values.len()),
@@ -116,7 +140,7 @@ fn texts(random: &mut Rng, values: &[&Value]) -> ArrayRef {
     }
 }
 
-fn integers(random: &mut Rng, values: &[&Value], data_type: &DataType) -> ArrayRef {
+fn integers(narrow: bool, random: &mut Rng, values: &[&Value], data_type: &DataType) -> ArrayRef {
     fn array<T: ArrowPrimitiveType>(values: &[&Value], data_type: &DataType) -> Option<ArrayRef>
     where
         T::Native: TryFrom<i128>,
@@ -129,7 +153,6 @@ fn integers(random: &mut Rng, values: &[&Value], data_type: &DataType) -> ArrayR
         let array = PrimitiveArray::<T>::from_iter(values?);
         Some(Arc::new(array.with_data_type(data_type.clone())))
     }
-    let narrow = random.bool();
     let narrower = match data_type {
         _ if !narrow => None,
         DataType::Int32 | DataType::Int64 if random.bool() => {
