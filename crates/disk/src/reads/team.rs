@@ -31,8 +31,10 @@ use super::threads::Team;
 const BATCH: usize = 32;
 /// Reads are taken to be fast while threads take as many at once.
 const FEW: usize = 4;
-/// Reads that take less time than this are fast.
-const FAST: Duration = Duration::from_micros(4);
+/// Reads that take less time than this are fast: no device is behind them.
+const FAST: Duration = Duration::from_micros(25);
+/// What a thread takes at once takes no longer than this, about.
+const AT_ONCE: Duration = Duration::from_micros(100);
 /// How often a thread gives way to others before it sleeps, if reads are fast.
 const LOOKS: usize = 8;
 /// A thread's stack; it calls nothing that is deep.
@@ -176,7 +178,15 @@ impl Shared {
         if !self.is_fast() || !self.some.load(Ordering::Relaxed) {
             return false;
         }
-        self.pick(&mut self.jobs.lock(), mine);
+        {
+            let mut jobs = self.jobs.lock();
+            let some = self.some_of(&jobs);
+            let rest = jobs.queue.len() - some;
+            // From the end: what others have read last, and their caches have, lies in front if the
+            // owner lends memory again that came back last.
+            mine.extend(jobs.queue.drain(rest..));
+            self.taken(&mut jobs);
+        }
         if mine.is_empty() {
             return false;
         }
@@ -187,12 +197,15 @@ impl Shared {
         true
     }
 
-    /// Takes a part of the jobs there are.
-    fn pick(&self, jobs: &mut Jobs, mine: &mut Vec<Job>) {
+    /// How many jobs to take at once.
+    fn some_of(&self, jobs: &Jobs) -> usize {
         let batch = self.batch.load(Ordering::Relaxed);
         // Where many may be taken at once, some are left for the next.
-        let some = jobs.queue.len().div_ceil(2).min(batch);
-        mine.extend(jobs.queue.drain(..some));
+        jobs.queue.len().div_ceil(2).min(batch)
+    }
+
+    /// Jobs were taken.
+    fn taken(&self, jobs: &mut Jobs) {
         jobs.picked = true;
         if jobs.queue.is_empty() {
             self.some.store(false, Ordering::Relaxed);
@@ -206,7 +219,8 @@ impl Shared {
         let next = if each > FAST {
             (batch / 2).max(1)
         } else {
-            (2 * n).clamp(batch, BATCH)
+            let most = AT_ONCE.as_nanos() / each.as_nanos().max(1);
+            (2 * n).max(batch).min(most as usize).clamp(1, BATCH)
         };
         if next != batch {
             self.batch.store(next, Ordering::Relaxed);
@@ -229,7 +243,9 @@ impl Shared {
             state.asleep += 1;
             self.published.wait(&mut state);
         }
-        self.pick(&mut state, mine);
+        let some = self.some_of(&state);
+        mine.extend(state.queue.drain(..some));
+        self.taken(&mut state);
         if !self.is_fast() && !state.queue.is_empty() && state.asleep > 0 {
             // Those who published may have thought that fewer threads would do.
             state.asleep -= 1;
