@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
-use super::job::{Job, Outcome};
+use super::job::{Job, Outcome, sleeps};
 use super::over::Over;
 use super::threads::Team;
 
@@ -31,8 +31,9 @@ use super::threads::Team;
 const BATCH: usize = 32;
 /// Reads are taken to be fast while threads take as many at once.
 const FEW: usize = 4;
-/// Reads that take less time than this are fast: no device is behind them.
-const FAST: Duration = Duration::from_micros(25);
+/// Reads that take less time than this are fast: no device is behind them. Others are looked at more
+/// closely, and are slow if threads sleep for them.
+const FAST: Duration = Duration::from_micros(4);
 /// What a thread takes at once takes no longer than this, about.
 const AT_ONCE: Duration = Duration::from_micros(100);
 /// How often a thread gives way to others before it sleeps, if reads are fast.
@@ -46,6 +47,14 @@ pub(super) struct StaticTeam {
     threads: Vec<JoinHandle<()>>,
     /// What the owner does itself; empty between calls.
     mine: Vec<Job>,
+    pace: Pace,
+}
+
+/// What a thread knows of how long reads take.
+#[derive(Default)]
+struct Pace {
+    /// The last ones took long, so that it counts how often it sleeps for the next.
+    closely: bool,
 }
 
 struct Shared {
@@ -89,6 +98,7 @@ impl StaticTeam {
             shared,
             threads: Vec::with_capacity(threads),
             mine: Vec::with_capacity(BATCH),
+            pace: Pace::default(),
         };
         for n in 0..threads {
             let shared = Arc::clone(&team.shared);
@@ -111,7 +121,7 @@ impl Team for StaticTeam {
     }
 
     fn help(&mut self, outcomes: &mut Vec<Outcome>) -> bool {
-        self.shared.help(&mut self.mine, outcomes)
+        self.shared.help(&mut self.mine, outcomes, &mut self.pace)
     }
 
     fn is_fast(&self) -> bool {
@@ -163,18 +173,15 @@ impl Shared {
     fn work(&self) {
         let mut mine = Vec::with_capacity(BATCH);
         let mut outcomes = Vec::with_capacity(BATCH);
+        let mut pace = Pace::default();
         while self.take(&mut mine) {
-            let begin = Instant::now();
-            outcomes.extend(mine.iter().map(Job::run));
-            let each = begin.elapsed() / mine.len() as u32;
+            self.run(&mut mine, &mut outcomes, &mut pace);
             self.over.hand(&mut outcomes);
-            self.adapt(mine.len(), each);
-            mine.clear();
         }
     }
 
     /// Does what a thread does, once, if reads are fast.
-    fn help(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>) -> bool {
+    fn help(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>, pace: &mut Pace) -> bool {
         if !self.is_fast() || !self.some.load(Ordering::Relaxed) {
             return false;
         }
@@ -190,10 +197,7 @@ impl Shared {
         if mine.is_empty() {
             return false;
         }
-        let begin = Instant::now();
-        outcomes.extend(mine.iter().map(Job::run));
-        self.adapt(mine.len(), begin.elapsed() / mine.len() as u32);
-        mine.clear();
+        self.run(mine, outcomes, pace);
         true
     }
 
@@ -212,15 +216,24 @@ impl Shared {
         }
     }
 
-    /// Takes account of how long each of `n` reads took.
-    fn adapt(&self, n: usize, each: Duration) {
+    /// Does jobs, and takes account of how long they take.
+    fn run(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>, pace: &mut Pace) {
+        let n = mine.len();
+        let before = pace.closely.then(sleeps);
+        let begin = Instant::now();
+        outcomes.extend(mine.drain(..).map(|job| job.run()));
+        let each = begin.elapsed() / n as u32;
+        let slept = before.map(|before| sleeps() - before);
+        pace.closely = each > FAST;
         let batch = self.batch.load(Ordering::Relaxed);
-        // A thread that others have kept from its processor saw one slow batch, and no more.
-        let next = if each > FAST {
-            (batch / 2).max(1)
-        } else {
-            let most = AT_ONCE.as_nanos() / each.as_nanos().max(1);
-            (2 * n).max(batch).min(most as usize).clamp(1, BATCH)
+        let next = match slept {
+            Some(slept) if each > FAST && 2 * slept as usize >= n => (batch / 2).max(1),
+            // They may be slow, or others have kept this thread from its processor.
+            None if each > FAST => batch,
+            _ => {
+                let most = AT_ONCE.as_nanos() / each.as_nanos().max(1);
+                (2 * n).max(batch).min(most as usize).clamp(1, BATCH)
+            }
         };
         if next != batch {
             self.batch.store(next, Ordering::Relaxed);
