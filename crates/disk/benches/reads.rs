@@ -8,7 +8,7 @@
 //! | `--mib` | its length in MiB | 2048 |
 //! | `--sizes` | bytes of a read, several with commas between | 512,4096,16384,65536 |
 //! | `--ways` | names as below, several with commas between | all |
-//! | `--depth` | reads under way with `static` and `here`, at least twice the threads | 32 |
+//! | `--depth` | reads under way with `static` and `here`, at least twice the threads | 128 |
 //! | `--seconds` | length of a run | 0.5 |
 //! | `--rounds` | runs of each way | 5 |
 //!
@@ -105,7 +105,7 @@ fn options() -> Options {
             .filter(|way| !way.is_empty())
             .map(str::to_owned)
             .collect(),
-        depth: take("--depth", "32").parse().expect("a number"),
+        depth: take("--depth", "128").parse().expect("a number"),
         seconds: take("--seconds", "0.5").parse().expect("a number"),
         rounds: take("--rounds", "5").parse().expect("a number"),
     };

@@ -77,6 +77,16 @@ impl Job {
     }
 }
 
+/// How often this thread has slept so far, for reads or otherwise.
+pub(super) fn sleeps() -> i64 {
+    // SAFETY: a `rusage` of zeros is one, and the call fills in what it is given.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nvcsw as i64
+    }
+}
+
 /// `pread`: bytes, or an error's number below zero.
 ///
 /// The system call itself, not the C library's function, which can be cancelled and calls and

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
-use super::job::{Job, Outcome};
+use super::job::{Job, Outcome, sleeps};
 use super::over::Over;
 use super::threads::Team;
 
@@ -31,8 +31,11 @@ use super::threads::Team;
 const BATCH: usize = 32;
 /// Reads are taken to be fast while threads take as many at once.
 const FEW: usize = 4;
-/// Reads that take less time than this are fast.
+/// Reads that take less time than this are fast: no device is behind them. Others are looked at more
+/// closely, and are slow if threads sleep for them.
 const FAST: Duration = Duration::from_micros(4);
+/// What a thread takes at once takes no longer than this, about.
+const AT_ONCE: Duration = Duration::from_micros(100);
 /// How often a thread gives way to others before it sleeps, if reads are fast.
 const LOOKS: usize = 8;
 /// A thread's stack; it calls nothing that is deep.
@@ -44,6 +47,14 @@ pub(super) struct StaticTeam {
     threads: Vec<JoinHandle<()>>,
     /// What the owner does itself; empty between calls.
     mine: Vec<Job>,
+    pace: Pace,
+}
+
+/// What a thread knows of how long reads take.
+#[derive(Default)]
+struct Pace {
+    /// The last ones took long, so that it counts how often it sleeps for the next.
+    closely: bool,
 }
 
 struct Shared {
@@ -87,6 +98,7 @@ impl StaticTeam {
             shared,
             threads: Vec::with_capacity(threads),
             mine: Vec::with_capacity(BATCH),
+            pace: Pace::default(),
         };
         for n in 0..threads {
             let shared = Arc::clone(&team.shared);
@@ -109,7 +121,7 @@ impl Team for StaticTeam {
     }
 
     fn help(&mut self, outcomes: &mut Vec<Outcome>) -> bool {
-        self.shared.help(&mut self.mine, outcomes)
+        self.shared.help(&mut self.mine, outcomes, &mut self.pace)
     }
 
     fn is_fast(&self) -> bool {
@@ -161,52 +173,67 @@ impl Shared {
     fn work(&self) {
         let mut mine = Vec::with_capacity(BATCH);
         let mut outcomes = Vec::with_capacity(BATCH);
+        let mut pace = Pace::default();
         while self.take(&mut mine) {
-            let begin = Instant::now();
-            outcomes.extend(mine.iter().map(Job::run));
-            let each = begin.elapsed() / mine.len() as u32;
+            self.run(&mut mine, &mut outcomes, &mut pace);
             self.over.hand(&mut outcomes);
-            self.adapt(mine.len(), each);
-            mine.clear();
         }
     }
 
     /// Does what a thread does, once, if reads are fast.
-    fn help(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>) -> bool {
+    fn help(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>, pace: &mut Pace) -> bool {
         if !self.is_fast() || !self.some.load(Ordering::Relaxed) {
             return false;
         }
-        self.pick(&mut self.jobs.lock(), mine);
+        {
+            let mut jobs = self.jobs.lock();
+            let some = self.some_of(&jobs);
+            let rest = jobs.queue.len() - some;
+            // From the end: what others have read last, and their caches have, lies in front if the
+            // owner lends memory again that came back last.
+            mine.extend(jobs.queue.drain(rest..));
+            self.taken(&mut jobs);
+        }
         if mine.is_empty() {
             return false;
         }
-        let begin = Instant::now();
-        outcomes.extend(mine.iter().map(Job::run));
-        self.adapt(mine.len(), begin.elapsed() / mine.len() as u32);
-        mine.clear();
+        self.run(mine, outcomes, pace);
         true
     }
 
-    /// Takes a part of the jobs there are.
-    fn pick(&self, jobs: &mut Jobs, mine: &mut Vec<Job>) {
+    /// How many jobs to take at once.
+    fn some_of(&self, jobs: &Jobs) -> usize {
         let batch = self.batch.load(Ordering::Relaxed);
         // Where many may be taken at once, some are left for the next.
-        let some = jobs.queue.len().div_ceil(2).min(batch);
-        mine.extend(jobs.queue.drain(..some));
+        jobs.queue.len().div_ceil(2).min(batch)
+    }
+
+    /// Jobs were taken.
+    fn taken(&self, jobs: &mut Jobs) {
         jobs.picked = true;
         if jobs.queue.is_empty() {
             self.some.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Takes account of how long each of `n` reads took.
-    fn adapt(&self, n: usize, each: Duration) {
+    /// Does jobs, and takes account of how long they take.
+    fn run(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>, pace: &mut Pace) {
+        let n = mine.len();
+        let before = pace.closely.then(sleeps);
+        let begin = Instant::now();
+        outcomes.extend(mine.drain(..).map(|job| job.run()));
+        let each = begin.elapsed() / n as u32;
+        let slept = before.map(|before| sleeps() - before);
+        pace.closely = each > FAST;
         let batch = self.batch.load(Ordering::Relaxed);
-        // A thread that others have kept from its processor saw one slow batch, and no more.
-        let next = if each > FAST {
-            (batch / 2).max(1)
-        } else {
-            (2 * n).clamp(batch, BATCH)
+        let next = match slept {
+            Some(slept) if each > FAST && 2 * slept as usize >= n => (batch / 2).max(1),
+            // They may be slow, or others have kept this thread from its processor.
+            None if each > FAST => batch,
+            _ => {
+                let most = AT_ONCE.as_nanos() / each.as_nanos().max(1);
+                (2 * n).max(batch).min(most as usize).clamp(1, BATCH)
+            }
         };
         if next != batch {
             self.batch.store(next, Ordering::Relaxed);
@@ -229,7 +256,9 @@ impl Shared {
             state.asleep += 1;
             self.published.wait(&mut state);
         }
-        self.pick(&mut state, mine);
+        let some = self.some_of(&state);
+        mine.extend(state.queue.drain(..some));
+        self.taken(&mut state);
         if !self.is_fast() && !state.queue.is_empty() && state.asleep > 0 {
             // Those who published may have thought that fewer threads would do.
             state.asleep -= 1;
