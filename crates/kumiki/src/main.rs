@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         cli::Command::Proxy(options) => proxy::run(&options, &log),
         cli::Command::Bench(options) => bench::bench(options),
         cli::Command::Cluster(options) => cluster_command::run(&options),
-        cli::Command::Pages(options) => pages_command::run(&options),
+        cli::Command::Pages(options) => pages_command::run(&options, &log),
         cli::Command::Check(options) => check::check(&options),
     };
     match done {

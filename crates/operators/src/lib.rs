@@ -21,6 +21,7 @@
 //! | [`scan`] | from a table and rows to pages, and to chunks |
 //! | [`fuzz`] | entry points for fuzzing |
 //! | [`here`] | the site that runs tasks where it is called |
+//! | [`there`] | the site that has a storage node run them |
 //!
 //! It does not know SQL, nor how pages travel.
 
@@ -43,6 +44,7 @@ pub mod scalar;
 pub mod scan;
 pub mod site;
 mod stored;
+pub mod there;
 pub mod topk;
 pub mod types;
 mod vector;
@@ -55,3 +57,4 @@ pub use here::Here;
 pub use run::Executor;
 pub use scalar::{Scalar, Value};
 pub use site::{Batches, Rows, Site, Task, TaskError};
+pub use there::{Operators, There};

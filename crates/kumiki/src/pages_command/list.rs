@@ -1,15 +1,21 @@
 //! Tells which tables there are.
 
 use base::size::Size;
-use pages::{Layout, Table};
+use pages::{Layout, Table, TablesError};
 use serde_json::{Value, json};
 
 use super::List;
 
 pub(super) fn list(options: &List) -> Result<(), String> {
-    let tables = options.place.open_read_only()?;
+    let (list, damaged) = match &options.place.node.node {
+        Some(_) => (options.place.open()?.list()?, Vec::new()),
+        None => {
+            let tables = options.place.open_read_only()?;
+            (tables.list(), tables.damaged())
+        }
+    };
     if let Some(name) = &options.table {
-        let table = tables.table(name).map_err(|error| error.to_string())?;
+        let table = find(&list, &damaged, name)?;
         if options.json {
             print_json(&json_of(&table))?;
         } else {
@@ -17,7 +23,6 @@ pub(super) fn list(options: &List) -> Result<(), String> {
         }
         return Ok(());
     }
-    let (list, damaged) = (tables.list(), tables.damaged());
     if options.json {
         let damaged = damaged
             .iter()
@@ -50,6 +55,28 @@ pub(super) fn list(options: &List) -> Result<(), String> {
         println!("{name:<24} damaged: {what}; load it again, or remove it");
     }
     Ok(())
+}
+
+/// The table of this name.
+fn find<'l>(
+    list: &'l [std::sync::Arc<Table>],
+    damaged: &[(String, String)],
+    name: &str,
+) -> Result<&'l Table, String> {
+    if let Some(table) = list.iter().find(|table| table.name == name) {
+        return Ok(table);
+    }
+    let error = match damaged.iter().find(|(damaged, _)| damaged == name) {
+        Some((name, what)) => TablesError::Damaged {
+            name: name.clone(),
+            what: what.clone(),
+        },
+        None => TablesError::Unknown {
+            name: name.to_owned(),
+            tables: list.iter().map(|table| table.name.clone()).collect(),
+        },
+    };
+    Err(error.to_string())
 }
 
 fn print_json(value: &Value) -> Result<(), String> {

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use base::size::Size;
 use pages::tpch::TpchTable;
-use pages::{Groups, Layout, LoadOptions, Mode, Progress, Table, Tables, TablesError, sort};
+use pages::{Groups, Layout, LoadOptions, Mode, Progress, Table, TablesError, sort};
 
+use super::place::Depot;
 use super::progress::Told;
 use super::{Into, LayoutArg, Tpch};
 
@@ -22,9 +23,9 @@ pub(super) fn tpch(options: &Tpch) -> Result<(), String> {
     let tables = options.into.place.open()?;
     if mode(&options.into) == Mode::Create {
         // Better now than after an hour of loading others.
-        let there = wanted
-            .iter()
-            .find(|table| tables.table(table.name()).is_ok());
+        let there = tables.list()?;
+        let is_there = |name| there.iter().any(|table| table.name == name);
+        let there = wanted.iter().find(|table| is_there(table.name()));
         if let Some(there) = there {
             let exists = TablesError::Exists(there.name().to_owned());
             return Err(format!("{exists} (--replace, --append)"));
@@ -32,7 +33,7 @@ pub(super) fn tpch(options: &Tpch) -> Result<(), String> {
     }
     for table in wanted {
         let begun = Instant::now();
-        let (loaded, bytes) = load(&tables, table, options).map_err(|error| error.to_string())?;
+        let (loaded, bytes) = load(&tables, table, options)?;
         println!(
             "{}: {} rows in all, {} written, version {}, {:.1} s",
             loaded.name,
@@ -68,10 +69,10 @@ fn mode(into: &Into) -> Mode {
 }
 
 fn load(
-    tables: &Tables,
+    tables: &Depot,
     table: TpchTable,
     options: &Tpch,
-) -> Result<(std::sync::Arc<Table>, u64), TablesError> {
+) -> Result<(std::sync::Arc<Table>, u64), String> {
     let (into, schema) = (&options.into, table.schema());
     let names = schema.fields().iter().map(|field| field.name().clone());
     let widths = names.filter_map(|name| Some((name.clone(), table.text_width(&name)?)));
@@ -111,9 +112,8 @@ fn load(
             }
         }
     }
-    let last = load.bytes();
     let loaded = load.commit()?;
-    let bytes = loaded.segments.last().map_or(last, |segment| {
+    let bytes = loaded.segments.last().map_or(0, |segment| {
         u64::from(segment.pages) * loaded.page_size.bytes() as u64
     });
     Ok((loaded, bytes))

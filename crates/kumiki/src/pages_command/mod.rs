@@ -1,17 +1,20 @@
-//! `kumiki pages`: tables as pages in directories of this machine.
+//! `kumiki pages`: tables as pages, in directories of this machine or at a storage node.
 
 mod check;
 mod list;
 mod load;
+pub(crate) mod place;
 mod progress;
+mod serve;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::size::Size;
 use clap::{Args, Subcommand, ValueEnum};
-use disk::RealDisk;
-use pages::{PageSize, Tables};
+use pages::PageSize;
+
+use crate::logging::Log;
+use place::Place;
 
 /// Options of `kumiki pages`.
 #[derive(Args, Debug)]
@@ -22,6 +25,8 @@ pub(crate) struct Pages {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Serve readers: a storage node.
+    Serve(Box<serve::Serve>),
     /// Load tables.
     Load(Load),
     /// List tables, or tell everything of one.
@@ -30,26 +35,6 @@ enum Command {
     Check(Check),
     /// Remove a table.
     Remove(Remove),
-}
-
-/// Where tables are.
-#[derive(Args, Debug)]
-struct Place {
-    /// A directory of pages; made if it is not there. Given several times, pages are spread over
-    /// them in turn; the first one has what tells of the tables, and is to be named first always.
-    #[arg(long = "dir", value_name = "DIR", default_value = "./kumiki-pages")]
-    dirs: Vec<PathBuf>,
-}
-
-impl Place {
-    fn open(&self) -> Result<Tables, String> {
-        Tables::open(Arc::new(RealDisk), &self.dirs).map_err(|error| error.to_string())
-    }
-
-    fn open_read_only(&self) -> Result<Tables, String> {
-        let tables = Tables::open_read_only(Arc::new(RealDisk), &self.dirs);
-        tables.map_err(|error| error.to_string())
-    }
 }
 
 #[derive(Args, Debug)]
@@ -148,18 +133,16 @@ struct Remove {
 ///
 /// # Errors
 /// Says what is wrong and what to do.
-pub(crate) fn run(options: &Pages) -> Result<(), String> {
+pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
     match &options.command {
+        Command::Serve(serve) => serve::serve(serve, log),
         Command::Load(Load {
             from: From::Tpch(tpch),
         }) => load::tpch(tpch),
         Command::Ls(list) => list::list(list),
         Command::Check(check) => check::check(check),
         Command::Remove(remove) => {
-            let tables = remove.place.open()?;
-            tables
-                .remove(&remove.table)
-                .map_err(|error| error.to_string())?;
+            remove.place.open()?.remove(&remove.table)?;
             println!("removed {}", remove.table);
             Ok(())
         }

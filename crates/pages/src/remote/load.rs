@@ -1,8 +1,9 @@
 //! Loading rows into a table of a storage node.
 //!
 //! A definition, in bytes: how (1: 0 there must be no such table, 1 its rows are replaced, 2 rows are
-//! appended); widths of texts in the layout of rows (a count, and for each a name and `u16`); the
-//! table without segments, as [`Table::encode`] gives it.
+//! appended); widths of texts in the layout of rows (a count, and for each a name and `u16`); forms of
+//! columns there (a count, and for each a number and a width as `u16`; none if they follow from the
+//! columns' types); the table without segments, as [`Table::encode`] gives it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use arrow_schema::SchemaRef;
 use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count};
 
 use super::session::{Session, SessionError};
+use crate::row::Form;
 use crate::segment::Groups;
 use crate::table::{Table, TableId, Version};
 use crate::tables::{LoadOptions, Mode};
@@ -40,6 +42,9 @@ impl Definition {
             put_bytes(&mut out, column.as_bytes());
             out.extend(width.to_le_bytes());
         }
+        let forms = self.options.forms.as_deref().unwrap_or_default();
+        put_count(&mut out, forms.len() as u64);
+        out.extend(forms.iter().flat_map(|form| form.encode()));
         let table = Table {
             id: TableId::new(),
             name: self.name.clone(),
@@ -68,6 +73,11 @@ impl Definition {
             let column = reader.text().map_err(says)?.to_owned();
             text_widths.insert(column, reader.u16().map_err(says)?);
         }
+        let mut forms = Vec::new();
+        for _ in 0..reader.count().map_err(says)? {
+            let form = Form::decode(reader.array().map_err(says)?);
+            forms.push(form.ok_or("a form that is none")?);
+        }
         let table = Table::decode(reader.rest()).map_err(|error| error.to_string())?;
         let name_of = |&column: &usize| table.schema.field(column).name().clone();
         let groups = table.groups.iter();
@@ -78,7 +88,7 @@ impl Definition {
                 layout: table.layout,
                 groups: Groups::Given(groups.collect()),
                 text_widths,
-                forms: None,
+                forms: (!forms.is_empty()).then_some(forms),
             },
             name: table.name,
             schema: table.schema,
