@@ -17,6 +17,7 @@
 //! | [`tpch`] | the tables of TPC-H |
 //! | [`sort`] | rows in the order of a column |
 //! | [`progress`] | how far a load is |
+//! | [`fuzz`] | entry points for fuzzing |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
 //!
@@ -32,6 +33,7 @@ mod distinct;
 mod encode;
 mod entry;
 mod fill;
+pub mod fuzz;
 mod gauge;
 mod kind;
 pub mod local;
