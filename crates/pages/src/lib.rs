@@ -11,7 +11,7 @@
 //! | [`widen()`] | from the types that pages have to those of columns |
 //! | [`block`] | batches that travel |
 //! | [`segment`] | from rows to a segment's pages |
-//! | [`manifest`] | a version of a table as bytes |
+//! | [`manifest`], `directory` | a version of a table as bytes |
 //! | [`source`] | where pages come from |
 //! | [`tables`] | tables on disks |
 //! | [`tpch`] | the tables of TPC-H |
@@ -29,6 +29,7 @@ pub mod block;
 pub mod bounds;
 mod cell;
 mod codec;
+mod directory;
 mod distinct;
 mod encode;
 mod entry;
