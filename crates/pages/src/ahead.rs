@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::page::{Page, PageError};
-use crate::table::{Address, Layout};
+use crate::table::{Address, Table};
 
 /// See the [module](self).
 pub(crate) struct Ahead {
     pages: Vec<Address>,
-    layout: Layout,
+    table: Arc<Table>,
     given: usize,
     asked: usize,
     /// Pages that may be asked for and not taken.
@@ -29,16 +29,16 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Reads these pages; at most `limit` are asked for and not taken, one at least.
+    /// Reads these pages of a table; at most `limit` are asked for and not taken, one at least.
     pub(crate) fn new(
+        table: &Arc<Table>,
         pages: Vec<Address>,
-        layout: Layout,
         limit: usize,
         cache: Option<Arc<Cache>>,
     ) -> Ahead {
         Ahead {
             pages,
-            layout,
+            table: Arc::clone(table),
             given: 0,
             asked: 0,
             limit: limit.max(1),
@@ -68,7 +68,7 @@ impl Ahead {
             return;
         };
         let address = self.pages[place];
-        let page = bytes.and_then(|bytes| Page::new(bytes, address, self.layout));
+        let page = bytes.and_then(|bytes| Page::of(&self.table, bytes, address));
         let page = page.map(|page| match &self.cache {
             Some(cache) => cache.keep(&page),
             None => Arc::new(page),

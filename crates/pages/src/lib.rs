@@ -11,7 +11,7 @@
 //! | [`widen()`] | from the types that pages have to those of columns |
 //! | [`block`] | batches that travel |
 //! | [`segment`] | from rows to a segment's pages |
-//! | [`manifest`] | a version of a table as bytes |
+//! | [`manifest`], `directory` | a version of a table as bytes |
 //! | [`source`] | where pages come from |
 //! | `ahead` | reading ahead of who takes pages |
 //! | [`cache`] | pages that were read and may be read again |
@@ -21,6 +21,7 @@
 //! | [`tpch`] | the tables of TPC-H |
 //! | [`sort`] | rows in the order of a column |
 //! | [`progress`] | how far a load is |
+//! | [`fuzz`] | entry points for fuzzing |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
 //!
@@ -34,10 +35,12 @@ pub mod bounds;
 pub mod cache;
 mod cell;
 mod codec;
+mod directory;
 mod distinct;
 mod encode;
 mod entry;
 mod fill;
+pub mod fuzz;
 mod gauge;
 mod kind;
 pub mod local;

@@ -230,7 +230,7 @@ impl Source for Far {
         Box::new(Stream {
             inner: Arc::clone(&self.inner),
             table: Arc::clone(table),
-            ahead: Ahead::new(pages, table.layout, limit, cache),
+            ahead: Ahead::new(table, pages, limit, cache),
             held: None,
             due: None,
         })
