@@ -5,6 +5,8 @@
 //! Conjuncts that bounds decide for a whole chunk are not evaluated at all. The others are evaluated
 //! one after the other, as long as there are rows left, and for these alone if they are few.
 
+use pages::Range;
+
 use crate::compute::{Context, Frame};
 use crate::expr::{Expr, ExprError, Operator};
 use crate::program::{Comparison, NodeId, Op, Program};
@@ -101,6 +103,41 @@ impl Filter {
             }
         }
         Plan::Conjuncts(open)
+    }
+
+    /// The part of rows that pass, where this is known of columns, as far as one can tell.
+    pub(crate) fn selectivity(&self, program: &Program, columns: &[Known<'_>]) -> f64 {
+        /// That of a condition of which nothing is known.
+        const UNKNOWN: f64 = 0.3;
+        let judge = Judge::new(program, columns);
+        let one = |conjunct: &Conjunct| match conjunct {
+            Conjunct::Test {
+                column, min, max, ..
+            } => match *columns[*column].range {
+                Range::Int {
+                    min: least,
+                    max: greatest,
+                } if least <= greatest => {
+                    let size = |min: i128, max: i128| max.saturating_sub(min) as f64 + 1.0;
+                    let (min, max) = ((*min).max(least), (*max).min(greatest));
+                    if min > max {
+                        0.0
+                    } else {
+                        size(min, max) / size(least, greatest)
+                    }
+                }
+                _ => UNKNOWN,
+            },
+            Conjunct::Condition(node) => {
+                let truth = judge.truth(*node);
+                match (truth.can_hold, truth.always()) {
+                    (false, _) => 0.0,
+                    (_, true) => 1.0,
+                    _ => UNKNOWN,
+                }
+            }
+        };
+        self.conjuncts.iter().map(one).product()
     }
 
     /// Which of a chunk's rows from one on pass these conjuncts.
