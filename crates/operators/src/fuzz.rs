@@ -15,7 +15,7 @@ use crate::run::Executor;
 ///
 /// # Panics
 /// If not.
-pub fn fragment(bytes: &[u8]) {
+pub fn fuzz_fragments(bytes: &[u8]) {
     let Ok(fragment) = codec::decode(bytes) else {
         return;
     };
@@ -57,7 +57,7 @@ pub fn fragment(bytes: &[u8]) {
 ///
 /// # Panics
 /// If not.
-pub fn rows(bytes: &[u8]) {
+pub fn fuzz_rows(bytes: &[u8]) {
     if let Ok(rows) = codec::decode_rows(bytes) {
         assert_eq!(codec::encode_rows(&rows), bytes);
     }

@@ -19,6 +19,8 @@
 //! | `output` | from vectors to arrays |
 //! | [`site`] | where fragments run |
 //! | [`scan`] | from a table and rows to pages, and to chunks |
+//! | [`estimate`] | how much work a fragment is |
+//! | [`placement`] | where a scan runs |
 //! | [`fuzz`] | entry points for fuzzing |
 //! | [`here`] | the site that runs tasks where it is called |
 //! | [`there`] | the site that has a storage node run them |
@@ -31,12 +33,14 @@ mod aggregate;
 pub mod chunk;
 pub mod codec;
 mod compute;
+pub mod estimate;
 pub mod expr;
 mod filter;
 pub mod fragment;
 pub mod fuzz;
 pub mod here;
 mod output;
+pub mod placement;
 mod program;
 mod prune;
 pub mod run;
@@ -51,9 +55,11 @@ mod vector;
 
 pub use aggregate::GroupLimits;
 pub use chunk::{Chunk, Column};
+pub use estimate::Estimate;
 pub use expr::{Expr, ExprError, Operator};
 pub use fragment::{Aggregate, Fragment, FragmentError, Function, SortKey, Work};
 pub use here::Here;
+pub use placement::Placement;
 pub use run::Executor;
 pub use scalar::{Scalar, Value};
 pub use site::{Batches, Rows, Site, Task, TaskError};

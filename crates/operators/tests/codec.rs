@@ -113,8 +113,8 @@ fn changed_bytes_are_no_danger() {
                 break;
             }
         }
-        fuzz::fragment(&bytes);
-        fuzz::rows(&bytes);
+        fuzz::fuzz_fragments(&bytes);
+        fuzz::fuzz_rows(&bytes);
     }
 }
 
@@ -142,12 +142,12 @@ fn fragments_that_run_are_fuzzed_too() {
         output: Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, true)])),
     };
     let bytes = codec::encode(&fragment).expect("bytes");
-    fuzz::fragment(&bytes);
+    fuzz::fuzz_fragments(&bytes);
     for at in 5..bytes.len() {
         for byte in 0..=255 {
             let mut changed = bytes.clone();
             changed[at] = byte;
-            fuzz::fragment(&changed);
+            fuzz::fuzz_fragments(&changed);
         }
     }
 }
