@@ -1,0 +1,2 @@
+//! SQL over tables of pages (paper 4).
+#![forbid(unsafe_code)]
