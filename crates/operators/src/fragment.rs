@@ -1,8 +1,10 @@
 //! The part of a query that runs beside the data.
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Schema, SchemaRef};
 
-use crate::expr::Expr;
+use crate::aggregate;
+use crate::expr::{Expr, ExprError};
+use crate::topk::ORDERED;
 
 /// What is done with a table's rows: those that pass the filter are worked on.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,9 +26,10 @@ pub enum Work {
     Rows {
         /// As values of these expressions.
         project: Vec<Expr>,
-        /// The first ones by these keys, if any; without them, which ones is open.
+        /// The first ones by these keys, if any; without them, which ones is open. Without a limit
+        /// nothing is put in order.
         order: Vec<SortKey>,
-        /// At most so many.
+        /// At most so many; of ordered rows at most [`ORDERED`].
         limit: Option<u64>,
     },
     /// Partial aggregates of groups come out: the groups' values, then for each aggregate its
@@ -62,7 +65,8 @@ pub struct Aggregate {
     pub filter: Option<Expr>,
 }
 
-/// Aggregates, and their states. Those of no values are null, but for counts, which are 0.
+/// Aggregates, and their states. Those of no values are null, but for [`Function::Count`], which is
+/// 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
     /// How many are not null. State: an `Int64`.
@@ -73,6 +77,149 @@ pub enum Function {
     Min,
     /// State: the greatest.
     Max,
-    /// State: a count (`UInt64`), then the sum, of the output's types.
+    /// State: a count (`UInt64`), then the sum, of the output's types. Of no values both are null:
+    /// whoever merges states would take a count of 0 for a value that was seen.
     Avg,
+}
+
+/// The most values that groups have in common, and the most keys of an order.
+pub const KEYS: usize = 63;
+/// The most columns that a fragment refers to, and the most that come out.
+pub const COLUMNS: usize = 4096;
+
+/// Why a fragment cannot be executed.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum FragmentError {
+    /// One of its expressions cannot be evaluated.
+    #[error(transparent)]
+    Expr(#[from] ExprError),
+    /// It refers to a column that the table does not have.
+    #[error("there is no column {column} in the table: there are {columns}")]
+    Column {
+        /// Which one.
+        column: usize,
+        /// How many there are.
+        columns: usize,
+    },
+    /// A column that comes out has another type than the output's schema says.
+    #[error("column {column} that comes out has type {found}, and not {expected}")]
+    Output {
+        /// Which one.
+        column: usize,
+        /// What the schema says.
+        expected: DataType,
+        /// The type it has.
+        found: DataType,
+    },
+    /// What comes out has not as many columns as the output's schema says.
+    #[error("{found} columns come out, and not {expected}")]
+    Width {
+        /// What the schema says.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A limit is exceeded.
+    #[error("{0}")]
+    TooMany(&'static str),
+}
+
+impl Fragment {
+    /// The types of its columns in a table.
+    ///
+    /// # Errors
+    /// If the table does not have one of them.
+    pub fn column_types(&self, table: &Schema) -> Result<Vec<DataType>, FragmentError> {
+        let fields = table.fields();
+        let of = |&column: &usize| match fields.get(column) {
+            Some(field) => Ok(field.data_type().clone()),
+            None => Err(FragmentError::Column {
+                column,
+                columns: fields.len(),
+            }),
+        };
+        self.columns.iter().map(of).collect()
+    }
+
+    /// Whether it can be executed over a table: all columns are there, all expressions have types,
+    /// and what comes out is what the output's schema says.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, table: &Schema) -> Result<(), FragmentError> {
+        if self.columns.len() > COLUMNS {
+            return Err(FragmentError::TooMany(
+                "a fragment refers to too many columns",
+            ));
+        }
+        self.check_types(&self.column_types(table)?)
+    }
+
+    /// As [`Fragment::check`], with the types of the columns that it refers to.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_types(&self, columns: &[DataType]) -> Result<(), FragmentError> {
+        if let Some(filter) = &self.filter
+            && filter.data_type(columns)? != DataType::Boolean
+        {
+            return Err(ExprError::Argument("a filter is a condition").into());
+        }
+        let mut found = Vec::new();
+        match &self.work {
+            Work::Rows {
+                project,
+                order,
+                limit,
+            } => {
+                if order.len() > KEYS || project.len() > COLUMNS {
+                    return Err(FragmentError::TooMany("rows have too many keys or values"));
+                }
+                if !order.is_empty() && limit.is_some_and(|limit| limit > ORDERED) {
+                    return Err(FragmentError::TooMany("too many rows are to be ordered"));
+                }
+                for key in order {
+                    key.expr.data_type(columns)?;
+                }
+                for expr in project {
+                    found.push(expr.data_type(columns)?);
+                }
+            }
+            Work::Aggregate { by, aggregates } => {
+                if by.len() > KEYS || aggregates.len() > COLUMNS {
+                    return Err(FragmentError::TooMany(
+                        "groups have too many keys or aggregates",
+                    ));
+                }
+                for expr in by {
+                    found.push(expr.data_type(columns)?);
+                }
+                for aggregate in aggregates {
+                    found.extend(aggregate::state_types(aggregate, columns)?);
+                }
+            }
+        }
+        self.check_output(&found)
+    }
+
+    fn check_output(&self, found: &[DataType]) -> Result<(), FragmentError> {
+        let fields = self.output.fields();
+        if fields.len() != found.len() {
+            return Err(FragmentError::Width {
+                expected: fields.len(),
+                found: found.len(),
+            });
+        }
+        for (column, (field, found)) in fields.iter().zip(found).enumerate() {
+            if field.data_type() != found {
+                let (expected, found) = (field.data_type().clone(), found.clone());
+                return Err(FragmentError::Output {
+                    column,
+                    expected,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
 }

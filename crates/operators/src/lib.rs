@@ -5,22 +5,44 @@
 //! |---|---|
 //! | [`scalar`] | a value and its type |
 //! | [`expr`] | expressions over a row's columns |
+//! | [`types`] | which types there are, and what becomes of them |
 //! | [`fragment`] | the part of a query that runs beside the data |
 //! | [`chunk`] | rows that are worked on together |
+//! | [`run`] | a fragment at work |
+//! | `program` | expressions made ready |
+//! | `stored`, `vector` | columns as they are stored, and as they are computed with |
+//! | `compute` | evaluating expressions |
+//! | `filter`, `prune` | which rows pass, and which cannot |
+//! | `aggregate` | partial aggregates of groups |
+//! | [`topk`] | the first rows by an order |
+//! | `output` | from vectors to arrays |
 //! | [`site`] | where fragments run |
 //!
 //! It does not know SQL, nor how pages travel.
 
 #![forbid(unsafe_code)]
 
+mod aggregate;
 pub mod chunk;
+mod compute;
 pub mod expr;
+mod filter;
 pub mod fragment;
+mod output;
+mod program;
+mod prune;
+pub mod run;
 pub mod scalar;
 pub mod site;
+mod stored;
+pub mod topk;
+pub mod types;
+mod vector;
 
+pub use aggregate::GroupLimits;
 pub use chunk::{Chunk, Column};
-pub use expr::{Expr, Operator};
-pub use fragment::{Aggregate, Fragment, Function, SortKey, Work};
+pub use expr::{Expr, ExprError, Operator};
+pub use fragment::{Aggregate, Fragment, FragmentError, Function, SortKey, Work};
+pub use run::Executor;
 pub use scalar::{Scalar, Value};
 pub use site::{Batches, Rows, Site, Task, TaskError};

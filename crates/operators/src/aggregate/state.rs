@@ -1,0 +1,289 @@
+//! States of aggregates, of all groups.
+//!
+//! Sums of decimals wrap in 128 bits and those of integers in 64, as DataFusion's do. Where the bounds
+//! of values prove that a vector's sum fits into 64 bits, it is added up there.
+
+use super::assignment::Assignment;
+use crate::compute::compare::total;
+use crate::compute::intervals::Facts;
+use crate::types::Class;
+use crate::vector::{Values, Vector};
+
+/// Sums of groups.
+#[derive(Debug)]
+pub(crate) enum Sum {
+    /// Of 64-bit integers.
+    Wrapping(Vec<i64>),
+    /// Of decimals.
+    Decimal {
+        /// What was added since the last time that it was added to `large`.
+        small: Vec<i64>,
+        /// What the greatest of these may be, whatever its sign.
+        reach: u128,
+        /// The rest.
+        large: Vec<i128>,
+    },
+    /// Of floating-point numbers.
+    Float(Vec<f64>),
+}
+
+impl Sum {
+    /// No groups yet.
+    pub(crate) fn new(class: Class, wraps: bool) -> Sum {
+        match class {
+            Class::Float => Sum::Float(Vec::new()),
+            _ if wraps => Sum::Wrapping(Vec::new()),
+            _ => Sum::Decimal {
+                small: Vec::new(),
+                reach: 0,
+                large: Vec::new(),
+            },
+        }
+    }
+
+    /// Makes room for so many groups.
+    pub(crate) fn resize(&mut self, groups: usize) {
+        match self {
+            Sum::Wrapping(sums) => sums.resize(groups, 0),
+            Sum::Decimal { small, large, .. } => {
+                small.resize(groups, 0);
+                large.resize(groups, 0);
+            }
+            Sum::Float(sums) => sums.resize(groups, 0.0),
+        }
+    }
+
+    /// Adds values, of which none is constant.
+    pub(crate) fn add(&mut self, vector: &Vector, facts: &Facts, assignment: &Assignment) {
+        let valid = vector.valid.as_deref();
+        match (self, &vector.values) {
+            (Sum::Wrapping(sums), Values::I64(values)) => {
+                wrapping(sums, &or_zero(values, valid), assignment);
+            }
+            (Sum::Wrapping(sums), values) => {
+                let values: Vec<i64> = values.wide().iter().map(|&value| value as i64).collect();
+                wrapping(sums, &or_zero(&values, valid), assignment);
+            }
+            (Sum::Float(sums), Values::F64(values)) => {
+                let values = or_zero(values, valid);
+                assignment.fold(&values, sums, |sum| *sum, |sum, value| sum + value, put);
+            }
+            (sum, Values::I64(values)) => {
+                sum.add_narrow(&or_zero(values, valid), facts, assignment);
+            }
+            (Sum::Decimal { large, .. }, values) => {
+                let values = or_zero(&values.wide(), valid).into_owned();
+                assignment.fold(
+                    &values,
+                    large,
+                    |l| *l,
+                    |sum, value| sum.wrapping_add(*value),
+                    put,
+                );
+            }
+            (sum, values) => unreachable!("{values:?} cannot be added to {sum:?}"),
+        }
+    }
+
+    fn add_narrow(&mut self, values: &[i64], facts: &Facts, assignment: &Assignment) {
+        let Sum::Decimal {
+            small,
+            reach,
+            large,
+        } = self
+        else {
+            unreachable!("others were added elsewhere");
+        };
+        let most = facts.magnitude().saturating_mul(values.len() as u128);
+        let limit = i64::MAX as u128;
+        if most > limit {
+            let step = |sum: i128, &value: &i64| sum.wrapping_add(i128::from(value));
+            assignment.fold(values, large, |large| *large, step, put);
+            return;
+        }
+        if let Assignment::Many(_) = assignment {
+            if *reach + most > limit {
+                for (small, large) in small.iter_mut().zip(large.iter_mut()) {
+                    *large = large.wrapping_add(i128::from(std::mem::take(small)));
+                }
+                *reach = 0;
+            }
+            *reach += most;
+            wrapping(small, values, assignment);
+        } else {
+            let step = |sum: i64, &value: &i64| sum.wrapping_add(value);
+            let end = |large: &mut i128, sum: i64| *large = large.wrapping_add(sum.into());
+            assignment.fold(values, large, |_| 0, step, end);
+        }
+    }
+
+    /// The sums of all groups.
+    pub(crate) fn values(&self) -> Values {
+        match self {
+            Sum::Wrapping(sums) => Values::I64(sums.clone()),
+            Sum::Decimal { small, large, .. } => {
+                let sum = |(small, large): (&i64, &i128)| large.wrapping_add(i128::from(*small));
+                Values::I128(small.iter().zip(large).map(sum).collect())
+            }
+            Sum::Float(sums) => Values::F64(sums.clone()),
+        }
+    }
+}
+
+fn wrapping(sums: &mut [i64], values: &[i64], assignment: &Assignment) {
+    assignment.fold(
+        values,
+        sums,
+        |sum| *sum,
+        |sum, value| sum.wrapping_add(*value),
+        put,
+    );
+}
+
+fn put<T>(state: &mut T, result: T) {
+    *state = result;
+}
+
+/// The values, with nothing to add where they are null.
+fn or_zero<'a, T: Copy + Default>(
+    values: &'a [T],
+    valid: Option<&[u8]>,
+) -> std::borrow::Cow<'a, [T]> {
+    match valid {
+        None => values.into(),
+        Some(valid) => {
+            let one = |(&value, &valid)| if valid == 1 { value } else { T::default() };
+            values.iter().zip(valid).map(one).collect()
+        }
+    }
+}
+
+/// The least or the greatest values of groups.
+#[derive(Debug)]
+pub(crate) struct Extremes {
+    greatest: bool,
+    best: Best,
+}
+
+/// What is best so far. Where there is none yet, numbers are worse than all others.
+#[derive(Debug)]
+enum Best {
+    Int(Vec<i128>),
+    /// By their total order.
+    Float(Vec<i64>),
+    Bool(Vec<u8>),
+    Bytes(Vec<Option<Vec<u8>>>),
+}
+
+impl Extremes {
+    /// No groups yet.
+    pub(crate) fn new(class: Class, greatest: bool) -> Extremes {
+        let best = match class {
+            Class::Int => Best::Int(Vec::new()),
+            Class::Float => Best::Float(Vec::new()),
+            Class::Bool => Best::Bool(Vec::new()),
+            Class::Bytes => Best::Bytes(Vec::new()),
+        };
+        Extremes { greatest, best }
+    }
+
+    /// Makes room for so many groups.
+    pub(crate) fn resize(&mut self, groups: usize) {
+        let greatest = self.greatest;
+        match &mut self.best {
+            Best::Int(best) => best.resize(groups, if greatest { i128::MIN } else { i128::MAX }),
+            Best::Float(best) => best.resize(groups, if greatest { i64::MIN } else { i64::MAX }),
+            Best::Bool(best) => best.resize(groups, u8::from(!greatest)),
+            Best::Bytes(best) => best.resize(groups, None),
+        }
+    }
+
+    /// Looks at values, of which none is constant.
+    pub(crate) fn add(&mut self, vector: &Vector, assignment: &Assignment) {
+        let greatest = self.greatest;
+        let valid = vector.valid.as_deref();
+        match (&mut self.best, &vector.values) {
+            (Best::Int(best), Values::I64(values)) => {
+                let worst = if greatest { i64::MIN } else { i64::MAX };
+                let values = or_worst(values.iter().copied(), valid, worst);
+                let step = |best, &value: &i64| better(best, value, greatest);
+                let end =
+                    |best: &mut i128, found: i64| *best = better(*best, found.into(), greatest);
+                assignment.fold(&values, best, |_| worst, step, end);
+            }
+            (Best::Int(best), values) => {
+                let worst = if greatest { i128::MIN } else { i128::MAX };
+                let values = or_worst(values.wide().iter().copied(), valid, worst);
+                fold(best, &values, greatest, assignment);
+            }
+            (Best::Float(best), Values::F64(values)) => {
+                let worst = if greatest { i64::MIN } else { i64::MAX };
+                let values = or_worst(values.iter().map(|&value| total(value)), valid, worst);
+                fold(best, &values, greatest, assignment);
+            }
+            (Best::Bool(best), Values::Bool(values)) => {
+                let values = or_worst(values.iter().copied(), valid, u8::from(!greatest));
+                fold(best, &values, greatest, assignment);
+            }
+            (Best::Bytes(best), Values::Bytes(texts)) => {
+                let rows: Vec<usize> = (0..texts.index.len()).collect();
+                let improves = |text: &[u8], best: &[u8]| {
+                    if greatest { text > best } else { text < best }
+                };
+                let step = |best: Option<usize>, &row: &usize| {
+                    let better = |&best: &usize| !improves(texts.get(row), texts.get(best));
+                    if vector.is_valid(row) {
+                        best.filter(better).or(Some(row))
+                    } else {
+                        best
+                    }
+                };
+                let end = |best: &mut Option<Vec<u8>>, row: Option<usize>| {
+                    if let Some(text) = row.map(|row| texts.get(row))
+                        && best.as_deref().is_none_or(|best| improves(text, best))
+                    {
+                        *best = Some(text.to_vec());
+                    }
+                };
+                assignment.fold(&rows, best, |_| None, step, end);
+            }
+            (best, values) => unreachable!("{values:?} cannot be compared with {best:?}"),
+        }
+    }
+
+    /// Those of all groups.
+    pub(crate) fn values(&self) -> Values {
+        match &self.best {
+            Best::Int(best) => Values::I128(best.clone()),
+            Best::Float(best) => {
+                // The way to the total order is its own way back.
+                let float = |&best: &i64| f64::from_bits(total(f64::from_bits(best as u64)) as u64);
+                Values::F64(best.iter().map(float).collect())
+            }
+            Best::Bool(best) => Values::Bool(best.clone()),
+            Best::Bytes(best) => {
+                let texts: Vec<&[u8]> = best.iter().map(|b| b.as_deref().unwrap_or(&[])).collect();
+                Values::texts(&texts)
+            }
+        }
+    }
+}
+
+fn better<T: Ord>(a: T, b: T, greatest: bool) -> T {
+    if greatest { a.max(b) } else { a.min(b) }
+}
+
+fn fold<T: Ord + Copy>(best: &mut [T], values: &[T], greatest: bool, assignment: &Assignment) {
+    let step = |best, &value: &T| better(best, value, greatest);
+    assignment.fold(values, best, |best| *best, step, put);
+}
+
+fn or_worst<T: Copy>(values: impl Iterator<Item = T>, valid: Option<&[u8]>, worst: T) -> Vec<T> {
+    match valid {
+        None => values.collect(),
+        Some(valid) => values
+            .zip(valid)
+            .map(|(v, &valid)| if valid == 1 { v } else { worst })
+            .collect(),
+    }
+}

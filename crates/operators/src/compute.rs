@@ -1,0 +1,147 @@
+//! Evaluating expressions over the rows of a chunk, a vector at a time.
+//!
+//! | module | concept |
+//! |---|---|
+//! | `intervals` | between what the values of each node lie, and how wide they are computed |
+//! | `arithmetic` | `+ - * / %` and the sign |
+//! | `compare` | `= <> < <=` and lists |
+//! | `logic` | AND, OR, NOT and CASE, which do not evaluate what does not matter |
+//! | `cast` | the same value as one of another type |
+//! | `like` | patterns |
+//! | `text` | parts of texts, and years of dates |
+//!
+//! A node is evaluated for a *frame*: some rows of a chunk. Within a frame each node is evaluated
+//! once. What is evaluated for some of a frame's rows alone has a frame of its own.
+
+pub(crate) mod arithmetic;
+pub(crate) mod cast;
+pub(crate) mod compare;
+pub(crate) mod intervals;
+pub(crate) mod like;
+pub(crate) mod logic;
+pub(crate) mod text;
+
+use std::rc::Rc;
+
+use crate::program::{NodeId, Op, Program};
+use crate::site::TaskError;
+use crate::stored::{Loaded, Rows};
+use crate::vector::Vector;
+use intervals::Facts;
+
+/// A chunk, and what is known of a program's values over it.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'c> {
+    /// What is evaluated.
+    pub(crate) program: &'c Program,
+    /// The chunk's columns.
+    pub(crate) columns: &'c [Loaded<'c>],
+    /// Of each node, what is known of its values.
+    pub(crate) facts: &'c [Facts],
+}
+
+/// Rows for which nodes are evaluated.
+pub(crate) struct Frame<'c> {
+    context: Context<'c>,
+    rows: Rows<'c>,
+    memo: Vec<Option<Rc<Vector>>>,
+}
+
+impl<'c> Frame<'c> {
+    /// Over these rows.
+    pub(crate) fn new(context: Context<'c>, rows: Rows<'c>) -> Frame<'c> {
+        Frame {
+            context,
+            rows,
+            memo: vec![None; context.program.nodes.len()],
+        }
+    }
+
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The chunk.
+    pub(crate) fn context(&self) -> Context<'c> {
+        self.context
+    }
+
+    /// The numbers in the chunk of the rows at these places of the frame.
+    pub(crate) fn rows_at(&self, places: &[u32]) -> Vec<u32> {
+        self.rows.at(places)
+    }
+
+    /// A node's values, as many as there are rows, or a constant.
+    pub(crate) fn evaluate(&mut self, node: NodeId) -> Result<Rc<Vector>, TaskError> {
+        if let Some(known) = &self.memo[node] {
+            return Ok(Rc::clone(known));
+        }
+        let vector = Rc::new(self.compute(node)?);
+        self.memo[node] = Some(Rc::clone(&vector));
+        Ok(vector)
+    }
+
+    /// A node's values, of some of the rows alone: those at these places.
+    pub(crate) fn evaluate_at(
+        &mut self,
+        node: NodeId,
+        places: &[u32],
+    ) -> Result<Rc<Vector>, TaskError> {
+        if let Some(known) = &self.memo[node] {
+            return Ok(Rc::new(known.taken(places)));
+        }
+        if places.len() == self.len() {
+            return self.evaluate(node);
+        }
+        let rows = self.rows_at(places);
+        Frame::new(self.context, Rows::Picked(&rows)).evaluate(node)
+    }
+
+    fn compute(&mut self, id: NodeId) -> Result<Vector, TaskError> {
+        let program = self.context.program;
+        let node = &program.nodes[id];
+        let facts = &self.context.facts[id];
+        let rows = self.len();
+        Ok(match &node.op {
+            Op::Column(column) => self.context.columns[*column].vector(self.rows, facts.narrow),
+            Op::Literal(_, vector) => vector.clone(),
+            Op::Compare(comparison, left, right) => {
+                let (left, right) = (self.evaluate(*left)?, self.evaluate(*right)?);
+                compare::compare(*comparison, &left, &right, rows)
+            }
+            Op::And(left, right) => logic::junction(self, *left, *right, false)?,
+            Op::Or(left, right) => logic::junction(self, *left, *right, true)?,
+            Op::Arithmetic(operator, left, right) => {
+                let types = (program.data_type(*left), program.data_type(*right));
+                let (left, right) = (self.evaluate(*left)?, self.evaluate(*right)?);
+                arithmetic::arithmetic(
+                    *operator,
+                    &left,
+                    &right,
+                    types,
+                    &node.data_type,
+                    facts,
+                    rows,
+                )?
+            }
+            Op::Not(of) => logic::not(&*self.evaluate(*of)?),
+            Op::IsNull(of) => logic::nulls(&*self.evaluate(*of)?, rows, true),
+            Op::IsNotNull(of) => logic::nulls(&*self.evaluate(*of)?, rows, false),
+            Op::Negative(of) => {
+                arithmetic::negative(&*self.evaluate(*of)?, &node.data_type, facts)?
+            }
+            Op::Like(of, pattern, negated) => text::like(&*self.evaluate(*of)?, pattern, *negated),
+            Op::InList(of, list, negated) => {
+                compare::in_list(&*self.evaluate(*of)?, list, *negated)
+            }
+            Op::Case(when, otherwise) => logic::case(self, id, when, *otherwise)?,
+            Op::Cast(of) => {
+                let from = program.data_type(*of);
+                cast::cast(&*self.evaluate(*of)?, from, &node.data_type, facts)?
+            }
+            Op::Year(of) => text::year(&*self.evaluate(*of)?),
+            Op::Substring(of, from, count) => text::substring(&*self.evaluate(*of)?, *from, *count),
+        })
+    }
+}

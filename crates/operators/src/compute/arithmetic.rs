@@ -1,0 +1,285 @@
+//! `+ - * / %` and the sign, see [`types`](crate::types) for what they mean.
+
+use arrow_schema::DataType;
+
+use crate::compute::intervals::{Facts, scaling};
+use crate::expr::Operator;
+use crate::site::TaskError;
+use crate::types;
+use crate::vector::{Values, Vector, both_valid};
+
+/// What is wrong with a result.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wrong {
+    Overflow,
+    DividedByZero,
+}
+
+impl Wrong {
+    fn error(self, operator: Operator, data_type: &DataType) -> TaskError {
+        TaskError::Value(match self {
+            Wrong::Overflow => format!("{operator:?} overflows {data_type}"),
+            Wrong::DividedByZero => format!("{operator:?}: divided by zero"),
+        })
+    }
+}
+
+/// Calculates for rows of two operands, of which either may be a constant.
+pub(crate) fn pairs<T: Copy, U>(
+    (left, left_constant): (&[T], bool),
+    (right, right_constant): (&[T], bool),
+    function: impl Fn(T, T) -> U,
+) -> Vec<U> {
+    match (left_constant, right_constant) {
+        (false, true) => {
+            let r = right[0];
+            left.iter().map(|&l| function(l, r)).collect()
+        }
+        (true, false) => {
+            let l = left[0];
+            right.iter().map(|&r| function(l, r)).collect()
+        }
+        _ => left
+            .iter()
+            .zip(right)
+            .map(|(&l, &r)| function(l, r))
+            .collect(),
+    }
+}
+
+/// The results for rows of two operands of these types.
+///
+/// # Errors
+/// Where a row that is not null has no result.
+pub(crate) fn arithmetic(
+    operator: Operator,
+    left: &Vector,
+    right: &Vector,
+    operands: (&DataType, &DataType),
+    result: &DataType,
+    facts: &Facts,
+    rows: usize,
+) -> Result<Vector, TaskError> {
+    let constant = left.constant && right.constant;
+    let valid = both_valid(left, right, if constant { 1 } else { rows });
+    let values = match (&left.values, &right.values) {
+        (Values::F64(l), Values::F64(r)) => {
+            let sides = (
+                (l.as_slice(), left.constant),
+                (r.as_slice(), right.constant),
+            );
+            Values::F64(floats(operator, sides, *result == DataType::Float32))
+        }
+        (Values::I64(l), Values::I64(r)) if facts.narrow => {
+            let sides = (
+                (l.as_slice(), left.constant),
+                (r.as_slice(), right.constant),
+            );
+            let by = scaling(operator, operands, result);
+            let by = (by.0 as i64, by.1 as i64);
+            Values::I64(narrow(operator, sides, by, result, valid.as_deref())?)
+        }
+        (l, r) => {
+            let (l, r) = (l.wide(), r.wide());
+            let sides = ((&*l, left.constant), (&*r, right.constant));
+            let by = scaling(operator, operands, result);
+            let values = wide(operator, sides, by, result, valid.as_deref())?;
+            if facts.narrow {
+                Values::I64(values.iter().map(|&value| value as i64).collect())
+            } else {
+                Values::I128(values)
+            }
+        }
+    };
+    Ok(Vector {
+        values,
+        valid,
+        constant,
+    })
+}
+
+type Sides<'a, T> = ((&'a [T], bool), (&'a [T], bool));
+
+fn floats(operator: Operator, (left, right): Sides<'_, f64>, single: bool) -> Vec<f64> {
+    let mut values = match operator {
+        Operator::Plus => pairs(left, right, |l, r| l + r),
+        Operator::Minus => pairs(left, right, |l, r| l - r),
+        Operator::Multiply => pairs(left, right, |l, r| l * r),
+        Operator::Divide => pairs(left, right, |l, r| l / r),
+        _ => pairs(left, right, |l, r| l % r),
+    };
+    if single {
+        // Rounding twice does no harm: 64-bit floats have more than twice the digits.
+        values
+            .iter_mut()
+            .for_each(|value| *value = f64::from(*value as f32));
+    }
+    values
+}
+
+/// In 64 bits: what cannot overflow, by the nodes' facts, or wraps.
+fn narrow(
+    operator: Operator,
+    (left, right): Sides<'_, i64>,
+    (by_left, by_right): (i64, i64),
+    result: &DataType,
+    valid: Option<&[u8]>,
+) -> Result<Vec<i64>, TaskError> {
+    let mut values = match (operator, by_left, by_right) {
+        (Operator::Plus, 1, 1) => pairs(left, right, i64::wrapping_add),
+        (Operator::Minus, 1, 1) => pairs(left, right, i64::wrapping_sub),
+        (Operator::Multiply, ..) => pairs(left, right, i64::wrapping_mul),
+        (Operator::Plus, ..) => pairs(left, right, |l, r| {
+            l.wrapping_mul(by_left)
+                .wrapping_add(r.wrapping_mul(by_right))
+        }),
+        (Operator::Minus, ..) => pairs(left, right, |l, r| {
+            l.wrapping_mul(by_left)
+                .wrapping_sub(r.wrapping_mul(by_right))
+        }),
+        (Operator::Divide, ..) => {
+            let (least, greatest) = types::limits(result).expect("of class Int");
+            let results = pairs(left, right, |l, r| {
+                let r = r.wrapping_mul(by_right);
+                if r == 0 {
+                    return Err(Wrong::DividedByZero);
+                }
+                let quotient = l
+                    .wrapping_mul(by_left)
+                    .checked_div(r)
+                    .ok_or(Wrong::Overflow)?;
+                let fits = (least..=greatest).contains(&i128::from(quotient));
+                if fits {
+                    Ok(quotient)
+                } else {
+                    Err(Wrong::Overflow)
+                }
+            });
+            checked(results, valid, operator, result)?
+        }
+        _ => {
+            let results = pairs(left, right, |l, r| {
+                let r = r.wrapping_mul(by_right);
+                if r == 0 {
+                    return Err(Wrong::DividedByZero);
+                }
+                Ok(l.wrapping_mul(by_left).wrapping_rem(r))
+            });
+            checked(results, valid, operator, result)?
+        }
+    };
+    wrap(&mut values, result);
+    Ok(values)
+}
+
+/// Leaves what fits into the type.
+fn wrap(values: &mut [i64], data_type: &DataType) {
+    match data_type {
+        DataType::Int8 => values
+            .iter_mut()
+            .for_each(|value| *value = i64::from(*value as i8)),
+        DataType::Int16 => values
+            .iter_mut()
+            .for_each(|value| *value = i64::from(*value as i16)),
+        DataType::Int32 => values
+            .iter_mut()
+            .for_each(|value| *value = i64::from(*value as i32)),
+        DataType::UInt8 => values
+            .iter_mut()
+            .for_each(|value| *value = i64::from(*value as u8)),
+        DataType::UInt16 => values
+            .iter_mut()
+            .for_each(|value| *value = i64::from(*value as u16)),
+        DataType::UInt32 => values
+            .iter_mut()
+            .for_each(|value| *value = i64::from(*value as u32)),
+        _ => {}
+    }
+}
+
+/// In 128 bits: decimals are checked, and the 64 bits of unsigned integers wrap.
+fn wide(
+    operator: Operator,
+    (left, right): Sides<'_, i128>,
+    (by_left, by_right): (i128, i128),
+    result: &DataType,
+    valid: Option<&[u8]>,
+) -> Result<Vec<i128>, TaskError> {
+    let wraps = *result == DataType::UInt64;
+    let finish = |value: Option<i128>| value.ok_or(Wrong::Overflow);
+    let one = |l: i128, r: i128| {
+        if wraps {
+            let (l, r) = (l as u64, r as u64);
+            return match operator {
+                Operator::Plus => Ok(l.wrapping_add(r)),
+                Operator::Minus => Ok(l.wrapping_sub(r)),
+                Operator::Multiply => Ok(l.wrapping_mul(r)),
+                Operator::Divide => l.checked_div(r).ok_or(Wrong::DividedByZero),
+                _ => l.checked_rem(r).ok_or(Wrong::DividedByZero),
+            }
+            .map(i128::from);
+        }
+        let l = finish(l.checked_mul(by_left))?;
+        let r = finish(r.checked_mul(by_right))?;
+        match operator {
+            Operator::Plus => finish(l.checked_add(r)),
+            Operator::Minus => finish(l.checked_sub(r)),
+            Operator::Multiply => finish(l.checked_mul(r)),
+            _ if r == 0 => Err(Wrong::DividedByZero),
+            Operator::Divide => finish(l.checked_div(r)),
+            _ => finish(l.checked_rem(r)),
+        }
+    };
+    checked(pairs(left, right, one), valid, operator, result)
+}
+
+/// The results, if there is one for each row that is not null.
+fn checked<T: Default>(
+    results: Vec<Result<T, Wrong>>,
+    valid: Option<&[u8]>,
+    operator: Operator,
+    data_type: &DataType,
+) -> Result<Vec<T>, TaskError> {
+    let mut values = Vec::with_capacity(results.len());
+    for (row, result) in results.into_iter().enumerate() {
+        values.push(match result {
+            Ok(value) => value,
+            Err(_) if valid.is_some_and(|valid| valid[row] == 0) => T::default(),
+            Err(wrong) => return Err(wrong.error(operator, data_type)),
+        });
+    }
+    Ok(values)
+}
+
+/// The numbers with the other sign. Integers wrap.
+///
+/// # Errors
+/// If a decimal has none.
+pub(crate) fn negative(
+    of: &Vector,
+    data_type: &DataType,
+    facts: &Facts,
+) -> Result<Vector, TaskError> {
+    let values = match &of.values {
+        Values::F64(values) => Values::F64(values.iter().map(|value| -value).collect()),
+        Values::I64(values) if facts.narrow => {
+            let mut values: Vec<i64> = values.iter().map(|value| value.wrapping_neg()).collect();
+            wrap(&mut values, data_type);
+            Values::I64(values)
+        }
+        values => {
+            let results = values
+                .wide()
+                .iter()
+                .map(|v| v.checked_neg().ok_or(Wrong::Overflow))
+                .collect();
+            let valid = of.valid.as_deref();
+            Values::I128(checked(results, valid, Operator::Minus, data_type)?)
+        }
+    };
+    Ok(Vector {
+        values,
+        valid: of.valid.clone(),
+        constant: of.constant,
+    })
+}

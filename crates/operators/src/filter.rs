@@ -1,0 +1,380 @@
+//! Which rows pass.
+//!
+//! A condition is taken apart into conjuncts. Comparisons of a column of numbers with literals become
+//! *tests*, one for each column, which look at values in the width in which they are stored.
+//! Conjuncts that bounds decide for a whole chunk are not evaluated at all. The others are evaluated
+//! one after the other, as long as there are rows left, and for these alone if they are few.
+
+use crate::compute::{Context, Frame};
+use crate::expr::{Expr, ExprError, Operator};
+use crate::program::{Comparison, NodeId, Op, Program};
+use crate::prune::{Judge, Known};
+use crate::scalar::Value;
+use crate::site::TaskError;
+use crate::stored::{Loaded, Rows, Stored, with_integers};
+use crate::types::{self, Class};
+
+/// A condition that rows must meet to pass.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    conjuncts: Vec<Conjunct>,
+}
+
+#[derive(Clone, Debug)]
+enum Conjunct {
+    /// A column's value is not null, and within these bounds.
+    Test {
+        column: usize,
+        min: i128,
+        max: i128,
+        nodes: Vec<NodeId>,
+    },
+    /// This is true.
+    Condition(NodeId),
+}
+
+/// What a filter has to look at in a chunk.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// No row passes.
+    Nothing,
+    /// These conjuncts decide; if there are none, all rows pass.
+    Conjuncts(Vec<usize>),
+}
+
+/// Which of a vector's rows pass.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Passing {
+    /// All.
+    All,
+    /// These, by their numbers in the chunk.
+    Some(Vec<u32>),
+}
+
+/// Of so many rows a single one passing is not worth that a test looks at all.
+const SPARSE: usize = 8;
+
+impl Filter {
+    /// Takes a condition apart.
+    ///
+    /// # Errors
+    /// Those of [`Expr::data_type`].
+    pub(crate) fn new(condition: &Expr, program: &mut Program) -> Result<Filter, ExprError> {
+        let mut parts = Vec::new();
+        condition.data_type(&program.columns)?;
+        split(condition, &mut parts);
+        let (mut tests, mut infallible, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for part in parts {
+            let node = program.add(part)?;
+            match test(program, node) {
+                Some(test) => merge(&mut tests, test),
+                None if program.nodes[node].fallible => others.push(Conjunct::Condition(node)),
+                None => infallible.push(Conjunct::Condition(node)),
+            }
+        }
+        tests.append(&mut infallible);
+        tests.append(&mut others);
+        Ok(Filter { conjuncts: tests })
+    }
+
+    /// What has to be looked at, where this is known of columns.
+    pub(crate) fn plan(&self, program: &Program, columns: &[Known]) -> Plan {
+        let judge = Judge::new(program, columns);
+        let mut open = Vec::new();
+        for (at, conjunct) in self.conjuncts.iter().enumerate() {
+            let nodes = match conjunct {
+                Conjunct::Test { nodes, .. } => nodes.as_slice(),
+                Conjunct::Condition(node) => std::slice::from_ref(node),
+            };
+            let truths = nodes.iter().map(|&node| judge.truth(node));
+            let mut always = true;
+            for truth in truths {
+                if !truth.can_hold {
+                    return Plan::Nothing;
+                }
+                always &= truth.always();
+            }
+            // Whether there is an error does not depend on bounds.
+            let errs = nodes.iter().any(|&node| program.nodes[node].fallible);
+            if !always || errs {
+                open.push(at);
+            }
+        }
+        Plan::Conjuncts(open)
+    }
+
+    /// Which of a chunk's rows from one on pass these conjuncts.
+    ///
+    /// # Errors
+    /// If a condition has no value for a row that passes those before it.
+    pub(crate) fn select(
+        &self,
+        context: Context<'_>,
+        conjuncts: &[usize],
+        from: usize,
+        len: usize,
+    ) -> Result<Passing, TaskError> {
+        let mut left = Left::All;
+        for &at in conjuncts {
+            match &self.conjuncts[at] {
+                Conjunct::Test {
+                    column, min, max, ..
+                } => {
+                    left.test(&context.columns[*column], *min, *max, from, len);
+                }
+                Conjunct::Condition(node) => left.condition(context, *node, from, len)?,
+            }
+            if left.settle(from, len) == 0 {
+                return Ok(Passing::Some(Vec::new()));
+            }
+        }
+        Ok(match left {
+            Left::All => Passing::All,
+            Left::Marks(marks) => Passing::Some(numbers(&marks, from)),
+            Left::Rows(rows) => Passing::Some(rows),
+        })
+    }
+}
+
+/// The rows that are left while conjuncts are evaluated.
+enum Left {
+    All,
+    /// Those whose mark is 1.
+    Marks(Vec<u8>),
+    /// These numbers in the chunk.
+    Rows(Vec<u32>),
+}
+
+impl Left {
+    fn test(&mut self, column: &Loaded<'_>, min: i128, max: i128, from: usize, len: usize) {
+        if let Left::Rows(rows) = self {
+            let valid = |row: u32| {
+                column
+                    .nulls
+                    .as_ref()
+                    .is_none_or(|n| n.is_valid(row as usize))
+            };
+            with_integers!(&column.stored, slice => {
+                match clamp(slice, min, max) {
+                    None => rows.clear(),
+                    Some((min, max)) => rows.retain(|&row| {
+                        let value = slice[row as usize];
+                        min <= value && value <= max && valid(row)
+                    }),
+                }
+            }, _ => unreachable!("tests are of integers"));
+            return;
+        }
+        let mut marks = match std::mem::replace(self, Left::All) {
+            Left::Marks(marks) => marks,
+            _ => vec![1; len],
+        };
+        with_integers!(&column.stored, slice => {
+            mark(&slice[from..from + len], min, max, &mut marks);
+        }, _ => unreachable!("tests are of integers"));
+        if let Some(valid) = column.validity(Rows::Slice(from, len)) {
+            marks
+                .iter_mut()
+                .zip(&valid)
+                .for_each(|(mark, valid)| *mark &= valid);
+        }
+        *self = Left::Marks(marks);
+    }
+
+    fn condition(
+        &mut self,
+        context: Context<'_>,
+        node: NodeId,
+        from: usize,
+        len: usize,
+    ) -> Result<(), TaskError> {
+        // What is not left may have errors, which would be none of ours.
+        if let Left::Marks(marks) = self
+            && context.program.nodes[node].fallible
+        {
+            *self = Left::Rows(numbers(marks, from));
+        }
+        let rows = match self {
+            Left::Rows(rows) => Rows::Picked(rows),
+            _ => Rows::Slice(from, len),
+        };
+        let mut holds = Frame::new(context, rows)
+            .evaluate(node)?
+            .is_true(rows.len());
+        match self {
+            Left::All => *self = Left::Marks(holds),
+            Left::Marks(marks) => {
+                holds
+                    .iter_mut()
+                    .zip(&*marks)
+                    .for_each(|(holds, mark)| *holds &= mark);
+                *marks = holds;
+            }
+            Left::Rows(rows) => {
+                let mut holds = holds.iter();
+                rows.retain(|_| holds.next() == Some(&1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses the form that suits how many rows are left, and tells how many these are.
+    fn settle(&mut self, from: usize, len: usize) -> usize {
+        let count = match self {
+            Left::All => return len,
+            Left::Rows(rows) => return rows.len(),
+            Left::Marks(marks) => count(marks),
+        };
+        if let Left::Marks(marks) = self {
+            if count == len {
+                *self = Left::All;
+            } else if count * SPARSE < len {
+                *self = Left::Rows(numbers(marks, from));
+            }
+        }
+        count
+    }
+}
+
+/// How many marks are set.
+fn count(marks: &[u8]) -> usize {
+    // Sums of up to 255 marks fit into a byte, so that sixteen are added at once.
+    let part = |part: &[u8]| usize::from(part.iter().fold(0u8, |sum, mark| sum + mark));
+    marks.chunks(255).map(part).sum()
+}
+
+/// The numbers of the rows whose mark is set.
+fn numbers(marks: &[u8], from: usize) -> Vec<u32> {
+    let mut rows = vec![0u32; marks.len() + 1];
+    let mut next = 0;
+    for (at, &mark) in marks.iter().enumerate() {
+        // Written in any case, and overwritten if it does not count: there is no branch.
+        rows[next] = (from + at) as u32;
+        next += usize::from(mark);
+    }
+    rows.truncate(next);
+    rows
+}
+
+/// Bounds in a slice's own type; `None` if none of its values can lie between them.
+fn clamp<T>(_: &[T], min: i128, max: i128) -> Option<(T, T)>
+where
+    T: Limited,
+{
+    let (least, greatest) = T::LIMITS;
+    let (min, max) = (min.max(least), max.min(greatest));
+    (min <= max).then(|| (T::exactly(min), T::exactly(max)))
+}
+
+/// Clears the marks of values that do not lie between these.
+fn mark<T: Limited + Copy + PartialOrd>(slice: &[T], min: i128, max: i128, marks: &mut [u8]) {
+    match clamp(slice, min, max) {
+        None => marks.fill(0),
+        Some((min, max)) => {
+            for (mark, value) in marks.iter_mut().zip(slice) {
+                *mark &= u8::from(min <= *value) & u8::from(*value <= max);
+            }
+        }
+    }
+}
+
+/// Integers of a width.
+trait Limited: Sized {
+    const LIMITS: (i128, i128);
+    fn exactly(value: i128) -> Self;
+}
+
+macro_rules! limited {
+    ($($t:ty),*) => {$(
+        impl Limited for $t {
+            const LIMITS: (i128, i128) = (<$t>::MIN as i128, <$t>::MAX as i128);
+            fn exactly(value: i128) -> Self {
+                value as $t
+            }
+        }
+    )*};
+}
+limited!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
+
+fn split<'e>(condition: &'e Expr, parts: &mut Vec<&'e Expr>) {
+    match condition {
+        Expr::Binary(left, Operator::And, right) => {
+            split(left, parts);
+            split(right, parts);
+        }
+        other => parts.push(other),
+    }
+}
+
+/// A comparison of a column of numbers with a literal, as a test.
+fn test(program: &Program, node: NodeId) -> Option<Conjunct> {
+    let Op::Compare(comparison, left, right) = program.nodes[node].op else {
+        return None;
+    };
+    if program.class(left) != Class::Int {
+        return None;
+    }
+    let value = |of: NodeId| match &program.nodes[of].op {
+        Op::Literal(scalar, _) => match scalar.value {
+            Value::Int(value) => Some(value),
+            _ => None,
+        },
+        _ => None,
+    };
+    let column = |of: NodeId| match program.nodes[of].op {
+        Op::Column(column) => Some(column),
+        _ => None,
+    };
+    let (least, greatest) = types::limits(program.data_type(left))?;
+    // Where there is nothing beyond the literal, the test can say so no better than the condition.
+    let (column, min, max) = match (column(left), value(right), value(left), column(right)) {
+        (Some(column), Some(value), ..) => match comparison {
+            Comparison::Eq => (column, value, value),
+            Comparison::LtEq => (column, least, value),
+            Comparison::Lt => (column, least, value.checked_sub(1)?),
+            Comparison::NotEq => return None,
+        },
+        (.., Some(value), Some(column)) => match comparison {
+            Comparison::Eq => (column, value, value),
+            Comparison::LtEq => (column, value, greatest),
+            Comparison::Lt => (column, value.checked_add(1)?, greatest),
+            Comparison::NotEq => return None,
+        },
+        _ => return None,
+    };
+    Some(Conjunct::Test {
+        column,
+        min,
+        max,
+        nodes: vec![node],
+    })
+}
+
+/// Tests of one column are one test.
+fn merge(tests: &mut Vec<Conjunct>, test: Conjunct) {
+    let Conjunct::Test {
+        column,
+        min,
+        max,
+        nodes,
+    } = &test
+    else {
+        unreachable!("only tests are merged");
+    };
+    for known in tests.iter_mut() {
+        if let Conjunct::Test {
+            column: other,
+            min: least,
+            max: greatest,
+            nodes: all,
+        } = known
+            && other == column
+        {
+            *least = (*least).max(*min);
+            *greatest = (*greatest).min(*max);
+            all.extend(nodes);
+            return;
+        }
+    }
+    tests.push(test);
+}

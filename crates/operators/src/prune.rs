@@ -1,0 +1,280 @@
+//! What a condition may be for rows of which only bounds are known.
+//!
+//! Invariant: what is said to be impossible is so for every row within the bounds. Nothing is said
+//! about errors: rows that are skipped have none.
+
+use pages::{Bounds, Range};
+
+use crate::compute::compare::total;
+use crate::compute::intervals::{self, Facts};
+use crate::program::{Comparison, NodeId, Op, Program};
+use crate::scalar::{Scalar, Value};
+use crate::types::{self, Class};
+
+/// What a condition may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Truth {
+    /// It may be true for a row.
+    pub(crate) can_hold: bool,
+    /// It may be false for a row.
+    pub(crate) can_fail: bool,
+    /// It may be null for a row.
+    pub(crate) can_be_null: bool,
+}
+
+impl Truth {
+    const ANYTHING: Truth = Truth {
+        can_hold: true,
+        can_fail: true,
+        can_be_null: true,
+    };
+
+    /// Whether it is true for every row.
+    pub(crate) fn always(&self) -> bool {
+        !self.can_fail && !self.can_be_null
+    }
+
+    fn not(self) -> Truth {
+        Truth {
+            can_hold: self.can_fail,
+            can_fail: self.can_hold,
+            ..self
+        }
+    }
+
+    fn and(self, other: Truth) -> Truth {
+        Truth {
+            can_hold: self.can_hold && other.can_hold,
+            can_fail: self.can_fail || other.can_fail,
+            can_be_null: (self.can_be_null && (other.can_be_null || other.can_hold))
+                || (other.can_be_null && self.can_hold),
+        }
+    }
+}
+
+/// What is known of a column over some rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// Between what its values lie.
+    pub(crate) range: Range,
+    /// Whether some may be null.
+    pub(crate) nulls: bool,
+}
+
+impl Known {
+    /// Nothing is known.
+    pub(crate) fn nothing() -> Known {
+        Known {
+            range: Range::Unknown,
+            nulls: true,
+        }
+    }
+
+    /// What a page's bounds say.
+    pub(crate) fn of(bounds: &Bounds) -> Known {
+        Known {
+            range: bounds.range.clone(),
+            nulls: bounds.nulls > 0,
+        }
+    }
+}
+
+/// Conditions over rows of which bounds are known.
+pub(crate) struct Judge<'a> {
+    program: &'a Program,
+    columns: &'a [Known],
+    facts: Vec<Facts>,
+}
+
+impl<'a> Judge<'a> {
+    /// Of conditions of this program, over columns of which this is known.
+    pub(crate) fn new(program: &'a Program, columns: &'a [Known]) -> Judge<'a> {
+        let interval = |(known, data_type): (&Known, _)| match known.range {
+            Range::Int { min, max } if min <= max => (min, max),
+            Range::Empty => (0, 0),
+            _ => types::limits(data_type).unwrap_or((0, 0)),
+        };
+        let intervals: Vec<_> = columns.iter().zip(&program.columns).map(interval).collect();
+        Judge {
+            program,
+            columns,
+            facts: intervals::facts(program, &intervals),
+        }
+    }
+
+    /// What a condition may be.
+    pub(crate) fn truth(&self, condition: NodeId) -> Truth {
+        match &self.program.nodes[condition].op {
+            Op::And(left, right) => self.truth(*left).and(self.truth(*right)),
+            Op::Or(left, right) => self.truth(*left).not().and(self.truth(*right).not()).not(),
+            Op::Not(of) => self.truth(*of).not(),
+            Op::IsNull(of) => self.null(*of),
+            Op::IsNotNull(of) => self.null(*of).not(),
+            Op::Compare(comparison, left, right) => self.compare(*comparison, *left, *right),
+            Op::InList(of, list, negated) => {
+                let truth = self.listed(*of, list);
+                if *negated { truth.not() } else { truth }
+            }
+            Op::Literal(scalar, _) => match scalar.value {
+                Value::Bool(value) => Truth {
+                    can_hold: value,
+                    can_fail: !value,
+                    can_be_null: false,
+                },
+                _ => Truth {
+                    can_hold: false,
+                    can_fail: false,
+                    can_be_null: true,
+                },
+            },
+            _ => Truth::ANYTHING,
+        }
+    }
+
+    fn null(&self, of: NodeId) -> Truth {
+        Truth {
+            can_hold: self.may_be_null(of),
+            can_fail: !self.is_null(of),
+            can_be_null: false,
+        }
+    }
+
+    fn may_be_null(&self, node: NodeId) -> bool {
+        match &self.program.nodes[node].op {
+            Op::Column(column) => self.columns[*column].nulls,
+            Op::Literal(scalar, _) => scalar.value == Value::Null,
+            Op::Compare(_, a, b) | Op::Arithmetic(_, a, b) => {
+                self.may_be_null(*a) || self.may_be_null(*b)
+            }
+            Op::Negative(a) | Op::Cast(a) | Op::Not(a) => self.may_be_null(*a),
+            _ => true,
+        }
+    }
+
+    fn is_null(&self, node: NodeId) -> bool {
+        match &self.program.nodes[node].op {
+            Op::Column(column) => self.columns[*column].range == Range::Empty,
+            Op::Literal(scalar, _) => scalar.value == Value::Null,
+            _ => false,
+        }
+    }
+
+    fn compare(&self, comparison: Comparison, left: NodeId, right: NodeId) -> Truth {
+        let can_be_null = self.may_be_null(left) || self.may_be_null(right);
+        if self.is_null(left) || self.is_null(right) {
+            return Truth {
+                can_hold: false,
+                can_fail: false,
+                can_be_null: true,
+            };
+        }
+        let (can_hold, can_fail) = match self.program.class(left) {
+            Class::Int => {
+                let of = |node: NodeId| (Some(self.facts[node].min), Some(self.facts[node].max));
+                decide(comparison, of(left), of(right))
+            }
+            Class::Float => decide(comparison, self.floats(left), self.floats(right)),
+            Class::Bytes => decide(comparison, self.texts(left), self.texts(right)),
+            Class::Bool => (true, true),
+        };
+        Truth {
+            can_hold,
+            can_fail,
+            can_be_null,
+        }
+    }
+
+    fn floats(&self, node: NodeId) -> (Option<i64>, Option<i64>) {
+        match &self.program.nodes[node].op {
+            Op::Column(column) => match self.columns[*column].range {
+                // Zeros may be of either sign.
+                Range::Float { min, max } => (
+                    Some(total(if min == 0.0 { -0.0 } else { min })),
+                    Some(total(if max == 0.0 { 0.0 } else { max })),
+                ),
+                _ => (None, None),
+            },
+            Op::Literal(
+                Scalar {
+                    value: Value::Float(value),
+                    ..
+                },
+                _,
+            ) => (Some(total(*value)), Some(total(*value))),
+            _ => (None, None),
+        }
+    }
+
+    fn texts(&self, node: NodeId) -> (Option<&[u8]>, Option<&[u8]>) {
+        match &self.program.nodes[node].op {
+            Op::Column(column) => match &self.columns[*column].range {
+                Range::Bytes { min, max } => (Some(min), max.as_deref()),
+                _ => (None, None),
+            },
+            Op::Literal(
+                Scalar {
+                    value: Value::Text(text),
+                    ..
+                },
+                _,
+            ) => (Some(text.as_bytes()), Some(text.as_bytes())),
+            Op::Literal(
+                Scalar {
+                    value: Value::Bytes(bytes),
+                    ..
+                },
+                _,
+            ) => (Some(bytes), Some(bytes)),
+            _ => (None, None),
+        }
+    }
+
+    /// Whether a value may be among those of a list.
+    fn listed(&self, of: NodeId, list: &[Scalar]) -> Truth {
+        if self.is_null(of) {
+            return Truth::ANYTHING;
+        }
+        let within = |scalar: &Scalar| match (&scalar.value, self.program.class(of)) {
+            (Value::Int(value), Class::Int) => {
+                self.facts[of].min <= *value && *value <= self.facts[of].max
+            }
+            (Value::Text(text), Class::Bytes) => {
+                let (min, max) = self.texts(of);
+                min.is_none_or(|min| min <= text.as_bytes())
+                    && max.is_none_or(|max| text.as_bytes() <= max)
+            }
+            (Value::Null, _) => false,
+            _ => true,
+        };
+        let null_listed = list.iter().any(|scalar| scalar.value == Value::Null);
+        Truth {
+            can_hold: list.iter().any(within),
+            can_fail: !null_listed,
+            can_be_null: null_listed || self.may_be_null(of),
+        }
+    }
+}
+
+/// Whether a comparison may hold, and may fail, between values that lie between these.
+fn decide<T: Ord>(
+    comparison: Comparison,
+    (left_min, left_max): (Option<T>, Option<T>),
+    (right_min, right_max): (Option<T>, Option<T>),
+) -> (bool, bool) {
+    let known = |a: &Option<T>, b: &Option<T>, test: fn(&T, &T) -> bool| match (a, b) {
+        (Some(a), Some(b)) => test(a, b),
+        _ => false,
+    };
+    let left_below = known(&left_max, &right_min, |l, r| l < r);
+    let right_below = known(&right_max, &left_min, |r, l| r < l);
+    let left_up_to = known(&left_max, &right_min, |l, r| l <= r);
+    let right_up_to = known(&right_max, &left_min, |r, l| r <= l);
+    let apart = left_below || right_below;
+    let equal = left_up_to && right_up_to;
+    match comparison {
+        Comparison::Eq => (!apart, !equal),
+        Comparison::NotEq => (!equal, !apart),
+        Comparison::Lt => (!right_up_to, !left_below),
+        Comparison::LtEq => (!right_below, !left_up_to),
+    }
+}

@@ -1,0 +1,275 @@
+//! A fragment at work: chunks go in, batches come out.
+
+use std::collections::VecDeque;
+
+use arrow_array::RecordBatch;
+use arrow_schema::DataType;
+
+use crate::aggregate::{Aggregation, GroupLimits};
+use crate::chunk::Chunk;
+use crate::compute::{Context, Frame, intervals};
+use crate::filter::{Filter, Passing, Plan};
+use crate::fragment::{Fragment, FragmentError, Work};
+use crate::output::{self, Gathered};
+use crate::program::{NodeId, Program};
+use crate::prune::Known;
+use crate::site::TaskError;
+use crate::stored::{Loaded, Rows};
+use crate::topk::TopK;
+use crate::vector::{VECTOR, Vector};
+use arrow_schema::SchemaRef;
+
+/// A fragment at work.
+#[derive(Debug)]
+pub struct Executor {
+    program: Program,
+    filter: Option<Filter>,
+    work: Worker,
+    ready: VecDeque<RecordBatch>,
+    finished: bool,
+}
+
+#[derive(Debug)]
+enum Worker {
+    Rows(Projection),
+    First(TopK),
+    Aggregate(Aggregation),
+}
+
+impl Executor {
+    /// Makes a fragment ready for chunks whose columns have these types, or are stored in narrower
+    /// ones.
+    ///
+    /// # Errors
+    /// If the fragment cannot be executed over such columns, see [`Fragment::check_types`].
+    pub fn new(fragment: &Fragment, columns: &[DataType]) -> Result<Executor, FragmentError> {
+        Executor::with_limits(fragment, columns, GroupLimits::default())
+    }
+
+    /// As [`Executor::new`], with limits on groups of one's own.
+    ///
+    /// # Errors
+    /// Those of [`Executor::new`].
+    pub fn with_limits(
+        fragment: &Fragment,
+        columns: &[DataType],
+        limits: GroupLimits,
+    ) -> Result<Executor, FragmentError> {
+        fragment.check_types(columns)?;
+        let mut program = Program::new(columns.to_vec());
+        let filter = fragment.filter.as_ref();
+        let filter = filter
+            .map(|filter| Filter::new(filter, &mut program))
+            .transpose()?;
+        let schema = SchemaRef::clone(&fragment.output);
+        let work = match &fragment.work {
+            Work::Rows {
+                project,
+                order,
+                limit,
+            } => {
+                let project: Vec<NodeId> = project
+                    .iter()
+                    .map(|expr| program.add(expr))
+                    .collect::<Result<_, _>>()?;
+                match limit {
+                    Some(limit) if !order.is_empty() => {
+                        let limit = *limit as usize;
+                        Worker::First(TopK::new(order, project, limit, schema, &mut program)?)
+                    }
+                    _ => Worker::Rows(Projection::new(project, *limit, schema)),
+                }
+            }
+            Work::Aggregate { by, aggregates } => Worker::Aggregate(Aggregation::new(
+                by,
+                aggregates,
+                schema,
+                &mut program,
+                limits,
+            )?),
+        };
+        Ok(Executor {
+            program,
+            filter,
+            work,
+            ready: VecDeque::new(),
+            finished: false,
+        })
+    }
+
+    /// Works on a chunk.
+    ///
+    /// # Errors
+    /// If a value cannot be computed, or the chunk's columns are not what they should be.
+    pub fn feed(&mut self, chunk: &Chunk) -> Result<(), TaskError> {
+        let known: Vec<Known> = chunk
+            .columns
+            .iter()
+            .map(|column| Known {
+                range: column.range.clone(),
+                nulls: column.array.logical_null_count() > 0,
+            })
+            .collect();
+        if self.done() {
+            return Ok(());
+        }
+        if chunk.columns.len() != self.program.columns.len()
+            || chunk
+                .columns
+                .iter()
+                .any(|column| column.array.len() != chunk.rows)
+        {
+            return Err(TaskError::Refused(
+                "a chunk's columns are not those asked for".into(),
+            ));
+        }
+        let Some(open) = self.open(&known) else {
+            return Ok(());
+        };
+        let loaded = chunk.columns.iter().zip(&self.program.columns);
+        let columns: Vec<Loaded<'_>> = loaded
+            .map(|(column, data_type)| Loaded::new(column, data_type))
+            .collect::<Result<_, _>>()?;
+        let bounds: Vec<_> = columns.iter().map(|column| column.interval).collect();
+        let facts = intervals::facts(&self.program, &bounds);
+        for from in (0..chunk.rows).step_by(VECTOR) {
+            let len = VECTOR.min(chunk.rows - from);
+            let context = Context {
+                program: &self.program,
+                columns: &columns,
+                facts: &facts,
+            };
+            let passing = match &self.filter {
+                Some(filter) => filter.select(context, &open, from, len)?,
+                None => Passing::All,
+            };
+            let rows = match &passing {
+                Passing::All => Rows::Slice(from, len),
+                Passing::Some(rows) if rows.is_empty() => continue,
+                Passing::Some(rows) => Rows::Picked(rows),
+            };
+            let mut frame = Frame::new(context, rows);
+            match &mut self.work {
+                Worker::Rows(rows) => rows.add(&mut frame, &mut self.ready)?,
+                Worker::First(first) => first.add(&mut frame)?,
+                Worker::Aggregate(aggregation) => {
+                    if aggregation.add(&mut frame)? {
+                        self.ready.extend(aggregation.take(&self.program)?);
+                    }
+                }
+            }
+            if self.done() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The conjuncts that a chunk of these bounds has to be looked at for; `None` if none of its rows
+    /// has a part in the result.
+    fn open(&self, known: &[Known]) -> Option<Vec<usize>> {
+        if let Worker::First(first) = &self.work
+            && first.excludes(known, &self.program)
+        {
+            return None;
+        }
+        match &self.filter {
+            None => Some(Vec::new()),
+            Some(filter) => match filter.plan(&self.program, known) {
+                Plan::Nothing => None,
+                Plan::Conjuncts(open) => Some(open),
+            },
+        }
+    }
+
+    /// Whether nothing that may still come would change the result.
+    #[must_use]
+    pub fn done(&self) -> bool {
+        self.finished || matches!(&self.work, Worker::Rows(rows) if rows.left == Some(0))
+    }
+
+    /// A batch that is ready.
+    pub fn take(&mut self) -> Option<RecordBatch> {
+        self.ready.pop_front()
+    }
+
+    /// There are no more chunks: makes the last batches ready.
+    ///
+    /// # Errors
+    /// If a result does not fit its schema.
+    pub fn finish(&mut self) -> Result<(), TaskError> {
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
+        match &mut self.work {
+            Worker::Rows(rows) => rows.flush(&mut self.ready)?,
+            Worker::First(first) => self.ready.extend(first.take()?),
+            Worker::Aggregate(aggregation) => self.ready.extend(aggregation.take(&self.program)?),
+        }
+        Ok(())
+    }
+}
+
+/// Rows that come out as they are found.
+#[derive(Debug)]
+struct Projection {
+    project: Vec<NodeId>,
+    /// How many may still come out, if there is a limit.
+    left: Option<u64>,
+    gathered: Vec<Gathered>,
+    rows: usize,
+    schema: SchemaRef,
+}
+
+impl Projection {
+    fn new(project: Vec<NodeId>, left: Option<u64>, schema: SchemaRef) -> Projection {
+        let gathered = project.iter().map(|_| Gathered::new()).collect();
+        Projection {
+            project,
+            left,
+            gathered,
+            rows: 0,
+            schema,
+        }
+    }
+
+    fn add(
+        &mut self,
+        frame: &mut Frame<'_>,
+        ready: &mut VecDeque<RecordBatch>,
+    ) -> Result<(), TaskError> {
+        let rows = frame
+            .len()
+            .min(self.left.map_or(usize::MAX, |left| left as usize));
+        // Values of rows beyond the limit are not asked for: they might be errors.
+        let places: Vec<u32> = (0..rows as u32).collect();
+        for (gathered, &node) in self.gathered.iter_mut().zip(&self.project) {
+            gathered.push(&*frame.evaluate_at(node, &places)?, rows);
+        }
+        self.rows += rows;
+        if let Some(left) = &mut self.left {
+            *left -= rows as u64;
+        }
+        if self.rows >= output::BATCH || self.left == Some(0) {
+            self.flush(ready)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, ready: &mut VecDeque<RecordBatch>) -> Result<(), TaskError> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let gathered = self
+            .gathered
+            .iter_mut()
+            .map(|g| std::mem::replace(g, Gathered::new()));
+        let columns: Vec<Vector> = gathered.filter_map(Gathered::join).collect();
+        ready.push_back(output::batch(
+            &self.schema,
+            std::mem::take(&mut self.rows),
+            &columns,
+        )?);
+        Ok(())
+    }
+}

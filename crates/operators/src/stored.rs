@@ -1,0 +1,266 @@
+//! A chunk's columns as they are stored, ready to be read: slices of whatever width, dictionaries
+//! with their keys.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types as t;
+use arrow_array::{Array, ArrowPrimitiveType, BinaryArray, BooleanArray, DictionaryArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, TimeUnit};
+use pages::Range;
+
+use crate::chunk::Column;
+use crate::site::TaskError;
+use crate::types;
+use crate::vector::{Bytes, Values, Vector};
+
+/// A column's values as they are stored.
+#[derive(Clone, Debug)]
+pub(crate) enum Stored<'a> {
+    Bool(&'a BooleanArray),
+    I8(&'a [i8]),
+    I16(&'a [i16]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    I128(&'a [i128]),
+    U8(&'a [u8]),
+    U16(&'a [u16]),
+    U32(&'a [u32]),
+    U64(&'a [u64]),
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    Bytes(BinaryArray),
+    Dictionary8(&'a [u8], BinaryArray),
+    Dictionary16(&'a [u16], BinaryArray),
+}
+
+/// Does the same with a slice of integers, whatever their width; otherwise something else.
+macro_rules! with_integers {
+    ($stored:expr, $slice:ident => $body:expr, _ => $other:expr) => {
+        match $stored {
+            Stored::I8($slice) => $body,
+            Stored::I16($slice) => $body,
+            Stored::I32($slice) => $body,
+            Stored::I64($slice) => $body,
+            Stored::I128($slice) => $body,
+            Stored::U8($slice) => $body,
+            Stored::U16($slice) => $body,
+            Stored::U32($slice) => $body,
+            Stored::U64($slice) => $body,
+            _ => $other,
+        }
+    };
+}
+pub(crate) use with_integers;
+
+/// A column of a chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded<'a> {
+    /// Its values.
+    pub(crate) stored: Stored<'a>,
+    /// Which of them are null.
+    pub(crate) nulls: Option<NullBuffer>,
+    /// Between which numbers they lie, if they are of [`types::Class::Int`].
+    pub(crate) interval: (i128, i128),
+}
+
+/// Which rows of a chunk are worked on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rows<'a> {
+    /// So many, from one on.
+    Slice(usize, usize),
+    /// These.
+    Picked(&'a [u32]),
+}
+
+impl Rows<'_> {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Rows::Slice(_, len) => *len,
+            Rows::Picked(rows) => rows.len(),
+        }
+    }
+
+    /// Their numbers in the chunk, of those at these places.
+    pub(crate) fn at(&self, places: &[u32]) -> Vec<u32> {
+        match self {
+            Rows::Slice(from, _) => places.iter().map(|at| *from as u32 + at).collect(),
+            Rows::Picked(rows) => places.iter().map(|&at| rows[at as usize]).collect(),
+        }
+    }
+}
+
+impl<'a> Loaded<'a> {
+    /// A column that is said to be of a type.
+    ///
+    /// # Errors
+    /// If what is stored is neither of that type nor of a narrower one for it.
+    pub(crate) fn new(column: &'a Column, data_type: &DataType) -> Result<Loaded<'a>, TaskError> {
+        let array = column.array.as_ref();
+        let stored = stored(array, data_type).ok_or_else(|| {
+            let found = array.data_type();
+            TaskError::Refused(format!("a column of type {data_type} is stored as {found}"))
+        })?;
+        let interval = match column.range {
+            Range::Int { min, max } if min <= max => (min, max),
+            // What stands where values are null may be anything.
+            Range::Empty => (0, 0),
+            _ => types::limits(array.data_type()).unwrap_or((0, 0)),
+        };
+        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        Ok(Loaded {
+            stored,
+            nulls,
+            interval,
+        })
+    }
+
+    /// The rows' values, in 64 bits if that is asked for and they are integers.
+    pub(crate) fn vector(&self, rows: Rows<'_>, narrow: bool) -> Vector {
+        Vector::new(self.values(rows, narrow), self.validity(rows))
+    }
+
+    /// Which of the rows' values are not null; all, if there is none.
+    pub(crate) fn validity(&self, rows: Rows<'_>) -> Option<Vec<u8>> {
+        let nulls = self.nulls.as_ref()?;
+        let valid: Vec<u8> = match rows {
+            Rows::Slice(from, len) => nulls
+                .inner()
+                .slice(from, len)
+                .iter()
+                .map(u8::from)
+                .collect(),
+            Rows::Picked(rows) => rows
+                .iter()
+                .map(|&row| u8::from(nulls.is_valid(row as usize)))
+                .collect(),
+        };
+        valid.contains(&0).then_some(valid)
+    }
+
+    fn values(&self, rows: Rows<'_>, narrow: bool) -> Values {
+        fn get<T: Copy, U>(slice: &[T], rows: Rows<'_>, convert: impl Fn(T) -> U) -> Vec<U> {
+            match rows {
+                Rows::Slice(from, len) => slice[from..from + len]
+                    .iter()
+                    .map(|&value| convert(value))
+                    .collect(),
+                Rows::Picked(rows) => rows
+                    .iter()
+                    .map(|&row| convert(slice[row as usize]))
+                    .collect(),
+            }
+        }
+        let texts = |data: &BinaryArray, index| {
+            Values::Bytes(Bytes {
+                data: data.clone(),
+                index,
+            })
+        };
+        match &self.stored {
+            Stored::Bool(array) => Values::Bool(match rows {
+                Rows::Slice(from, len) => array
+                    .values()
+                    .slice(from, len)
+                    .iter()
+                    .map(u8::from)
+                    .collect(),
+                Rows::Picked(rows) => rows
+                    .iter()
+                    .map(|&row| u8::from(array.value(row as usize)))
+                    .collect(),
+            }),
+            Stored::F32(slice) => Values::F64(get(slice, rows, f64::from)),
+            Stored::F64(slice) => Values::F64(get(slice, rows, |value| value)),
+            Stored::Bytes(data) => texts(
+                data,
+                match rows {
+                    Rows::Slice(from, len) => (from as u32..(from + len) as u32).collect(),
+                    Rows::Picked(rows) => rows.to_vec(),
+                },
+            ),
+            Stored::Dictionary8(keys, data) => texts(data, get(keys, rows, u32::from)),
+            Stored::Dictionary16(keys, data) => texts(data, get(keys, rows, u32::from)),
+            integers if narrow => Values::I64(
+                with_integers!(integers, slice => get(slice, rows, |value| value as i64), _ => vec![]),
+            ),
+            integers => Values::I128(
+                with_integers!(integers, slice => get(slice, rows, |value| value as i128), _ => vec![]),
+            ),
+        }
+    }
+}
+
+fn slice<T: ArrowPrimitiveType>(array: &dyn Array) -> &[T::Native] {
+    array.as_primitive::<T>().values()
+}
+
+/// What an array holds, if that goes for a type.
+fn stored<'a>(array: &'a dyn Array, data_type: &DataType) -> Option<Stored<'a>> {
+    let found = array.data_type();
+    match (found, data_type) {
+        (
+            &DataType::Decimal32(_, s1),
+            &DataType::Decimal64(_, s2) | &DataType::Decimal128(_, s2),
+        )
+        | (&DataType::Decimal64(_, s1), &DataType::Decimal128(_, s2))
+            if s1 == s2 => {}
+        (DataType::Dictionary(..), DataType::Utf8 | DataType::Binary) => {}
+        // Integers, dates and timestamps may be stored as narrower integers.
+        (narrow, wide)
+            if narrow.is_integer()
+                && matches!((types::limits(narrow), types::limits(wide)), (Some(n), Some(w)) if w.0 <= n.0 && n.1 <= w.1)
+                && !matches!(
+                    wide,
+                    DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..)
+                ) => {}
+        (found, wanted) if found == wanted => {}
+        _ => return None,
+    }
+    Some(match found {
+        DataType::Boolean => Stored::Bool(array.as_boolean()),
+        DataType::Int8 => Stored::I8(slice::<t::Int8Type>(array)),
+        DataType::Int16 => Stored::I16(slice::<t::Int16Type>(array)),
+        DataType::Int32 => Stored::I32(slice::<t::Int32Type>(array)),
+        DataType::Date32 => Stored::I32(slice::<t::Date32Type>(array)),
+        DataType::Decimal32(..) => Stored::I32(slice::<t::Decimal32Type>(array)),
+        DataType::Int64 => Stored::I64(slice::<t::Int64Type>(array)),
+        DataType::Date64 => Stored::I64(slice::<t::Date64Type>(array)),
+        DataType::Decimal64(..) => Stored::I64(slice::<t::Decimal64Type>(array)),
+        DataType::Timestamp(unit, _) => Stored::I64(match unit {
+            TimeUnit::Second => slice::<t::TimestampSecondType>(array),
+            TimeUnit::Millisecond => slice::<t::TimestampMillisecondType>(array),
+            TimeUnit::Microsecond => slice::<t::TimestampMicrosecondType>(array),
+            TimeUnit::Nanosecond => slice::<t::TimestampNanosecondType>(array),
+        }),
+        DataType::Decimal128(..) => Stored::I128(slice::<t::Decimal128Type>(array)),
+        DataType::UInt8 => Stored::U8(slice::<t::UInt8Type>(array)),
+        DataType::UInt16 => Stored::U16(slice::<t::UInt16Type>(array)),
+        DataType::UInt32 => Stored::U32(slice::<t::UInt32Type>(array)),
+        DataType::UInt64 => Stored::U64(slice::<t::UInt64Type>(array)),
+        DataType::Float32 => Stored::F32(slice::<t::Float32Type>(array)),
+        DataType::Float64 => Stored::F64(slice::<t::Float64Type>(array)),
+        DataType::Utf8 | DataType::Binary => Stored::Bytes(binary(array)?),
+        DataType::Dictionary(key, _) => match key.as_ref() {
+            DataType::UInt8 => {
+                let dictionary: &DictionaryArray<t::UInt8Type> = array.as_dictionary();
+                Stored::Dictionary8(dictionary.keys().values(), binary(dictionary.values())?)
+            }
+            DataType::UInt16 => {
+                let dictionary: &DictionaryArray<t::UInt16Type> = array.as_dictionary();
+                Stored::Dictionary16(dictionary.keys().values(), binary(dictionary.values())?)
+            }
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// Texts as bytes, which is what they are compared by.
+fn binary(array: &dyn Array) -> Option<BinaryArray> {
+    match array.data_type() {
+        DataType::Utf8 => Some(BinaryArray::from(array.as_string::<i32>().clone())),
+        DataType::Binary => Some(array.as_binary::<i32>().clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,281 @@
+//! Values of up to [`VECTOR`] rows, which stay in the processor's first caches while expressions are
+//! evaluated over them.
+//!
+//! Invariants:
+//!
+//! 1. Where a value is null, what stands in its place has no meaning, but is there.
+//! 2. A *constant* vector has one value, which counts for as many rows as are asked for.
+//! 3. Truth values are 0 and 1, as are marks of validity.
+
+use arrow_array::{Array, BinaryArray};
+
+use crate::scalar::{Scalar, Value};
+use crate::types::{self, Class};
+
+/// The most rows that are worked on at once.
+pub(crate) const VECTOR: usize = 2048;
+
+/// Values of rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Vector {
+    /// The values.
+    pub(crate) values: Values,
+    /// Which of them are not null; all, if there is none.
+    pub(crate) valid: Option<Vec<u8>>,
+    /// Whether there is a single value, for all rows.
+    pub(crate) constant: bool,
+}
+
+/// Values, in one of the forms in which they are computed with.
+#[derive(Clone, Debug)]
+pub(crate) enum Values {
+    /// Of [`Class::Bool`].
+    Bool(Vec<u8>),
+    /// Of [`Class::Int`].
+    I64(Vec<i64>),
+    /// Of [`Class::Int`], if they may not fit into 64 bits.
+    I128(Vec<i128>),
+    /// Of [`Class::Float`]. 32-bit floats are kept as 64-bit ones of the same value.
+    F64(Vec<f64>),
+    /// Of [`Class::Bytes`].
+    Bytes(Bytes),
+}
+
+/// Texts, as places in an array of them: of the column's own, or of its dictionary.
+#[derive(Clone, Debug)]
+pub(crate) struct Bytes {
+    /// The texts.
+    pub(crate) data: BinaryArray,
+    /// Of each row, which one it has.
+    pub(crate) index: Vec<u32>,
+}
+
+impl Bytes {
+    /// The text of a row.
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> &[u8] {
+        text(&self.data, self.index[row] as usize)
+    }
+
+    /// What a function makes of each row's text; calculated once for each text of the array where
+    /// that is less work.
+    pub(crate) fn map<T: Copy + Default>(&self, mut function: impl FnMut(&[u8]) -> T) -> Vec<T> {
+        if self.data.len() > self.index.len() {
+            return (0..self.index.len())
+                .map(|row| function(self.get(row)))
+                .collect();
+        }
+        let of_all: Vec<T> = (0..self.data.len())
+            .map(|at| function(text(&self.data, at)))
+            .collect();
+        let of = |&at: &u32| of_all.get(at as usize).copied().unwrap_or_default();
+        self.index.iter().map(of).collect()
+    }
+}
+
+/// A text of an array, or an empty one where it has none: keys of null rows may point anywhere.
+#[inline]
+pub(crate) fn text(data: &BinaryArray, at: usize) -> &[u8] {
+    match data.value_offsets().get(at..at + 2) {
+        Some(&[from, to]) => data
+            .value_data()
+            .get(from as usize..to as usize)
+            .unwrap_or(&[]),
+        _ => &[],
+    }
+}
+
+impl Vector {
+    /// Values of which none is null.
+    pub(crate) fn all_valid(values: Values) -> Vector {
+        Vector {
+            values,
+            valid: None,
+            constant: false,
+        }
+    }
+
+    /// Values of which some may be null.
+    pub(crate) fn new(values: Values, valid: Option<Vec<u8>>) -> Vector {
+        Vector {
+            values,
+            valid,
+            constant: false,
+        }
+    }
+
+    /// A value for all rows.
+    pub(crate) fn literal(scalar: &Scalar) -> Vector {
+        let values = match (&scalar.value, types::class(&scalar.data_type)) {
+            (Value::Bool(value), _) => Values::Bool(vec![u8::from(*value)]),
+            (Value::Int(value), _) => match i64::try_from(*value) {
+                Ok(value) => Values::I64(vec![value]),
+                Err(_) => Values::I128(vec![*value]),
+            },
+            (Value::Float(value), _) => Values::F64(vec![*value]),
+            (Value::Text(text), _) => Values::texts(&[text.as_bytes()]),
+            (Value::Bytes(bytes), _) => Values::texts(&[bytes]),
+            (Value::Null, class) => Values::nothing(class.unwrap_or(Class::Int), 1),
+        };
+        let valid = (scalar.value == Value::Null).then(|| vec![0]);
+        Vector {
+            values,
+            valid,
+            constant: true,
+        }
+    }
+
+    /// How many values there are: one, if it is constant.
+    pub(crate) fn len(&self) -> usize {
+        match &self.values {
+            Values::Bool(values) => values.len(),
+            Values::I64(values) => values.len(),
+            Values::I128(values) => values.len(),
+            Values::F64(values) => values.len(),
+            Values::Bytes(bytes) => bytes.index.len(),
+        }
+    }
+
+    /// Whether a row's value is not null.
+    #[inline]
+    pub(crate) fn is_valid(&self, row: usize) -> bool {
+        match &self.valid {
+            None => true,
+            Some(valid) => valid[if self.constant { 0 } else { row }] == 1,
+        }
+    }
+
+    /// The same with as many values as there are rows.
+    pub(crate) fn expanded(&self, rows: usize) -> Vector {
+        if !self.constant {
+            return self.clone();
+        }
+        let places = vec![0u32; rows];
+        Vector {
+            constant: false,
+            ..self.at_places(&places)
+        }
+    }
+
+    /// The values at these places.
+    pub(crate) fn taken(&self, places: &[u32]) -> Vector {
+        if self.constant {
+            self.clone()
+        } else {
+            self.at_places(places)
+        }
+    }
+
+    fn at_places(&self, places: &[u32]) -> Vector {
+        fn take<T: Copy>(values: &[T], places: &[u32]) -> Vec<T> {
+            places.iter().map(|&at| values[at as usize]).collect()
+        }
+        let values = match &self.values {
+            Values::Bool(values) => Values::Bool(take(values, places)),
+            Values::I64(values) => Values::I64(take(values, places)),
+            Values::I128(values) => Values::I128(take(values, places)),
+            Values::F64(values) => Values::F64(take(values, places)),
+            Values::Bytes(bytes) => Values::Bytes(Bytes {
+                data: bytes.data.clone(),
+                index: take(&bytes.index, places),
+            }),
+        };
+        let valid = self.valid.as_ref().map(|valid| take(valid, places));
+        Vector {
+            values,
+            valid,
+            constant: self.constant,
+        }
+    }
+
+    /// Truth values, which the expression's type promises.
+    pub(crate) fn bools(&self) -> &[u8] {
+        match &self.values {
+            Values::Bool(values) => values,
+            other => unreachable!("truth values expected, not {other:?}"),
+        }
+    }
+
+    /// Of each row whether it is true: neither false nor null.
+    pub(crate) fn is_true(&self, rows: usize) -> Vec<u8> {
+        let values = self.bools();
+        if self.constant {
+            return vec![values[0] & u8::from(self.is_valid(0)); rows];
+        }
+        match &self.valid {
+            None => values.to_vec(),
+            Some(valid) => values
+                .iter()
+                .zip(valid)
+                .map(|(value, valid)| value & valid)
+                .collect(),
+        }
+    }
+}
+
+impl Values {
+    /// Values that mean nothing, to stand where all is null.
+    pub(crate) fn nothing(class: Class, rows: usize) -> Values {
+        match class {
+            Class::Bool => Values::Bool(vec![0; rows]),
+            Class::Int => Values::I64(vec![0; rows]),
+            Class::Float => Values::F64(vec![0.0; rows]),
+            Class::Bytes => Values::Bytes(Bytes {
+                data: BinaryArray::from_iter_values([b""]),
+                index: vec![0; rows],
+            }),
+        }
+    }
+
+    /// These texts.
+    pub(crate) fn texts(texts: &[&[u8]]) -> Values {
+        Values::Bytes(Bytes {
+            data: BinaryArray::from_iter_values(texts),
+            index: (0..texts.len() as u32).collect(),
+        })
+    }
+
+    /// Integers in 128 bits.
+    pub(crate) fn wide(&self) -> std::borrow::Cow<'_, [i128]> {
+        match self {
+            Values::I128(values) => values.into(),
+            Values::I64(values) => values.iter().map(|&value| i128::from(value)).collect(),
+            other => unreachable!("integers expected, not {other:?}"),
+        }
+    }
+
+    /// Floating-point numbers.
+    pub(crate) fn floats(&self) -> &[f64] {
+        match self {
+            Values::F64(values) => values,
+            other => unreachable!("floats expected, not {other:?}"),
+        }
+    }
+
+    /// Texts.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        match self {
+            Values::Bytes(bytes) => bytes,
+            other => unreachable!("texts expected, not {other:?}"),
+        }
+    }
+}
+
+/// Null wherever one of the two is. Constants count for all rows.
+pub(crate) fn both_valid(a: &Vector, b: &Vector, rows: usize) -> Option<Vec<u8>> {
+    let of = |vector: &Vector| {
+        let valid = vector.valid.as_ref()?;
+        Some(if vector.constant {
+            vec![valid[0]; rows]
+        } else {
+            valid.clone()
+        })
+    };
+    match (of(a), of(b)) {
+        (None, other) | (other, None) => other,
+        (Some(mut a), Some(b)) => {
+            a.iter_mut().zip(&b).for_each(|(a, b)| *a &= b);
+            Some(a)
+        }
+    }
+}
