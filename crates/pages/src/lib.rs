@@ -5,20 +5,52 @@
 //! | [`table`] | a version of a table: its columns, segments and pages |
 //! | [`bounds`] | what is known of a column's values without reading them |
 //! | [`page`] | a page as it was read: arrays without copying |
+//! | `kind`, `entry`, `encode` | columns' values as bytes |
+//! | `distinct`, `gauge`, `fill` | how much fits into a page, and in which form |
+//! | [`row`], `cell` | the layout of rows |
+//! | [`widen()`] | from the types that pages have to those of columns |
+//! | [`block`] | batches that travel |
+//! | [`segment`] | from rows to a segment's pages |
+//! | [`manifest`] | a version of a table as bytes |
 //! | [`source`] | where pages come from |
+//! | [`tables`] | tables on disks |
+//! | [`local`] | pages of this machine's disks |
+//! | [`memory`] | tables in memory |
 //!
 //! It does not know transactions, nor SQL.
 
 #![deny(unsafe_code)]
 
+pub mod block;
 pub mod bounds;
+mod cell;
+mod codec;
+mod distinct;
+mod encode;
+mod entry;
+mod fill;
+mod gauge;
+mod kind;
+pub mod local;
+pub mod manifest;
+pub mod memory;
 pub mod page;
+pub mod row;
+pub mod segment;
 pub mod source;
 pub mod table;
+pub mod tables;
+mod widen;
 
 pub use bounds::{Bounds, Range};
+pub use local::Local;
+pub use manifest::BadTable;
+pub use memory::Memory;
 pub use page::{Page, PageError};
+pub use segment::{Groups, Shape};
 pub use source::{PageStream, Source};
 pub use table::{
     Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
 };
+pub use tables::{Load, LoadOptions, Mode, Tables, TablesError};
+pub use widen::widen;

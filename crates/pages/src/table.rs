@@ -31,6 +31,34 @@ pub struct Version(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(pub u128);
 
+impl TableId {
+    /// One that nothing has.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> TableId {
+        TableId(random())
+    }
+}
+
+impl SegmentId {
+    /// One that nothing has.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> SegmentId {
+        SegmentId(random())
+    }
+}
+
+/// So many random bits that no two are alike.
+///
+/// # Panics
+/// If the system has none.
+fn random() -> u128 {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    u128::from_le_bytes(bytes)
+}
+
 impl fmt::Debug for SegmentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
@@ -48,6 +76,12 @@ pub struct Address {
     pub segment: SegmentId,
     /// Which one.
     pub page: PageNo,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of segment {:?}", self.page.0, self.segment)
+    }
 }
 
 /// Bytes of a page: 4, 8, 16, 32, 64 or 128 KiB.
@@ -93,6 +127,16 @@ pub enum Layout {
     Columns,
     /// The values of a row one behind the other, each at a fixed place (paper 4, section 4.5.1).
     Rows,
+}
+
+/// The longest name of a table.
+pub const NAME_LIMIT: usize = 63;
+
+/// Whether a table may have this name: letters, digits and `_` of ASCII, [`NAME_LIMIT`] at most.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (1..=NAME_LIMIT).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 /// A version of a table.

@@ -1,0 +1,371 @@
+//! Single values on their way between arrays and records.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal32Type, Decimal64Type, Decimal128Type, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
+use arrow_schema::TimeUnit;
+
+use crate::kind::Kind;
+use crate::row::Form;
+
+/// A value.
+pub(crate) enum Cell<'a> {
+    Null,
+    Int(i128),
+    Float(f64),
+    Bytes(&'a [u8]),
+}
+
+/// The values of an array of a type that has a [`Kind`].
+///
+/// # Panics
+/// If it has none.
+pub(crate) fn cells<'a>(array: &'a ArrayRef) -> Box<dyn Fn(usize) -> Cell<'a> + 'a> {
+    match Kind::of(array.data_type()).expect("a type that pages have") {
+        Kind::Boolean => {
+            let array = array.as_boolean();
+            nullable(array, |row| Cell::Int(array.value(row).into()))
+        }
+        Kind::Int8 => ints::<Int8Type>(array),
+        Kind::Int16 => ints::<Int16Type>(array),
+        Kind::Int32 => ints::<Int32Type>(array),
+        Kind::Int64 => ints::<Int64Type>(array),
+        Kind::UInt8 => ints::<UInt8Type>(array),
+        Kind::UInt16 => ints::<UInt16Type>(array),
+        Kind::UInt32 => ints::<UInt32Type>(array),
+        Kind::UInt64 => ints::<UInt64Type>(array),
+        Kind::Date32 => ints::<Date32Type>(array),
+        Kind::Timestamp(TimeUnit::Second) => ints::<TimestampSecondType>(array),
+        Kind::Timestamp(TimeUnit::Millisecond) => ints::<TimestampMillisecondType>(array),
+        Kind::Timestamp(TimeUnit::Microsecond) => ints::<TimestampMicrosecondType>(array),
+        Kind::Timestamp(TimeUnit::Nanosecond) => ints::<TimestampNanosecondType>(array),
+        Kind::Decimal32(..) => ints::<Decimal32Type>(array),
+        Kind::Decimal64(..) => ints::<Decimal64Type>(array),
+        Kind::Decimal128(..) => ints::<Decimal128Type>(array),
+        Kind::Float32 => {
+            let array = array.as_primitive::<Float32Type>();
+            nullable(array, |row| Cell::Float(array.value(row).into()))
+        }
+        Kind::Float64 => {
+            let array = array.as_primitive::<Float64Type>();
+            nullable(array, |row| Cell::Float(array.value(row)))
+        }
+        Kind::Utf8 => {
+            let array = array.as_string::<i32>();
+            nullable(array, |row| Cell::Bytes(array.value(row).as_bytes()))
+        }
+        Kind::Binary => {
+            let array = array.as_binary::<i32>();
+            nullable(array, |row| Cell::Bytes(array.value(row)))
+        }
+    }
+}
+
+fn nullable<'a>(
+    array: &'a dyn Array,
+    value: impl Fn(usize) -> Cell<'a> + 'a,
+) -> Box<dyn Fn(usize) -> Cell<'a> + 'a> {
+    Box::new(move |row| {
+        if array.is_null(row) {
+            Cell::Null
+        } else {
+            value(row)
+        }
+    })
+}
+
+fn ints<'a, T: ArrowPrimitiveType>(array: &'a ArrayRef) -> Box<dyn Fn(usize) -> Cell<'a> + 'a>
+where
+    T::Native: Into<i128>,
+{
+    let array = array.as_primitive::<T>();
+    nullable(array, |row| Cell::Int(array.value(row).into()))
+}
+
+/// Writes a value, which is not null.
+///
+/// # Errors
+/// Says why it has no room, and what to do.
+pub(crate) fn write(cell: &Cell<'_>, kind: Kind, form: Form, to: &mut [u8]) -> Result<(), String> {
+    let number = |value: i128, to: &mut [u8]| {
+        let whole = number(value, form, to);
+        let wrong = || format!("is {value}, which {form:?} does not hold: choose a wider form");
+        whole.then_some(()).ok_or_else(wrong)
+    };
+    match (cell, form) {
+        (Cell::Bytes(bytes), Form::Chars(width)) => {
+            if bytes.len() > to.len() || bytes.last() == Some(&0) {
+                return Err(format!(
+                    "has {} bytes, of which {width} are kept without zeros at the end: declare \
+                     more, or choose the layout of columns",
+                    bytes.len()
+                ));
+            }
+            to[..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+        (Cell::Int(days), Form::Chars(_)) => {
+            let text = date(*days).ok_or("is a date beyond the year 9999: choose the form I32")?;
+            to[..text.len()].copy_from_slice(text.as_bytes());
+            Ok(())
+        }
+        (Cell::Int(value), Form::F32 | Form::F64) => float_of_decimal(*value, kind, form, to),
+        (Cell::Float(value), _) => {
+            let same = write_float(*value, form, to);
+            let wrong = || format!("is {value}, which {form:?} does not hold: choose F64");
+            same.then_some(()).ok_or_else(wrong)
+        }
+        (Cell::Int(value), Form::U8 | Form::U16 | Form::U32 | Form::U64) => {
+            let one = 10_i128.pow(scale(kind).max(0) as u32);
+            if value % one != 0 {
+                return Err(format!(
+                    "has a fraction, which {form:?} has not: choose I64 or F64"
+                ));
+            }
+            let more = 10_i128.pow((-scale(kind)).max(0) as u32);
+            let whole = (value / one).checked_mul(more);
+            number(whole.unwrap_or(i128::MAX), to)
+        }
+        (Cell::Int(value), _) => number(*value, to),
+        (Cell::Null | Cell::Bytes(_), _) => unreachable!("forms suit their columns"),
+    }
+}
+
+/// At most 38, and at least −38: ten to that is an `i128`.
+fn scale(kind: Kind) -> i32 {
+    match kind {
+        Kind::Decimal32(_, scale) | Kind::Decimal64(_, scale) | Kind::Decimal128(_, scale) => {
+            scale.into()
+        }
+        _ => 0,
+    }
+}
+
+/// Writes an integer if the form holds it.
+fn number(value: i128, form: Form, to: &mut [u8]) -> bool {
+    let bits = 8 * to.len() as u32;
+    let fits = match form {
+        Form::U8 | Form::U16 | Form::U32 | Form::U64 => (0..1_i128 << bits).contains(&value),
+        Form::I128 => true,
+        _ => (-(1_i128 << (bits - 1))..1 << (bits - 1)).contains(&value),
+    };
+    if fits {
+        to.copy_from_slice(&value.to_le_bytes()[..to.len()]);
+    }
+    fits
+}
+
+/// Writes a floating-point number; whether it is still the same.
+fn write_float(value: f64, form: Form, to: &mut [u8]) -> bool {
+    if form == Form::F64 {
+        to.copy_from_slice(&value.to_le_bytes());
+        return true;
+    }
+    let narrow = value as f32;
+    to.copy_from_slice(&narrow.to_le_bytes());
+    f64::from(narrow) == value || value.is_nan()
+}
+
+fn float_of_decimal(value: i128, kind: Kind, form: Form, to: &mut [u8]) -> Result<(), String> {
+    let scaled = value as f64 / 10_f64.powi(scale(kind));
+    write_float(scaled, form, to);
+    if unscaled(read_float(to, form), kind) == value {
+        return Ok(());
+    }
+    let known = format!("is about {scaled}, which {form:?} does not hold exactly");
+    Err(known + ": choose I64 or I128")
+}
+
+/// The decimal that is nearest.
+fn unscaled(value: f64, kind: Kind) -> i128 {
+    (value * 10_f64.powi(scale(kind))).round() as i128
+}
+
+fn read_float(bytes: &[u8], form: Form) -> f64 {
+    if form == Form::F64 {
+        f64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    } else {
+        f32::from_le_bytes(bytes.try_into().expect("four bytes")).into()
+    }
+}
+
+/// The integer in an attribute, as the column's kind has it.
+fn read_int(bytes: &[u8], kind: Kind, form: Form) -> Result<i128, String> {
+    match form {
+        Form::F32 | Form::F64 => return Ok(unscaled(read_float(bytes, form), kind)),
+        Form::Chars(_) => return days(bytes).ok_or_else(|| "there is no such date".to_owned()),
+        _ => {}
+    }
+    let unsigned = matches!(form, Form::U8 | Form::U16 | Form::U32 | Form::U64);
+    let negative = !unsigned && bytes[bytes.len() - 1] >> 7 == 1;
+    let mut all = [if negative { u8::MAX } else { 0 }; 16];
+    all[..bytes.len()].copy_from_slice(bytes);
+    let value = i128::from_le_bytes(all);
+    if !unsigned {
+        return Ok(value);
+    }
+    let value = value.checked_mul(10_i128.pow(scale(kind).max(0) as u32));
+    let value = value.ok_or_else(|| "a decimal is too large".to_owned())?;
+    Ok(value / 10_i128.pow((-scale(kind)).max(0) as u32))
+}
+
+/// An array of values that lie in such a form; null where there is none.
+///
+/// # Errors
+/// Says what is wrong with a value.
+pub(crate) fn array<'a>(
+    values: impl Iterator<Item = Option<&'a [u8]>>,
+    kind: Kind,
+    form: Form,
+) -> Result<ArrayRef, String> {
+    let typed = Typed { kind, form };
+    match kind {
+        Kind::Boolean => {
+            let bits = values.map(|value| value.map(|bytes| bytes[0] != 0));
+            Ok(Arc::new(bits.collect::<BooleanArray>()))
+        }
+        Kind::Int8 => typed.ints::<Int8Type>(values),
+        Kind::Int16 => typed.ints::<Int16Type>(values),
+        Kind::Int32 => typed.ints::<Int32Type>(values),
+        Kind::Int64 => typed.ints::<Int64Type>(values),
+        Kind::UInt8 => typed.ints::<UInt8Type>(values),
+        Kind::UInt16 => typed.ints::<UInt16Type>(values),
+        Kind::UInt32 => typed.ints::<UInt32Type>(values),
+        Kind::UInt64 => typed.ints::<UInt64Type>(values),
+        Kind::Date32 => typed.ints::<Date32Type>(values),
+        Kind::Timestamp(TimeUnit::Second) => typed.ints::<TimestampSecondType>(values),
+        Kind::Timestamp(TimeUnit::Millisecond) => typed.ints::<TimestampMillisecondType>(values),
+        Kind::Timestamp(TimeUnit::Microsecond) => typed.ints::<TimestampMicrosecondType>(values),
+        Kind::Timestamp(TimeUnit::Nanosecond) => typed.ints::<TimestampNanosecondType>(values),
+        Kind::Decimal32(..) => typed.ints::<Decimal32Type>(values),
+        Kind::Decimal64(..) => typed.ints::<Decimal64Type>(values),
+        Kind::Decimal128(..) => typed.ints::<Decimal128Type>(values),
+        Kind::Float32 => {
+            let floats = values.map(|value| Some(read_float(value?, form) as f32));
+            Ok(Arc::new(floats.collect::<PrimitiveArray<Float32Type>>()))
+        }
+        Kind::Float64 => {
+            let floats = values.map(|value| Some(read_float(value?, form)));
+            Ok(Arc::new(floats.collect::<PrimitiveArray<Float64Type>>()))
+        }
+        Kind::Utf8 => {
+            let text = |bytes| str::from_utf8(used(bytes)).map_err(|error| error.to_string());
+            let texts = values.map(|value| value.map(text).transpose());
+            Ok(Arc::new(texts.collect::<Result<StringArray, String>>()?))
+        }
+        Kind::Binary => {
+            let bytes = values.map(|value| value.map(used));
+            Ok(Arc::new(bytes.collect::<BinaryArray>()))
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Typed {
+    kind: Kind,
+    form: Form,
+}
+
+impl Typed {
+    fn ints<'a, T: ArrowPrimitiveType>(
+        self,
+        values: impl Iterator<Item = Option<&'a [u8]>>,
+    ) -> Result<ArrayRef, String>
+    where
+        T::Native: TryFrom<i128>,
+    {
+        let value = |bytes: &[u8]| {
+            let value = read_int(bytes, self.kind, self.form)?;
+            let native = T::Native::try_from(value);
+            native.map_err(|_| format!("{value} is no {:?}", self.kind))
+        };
+        let values = values.map(|bytes| bytes.map(value).transpose());
+        let array = values.collect::<Result<PrimitiveArray<T>, String>>()?;
+        Ok(Arc::new(array.with_data_type(self.kind.data_type())))
+    }
+}
+
+/// Without the zeros at the end.
+fn used(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte != 0);
+    &bytes[..end.map_or(0, |last| last + 1)]
+}
+
+/// Days of 400 years.
+const CYCLE: i128 = 146_097;
+
+/// `YYYY-MM-DD` of a day since 1970-01-01. Years begin with March here, so that the leap day is
+/// their last.
+fn date(days: i128) -> Option<String> {
+    let day = days + 719_468;
+    let (cycle, day) = (day.div_euclid(CYCLE), day.rem_euclid(CYCLE));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day_of_month = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = match month {
+        0..10 => (cycle * 400 + year, month + 3),
+        _ => (cycle * 400 + year + 1, month - 9),
+    };
+    (0..=9999)
+        .contains(&year)
+        .then(|| format!("{year:04}-{month:02}-{day_of_month:02}"))
+}
+
+/// The reverse of [`date`], with anything behind it.
+fn days(text: &[u8]) -> Option<i128> {
+    let text = str::from_utf8(text.get(..10)?).ok()?;
+    let part = |from: usize, to: usize| text.get(from..to)?.parse::<u16>().ok().map(i128::from);
+    let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let (cycle, of_cycle) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    let days = cycle * CYCLE + 365 * of_cycle + of_cycle / 4 - of_cycle / 100 + of_year - 719_468;
+    // Only days that are written so are taken.
+    (date(days)? == text).then_some(days)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_written_and_read() {
+        for (day, text) in [
+            (0, "1970-01-01"),
+            (-1, "1969-12-31"),
+            (8035, "1992-01-01"),
+            (11_016, "2000-02-29"),
+            (-719_528, "0000-01-01"),
+            (2_932_896, "9999-12-31"),
+        ] {
+            assert_eq!(date(day).as_deref(), Some(text));
+            assert_eq!(days(text.as_bytes()), Some(day));
+        }
+        assert_eq!((date(2_932_897), date(-719_529)), (None, None));
+        for wrong in [
+            "1999-02-29",
+            "1999-13-01",
+            "1999-1-011",
+            "+999-01-01",
+            "",
+            "\0",
+        ] {
+            assert_eq!(days(wrong.as_bytes()), None, "{wrong}");
+        }
+        for day in (-719_528..2_932_896).step_by(997) {
+            assert_eq!(days(date(day).unwrap().as_bytes()), Some(day));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Little-endian integers in bytes, and reading of bytes that may be anything.
+
+/// Puts bytes at a place that has room for them.
+pub(crate) fn put(bytes: &mut [u8], at: usize, part: &[u8]) {
+    bytes[at..at + part.len()].copy_from_slice(part);
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("as many bytes")
+}
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array(bytes, at))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(bytes, at))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, at))
+}
+
+pub(crate) fn u128_at(bytes: &[u8], at: usize) -> u128 {
+    u128::from_le_bytes(array(bytes, at))
+}
+
+/// Takes bytes from the front of others.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+/// There are fewer bytes than there should be, or they make no sense.
+pub(crate) type Wrong = String;
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Wrong> {
+        let found = self.rest.split_at_checked(len);
+        let (taken, rest) = found.ok_or("it ends too early")?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Wrong> {
+        self.bytes(1).map(|bytes| bytes[0])
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, Wrong> {
+        self.bytes(2).map(|bytes| u16_at(bytes, 0))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Wrong> {
+        self.bytes(4).map(|bytes| u32_at(bytes, 0))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Wrong> {
+        self.bytes(8).map(|bytes| u64_at(bytes, 0))
+    }
+
+    pub(crate) fn u128(&mut self) -> Result<u128, Wrong> {
+        self.bytes(16).map(|bytes| u128_at(bytes, 0))
+    }
+
+    /// A text behind its length, of two bytes.
+    pub(crate) fn text(&mut self) -> Result<&'a str, Wrong> {
+        let len = self.u16()?;
+        let bytes = self.bytes(len.into())?;
+        str::from_utf8(bytes).map_err(|_| "a name is not UTF-8".to_owned())
+    }
+
+    /// A number of things that take so many bytes each at least, so that a false one asks for
+    /// no more memory than there are bytes.
+    pub(crate) fn count(&mut self, least: usize) -> Result<usize, Wrong> {
+        let count = self.u32()? as usize;
+        let there = count
+            .checked_mul(least)
+            .is_some_and(|need| need <= self.left());
+        there
+            .then_some(count)
+            .ok_or_else(|| "it ends too early".to_owned())
+    }
+
+    pub(crate) fn end(&self) -> Result<(), Wrong> {
+        let wrong = || format!("{} bytes behind its end", self.left());
+        self.rest.is_empty().then_some(()).ok_or_else(wrong)
+    }
+}
+
+/// Appends a text behind its length.
+///
+/// # Panics
+/// If it is longer than 65,535 bytes.
+pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
+    let len = u16::try_from(text.len()).expect("a short text");
+    out.extend(len.to_le_bytes());
+    out.extend(text.as_bytes());
+}

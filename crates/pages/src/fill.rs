@@ -1,0 +1,297 @@
+//! Fills pages of one group with rows, in their order, as many as fit.
+
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::Schema;
+
+use crate::bounds::Bounds;
+use crate::codec::put;
+use crate::encode::Column;
+use crate::entry::{ALIGN, ENTRY};
+use crate::gauge::Gauge;
+use crate::kind::Kind;
+use crate::page::{HEADER, Header};
+use crate::row::RowSchema;
+use crate::table::{Address, Layout, PageNo, PageSize, SegmentId};
+
+/// A page that has no address yet.
+pub(crate) struct Filled {
+    bytes: Vec<u8>,
+    header: Header,
+    /// What is known of its columns.
+    pub(crate) bounds: Vec<Bounds>,
+}
+
+impl Filled {
+    pub(crate) fn first_row(&self) -> u64 {
+        self.header.first_row
+    }
+
+    pub(crate) fn rows(&self) -> u32 {
+        self.header.rows
+    }
+
+    /// Its bytes, when its address is known.
+    pub(crate) fn seal(mut self, address: Address) -> Vec<u8> {
+        self.header.address = address;
+        self.header.seal(&mut self.bytes);
+        self.bytes
+    }
+}
+
+/// A row that fits into no page, or a value that does not fit into its record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Misfit {
+    /// Counted from the first one that was ever pushed.
+    pub(crate) row: u64,
+    /// The column, as its place in the schema.
+    pub(crate) column: usize,
+    pub(crate) what: String,
+}
+
+/// Fills the pages of a group.
+pub(crate) struct Fill {
+    group: u16,
+    size: usize,
+    /// Places in the schema.
+    columns: Vec<usize>,
+    form: Form,
+    /// Of the page that is being filled: of each column, arrays one behind the other.
+    pieces: Vec<Vec<ArrayRef>>,
+    rows: usize,
+    first_row: u64,
+    /// How many rows are tried at once.
+    step: usize,
+}
+
+enum Form {
+    Columns(Vec<Gauge>, Vec<Kind>),
+    Rows(RowSchema),
+}
+
+/// So many rows are tried at once before a page tells how many it has.
+const STEP: usize = 1024;
+
+impl Fill {
+    /// For a group of a table whose columns all have a [`Kind`].
+    pub(crate) fn new(
+        group: u16,
+        size: PageSize,
+        schema: &Schema,
+        columns: &[usize],
+        rows: Option<&RowSchema>,
+    ) -> Fill {
+        let kinds = columns.iter().map(|&column| {
+            let kind = Kind::of(schema.field(column).data_type());
+            kind.expect("types were looked at")
+        });
+        let kinds: Vec<Kind> = kinds.collect();
+        let form = match rows {
+            Some(rows) => Form::Rows(rows.clone()),
+            None => Form::Columns(kinds.iter().map(|&kind| Gauge::new(kind)).collect(), kinds),
+        };
+        Fill {
+            group,
+            size: size.bytes(),
+            columns: columns.to_vec(),
+            form,
+            pieces: vec![Vec::new(); columns.len()],
+            rows: 0,
+            first_row: 0,
+            step: STEP,
+        }
+    }
+
+    /// Adds rows; pages that are full go to `to`.
+    pub(crate) fn push(&mut self, batch: &RecordBatch, to: &mut Vec<Filled>) -> Result<(), Misfit> {
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let rows = self.take(batch, from)?;
+            for (pieces, &column) in self.pieces.iter_mut().zip(&self.columns) {
+                if rows > 0 {
+                    pieces.push(batch.column(column).slice(from, rows));
+                }
+            }
+            self.rows += rows;
+            from += rows;
+            if from < batch.num_rows() {
+                to.push(self.finish_page()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The last page, if there are rows left for it.
+    pub(crate) fn finish(&mut self) -> Result<Option<Filled>, Misfit> {
+        (self.rows > 0).then(|| self.finish_page()).transpose()
+    }
+
+    /// How many of the rows behind `from` go into this page.
+    fn take(&mut self, batch: &RecordBatch, from: usize) -> Result<usize, Misfit> {
+        let left = batch.num_rows() - from;
+        let taken = match &mut self.form {
+            Form::Rows(rows) => {
+                let room = self.size.saturating_sub(records_at(self.columns.len()));
+                left.min((room / rows.record()).saturating_sub(self.rows))
+            }
+            Form::Columns(gauges, _) => {
+                let columns = self.columns.iter().map(|&column| batch.column(column));
+                let columns: Vec<&ArrayRef> = columns.collect();
+                let room = self.size.saturating_sub(arrays_at(self.columns.len()));
+                fit(gauges, &columns, from, room, self.step)
+            }
+        };
+        if taken == 0 && self.rows == 0 {
+            return Err(self.misfit(batch, from));
+        }
+        Ok(taken)
+    }
+
+    /// What to say of a row that does not fit into an empty page.
+    fn misfit(&self, batch: &RecordBatch, from: usize) -> Misfit {
+        let size_of = |place: &usize| {
+            let array = batch.column(self.columns[*place]).slice(from, 1);
+            match &self.form {
+                Form::Rows(rows) => rows.attributes()[*place].form.width(),
+                Form::Columns(_, kinds) => {
+                    let mut gauge = Gauge::new(kinds[*place]);
+                    gauge.add(&array);
+                    gauge.size()
+                }
+            }
+        };
+        let widest = (0..self.columns.len()).max_by_key(size_of).unwrap_or(0);
+        let sizes: usize = (0..self.columns.len()).map(|place| size_of(&place)).sum();
+        let others = match self.columns.len() {
+            1 => String::new(),
+            many => format!(", and with the group's {many} columns {sizes}"),
+        };
+        Misfit {
+            row: self.first_row + self.rows as u64,
+            column: self.columns[widest],
+            what: format!(
+                "takes {} bytes{others}, which do not fit into a page of {}: choose larger pages, \
+                 groups of fewer columns, or shorten the value",
+                size_of(&widest),
+                self.size
+            ),
+        }
+    }
+
+    fn finish_page(&mut self) -> Result<Filled, Misfit> {
+        let mut bytes = Vec::with_capacity(self.size);
+        let mut header = Header {
+            layout: Layout::Columns,
+            address: Address {
+                segment: SegmentId(0),
+                page: PageNo(0),
+            },
+            group: self.group,
+            columns: self.columns.len() as u16,
+            first_row: self.first_row,
+            rows: self.rows as u32,
+            record: 0,
+            records: 0,
+        };
+        match &self.form {
+            Form::Columns(gauges, kinds) => {
+                bytes.resize(arrays_at(self.columns.len()).min(self.size), 0);
+                for (i, (pieces, gauge)) in self.pieces.iter().zip(gauges).enumerate() {
+                    let distinct = gauge.dictionary();
+                    let column = Column {
+                        pieces,
+                        kind: gauge.stored(),
+                        distinct,
+                    };
+                    let entry = column.write(&mut bytes, 0).encode();
+                    put(&mut bytes, HEADER + i * ENTRY, &entry);
+                }
+                self.form = Form::Columns(
+                    kinds.iter().map(|&kind| Gauge::new(kind)).collect(),
+                    kinds.clone(),
+                );
+            }
+            Form::Rows(rows) => {
+                let at = records_at(self.columns.len());
+                (header.layout, header.record) = (Layout::Rows, rows.record() as u32);
+                header.records = at as u32;
+                bytes.resize(at + self.rows * rows.record(), 0);
+                for (i, attribute) in rows.attributes().iter().enumerate() {
+                    put(&mut bytes, HEADER + i * ENTRY, &attribute.encode());
+                }
+                self.write_records(rows, &mut bytes[at..])?;
+            }
+        }
+        assert!(bytes.len() <= self.size, "a page of {} bytes", bytes.len());
+        bytes.resize(self.size, 0);
+        let bounds = self.pieces.iter().map(|pieces| Bounds::of(pieces));
+        let bounds = bounds.collect();
+        self.pieces.iter_mut().for_each(Vec::clear);
+        self.first_row += self.rows as u64;
+        self.step = (self.rows / 4).max(16);
+        self.rows = 0;
+        Ok(Filled {
+            bytes,
+            header,
+            bounds,
+        })
+    }
+
+    fn write_records(&self, rows: &RowSchema, records: &mut [u8]) -> Result<(), Misfit> {
+        for (column, pieces) in self.pieces.iter().enumerate() {
+            let mut done = 0;
+            for piece in pieces {
+                let to = &mut records[done * rows.record()..][..piece.len() * rows.record()];
+                rows.write(to, column, piece)
+                    .map_err(|(row, what)| Misfit {
+                        row: self.first_row + (done + row) as u64,
+                        column: self.columns[column],
+                        what,
+                    })?;
+                done += piece.len();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds as many rows as fit into the room, and says how many that are.
+fn fit(
+    gauges: &mut [Gauge],
+    columns: &[&ArrayRef],
+    from: usize,
+    room: usize,
+    mut step: usize,
+) -> usize {
+    let left = columns[0].len() - from;
+    let (mut taken, mut full) = (0, false);
+    while taken < left {
+        let rows = step.min(left - taken);
+        for (gauge, column) in gauges.iter_mut().zip(columns) {
+            gauge.add(&column.slice(from + taken, rows));
+        }
+        if gauges.iter().map(Gauge::size).sum::<usize>() <= room {
+            gauges.iter_mut().for_each(Gauge::keep);
+            taken += rows;
+        } else {
+            gauges.iter_mut().for_each(Gauge::take_back);
+            full = true;
+            step = rows;
+        }
+        // Once something did not fit, twice as much as is tried next does not.
+        step = if full { step / 2 } else { step };
+        if step == 0 {
+            break;
+        }
+    }
+    taken
+}
+
+/// Where arrays begin.
+fn arrays_at(columns: usize) -> usize {
+    (HEADER + columns * ENTRY).next_multiple_of(ALIGN)
+}
+
+/// Where records begin.
+fn records_at(columns: usize) -> usize {
+    arrays_at(columns)
+}

@@ -1,0 +1,153 @@
+//! How much room a column's values take in a page, and in which form they take the least.
+//!
+//! Invariant: the size never shrinks as rows are added. So the most rows that fit are found by
+//! adding some, and taking back what was too much.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Decimal128Type;
+use arrow_array::{Array, ArrayRef};
+
+use crate::distinct::Distinct;
+use crate::entry::ALIGN;
+use crate::kind::{Kind, Width, narrowest};
+
+/// A column's rows since a page was begun.
+pub(crate) struct Gauge {
+    kind: Kind,
+    now: Counts,
+    /// As of the last [`Gauge::keep`].
+    kept: Counts,
+    /// Of texts, as long as a dictionary may be worth it.
+    distinct: Option<Distinct>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    rows: usize,
+    nulls: usize,
+    /// Of texts and bytes.
+    bytes: usize,
+    /// Of decimals.
+    min: i128,
+    max: i128,
+    /// Of the dictionary.
+    entries: usize,
+}
+
+/// A dictionary that has not paid with so many rows is given up, and one that is too large.
+const PATIENCE: usize = 512;
+
+impl Gauge {
+    pub(crate) fn new(kind: Kind) -> Gauge {
+        Gauge {
+            kind,
+            now: Counts::default(),
+            kept: Counts::default(),
+            distinct: (kind == Kind::Utf8).then(Distinct::default),
+        }
+    }
+
+    /// Adds rows.
+    pub(crate) fn add(&mut self, array: &ArrayRef) {
+        self.now.rows += array.len();
+        self.now.nulls += array.null_count();
+        match self.kind {
+            Kind::Decimal128(..) => self.add_decimals(array),
+            Kind::Utf8 => {
+                let texts = array.as_string::<i32>();
+                self.now.bytes += span(texts.value_offsets());
+                if let Some(distinct) = &mut self.distinct {
+                    for text in texts {
+                        distinct.push(text.unwrap_or_default().as_bytes());
+                    }
+                    self.now.entries = distinct.entries();
+                }
+            }
+            Kind::Binary => self.now.bytes += span(array.as_binary::<i32>().value_offsets()),
+            _ => {}
+        }
+    }
+
+    fn add_decimals(&mut self, array: &ArrayRef) {
+        let decimals = array.as_primitive::<Decimal128Type>();
+        let Counts { min, max, .. } = &mut self.now;
+        if decimals.null_count() == 0 {
+            for &value in decimals.values() {
+                *min = value.min(*min);
+                *max = value.max(*max);
+            }
+        } else {
+            for value in decimals.iter().flatten() {
+                *min = value.min(*min);
+                *max = value.max(*max);
+            }
+        }
+    }
+
+    /// What was added stays.
+    pub(crate) fn keep(&mut self) {
+        self.kept = self.now;
+        let given_up = self.distinct.as_ref().is_some_and(|distinct| {
+            let size = distinct.size();
+            size.is_none_or(|size| self.now.rows >= PATIENCE && size >= self.plain())
+        });
+        if given_up {
+            self.distinct = None;
+            self.kept.entries = 0;
+            self.now.entries = 0;
+        }
+    }
+
+    /// What was added since the last [`Gauge::keep`] is taken back.
+    pub(crate) fn take_back(&mut self) {
+        self.now = self.kept;
+        if let Some(distinct) = &mut self.distinct {
+            distinct.truncate(self.now.rows, self.now.entries);
+        }
+    }
+
+    /// Bytes of all arrays, each up to where the next one may begin.
+    pub(crate) fn size(&self) -> usize {
+        let bitmap = if self.now.nulls > 0 {
+            self.now.rows.div_ceil(8)
+        } else {
+            0
+        };
+        let keyed = self.distinct.as_ref().and_then(Distinct::size);
+        let values = keyed.map_or(self.plain(), |keyed| keyed.min(self.plain()));
+        bitmap.next_multiple_of(ALIGN) + values
+    }
+
+    /// Without a dictionary.
+    fn plain(&self) -> usize {
+        let rows = self.now.rows;
+        match self.stored().width() {
+            Width::Bit => rows.div_ceil(8).next_multiple_of(ALIGN),
+            Width::Bytes(width) => (rows * width).next_multiple_of(ALIGN),
+            Width::Variable => {
+                (4 * (rows + 1)).next_multiple_of(ALIGN) + self.now.bytes.next_multiple_of(ALIGN)
+            }
+        }
+    }
+
+    /// The kind in which values are stored.
+    pub(crate) fn stored(&self) -> Kind {
+        match self.kind {
+            Kind::Decimal128(precision, scale) => {
+                narrowest(precision, scale, self.now.min, self.now.max)
+            }
+            kind => kind,
+        }
+    }
+
+    /// The dictionary, if it is worth it.
+    pub(crate) fn dictionary(&self) -> Option<&Distinct> {
+        let distinct = self.distinct.as_ref()?;
+        (distinct.size()? < self.plain()).then_some(distinct)
+    }
+}
+
+/// Bytes of texts that lie one behind the other.
+fn span(offsets: &[i32]) -> usize {
+    (offsets[offsets.len() - 1] - offsets[0]) as usize
+}

@@ -1,0 +1,467 @@
+//! A table's version as bytes: its manifest, and the directories of its segments' pages.
+//!
+//! All integers are little-endian. A *name* is a length of 2 bytes and so many bytes of UTF-8.
+//!
+//! Manifest:
+//!
+//! | bytes | field | meaning |
+//! |---|---|---|
+//! | 8 | magic | `KUMIKITB` |
+//! | 4 | format | version of this format: 1 |
+//! | 4 | checksum | CRC-32C of everything behind it |
+//! | 16 | id | the table's |
+//! | name | name | the table's |
+//! | 8 | version | the table's |
+//! | 4 | page size | in bytes |
+//! | 1 | layout | 0: columns; 1: rows |
+//! | 4 | columns | how many; each is a column as below |
+//! | 4 | groups | how many; each is a number of columns (4) and their places in the schema (4 each) |
+//! | 4 | segments | how many; each is a segment as below |
+//!
+//! A column:
+//!
+//! | bytes | field | meaning |
+//! |---|---|---|
+//! | name | name | the column's |
+//! | 1 | nullable | 1 if it may have nulls, or else 0 |
+//! | 3 | type | kind, precision and scale, see the table of kinds |
+//! | name | zone | of timestamps; empty: none |
+//!
+//! A segment:
+//!
+//! | bytes | field | meaning |
+//! |---|---|---|
+//! | 16 | id | the segment's |
+//! | 8 | rows | how many |
+//! | 4 | pages | how many |
+//! | 2 | stripes | over how many files these are spread |
+//! | 8 | length | of its directory, in bytes |
+//! | 4 | checksum | CRC-32C of its directory |
+//!
+//! Directory of a segment's pages: for each of the table's groups a number of pages (4), and so
+//! many pages:
+//!
+//! | bytes | field | meaning |
+//! |---|---|---|
+//! | 4 | page | its number in the segment |
+//! | 4 | rows | how many; its first row is that behind the last of the group's page before |
+//! | … | bounds | of each of the group's columns, as below |
+//!
+//! Bounds:
+//!
+//! | bytes | field | meaning |
+//! |---|---|---|
+//! | 4 | nulls | how many |
+//! | 1 | range | 0: unknown; 1: empty; 2: integers; 3: floating-point; 4: bytes; 5: bytes without a greatest |
+//! | 1 | width | with integers: bytes of each of the ends |
+//! | … | least | integers: so many bytes; floating-point: 8; bytes: a name, not always of UTF-8 |
+//! | … | greatest | likewise |
+//!
+//! A table as it travels is the length of its manifest (4), the manifest, and its segments'
+//! directories in their order.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema};
+
+use crate::bounds::{Bounds, PREFIX, Range};
+use crate::codec::{Reader, push_text, u32_at};
+use crate::kind::Kind;
+use crate::table::{
+    Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version, is_name,
+};
+
+const MAGIC: &[u8; 8] = b"KUMIKITB";
+const FORMAT: u32 = 1;
+/// Magic, format and checksum.
+const HEAD: usize = 16;
+
+/// Bytes are no table, or one that makes no sense.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadTable(pub String);
+
+/// What a manifest tells of a segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentHead {
+    pub(crate) id: SegmentId,
+    pub(crate) rows: u64,
+    pub(crate) pages: u32,
+    pub(crate) stripes: u16,
+    /// Of the directory.
+    pub(crate) length: u64,
+    pub(crate) checksum: u32,
+}
+
+impl Table {
+    /// Everything as bytes, to be sent to other nodes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let directories: Vec<Vec<u8>> = self.segments.iter().map(|s| directory(s)).collect();
+        let manifest = encode(self, &directories);
+        let mut out = (manifest.len() as u32).to_le_bytes().to_vec();
+        out.extend(manifest);
+        directories.iter().for_each(|bytes| out.extend(bytes));
+        out
+    }
+
+    /// Reads what [`Table::encode`] has written. Whatever the bytes are, the table that comes out is
+    /// consistent in itself.
+    ///
+    /// # Errors
+    /// [`BadTable`].
+    pub fn decode(bytes: &[u8]) -> Result<Table, BadTable> {
+        let mut reader = Reader::new(bytes);
+        let mut decoded = || {
+            let length = reader.u32()?;
+            let (mut table, heads) = decode(reader.bytes(length as usize)?)?;
+            for head in heads {
+                let length = usize::try_from(head.length).unwrap_or(usize::MAX);
+                let segment = head.segment(&table, reader.bytes(length)?)?;
+                table.segments.push(Arc::new(segment));
+            }
+            reader.end()?;
+            Ok(table)
+        };
+        decoded().map_err(BadTable)
+    }
+}
+
+/// The manifest of a table whose segments have these directories.
+pub(crate) fn encode(table: &Table, directories: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend(MAGIC);
+    out.extend(FORMAT.to_le_bytes());
+    out.extend([0; 4]);
+    out.extend(table.id.0.to_le_bytes());
+    push_text(&mut out, &table.name);
+    out.extend(table.version.0.to_le_bytes());
+    out.extend((table.page_size.bytes() as u32).to_le_bytes());
+    out.push(table.layout as u8);
+    push_count(&mut out, table.schema.fields().len());
+    for field in table.schema.fields() {
+        push_field(&mut out, field);
+    }
+    push_count(&mut out, table.groups.len());
+    for columns in &table.groups {
+        push_count(&mut out, columns.len());
+        columns
+            .iter()
+            .for_each(|&column| push_count(&mut out, column));
+    }
+    push_count(&mut out, table.segments.len());
+    for (segment, directory) in table.segments.iter().zip(directories) {
+        out.extend(segment.id.0.to_le_bytes());
+        out.extend(segment.rows.to_le_bytes());
+        out.extend(segment.pages.to_le_bytes());
+        out.extend(segment.stripes.to_le_bytes());
+        out.extend((directory.len() as u64).to_le_bytes());
+        out.extend(crc32c::crc32c(directory).to_le_bytes());
+    }
+    let checksum = crc32c::crc32c(&out[HEAD..]);
+    out[12..16].copy_from_slice(&checksum.to_le_bytes());
+    out
+}
+
+fn push_count(out: &mut Vec<u8>, count: usize) {
+    let count = u32::try_from(count).expect("a sensible number");
+    out.extend(count.to_le_bytes());
+}
+
+fn push_field(out: &mut Vec<u8>, field: &Field) {
+    push_text(out, field.name());
+    out.push(field.is_nullable().into());
+    let kind = Kind::of(field.data_type()).expect("tables have types of pages");
+    out.extend(kind.encode());
+    match field.data_type() {
+        DataType::Timestamp(_, Some(zone)) => push_text(out, zone),
+        _ => push_text(out, ""),
+    }
+}
+
+/// The table of a manifest, without its segments, and what is told of these.
+pub(crate) fn decode(bytes: &[u8]) -> Result<(Table, Vec<SegmentHead>), String> {
+    if bytes.len() < HEAD || &bytes[..8] != MAGIC {
+        return Err("it is no table's manifest".to_owned());
+    }
+    let format = u32_at(bytes, 8);
+    if u32_at(bytes, 12) != crc32c::crc32c(&bytes[HEAD..]) {
+        return Err("the manifest's checksum is wrong".to_owned());
+    }
+    if format != FORMAT {
+        return Err(format!(
+            "the manifest is of format {format}, and this program knows {FORMAT}"
+        ));
+    }
+    let mut reader = Reader::new(&bytes[HEAD..]);
+    let table = decode_table(&mut reader)?;
+    let count = reader.count(42)?;
+    let heads = (0..count).map(|_| decode_head(&mut reader));
+    let heads = heads.collect::<Result<Vec<_>, String>>()?;
+    reader.end()?;
+    Ok((table, heads))
+}
+
+fn decode_table(reader: &mut Reader<'_>) -> Result<Table, String> {
+    let id = TableId(reader.u128()?);
+    let name = reader.text()?.to_owned();
+    if !is_name(&name) {
+        return Err(format!("there is no table of the name {name:?}"));
+    }
+    let version = Version(reader.u64()?);
+    let size = reader.u32()? as usize;
+    let page_size = PageSize::new(size);
+    let page_size = page_size.ok_or_else(|| format!("there are no pages of {size} bytes"))?;
+    let layout = match reader.u8()? {
+        0 => Layout::Columns,
+        1 => Layout::Rows,
+        other => return Err(format!("there is no layout {other}")),
+    };
+    let columns = reader.count(8)?;
+    let fields = (0..columns).map(|_| decode_field(reader));
+    let fields = fields.collect::<Result<Vec<_>, String>>()?;
+    let groups = decode_groups(reader, columns)?;
+    if layout == Layout::Rows && groups != [(0..columns).collect::<Vec<_>>()] {
+        return Err("records have not all columns".to_owned());
+    }
+    Ok(Table {
+        id,
+        name,
+        version,
+        schema: Arc::new(Schema::new(fields)),
+        page_size,
+        layout,
+        groups,
+        segments: Vec::new(),
+    })
+}
+
+fn decode_field(reader: &mut Reader<'_>) -> Result<Field, String> {
+    let name = reader.text()?.to_owned();
+    let nullable = reader.u8()? == 1;
+    let code: [u8; 3] = reader.bytes(3)?.try_into().expect("three bytes");
+    let kind = Kind::decode(code);
+    let kind = kind.filter(|kind| !matches!(kind, Kind::Decimal32(..) | Kind::Decimal64(..)));
+    let kind = kind.ok_or_else(|| format!("column {name:?} has no type {code:?}"))?;
+    let data_type = match (kind, reader.text()?) {
+        (Kind::Timestamp(unit), zone) if !zone.is_empty() => {
+            DataType::Timestamp(unit, Some(zone.into()))
+        }
+        (kind, _) => kind.data_type(),
+    };
+    Ok(Field::new(name, data_type, nullable))
+}
+
+fn decode_groups(reader: &mut Reader<'_>, columns: usize) -> Result<Vec<Vec<usize>>, String> {
+    let mut taken = vec![false; columns];
+    let mut groups = Vec::new();
+    for _ in 0..reader.count(4)? {
+        let mut group = Vec::new();
+        for _ in 0..reader.count(4)? {
+            let column = reader.u32()? as usize;
+            let first = taken.get_mut(column).filter(|taken| !**taken);
+            *first.ok_or("groups do not divide the columns")? = true;
+            group.push(column);
+        }
+        groups.push(group);
+    }
+    let empty = groups.iter().any(Vec::is_empty);
+    if empty || groups.len() > usize::from(u16::MAX) || taken.contains(&false) {
+        return Err("groups do not divide the columns".to_owned());
+    }
+    Ok(groups)
+}
+
+fn decode_head(reader: &mut Reader<'_>) -> Result<SegmentHead, String> {
+    let head = SegmentHead {
+        id: SegmentId(reader.u128()?),
+        rows: reader.u64()?,
+        pages: reader.u32()?,
+        stripes: reader.u16()?,
+        length: reader.u64()?,
+        checksum: reader.u32()?,
+    };
+    if head.stripes == 0 {
+        return Err("a segment lies in no file".to_owned());
+    }
+    Ok(head)
+}
+
+/// The directory of a segment's pages.
+pub(crate) fn directory(segment: &Segment) -> Vec<u8> {
+    let mut out = Vec::new();
+    for entries in &segment.groups {
+        push_count(&mut out, entries.len());
+        for entry in entries {
+            out.extend(entry.page.0.to_le_bytes());
+            out.extend(entry.rows.to_le_bytes());
+            entry
+                .bounds
+                .iter()
+                .for_each(|bounds| push_bounds(&mut out, bounds));
+        }
+    }
+    out
+}
+
+impl SegmentHead {
+    /// The segment, from its directory.
+    pub(crate) fn segment(&self, table: &Table, directory: &[u8]) -> Result<Segment, String> {
+        let wrong = |what: String| format!("the directory of segment {:?}: {what}", self.id);
+        if directory.len() as u64 != self.length || crc32c::crc32c(directory) != self.checksum {
+            return Err(wrong("its checksum is wrong".to_owned()));
+        }
+        let mut reader = Reader::new(directory);
+        let groups = self.groups(table, &mut reader);
+        let groups = groups.and_then(|groups| reader.end().map(|()| groups));
+        Ok(Segment {
+            id: self.id,
+            rows: self.rows,
+            pages: self.pages,
+            stripes: self.stripes,
+            groups: groups.map_err(wrong)?,
+        })
+    }
+
+    fn groups(
+        &self,
+        table: &Table,
+        reader: &mut Reader<'_>,
+    ) -> Result<Vec<Vec<PageEntry>>, String> {
+        let mut groups = Vec::new();
+        let mut numbers = Vec::new();
+        for columns in &table.groups {
+            let count = reader.count(8 + 5 * columns.len())?;
+            let mut entries = Vec::with_capacity(count);
+            let mut first_row = 0_u64;
+            for _ in 0..count {
+                let (page, rows) = (PageNo(reader.u32()?), reader.u32()?);
+                let types = columns
+                    .iter()
+                    .map(|&column| table.schema.field(column).data_type());
+                let bounds = types.map(|data_type| decode_bounds(reader, rows, data_type));
+                let bounds = bounds.collect::<Result<_, String>>()?;
+                numbers.push(page.0);
+                entries.push(PageEntry {
+                    page,
+                    first_row,
+                    rows,
+                    bounds,
+                });
+                if rows == 0 {
+                    return Err(format!("page {} has no rows", page.0));
+                }
+                first_row = first_row.saturating_add(rows.into());
+            }
+            if first_row != self.rows {
+                return Err(format!(
+                    "a group has {first_row} rows and not {}",
+                    self.rows
+                ));
+            }
+            groups.push(entries);
+        }
+        numbers.sort_unstable();
+        let numbered = numbers
+            .iter()
+            .map(|&number| u64::from(number))
+            .eq(0..self.pages.into());
+        numbered
+            .then_some(groups)
+            .ok_or_else(|| "pages are missing, or there twice".to_owned())
+    }
+}
+
+fn push_bounds(out: &mut Vec<u8>, bounds: &Bounds) {
+    out.extend(bounds.nulls.to_le_bytes());
+    match &bounds.range {
+        Range::Unknown => out.push(0),
+        Range::Empty => out.push(1),
+        Range::Int { min, max } => {
+            let fits = |width: &u32| {
+                let most = i128::MAX >> (128 - 8 * width);
+                (-most - 1..=most).contains(min) && (-most - 1..=most).contains(max)
+            };
+            let width = [1, 2, 4, 8].into_iter().find(fits).unwrap_or(16) as usize;
+            out.extend([2, width as u8]);
+            out.extend(&min.to_le_bytes()[..width]);
+            out.extend(&max.to_le_bytes()[..width]);
+        }
+        Range::Float { min, max } => {
+            out.push(3);
+            out.extend(min.to_le_bytes());
+            out.extend(max.to_le_bytes());
+        }
+        Range::Bytes { min, max } => {
+            out.push(if max.is_some() { 4 } else { 5 });
+            for end in [Some(min), max.as_ref()].into_iter().flatten() {
+                out.extend((end.len() as u16).to_le_bytes());
+                out.extend(end);
+            }
+        }
+    }
+}
+
+fn decode_bounds(
+    reader: &mut Reader<'_>,
+    rows: u32,
+    data_type: &DataType,
+) -> Result<Bounds, String> {
+    let nulls = reader.u32()?;
+    let float = matches!(data_type, DataType::Float32 | DataType::Float64);
+    let bytes = matches!(data_type, DataType::Utf8 | DataType::Binary);
+    let range = match reader.u8()? {
+        0 => Range::Unknown,
+        1 => Range::Empty,
+        2 if !float && !bytes => {
+            let width = reader.u8()?.into();
+            Range::Int {
+                min: decode_int(reader, width)?,
+                max: decode_int(reader, width)?,
+            }
+        }
+        3 if float => Range::Float {
+            min: f64::from_bits(reader.u64()?),
+            max: f64::from_bits(reader.u64()?),
+        },
+        tag @ (4 | 5) if bytes => Range::Bytes {
+            min: decode_end(reader)?,
+            max: (tag == 4).then(|| decode_end(reader)).transpose()?,
+        },
+        _ => return Err(format!("no range of {data_type}")),
+    };
+    let ordered = match &range {
+        Range::Unknown => true,
+        Range::Empty => nulls == rows,
+        Range::Int { min, max } => min <= max,
+        Range::Float { min, max } => min <= max,
+        Range::Bytes { min, max } => max.as_ref().is_none_or(|max| min <= max),
+    };
+    if nulls > rows || !ordered {
+        return Err(format!("bounds of {nulls} nulls in {rows} rows, {range:?}"));
+    }
+    Ok(Bounds { nulls, range })
+}
+
+fn decode_int(reader: &mut Reader<'_>, width: usize) -> Result<i128, String> {
+    if !(1..=16).contains(&width) {
+        return Err(format!("no integers have {width} bytes"));
+    }
+    let bytes = reader.bytes(width)?;
+    let sign = if bytes[width - 1] >> 7 == 1 {
+        u8::MAX
+    } else {
+        0
+    };
+    let mut all = [sign; 16];
+    all[..width].copy_from_slice(bytes);
+    Ok(i128::from_le_bytes(all))
+}
+
+fn decode_end(reader: &mut Reader<'_>) -> Result<Vec<u8>, String> {
+    let length = usize::from(reader.u16()?);
+    if length > PREFIX {
+        return Err(format!("{length} bytes of a text are kept"));
+    }
+    Ok(reader.bytes(length)?.to_vec())
+}

@@ -1,0 +1,395 @@
+//! The layout of rows: records of a fixed size one behind the other, each attribute at a fixed
+//! place, as in a structure of C (paper 4, section 4.5.1).
+//!
+//! | form | bytes | what it may hold |
+//! |---|---|---|
+//! | 1, 2, 3, 4: without a sign | 1, 2, 4, 8 | integers; booleans as 0 and 1; decimals without a fraction, as that number |
+//! | 5, 6, 7, 8, 9: with a sign | 1, 2, 4, 8, 16 | integers, days, timestamps; decimals, unscaled |
+//! | 10, 11: floating-point | 4, 8 | floating-point numbers; decimals, if the nearest one is the same again |
+//! | 12: characters | as declared | texts and bytes, zeros behind them; days as `YYYY-MM-DD` and a zero |
+//!
+//! An attribute begins at the next multiple of its form's bytes (characters anywhere). Behind all
+//! attributes there is a bit for each column that may be null, 1 for null; the record ends at a
+//! multiple of its widest number.
+//!
+//! An attribute's entry in a page, 32 bytes:
+//!
+//! | at | bytes | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | kind | of the column's values, see the table of kinds |
+//! | 1 | 1 | form | see above |
+//! | 2 | 1 | precision | of decimals |
+//! | 3 | 1 | scale | of decimals |
+//! | 4 | 4 | at | the attribute's first byte in the record |
+//! | 8 | 4 | bytes | of the attribute |
+//! | 12 | 4 | null | 0: never null; or else 1 and the number of its bit in the record |
+//! | 16 | 16 | – | zero |
+
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, Schema};
+
+use crate::cell::{self, Cell};
+use crate::codec::{put, u32_at};
+use crate::entry::ENTRY;
+use crate::kind::Kind;
+
+/// How an attribute lies in a record. See the [module](self).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Form {
+    U8,
+    U16,
+    U32,
+    U64,
+    I8,
+    I16,
+    I32,
+    I64,
+    I128,
+    F32,
+    F64,
+    /// So many bytes.
+    Chars(u16),
+}
+
+impl Form {
+    const NUMBERS: [Form; 11] = [
+        Form::U8,
+        Form::U16,
+        Form::U32,
+        Form::U64,
+        Form::I8,
+        Form::I16,
+        Form::I32,
+        Form::I64,
+        Form::I128,
+        Form::F32,
+        Form::F64,
+    ];
+
+    fn code(self) -> u8 {
+        let number = Form::NUMBERS.iter().position(|&form| form == self);
+        number.map_or(12, |at| at as u8 + 1)
+    }
+
+    /// Bytes of it.
+    #[must_use]
+    pub fn width(self) -> usize {
+        match self {
+            Form::U8 | Form::I8 => 1,
+            Form::U16 | Form::I16 => 2,
+            Form::U32 | Form::I32 | Form::F32 => 4,
+            Form::U64 | Form::I64 | Form::F64 => 8,
+            Form::I128 => 16,
+            Form::Chars(bytes) => bytes.into(),
+        }
+    }
+
+    fn align(self) -> usize {
+        match self {
+            Form::Chars(_) => 1,
+            number => number.width(),
+        }
+    }
+
+    fn is_unsigned(self) -> bool {
+        matches!(self, Form::U8 | Form::U16 | Form::U32 | Form::U64)
+    }
+
+    fn is_float(self) -> bool {
+        matches!(self, Form::F32 | Form::F64)
+    }
+
+    /// Whether values of this kind may lie so.
+    fn suits(self, kind: Kind) -> bool {
+        let chars = matches!(self, Form::Chars(_));
+        let number = !chars && !self.is_float();
+        match kind {
+            Kind::Boolean => self == Form::U8,
+            Kind::Int8 | Kind::Int16 | Kind::Int32 | Kind::Int64 => number,
+            Kind::UInt8 | Kind::UInt16 | Kind::UInt32 | Kind::UInt64 => number,
+            Kind::Float32 | Kind::Float64 => self.is_float(),
+            Kind::Date32 => {
+                number && !self.is_unsigned() || matches!(self, Form::Chars(bytes) if bytes >= 11)
+            }
+            Kind::Timestamp(_) => number && !self.is_unsigned(),
+            Kind::Decimal32(..) | Kind::Decimal64(..) | Kind::Decimal128(..) => !chars,
+            Kind::Utf8 | Kind::Binary => chars,
+        }
+    }
+}
+
+/// Where a column's values are in each record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attribute {
+    pub(crate) kind: Kind,
+    /// How.
+    pub form: Form,
+    /// The first byte.
+    pub at: usize,
+    /// The bit that is set where there is no value, counted from the record's beginning.
+    pub null: Option<usize>,
+}
+
+impl Attribute {
+    pub(crate) fn encode(&self) -> [u8; ENTRY] {
+        let mut bytes = [0; ENTRY];
+        let [kind, precision, scale] = self.kind.encode();
+        put(&mut bytes, 0, &[kind, self.form.code(), precision, scale]);
+        let null = self.null.map_or(0, |bit| bit + 1);
+        for (i, word) in [self.at, self.form.width(), null].iter().enumerate() {
+            put(&mut bytes, 4 + 4 * i, &(*word as u32).to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(entry: &[u8; ENTRY], record: usize) -> Result<Attribute, String> {
+        let kind = Kind::decode([entry[0], entry[2], entry[3]]);
+        let kind = kind.ok_or_else(|| format!("there is no kind {:?}", &entry[..4]))?;
+        let word = |at| u32_at(entry, at) as usize;
+        let (at, width, null) = (word(4), word(8), word(12).checked_sub(1));
+        let form = match (entry[1], u16::try_from(width)) {
+            (12, Ok(width)) => Some(Form::Chars(width)),
+            (code, _) => Form::NUMBERS.into_iter().find(|form| form.code() == code),
+        };
+        let form = form.filter(|form| form.width() == width && form.suits(kind));
+        let form = form.ok_or_else(|| format!("no {kind:?} has the form {}", entry[1]))?;
+        let inside = at.checked_add(width).is_some_and(|to| to <= record);
+        if !inside || null.is_some_and(|bit| bit / 8 >= record) {
+            return Err(format!(
+                "{width} bytes at {at} are not in a record of {record}"
+            ));
+        }
+        Ok(Attribute {
+            kind,
+            form,
+            at,
+            null,
+        })
+    }
+}
+
+/// How a table's records are laid out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowSchema {
+    attributes: Vec<Attribute>,
+    record: usize,
+}
+
+/// Why rows cannot be laid out.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("column {column:?} {what}")]
+pub struct BadForm {
+    /// Whose.
+    pub column: String,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+impl RowSchema {
+    /// Records with attributes of these forms, in the order of the schema's columns.
+    ///
+    /// # Errors
+    /// Where a form does not suit a column's type.
+    ///
+    /// # Panics
+    /// If there are not as many forms as columns.
+    pub fn new(schema: &Schema, forms: &[Form]) -> Result<RowSchema, BadForm> {
+        assert_eq!(schema.fields().len(), forms.len(), "a form for each column");
+        let mut attributes = Vec::new();
+        let (mut end, mut widest) = (0_usize, 1);
+        for (field, &form) in schema.fields().iter().zip(forms) {
+            let bad = |what: String| BadForm {
+                column: field.name().clone(),
+                what,
+            };
+            let kind = Kind::of(field.data_type());
+            let kind = kind.ok_or_else(|| bad(unsupported(field.data_type())))?;
+            if !form.suits(kind) || form.width() == 0 {
+                return Err(bad(format!(
+                    "is of type {} and cannot lie in a record as {form:?}: choose another form",
+                    field.data_type()
+                )));
+            }
+            let at = end.next_multiple_of(form.align());
+            (end, widest) = (at + form.width(), widest.max(form.align()));
+            attributes.push(Attribute {
+                kind,
+                form,
+                at,
+                null: None,
+            });
+        }
+        let nullable = schema.fields().iter().map(|field| field.is_nullable());
+        let mut bit = 8 * end;
+        for (attribute, nullable) in attributes.iter_mut().zip(nullable) {
+            if nullable {
+                attribute.null = Some(bit);
+                bit += 1;
+            }
+        }
+        let record = bit.div_ceil(8).next_multiple_of(widest);
+        Ok(RowSchema { attributes, record })
+    }
+
+    /// Records with numbers as they are, and texts of the widths that are told for their columns.
+    ///
+    /// # Errors
+    /// Where the width of a text is not told, or a type has no form.
+    pub fn of(schema: &Schema, width: impl Fn(&str) -> Option<u16>) -> Result<RowSchema, BadForm> {
+        let form = |field: &arrow_schema::FieldRef| {
+            let bad = |what: String| BadForm {
+                column: field.name().clone(),
+                what,
+            };
+            let kind = Kind::of(field.data_type());
+            Ok(
+                match kind.ok_or_else(|| bad(unsupported(field.data_type())))? {
+                    Kind::Boolean | Kind::UInt8 => Form::U8,
+                    Kind::Int8 => Form::I8,
+                    Kind::Int16 => Form::I16,
+                    Kind::UInt16 => Form::U16,
+                    Kind::Int32 | Kind::Date32 | Kind::Decimal32(..) => Form::I32,
+                    Kind::UInt32 => Form::U32,
+                    Kind::Int64 | Kind::Timestamp(_) | Kind::Decimal64(..) => Form::I64,
+                    Kind::Decimal128(precision, _) if precision <= 18 => Form::I64,
+                    Kind::UInt64 => Form::U64,
+                    Kind::Decimal128(..) => Form::I128,
+                    Kind::Float32 => Form::F32,
+                    Kind::Float64 => Form::F64,
+                    Kind::Utf8 | Kind::Binary => {
+                        let none = || bad("is a text: declare how wide it is at most".to_owned());
+                        Form::Chars(width(field.name()).ok_or_else(none)?)
+                    }
+                },
+            )
+        };
+        let forms = schema.fields().iter().map(form);
+        RowSchema::new(schema, &forms.collect::<Result<Vec<_>, BadForm>>()?)
+    }
+
+    /// Bytes of a record.
+    #[must_use]
+    pub fn record(&self) -> usize {
+        self.record
+    }
+
+    /// The columns' attributes.
+    #[must_use]
+    pub fn attributes(&self) -> &[Attribute] {
+        &self.attributes
+    }
+
+    /// Writes a column into records that are one behind the other.
+    ///
+    /// # Errors
+    /// Which row has a value that has no room, and why.
+    pub(crate) fn write(
+        &self,
+        records: &mut [u8],
+        column: usize,
+        array: &ArrayRef,
+    ) -> Result<(), (usize, String)> {
+        let attribute = self.attributes[column];
+        let cells = cell::cells(array);
+        for (row, record) in records.chunks_exact_mut(self.record).enumerate() {
+            match (cells(row), attribute.null) {
+                (Cell::Null, Some(bit)) => record[bit / 8] |= 1 << (bit % 8),
+                (Cell::Null, None) => return Err((row, "is null and must not be".to_owned())),
+                (value, _) => {
+                    let to = &mut record[attribute.at..][..attribute.form.width()];
+                    let done = cell::write(&value, attribute.kind, attribute.form, to);
+                    done.map_err(|what| (row, what))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a column of a type that pages do not have.
+pub(crate) fn unsupported(data_type: &DataType) -> String {
+    let instead = match data_type {
+        DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => "Utf8",
+        DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => "Binary",
+        DataType::Date64 => "Date32 or Timestamp",
+        DataType::Float16 => "Float32",
+        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal256(..) => {
+            "Decimal128"
+        }
+        DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_) => "Int64",
+        DataType::Null => "the type that it would have",
+        _ => "Utf8, or a column for each part of it",
+    };
+    format!("is of type {data_type}, which pages do not have: cast it to {instead}")
+}
+
+/// The records of a page.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    record: usize,
+    attributes: &'a [Attribute],
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(bytes: &'a [u8], record: usize, attributes: &'a [Attribute]) -> Records<'a> {
+        Records {
+            bytes,
+            record,
+            attributes,
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.record
+    }
+
+    /// Never: pages have a row at least.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes of a record.
+    #[must_use]
+    pub fn record_bytes(&self) -> usize {
+        self.record
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// If there is none of that number.
+    #[must_use]
+    pub fn record(&self, row: usize) -> &'a [u8] {
+        &self.bytes[row * self.record..][..self.record]
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        self.bytes.chunks_exact(self.record)
+    }
+
+    /// Where a column's values are in each record.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    #[must_use]
+    pub fn attribute(&self, column: usize) -> Attribute {
+        self.attributes[column]
+    }
+
+    pub(crate) fn array(&self, column: usize) -> Result<ArrayRef, String> {
+        let attribute = self.attributes[column];
+        let values = self.iter().map(|record| {
+            let null = attribute
+                .null
+                .is_some_and(|bit| record[bit / 8] >> (bit % 8) & 1 == 1);
+            (!null).then(|| &record[attribute.at..][..attribute.form.width()])
+        });
+        cell::array(values, attribute.kind, attribute.form)
+    }
+}

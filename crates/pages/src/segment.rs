@@ -1,0 +1,295 @@
+//! Makes a segment's pages from rows.
+//!
+//! Each group of columns fills pages of its own. They are numbered in *runs*: some pages of one
+//! group, then some of another, so that whoever reads one group reads long pieces of a file.
+//!
+//! Memory that is held: a run for each group, and the rows of its page that is not full yet.
+
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
+
+use crate::fill::{Fill, Filled, Misfit};
+use crate::kind::Kind;
+use crate::row::{self, BadForm, RowSchema};
+use crate::table::{Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId};
+
+/// Bytes of a run.
+const RUN: usize = 1 << 20;
+
+/// How a table's columns are divided into groups.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Groups {
+    /// Each column has its own: a query reads the columns that it needs.
+    #[default]
+    OneEach,
+    /// All columns are in one.
+    Together,
+    /// The columns of these names are together; each that is not named has its own.
+    Given(Vec<Vec<String>>),
+}
+
+impl Groups {
+    /// The columns of each group, as places in the schema.
+    ///
+    /// # Errors
+    /// Where a name is no column's, or comes twice.
+    pub fn resolve(&self, schema: &Schema) -> Result<Vec<Vec<usize>>, String> {
+        let all = 0..schema.fields().len();
+        let given = match self {
+            Groups::OneEach => return Ok(all.map(|column| vec![column]).collect()),
+            Groups::Together => return Ok(vec![all.collect()]),
+            Groups::Given(given) => given,
+        };
+        let mut taken = vec![false; all.len()];
+        let mut groups = Vec::new();
+        for names in given.iter().filter(|names| !names.is_empty()) {
+            let mut group = Vec::new();
+            for name in names {
+                let column = schema.index_of(name).map_err(|_| {
+                    let columns = schema.fields().iter().map(|field| field.name().as_str());
+                    let columns: Vec<&str> = columns.collect();
+                    format!(
+                        "there is no column {name:?}; there are: {}",
+                        columns.join(", ")
+                    )
+                })?;
+                if std::mem::replace(&mut taken[column], true) {
+                    return Err(format!("column {name:?} is in two groups: name it once"));
+                }
+                group.push(column);
+            }
+            groups.push(group);
+        }
+        groups.extend(
+            all.filter(|&column| !taken[column])
+                .map(|column| vec![column]),
+        );
+        Ok(groups)
+    }
+}
+
+/// How a table's pages are made.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The table's columns.
+    pub schema: SchemaRef,
+    /// Bytes of a page.
+    pub page_size: PageSize,
+    /// The columns of each group, as places in the schema; each column is in one.
+    pub groups: Vec<Vec<usize>>,
+    /// How records are laid out, in the layout of rows, which has a single group of all columns in
+    /// order.
+    pub rows: Option<RowSchema>,
+}
+
+impl Shape {
+    /// # Errors
+    /// Which column has a type that pages do not have, and what to cast it to.
+    ///
+    /// # Panics
+    /// If the groups are not as they should be.
+    pub fn new(
+        schema: SchemaRef,
+        page_size: PageSize,
+        groups: Vec<Vec<usize>>,
+        rows: Option<RowSchema>,
+    ) -> Result<Shape, BadForm> {
+        for field in schema.fields() {
+            let kind = Kind::of(field.data_type());
+            if kind.is_none_or(|kind| matches!(kind, Kind::Decimal32(..) | Kind::Decimal64(..))) {
+                return Err(BadForm {
+                    column: field.name().clone(),
+                    what: row::unsupported(field.data_type()),
+                });
+            }
+        }
+        let mut columns = groups.concat();
+        let in_order = columns.is_sorted();
+        columns.sort_unstable();
+        let all: Vec<usize> = (0..schema.fields().len()).collect();
+        assert!(columns == all, "groups {groups:?} of {} columns", all.len());
+        assert!(
+            rows.is_none() || groups.len() == 1 && in_order,
+            "records have all columns"
+        );
+        Ok(Shape {
+            schema,
+            page_size,
+            groups,
+            rows,
+        })
+    }
+
+    /// How rows lie in pages.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        if self.rows.is_some() {
+            Layout::Rows
+        } else {
+            Layout::Columns
+        }
+    }
+}
+
+/// Why a batch does not become pages.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RowsError {
+    /// The batch has other columns than the table.
+    #[error("the rows are of other columns: {0}")]
+    Schema(String),
+    /// A row does not fit.
+    #[error("row {row}: the value of column {column:?} {what}")]
+    Misfit {
+        /// The row, counted from the first one of the load, from 0.
+        row: u64,
+        /// The column.
+        column: String,
+        /// Why, and what to do.
+        what: String,
+    },
+}
+
+/// Makes a segment's pages.
+pub struct SegmentBuilder {
+    shape: Shape,
+    id: SegmentId,
+    fills: Vec<Fill>,
+    /// Of each group: pages that have no number yet.
+    runs: Vec<Vec<Filled>>,
+    groups: Vec<Vec<PageEntry>>,
+    rows: u64,
+    pages: u32,
+}
+
+impl SegmentBuilder {
+    /// A segment that has no rows yet.
+    #[must_use]
+    pub fn new(shape: Shape, id: SegmentId) -> SegmentBuilder {
+        let fills = shape.groups.iter().enumerate().map(|(group, columns)| {
+            let rows = shape.rows.as_ref();
+            Fill::new(group as u16, shape.page_size, &shape.schema, columns, rows)
+        });
+        SegmentBuilder {
+            fills: fills.collect(),
+            runs: shape.groups.iter().map(|_| Vec::new()).collect(),
+            groups: vec![Vec::new(); shape.groups.len()],
+            shape,
+            id,
+            rows: 0,
+            pages: 0,
+        }
+    }
+
+    /// The columns that rows have.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.shape.schema
+    }
+
+    /// Rows so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Adds rows. Pages that got their number go to `to`, in the order of their numbers and without
+    /// gaps.
+    ///
+    /// # Errors
+    /// See [`RowsError`]; the segment is of no use any more.
+    pub fn push(
+        &mut self,
+        batch: &RecordBatch,
+        to: &mut Vec<(PageNo, Vec<u8>)>,
+    ) -> Result<(), RowsError> {
+        self.same_columns(batch)?;
+        let run = RUN / self.shape.page_size.bytes();
+        for group in 0..self.fills.len() {
+            let filled = self.fills[group].push(batch, &mut self.runs[group]);
+            filled.map_err(|misfit| self.misfit(misfit))?;
+            while self.runs[group].len() >= run {
+                self.number(group, run, to);
+            }
+        }
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    /// The segment, in one stripe, and its last pages.
+    ///
+    /// # Errors
+    /// See [`RowsError`].
+    pub fn finish(mut self, to: &mut Vec<(PageNo, Vec<u8>)>) -> Result<Segment, RowsError> {
+        for group in 0..self.fills.len() {
+            let last = self.fills[group].finish();
+            let last = last.map_err(|misfit| self.misfit(misfit))?;
+            self.runs[group].extend(last);
+            self.number(group, usize::MAX, to);
+        }
+        Ok(Segment {
+            id: self.id,
+            rows: self.rows,
+            pages: self.pages,
+            stripes: 1,
+            groups: self.groups,
+        })
+    }
+
+    /// Gives the first pages of a group's run their numbers.
+    fn number(&mut self, group: usize, most: usize, to: &mut Vec<(PageNo, Vec<u8>)>) {
+        let count = self.runs[group].len().min(most);
+        for mut filled in self.runs[group].drain(..count) {
+            let page = PageNo(self.pages);
+            self.pages += 1;
+            self.groups[group].push(PageEntry {
+                page,
+                first_row: filled.first_row(),
+                rows: filled.rows(),
+                bounds: std::mem::take(&mut filled.bounds),
+            });
+            let address = Address {
+                segment: self.id,
+                page,
+            };
+            to.push((page, filled.seal(address)));
+        }
+    }
+
+    fn same_columns(&self, batch: &RecordBatch) -> Result<(), RowsError> {
+        let (wanted, given) = (self.shape.schema.fields(), batch.schema());
+        let given = given.fields();
+        if wanted.len() != given.len() {
+            let (wanted, given) = (wanted.len(), given.len());
+            return Err(RowsError::Schema(format!(
+                "{given} columns and not {wanted}"
+            )));
+        }
+        for ((wanted, given), array) in wanted.iter().zip(given).zip(batch.columns()) {
+            if wanted.data_type() != given.data_type() {
+                let (name, wanted) = (wanted.name(), wanted.data_type());
+                let given = given.data_type();
+                return Err(RowsError::Schema(format!(
+                    "column {name:?} is of type {given} and not {wanted}: cast it"
+                )));
+            }
+            if !wanted.is_nullable() && array.null_count() > 0 {
+                let nulls = array.nulls().expect("there are nulls");
+                let row = (0..array.len()).find(|&row| nulls.is_null(row));
+                return Err(RowsError::Misfit {
+                    row: self.rows + row.unwrap_or_default() as u64,
+                    column: wanted.name().clone(),
+                    what: "is null, and the column has no nulls".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn misfit(&self, misfit: Misfit) -> RowsError {
+        RowsError::Misfit {
+            row: misfit.row,
+            column: self.shape.schema.field(misfit.column).name().clone(),
+            what: misfit.what,
+        }
+    }
+}

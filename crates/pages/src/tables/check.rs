@@ -1,0 +1,109 @@
+//! Whether all that was written is there.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+
+use super::{Opened, SegmentFiles, Tables, TablesError};
+use crate::bounds::Bounds;
+use crate::page::Page;
+use crate::table::{PageEntry, Segment, Table};
+use crate::widen::widen;
+
+/// What a check has found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Pages that are right.
+    pub pages: u64,
+    /// What is wrong, and where.
+    pub wrong: Vec<String>,
+}
+
+impl Tables {
+    /// Reads and verifies every page of a table: that it is the one that was written, that it has
+    /// the rows that it should have, and that its values lie within its bounds. `progress` is told
+    /// after each page how many were read.
+    ///
+    /// # Errors
+    /// If there is no such table, or if it cannot be opened.
+    pub fn check(&self, name: &str, progress: &mut dyn FnMut(u64)) -> Result<Report, TablesError> {
+        let Opened { table, files } = self.opened(name)?;
+        let mut report = Report::default();
+        let mut read = 0;
+        for (segment, files) in table.segments.iter().zip(&files) {
+            for (group, entries) in segment.groups.iter().enumerate() {
+                for entry in entries {
+                    match check_page(&table, segment, files, group, entry) {
+                        Ok(()) => report.pages += 1,
+                        Err(what) => report.wrong.push(what),
+                    }
+                    read += 1;
+                    progress(read);
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+fn check_page(
+    table: &Arc<Table>,
+    segment: &Segment,
+    files: &SegmentFiles,
+    group: usize,
+    entry: &PageEntry,
+) -> Result<(), String> {
+    let location = files.location(entry.page);
+    let address = files.address(entry.page);
+    let place = || {
+        let path = files.paths()[location.stripe].display();
+        format!("{path}, at byte {}", location.offset)
+    };
+    let mut bytes = vec![0; table.page_size.bytes()];
+    let read = files.read(entry.page, &mut bytes);
+    read.map_err(|error| format!("{}: page {address} cannot be read: {error}", place()))?;
+    let page = Page::of(table, bytes.into(), address);
+    let page = page.map_err(|error| format!("{}: {error}", place()))?;
+    let wrong = |what: String| Err(format!("{}: page {address}: {what}", place()));
+    let found = (page.group(), page.first_row(), page.rows());
+    if found != (group, entry.first_row, entry.rows as usize) {
+        let (rows, first, total) = (page.rows(), page.first_row(), segment.rows);
+        return wrong(format!(
+            "it has {rows} rows from {first} on, of {total}, of another group"
+        ));
+    }
+    for (at, &column) in table.groups[group].iter().enumerate() {
+        let field = table.schema.field(column);
+        let array = page
+            .column(at)
+            .map_err(|error| format!("{}: {error}", place()))?;
+        if let Err(what) = check_column(&array, &entry.bounds[at], table, column) {
+            return wrong(format!("column {:?}: {what}", field.name()));
+        }
+    }
+    Ok(())
+}
+
+fn check_column(
+    array: &ArrayRef,
+    bounds: &Bounds,
+    table: &Table,
+    column: usize,
+) -> Result<(), String> {
+    let field = table.schema.field(column);
+    let values = widen(array, field.data_type());
+    let found = Bounds::of(&[values]);
+    if found.nulls != bounds.nulls {
+        return Err(format!("{} nulls, and not {}", found.nulls, bounds.nulls));
+    }
+    if found.nulls > 0 && !field.is_nullable() {
+        return Err(format!("{} nulls, where none may be", found.nulls));
+    }
+    if !bounds.range.covers(&found.range) {
+        return Err(format!(
+            "values {:?} are not within {:?}",
+            found.range, bounds.range
+        ));
+    }
+    Ok(())
+}

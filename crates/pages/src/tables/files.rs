@@ -1,0 +1,330 @@
+//! Files of tables, and their names.
+//!
+//! A storage node's directories are a *set*; the first of them has the manifests.
+//!
+//! | name | where | what it is |
+//! |---|---|---|
+//! | `kumiki-pages` | in each | tells the set, and the directory's place in it |
+//! | *table*`.table` | in the first | the manifest of the table's newest version |
+//! | *segment*`.pages` | in the first | the directory of the segment's pages |
+//! | *segment*`.0`, *segment*`.1`, … | `.0` in the first, others in any | pages: page *n* of a segment of *s* stripes is in the file *n* mod *s*, at *n* ÷ *s* pages |
+//! | …`.new` | in any | what is being written: of no use after a crash |
+//!
+//! A segment's name is its id, in 32 hexadecimal digits.
+//!
+//! `kumiki-pages`, 36 bytes:
+//!
+//! | at | bytes | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | `KUMIKIPS` |
+//! | 8 | 4 | format | version of this format: 1 |
+//! | 12 | 4 | checksum | CRC-32C of everything behind it |
+//! | 16 | 16 | set | which set, at random |
+//! | 32 | 4 | place | of the directory in the set, from 0 |
+
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use disk::{Access, Disk, DiskFile};
+
+use super::error::{At, TablesError};
+use crate::codec::{put, u32_at, u128_at};
+use crate::table::{Address, PageNo, PageSize, SegmentId, TableId};
+
+pub(crate) const MARKER: &str = "kumiki-pages";
+const MARKER_BYTES: usize = 36;
+const MAGIC: &[u8; 8] = b"KUMIKIPS";
+const FORMAT: u32 = 1;
+
+/// What a name of a file says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Name {
+    Manifest(String),
+    Directory(SegmentId),
+    Stripe(SegmentId, u16),
+    New,
+}
+
+impl Name {
+    /// `None` for the names of others' files.
+    pub(crate) fn parse(name: &str) -> Option<Name> {
+        let (stem, end) = name.rsplit_once('.')?;
+        if end == "new" {
+            let ours = stem == MARKER || Name::parse(stem).is_some();
+            return ours.then_some(Name::New);
+        }
+        if end == "table" {
+            return crate::table::is_name(stem).then(|| Name::Manifest(stem.to_owned()));
+        }
+        let lower = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let id = (stem.len() == 32 && stem.bytes().all(lower)).then_some(stem)?;
+        let id = SegmentId(u128::from_str_radix(id, 16).ok()?);
+        match end {
+            "pages" => Some(Name::Directory(id)),
+            stripe => Some(Name::Stripe(id, stripe.parse().ok()?)),
+        }
+    }
+}
+
+pub(crate) fn manifest_name(table: &str) -> String {
+    format!("{table}.table")
+}
+
+pub(crate) fn directory_name(id: SegmentId) -> String {
+    format!("{id:?}.pages")
+}
+
+pub(crate) fn stripe_name(id: SegmentId, stripe: u16) -> String {
+    format!("{id:?}.{stripe}")
+}
+
+/// The set of a directory, and its place there; `None` if it is of none yet.
+pub(crate) fn read_marker(disk: &dyn Disk, dir: &Path) -> Result<Option<(u128, u32)>, TablesError> {
+    let path = dir.join(MARKER);
+    let bytes = match read_file(disk, &path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).at("read", &path),
+    };
+    let right = bytes.len() == MARKER_BYTES
+        && &bytes[..8] == MAGIC
+        && u32_at(&bytes, 8) == FORMAT
+        && u32_at(&bytes, 12) == crc32c::crc32c(&bytes[16..]);
+    let wrong = || TablesError::Damaged {
+        name: path.display().to_string(),
+        what: "it is none of this program's, or damaged".to_owned(),
+    };
+    right
+        .then(|| Some((u128_at(&bytes, 16), u32_at(&bytes, 32))))
+        .ok_or_else(wrong)
+}
+
+pub(crate) fn write_marker(
+    disk: &dyn Disk,
+    dir: &Path,
+    set: u128,
+    place: u32,
+) -> Result<(), TablesError> {
+    let mut bytes = [0; MARKER_BYTES];
+    put(&mut bytes, 0, MAGIC);
+    put(&mut bytes, 8, &FORMAT.to_le_bytes());
+    put(&mut bytes, 16, &set.to_le_bytes());
+    put(&mut bytes, 32, &place.to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes[16..]);
+    put(&mut bytes, 12, &checksum.to_le_bytes());
+    let path = dir.join(MARKER);
+    let new = write_new(disk, &path, &bytes)?;
+    disk.rename(&new, &path).at("rename", &new)?;
+    disk.sync_dir(dir).at("sync", dir)
+}
+
+/// Any set that is none yet.
+pub(crate) fn new_set() -> u128 {
+    TableId::new().0
+}
+
+/// Writes a file beside the one of this path, synced, to be renamed.
+pub(crate) fn write_new(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<PathBuf, TablesError> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    match disk.remove(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).at("remove", &new);
+        }
+        _ => {}
+    }
+    let file = disk.create_new(&new).at("create", &new)?;
+    let written = file.write_and_sync(&[IoSlice::new(bytes)], 0);
+    written.at("write", &new)?;
+    Ok(new)
+}
+
+pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, Access::Read)?;
+    let mut bytes = vec![0; usize::try_from(file.size()?).map_err(io::Error::other)?];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+/// Where a page lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Location {
+    /// In which of the segment's files.
+    pub stripe: usize,
+    /// From which byte on.
+    pub offset: u64,
+}
+
+impl Location {
+    /// Of a page of a segment that is spread over so many files.
+    #[must_use]
+    pub fn of(page: PageNo, stripes: u16, size: PageSize) -> Location {
+        let (page, stripes) = (u64::from(page.0), u64::from(stripes));
+        Location {
+            stripe: (page % stripes) as usize,
+            offset: page / stripes * size.bytes() as u64,
+        }
+    }
+
+    /// How long a stripe's file is, with all of the segment's pages.
+    pub(crate) fn length(stripe: u16, pages: u32, stripes: u16, size: PageSize) -> u64 {
+        let behind = u64::from(pages).saturating_sub(stripe.into());
+        behind.div_ceil(stripes.into()) * size.bytes() as u64
+    }
+}
+
+/// A segment's files, open. They are removed when the segment is part of no version any more, and
+/// nobody has them.
+pub struct SegmentFiles {
+    id: SegmentId,
+    page_size: PageSize,
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    paths: Vec<PathBuf>,
+    files: Vec<Box<dyn DiskFile>>,
+    doomed: AtomicBool,
+}
+
+impl SegmentFiles {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        id: SegmentId,
+        page_size: PageSize,
+        directory: PathBuf,
+        stripes: Vec<(PathBuf, Box<dyn DiskFile>)>,
+    ) -> SegmentFiles {
+        let (paths, files) = stripes.into_iter().unzip();
+        SegmentFiles {
+            id,
+            page_size,
+            disk,
+            directory,
+            paths,
+            files,
+            doomed: AtomicBool::new(false),
+        }
+    }
+
+    /// Whose they are.
+    #[must_use]
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// Where the files are, stripe by stripe, as long as this is not dropped.
+    #[must_use]
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Where one of its pages is.
+    #[must_use]
+    pub fn location(&self, page: PageNo) -> Location {
+        Location::of(page, self.files.len() as u16, self.page_size)
+    }
+
+    /// Reads pages that follow one another in a file: `into` has room for them.
+    ///
+    /// # Errors
+    /// As the operating system says; `UnexpectedEof` if they are not there.
+    pub fn read(&self, first: PageNo, into: &mut [u8]) -> io::Result<()> {
+        let Location { stripe, offset } = self.location(first);
+        self.files[stripe].read_exact_at(into, offset)
+    }
+
+    pub(crate) fn file(&self, stripe: usize) -> &dyn DiskFile {
+        &*self.files[stripe]
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// No version has the segment any more, and none will.
+    pub(crate) fn doom(&self) {
+        self.doomed.store(true, Ordering::Release);
+    }
+
+    /// The address of one of its pages.
+    #[must_use]
+    pub fn address(&self, page: PageNo) -> Address {
+        Address {
+            segment: self.id,
+            page,
+        }
+    }
+}
+
+impl Drop for SegmentFiles {
+    fn drop(&mut self) {
+        if !self.doomed.load(Ordering::Acquire) {
+            return;
+        }
+        for path in self.paths.iter().chain([&self.directory]) {
+            match self.disk.remove(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    // The next start removes it.
+                    tracing::warn!("cannot remove {}: {error}", path.display());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        let id = SegmentId(0xabc);
+        let cases = [
+            (directory_name(id), Some(Name::Directory(id))),
+            (stripe_name(id, 3), Some(Name::Stripe(id, 3))),
+            (manifest_name("t_1"), Some(Name::Manifest("t_1".to_owned()))),
+            ("t.table.new".to_owned(), Some(Name::New)),
+            ("kumiki-pages.new".to_owned(), Some(Name::New)),
+            ("others.new".to_owned(), None),
+            ("a b.table".to_owned(), None),
+            ("abc.pages".to_owned(), None),
+            (MARKER.to_owned(), None),
+            ("+".repeat(32) + ".0", None),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(Name::parse(&name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn pages_have_places_of_their_own() {
+        let size = PageSize::ALL[0];
+        for stripes in 1..5 {
+            for pages in 0..20_u32 {
+                let mut lengths = vec![0; stripes.into()];
+                for page in 0..pages {
+                    let Location { stripe, offset } = Location::of(PageNo(page), stripes, size);
+                    assert_eq!(offset, lengths[stripe], "without gaps");
+                    lengths[stripe] += 4096;
+                }
+                for (stripe, length) in lengths.into_iter().enumerate() {
+                    let stripe = stripe as u16;
+                    assert_eq!(Location::length(stripe, pages, stripes, size), length);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Loads: new segments of a table.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::error::{At, TablesError};
+use super::files::{self, SegmentFiles};
+use super::{Inner, Opened, Tables};
+use crate::manifest;
+use crate::page::Page;
+use crate::row::{Form, RowSchema};
+use crate::segment::{Groups, SegmentBuilder, Shape};
+use crate::table::{
+    Layout, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version, is_name,
+};
+
+/// How a new table lies in pages.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// Bytes of a page.
+    pub page_size: PageSize,
+    /// How rows lie in it. In the layout of rows all columns are together.
+    pub layout: Layout,
+    /// How columns are divided, in the layout of columns.
+    pub groups: Groups,
+    /// In the layout of rows: how wide the texts of columns are at most, in bytes.
+    pub text_widths: HashMap<String, u16>,
+    /// In the layout of rows: the forms of all columns, if they are not to follow from their types.
+    pub forms: Option<Vec<Form>>,
+}
+
+/// What becomes of the table's rows that are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// There must be none.
+    Create,
+    /// The new ones take their place.
+    Replace,
+    /// They stay before the new ones, whose pages are as theirs.
+    Append,
+}
+
+/// Rows on their way into a table. Dropped without [`Load::commit`] it leaves the table as it was.
+pub struct Load {
+    inner: Arc<Inner>,
+    name: String,
+    mode: Mode,
+    shape: Shape,
+    builder: Option<SegmentBuilder>,
+    /// The new segment's. Its files go, unless it is published.
+    files: Arc<SegmentFiles>,
+    bytes: u64,
+}
+
+/// Pages that are written at once, at most.
+const PAGES_AT_ONCE: usize = 256;
+
+impl Tables {
+    /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the
+    /// table's, and the options do not matter.
+    ///
+    /// # Errors
+    /// If the table is there or not against the mode, if columns cannot lie in pages as it is asked
+    /// for, or as the system says.
+    pub fn load(
+        &self,
+        name: &str,
+        schema: &SchemaRef,
+        options: &LoadOptions,
+        mode: Mode,
+    ) -> Result<Load, TablesError> {
+        if !is_name(name) {
+            return Err(TablesError::BadName(name.to_owned()));
+        }
+        drop(self.inner.writable()?);
+        let shape = match mode {
+            Mode::Create if self.exists(name) => return Err(TablesError::Exists(name.to_owned())),
+            Mode::Append => shape_of(&self.opened(name)?, schema)?,
+            Mode::Create | Mode::Replace => options.shape(schema)?,
+        };
+        let id = SegmentId::new();
+        let files = Arc::new(self.inner.create(id, shape.page_size)?);
+        Ok(Load {
+            inner: self.inner.clone(),
+            name: name.to_owned(),
+            mode,
+            builder: Some(SegmentBuilder::new(shape.clone(), id)),
+            shape,
+            files,
+            bytes: 0,
+        })
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        let state = self.inner.state.lock();
+        state.tables.contains_key(name) || state.damaged.contains_key(name)
+    }
+}
+
+impl LoadOptions {
+    fn shape(&self, schema: &SchemaRef) -> Result<Shape, TablesError> {
+        let bad = TablesError::Options;
+        if schema.fields().is_empty() {
+            return Err(bad("a table has a column at least".to_owned()));
+        }
+        for (i, field) in schema.fields().iter().enumerate() {
+            if schema.fields()[..i]
+                .iter()
+                .any(|other| other.name() == field.name())
+            {
+                return Err(bad(format!(
+                    "two columns are called {:?}: rename one",
+                    field.name()
+                )));
+            }
+        }
+        if self.layout == Layout::Columns {
+            let groups = self.groups.resolve(schema).map_err(bad)?;
+            return Ok(Shape::new(schema.clone(), self.page_size, groups, None)?);
+        }
+        let rows = match &self.forms {
+            Some(forms) if forms.len() == schema.fields().len() => RowSchema::new(schema, forms)?,
+            Some(forms) => {
+                let (forms, columns) = (forms.len(), schema.fields().len());
+                return Err(bad(format!(
+                    "there are {forms} forms for {columns} columns"
+                )));
+            }
+            None => RowSchema::of(schema, |column| self.text_widths.get(column).copied())?,
+        };
+        let groups = Groups::Together.resolve(schema).map_err(bad)?;
+        Ok(Shape::new(
+            schema.clone(),
+            self.page_size,
+            groups,
+            Some(rows),
+        )?)
+    }
+}
+
+/// How pages of a table that is there are made.
+fn shape_of(opened: &Opened, schema: &SchemaRef) -> Result<Shape, TablesError> {
+    let table = &*opened.table;
+    if table.schema.fields() != schema.fields() {
+        let name = &table.name;
+        return Err(TablesError::Options(format!(
+            "table {name} has other columns than the rows that are to be appended: cast and rename \
+             these, or replace the table"
+        )));
+    }
+    let rows = match table.layout {
+        Layout::Columns => None,
+        Layout::Rows => Some(row_schema(opened)?),
+    };
+    let groups = table.groups.clone();
+    Ok(Shape::new(
+        table.schema.clone(),
+        table.page_size,
+        groups,
+        rows,
+    )?)
+}
+
+/// How records of a table are laid out: its pages tell.
+fn row_schema(opened: &Opened) -> Result<RowSchema, TablesError> {
+    let Opened { table, files } = opened;
+    let first = files.first().ok_or_else(|| {
+        let name = &table.name;
+        TablesError::Options(format!(
+            "table {name} has no rows that tell their layout: replace it"
+        ))
+    })?;
+    let mut bytes = vec![0; table.page_size.bytes()];
+    first
+        .read(PageNo(0), &mut bytes)
+        .at("read", &first.paths()[0])?;
+    let page = Page::new(bytes.into(), first.address(PageNo(0)), table.layout);
+    let damaged = |what: String| TablesError::Damaged {
+        name: table.name.clone(),
+        what,
+    };
+    let page = page.map_err(|error| damaged(error.to_string()))?;
+    let records = page
+        .records()
+        .ok_or_else(|| damaged("no records".to_owned()))?;
+    let columns = 0..page.columns();
+    let forms: Vec<Form> = columns
+        .map(|column| records.attribute(column).form)
+        .collect();
+    if forms.len() != table.schema.fields().len() {
+        return Err(damaged("a page has other columns".to_owned()));
+    }
+    Ok(RowSchema::new(&table.schema, &forms)?)
+}
+
+impl Load {
+    /// The columns that rows have.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.shape.schema
+    }
+
+    /// Rows so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.builder.as_ref().map_or(0, SegmentBuilder::rows)
+    }
+
+    /// Bytes that were written so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// If rows do not become pages, or as the system says. The load is of no use any more.
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<(), TablesError> {
+        let mut pages = Vec::new();
+        // Whoever goes on after an error meets a load without builder.
+        let mut builder = self.builder.take().ok_or_else(over)?;
+        builder.push(batch, &mut pages)?;
+        self.write(&pages)?;
+        self.builder = Some(builder);
+        Ok(())
+    }
+
+    /// Makes the rows part of the table, durably and all at once.
+    ///
+    /// # Errors
+    /// As [`Load::push`]. The table is as it was, but after a sync that failed: then nobody knows
+    /// before the tables are opened again, and it is as it was or has all rows.
+    pub fn commit(mut self) -> Result<Arc<Table>, TablesError> {
+        let mut pages = Vec::new();
+        let builder = self.builder.take().ok_or_else(over)?;
+        let mut segment = builder.finish(&mut pages)?;
+        self.write(&pages)?;
+        segment.stripes = self.files.paths().len() as u16;
+        if segment.rows > 0 {
+            self.sync(&segment)?;
+        }
+        self.publish(Arc::new(segment))
+    }
+
+    /// Writes pages whose numbers follow one another.
+    fn write(&mut self, pages: &[(PageNo, Vec<u8>)]) -> Result<(), TablesError> {
+        let stripes = self.files.paths().len();
+        for stripe in 0..stripes {
+            let own = pages
+                .iter()
+                .filter(|(page, _)| page.0 as usize % stripes == stripe);
+            let own: Vec<&(PageNo, Vec<u8>)> = own.collect();
+            for some in own.chunks(PAGES_AT_ONCE) {
+                let offset = self.files.location(some[0].0).offset;
+                let parts = some.iter().map(|(_, bytes)| IoSlice::new(bytes));
+                let parts: Vec<IoSlice<'_>> = parts.collect();
+                let written = self.files.file(stripe).write_all_at(&parts, offset);
+                written.at("write", &self.files.paths()[stripe])?;
+            }
+        }
+        self.bytes += pages
+            .iter()
+            .map(|(_, bytes)| bytes.len() as u64)
+            .sum::<u64>();
+        Ok(())
+    }
+
+    /// Makes the segment durable, with its directory and all names.
+    fn sync(&self, segment: &Segment) -> Result<(), TablesError> {
+        let Inner { disk, dirs, .. } = &*self.inner;
+        for (stripe, path) in self.files.paths().iter().enumerate() {
+            self.files.file(stripe).sync_data().at("sync", path)?;
+        }
+        let path = self.files.directory();
+        let file = disk.create_new(path).at("create", path)?;
+        let bytes = manifest::directory(segment);
+        file.write_and_sync(&[IoSlice::new(&bytes)], 0)
+            .at("write", path)?;
+        for dir in dirs {
+            disk.sync_dir(dir).at("sync", dir)?;
+        }
+        Ok(())
+    }
+
+    fn publish(&self, segment: Arc<Segment>) -> Result<Arc<Table>, TablesError> {
+        let mut state = self.inner.writable()?;
+        let before = state.tables.get(&self.name).cloned();
+        let mut next = match (self.mode, before) {
+            (Mode::Append, Some(before)) => {
+                // Another load may have ended in between.
+                if before.table.groups != self.shape.groups
+                    || before.table.schema != self.shape.schema
+                    || before.table.page_size != self.shape.page_size
+                    || before.table.layout != self.shape.layout()
+                {
+                    return Err(TablesError::Options(format!(
+                        "table {} was replaced by another one meanwhile: append again",
+                        self.name
+                    )));
+                }
+                Opened {
+                    table: Arc::new(Table {
+                        version: state.next_version(&self.name),
+                        ..(*before.table).clone()
+                    }),
+                    files: before.files,
+                }
+            }
+            (Mode::Append, None) => {
+                drop(state);
+                return Err(TablesError::Unknown {
+                    name: self.name.clone(),
+                    tables: Vec::new(),
+                });
+            }
+            (Mode::Create, Some(_)) => return Err(TablesError::Exists(self.name.clone())),
+            (_, before) => self.first(before.map(|before| before.table), &state),
+        };
+        if segment.rows > 0 {
+            let table = Arc::make_mut(&mut next.table);
+            table.segments.push(segment);
+            next.files.push(self.files.clone());
+        } else {
+            self.files.doom();
+        }
+        let table = next.table.clone();
+        self.inner.publish(&mut state, next)?;
+        Ok(table)
+    }
+
+    /// A version that has no segments of others.
+    fn first(&self, before: Option<Arc<Table>>, state: &super::State) -> Opened {
+        let version = match &before {
+            Some(_) => state.next_version(&self.name),
+            None => Version(1),
+        };
+        Opened {
+            table: Arc::new(Table {
+                id: before.map_or_else(TableId::new, |before| before.id),
+                name: self.name.clone(),
+                version,
+                schema: self.shape.schema.clone(),
+                page_size: self.shape.page_size,
+                layout: self.shape.layout(),
+                groups: self.shape.groups.clone(),
+                segments: Vec::new(),
+            }),
+            files: Vec::new(),
+        }
+    }
+}
+
+fn over() -> TablesError {
+    TablesError::Options("the load has failed before: begin it again".to_owned())
+}
+
+impl Drop for Load {
+    /// The files of a segment that no table has go. If nobody knows whether one has it, they stay.
+    fn drop(&mut self) {
+        let state = self.inner.state.lock();
+        let published = state.segments.contains_key(&self.files.id());
+        if !published && state.failed.is_none() {
+            self.files.doom();
+        }
+    }
+}
+
+impl Inner {
+    /// The files of a new segment: one in each directory.
+    fn create(&self, id: SegmentId, page_size: PageSize) -> Result<SegmentFiles, TablesError> {
+        let mut stripes = Vec::new();
+        for (stripe, dir) in self.dirs.iter().enumerate() {
+            let path = dir.join(files::stripe_name(id, stripe as u16));
+            let file = self.disk.create_new(&path).at("create", &path)?;
+            stripes.push((path, file));
+        }
+        let directory = self.main().join(files::directory_name(id));
+        let disk = self.disk.clone();
+        Ok(SegmentFiles::new(disk, id, page_size, directory, stripes))
+    }
+}

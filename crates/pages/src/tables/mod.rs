@@ -1,0 +1,252 @@
+//! Tables on a storage node's disks.
+//!
+//! | part | concept |
+//! |---|---|
+//! | `files` | files, their names, and a segment's open ones |
+//! | `open` | what is found at the start, and what is removed then |
+//! | `load` | new segments |
+//! | `check` | whether all that was written is there |
+//! | `error` | what may be wrong |
+//!
+//! Invariants:
+//!
+//! 1. A segment's files, and their names, are durable before a manifest names it; they never
+//!    change afterwards.
+//! 2. A manifest takes the place of the one before by renaming. So a table has one version or the
+//!    next, whenever the power fails.
+//! 3. Files that no manifest names are removed: those of a version that was replaced, when nobody
+//!    reads it any more; those of a load that did not end, at the next start.
+//! 4. One process at a time changes a set of directories. Others may read.
+
+mod check;
+mod error;
+mod files;
+mod load;
+mod open;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use disk::{DirLock, Disk};
+use parking_lot::Mutex;
+
+pub use check::Report;
+pub use error::TablesError;
+pub use files::{Location, SegmentFiles};
+pub use load::{Load, LoadOptions, Mode};
+
+use crate::manifest;
+use crate::table::{SegmentId, Table, Version};
+use error::At;
+
+/// Tables on disk. Clones are handles to the same ones.
+#[derive(Clone)]
+pub struct Tables {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    disk: Arc<dyn Disk>,
+    dirs: Vec<PathBuf>,
+    /// None: they are read alone.
+    locks: Option<Vec<Box<dyn DirLock>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tables: BTreeMap<String, Opened>,
+    /// Those that cannot be read, and why.
+    damaged: BTreeMap<String, String>,
+    /// All that someone has, also of versions that were replaced.
+    segments: HashMap<SegmentId, Weak<SegmentFiles>>,
+    /// Why nothing may be changed any more.
+    failed: Option<String>,
+}
+
+/// A version of a table, whose files stay as long as this is not dropped.
+#[derive(Clone)]
+pub struct Opened {
+    /// The version.
+    pub table: Arc<Table>,
+    /// The files of its segments, in their order.
+    pub files: Vec<Arc<SegmentFiles>>,
+}
+
+impl Tables {
+    /// Opens the tables in these directories, which are made if they are not there; the first one
+    /// is the main one. What loads have left that did not end is removed.
+    ///
+    /// # Errors
+    /// If another process has them, if they do not belong together, or as the system says. A
+    /// table that is damaged is none: see [`Tables::damaged`].
+    ///
+    /// # Panics
+    /// Without directories.
+    pub fn open(disk: Arc<dyn Disk>, dirs: &[PathBuf]) -> Result<Tables, TablesError> {
+        open::open(disk, dirs, true)
+    }
+
+    /// Opens them for reading alone, also while another process has them.
+    ///
+    /// # Errors
+    /// As [`Tables::open`], and if there is no such directory.
+    ///
+    /// # Panics
+    /// Without directories.
+    pub fn open_read_only(disk: Arc<dyn Disk>, dirs: &[PathBuf]) -> Result<Tables, TablesError> {
+        open::open(disk, dirs, false)
+    }
+
+    /// Their newest versions, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<Table>> {
+        let state = self.inner.state.lock();
+        state
+            .tables
+            .values()
+            .map(|opened| opened.table.clone())
+            .collect()
+    }
+
+    /// Tables that are damaged, and in which way.
+    #[must_use]
+    pub fn damaged(&self) -> Vec<(String, String)> {
+        let state = self.inner.state.lock();
+        state.damaged.clone().into_iter().collect()
+    }
+
+    /// The newest version of a table.
+    ///
+    /// # Errors
+    /// If there is none, or if it is damaged.
+    pub fn table(&self, name: &str) -> Result<Arc<Table>, TablesError> {
+        self.opened(name).map(|opened| opened.table)
+    }
+
+    /// The newest version of a table, and its files.
+    ///
+    /// # Errors
+    /// If there is none, or if it is damaged.
+    pub fn opened(&self, name: &str) -> Result<Opened, TablesError> {
+        let state = self.inner.state.lock();
+        if let Some(what) = state.damaged.get(name) {
+            return Err(TablesError::Damaged {
+                name: name.to_owned(),
+                what: what.clone(),
+            });
+        }
+        let found = state.tables.get(name).cloned();
+        found.ok_or_else(|| TablesError::Unknown {
+            name: name.to_owned(),
+            tables: state.tables.keys().cloned().collect(),
+        })
+    }
+
+    /// The files of a segment of a table's newest version, or of an older one that someone has.
+    #[must_use]
+    pub fn segment(&self, id: SegmentId) -> Option<Arc<SegmentFiles>> {
+        self.inner.state.lock().segments.get(&id)?.upgrade()
+    }
+
+    /// Removes a table, also one that is damaged.
+    ///
+    /// # Errors
+    /// If there is none, or as the system says.
+    pub fn remove(&self, name: &str) -> Result<(), TablesError> {
+        let mut state = self.inner.writable()?;
+        if !state.damaged.contains_key(name) && !state.tables.contains_key(name) {
+            drop(state);
+            return self.table(name).map(|_| ());
+        }
+        let path = self.inner.main().join(files::manifest_name(name));
+        self.inner.disk.remove(&path).at("remove", &path)?;
+        self.inner.sync_main(&mut state)?;
+        state.damaged.remove(name);
+        state.put(name, None);
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn main(&self) -> &Path {
+        &self.dirs[0]
+    }
+
+    /// The state, if changes may be made.
+    fn writable(&self) -> Result<parking_lot::MutexGuard<'_, State>, TablesError> {
+        if self.locks.is_none() {
+            return Err(TablesError::ReadOnly);
+        }
+        let state = self.state.lock();
+        match &state.failed {
+            Some(why) => Err(TablesError::Failed(why.clone())),
+            None => Ok(state),
+        }
+    }
+
+    /// Makes a change of names in the main directory durable. If that fails nobody knows which
+    /// version a crash would leave, so that no files of either may go.
+    fn sync_main(&self, state: &mut State) -> Result<(), TablesError> {
+        let synced = self.disk.sync_dir(self.main()).at("sync", self.main());
+        if let Err(error) = &synced {
+            state.failed = Some(error.to_string());
+        }
+        synced
+    }
+
+    /// Publishes a version of a table: its segments are durable.
+    fn publish(&self, state: &mut State, opened: Opened) -> Result<(), TablesError> {
+        let Opened { table, .. } = &opened;
+        let directories = table
+            .segments
+            .iter()
+            .map(|segment| manifest::directory(segment));
+        let bytes = manifest::encode(table, &directories.collect::<Vec<_>>());
+        let path = self.main().join(files::manifest_name(&table.name));
+        let new = files::write_new(&*self.disk, &path, &bytes)?;
+        if let Err(error) = self.disk.rename(&new, &path) {
+            // It may have happened none the less.
+            state.failed = Some(error.to_string());
+            return Err(error).at("rename", &new);
+        }
+        self.sync_main(state)?;
+        let name = table.name.clone();
+        state.damaged.remove(&name);
+        state.put(&name, Some(opened));
+        Ok(())
+    }
+}
+
+impl State {
+    /// Another version takes a table's place, or none. Segments that it does not have may go.
+    fn put(&mut self, name: &str, next: Option<Opened>) {
+        let before = self.tables.remove(name);
+        let stays = |id: SegmentId| {
+            let next = next.as_ref();
+            next.is_some_and(|next| next.files.iter().any(|files| files.id() == id))
+        };
+        for files in before.iter().flat_map(|opened| &opened.files) {
+            if !stays(files.id()) {
+                files.doom();
+            }
+        }
+        self.segments.retain(|_, files| files.strong_count() > 0);
+        if let Some(next) = next {
+            for files in &next.files {
+                self.segments.insert(files.id(), Arc::downgrade(files));
+            }
+            self.tables.insert(name.to_owned(), next);
+        }
+    }
+
+    /// The version behind that of a table.
+    fn next_version(&self, name: &str) -> Version {
+        let version = self
+            .tables
+            .get(name)
+            .map_or(0, |opened| opened.table.version.0);
+        Version(version + 1)
+    }
+}
