@@ -104,7 +104,9 @@ impl Catalogue {
         for store in &self.stores {
             match store.tables() {
                 Ok(tables) => names.extend(tables),
-                Err(why) => tracing::warn!("{} cannot be asked for its tables: {why}", store.name()),
+                Err(why) => {
+                    tracing::warn!("{} cannot be asked for its tables: {why}", store.name())
+                }
             }
         }
         names.into_iter().collect()

@@ -94,13 +94,13 @@ impl Run {
     fn begin(self: Box<Run>) -> Result<Receiver, DataFusionError> {
         let (sender, receiver) = mpsc::channel(AHEAD);
         let thread = std::thread::Builder::new().name("scan".to_owned());
-        thread
-            .spawn(move || self.run(&sender))
-            .map_err(|error| DataFusionError::Execution(format!("no thread for a scan: {error}")))?;
+        thread.spawn(move || self.run(&sender)).map_err(|error| {
+            DataFusionError::Execution(format!("no thread for a scan: {error}"))
+        })?;
         Ok(receiver)
     }
 
-    fn run(self: Box<Run>, sender: &Sender) {
+    fn run(&self, sender: &Sender) {
         let mut last = None;
         for (place, candidate) in self.candidates.iter().enumerate() {
             let others = self.candidates.len() - place - 1;

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use operators::{Aggregate, Expr, Fragment, Function, SortKey, Work};
-use pages::Table;
+use datafusion::arrow::datatypes::SchemaRef;
+use operators::{Aggregate, Expr, Fragment, SortKey, Work};
 
 /// The fragment that reads the fewest columns.
 pub(crate) fn fragment(filter: Option<&Expr>, work: &Work, output: SchemaRef) -> Fragment {
@@ -26,58 +25,6 @@ pub(crate) fn fragment(filter: Option<&Expr>, work: &Work, output: SchemaRef) ->
         work: map(work, &place),
         output,
         columns: used,
-    }
-}
-
-/// Whether the executor has what a fragment asks for.
-pub(crate) fn is_supported(fragment: &Fragment, table: &Table) -> bool {
-    let columns = fragment.columns.iter();
-    let types: Vec<DataType> = columns
-        .map(|column| table.schema.field(*column).data_type().clone())
-        .collect();
-    let typed = |expr: &Expr| expr.data_type(&types).ok();
-    if fragment.filter.iter().chain(exprs(&fragment.work)).any(|e| typed(e).is_none()) {
-        return false;
-    }
-    let Work::Aggregate { by, aggregates } = &fragment.work else {
-        return true;
-    };
-    let fields = &fragment.output.fields()[by.len()..];
-    let mut states = fields.iter().map(|field| field.data_type());
-    aggregates.iter().all(|aggregate| {
-        let of = aggregate.of.as_ref().and_then(typed);
-        has_states(aggregate.function, of.as_ref(), &mut states)
-    })
-}
-
-/// Whether an aggregate of values of a type has these states.
-fn has_states<'a>(
-    function: Function,
-    of: Option<&DataType>,
-    states: &mut impl Iterator<Item = &'a DataType>,
-) -> bool {
-    use DataType::{Decimal128, Float64, Int64, UInt64};
-    let Some(first) = states.next() else {
-        return false;
-    };
-    match (function, of) {
-        (Function::Count, _) => *first == Int64,
-        (Function::Min | Function::Max, Some(of)) => first == of,
-        (Function::Sum, Some(of)) => match (of, first) {
-            (Decimal128(_, scale), Decimal128(_, of)) => scale == of,
-            (Int64 | UInt64 | Float64, sum) => of == sum,
-            _ => false,
-        },
-        (Function::Avg, Some(of)) => {
-            let sum = states.next();
-            let sum_fits = match (of, sum) {
-                (Decimal128(_, scale), Some(Decimal128(_, of))) => scale == of,
-                (Float64, Some(Float64)) => true,
-                _ => false,
-            };
-            *first == UInt64 && sum_fits
-        }
-        _ => false,
     }
 }
 

@@ -16,9 +16,7 @@ use crate::statistics::bounds_of;
 pub(crate) fn are_few(scan: &PagesScan, by: &[Expr], rows_for_each: u64) -> bool {
     let rows = u128::from(scan.table().rows());
     let groups = by.iter().map(|expr| values(scan.table(), expr));
-    let groups = groups.fold(1u128, |all, of| {
-        all.saturating_mul(of.unwrap_or(1).max(1))
-    });
+    let groups = groups.fold(1u128, |all, of| all.saturating_mul(of.unwrap_or(1).max(1)));
     // A table of a few thousand rows is cheap either way.
     rows < 10_000 || groups.saturating_mul(rows_for_each.into()) <= rows
 }

@@ -50,7 +50,11 @@ impl Source for Metered {
 
 /// The pages that have the columns of a fragment, in these rows: as many as are read if none is skipped.
 pub(crate) fn pages_of(table: &Table, fragment: &Fragment, rows: &[Rows]) -> u64 {
-    let mut groups: Vec<_> = fragment.columns.iter().map(|c| table.group_of(*c).0).collect();
+    let mut groups: Vec<_> = fragment
+        .columns
+        .iter()
+        .map(|c| table.group_of(*c).0)
+        .collect();
     groups.sort_unstable();
     groups.dedup();
     let mut pages = 0;
@@ -60,7 +64,8 @@ pub(crate) fn pages_of(table: &Table, fragment: &Fragment, rows: &[Rows]) -> u64
         };
         for group in &groups {
             let all = &segment.groups[*group];
-            let first = all.partition_point(|page| page.first_row + u64::from(page.rows) <= part.from);
+            let first =
+                all.partition_point(|page| page.first_row + u64::from(page.rows) <= part.from);
             let end = all.partition_point(|page| page.first_row < part.to);
             pages += end.saturating_sub(first) as u64;
         }
@@ -100,7 +105,11 @@ mod tests {
             ..fragment.clone()
         };
         let segment = table.segments[0].id;
-        let all = [Rows { segment, from: 0, to: 1_000 }];
+        let all = [Rows {
+            segment,
+            from: 0,
+            to: 1_000,
+        }];
         assert_eq!(pages_of(&table, &none, &all), 0);
     }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use datafusion::common::Result as PlanResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::Result as PlanResult;
 use datafusion::error::DataFusionError;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -115,7 +115,11 @@ impl fmt::Display for Placed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: Vec<_> = self.candidates.iter().map(|c| c.name.as_str()).collect();
         let (placement, reason) = (self.placement, &self.reason);
-        write!(f, "placement={placement} on [{}] ({reason})", nodes.join(", "))
+        write!(
+            f,
+            "placement={placement} on [{}] ({reason})",
+            nodes.join(", ")
+        )
     }
 }
 
@@ -184,10 +188,7 @@ fn place(scan: &PagesScan, wish: Wish) -> Result<Placed, String> {
 fn automatic(scan: &PagesScan) -> (Placement, String) {
     let replicas = &scan.replicated().replicas;
     if replicas.iter().any(|store| !store.is_remote()) {
-        return (
-            Placement::Local,
-            "its pages are on this machine".to_owned(),
-        );
+        return (Placement::Local, "its pages are on this machine".to_owned());
     }
     (
         Placement::RemoteRemote,

@@ -26,7 +26,6 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use operators::{Aggregate, Function, SortKey, Work};
 
-use crate::fragment::is_supported;
 use crate::groups;
 use crate::options::KumikiOptions;
 use crate::place::PlaceScans;
@@ -105,7 +104,7 @@ fn push_aggregate(plan: &AggregateExec, options: &KumikiOptions) -> Option<Pages
     }
     let pushed = scan.aggregating(Work::Aggregate { by, aggregates }, plan.schema());
     // Whatever the executor would refuse, be it a type or a size, stays with DataFusion.
-    is_supported(&pushed.fragment(), scan.table()).then_some(pushed)
+    pushed.is_possible().then_some(pushed)
 }
 
 /// The scan below projections, and what translates expressions over them.
@@ -209,5 +208,5 @@ fn first_rows(sort: &SortExec) -> Option<PagesScan> {
         })
     });
     let pushed = scan.first_by(keys.collect::<Option<_>>()?, limit as u64)?;
-    is_supported(&pushed.fragment(), scan.table()).then_some(pushed)
+    pushed.is_possible().then_some(pushed)
 }

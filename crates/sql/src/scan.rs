@@ -137,13 +137,21 @@ impl PagesScan {
     pub fn pages(&self) -> u64 {
         let fragment = self.fragment();
         let parts = self.partitions.iter();
-        parts.map(|rows| pages_of(self.table(), &fragment, rows)).sum()
+        parts
+            .map(|rows| pages_of(self.table(), &fragment, rows))
+            .sum()
     }
 
     /// What runs beside the data.
     #[must_use]
     pub fn fragment(&self) -> Fragment {
         fragment(self.filter.as_ref(), &self.work, self.schema())
+    }
+
+    /// Whether the executor has what the fragment asks for.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        self.fragment().check(&self.table().schema).is_ok()
     }
 
     /// What each column of the output is, as long as rows come out without order and limit.
@@ -163,7 +171,11 @@ impl PagesScan {
     #[must_use]
     pub fn translator(&self) -> Option<Translator> {
         let columns = self.plain_columns()?.to_vec();
-        Some(Translator::new(&self.table().schema, self.schema(), columns))
+        Some(Translator::new(
+            &self.table().schema,
+            self.schema(),
+            columns,
+        ))
     }
 
     /// The same rows, from where they have been placed.
@@ -178,14 +190,13 @@ impl PagesScan {
     /// Partial aggregates in the place of rows, with the state's names and types.
     #[must_use]
     pub fn aggregating(&self, work: Work, output: SchemaRef) -> PagesScan {
-        let properties = properties(EquivalenceProperties::new(output), self.partitions.len());
+        let statistics = Statistics::new_unknown(&output);
+        let mut properties = properties(EquivalenceProperties::new(output), self.partitions.len());
+        properties.emission_type = EmissionType::Final;
         PagesScan {
             work,
-            statistics: Arc::new(Statistics::new_unknown(properties.eq_properties.schema())),
-            properties: Arc::new(PlanProperties {
-                emission_type: EmissionType::Final,
-                ..properties
-            }),
+            statistics: Arc::new(statistics),
+            properties: Arc::new(properties),
             ..self.renewed()
         }
     }
@@ -306,13 +317,12 @@ impl ExecutionPlan for PagesScan {
         Ok(self)
     }
 
-    fn execute(
-        &self,
-        partition: usize,
-        _: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let Some(rows) = self.partitions.get(partition) else {
-            return internal_err!("a scan of {} has no partition {partition}", self.table().name);
+            return internal_err!(
+                "a scan of {} has no partition {partition}",
+                self.table().name
+            );
         };
         let Some(placed) = &self.placed else {
             return internal_err!("a scan of {} was not placed", self.table().name);
@@ -397,8 +407,7 @@ impl ExecutionPlan for PagesScan {
         else {
             return Ok(None);
         };
-        let translator =
-            Translator::new(&self.table().schema, self.schema(), project.clone());
+        let translator = Translator::new(&self.table().schema, self.schema(), project.clone());
         let exprs = projection.expr().iter().map(|one| &one.expr);
         let Some(project) = translator.translate_all(exprs) else {
             return Ok(None);

@@ -102,7 +102,9 @@ impl FakeStore {
     }
 
     fn there(&self) -> Result<&[Arc<Table>], String> {
-        self.tables.as_deref().ok_or_else(|| "it is away".to_owned())
+        self.tables
+            .as_deref()
+            .ok_or_else(|| "it is away".to_owned())
     }
 }
 
@@ -122,7 +124,11 @@ impl Store for FakeStore {
     }
 
     fn tables(&self) -> Result<Vec<String>, String> {
-        Ok(self.there()?.iter().map(|table| table.name.clone()).collect())
+        Ok(self
+            .there()?
+            .iter()
+            .map(|table| table.name.clone())
+            .collect())
     }
 
     fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {

@@ -97,6 +97,8 @@ impl fmt::Debug for Secret {
     }
 }
 
+// The trait's own signature hides a lifetime, and must be met to the letter.
+#[allow(elided_lifetimes_in_paths)]
 #[async_trait]
 impl AuthSource for Secret {
     async fn get_password(&self, _: &LoginInfo) -> PgWireResult<Password> {

@@ -77,7 +77,9 @@ pub(crate) fn answer(sql: &str) -> Option<Answer> {
             };
             let (name, value) = setting(name)?;
             let value: ArrayRef = Arc::new(StringArray::from(vec![value]));
-            RecordBatch::try_from_iter([(name, value)]).ok().map(Answer::Shown)
+            RecordBatch::try_from_iter([(name, value)])
+                .ok()
+                .map(Answer::Shown)
         }
         _ => None,
     }

@@ -14,8 +14,8 @@ use bytes::{BufMut, BytesMut};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    TimeUnit, TimestampMicrosecondType,
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
+    Int64Type, TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -41,7 +41,8 @@ pub(crate) fn rows(batch: &RecordBatch, fields: &[FieldInfo]) -> Result<Vec<Data
             column.write(row, &mut bytes)?;
         }
         let fields = i16::try_from(columns.len());
-        let fields = fields.map_err(|_| ArrowError::InvalidArgumentError("too many columns".into()))?;
+        let fields =
+            fields.map_err(|_| ArrowError::InvalidArgumentError("too many columns".into()))?;
         rows.push(DataRow::new(bytes, fields));
     }
     Ok(rows)
@@ -98,7 +99,8 @@ impl Column {
             FieldFormat::Binary => self.binary(row, into)?,
         }
         let length = i32::try_from(into.len() - at - 4);
-        let length = length.map_err(|_| ArrowError::InvalidArgumentError("a value is too long".into()))?;
+        let length =
+            length.map_err(|_| ArrowError::InvalidArgumentError("a value is too long".into()))?;
         into[at..at + 4].copy_from_slice(&length.to_be_bytes());
         Ok(())
     }
@@ -106,8 +108,16 @@ impl Column {
     fn text(&self, row: usize, into: &mut BytesMut) -> Result<(), ArrowError> {
         let array = &self.array;
         match self.kind {
-            Type::BOOL => into.put_u8(if array.as_boolean().value(row) { b't' } else { b'f' }),
-            Type::FLOAT4 => float(array.as_primitive::<Float32Type>().value(row).into(), into, true),
+            Type::BOOL => into.put_u8(if array.as_boolean().value(row) {
+                b't'
+            } else {
+                b'f'
+            }),
+            Type::FLOAT4 => float(
+                array.as_primitive::<Float32Type>().value(row).into(),
+                into,
+                true,
+            ),
             Type::FLOAT8 => float(array.as_primitive::<Float64Type>().value(row), into, false),
             Type::BYTEA => {
                 into.put_slice(b"\\x");
@@ -220,15 +230,27 @@ mod tests {
         check(a::BooleanArray::from(vec![true]), "t", &[1]);
         check(a::Int8Array::from(vec![-2]), "-2", &[0xff, 0xfe]);
         check(a::UInt32Array::from(vec![7]), "7", &7i64.to_be_bytes());
-        check(a::Float32Array::from(vec![0.1]), "0.1", &0.1f32.to_be_bytes());
+        check(
+            a::Float32Array::from(vec![0.1]),
+            "0.1",
+            &0.1f32.to_be_bytes(),
+        );
         check(
             a::Float64Array::from(vec![f64::NEG_INFINITY]),
             "-Infinity",
             &f64::NEG_INFINITY.to_be_bytes(),
         );
         check(a::StringArray::from(vec!["ä"]), "ä", "ä".as_bytes());
-        check(a::BinaryArray::from(vec![&[0u8, 255][..]]), "\\x00ff", &[0, 255]);
-        check(a::Date32Array::from(vec![10_958]), "2000-01-02", &1i32.to_be_bytes());
+        check(
+            a::BinaryArray::from(vec![&[0u8, 255][..]]),
+            "\\x00ff",
+            &[0, 255],
+        );
+        check(
+            a::Date32Array::from(vec![10_958]),
+            "2000-01-02",
+            &1i32.to_be_bytes(),
+        );
         let micros = MICROS_TO_2000 + 3_600_000_000 + 500_000;
         check(
             a::TimestampMicrosecondArray::from(vec![micros]),
@@ -242,7 +264,11 @@ mod tests {
         );
         let amount = a::Decimal128Array::from(vec![-1_205]);
         let amount = amount.with_precision_and_scale(15, 2).unwrap();
-        check(amount, "-12.05", &[0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 0x01, 0xf4]);
+        check(
+            amount,
+            "-12.05",
+            &[0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 0x01, 0xf4],
+        );
     }
 
     #[test]

@@ -28,9 +28,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pgwire::api::auth::StartupHandler;
 use pgwire::api::cancel::{CancelHandler, DefaultCancelHandler};
 use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
-use pgwire::api::auth::StartupHandler;
 use pgwire::api::{ConnectionManager, PgWireServerHandlers};
 use pgwire::tokio::process_socket;
 use tokio::net::{TcpListener, TcpStream};

@@ -61,14 +61,19 @@ fn write_text_digits(magnitude: u128, zeros: u32, negative: bool, into: &mut Byt
     }
     let groups = text.as_bytes()[first..].chunks(4);
     digits.extend(groups.map(|group| {
-        group.iter().fold(0u16, |all, digit| all * 10 + u16::from(digit - b'0'))
+        group
+            .iter()
+            .fold(0u16, |all, digit| all * 10 + u16::from(digit - b'0'))
     }));
     let weight = i32::try_from(digits.len()).unwrap_or(i32::MAX) - 1;
     put(&digits, weight, negative, 0, into);
 }
 
 fn put(digits: &[u16], weight: i32, negative: bool, shown: u16, into: &mut BytesMut) {
-    let end = digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
+    let end = digits
+        .iter()
+        .rposition(|digit| *digit != 0)
+        .map_or(0, |last| last + 1);
     let digits = &digits[..end];
     let weight = if digits.is_empty() { 0 } else { weight };
     into.put_u16(u16::try_from(digits.len()).unwrap_or(u16::MAX));
@@ -86,7 +91,9 @@ fn digit(value: u128) -> u16 {
 
 /// Reads a number as text, as `-12.05`; `None` if the bytes are no number.
 pub(crate) fn read(bytes: &[u8]) -> Option<String> {
-    let mut words = bytes.chunks_exact(2).map(|two| u16::from_be_bytes([two[0], two[1]]));
+    let mut words = bytes
+        .chunks_exact(2)
+        .map(|two| u16::from_be_bytes([two[0], two[1]]));
     let (count, weight) = (words.next()?, words.next()?);
     let (sign, shown) = (words.next()?, usize::from(words.next()?));
     let digits: Vec<u16> = words.collect();
@@ -96,7 +103,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<String> {
         && (-16..=16).contains(&weight)
         && shown <= 64
         && matches!(sign, 0 | NEGATIVE);
-    if !sane || bytes.len() % 2 != 0 {
+    if !sane || !bytes.len().is_multiple_of(2) {
         return None;
     }
     let group = |place: i32| {
@@ -104,7 +111,10 @@ pub(crate) fn read(bytes: &[u8]) -> Option<String> {
         found.and_then(|at| digits.get(at)).copied().unwrap_or(0)
     };
     let mut text = if sign == NEGATIVE { "-" } else { "" }.to_owned();
-    let whole: String = (0..=weight.max(0)).rev().map(|p| format!("{:04}", group(p))).collect();
+    let whole: String = (0..=weight.max(0))
+        .rev()
+        .map(|p| format!("{:04}", group(p)))
+        .collect();
     let whole = whole.trim_start_matches('0');
     text.push_str(if whole.is_empty() { "0" } else { whole });
     if shown > 0 {

@@ -20,9 +20,16 @@ pub(crate) fn types_of(plan: &LogicalPlan) -> PgWireResult<Vec<Type>> {
     let found = plan.get_parameter_types();
     let found = found.map_err(|failed| crate::serve::errors::of_query(&failed))?;
     let number = |name: &str| name.strip_prefix('$')?.parse::<usize>().ok();
-    let count = found.keys().filter_map(|name| number(name)).max().unwrap_or(0);
+    let count = found
+        .keys()
+        .filter_map(|name| number(name))
+        .max()
+        .unwrap_or(0);
     if count > MOST {
-        return Err(error(BAD_PARAMETER, format!("there is no parameter ${count}")));
+        return Err(error(
+            BAD_PARAMETER,
+            format!("there is no parameter ${count}"),
+        ));
     }
     let types = (1..=count).map(|number| {
         let of = found.get(&format!("${number}")).cloned().flatten();
@@ -42,14 +49,18 @@ pub(crate) fn values<S: Clone>(
     let values = parameters.map(|(place, bytes)| {
         let named = given.get(place).cloned().flatten();
         let named = named.filter(|named| *named != Type::UNKNOWN);
-        let data_type = named.or_else(|| inferred.get(place).cloned()).unwrap_or(Type::TEXT);
+        let data_type = named
+            .or_else(|| inferred.get(place).cloned())
+            .unwrap_or(Type::TEXT);
         let Some(bytes) = bytes else {
             return Ok(types::null(&data_type));
         };
         let read = if is_binary(&portal.parameter_format, place) {
             binary(&data_type, bytes)
         } else {
-            std::str::from_utf8(bytes).ok().and_then(|text| parse(&data_type, text))
+            std::str::from_utf8(bytes)
+                .ok()
+                .and_then(|text| parse(&data_type, text))
         };
         read.ok_or_else(|| wrong(place, &data_type))
     });
@@ -119,7 +130,9 @@ fn binary(data_type: &Type, bytes: &[u8]) -> Option<ScalarValue> {
 fn decimal(text: &str) -> Option<ScalarValue> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let scale = i8::try_from(fraction.len()).ok().filter(|scale| *scale <= 38)?;
+    let scale = i8::try_from(fraction.len())
+        .ok()
+        .filter(|scale| *scale <= 38)?;
     Some(ScalarValue::Decimal128(Some(unscaled), 38, scale))
 }
 
@@ -140,7 +153,11 @@ mod tests {
             (Type::FLOAT8, "0.5", 0.5f64.to_be_bytes().to_vec()),
             (Type::TEXT, "ä", "ä".as_bytes().to_vec()),
             (Type::DATE, "2000-01-02", 1i32.to_be_bytes().to_vec()),
-            (Type::NUMERIC, "-12.05", vec![0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 1, 0xf4]),
+            (
+                Type::NUMERIC,
+                "-12.05",
+                vec![0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 1, 0xf4],
+            ),
         ] {
             let parsed = parse(&data_type, text).unwrap();
             assert_eq!(Some(parsed), binary(&data_type, &bytes), "{text}");

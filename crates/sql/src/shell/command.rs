@@ -88,7 +88,10 @@ pub fn table(catalogue: &Catalogue, name: &str) -> Result<String, String> {
     let table = &found.table;
     let mut text = String::new();
     let fields = table.schema.fields();
-    let width = fields.iter().map(|field| field.name().chars().count()).max();
+    let width = fields
+        .iter()
+        .map(|field| field.name().chars().count())
+        .max();
     let width = width.unwrap_or(0);
     for field in fields {
         let null = if field.is_nullable() { "" } else { " not null" };
@@ -115,7 +118,10 @@ mod tests {
     #[test]
     fn commands_are_understood_or_explained() {
         assert_eq!(parse("\\d"), Ok(Command::Tables));
-        assert_eq!(parse("\\d lineitem;"), Ok(Command::Table("lineitem".into())));
+        assert_eq!(
+            parse("\\d lineitem;"),
+            Ok(Command::Table("lineitem".into()))
+        );
         assert_eq!(parse("\\format csv"), Ok(Command::Format(Format::Csv)));
         for wrong in ["\\x", "\\format", "\\format xml", "\\q now", "\\d a b"] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -31,9 +31,7 @@ impl FromStr for Format {
             "table" => Ok(Format::Table),
             "csv" => Ok(Format::Csv),
             "json" => Ok(Format::Json),
-            other => Err(format!(
-                "'{other}' is no format: table, csv and json are"
-            )),
+            other => Err(format!("'{other}' is no format: table, csv and json are")),
         }
     }
 }

@@ -54,7 +54,11 @@ impl Progress {
     /// How often to tell.
     #[must_use]
     pub fn interval(&self) -> Duration {
-        if self.terminal { ON_TERMINAL } else { ELSEWHERE }
+        if self.terminal {
+            ON_TERMINAL
+        } else {
+            ELSEWHERE
+        }
     }
 
     /// Tells how far the plan is.

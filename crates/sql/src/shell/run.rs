@@ -141,7 +141,9 @@ impl<W: Write> Shell<W> {
             }
         };
         let written = self.out.write_all(text.as_bytes());
-        written.and_then(|()| self.out.flush()).map_err(output_failed)?;
+        written
+            .and_then(|()| self.out.flush())
+            .map_err(output_failed)?;
         Ok(Next::Go)
     }
 
@@ -233,7 +235,9 @@ pub fn explain(error: &DataFusionError) -> String {
 
 fn arrow_failed(error: &ArrowError) -> Failed {
     match error {
-        ArrowError::IoError(_, error) if error.kind() == io::ErrorKind::BrokenPipe => Failed::Closed,
+        ArrowError::IoError(_, error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Failed::Closed
+        }
         other => Failed::Query(format!("the result cannot be written: {other}")),
     }
 }

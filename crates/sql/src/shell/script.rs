@@ -131,10 +131,7 @@ mod tests {
         assert_eq!(parts("select ';' ;"), ["select ';'"]);
         assert_eq!(parts("select 'it''s; ' ;"), ["select 'it''s; '"]);
         assert_eq!(parts("select \"a;b\";"), ["select \"a;b\""]);
-        assert_eq!(
-            parts("select 1 -- a; b\n, 2;"),
-            ["select 1 -- a; b\n, 2"]
-        );
+        assert_eq!(parts("select 1 -- a; b\n, 2;"), ["select 1 -- a; b\n, 2"]);
         assert_eq!(
             parts("select /* ; /* ; */ ; */ 3;"),
             ["select /* ; /* ; */ ; */ 3"]

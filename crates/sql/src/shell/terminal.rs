@@ -64,7 +64,10 @@ pub fn interact<W: Write>(shell: &mut Shell<W>, history: Option<&Path>) -> Resul
     if let Some(history) = history
         && let Err(error) = editor.save_history(history)
     {
-        tracing::warn!("statements are not remembered in {}: {error}", history.display());
+        tracing::warn!(
+            "statements are not remembered in {}: {error}",
+            history.display()
+        );
     }
     left
 }
