@@ -13,6 +13,10 @@
 //! | [`segment`] | from rows to a segment's pages |
 //! | [`manifest`] | a version of a table as bytes |
 //! | [`source`] | where pages come from |
+//! | `ahead` | reading ahead of who takes pages |
+//! | [`cache`] | pages that were read and may be read again |
+//! | [`node`] | a storage node: gives pages to readers, runs tasks |
+//! | [`remote`] | reading pages of a storage node |
 //! | [`tables`] | tables on disks |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
@@ -21,8 +25,10 @@
 
 #![deny(unsafe_code)]
 
+mod ahead;
 pub mod block;
 pub mod bounds;
+pub mod cache;
 mod cell;
 mod codec;
 mod distinct;
@@ -34,7 +40,9 @@ mod kind;
 pub mod local;
 pub mod manifest;
 pub mod memory;
+pub mod node;
 pub mod page;
+pub mod remote;
 pub mod row;
 pub mod segment;
 pub mod source;
@@ -43,6 +51,7 @@ pub mod tables;
 mod widen;
 
 pub use bounds::{Bounds, Range};
+pub use cache::{Cache, CacheFigures};
 pub use local::Local;
 pub use manifest::BadTable;
 pub use memory::Memory;
