@@ -25,6 +25,8 @@ mod rdma;
 mod replicated;
 mod serve;
 mod signals;
+#[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
+mod sql_command;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         cli::Command::Bench(options) => bench::bench(options),
         cli::Command::Cluster(options) => cluster_command::run(&options),
         cli::Command::Check(options) => check::check(&options),
+        cli::Command::Sql(options) => sql_command::run(&options, &log),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -35,9 +35,14 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// If the store cannot be asked, or the table is damaged; the text says why and what to do.
     fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String>;
 
-    /// Where fragments over its tables run under a placement, with a count of the pages that are read
-    /// for it; `None` if it has no such place.
-    fn site(&self, placement: Placement, meter: &Arc<PageMeter>) -> Option<Arc<dyn Site>>;
+    /// Where fragments over a table that it has opened run under a placement, with a count of the pages
+    /// that are read for it; `None` if it has no such place.
+    fn site(
+        &self,
+        table: &Arc<Table>,
+        placement: Placement,
+        meter: &Arc<PageMeter>,
+    ) -> Option<Arc<dyn Site>>;
 }
 
 /// A version of a table, and who has it.
@@ -45,8 +50,25 @@ pub trait Store: Send + Sync + fmt::Debug {
 pub struct Replicated {
     /// The version.
     pub table: Arc<Table>,
-    /// The stores that have all of it, those of this machine first; at least one.
-    pub replicas: Vec<Arc<dyn Store>>,
+    /// Who has all of it, those of this machine first; at least one.
+    pub replicas: Vec<Replica>,
+}
+
+/// A store, and the version as it has opened it.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Equal to that of the other replicas.
+    pub table: Arc<Table>,
+}
+
+impl Replica {
+    /// What the store is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.store.name()
+    }
 }
 
 /// Why a table cannot be had.
@@ -147,9 +169,10 @@ impl Catalogue {
 
 impl Replicated {
     fn of(table: Arc<Table>, store: &Arc<dyn Store>) -> Replicated {
+        let store = Arc::clone(store);
         Replicated {
-            table,
-            replicas: vec![Arc::clone(store)],
+            table: Arc::clone(&table),
+            replicas: vec![Replica { store, table }],
         }
     }
 
@@ -170,7 +193,8 @@ impl Replicated {
             if !same_segments(&table, known) {
                 return Err(ambiguous());
             }
-            self.replicas.push(Arc::clone(store));
+            let store = Arc::clone(store);
+            self.replicas.push(Replica { store, table });
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! | module | concept |
 //! |---|---|
 //! | [`catalogue`] | which tables there are, and on which nodes |
+//! | [`directory`] | tables of this machine's own directories |
 //! | [`session`] | a session: a catalogue, DataFusion with our rules, and limits |
 //! | [`options`] | what a session may set |
 //! | [`table`] | tables and schemas as DataFusion wants them |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod directory;
 mod display;
 mod fetch;
 mod fragment;
@@ -44,5 +46,6 @@ mod test_support;
 pub mod translate;
 
 pub use catalogue::{Catalogue, Store};
+pub use directory::Directory;
 pub use place::{Placement, Wish};
 pub use session::{Rights, Session, Settings, Shared};

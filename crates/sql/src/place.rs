@@ -11,6 +11,7 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
+use crate::catalogue::Replica;
 use crate::fetch::Candidate;
 use crate::meter::PageMeter;
 use crate::options::KumikiOptions;
@@ -164,13 +165,14 @@ fn place(scan: &PagesScan, wish: Wish) -> Result<Placed, String> {
     let meter = Arc::new(PageMeter::default());
     let candidates: Arc<[Candidate]> = replicas
         .iter()
-        .filter_map(|store| {
-            let (name, site) = (store.name().to_owned(), store.site(placement, &meter)?);
+        .filter_map(|replica| {
+            let name = replica.name().to_owned();
+            let site = replica.store.site(&replica.table, placement, &meter)?;
             Some(Candidate { name, site })
         })
         .collect();
     if candidates.is_empty() {
-        let names: Vec<_> = replicas.iter().map(|store| store.name()).collect();
+        let names: Vec<_> = replicas.iter().map(Replica::name).collect();
         return Err(format!(
             "table {} cannot be read with placement {placement}: it is on {}; use placement auto",
             scan.table().name,
@@ -187,7 +189,7 @@ fn place(scan: &PagesScan, wish: Wish) -> Result<Placed, String> {
 
 fn automatic(scan: &PagesScan) -> (Placement, String) {
     let replicas = &scan.replicated().replicas;
-    if replicas.iter().any(|store| !store.is_remote()) {
+    if replicas.iter().any(|replica| !replica.store.is_remote()) {
         return (Placement::Local, "its pages are on this machine".to_owned());
     }
     (

@@ -136,7 +136,7 @@ impl Store for FakeStore {
         Ok(found.cloned())
     }
 
-    fn site(&self, _: Placement, _: &Arc<PageMeter>) -> Option<Arc<dyn Site>> {
+    fn site(&self, _: &Arc<Table>, _: Placement, _: &Arc<PageMeter>) -> Option<Arc<dyn Site>> {
         self.site.clone()
     }
 }

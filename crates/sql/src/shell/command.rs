@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Replica};
 use crate::shell::Format;
 
 /// What there is, for `\?`.
@@ -106,7 +106,7 @@ pub fn table(catalogue: &Catalogue, name: &str) -> Result<String, String> {
         table.version.0,
         table.segments.len()
     );
-    let places: Vec<_> = found.replicas.iter().map(|store| store.name()).collect();
+    let places: Vec<_> = found.replicas.iter().map(Replica::name).collect();
     let _ = writeln!(text, "on {}", places.join(", "));
     Ok(text)
 }
