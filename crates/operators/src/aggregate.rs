@@ -129,7 +129,7 @@ impl Aggregation {
     ///
     /// # Errors
     /// If an expression has no value for a row.
-    pub(crate) fn add(&mut self, frame: &mut Frame<'_>) -> Result<bool, TaskError> {
+    pub(crate) fn add(&mut self, frame: &mut Frame<'_, '_>) -> Result<bool, TaskError> {
         let rows = frame.len();
         let facts = frame.context().facts;
         let assignment = if self.by.is_empty() {
@@ -325,7 +325,7 @@ fn place(
 }
 
 impl Lane {
-    fn add(&mut self, frame: &mut Frame<'_>, assignment: &Assignment) -> Result<(), TaskError> {
+    fn add(&mut self, frame: &mut Frame<'_, '_>, assignment: &Assignment) -> Result<(), TaskError> {
         let Some(filter) = self.filter else {
             return self.add_rows(frame, None, assignment);
         };
@@ -343,7 +343,7 @@ impl Lane {
 
     fn add_rows(
         &mut self,
-        frame: &mut Frame<'_>,
+        frame: &mut Frame<'_, '_>,
         places: Option<&[u32]>,
         assignment: &Assignment,
     ) -> Result<(), TaskError> {

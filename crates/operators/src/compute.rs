@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 use crate::program::{NodeId, Op, Program};
 use crate::site::TaskError;
-use crate::stored::{Loaded, Rows};
+use crate::stored::{Columns, Rows};
 use crate::vector::Vector;
 use intervals::Facts;
 
@@ -35,21 +35,21 @@ pub(crate) struct Context<'c> {
     /// What is evaluated.
     pub(crate) program: &'c Program,
     /// The chunk's columns.
-    pub(crate) columns: &'c [Loaded<'c>],
+    pub(crate) columns: &'c Columns<'c>,
     /// Of each node, what is known of its values.
     pub(crate) facts: &'c [Facts],
 }
 
 /// Rows for which nodes are evaluated.
-pub(crate) struct Frame<'c> {
+pub(crate) struct Frame<'c, 'r> {
     context: Context<'c>,
-    rows: Rows<'c>,
+    rows: Rows<'r>,
     memo: Vec<Option<Rc<Vector>>>,
 }
 
-impl<'c> Frame<'c> {
+impl<'c, 'r> Frame<'c, 'r> {
     /// Over these rows.
-    pub(crate) fn new(context: Context<'c>, rows: Rows<'c>) -> Frame<'c> {
+    pub(crate) fn new(context: Context<'c>, rows: Rows<'r>) -> Frame<'c, 'r> {
         Frame {
             context,
             rows,
@@ -104,7 +104,11 @@ impl<'c> Frame<'c> {
         let facts = &self.context.facts[id];
         let rows = self.len();
         Ok(match &node.op {
-            Op::Column(column) => self.context.columns[*column].vector(self.rows, facts.narrow),
+            Op::Column(column) => self
+                .context
+                .columns
+                .get(*column)?
+                .vector(self.rows, facts.narrow),
             Op::Literal(_, vector) => vector.clone(),
             Op::Compare(comparison, left, right) => {
                 let (left, right) = (self.evaluate(*left)?, self.evaluate(*right)?);

@@ -78,7 +78,7 @@ impl Filter {
     }
 
     /// What has to be looked at, where this is known of columns.
-    pub(crate) fn plan(&self, program: &Program, columns: &[Known]) -> Plan {
+    pub(crate) fn plan(&self, program: &Program, columns: &[Known<'_>]) -> Plan {
         let judge = Judge::new(program, columns);
         let mut open = Vec::new();
         for (at, conjunct) in self.conjuncts.iter().enumerate() {
@@ -120,7 +120,7 @@ impl Filter {
                 Conjunct::Test {
                     column, min, max, ..
                 } => {
-                    left.test(&context.columns[*column], *min, *max, from, len);
+                    left.test(context.columns.get(*column)?, *min, *max, from, len);
                 }
                 Conjunct::Condition(node) => left.condition(context, *node, from, len)?,
             }

@@ -17,6 +17,8 @@
 //! | [`topk`] | the first rows by an order |
 //! | `output` | from vectors to arrays |
 //! | [`site`] | where fragments run |
+//! | [`scan`] | from a table and rows to pages, and to chunks |
+//! | [`here`] | the site that runs tasks where it is called |
 //!
 //! It does not know SQL, nor how pages travel.
 
@@ -28,11 +30,13 @@ mod compute;
 pub mod expr;
 mod filter;
 pub mod fragment;
+pub mod here;
 mod output;
 mod program;
 mod prune;
 pub mod run;
 pub mod scalar;
+pub mod scan;
 pub mod site;
 mod stored;
 pub mod topk;
@@ -43,6 +47,7 @@ pub use aggregate::GroupLimits;
 pub use chunk::{Chunk, Column};
 pub use expr::{Expr, ExprError, Operator};
 pub use fragment::{Aggregate, Fragment, FragmentError, Function, SortKey, Work};
+pub use here::Here;
 pub use run::Executor;
 pub use scalar::{Scalar, Value};
 pub use site::{Batches, Rows, Site, Task, TaskError};

@@ -197,14 +197,12 @@ impl Gathered {
                     .collect(),
             ),
             Values::Bytes(_) => {
-                let texts = parts.iter().flat_map(|part| {
-                    let texts = part.values.bytes();
-                    (0..texts.index.len()).map(move |row| texts.get(row))
-                });
-                Values::Bytes(crate::vector::Bytes {
-                    data: BinaryArray::from_iter_values(texts),
-                    index: (0..rows as u32).collect(),
-                })
+                let mut texts = Vec::with_capacity(rows);
+                for part in &parts {
+                    let bytes = part.values.bytes();
+                    texts.extend((0..bytes.index.len()).map(|row| bytes.get(row)));
+                }
+                Values::texts(&texts)
             }
             _ => integers(&parts),
         };

@@ -82,7 +82,18 @@ impl Program {
         self.compile(expr)
     }
 
-    /// A node.
+    /// Of each column, whether a node is about it.
+    pub(crate) fn columns_used(&self) -> Vec<bool> {
+        let mut used = vec![false; self.columns.len()];
+        for node in &self.nodes {
+            if let Op::Column(column) = node.op {
+                used[column] = true;
+            }
+        }
+        used
+    }
+
+    /// A node's type.
     pub(crate) fn data_type(&self, node: NodeId) -> &DataType {
         &self.nodes[node].data_type
     }

@@ -3,6 +3,7 @@
 //! Invariant: what is said to be impossible is so for every row within the bounds. Nothing is said
 //! about errors: rows that are skipped have none.
 
+use arrow_schema::DataType;
 use pages::{Bounds, Range};
 
 use crate::compute::compare::total;
@@ -53,28 +54,36 @@ impl Truth {
 }
 
 /// What is known of a column over some rows.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
     /// Between what its values lie.
-    pub(crate) range: Range,
+    pub(crate) range: &'a Range,
     /// Whether some may be null.
     pub(crate) nulls: bool,
 }
 
-impl Known {
-    /// Nothing is known.
-    pub(crate) fn nothing() -> Known {
+impl<'a> Known<'a> {
+    /// Nothing.
+    pub(crate) const NOTHING: Known<'static> = Known {
+        range: &Range::Unknown,
+        nulls: true,
+    };
+
+    /// What a page's bounds say.
+    pub(crate) fn of(bounds: &'a Bounds) -> Known<'a> {
         Known {
-            range: Range::Unknown,
-            nulls: true,
+            range: &bounds.range,
+            nulls: bounds.nulls > 0,
         }
     }
 
-    /// What a page's bounds say.
-    pub(crate) fn of(bounds: &Bounds) -> Known {
-        Known {
-            range: bounds.range.clone(),
-            nulls: bounds.nulls > 0,
+    /// Between what values of the column's type lie, if it is one of integers.
+    pub(crate) fn interval(&self, data_type: &DataType) -> (i128, i128) {
+        match *self.range {
+            Range::Int { min, max } if min <= max => (min, max),
+            // What stands where values are null may be anything.
+            Range::Empty => (0, 0),
+            _ => types::limits(data_type).unwrap_or((0, 0)),
         }
     }
 }
@@ -82,19 +91,17 @@ impl Known {
 /// Conditions over rows of which bounds are known.
 pub(crate) struct Judge<'a> {
     program: &'a Program,
-    columns: &'a [Known],
+    columns: &'a [Known<'a>],
     facts: Vec<Facts>,
 }
 
 impl<'a> Judge<'a> {
     /// Of conditions of this program, over columns of which this is known.
-    pub(crate) fn new(program: &'a Program, columns: &'a [Known]) -> Judge<'a> {
-        let interval = |(known, data_type): (&Known, _)| match known.range {
-            Range::Int { min, max } if min <= max => (min, max),
-            Range::Empty => (0, 0),
-            _ => types::limits(data_type).unwrap_or((0, 0)),
-        };
-        let intervals: Vec<_> = columns.iter().zip(&program.columns).map(interval).collect();
+    pub(crate) fn new(program: &'a Program, columns: &'a [Known<'a>]) -> Judge<'a> {
+        let known = columns.iter().zip(&program.columns);
+        let intervals: Vec<_> = known
+            .map(|(known, data_type)| known.interval(data_type))
+            .collect();
         Judge {
             program,
             columns,
@@ -153,7 +160,7 @@ impl<'a> Judge<'a> {
 
     fn is_null(&self, node: NodeId) -> bool {
         match &self.program.nodes[node].op {
-            Op::Column(column) => self.columns[*column].range == Range::Empty,
+            Op::Column(column) => *self.columns[*column].range == Range::Empty,
             Op::Literal(scalar, _) => scalar.value == Value::Null,
             _ => false,
         }
@@ -186,7 +193,7 @@ impl<'a> Judge<'a> {
 
     fn floats(&self, node: NodeId) -> (Option<i64>, Option<i64>) {
         match &self.program.nodes[node].op {
-            Op::Column(column) => match self.columns[*column].range {
+            Op::Column(column) => match *self.columns[*column].range {
                 // Zeros may be of either sign.
                 Range::Float { min, max } => (
                     Some(total(if min == 0.0 { -0.0 } else { min })),
@@ -207,7 +214,7 @@ impl<'a> Judge<'a> {
 
     fn texts(&self, node: NodeId) -> (Option<&[u8]>, Option<&[u8]>) {
         match &self.program.nodes[node].op {
-            Op::Column(column) => match &self.columns[*column].range {
+            Op::Column(column) => match self.columns[*column].range {
                 Range::Bytes { min, max } => (Some(min), max.as_deref()),
                 _ => (None, None),
             },

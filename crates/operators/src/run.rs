@@ -1,12 +1,14 @@
 //! A fragment at work: chunks go in, batches come out.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 
-use arrow_array::RecordBatch;
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
+use pages::{Bounds, Range};
 
 use crate::aggregate::{Aggregation, GroupLimits};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Column};
 use crate::compute::{Context, Frame, intervals};
 use crate::filter::{Filter, Passing, Plan};
 use crate::fragment::{Fragment, FragmentError, Work};
@@ -14,10 +16,10 @@ use crate::output::{self, Gathered};
 use crate::program::{NodeId, Program};
 use crate::prune::Known;
 use crate::site::TaskError;
-use crate::stored::{Loaded, Rows};
+use crate::stored::{Columns, Rows};
 use crate::topk::TopK;
+use crate::types;
 use crate::vector::{VECTOR, Vector};
-use arrow_schema::SchemaRef;
 
 /// A fragment at work.
 #[derive(Debug)]
@@ -102,43 +104,50 @@ impl Executor {
     /// # Errors
     /// If a value cannot be computed, or the chunk's columns are not what they should be.
     pub fn feed(&mut self, chunk: &Chunk) -> Result<(), TaskError> {
-        let known: Vec<Known> = chunk
-            .columns
-            .iter()
-            .map(|column| Known {
-                range: column.range.clone(),
-                nulls: column.array.logical_null_count() > 0,
-            })
-            .collect();
+        let bounds: Vec<Bounds> = chunk.columns.iter().map(bounds).collect();
+        let load = |column: usize| Ok(ArrayRef::clone(&chunk.columns[column].array));
+        self.feed_parts(chunk.rows, &bounds.iter().collect::<Vec<_>>(), &load)
+    }
+
+    /// Works on a chunk of so many rows, whose columns have these bounds, and are loaded when they
+    /// are needed. They may not be needed at all.
+    ///
+    /// # Errors
+    /// If a value cannot be computed, a column cannot be loaded or is not what it should be.
+    pub fn feed_parts(
+        &mut self,
+        rows: usize,
+        bounds: &[&Bounds],
+        load: &dyn Fn(usize) -> Result<ArrayRef, TaskError>,
+    ) -> Result<(), TaskError> {
+        let types = &self.program.columns;
+        if bounds.len() != types.len() {
+            let what = format!(
+                "a chunk has {} columns, and not {}",
+                bounds.len(),
+                types.len()
+            );
+            return Err(TaskError::Refused(what));
+        }
+        let known: Vec<Known<'_>> = bounds.iter().map(|bounds| Known::of(bounds)).collect();
         if self.done() {
             return Ok(());
-        }
-        if chunk.columns.len() != self.program.columns.len()
-            || chunk
-                .columns
-                .iter()
-                .any(|column| column.array.len() != chunk.rows)
-        {
-            return Err(TaskError::Refused(
-                "a chunk's columns are not those asked for".into(),
-            ));
         }
         let Some(open) = self.open(&known) else {
             return Ok(());
         };
-        let loaded = chunk.columns.iter().zip(&self.program.columns);
-        let columns: Vec<Loaded<'_>> = loaded
-            .map(|(column, data_type)| Loaded::new(column, data_type))
-            .collect::<Result<_, _>>()?;
-        let bounds: Vec<_> = columns.iter().map(|column| column.interval).collect();
-        let facts = intervals::facts(&self.program, &bounds);
-        for from in (0..chunk.rows).step_by(VECTOR) {
-            let len = VECTOR.min(chunk.rows - from);
-            let context = Context {
-                program: &self.program,
-                columns: &columns,
-                facts: &facts,
-            };
+        let intervals = known.iter().zip(types);
+        let intervals: Vec<_> = intervals.map(|(known, t)| known.interval(t)).collect();
+        let facts = intervals::facts(&self.program, &intervals);
+        let arrays: Vec<_> = types.iter().map(|_| OnceCell::new()).collect();
+        let columns = Columns::new(rows, types, load, &arrays);
+        let context = Context {
+            program: &self.program,
+            columns: &columns,
+            facts: &facts,
+        };
+        for from in (0..rows).step_by(VECTOR) {
+            let len = VECTOR.min(rows - from);
             let passing = match &self.filter {
                 Some(filter) => filter.select(context, &open, from, len)?,
                 None => Passing::All,
@@ -158,7 +167,7 @@ impl Executor {
                     }
                 }
             }
-            if self.done() {
+            if matches!(&self.work, Worker::Rows(rows) if rows.left == Some(0)) {
                 break;
             }
         }
@@ -167,7 +176,7 @@ impl Executor {
 
     /// The conjuncts that a chunk of these bounds has to be looked at for; `None` if none of its rows
     /// has a part in the result.
-    fn open(&self, known: &[Known]) -> Option<Vec<usize>> {
+    fn open(&self, known: &[Known<'_>]) -> Option<Vec<usize>> {
         if let Worker::First(first) = &self.work
             && first.excludes(known, &self.program)
         {
@@ -235,7 +244,7 @@ impl Projection {
 
     fn add(
         &mut self,
-        frame: &mut Frame<'_>,
+        frame: &mut Frame<'_, '_>,
         ready: &mut VecDeque<RecordBatch>,
     ) -> Result<(), TaskError> {
         let rows = frame
@@ -271,5 +280,18 @@ impl Projection {
             &columns,
         )?);
         Ok(())
+    }
+}
+
+/// What is known of a column's values: at least what its array's type says.
+fn bounds(column: &Column) -> Bounds {
+    let limits = types::limits(column.array.data_type());
+    let range = match (&column.range, limits) {
+        (Range::Unknown, Some((min, max))) => Range::Int { min, max },
+        (range, _) => range.clone(),
+    };
+    Bounds {
+        nulls: column.array.logical_null_count() as u32,
+        range,
     }
 }

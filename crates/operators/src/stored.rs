@@ -1,14 +1,16 @@
 //! A chunk's columns as they are stored, ready to be read: slices of whatever width, dictionaries
 //! with their keys.
 
+use std::cell::OnceCell;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types as t;
-use arrow_array::{Array, ArrowPrimitiveType, BinaryArray, BooleanArray, DictionaryArray};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, DictionaryArray,
+};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
-use pages::Range;
 
-use crate::chunk::Column;
 use crate::site::TaskError;
 use crate::types;
 use crate::vector::{Bytes, Values, Vector};
@@ -59,8 +61,60 @@ pub(crate) struct Loaded<'a> {
     pub(crate) stored: Stored<'a>,
     /// Which of them are null.
     pub(crate) nulls: Option<NullBuffer>,
-    /// Between which numbers they lie, if they are of [`types::Class::Int`].
-    pub(crate) interval: (i128, i128),
+}
+
+/// A chunk's columns, of which each is loaded when it is needed.
+pub(crate) struct Columns<'a> {
+    rows: usize,
+    types: &'a [DataType],
+    load: Load<'a>,
+    arrays: &'a [OnceCell<ArrayRef>],
+    loaded: Vec<OnceCell<Loaded<'a>>>,
+}
+
+/// What loads a column.
+pub(crate) type Load<'a> = &'a dyn Fn(usize) -> Result<ArrayRef, TaskError>;
+
+impl<'a> Columns<'a> {
+    /// Columns of these types and of so many rows, with room for their arrays.
+    pub(crate) fn new(
+        rows: usize,
+        types: &'a [DataType],
+        load: Load<'a>,
+        arrays: &'a [OnceCell<ArrayRef>],
+    ) -> Columns<'a> {
+        let loaded = types.iter().map(|_| OnceCell::new()).collect();
+        Columns {
+            rows,
+            types,
+            load,
+            arrays,
+            loaded,
+        }
+    }
+
+    /// A column.
+    ///
+    /// # Errors
+    /// If it cannot be loaded, or is not stored as one of its type.
+    pub(crate) fn get(&self, column: usize) -> Result<&Loaded<'a>, TaskError> {
+        if let Some(loaded) = self.loaded[column].get() {
+            return Ok(loaded);
+        }
+        let array = match self.arrays[column].get() {
+            Some(array) => array,
+            None => {
+                let array = (self.load)(column)?;
+                self.arrays[column].get_or_init(|| array)
+            }
+        };
+        if array.len() != self.rows {
+            let what = format!("a column has {} rows, and not {}", array.len(), self.rows);
+            return Err(TaskError::Refused(what));
+        }
+        let loaded = Loaded::new(array, &self.types[column])?;
+        Ok(self.loaded[column].get_or_init(|| loaded))
+    }
 }
 
 /// Which rows of a chunk are worked on.
@@ -95,24 +149,15 @@ impl<'a> Loaded<'a> {
     ///
     /// # Errors
     /// If what is stored is neither of that type nor of a narrower one for it.
-    pub(crate) fn new(column: &'a Column, data_type: &DataType) -> Result<Loaded<'a>, TaskError> {
-        let array = column.array.as_ref();
+    pub(crate) fn new(array: &'a ArrayRef, data_type: &DataType) -> Result<Loaded<'a>, TaskError> {
+        let array = array.as_ref();
         let stored = stored(array, data_type).ok_or_else(|| {
             let found = array.data_type();
             TaskError::Refused(format!("a column of type {data_type} is stored as {found}"))
         })?;
-        let interval = match column.range {
-            Range::Int { min, max } if min <= max => (min, max),
-            // What stands where values are null may be anything.
-            Range::Empty => (0, 0),
-            _ => types::limits(array.data_type()).unwrap_or((0, 0)),
-        };
-        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-        Ok(Loaded {
-            stored,
-            nulls,
-            interval,
-        })
+        let nulls = array.logical_nulls();
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        Ok(Loaded { stored, nulls })
     }
 
     /// The rows' values, in 64 bits if that is asked for and they are integers.
@@ -206,6 +251,8 @@ fn stored<'a>(array: &'a dyn Array, data_type: &DataType) -> Option<Stored<'a>> 
         | (&DataType::Decimal64(_, s1), &DataType::Decimal128(_, s2))
             if s1 == s2 => {}
         (DataType::Dictionary(..), DataType::Utf8 | DataType::Binary) => {}
+        // Zones are the column's, and change no value.
+        (DataType::Timestamp(found, _), DataType::Timestamp(wanted, _)) if found == wanted => {}
         // Integers, dates and timestamps may be stored as narrower integers.
         (narrow, wide)
             if narrow.is_integer()

@@ -88,7 +88,7 @@ impl TopK {
     }
 
     /// Whether no row within these bounds is among the first.
-    pub(crate) fn excludes(&self, columns: &[Known], program: &Program) -> bool {
+    pub(crate) fn excludes(&self, columns: &[Known<'_>], program: &Program) -> bool {
         let (Some(threshold), Some(key)) = (&self.threshold, self.keys.first()) else {
             return self.limit == 0;
         };
@@ -96,7 +96,7 @@ impl TopK {
             return false;
         };
         let mut best = Vec::new();
-        match (&known.range, program.class(key.node)) {
+        match (known.range, program.class(key.node)) {
             // Nulls that come first may be before the threshold.
             _ if known.nulls && key.nulls_first => return false,
             (&Range::Int { min, max }, Class::Int) => {
@@ -117,7 +117,7 @@ impl TopK {
     ///
     /// # Errors
     /// If an expression has no value for a row.
-    pub(crate) fn add(&mut self, frame: &mut Frame<'_>) -> Result<(), TaskError> {
+    pub(crate) fn add(&mut self, frame: &mut Frame<'_, '_>) -> Result<(), TaskError> {
         let rows = frame.len();
         let vectors = self.keys.iter().map(|key| frame.evaluate(key.node));
         let vectors: Vec<Rc<Vector>> = vectors.collect::<Result<_, _>>()?;

@@ -13,7 +13,7 @@ use arrow_array::BinaryArray;
 
 /// AND (`deciding` false) or OR (`deciding` true): a side that has the deciding value decides.
 pub(crate) fn junction(
-    frame: &mut Frame<'_>,
+    frame: &mut Frame<'_, '_>,
     left: NodeId,
     right: NodeId,
     deciding: bool,
@@ -95,7 +95,7 @@ pub(crate) fn nulls(of: &Vector, rows: usize, wanted: bool) -> Vector {
 
 /// The value of the first branch whose condition is true.
 pub(crate) fn case(
-    frame: &mut Frame<'_>,
+    frame: &mut Frame<'_, '_>,
     id: NodeId,
     when: &[(NodeId, NodeId)],
     otherwise: Option<NodeId>,

@@ -282,7 +282,7 @@ impl Load {
         file.write_and_sync(&[IoSlice::new(&bytes)], 0)
             .at("write", path)?;
         for dir in dirs {
-            disk.sync_dir(dir).at("sync", dir)?;
+            self.inner.sync_dir(dir, &mut self.inner.state.lock())?;
         }
         Ok(())
     }

@@ -162,7 +162,7 @@ impl Tables {
         }
         let path = self.inner.main().join(files::manifest_name(name));
         self.inner.disk.remove(&path).at("remove", &path)?;
-        self.inner.sync_main(&mut state)?;
+        self.inner.sync_dir(self.inner.main(), &mut state)?;
         state.damaged.remove(name);
         state.put(name, None);
         Ok(())
@@ -186,10 +186,10 @@ impl Inner {
         }
     }
 
-    /// Makes a change of names in the main directory durable. If that fails nobody knows which
-    /// version a crash would leave, so that no files of either may go.
-    fn sync_main(&self, state: &mut State) -> Result<(), TablesError> {
-        let synced = self.disk.sync_dir(self.main()).at("sync", self.main());
+    /// Makes changes of names durable. If that fails nobody knows what a crash would leave, so that
+    /// nothing may be changed any more, and no files may go.
+    fn sync_dir(&self, dir: &Path, state: &mut State) -> Result<(), TablesError> {
+        let synced = self.disk.sync_dir(dir).at("sync", dir);
         if let Err(error) = &synced {
             state.failed = Some(error.to_string());
         }
@@ -211,7 +211,7 @@ impl Inner {
             state.failed = Some(error.to_string());
             return Err(error).at("rename", &new);
         }
-        self.sync_main(state)?;
+        self.sync_dir(self.main(), state)?;
         let name = table.name.clone();
         state.damaged.remove(&name);
         state.put(&name, Some(opened));

@@ -28,6 +28,9 @@ pub(super) fn open(
         for dir in dirs {
             disk.create_dir_all(dir).at("make the directory", dir)?;
             locks.push(disk.lock_dir(dir)?);
+            // What a process has left that died may be there and not be durable yet; whatever is
+            // done now rests on it.
+            disk.sync_dir(dir).at("sync", dir)?;
         }
     }
     join(&*disk, dirs, write)?;

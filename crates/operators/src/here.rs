@@ -1,0 +1,177 @@
+//! The site that runs tasks on the thread of whoever takes their batches.
+
+use std::cell::OnceCell;
+use std::iter;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use pages::{Bounds, Page, PageError, PageStream, Source, Table};
+
+use crate::run::Executor;
+use crate::scan::{self, Needed, Piece, Pieces, Turns};
+use crate::site::{Batches, Site, Task, TaskError};
+
+/// Runs tasks where it is called, over pages from wherever they come.
+#[derive(Clone)]
+pub struct Here {
+    source: Arc<dyn Source>,
+}
+
+impl Here {
+    /// Over pages from this source.
+    #[must_use]
+    pub fn new(source: Arc<dyn Source>) -> Here {
+        Here { source }
+    }
+}
+
+impl Site for Here {
+    fn run(&self, task: &Task) -> Batches {
+        match Running::new(self.source.as_ref(), task) {
+            Ok(running) => Box::new(running),
+            Err(error) => Box::new(iter::once(Err(error))),
+        }
+    }
+}
+
+/// A task that runs.
+struct Running {
+    table: Arc<Table>,
+    needed: Needed,
+    executor: Executor,
+    pieces: Pieces<Arc<Table>>,
+    turns: Turns,
+    /// Pages to come; none is asked for if the fragment has no columns.
+    stream: PageStream,
+    /// The page of each group.
+    open: Vec<Option<Open>>,
+    finished: bool,
+}
+
+/// A page, and those of its columns that were looked at.
+struct Open {
+    page: Arc<Page>,
+    columns: Vec<OnceCell<ArrayRef>>,
+}
+
+impl Running {
+    fn new(source: &dyn Source, task: &Task) -> Result<Running, TaskError> {
+        let refused = |error: crate::FragmentError| TaskError::Refused(error.to_string());
+        let (table, fragment) = (Arc::clone(&task.table), &task.fragment);
+        let rows = scan::prune(&table, fragment, &task.rows)?;
+        let types = fragment.column_types(&table.schema).map_err(refused)?;
+        let executor = Executor::new(fragment, &types).map_err(refused)?;
+        let needed = Needed::of(&table, fragment, |_| true);
+        let addresses = scan::pages(&table, fragment, &rows)?;
+        let stream: PageStream = if addresses.is_empty() {
+            Box::new(iter::empty())
+        } else {
+            source.read(&table, addresses)
+        };
+        Ok(Running {
+            pieces: Pieces::new(Arc::clone(&table), &needed, &rows)?,
+            turns: Turns::new(needed.groups.len()),
+            open: needed.groups.iter().map(|_| None).collect(),
+            stream,
+            executor,
+            needed,
+            table,
+            finished: false,
+        })
+    }
+
+    /// Works until a batch is ready, or there is nothing left to do.
+    fn advance(&mut self) -> Result<Option<RecordBatch>, TaskError> {
+        loop {
+            if let Some(batch) = self.executor.take() {
+                return Ok(Some(batch));
+            }
+            if self.finished {
+                return Ok(None);
+            }
+            let piece = if self.executor.done() {
+                None
+            } else {
+                self.pieces.next()
+            };
+            match piece {
+                Some(piece) => self.work(&piece?)?,
+                None => {
+                    self.executor.finish()?;
+                    self.finished = true;
+                    // Whoever reads ahead may stop.
+                    self.stream = Box::new(iter::empty());
+                }
+            }
+        }
+    }
+
+    fn work(&mut self, piece: &Piece) -> Result<(), TaskError> {
+        for group in self.turns.fresh(piece) {
+            self.open[group] = Some(self.open_page(piece, group)?);
+        }
+        let columns = &self.needed.columns;
+        let bounds: Vec<&Bounds> = (0..columns.len())
+            .filter_map(|column| self.needed.bounds(&self.table, piece, column))
+            .collect();
+        let rows = (piece.rows.to - piece.rows.from) as usize;
+        let open = &self.open;
+        let load = |column: usize| {
+            let found =
+                columns[column].and_then(|(group, place)| Some((open[group].as_ref()?, place)));
+            let Some((open, place)) = found else {
+                return Err(TaskError::Refused(format!("column {column} is not read")));
+            };
+            let from = (piece.rows.from - open.page.first_row()) as usize;
+            Ok(open.column(place)?.slice(from, rows))
+        };
+        self.executor.feed_parts(rows, &bounds, &load)
+    }
+
+    /// The next page that comes, which is the one that a piece needs of a group.
+    fn open_page(&mut self, piece: &Piece, group: usize) -> Result<Open, TaskError> {
+        let address = self.needed.address(&self.table, piece, group);
+        let entry = self.needed.entry(&self.table, piece, group);
+        let page = self.stream.next().unwrap_or_else(|| {
+            let what = "it did not come".to_owned();
+            Err(PageError::Unreadable { address, what })
+        })?;
+        let columns = self.table.groups[self.needed.groups[group]].len();
+        let expected = page.address() == address
+            && page.first_row() == entry.first_row
+            && page.rows() == entry.rows as usize
+            && page.columns() == columns;
+        if !expected {
+            let what = "it is not the page of which the table knows".to_owned();
+            return Err(PageError::Corrupt { address, what }.into());
+        }
+        let columns = iter::repeat_with(OnceCell::new).take(columns).collect();
+        Ok(Open { page, columns })
+    }
+}
+
+impl Open {
+    fn column(&self, place: usize) -> Result<&ArrayRef, PageError> {
+        match self.columns[place].get() {
+            Some(array) => Ok(array),
+            None => {
+                let array = self.page.column(place)?;
+                Ok(self.columns[place].get_or_init(|| array))
+            }
+        }
+    }
+}
+
+impl Iterator for Running {
+    type Item = Result<RecordBatch, TaskError>;
+
+    fn next(&mut self) -> Option<Result<RecordBatch, TaskError>> {
+        let found = self.advance();
+        if found.is_err() {
+            self.finished = true;
+            // What is ready is of no use after an error.
+            while self.executor.take().is_some() {}
+        }
+        found.transpose()
+    }
+}

@@ -1,0 +1,355 @@
+//! From a table, a fragment and rows to the pages that are read, and to chunks.
+//!
+//! Rows are cut into *pieces* wherever a page of any column group begins that the fragment needs, so
+//! that a piece lies in one page of each. Of the pages' bounds follows whether a row of the piece
+//! may pass the filter. Rows of pieces that cannot are left out, and so are the pages, of all groups,
+//! that no other piece needs.
+//!
+//! Pages are read in the order in which pieces need them.
+
+use std::sync::Arc;
+
+use pages::{Address, Bounds, PageEntry, Segment, Table};
+
+use crate::expr::ExprError;
+use crate::filter::{Filter, Plan};
+use crate::fragment::Fragment;
+use crate::program::Program;
+use crate::prune::Known;
+use crate::site::{Rows, TaskError};
+
+/// Without columns there are no pages to cut rows at.
+const UNCUT: u64 = 1 << 20;
+
+/// All rows of a table.
+#[must_use]
+pub fn all(table: &Table) -> Vec<Rows> {
+    let rows = |segment: &Arc<Segment>| Rows {
+        segment: segment.id,
+        from: 0,
+        to: segment.rows,
+    };
+    table.segments.iter().map(rows).collect()
+}
+
+/// Those of a table's rows that may pass a fragment's filter, by the pages' bounds.
+///
+/// # Errors
+/// [`TaskError::Refused`] if the fragment does not go with the table, or the table has no such
+/// rows.
+pub fn prune(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Rows>, TaskError> {
+    let refused = |error: ExprError| TaskError::Refused(error.to_string());
+    fragment
+        .check(&table.schema)
+        .map_err(|error| TaskError::Refused(error.to_string()))?;
+    let types = fragment.column_types(&table.schema);
+    let types = types.map_err(|error| TaskError::Refused(error.to_string()))?;
+    let Some(condition) = &fragment.filter else {
+        return Pieces::<&Table>::check(table, rows).map(|()| rows.to_vec());
+    };
+    let mut program = Program::new(types);
+    let filter = Filter::new(condition, &mut program).map_err(refused)?;
+    // Only bounds of columns that the filter is about matter.
+    let used = program.columns_used();
+    let needed = Needed::of(table, fragment, |column| used[column]);
+    let mut kept: Vec<Rows> = Vec::new();
+    for piece in Pieces::new(table, &needed, rows)? {
+        let piece = piece?;
+        let known: Vec<Known<'_>> = (0..used.len())
+            .map(|column| {
+                let bounds = needed.bounds(table, &piece, column);
+                bounds.map_or(Known::NOTHING, Known::of)
+            })
+            .collect();
+        if let Plan::Nothing = filter.plan(&program, &known) {
+            continue;
+        }
+        match kept.last_mut() {
+            Some(last) if last.segment == piece.rows.segment && last.to == piece.rows.from => {
+                last.to = piece.rows.to;
+            }
+            _ => kept.push(piece.rows),
+        }
+    }
+    Ok(kept)
+}
+
+/// The pages that a fragment needs for these rows, in the order in which it needs them.
+///
+/// # Errors
+/// [`TaskError::Refused`] if the table has no such rows.
+pub fn pages(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Address>, TaskError> {
+    let needed = Needed::of(table, fragment, |_| true);
+    let mut turns = Turns::new(needed.groups.len());
+    let mut addresses = Vec::new();
+    for piece in Pieces::new(table, &needed, rows)? {
+        let piece = piece?;
+        for group in turns.fresh(&piece) {
+            addresses.push(needed.address(table, &piece, group));
+        }
+    }
+    Ok(addresses)
+}
+
+/// Those of a table's rows that may pass a fragment's filter, in so many parts of about the same size
+/// or fewer. Parts end where pages do, so that few pages are needed by two of them.
+///
+/// # Errors
+/// [`TaskError::Refused`] if the fragment does not go with the table.
+pub fn split(
+    table: &Table,
+    fragment: &Fragment,
+    parts: usize,
+) -> Result<Vec<Vec<Rows>>, TaskError> {
+    let rows = prune(table, fragment, &all(table))?;
+    let total: u64 = rows.iter().map(|rows| rows.to - rows.from).sum();
+    let needed = Needed::of(table, fragment, |_| true);
+    let part = total.div_ceil(parts.max(1) as u64).max(1);
+    let mut split: Vec<Vec<Rows>> = vec![Vec::new()];
+    let mut left = part;
+    for mut rows in rows {
+        while rows.to - rows.from > left {
+            let cut = needed.cut(table, rows, rows.from + left);
+            split
+                .last_mut()
+                .expect("there is one")
+                .push(Rows { to: cut, ..rows });
+            rows.from = cut;
+            if rows.from == rows.to {
+                break;
+            }
+            split.push(Vec::new());
+            left = part;
+        }
+        if rows.from < rows.to {
+            left = left.saturating_sub(rows.to - rows.from).max(1);
+            split.last_mut().expect("there is one").push(rows);
+        }
+    }
+    split.retain(|rows| !rows.is_empty());
+    Ok(split)
+}
+
+/// The column groups that a fragment needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Needed {
+    /// The groups, as places in the table's list.
+    pub(crate) groups: Vec<usize>,
+    /// Of each of the fragment's columns that is asked for, the place of its group among these, and
+    /// its own place in the group.
+    pub(crate) columns: Vec<Option<(usize, usize)>>,
+}
+
+impl Needed {
+    /// Those of the fragment's columns for which `wanted` is true.
+    pub(crate) fn of(table: &Table, fragment: &Fragment, wanted: impl Fn(usize) -> bool) -> Needed {
+        let mut groups = Vec::new();
+        let mut columns = Vec::new();
+        for (at, &column) in fragment.columns.iter().enumerate() {
+            columns.push(wanted(at).then(|| {
+                let (group, place) = table.group_of(column);
+                let known = groups.iter().position(|&known| known == group);
+                let group = known.unwrap_or_else(|| {
+                    groups.push(group);
+                    groups.len() - 1
+                });
+                (group, place)
+            }));
+        }
+        Needed { groups, columns }
+    }
+
+    /// The page in which a piece lies, of one of the groups.
+    pub(crate) fn entry<'t>(&self, table: &'t Table, piece: &Piece, group: usize) -> &'t PageEntry {
+        &table.segments[piece.segment].groups[self.groups[group]][piece.pages[group]]
+    }
+
+    pub(crate) fn address(&self, table: &Table, piece: &Piece, group: usize) -> Address {
+        Address {
+            segment: piece.rows.segment,
+            page: self.entry(table, piece, group).page,
+        }
+    }
+
+    /// What is known of a column's values in a piece.
+    pub(crate) fn bounds<'t>(
+        &self,
+        table: &'t Table,
+        piece: &Piece,
+        column: usize,
+    ) -> Option<&'t Bounds> {
+        let (group, place) = self.columns[column]?;
+        self.entry(table, piece, group).bounds.get(place)
+    }
+
+    /// Where rows had better be cut, near a row: where a page ends, of the group with the largest
+    /// ones of which a part still has several.
+    fn cut(&self, table: &Table, rows: Rows, near: u64) -> u64 {
+        /// How far from the place that was asked for, as a part of what lies before it.
+        const SLACK: u64 = 16;
+        let Some(segment) = table
+            .segments
+            .iter()
+            .find(|segment| segment.id == rows.segment)
+        else {
+            return near;
+        };
+        let slack = (near - rows.from) / SLACK;
+        let ends = self.groups.iter().filter_map(|&group| {
+            let entries = &segment.groups[group];
+            let at =
+                entries.partition_point(|entry| entry.first_row + u64::from(entry.rows) < near);
+            let entry = entries.get(at)?;
+            let end = entry.first_row + u64::from(entry.rows);
+            (end <= near + slack && end <= rows.to).then_some((entry.rows, end))
+        });
+        ends.max().map_or(near, |(_, end)| end)
+    }
+}
+
+/// Rows that lie in one page of each group.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// The place of their segment in the table.
+    pub(crate) segment: usize,
+    /// They.
+    pub(crate) rows: Rows,
+    /// Of each group that is needed, the place of the page in the segment's list.
+    pub(crate) pages: Vec<usize>,
+}
+
+/// Rows, cut into pieces.
+pub(crate) struct Pieces<T> {
+    table: T,
+    groups: Vec<usize>,
+    rows: std::vec::IntoIter<Rows>,
+    /// The next piece, and where its range ends.
+    next: Option<(Piece, u64)>,
+}
+
+impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
+    /// Cuts rows of a table.
+    ///
+    /// # Errors
+    /// [`TaskError::Refused`] if the table has no such rows.
+    pub(crate) fn new(table: T, needed: &Needed, rows: &[Rows]) -> Result<Pieces<T>, TaskError> {
+        Pieces::<T>::check(&table, rows)?;
+        Ok(Pieces {
+            groups: needed.groups.clone(),
+            rows: rows.to_vec().into_iter(),
+            next: None,
+            table,
+        })
+    }
+
+    /// Whether a table has these rows.
+    pub(crate) fn check(table: &Table, rows: &[Rows]) -> Result<(), TaskError> {
+        for rows in rows {
+            let segment = table
+                .segments
+                .iter()
+                .find(|segment| segment.id == rows.segment);
+            if segment.is_none_or(|segment| rows.from > rows.to || rows.to > segment.rows) {
+                let (name, version) = (&table.name, table.version.0);
+                let what = format!("version {version} of table {name} has no rows {rows:?}");
+                return Err(TaskError::Refused(what));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first piece of a range.
+    fn begin(&self, rows: Rows) -> Option<(Piece, u64)> {
+        let segment = self
+            .table
+            .segments
+            .iter()
+            .position(|s| s.id == rows.segment)?;
+        let page = |&group: &usize| {
+            let entries = &self.table.segments[segment].groups[group];
+            entries.partition_point(|entry| entry.first_row + u64::from(entry.rows) <= rows.from)
+        };
+        let pages = self.groups.iter().map(page).collect();
+        Some((
+            Piece {
+                segment,
+                rows,
+                pages,
+            },
+            rows.to,
+        ))
+    }
+}
+
+impl<T: std::ops::Deref<Target = Table>> Iterator for Pieces<T> {
+    type Item = Result<Piece, TaskError>;
+
+    fn next(&mut self) -> Option<Result<Piece, TaskError>> {
+        let (mut piece, end) = match self.next.take() {
+            Some(next) => next,
+            None => loop {
+                let rows = self.rows.next()?;
+                if rows.from < rows.to {
+                    break self.begin(rows)?;
+                }
+            },
+        };
+        let segment = &self.table.segments[piece.segment];
+        let mut to = match self.groups.is_empty() {
+            true => end.min(piece.rows.from + UNCUT),
+            false => end,
+        };
+        for (&group, &page) in self.groups.iter().zip(&piece.pages) {
+            let entry = segment.groups[group].get(page);
+            let covers = |entry: &&PageEntry| {
+                let last = entry.first_row + u64::from(entry.rows);
+                (entry.first_row..last).contains(&piece.rows.from)
+            };
+            let Some(entry) = entry.filter(covers) else {
+                let what = format!("row {} is in no page of its table", piece.rows.from);
+                return Some(Err(TaskError::Refused(what)));
+            };
+            to = to.min(entry.first_row + u64::from(entry.rows));
+        }
+        piece.rows.to = to;
+        if to < end {
+            let mut next = piece.clone();
+            next.rows.from = to;
+            for (&group, page) in self.groups.iter().zip(&mut next.pages) {
+                let entry = &segment.groups[group][*page];
+                *page += usize::from(entry.first_row + u64::from(entry.rows) == to);
+            }
+            self.next = Some((next, end));
+        }
+        Some(Ok(piece))
+    }
+}
+
+/// Which pages are new, from piece to piece.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// Of each group the segment and the page of the last piece.
+    last: Vec<Option<(usize, usize)>>,
+}
+
+impl Turns {
+    /// Before the first piece, of so many groups.
+    pub(crate) fn new(groups: usize) -> Turns {
+        Turns {
+            last: vec![None; groups],
+        }
+    }
+
+    /// The groups of which a piece needs a page that the one before it did not.
+    pub(crate) fn fresh(&mut self, piece: &Piece) -> Vec<usize> {
+        let mut fresh = Vec::new();
+        for (group, last) in self.last.iter_mut().enumerate() {
+            let now = Some((piece.segment, piece.pages[group]));
+            if *last != now {
+                *last = now;
+                fresh.push(group);
+            }
+        }
+        fresh
+    }
+}
