@@ -12,6 +12,7 @@
 //! | [`table`] | tables and schemas as DataFusion wants them |
 //! | [`scan`] | a scan of a table, with all that it does to rows beside the data |
 //! | [`pushdown`] | rules that move aggregates and the first rows of an order into scans |
+//! | [`load`] | CSV and Parquet files into tables of pages |
 //! | [`meter`] | how many pages a scan has read |
 //! | [`place`] | where a query's fragments run |
 //! | [`translate`] | DataFusion's expressions as those of the executor beside the data |
@@ -29,6 +30,7 @@ mod display;
 mod fetch;
 mod fragment;
 mod groups;
+pub mod load;
 pub mod meter;
 pub mod options;
 pub mod place;

@@ -4,6 +4,7 @@
 
 pub mod answers;
 pub mod tpch;
+pub mod wire;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
