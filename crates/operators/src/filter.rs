@@ -5,13 +5,15 @@
 //! Conjuncts that bounds decide for a whole chunk are not evaluated at all. The others are evaluated
 //! one after the other, as long as there are rows left, and for these alone if they are few.
 
+use pages::Range;
+
 use crate::compute::{Context, Frame};
 use crate::expr::{Expr, ExprError, Operator};
 use crate::program::{Comparison, NodeId, Op, Program};
 use crate::prune::{Judge, Known};
 use crate::scalar::Value;
 use crate::site::TaskError;
-use crate::stored::{Loaded, Rows, Stored, with_integers};
+use crate::stored::{Integer, Loaded, Rows, Stored, with_integers};
 use crate::types::{self, Class};
 
 /// A condition that rows must meet to pass.
@@ -101,6 +103,41 @@ impl Filter {
             }
         }
         Plan::Conjuncts(open)
+    }
+
+    /// The part of rows that pass, where this is known of columns, as far as one can tell.
+    pub(crate) fn selectivity(&self, program: &Program, columns: &[Known<'_>]) -> f64 {
+        /// That of a condition of which nothing is known.
+        const UNKNOWN: f64 = 0.3;
+        let judge = Judge::new(program, columns);
+        let one = |conjunct: &Conjunct| match conjunct {
+            Conjunct::Test {
+                column, min, max, ..
+            } => match *columns[*column].range {
+                Range::Int {
+                    min: least,
+                    max: greatest,
+                } if least <= greatest => {
+                    let size = |min: i128, max: i128| max.saturating_sub(min) as f64 + 1.0;
+                    let (min, max) = ((*min).max(least), (*max).min(greatest));
+                    if min > max {
+                        0.0
+                    } else {
+                        size(min, max) / size(least, greatest)
+                    }
+                }
+                _ => UNKNOWN,
+            },
+            Conjunct::Condition(node) => {
+                let truth = judge.truth(*node);
+                match (truth.can_hold, truth.always()) {
+                    (false, _) => 0.0,
+                    (_, true) => 1.0,
+                    _ => UNKNOWN,
+                }
+            }
+        };
+        self.conjuncts.iter().map(one).product()
     }
 
     /// Which of a chunk's rows from one on pass these conjuncts.
@@ -239,7 +276,7 @@ impl Left {
 /// How many marks are set.
 fn count(marks: &[u8]) -> usize {
     // Sums of up to 255 marks fit into a byte, so that sixteen are added at once.
-    let part = |part: &[u8]| usize::from(part.iter().fold(0u8, |sum, mark| sum + mark));
+    let part = |part: &[u8]| usize::from(part.iter().sum::<u8>());
     marks.chunks(255).map(part).sum()
 }
 
@@ -259,7 +296,7 @@ fn numbers(marks: &[u8], from: usize) -> Vec<u32> {
 /// Bounds in a slice's own type; `None` if none of its values can lie between them.
 fn clamp<T>(_: &[T], min: i128, max: i128) -> Option<(T, T)>
 where
-    T: Limited,
+    T: Integer,
 {
     let (least, greatest) = T::LIMITS;
     let (min, max) = (min.max(least), max.min(greatest));
@@ -267,7 +304,7 @@ where
 }
 
 /// Clears the marks of values that do not lie between these.
-fn mark<T: Limited + Copy + PartialOrd>(slice: &[T], min: i128, max: i128, marks: &mut [u8]) {
+fn mark<T: Integer + Copy + PartialOrd>(slice: &[T], min: i128, max: i128, marks: &mut [u8]) {
     match clamp(slice, min, max) {
         None => marks.fill(0),
         Some((min, max)) => {
@@ -277,24 +314,6 @@ fn mark<T: Limited + Copy + PartialOrd>(slice: &[T], min: i128, max: i128, marks
         }
     }
 }
-
-/// Integers of a width.
-trait Limited: Sized {
-    const LIMITS: (i128, i128);
-    fn exactly(value: i128) -> Self;
-}
-
-macro_rules! limited {
-    ($($t:ty),*) => {$(
-        impl Limited for $t {
-            const LIMITS: (i128, i128) = (<$t>::MIN as i128, <$t>::MAX as i128);
-            fn exactly(value: i128) -> Self {
-                value as $t
-            }
-        }
-    )*};
-}
-limited!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
 
 fn split<'e>(condition: &'e Expr, parts: &mut Vec<&'e Expr>) {
     match condition {

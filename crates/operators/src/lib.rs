@@ -7,6 +7,7 @@
 //! | [`expr`] | expressions over a row's columns |
 //! | [`types`] | which types there are, and what becomes of them |
 //! | [`fragment`] | the part of a query that runs beside the data |
+//! | [`codec`] | fragments as bytes |
 //! | [`chunk`] | rows that are worked on together |
 //! | [`run`] | a fragment at work |
 //! | `program` | expressions made ready |
@@ -18,6 +19,9 @@
 //! | `output` | from vectors to arrays |
 //! | [`site`] | where fragments run |
 //! | [`scan`] | from a table and rows to pages, and to chunks |
+//! | [`estimate`] | how much work a fragment is |
+//! | [`placement`] | where a scan runs |
+//! | [`fuzz`] | entry points for fuzzing |
 //! | [`here`] | the site that runs tasks where it is called |
 //!
 //! It does not know SQL, nor how pages travel.
@@ -26,12 +30,16 @@
 
 mod aggregate;
 pub mod chunk;
+pub mod codec;
 mod compute;
+pub mod estimate;
 pub mod expr;
 mod filter;
 pub mod fragment;
+pub mod fuzz;
 pub mod here;
 mod output;
+pub mod placement;
 mod program;
 mod prune;
 pub mod run;
@@ -45,9 +53,11 @@ mod vector;
 
 pub use aggregate::GroupLimits;
 pub use chunk::{Chunk, Column};
+pub use estimate::Estimate;
 pub use expr::{Expr, ExprError, Operator};
 pub use fragment::{Aggregate, Fragment, FragmentError, Function, SortKey, Work};
 pub use here::Here;
+pub use placement::Placement;
 pub use run::Executor;
 pub use scalar::{Scalar, Value};
 pub use site::{Batches, Rows, Site, Task, TaskError};

@@ -38,11 +38,12 @@ fn primitive<T: ArrowPrimitiveType>(
     values: &Values,
     nulls: Option<NullBuffer>,
     data_type: &DataType,
-    from: (fn(i64) -> T::Native, fn(i128) -> T::Native),
+    narrow: impl Fn(i64) -> T::Native,
+    wide: impl Fn(i128) -> T::Native,
 ) -> ArrayRef {
     let values: Vec<T::Native> = match values {
-        Values::I64(values) => values.iter().map(|&value| from.0(value)).collect(),
-        values => values.wide().iter().map(|&value| from.1(value)).collect(),
+        Values::I64(values) => values.iter().map(|&value| narrow(value)).collect(),
+        values => values.wide().iter().map(|&value| wide(value)).collect(),
     };
     let array = PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls);
     Arc::new(array.with_data_type(data_type.clone()))
@@ -70,7 +71,7 @@ pub(crate) fn array(
     /// Of a primitive type, and its native one.
     macro_rules! integers {
         ($t:ty) => {
-            primitive::<$t>(&vector.values, nulls, data_type, (|v| v as _, |v| v as _))
+            primitive::<$t>(&vector.values, nulls, data_type, |v| v as _, |v| v as _)
         };
     }
     Ok(match data_type {

@@ -7,6 +7,7 @@
 //!
 //! Pages are read in the order in which pieces need them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pages::{Address, Bounds, PageEntry, Segment, Table};
@@ -222,7 +223,7 @@ pub(crate) struct Piece {
 pub(crate) struct Pieces<T> {
     table: T,
     groups: Vec<usize>,
-    rows: std::vec::IntoIter<Rows>,
+    rows: VecDeque<Rows>,
     /// The next piece, and where its range ends.
     next: Option<(Piece, u64)>,
 }
@@ -236,7 +237,7 @@ impl<T: std::ops::Deref<Target = Table>> Pieces<T> {
         Pieces::<T>::check(&table, rows)?;
         Ok(Pieces {
             groups: needed.groups.clone(),
-            rows: rows.to_vec().into_iter(),
+            rows: rows.iter().copied().collect(),
             next: None,
             table,
         })
@@ -288,7 +289,7 @@ impl<T: std::ops::Deref<Target = Table>> Iterator for Pieces<T> {
         let (mut piece, end) = match self.next.take() {
             Some(next) => next,
             None => loop {
-                let rows = self.rows.next()?;
+                let rows = self.rows.pop_front()?;
                 if rows.from < rows.to {
                     break self.begin(rows)?;
                 }

@@ -35,6 +35,40 @@ pub(crate) enum Stored<'a> {
     Dictionary16(&'a [u16], BinaryArray),
 }
 
+/// Integers of a width.
+pub(crate) trait Integer: Copy + PartialOrd {
+    /// The least and the greatest.
+    const LIMITS: (i128, i128);
+    /// A number within the limits.
+    fn exactly(value: i128) -> Self;
+    /// In 64 bits; what does not fit is cut off.
+    fn narrow(self) -> i64;
+    /// In 128 bits.
+    fn wide(self) -> i128;
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => {$(
+        #[allow(clippy::unnecessary_cast)] // One of them is of the type that it is cast to.
+        impl Integer for $t {
+            const LIMITS: (i128, i128) = (<$t>::MIN as i128, <$t>::MAX as i128);
+            #[inline]
+            fn exactly(value: i128) -> Self {
+                value as $t
+            }
+            #[inline]
+            fn narrow(self) -> i64 {
+                self as i64
+            }
+            #[inline]
+            fn wide(self) -> i128 {
+                self as i128
+            }
+        }
+    )*};
+}
+integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
+
 /// Does the same with a slice of integers, whatever their width; otherwise something else.
 macro_rules! with_integers {
     ($stored:expr, $slice:ident => $body:expr, _ => $other:expr) => {
@@ -227,10 +261,10 @@ impl<'a> Loaded<'a> {
             Stored::Dictionary8(keys, data) => texts(data, get(keys, rows, u32::from)),
             Stored::Dictionary16(keys, data) => texts(data, get(keys, rows, u32::from)),
             integers if narrow => Values::I64(
-                with_integers!(integers, slice => get(slice, rows, |value| value as i64), _ => vec![]),
+                with_integers!(integers, slice => get(slice, rows, Integer::narrow), _ => vec![]),
             ),
             integers => Values::I128(
-                with_integers!(integers, slice => get(slice, rows, |value| value as i128), _ => vec![]),
+                with_integers!(integers, slice => get(slice, rows, Integer::wide), _ => vec![]),
             ),
         }
     }

@@ -381,3 +381,22 @@ fn rows_are_counted_without_pages() {
     );
     assert_eq!(source.pages.load(Ordering::Relaxed), 0);
 }
+
+#[test]
+fn estimates_are_near() {
+    let (_, table) = ordered(100_000);
+    let of = |fragment: &Fragment| {
+        kumiki_operators::estimate::estimate(&table, fragment, &scan::all(&table))
+            .expect("an estimate")
+    };
+    let little = of(&within(70_000, 70_010));
+    assert!((5..=40).contains(&little.result_rows), "{little:?}");
+    assert!((2..=6).contains(&little.pages), "{little:?}");
+    let half = of(&within(0, 50_000));
+    assert!((49_900..=50_100).contains(&half.result_rows), "{half:?}");
+    assert!(
+        half.pages > table.pages() / 3 && half.pages < table.pages() * 2 / 3,
+        "{half:?}"
+    );
+    assert_eq!(of(&within(-10, -5)).rows, 0);
+}

@@ -1,0 +1,132 @@
+//! How much work a fragment is, and how much comes out, as far as bounds tell.
+//!
+//! Values are supposed to be spread evenly between a page's bounds, and conditions to be independent.
+//! That is wrong often, and good enough to tell a byte from a megabyte.
+
+use arrow_schema::DataType;
+use pages::{Range, Table};
+
+use crate::filter::Filter;
+use crate::fragment::{Fragment, Work};
+use crate::program::Program;
+use crate::prune::Known;
+use crate::scan::{self, Needed, Pieces, Turns};
+use crate::site::{Rows, TaskError};
+
+/// Groups that a key has of which nothing is known.
+const GROUPS: f64 = 1000.0;
+/// Bytes of a text of which nothing is known.
+const TEXT: u64 = 16;
+
+/// What a fragment is about to do.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// Pages that it reads.
+    pub pages: u64,
+    /// Bytes of these.
+    pub page_bytes: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Of these rows, the part that passes the filter; from 0 to 1.
+    pub selectivity: f64,
+    /// Operations for a row of those in the pages, and of those that pass: nodes of expressions.
+    pub operations: (u64, u64),
+    /// Rows that come out.
+    pub result_rows: u64,
+    /// Bytes of these.
+    pub result_bytes: u64,
+}
+
+/// Looks at a table's bounds, for a fragment over some rows.
+///
+/// # Errors
+/// [`TaskError::Refused`] if the fragment does not go with the table, or the table has no such
+/// rows.
+pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Estimate, TaskError> {
+    let kept = scan::prune(table, fragment, rows)?;
+    let types = fragment.column_types(&table.schema);
+    let types = types.map_err(|error| TaskError::Refused(error.to_string()))?;
+    let mut program = Program::new(types);
+    let condition = fragment.filter.as_ref();
+    let filter = condition
+        .map(|condition| Filter::new(condition, &mut program))
+        .transpose();
+    let filter = filter.map_err(|error| TaskError::Refused(error.to_string()))?;
+    let filtering = program.nodes.len() as u64;
+    let needed = Needed::of(table, fragment, |_| true);
+    let mut turns = Turns::new(needed.groups.len());
+    let (mut pages, mut rows, mut passing) = (0, 0, 0.0);
+    let mut seen: Vec<Range> = fragment.columns.iter().map(|_| Range::Empty).collect();
+    for piece in Pieces::new(table, &needed, &kept)? {
+        let piece = piece?;
+        pages += turns.fresh(&piece).len() as u64;
+        let count = piece.rows.to - piece.rows.from;
+        let bounds = |column| needed.bounds(table, &piece, column);
+        let known: Vec<Known<'_>> = (0..seen.len())
+            .map(|column| bounds(column).map_or(Known::NOTHING, Known::of))
+            .collect();
+        rows += count;
+        let part = filter
+            .as_ref()
+            .map_or(1.0, |filter| filter.selectivity(&program, &known));
+        passing += part * count as f64;
+        for (seen, known) in seen.iter_mut().zip(&known) {
+            *seen = std::mem::replace(seen, Range::Empty).join(known.range.clone());
+        }
+    }
+    let result_rows = result_rows(fragment, &seen, passing);
+    let width: u64 = fragment
+        .output
+        .fields()
+        .iter()
+        .map(|field| width(field.data_type()))
+        .sum();
+    Ok(Estimate {
+        pages,
+        page_bytes: pages * table.page_size.bytes() as u64,
+        rows,
+        selectivity: if rows == 0 {
+            0.0
+        } else {
+            passing / rows as f64
+        },
+        operations: (filtering, operations(fragment)),
+        result_rows,
+        result_bytes: result_rows * width,
+    })
+}
+
+/// Operations for a row that passes.
+fn operations(fragment: &Fragment) -> u64 {
+    match &fragment.work {
+        Work::Rows { project, order, .. } => (project.len() + order.len()) as u64,
+        Work::Aggregate { by, aggregates } => (2 * by.len() + 2 * aggregates.len()) as u64,
+    }
+}
+
+fn result_rows(fragment: &Fragment, seen: &[Range], passing: f64) -> u64 {
+    let most = match &fragment.work {
+        Work::Rows { limit, .. } => limit.map_or(f64::INFINITY, |limit| limit as f64),
+        Work::Aggregate { by, .. } => {
+            let groups = |key: &crate::Expr| match key {
+                crate::Expr::Column(column) => match seen[*column] {
+                    Range::Int { min, max } => max.saturating_sub(min) as f64 + 1.0,
+                    _ => GROUPS,
+                },
+                _ => GROUPS,
+            };
+            // Without keys there is one group, even of no rows.
+            if by.is_empty() {
+                return 1;
+            }
+            by.iter().map(groups).product()
+        }
+    };
+    passing.min(most).ceil() as u64
+}
+
+fn width(data_type: &DataType) -> u64 {
+    data_type
+        .primitive_width()
+        .map_or(TEXT, |width| width as u64)
+}

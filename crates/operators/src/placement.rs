@@ -1,0 +1,465 @@
+//! Where a scan runs: near the pages, or where they are asked for (paper 4, section 3.3).
+//!
+//! | placement | pages | operators |
+//! |---|---|---|
+//! | `local` | of this machine | here |
+//! | `remote-local` | of a storage node, come over the link | here |
+//! | `remote-remote` | of a storage node | there; what comes out comes over |
+//!
+//! For each of them the time is estimated. Pages are read ahead while others are worked on, so that
+//! the slower of the two counts:
+//!
+//! ```text
+//! work          = (rows × operations + rows that pass × operations) × seconds × (1 + load) / threads
+//! local         = max(pages × read here, work here)
+//! remote-local  = round trip + max(pages × max(read there, link), work here)
+//! remote-remote = round trip + max(pages × read there, work there) + result × link
+//! ```
+//!
+//! Nothing is measured here: who reads pages and runs fragments does, and keeps [`Costs`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::estimate::Estimate;
+
+/// Where a scan runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Placement {
+    /// Where it is cheapest, by an estimate.
+    #[default]
+    Auto,
+    /// Here, over pages of this machine.
+    Local,
+    /// Here, over pages of a storage node.
+    RemoteLocal,
+    /// On the storage node.
+    RemoteRemote,
+}
+
+/// All names, in the order of their placements.
+const NAMES: [(Placement, &str); 4] = [
+    (Placement::Auto, "auto"),
+    (Placement::Local, "local"),
+    (Placement::RemoteLocal, "remote-local"),
+    (Placement::RemoteRemote, "remote-remote"),
+];
+
+/// There is no such placement.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no placement {0:?}: choose auto, local, remote-local or remote-remote")]
+pub struct UnknownPlacement(pub String);
+
+impl FromStr for Placement {
+    type Err = UnknownPlacement;
+
+    fn from_str(text: &str) -> Result<Placement, UnknownPlacement> {
+        let found = NAMES.iter().find(|(_, name)| *name == text);
+        found
+            .map(|(placement, _)| *placement)
+            .ok_or_else(|| UnknownPlacement(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = NAMES.iter().find(|(placement, _)| placement == self);
+        f.pad(found.map_or("auto", |(_, name)| name))
+    }
+}
+
+/// What one side costs, as it was measured.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Side {
+    /// Seconds for a page that is read by itself from its devices or its cache, with as many under way
+    /// as usual.
+    pub page_s: f64,
+    /// Seconds for an operation on a row, by one thread.
+    pub operation_s: f64,
+    /// Threads that want a processor for other work, for each processor.
+    pub load: f64,
+    /// Threads that a scan has.
+    pub threads: f64,
+}
+
+/// What the way between the sides costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Link {
+    /// Seconds for a message and its answer.
+    pub round_trip_s: f64,
+    /// Seconds for a page, with as many under way as usual.
+    pub page_s: f64,
+    /// Seconds for a byte of a result.
+    pub byte_s: f64,
+}
+
+/// What was measured.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Costs {
+    /// This server. Without pages of its own, [`Side::page_s`] has no meaning.
+    pub here: Side,
+    /// The storage node, if there is one that has the table.
+    pub there: Option<(Side, Link)>,
+    /// Whether this machine has the pages, too.
+    pub has_pages: bool,
+}
+
+/// A placement, and what it would cost.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Candidate {
+    /// Which one.
+    pub placement: Placement,
+    /// Seconds; none if it is not possible.
+    pub seconds: Option<f64>,
+    /// Why, for a person.
+    pub why: String,
+}
+
+/// The placements that there are, and the one that was chosen.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// The cheapest, or the one that was wanted. None if that is not possible.
+    pub chosen: Option<Placement>,
+    /// All of them.
+    pub candidates: Vec<Candidate>,
+}
+
+/// Chooses where a scan runs.
+#[must_use]
+pub fn choose(wanted: Placement, estimate: &Estimate, costs: &Costs) -> Choice {
+    let candidates = vec![
+        local(estimate, costs),
+        remote_local(estimate, costs),
+        remote_remote(estimate, costs),
+    ];
+    let possible = candidates
+        .iter()
+        .filter(|candidate| candidate.seconds.is_some());
+    let by_time = |a: &&Candidate, b: &&Candidate| {
+        let time = |candidate: &Candidate| candidate.seconds.unwrap_or(f64::INFINITY);
+        time(a).total_cmp(&time(b))
+    };
+    let chosen = match wanted {
+        Placement::Auto => possible.min_by(by_time),
+        wanted => possible
+            .into_iter()
+            .find(|candidate| candidate.placement == wanted),
+    };
+    Choice {
+        chosen: chosen.map(|candidate| candidate.placement),
+        candidates,
+    }
+}
+
+/// Seconds of a side's work.
+fn work(estimate: &Estimate, side: &Side) -> f64 {
+    let (filtering, rest) = estimate.operations;
+    let rows = estimate.rows as f64;
+    // A row costs something even where nothing is done with it.
+    let operations = rows * (filtering as f64 + 1.0) + rows * estimate.selectivity * rest as f64;
+    operations * side.operation_s * (1.0 + side.load) / side.threads.max(1.0)
+}
+
+fn local(estimate: &Estimate, costs: &Costs) -> Candidate {
+    let placement = Placement::Local;
+    if !costs.has_pages {
+        let why = "this machine does not have the pages".to_owned();
+        return Candidate {
+            placement,
+            seconds: None,
+            why,
+        };
+    }
+    let read = estimate.pages as f64 * costs.here.page_s;
+    let work = work(estimate, &costs.here);
+    let why = format!(
+        "{}, {}",
+        reading(estimate, read, "here"),
+        working(estimate, work, "here", &costs.here)
+    );
+    Candidate {
+        placement,
+        seconds: Some(read.max(work)),
+        why,
+    }
+}
+
+fn remote_local(estimate: &Estimate, costs: &Costs) -> Candidate {
+    let placement = Placement::RemoteLocal;
+    let Some((there, link)) = &costs.there else {
+        return nobody(placement);
+    };
+    let read = estimate.pages as f64 * there.page_s;
+    let travel = estimate.pages as f64 * link.page_s;
+    let work = work(estimate, &costs.here);
+    let why = format!(
+        "{}, {} over the link in {}, {}",
+        reading(estimate, read, "there"),
+        Bytes(estimate.page_bytes),
+        Seconds(travel),
+        working(estimate, work, "here", &costs.here),
+    );
+    let seconds = link.round_trip_s + read.max(travel).max(work);
+    Candidate {
+        placement,
+        seconds: Some(seconds),
+        why,
+    }
+}
+
+fn remote_remote(estimate: &Estimate, costs: &Costs) -> Candidate {
+    let placement = Placement::RemoteRemote;
+    let Some((there, link)) = &costs.there else {
+        return nobody(placement);
+    };
+    let read = estimate.pages as f64 * there.page_s;
+    let work = work(estimate, there);
+    let travel = estimate.result_bytes as f64 * link.byte_s;
+    let why = format!(
+        "{}, {}, {} rows of {} over the link in {}",
+        reading(estimate, read, "there"),
+        working(estimate, work, "there", there),
+        estimate.result_rows,
+        Bytes(estimate.result_bytes),
+        Seconds(travel),
+    );
+    let seconds = link.round_trip_s + read.max(work) + travel;
+    Candidate {
+        placement,
+        seconds: Some(seconds),
+        why,
+    }
+}
+
+fn nobody(placement: Placement) -> Candidate {
+    let why = "no storage node has the table".to_owned();
+    Candidate {
+        placement,
+        seconds: None,
+        why,
+    }
+}
+
+fn reading(estimate: &Estimate, seconds: f64, place: &str) -> String {
+    format!(
+        "{} pages read {place} in {}",
+        estimate.pages,
+        Seconds(seconds)
+    )
+}
+
+fn working(estimate: &Estimate, seconds: f64, place: &str, side: &Side) -> String {
+    format!(
+        "{} rows ({:.1} % pass) worked on {place} in {} (load {:.1})",
+        estimate.rows,
+        estimate.selectivity * 100.0,
+        Seconds(seconds),
+        side.load,
+    )
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.seconds {
+            Some(seconds) => write!(f, "{}: {}: {}", self.placement, Seconds(seconds), self.why),
+            None => write!(f, "{}: not possible: {}", self.placement, self.why),
+        }
+    }
+}
+
+/// A time for a person.
+struct Seconds(f64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            seconds if seconds >= 1.0 => write!(f, "{seconds:.2} s"),
+            seconds if seconds >= 1e-3 => write!(f, "{:.1} ms", seconds * 1e3),
+            seconds => write!(f, "{:.0} µs", seconds * 1e6),
+        }
+    }
+}
+
+/// A size for a person.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 as f64 {
+            bytes if bytes >= 1048576.0 => write!(f, "{:.1} MiB", bytes / 1048576.0),
+            bytes if bytes >= 1024.0 => write!(f, "{:.1} KiB", bytes / 1024.0),
+            bytes => write!(f, "{bytes} bytes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A million rows in 128-KiB pages, of which a thousand rows of 100 bytes come out.
+    fn estimate() -> Estimate {
+        Estimate {
+            pages: 300,
+            page_bytes: 300 << 17,
+            rows: 1_000_000,
+            selectivity: 0.1,
+            operations: (5, 10),
+            result_rows: 1000,
+            result_bytes: 100_000,
+        }
+    }
+
+    fn side(load: f64) -> Side {
+        Side {
+            page_s: 30e-6,
+            operation_s: 0.5e-9,
+            load,
+            threads: 2.0,
+        }
+    }
+
+    /// A gigabyte each second.
+    fn link() -> Link {
+        Link {
+            round_trip_s: 50e-6,
+            page_s: 131e-6,
+            byte_s: 1e-9,
+        }
+    }
+
+    fn costs(has_pages: bool) -> Costs {
+        Costs {
+            here: side(0.0),
+            there: Some((side(0.0), link())),
+            has_pages,
+        }
+    }
+
+    fn auto(estimate: &Estimate, costs: &Costs) -> Placement {
+        choose(Placement::Auto, estimate, costs)
+            .chosen
+            .expect("a placement")
+    }
+
+    #[test]
+    fn what_is_here_is_worked_on_here() {
+        assert_eq!(auto(&estimate(), &costs(true)), Placement::Local);
+    }
+
+    #[test]
+    fn what_is_elsewhere_is_worked_on_there_if_little_comes_out() {
+        assert_eq!(auto(&estimate(), &costs(false)), Placement::RemoteRemote);
+        // More comes out than went in.
+        let much = Estimate {
+            result_bytes: 3 * estimate().page_bytes,
+            ..estimate()
+        };
+        assert_eq!(auto(&much, &costs(false)), Placement::RemoteLocal);
+    }
+
+    #[test]
+    fn a_busy_node_only_sends_pages() {
+        let mut costs = costs(false);
+        costs.there = Some((side(100.0), link()));
+        assert_eq!(auto(&estimate(), &costs), Placement::RemoteLocal);
+        // It had better work itself if there is even less time here.
+        costs.here.load = 150.0;
+        assert_eq!(auto(&estimate(), &costs), Placement::RemoteRemote);
+    }
+
+    #[test]
+    fn a_slow_disk_here_is_not_asked() {
+        let mut costs = costs(true);
+        costs.here.page_s = 5e-3;
+        assert_eq!(auto(&estimate(), &costs), Placement::RemoteRemote);
+        costs.there = None;
+        assert_eq!(auto(&estimate(), &costs), Placement::Local);
+    }
+
+    #[test]
+    fn more_work_never_costs_less() {
+        let base = estimate();
+        let more = [
+            Estimate {
+                pages: 600,
+                page_bytes: 600 << 17,
+                ..base
+            },
+            Estimate {
+                rows: 2_000_000,
+                ..base
+            },
+            Estimate {
+                selectivity: 0.9,
+                ..base
+            },
+            Estimate {
+                operations: (6, 100),
+                ..base
+            },
+            Estimate {
+                result_bytes: 1 << 30,
+                ..base
+            },
+        ];
+        let times = |estimate: &Estimate| -> Vec<Option<f64>> {
+            let choice = choose(Placement::Auto, estimate, &costs(true));
+            choice
+                .candidates
+                .into_iter()
+                .map(|candidate| candidate.seconds)
+                .collect()
+        };
+        let before = times(&base);
+        for more in more {
+            let after = times(&more);
+            assert!(
+                before
+                    .iter()
+                    .zip(&after)
+                    .all(|(before, after)| before <= after),
+                "{more:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_is_chosen_if_it_is_possible() {
+        let chosen = |wanted, has_pages| choose(wanted, &estimate(), &costs(has_pages)).chosen;
+        assert_eq!(
+            chosen(Placement::RemoteLocal, true),
+            Some(Placement::RemoteLocal)
+        );
+        assert_eq!(chosen(Placement::Local, false), None);
+        let alone = Costs {
+            there: None,
+            ..costs(false)
+        };
+        assert_eq!(choose(Placement::Auto, &estimate(), &alone).chosen, None);
+    }
+
+    #[test]
+    fn each_candidate_says_why() {
+        let choice = choose(Placement::Auto, &estimate(), &costs(false));
+        let texts: Vec<String> = choice.candidates.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts[0],
+            "local: not possible: this machine does not have the pages"
+        );
+        assert_eq!(
+            texts[2],
+            "remote-remote: 9.2 ms: 300 pages read there in 9.0 ms, 1000000 rows (10.0 % pass) worked \
+             on there in 1.8 ms (load 0.0), 1000 rows of 97.7 KiB over the link in 100 µs"
+        );
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for (placement, name) in NAMES {
+            assert_eq!(placement.to_string(), name);
+            assert_eq!(name.parse(), Ok(placement));
+        }
+        assert!("Local".parse::<Placement>().is_err());
+    }
+}
