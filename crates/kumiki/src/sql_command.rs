@@ -12,7 +12,7 @@ use base::size::Size;
 use clap::{Args, Subcommand};
 use sql::shell::progress::Tell;
 use sql::shell::{Failed, Format, Shell, run, terminal};
-use sql::{Catalogue, Directory, Rights, Settings, Shared, Store, Wish};
+use sql::{Catalogue, Directory, Placement, Rights, Settings, Shared, Store};
 
 use crate::logging::Log;
 
@@ -41,8 +41,8 @@ pub(crate) struct Queries {
     dir: Vec<PathBuf>,
     /// Where parts of queries run: auto, local, remote-local (pages come over) or remote-remote
     /// (operators go over).
-    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = Wish::from_str)]
-    placement: Wish,
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = Placement::from_str)]
+    placement: Placement,
     /// Partitions of scans, joins and aggregates; default: as many as there are processors.
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use operators::Site;
+use operators::placement::{Link, Side};
 use pages::Table;
 
 use crate::meter::PageMeter;
@@ -20,7 +21,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// What it is called: a directory, an address.
     fn name(&self) -> &str;
 
-    /// Whether reading it goes over the network.
+    /// Where it is, and what it costs to read a table's pages there, as it was measured.
+    fn place(&self, table: &Table) -> Place;
+
+    /// Whether it is on another machine.
     fn is_remote(&self) -> bool;
 
     /// The names of its tables.
@@ -43,6 +47,18 @@ pub trait Store: Send + Sync + fmt::Debug {
         placement: Placement,
         meter: &Arc<PageMeter>,
     ) -> Option<Arc<dyn Site>>;
+}
+
+/// Where a store is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Place {
+    /// On this machine.
+    Here {
+        /// Seconds for a page, with as many under way as usual.
+        page_s: f64,
+    },
+    /// On a storage node, over a link.
+    There(Side, Link),
 }
 
 /// A version of a table, and who has it.

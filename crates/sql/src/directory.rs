@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use disk::RealDisk;
-use operators::{Here, Site};
+use operators::{Here, Placement, Site};
 use pages::{Local, Table, Tables};
 use parking_lot::Mutex;
 
-use crate::catalogue::Store;
-use crate::meter::{Metered, PageMeter};
-use crate::place::Placement;
+use crate::catalogue::{Place, Store};
+use crate::meter::{Metered, PageMeter, PageTime};
 
 /// Directories with tables, which belong together. A storage node may serve, and change, them at the
 /// same time: each look-up finds the version that is the newest then, and those that queries still
@@ -21,7 +20,11 @@ pub struct Directory {
     name: String,
     dirs: Vec<PathBuf>,
     opened: Mutex<Vec<Opened>>,
+    time: Arc<PageTime>,
 }
+
+/// Seconds that a page is supposed to take before one was read.
+const SUPPOSED_S: f64 = 30e-6;
 
 /// What was found at some time.
 struct Opened {
@@ -53,6 +56,7 @@ impl Directory {
             name: dirs[0].display().to_string(),
             dirs: dirs.to_vec(),
             opened: Mutex::new(Vec::new()),
+            time: Arc::new(PageTime::supposed(SUPPOSED_S)),
         };
         directory.newest()?;
         Ok(directory)
@@ -108,6 +112,12 @@ impl Store for Directory {
         &self.name
     }
 
+    fn place(&self, _: &Table) -> Place {
+        Place::Here {
+            page_s: self.time.seconds(),
+        }
+    }
+
     fn is_remote(&self) -> bool {
         false
     }
@@ -146,7 +156,7 @@ impl Store for Directory {
             known.is_ok_and(|known| Arc::ptr_eq(&known, table))
         };
         let tables = opened.iter().find(has)?.tables.clone();
-        let source = Metered::new(Arc::new(Local::new(tables)), meter);
+        let source = Metered::new(Arc::new(Local::new(tables)), meter).timed(&self.time);
         Some(Arc::new(Here::new(Arc::new(source))))
     }
 }

@@ -49,5 +49,5 @@ pub mod translate;
 
 pub use catalogue::{Catalogue, Store};
 pub use directory::Directory;
-pub use place::{Placement, Wish};
+pub use operators::Placement;
 pub use session::{Rights, Session, Settings, Shared};

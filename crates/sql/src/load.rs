@@ -14,7 +14,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::error::DataFusionError;
-use datafusion::prelude::{CsvReadOptions, DataFrame, ParquetReadOptions, SessionConfig, SessionContext};
+use datafusion::prelude::{
+    CsvReadOptions, DataFrame, ParquetReadOptions, SessionConfig, SessionContext,
+};
 use futures::StreamExt;
 use pages::{Load, LoadOptions, Mode, Table, Tables};
 
@@ -60,7 +62,9 @@ impl FromStr for Columns {
 
     fn from_str(text: &str) -> Result<Columns, String> {
         if text.contains(';') {
-            return Err("columns are written as in SQL: id bigint not null, name varchar".to_owned());
+            return Err(
+                "columns are written as in SQL: id bigint not null, name varchar".to_owned(),
+            );
         }
         Ok(Columns(text.to_owned()))
     }
@@ -127,7 +131,9 @@ async fn loaded(
         let read = read.map_err(|error| about(&error))?;
         let target = match &schema {
             Some(schema) => Arc::clone(schema),
-            None => schema.insert(with_pages_types(read.schema().as_arrow())).clone(),
+            None => schema
+                .insert(with_pages_types(read.schema().as_arrow()))
+                .clone(),
         };
         let load = match &mut load {
             Some(load) => load,
@@ -140,7 +146,8 @@ async fn loaded(
         let mut batches = read.execute_stream().await.map_err(|error| about(&error))?;
         while let Some(batch) = batches.next().await {
             let batch = batch.map_err(|error| about(&error))?;
-            let batch = fit(&batch, &target).map_err(|what| format!("{}: {what}", file.display()))?;
+            let batch =
+                fit(&batch, &target).map_err(|what| format!("{}: {what}", file.display()))?;
             load.push(&batch).map_err(|error| error.to_string())?;
             (so_far.rows, so_far.bytes) = (load.rows(), load.bytes());
             progress(so_far);
@@ -169,12 +176,17 @@ async fn wanted(
 ) -> Result<Option<SchemaRef>, String> {
     if request.mode == Mode::Append {
         let table = tables.table(&request.table);
-        return table.map(|table| Some(Arc::clone(&table.schema))).map_err(|error| error.to_string());
+        return table
+            .map(|table| Some(Arc::clone(&table.schema)))
+            .map_err(|error| error.to_string());
     }
     let Some(Columns(columns)) = &request.columns else {
         return Ok(None);
     };
-    let plan = context.state().create_logical_plan(&format!("create table t ({columns})")).await;
+    let plan = context
+        .state()
+        .create_logical_plan(&format!("create table t ({columns})"))
+        .await;
     let plan = plan.map_err(|error| format!("the columns: {}", explain(&error)))?;
     let inputs = plan.inputs();
     let input = inputs.first().ok_or("the columns make no table")?;
@@ -190,7 +202,9 @@ async fn read(
 ) -> Result<DataFrame, DataFusionError> {
     let found = std::fs::canonicalize(file)?;
     let path = found.to_string_lossy().into_owned();
-    let extension = found.extension().map(|end| format!(".{}", end.to_string_lossy()));
+    let extension = found
+        .extension()
+        .map(|end| format!(".{}", end.to_string_lossy()));
     let extension = extension.unwrap_or_default();
     match format {
         Format::Csv(csv) => {
@@ -222,7 +236,9 @@ fn with_pages_types(schema: &Schema) -> SchemaRef {
 fn pages_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
-        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::Binary,
+        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            DataType::Binary
+        }
         DataType::Dictionary(_, values) => pages_type(values),
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
             DataType::Decimal128(*precision, *scale)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use operators::{Fragment, Rows};
 use pages::{Address, PageStream, Source, Table};
@@ -23,10 +24,39 @@ impl PageMeter {
     }
 }
 
-/// A source whose pages are counted as they come.
+/// How long pages take to come from somewhere, on the average over the last ones.
+#[derive(Debug)]
+pub struct PageTime(AtomicU64);
+
+impl PageTime {
+    /// Before any was read: what is supposed, in seconds.
+    #[must_use]
+    pub fn supposed(seconds: f64) -> PageTime {
+        PageTime(AtomicU64::new(seconds.to_bits()))
+    }
+
+    /// Seconds for a page.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Takes note of one. Of several at once some may be lost, which an average bears.
+    fn took(&self, time: Duration) {
+        let average = self.seconds();
+        let next = average + (time.as_secs_f64() - average) / WEIGHED;
+        self.0.store(next.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// Over how many pages times are averaged.
+const WEIGHED: f64 = 256.0;
+
+/// A source whose pages are counted, and timed, as they come.
 pub struct Metered {
     source: Arc<dyn Source>,
     meter: Arc<PageMeter>,
+    time: Option<Arc<PageTime>>,
 }
 
 impl Metered {
@@ -36,15 +66,31 @@ impl Metered {
         Metered {
             source,
             meter: Arc::clone(meter),
+            time: None,
         }
+    }
+
+    /// Has a source's pages timed, too.
+    #[must_use]
+    pub fn timed(mut self, time: &Arc<PageTime>) -> Metered {
+        self.time = Some(Arc::clone(time));
+        self
     }
 }
 
 impl Source for Metered {
     fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
-        let meter = Arc::clone(&self.meter);
-        let count = move |_: &_| meter.add(1);
-        Box::new(self.source.read(table, pages).inspect(count))
+        let mut pages = self.source.read(table, pages);
+        let (meter, time) = (Arc::clone(&self.meter), self.time.clone());
+        Box::new(std::iter::from_fn(move || {
+            let begun = Instant::now();
+            let page = pages.next()?;
+            meter.add(1);
+            if let Some(time) = &time {
+                time.took(begun.elapsed());
+            }
+            Some(page)
+        }))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
-
-use crate::place::Wish;
+use operators::Placement;
+use operators::placement::UnknownPlacement;
 
 extensions_options! {
     /// Settings of ours, beside DataFusion's.
@@ -33,7 +33,8 @@ impl KumikiOptions {
     ///
     /// # Errors
     /// If it is none; the text says which there are.
-    pub fn wish(&self) -> Result<Wish, String> {
-        self.placement.parse()
+    pub fn wanted(&self) -> Result<Placement, String> {
+        let parsed = self.placement.parse();
+        parsed.map_err(|error: UnknownPlacement| error.to_string())
     }
 }

@@ -1,7 +1,6 @@
 //! Where a query's fragments run.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use datafusion::common::Result as PlanResult;
@@ -10,70 +9,20 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::DataFusionError;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use operators::estimate::estimate;
+use operators::placement::{self, Costs, Link, Side, choose};
 
-use crate::catalogue::Replica;
+use crate::catalogue::Place;
 use crate::fetch::Candidate;
 use crate::meter::PageMeter;
 use crate::options::KumikiOptions;
 use crate::scan::PagesScan;
 
-/// Where pages are and where the operator runs (paper 4, section 3.3).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Placement {
-    /// Pages of this machine, operators of this machine.
-    Local,
-    /// Pages come over the network, operators run here.
-    RemoteLocal,
-    /// Operators run where the pages are, and only results come.
-    RemoteRemote,
-}
+pub use operators::Placement;
 
-impl fmt::Display for Placement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Placement::Local => "local",
-            Placement::RemoteLocal => "remote-local",
-            Placement::RemoteRemote => "remote-remote",
-        })
-    }
-}
-
-/// What somebody wants of the placement.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Wish {
-    /// Whichever is estimated to be the fastest, for each scan.
-    #[default]
-    Auto,
-    /// This one; a query over tables that it cannot reach is an error.
-    Always(Placement),
-}
-
-impl fmt::Display for Wish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Wish::Auto => f.write_str("auto"),
-            Wish::Always(placement) => placement.fmt(f),
-        }
-    }
-}
-
-impl FromStr for Wish {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Wish, String> {
-        Ok(match text {
-            "auto" => Wish::Auto,
-            "local" => Wish::Always(Placement::Local),
-            "remote-local" => Wish::Always(Placement::RemoteLocal),
-            "remote-remote" => Wish::Always(Placement::RemoteRemote),
-            other => {
-                return Err(format!(
-                    "'{other}' is no placement: auto, local, remote-local and remote-remote are"
-                ));
-            }
-        })
-    }
-}
+/// Seconds for an operation on a row, by a thread of this machine: what the executor's benchmark shows
+/// for sums of products.
+const OPERATION_S: f64 = 1e-9;
 
 /// Where a scan runs, and why.
 #[derive(Clone)]
@@ -82,6 +31,8 @@ pub struct Placed {
     pub placement: Placement,
     /// Why this one.
     pub reason: String,
+    /// What each placement was estimated to cost.
+    pub others: Vec<placement::Candidate>,
     candidates: Arc<[Candidate]>,
     meter: Arc<PageMeter>,
 }
@@ -118,9 +69,17 @@ impl fmt::Display for Placed {
         let (placement, reason) = (self.placement, &self.reason);
         write!(
             f,
-            "placement={placement} on [{}] ({reason})",
+            "placement={placement} on [{}] ({reason}",
             nodes.join(", ")
-        )
+        )?;
+        let others = self
+            .others
+            .iter()
+            .filter(|other| other.placement != placement);
+        for other in others.filter(|other| other.seconds.is_some()) {
+            write!(f, "; not {other}")?;
+        }
+        f.write_str(")")
     }
 }
 
@@ -134,11 +93,11 @@ impl PhysicalOptimizerRule for PlaceScans {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let wish = KumikiOptions::of(config).wish();
-        let wish = wish.map_err(DataFusionError::Configuration)?;
+        let wanted = KumikiOptions::of(config).wanted();
+        let wanted = wanted.map_err(DataFusionError::Configuration)?;
         plan.transform_up(|plan| match plan.downcast_ref::<PagesScan>() {
             Some(scan) if scan.placed().is_none() => {
-                let placed = place(scan, wish).map_err(DataFusionError::Plan)?;
+                let placed = place(scan, wanted).map_err(DataFusionError::Plan)?;
                 Ok(Transformed::yes(Arc::new(scan.placed_at(placed)) as _))
             }
             _ => Ok(Transformed::no(plan)),
@@ -155,16 +114,27 @@ impl PhysicalOptimizerRule for PlaceScans {
     }
 }
 
-/// Decides for a scan; the error says why a wish cannot be granted.
-fn place(scan: &PagesScan, wish: Wish) -> Result<Placed, String> {
-    let (placement, reason) = match wish {
-        Wish::Always(placement) => (placement, "as asked for".to_owned()),
-        Wish::Auto => automatic(scan),
+/// Decides for a scan; the error says why it cannot be as it is wanted.
+fn place(scan: &PagesScan, wanted: Placement) -> Result<Placed, String> {
+    let (table, fragment) = (scan.table(), scan.fragment());
+    let rows: Vec<_> = scan.partitions().concat();
+    let estimate = estimate(table, &fragment, &rows).map_err(|error| error.to_string())?;
+    let choice = choose(wanted, &estimate, &costs(scan));
+    let why = |placement| {
+        let mut candidates = choice.candidates.iter();
+        candidates.find(|candidate| candidate.placement == placement)
     };
-    let replicas = &scan.replicated().replicas;
+    let name = &table.name;
+    let Some(placement) = choice.chosen else {
+        let all: Vec<_> = choice.candidates.iter().map(ToString::to_string).collect();
+        return Err(format!(
+            "table {name} cannot be read with placement {wanted}: {}; use placement auto",
+            all.join("; ")
+        ));
+    };
     let meter = Arc::new(PageMeter::default());
+    let replicas = scan.replicated().replicas.iter();
     let candidates: Arc<[Candidate]> = replicas
-        .iter()
         .filter_map(|replica| {
             let name = replica.name().to_owned();
             let site = replica.store.site(&replica.table, placement, &meter)?;
@@ -172,28 +142,57 @@ fn place(scan: &PagesScan, wish: Wish) -> Result<Placed, String> {
         })
         .collect();
     if candidates.is_empty() {
-        let names: Vec<_> = replicas.iter().map(Replica::name).collect();
         return Err(format!(
-            "table {} cannot be read with placement {placement}: it is on {}; use placement auto",
-            scan.table().name,
-            names.join(", ")
+            "table {name} cannot be read with placement {placement}: nobody who has it offers that; use \
+             another placement"
         ));
     }
     Ok(Placed {
         placement,
-        reason,
+        reason: why(placement).map_or_else(String::new, |candidate| candidate.why.clone()),
+        others: choice.candidates.clone(),
         candidates,
         meter,
     })
 }
 
-fn automatic(scan: &PagesScan) -> (Placement, String) {
-    let replicas = &scan.replicated().replicas;
-    if replicas.iter().any(|replica| !replica.store.is_remote()) {
-        return (Placement::Local, "its pages are on this machine".to_owned());
+/// What the scan's replicas cost, of several nodes the quickest.
+fn costs(scan: &PagesScan) -> Costs {
+    let threads = scan.partitions().len() as f64;
+    let replicas = scan.replicated().replicas.iter();
+    let places: Vec<Place> = replicas
+        .map(|replica| replica.store.place(&replica.table))
+        .collect();
+    let own = places.iter().filter_map(|place| match place {
+        Place::Here { page_s } => Some(*page_s),
+        Place::There(..) => None,
+    });
+    let own = own.min_by(f64::total_cmp);
+    let nodes = places.iter().filter_map(|place| match place {
+        Place::Here { .. } => None,
+        Place::There(side, link) => Some((*side, *link)),
+    });
+    let time = |(side, link): &(Side, Link)| side.page_s.max(link.page_s) * (1.0 + side.load);
+    Costs {
+        here: Side {
+            page_s: own.unwrap_or(0.0),
+            operation_s: OPERATION_S,
+            load: load(),
+            threads,
+        },
+        there: nodes.min_by(|a, b| time(a).total_cmp(&time(b))),
+        has_pages: own.is_some(),
     }
-    (
-        Placement::RemoteRemote,
-        "its pages are on other machines alone".to_owned(),
-    )
+}
+
+/// Threads that want a processor, for each processor, as the system averages them over a minute; 0 where
+/// it does not say.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text
+        .split(' ')
+        .next()
+        .and_then(|word| word.parse::<f64>().ok());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    first.unwrap_or(0.0) / processors as f64
 }

@@ -11,10 +11,10 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext};
+use operators::Placement;
 
 use crate::catalogue::Catalogue;
 use crate::options::KumikiOptions;
-use crate::place::Wish;
 use crate::pushdown::rules;
 use crate::table::PagesSchema;
 
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Partitions of each scan, join and aggregate: threads that a query keeps busy.
     pub partitions: NonZeroUsize,
     /// What is wanted of the placement.
-    pub placement: Wish,
+    pub placement: Placement,
     /// Whether work is pushed to the data.
     pub push_down: bool,
     /// Bytes that sorts, joins and aggregates may take, all together; beyond, they use temporary files or fail.
@@ -53,7 +53,7 @@ impl Default for Settings {
         let processors = std::thread::available_parallelism();
         Settings {
             partitions: processors.unwrap_or(NonZeroUsize::MIN),
-            placement: Wish::Auto,
+            placement: Placement::Auto,
             push_down: true,
             memory: None,
             rights: Rights::All,

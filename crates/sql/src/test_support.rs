@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use operators::Site;
+use operators::placement::{Link, Side};
 use pages::{
     Bounds, Layout, PageEntry, PageNo, PageSize, Range, Segment, SegmentId, Table, TableId, Version,
 };
 
-use crate::catalogue::Store;
+use crate::catalogue::{Place, Store};
 use crate::meter::PageMeter;
 use crate::place::Placement;
 
@@ -117,6 +118,24 @@ impl std::fmt::Debug for FakeStore {
 impl Store for FakeStore {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn place(&self, _: &Table) -> Place {
+        let link = Link {
+            round_trip_s: 50e-6,
+            page_s: 30e-6,
+            byte_s: 1e-9,
+        };
+        let side = Side {
+            page_s: 10e-6,
+            operation_s: 1e-9,
+            load: 0.0,
+            threads: 2.0,
+        };
+        match self.is_remote() {
+            true => Place::There(side, link),
+            false => Place::Here { page_s: 10e-6 },
+        }
     }
 
     fn is_remote(&self) -> bool {

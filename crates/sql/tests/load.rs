@@ -60,7 +60,9 @@ impl Place {
 /// Cells as texts.
 fn texts(rows: &support::Rows) -> Vec<Vec<String>> {
     let text = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "NULL".to_owned());
-    rows.iter().map(|row| row.iter().map(text).collect()).collect()
+    rows.iter()
+        .map(|row| row.iter().map(text).collect())
+        .collect()
 }
 
 #[test]
@@ -79,9 +81,15 @@ fn csv_files_are_loaded_in_their_order_and_more_is_appended() {
     });
     assert_eq!(appended, Ok(4));
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let rows = runtime.block_on(ask(&place.session(), "select * from t order by n")).unwrap();
+    let rows = runtime
+        .block_on(ask(&place.session(), "select * from t order by n"))
+        .unwrap();
     let names = ["a, \"b\"", "NULL", "ü", "x"];
-    let expected: Vec<_> = ["1", "2", "3", "4"].into_iter().zip(names).map(|(n, s)| vec![n, s]).collect();
+    let expected: Vec<_> = ["1", "2", "3", "4"]
+        .into_iter()
+        .zip(names)
+        .map(|(n, s)| vec![n, s])
+        .collect();
     assert_eq!(texts(&rows), expected);
 }
 
@@ -90,9 +98,15 @@ fn columns_may_be_told() {
     let place = Place::new();
     let file = place.file("t.csv", "id,price\n7,12.5\n");
     let columns: Columns = "id bigint not null, price decimal(15, 2)".parse().unwrap();
-    assert_eq!(place.load(&[&file], |request| request.columns = Some(columns)), Ok(1));
+    assert_eq!(
+        place.load(&[&file], |request| request.columns = Some(columns)),
+        Ok(1)
+    );
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let rows = runtime.block_on(ask(&place.session(), "select id, price, arrow_typeof(price) from t"));
+    let rows = runtime.block_on(ask(
+        &place.session(),
+        "select id, price, arrow_typeof(price) from t",
+    ));
     assert_eq!(texts(&rows.unwrap()), [["7", "12.50", "Decimal128(15, 2)"]]);
 }
 
@@ -110,7 +124,9 @@ fn a_load_that_fails_leaves_nothing() {
     let error = place.load(&[&good], |_| ()).unwrap_err();
     assert!(error.contains("already"), "{error}");
     let missing = place.dir.path().join("missing.csv");
-    let error = place.load(&[&missing], |request| request.mode = Mode::Replace).unwrap_err();
+    let error = place
+        .load(&[&missing], |request| request.mode = Mode::Replace)
+        .unwrap_err();
     assert!(error.contains("missing.csv"), "{error}");
 }
 
@@ -125,10 +141,18 @@ fn parquet_files_are_loaded() {
                    cast(value as decimal(9, 1)) as d from generate_series(1, 20000)";
         let made = context.sql(sql).await.unwrap();
         let path = file.to_str().unwrap();
-        made.write_parquet(path, DataFrameWriteOptions::new(), None).await.unwrap();
+        made.write_parquet(path, DataFrameWriteOptions::new(), None)
+            .await
+            .unwrap();
     });
-    assert_eq!(place.load(&[&file], |request| request.format = Format::Parquet), Ok(20_000));
+    assert_eq!(
+        place.load(&[&file], |request| request.format = Format::Parquet),
+        Ok(20_000)
+    );
     let sql = "select sum(n), min(s), max(day), sum(d) from t";
     let rows = runtime.block_on(ask(&place.session(), sql)).unwrap();
-    assert_eq!(texts(&rows), [["200010000", "1", "1996-01-01", "200010000.0"]]);
+    assert_eq!(
+        texts(&rows),
+        [["200010000", "1", "1996-01-01", "200010000.0"]]
+    );
 }

@@ -2,7 +2,6 @@
 
 mod support;
 
-
 use datafusion::arrow::datatypes::DataType;
 use pages::{Groups, PageSize};
 use sql::Session;
@@ -16,7 +15,9 @@ fn sessions(partitions: usize) -> Session {
 /// The plan's lines about scans, without their placement.
 fn scans(text: &str) -> Vec<&str> {
     let lines = text.lines().filter(|line| line.contains("PagesScan"));
-    lines.map(|line| line.trim().split(", partitions=").next().unwrap()).collect()
+    lines
+        .map(|line| line.trim().split(", partitions=").next().unwrap())
+        .collect()
 }
 
 async fn explained(session: &Session, sql: &str) -> String {
@@ -30,10 +31,22 @@ async fn the_aggregate_of_q1_runs_beside_the_data_in_one_partition_and_in_severa
         let text = explained(&session, &answers::query(1)).await;
         let scans = scans(&text);
         assert_eq!(scans.len(), 1, "{text}");
-        assert!(scans[0].contains("partial aggregate=[sum(l_quantity)"), "{text}");
-        assert!(scans[0].contains("by=[l_returnflag, l_linestatus]"), "{text}");
-        assert!(scans[0].contains("filter=(l_shipdate <= 1998-09-02)"), "{text}");
-        assert!(!text.contains("mode=Partial") && !text.contains("FilterExec"), "{text}");
+        assert!(
+            scans[0].contains("partial aggregate=[sum(l_quantity)"),
+            "{text}"
+        );
+        assert!(
+            scans[0].contains("by=[l_returnflag, l_linestatus]"),
+            "{text}"
+        );
+        assert!(
+            scans[0].contains("filter=(l_shipdate <= 1998-09-02)"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("mode=Partial") && !text.contains("FilterExec"),
+            "{text}"
+        );
         assert!(text.contains("mode=Final"), "{text}");
         assert!(text.contains("placement=local on [memory]"), "{text}");
     }
@@ -47,8 +60,14 @@ async fn q6_and_the_sub_query_of_q15_are_one_scan_and_a_final_aggregate() {
                      group by l_suppkey";
     for sql in [answers::query(6), sub_query.to_owned()] {
         let text = explained(&session, &sql).await;
-        assert!(scans(&text)[0].contains("partial aggregate=[sum("), "{text}");
-        assert!(!text.contains("FilterExec") && !text.contains("mode=Partial"), "{text}");
+        assert!(
+            scans(&text)[0].contains("partial aggregate=[sum("),
+            "{text}"
+        );
+        assert!(
+            !text.contains("FilterExec") && !text.contains("mode=Partial"),
+            "{text}"
+        );
     }
 }
 
@@ -57,7 +76,10 @@ async fn groups_of_few_rows_are_datafusions() {
     let session = sessions(2);
     let sql = "select l_orderkey, sum(l_quantity) from lineitem group by l_orderkey";
     let text = explained(&session, sql).await;
-    assert!(scans(&text)[0].contains("rows=[l_orderkey, l_quantity]"), "{text}");
+    assert!(
+        scans(&text)[0].contains("rows=[l_orderkey, l_quantity]"),
+        "{text}"
+    );
     assert!(text.contains("mode=Partial"), "{text}");
 }
 
@@ -97,14 +119,24 @@ async fn filters_that_are_not_ours_stay_above_and_the_others_move() {
 #[tokio::test]
 async fn computed_columns_limits_and_first_rows_move() {
     let session = sessions(2);
-    let text = explained(&session, "select l_quantity * l_tax as x from lineitem limit 7").await;
+    let text = explained(
+        &session,
+        "select l_quantity * l_tax as x from lineitem limit 7",
+    )
+    .await;
     let scan = scans(&text)[0];
-    assert!(scan.contains("rows=[(l_quantity * l_tax)], limit=7"), "{text}");
-    let sql = "select l_orderkey, l_tax from lineitem order by l_extendedprice desc, l_orderkey limit 5";
+    assert!(
+        scan.contains("rows=[(l_quantity * l_tax)], limit=7"),
+        "{text}"
+    );
+    let sql =
+        "select l_orderkey, l_tax from lineitem order by l_extendedprice desc, l_orderkey limit 5";
     let text = explained(&session, sql).await;
     let scan = scans(&text)[0];
     assert!(
-        scan.contains("order=[l_extendedprice DESC NULLS FIRST, l_orderkey ASC NULLS LAST], limit=5"),
+        scan.contains(
+            "order=[l_extendedprice DESC NULLS FIRST, l_orderkey ASC NULLS LAST], limit=5"
+        ),
         "{text}"
     );
     assert!(text.contains("SortExec: TopK(fetch=5)"), "{text}");
@@ -123,25 +155,52 @@ async fn without_push_down_scans_yield_columns() {
     let session = session(vec![store as _], 2, false);
     let text = explained(&session, &answers::query(6)).await;
     let scan = scans(&text)[0];
-    assert!(!scan.contains("filter=") && !scan.contains("aggregate"), "{text}");
+    assert!(
+        !scan.contains("filter=") && !scan.contains("aggregate"),
+        "{text}"
+    );
     assert!(text.contains("FilterExec"), "{text}");
     // The same by a setting, for as long as the session wants it.
     let other = sessions(2);
     other.plan("set kumiki.push_down = false").await.unwrap();
-    assert!(explained(&other, &answers::query(6)).await.contains("FilterExec"));
+    assert!(
+        explained(&other, &answers::query(6))
+            .await
+            .contains("FilterExec")
+    );
 }
 
 #[tokio::test]
 async fn a_placement_that_cannot_be_had_is_an_error_that_says_so() {
     let session = sessions(2);
-    session.plan("set kumiki.placement = 'remote-remote'").await.unwrap();
+    session
+        .plan("set kumiki.placement = 'remote-remote'")
+        .await
+        .unwrap();
     let planned = session.plan("select l_tax from lineitem").await.unwrap();
-    let error = planned.create_physical_plan().await.unwrap_err().to_string();
-    assert!(error.contains("cannot be read with placement remote-remote"), "{error}");
-    session.plan("set kumiki.placement = 'nowhere'").await.unwrap();
+    let error = planned
+        .create_physical_plan()
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("cannot be read with placement remote-remote"),
+        "{error}"
+    );
+    session
+        .plan("set kumiki.placement = 'nowhere'")
+        .await
+        .unwrap();
     let planned = session.plan("select l_tax from lineitem").await.unwrap();
-    let error = planned.create_physical_plan().await.unwrap_err().to_string();
-    assert!(error.contains("'nowhere' is no placement"), "{error}");
+    let error = planned
+        .create_physical_plan()
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("there is no placement \"nowhere\""),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -151,7 +210,9 @@ async fn explain_analyze_counts_pages() {
     let rows = support::ask(&session, sql).await.unwrap();
     let text = rows[0][1].clone().unwrap();
     let figure = |name: &str| -> u64 {
-        let (_, behind) = text.split_once(name).unwrap_or_else(|| panic!("no {name} in {text}"));
+        let (_, behind) = text
+            .split_once(name)
+            .unwrap_or_else(|| panic!("no {name} in {text}"));
         let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().unwrap()
     };
@@ -162,8 +223,20 @@ async fn explain_analyze_counts_pages() {
 #[tokio::test]
 async fn types_of_columns_are_those_of_tables() {
     let session = sessions(1);
-    let planned = session.plan("select l_tax, l_comment, l_shipdate from lineitem").await.unwrap();
-    let types: Vec<_> = planned.schema().fields().iter().map(|f| f.data_type().clone()).collect();
-    let expected = [DataType::Decimal128(15, 2), DataType::Utf8, DataType::Date32];
+    let planned = session
+        .plan("select l_tax, l_comment, l_shipdate from lineitem")
+        .await
+        .unwrap();
+    let types: Vec<_> = planned
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| f.data_type().clone())
+        .collect();
+    let expected = [
+        DataType::Decimal128(15, 2),
+        DataType::Utf8,
+        DataType::Date32,
+    ];
     assert_eq!(types, expected);
 }

@@ -25,12 +25,19 @@ async fn random_queries_give_the_same_everywhere() {
         let count = rng.usize(0..40_000);
         let batches = table(&mut rng, count);
         let size = PageSize::ALL[rng.usize(..PageSize::ALL.len())];
-        let groups = if rng.bool() { Groups::OneEach } else { Groups::Together };
+        let groups = if rng.bool() {
+            Groups::OneEach
+        } else {
+            Groups::Together
+        };
         let mut store = MemoryStore::new();
         store.add("t", &batches, size, &groups);
         let store = Arc::new(store);
         let pushed = session(vec![Arc::clone(&store) as _], rng.usize(1..4), true);
-        pushed.plan("set kumiki.rows_for_each_group = 0").await.unwrap();
+        pushed
+            .plan("set kumiki.rows_for_each_group = 0")
+            .await
+            .unwrap();
         let plain = session(vec![store as _], rng.usize(1..4), false);
         let memory = memory(batches);
         for _ in 0..QUERIES {
@@ -53,19 +60,47 @@ fn table(rng: &mut Rng, count: usize) -> Vec<RecordBatch> {
     while at < count || batches.is_empty() {
         let here = rng.usize(1..6_000).min(count - at);
         let mut maybe = |some: bool| some || rng.u8(..10) > 0;
-        let valid: Vec<Vec<bool>> = (0..8).map(|c| (0..here).map(|_| maybe(c == 0)).collect()).collect();
+        let valid: Vec<Vec<bool>> = (0..8)
+            .map(|c| (0..here).map(|_| maybe(c == 0)).collect())
+            .collect();
         let is = |column: usize, row: usize| valid[column][row];
         let number = |row: usize| i32::try_from(at + row).unwrap();
-        let i: Vec<i32> = (0..here).map(|r| if sorted { number(r) } else { rng.i32(0..2_000) }).collect();
-        let k: Vec<_> = (0..here).map(|r| is(1, r).then(|| rng.i32(0..few))).collect();
-        let b: Vec<_> = (0..here).map(|r| is(2, r).then(|| rng.i64(-1_000_000..1_000_000))).collect();
-        let d: Vec<_> = (0..here).map(|r| is(3, r).then(|| i128::from(rng.i64(-50_000..50_000)))).collect();
-        let day: Vec<_> = (0..here).map(|r| is(4, r).then(|| rng.i32(8_000..11_000))).collect();
-        let words = ["", "a", "ab", "abc", "bac", "über", "x y z", "a%b", "long text that is not short"];
-        let s: Vec<_> = (0..here).map(|r| is(5, r).then(|| words[rng.usize(..words.len())])).collect();
-        let f: Vec<_> = (0..here).map(|r| is(6, r).then(|| f64::from(rng.i32(-500..500)) / 4.0)).collect();
+        let i: Vec<i32> = (0..here)
+            .map(|r| if sorted { number(r) } else { rng.i32(0..2_000) })
+            .collect();
+        let k: Vec<_> = (0..here)
+            .map(|r| is(1, r).then(|| rng.i32(0..few)))
+            .collect();
+        let b: Vec<_> = (0..here)
+            .map(|r| is(2, r).then(|| rng.i64(-1_000_000..1_000_000)))
+            .collect();
+        let d: Vec<_> = (0..here)
+            .map(|r| is(3, r).then(|| i128::from(rng.i64(-50_000..50_000))))
+            .collect();
+        let day: Vec<_> = (0..here)
+            .map(|r| is(4, r).then(|| rng.i32(8_000..11_000)))
+            .collect();
+        let words = [
+            "",
+            "a",
+            "ab",
+            "abc",
+            "bac",
+            "über",
+            "x y z",
+            "a%b",
+            "long text that is not short",
+        ];
+        let s: Vec<_> = (0..here)
+            .map(|r| is(5, r).then(|| words[rng.usize(..words.len())]))
+            .collect();
+        let f: Vec<_> = (0..here)
+            .map(|r| is(6, r).then(|| f64::from(rng.i32(-500..500)) / 4.0))
+            .collect();
         let t: Vec<_> = (0..here).map(|r| is(7, r).then(|| rng.bool())).collect();
-        let decimals = a::Decimal128Array::from(d).with_precision_and_scale(12, 2).unwrap();
+        let decimals = a::Decimal128Array::from(d)
+            .with_precision_and_scale(12, 2)
+            .unwrap();
         let columns: [(&str, ArrayRef, bool); 8] = [
             ("i", Arc::new(a::Int32Array::from(i)), false),
             ("k", Arc::new(a::Int32Array::from(k)), true),
@@ -92,7 +127,10 @@ fn memory(batches: Vec<RecordBatch>) -> SessionContext {
 }
 
 async fn of_memory(context: &SessionContext, sql: &str) -> Result<Rows, String> {
-    let planned = context.sql(sql).await.map_err(|error| format!("{sql}: {error}"))?;
+    let planned = context
+        .sql(sql)
+        .await
+        .map_err(|error| format!("{sql}: {error}"))?;
     let batches = planned.collect().await.map_err(|error| error.to_string())?;
     Ok(batches.iter().flat_map(rows).collect())
 }
@@ -147,7 +185,9 @@ fn query(rng: &mut Rng) -> Query {
             let x = value(rng, 1);
             let (way, limit) = (["asc", "desc nulls last"][rng.usize(..2)], rng.usize(..50));
             Query {
-                sql: format!("select x from (select {x} as x from t{filter}) order by x {way} limit {limit}"),
+                sql: format!(
+                    "select x from (select {x} as x from t{filter}) order by x {way} limit {limit}"
+                ),
                 ordered: true,
                 counted: false,
             }
@@ -166,7 +206,15 @@ fn query(rng: &mut Rng) -> Query {
 }
 
 fn aggregate(rng: &mut Rng, filter: &str) -> String {
-    let by = ["", "k", "s", "t, k", "extract(year from day)", "k % 3, s", "d"][rng.usize(..7)];
+    let by = [
+        "",
+        "k",
+        "s",
+        "t, k",
+        "extract(year from day)",
+        "k % 3, s",
+        "d",
+    ][rng.usize(..7)];
     let mut selected = by.to_owned();
     for number in 0..rng.usize(1..5) {
         let of = match rng.u8(..8) {
@@ -175,14 +223,22 @@ fn aggregate(rng: &mut Rng, filter: &str) -> String {
             2 => format!("min({})", value(rng, 1)),
             3 => format!("max({})", value(rng, 1)),
             4 => format!("avg({})", decimal(rng, 1)),
-            5 => format!("sum({}) filter (where {})", integer(rng, 1), condition(rng, 1)),
+            5 => format!(
+                "sum({}) filter (where {})",
+                integer(rng, 1),
+                condition(rng, 1)
+            ),
             6 => format!("sum({})", decimal(rng, 2)),
             _ => format!("sum({})", integer(rng, 2)),
         };
         let comma = if selected.is_empty() { "" } else { ", " };
         let _ = write!(selected, "{comma}{of} as a{number}");
     }
-    let group = if by.is_empty() { String::new() } else { format!(" group by {by}") };
+    let group = if by.is_empty() {
+        String::new()
+    } else {
+        format!(" group by {by}")
+    };
     format!("select {selected} from t{filter}{group}")
 }
 
@@ -199,19 +255,41 @@ fn condition(rng: &mut Rng, depth: usize) -> String {
     match rng.u8(..12) {
         0 => format!("{} {compare} {}", integer(rng, 1), integer(rng, 1)),
         1 => format!("{} {compare} {}", decimal(rng, 1), decimal(rng, 1)),
-        2 => format!("day {compare} date '199{}-0{}-15'", rng.u8(2..10), rng.u8(1..10)),
-        3 => format!("s {compare} '{}'", ["a", "abc", "über", "zz"][rng.usize(..4)]),
+        2 => format!(
+            "day {compare} date '199{}-0{}-15'",
+            rng.u8(2..10),
+            rng.u8(1..10)
+        ),
+        3 => format!(
+            "s {compare} '{}'",
+            ["a", "abc", "über", "zz"][rng.usize(..4)]
+        ),
         4 => {
             let pattern = ["a%", "%b%", "_b_", "%", "%ü%er", "x y z", "a%b"][rng.usize(..7)];
             format!("s {}like '{pattern}'", if rng.bool() { "not " } else { "" })
         }
-        5 => format!("k {}in (1, 2, {})", if rng.bool() { "not " } else { "" }, rng.i32(..40)),
-        6 => format!("s in ('a', 'bac', '{}')", if rng.bool() { "über" } else { "none" }),
-        7 => format!("{} is {}null", value(rng, 1), if rng.bool() { "not " } else { "" }),
+        5 => format!(
+            "k {}in (1, 2, {})",
+            if rng.bool() { "not " } else { "" },
+            rng.i32(..40)
+        ),
+        6 => format!(
+            "s in ('a', 'bac', '{}')",
+            if rng.bool() { "über" } else { "none" }
+        ),
+        7 => format!(
+            "{} is {}null",
+            value(rng, 1),
+            if rng.bool() { "not " } else { "" }
+        ),
         8 => "t".to_owned(),
         9 => format!("f {compare} {}", rng.i32(-130..130)),
         10 => format!("extract(year from day) = {}", rng.i32(1991..2001)),
-        _ => format!("i between {} and {}", rng.i32(..1_000), rng.i32(500..40_000)),
+        _ => format!(
+            "i between {} and {}",
+            rng.i32(..1_000),
+            rng.i32(500..40_000)
+        ),
     }
 }
 

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::{Int64Array, RecordBatch};
+use operators::placement::{Link, Side};
 use operators::{Batches, Here, Site, Task, TaskError};
 use pages::{Groups, Memory, PageSize, Shape, Table};
+use sql::catalogue::Place;
 use sql::meter::PageMeter;
 use sql::{Placement, Store};
 use support::{ask, session};
@@ -34,6 +36,24 @@ impl Store for Dying {
         self.name
     }
 
+    fn place(&self, _: &Table) -> Place {
+        let link = Link {
+            round_trip_s: 50e-6,
+            page_s: 30e-6,
+            byte_s: 1e-9,
+        };
+        let side = Side {
+            page_s: 10e-6,
+            operation_s: 1e-9,
+            load: 0.0,
+            threads: 2.0,
+        };
+        match self.is_remote() {
+            true => Place::There(side, link),
+            false => Place::Here { page_s: 10e-6 },
+        }
+    }
+
     fn is_remote(&self) -> bool {
         true
     }
@@ -46,12 +66,7 @@ impl Store for Dying {
         Ok((name == self.table.name).then(|| Arc::clone(&self.table)))
     }
 
-    fn site(
-        &self,
-        _: &Arc<Table>,
-        _: Placement,
-        _: &Arc<PageMeter>,
-    ) -> Option<Arc<dyn Site>> {
+    fn site(&self, _: &Arc<Table>, _: Placement, _: &Arc<PageMeter>) -> Option<Arc<dyn Site>> {
         Some(Arc::new(DyingSite {
             here: Here::new(Arc::clone(&self.pages) as _),
             after: self.after,
@@ -90,7 +105,10 @@ fn stores(after: &[Option<usize>]) -> (Vec<Arc<dyn Store>>, Vec<Arc<AtomicUsize>
     let shape = Shape::new(batch.schema(), PageSize::new(4096).unwrap(), groups, None).unwrap();
     let pages = Arc::new(Memory::new());
     let table = pages.table("numbers", &shape, [&[batch][..]]).unwrap();
-    let asked: Vec<_> = after.iter().map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let asked: Vec<_> = after
+        .iter()
+        .map(|_| Arc::new(AtomicUsize::new(0)))
+        .collect();
     let stores = after.iter().zip(["one", "two", "three"]).zip(&asked);
     let stores = stores.map(|((after, name), asked)| {
         Arc::new(Dying {

@@ -79,10 +79,22 @@ const ENDLESS: &str = "select a.l_orderkey from lineitem a, lineitem b, lineitem
 fn the_simple_protocol_answers_several_statements() {
     let served = Served::start(|_| ());
     let mut client = Client::connect(served.address);
-    let answer = client.ask(&format!("set kumiki.placement = 'local'; {NATIONS}; select 1 = 1, null"));
-    assert_eq!(answer.rows(), [vec!["0", "ALGERIA"], vec!["1", "ARGENTINA"], vec!["t", "NULL"]]);
+    let answer = client.ask(&format!(
+        "set kumiki.placement = 'local'; {NATIONS}; select 1 = 1, null"
+    ));
+    assert_eq!(
+        answer.rows(),
+        [
+            vec!["0", "ALGERIA"],
+            vec!["1", "ARGENTINA"],
+            vec!["t", "NULL"]
+        ]
+    );
     assert_eq!(answer.tags(), ["SET", "SELECT 2", "SELECT 1"]);
-    assert_eq!(client.ask("begin; select 1; commit").tags(), ["BEGIN", "SELECT 1", "COMMIT"]);
+    assert_eq!(
+        client.ask("begin; select 1; commit").tags(),
+        ["BEGIN", "SELECT 1", "COMMIT"]
+    );
     assert_eq!(client.ask("show client_encoding").rows(), [["UTF8"]]);
     assert_eq!(client.ask("show kumiki.placement").rows()[0][1], "local");
     assert!(client.ask("select version()").rows()[0][0].contains("DataFusion"));
@@ -106,7 +118,10 @@ fn the_extended_protocol_takes_parameters_and_gives_binary_values() {
     assert_eq!(described.1, [0, 2, 0, 0, 0, 20, 0, 0, 0, 25]);
     let answer = client.prepared("select n_nationkey from nation order by 1", &[], false, 3);
     assert_eq!(answer.rows(), [["0"], ["1"], ["2"]]);
-    assert!(answer.0.iter().any(|message| message.0 == b's'), "there is more");
+    assert!(
+        answer.0.iter().any(|message| message.0 == b's'),
+        "there is more"
+    );
     let all = client.prepared("select l_orderkey from lineitem", &[], false, 0);
     assert_eq!(all.tags(), [format!("SELECT {}", all.rows().len())]);
     let (state, _) = client.prepared(sql, &["one", "A%"], false, 0).error();
@@ -122,9 +137,15 @@ fn errors_have_states_and_end_nothing() {
         ("selec 1", "42601"),
         ("select * from nowhere", "42P01"),
         ("select nothing from nation", "42703"),
-        ("select 1 / (n_nationkey - n_nationkey) from nation", "22012"),
+        (
+            "select 1 / (n_nationkey - n_nationkey) from nation",
+            "22012",
+        ),
         ("set kumiki.nothing = 1", "22023"),
-        ("create external table f stored as csv location '/etc/passwd'", "25006"),
+        (
+            "create external table f stored as csv location '/etc/passwd'",
+            "25006",
+        ),
         ("copy nation to '/tmp/stolen.csv'", "25006"),
         ("create table copied as select 1", "25006"),
     ] {
@@ -169,7 +190,11 @@ fn a_password_is_asked_for_and_public_addresses_need_one() {
     // A query before that is answered by nothing but the end.
     client.send(b'Q', b"select 1\0");
     let rest = client.until_ready();
-    assert!(rest.0.iter().all(|message| message.0 != b'D'), "{:?}", rest.0);
+    assert!(
+        rest.0.iter().all(|message| message.0 != b'D'),
+        "{:?}",
+        rest.0
+    );
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let shared = Shared::new(Catalogue::default(), Settings::default()).unwrap();
@@ -230,7 +255,10 @@ fn psql_asks() {
     let given = psql("secret", NATIONS);
     let told = String::from_utf8_lossy(&given.stderr).into_owned();
     assert!(given.status.success(), "{told}");
-    assert_eq!(String::from_utf8_lossy(&given.stdout), "0|ALGERIA\n1|ARGENTINA\n");
+    assert_eq!(
+        String::from_utf8_lossy(&given.stdout),
+        "0|ALGERIA\n1|ARGENTINA\n"
+    );
     let refused = psql("wrong", NATIONS);
     assert!(!refused.status.success());
 }

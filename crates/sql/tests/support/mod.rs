@@ -14,10 +14,12 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
+use operators::placement::{Link, Side};
 use operators::{Here, Site};
 use pages::{Groups, Memory, PageSize, Shape, Table};
+use sql::catalogue::Place;
 use sql::meter::{Metered, PageMeter};
-use sql::{Catalogue, Placement, Rights, Session, Settings, Shared, Store, Wish};
+use sql::{Catalogue, Placement, Rights, Session, Settings, Shared, Store};
 
 /// A store of tables in memory.
 pub struct MemoryStore {
@@ -75,6 +77,24 @@ impl Store for MemoryStore {
         &self.name
     }
 
+    fn place(&self, _: &Table) -> Place {
+        let link = Link {
+            round_trip_s: 50e-6,
+            page_s: 30e-6,
+            byte_s: 1e-9,
+        };
+        let side = Side {
+            page_s: 10e-6,
+            operation_s: 1e-9,
+            load: 0.0,
+            threads: 2.0,
+        };
+        match self.is_remote() {
+            true => Place::There(side, link),
+            false => Place::Here { page_s: 10e-6 },
+        }
+    }
+
     fn is_remote(&self) -> bool {
         self.remote
     }
@@ -111,7 +131,7 @@ pub fn session(stores: Vec<Arc<dyn Store>>, partitions: usize, push_down: bool) 
 pub fn shared(stores: Vec<Arc<dyn Store>>, partitions: usize, push_down: bool) -> Shared {
     let settings = Settings {
         partitions: NonZeroUsize::new(partitions).unwrap(),
-        placement: Wish::Auto,
+        placement: Placement::Auto,
         push_down,
         memory: None,
         rights: Rights::All,

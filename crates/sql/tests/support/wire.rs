@@ -20,7 +20,9 @@ impl Message {
     pub fn field(&self, which: u8) -> String {
         let fields = self.1.split(|byte| *byte == 0);
         let mut found = fields.filter(|field| field.first() == Some(&which));
-        let field = found.next().unwrap_or_else(|| panic!("{self:?} has no {}", which as char));
+        let field = found
+            .next()
+            .unwrap_or_else(|| panic!("{self:?} has no {}", which as char));
         String::from_utf8(field[1..].to_vec()).unwrap()
     }
 
@@ -51,7 +53,8 @@ impl Answer {
         let text = |cell: Option<Vec<u8>>| {
             cell.map_or("NULL".to_owned(), |cell| String::from_utf8(cell).unwrap())
         };
-        rows.map(|row| row.cells().into_iter().map(text).collect()).collect()
+        rows.map(|row| row.cells().into_iter().map(text).collect())
+            .collect()
     }
 
     /// The SQLSTATE and the text of the error.
@@ -64,7 +67,8 @@ impl Answer {
     /// What statements did.
     pub fn tags(&self) -> Vec<String> {
         let tags = self.0.iter().filter(|message| message.0 == b'C');
-        tags.map(|tag| String::from_utf8(tag.1[..tag.1.len() - 1].to_vec()).unwrap()).collect()
+        tags.map(|tag| String::from_utf8(tag.1[..tag.1.len() - 1].to_vec()).unwrap())
+            .collect()
     }
 }
 
@@ -72,8 +76,14 @@ impl Client {
     /// Connects and says who it is; what the server answers is to be read.
     pub fn greet(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut client = Client { socket, pid: 0, key: 0 };
+        socket
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let mut client = Client {
+            socket,
+            pid: 0,
+            key: 0,
+        };
         let mut body = 196_608u32.to_be_bytes().to_vec();
         body.extend(b"user\0tester\0database\0kumiki\0\0");
         client.raw(&body);
@@ -102,7 +112,9 @@ impl Client {
 
     fn raw(&mut self, body: &[u8]) {
         let length = u32::try_from(body.len() + 4).unwrap();
-        self.socket.write_all(&[&length.to_be_bytes()[..], body].concat()).unwrap();
+        self.socket
+            .write_all(&[&length.to_be_bytes()[..], body].concat())
+            .unwrap();
     }
 
     /// Sends a message.
