@@ -210,27 +210,27 @@ async fn next(
     }
 }
 
-/// What the user is told of an error of DataFusion.
+/// What the shell's user is told of an error of DataFusion.
 fn query_failed(error: &DataFusionError) -> Failed {
-    Failed::Query(explain(error))
+    let hint = match error.find_root() {
+        DataFusionError::Plan(what) if what.contains("not found") => "; \\d lists the tables",
+        DataFusionError::SchemaError(..) => "; \\d TABLE lists a table's columns",
+        _ => "",
+    };
+    Failed::Query(explain(error) + hint)
 }
 
 /// An error in words, without what only its authors understand.
 #[must_use]
 pub fn explain(error: &DataFusionError) -> String {
     let text = error.strip_backtrace();
-    let text = text.trim();
-    let root = error.find_root();
-    let hint = match root {
-        DataFusionError::Plan(what) if what.contains("not found") => {
-            "; \\d lists the tables, \\d TABLE a table's columns"
-        }
+    let hint = match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => {
             "; give queries more memory (--memory), or let them have fewer partitions (--threads)"
         }
         _ => "",
     };
-    format!("{text}{hint}")
+    text.trim().to_owned() + hint
 }
 
 fn arrow_failed(error: &ArrowError) -> Failed {
