@@ -135,7 +135,7 @@ impl Place {
 }
 
 /// Where the storage node listens that uses a directory, if it has told.
-fn address_of(dir: &Path) -> Option<SocketAddr> {
+pub(crate) fn address_of(dir: &Path) -> Option<SocketAddr> {
     let text = std::fs::read_to_string(dir.join(ADDRESS_FILE)).ok()?;
     text.trim().parse().ok()
 }
