@@ -136,6 +136,10 @@ const STEPS: &[Step] = &[
     ("histories with the planted bug", || {
         planted("kumiki-store", "planted-no-validation", "histories")
     }),
+    ("sql in the binary", || {
+        let test = "test --package kumiki --features sql --test sql";
+        run(cargo().args(test.split(' ')))
+    }),
     ("tests", || run(cargo().args(["test", "--workspace"]))),
 ];
 

@@ -23,7 +23,7 @@ use crate::signals::{self, Reread};
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// Where to listen.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6390")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6395")]
     listen: SocketAddr,
     /// A directory of pages; made if it is not there. Given several times, pages are spread over
     /// them in turn; the first one has what tells of the tables, and is to be named first always.
