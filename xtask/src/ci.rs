@@ -137,7 +137,8 @@ const STEPS: &[Step] = &[
         planted("kumiki-store", "planted-no-validation", "histories")
     }),
     ("sql in the binary", || {
-        let test = "test --package kumiki --features sql --test sql";
+        // With all packages, so that nothing is compiled for the sake of other features.
+        let test = "test --workspace --features kumiki/sql --test sql";
         run(cargo().args(test.split(' ')))
     }),
     ("tests", || run(cargo().args(["test", "--workspace"]))),
