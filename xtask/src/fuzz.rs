@@ -64,6 +64,12 @@ pub enum Target {
     CqlResponses,
     /// Texts of CQL.
     CqlStatements,
+    /// Pages of tables.
+    Page,
+    /// Tables as they travel: manifests, and directories of pages.
+    Table,
+    /// Blocks of rows that travel.
+    Block,
 }
 
 impl Target {
@@ -87,6 +93,9 @@ impl Target {
         Target::CqlRequests,
         Target::CqlResponses,
         Target::CqlStatements,
+        Target::Page,
+        Target::Table,
+        Target::Block,
     ];
 
     fn name(self) -> &'static str {
@@ -109,6 +118,9 @@ impl Target {
             Target::CqlRequests => "cql-requests",
             Target::CqlResponses => "cql-responses",
             Target::CqlStatements => "cql-statements",
+            Target::Page => "page",
+            Target::Table => "table",
+            Target::Block => "block",
         }
     }
 
@@ -132,6 +144,9 @@ impl Target {
             Target::CqlRequests => cql::fuzz::fuzz_requests,
             Target::CqlResponses => cql::fuzz::fuzz_responses,
             Target::CqlStatements => cql::fuzz::fuzz_statements,
+            Target::Page => pages::fuzz::fuzz_page,
+            Target::Table => pages::fuzz::fuzz_table,
+            Target::Block => pages::fuzz::fuzz_block,
         }
     }
 
@@ -155,6 +170,9 @@ impl Target {
             Target::CqlRequests => "crates/cql/corpus/requests",
             Target::CqlResponses => "crates/cql/corpus/responses",
             Target::CqlStatements => "crates/cql/corpus/statements",
+            Target::Page => "crates/pages/corpus/page",
+            Target::Table => "crates/pages/corpus/table",
+            Target::Block => "crates/pages/corpus/block",
         }
     }
 }

@@ -42,6 +42,11 @@ impl Buffer {
         };
         Buffer { bytes, layout }
     }
+
+    /// Where it begins, for who writes to it while nobody borrows it.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.bytes
+    }
 }
 
 impl Deref for Buffer {

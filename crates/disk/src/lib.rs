@@ -12,6 +12,8 @@
 //! | [`ThrottledDisk`] | another disk | is slow under one directory: for experiments with a slow device |
 //! | [`FaultDisk`] | memory | fails at a chosen operation, loses power, tears what was not synced |
 //!
+//! Whoever reads many pieces at once, of files that do not change, has [`reads`].
+//!
 //! The contract, which callers may rely on and no more:
 //!
 //! 1. A write is seen by every later read, and survives a crash only after

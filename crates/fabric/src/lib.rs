@@ -12,6 +12,7 @@
 //! | [`shm`] | such memory, shared by processes of one machine |
 //! | [`verbs`] | such memory, reached by RDMA devices, and messages through them |
 //! | [`ring`] | a stream of bytes through such memory, in the paper's format |
+//! | [`window`] | such memory, lent to a peer who writes into it what was asked for |
 //! | [`sim`] | links over a simulated network: virtual time, and faults from one seed |
 //! | [`fuzz`] | entry points for fuzzing the decoders |
 //!
@@ -32,6 +33,7 @@ pub mod sim;
 mod sync;
 pub mod tcp;
 pub mod verbs;
+pub mod window;
 
 pub use handshake::Secret;
 pub use inbox::Inbox;

@@ -69,6 +69,14 @@ pub trait Messages {
     /// The [`SendError`] says why it was not taken.
     fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError>;
 
+    /// As [`Messages::send`], for a message that consists of these parts, one behind the other.
+    ///
+    /// # Errors
+    /// As there.
+    fn send_parts(&mut self, on: Link, parts: &[&[u8]]) -> Result<(), SendError> {
+        self.send(on, &parts.concat())
+    }
+
     /// Sends what was taken, as far as the links have room.
     fn flush(&mut self);
 

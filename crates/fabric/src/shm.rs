@@ -8,6 +8,7 @@
 //! | `mapping` | a file as words of memory |
 //! | `region` | the owner's view |
 //! | `remote` | a peer's view |
+//! | `mapped` | a peer's view, as bytes |
 //! | this | the directory, names, and what the dead have left |
 //!
 //! The file of a region, in words of eight bytes:
@@ -37,6 +38,7 @@
 //! **What is not kept apart**: processes of one user. One of them can shorten a file that another
 //! has mapped, which ends that one; but it could as well have killed it.
 
+mod mapped;
 mod mapping;
 mod region;
 mod remote;
@@ -49,6 +51,7 @@ use std::path::{Path, PathBuf};
 use base::memory::RemoteError;
 
 use crate::memory::{Access, Grant, Memory};
+pub use mapped::Mapped;
 pub use region::ShmRegion;
 pub use remote::ShmRemote;
 

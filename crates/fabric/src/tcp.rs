@@ -282,6 +282,15 @@ impl Tcp {
         self.through_memory
     }
 
+    /// How messages travel on a link that is up: never [`Transport::Auto`].
+    #[must_use]
+    pub fn transport_of(&self, link: Link) -> Option<Transport> {
+        let connection = self.connections.get(place(link))?;
+        let is_up = connection.link == link && matches!(connection.phase, Phase::Up);
+        let rings = connection.rings.as_ref();
+        is_up.then(|| rings.map_or(Transport::Tcp, |through| through.rings.transport()))
+    }
+
     /// How many connections there are, of strangers too.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -334,14 +343,20 @@ impl Messages for Tcp {
 
     #[inline]
     fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
-        if message.len() > self.limits.message {
+        self.send_parts(on, &[message])
+    }
+
+    #[inline]
+    fn send_parts(&mut self, on: Link, parts: &[&[u8]]) -> Result<(), SendError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > self.limits.message {
             return Err(SendError::TooLong);
         }
         let place = place(on);
         let connection = self.connections.get_mut(place);
         let connection = connection.filter(|found| found.link == on);
         let connection = connection.ok_or(SendError::Down)?;
-        connection.take(message, &mut self.pool)?;
+        connection.take(len, parts, &mut self.pool)?;
         note(&mut self.dirty, place, &mut connection.in_dirty);
         Ok(())
     }

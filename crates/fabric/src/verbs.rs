@@ -8,6 +8,7 @@
 //! | `connection` | queue pairs that two sides have told each other of |
 //! | `offer` | a connection and two mailboxes, in one exchange |
 //! | `visit` | reads of a region, through a connection of their own |
+//! | `window` | a region that a peer writes, through a connection of its own |
 //! | `memory` | regions that peers read and write through the device |
 //! | `mail` | messages by Send and Receive |
 //! | `line` | a queue pair, and what is under way on it |
@@ -40,6 +41,7 @@ mod options;
 mod resources;
 mod staging;
 mod visit;
+mod window;
 
 pub use address::Address;
 pub use connection::{Connection, Opening};
@@ -48,3 +50,4 @@ pub use memory::{Domain, Region, Remote};
 pub use offer::{Met, Offer};
 pub use options::{Depths, NoDevice, VerbsOptions};
 pub use visit::{Guest, Visit};
+pub use window::Window;

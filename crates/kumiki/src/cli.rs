@@ -69,10 +69,14 @@ pub(crate) enum Command {
     Proxy(Box<crate::proxy::Options>),
     /// Look after the replicas of a cluster that runs.
     Cluster(crate::cluster_command::Cluster),
+    /// Keep tables as pages.
+    Pages(crate::pages_command::Pages),
     /// Run experiments and report them.
     Bench(crate::bench::Bench),
     /// Verify a data directory without starting, and say what a recovery would give.
     Check(Check),
+    /// Ask in SQL over tables of pages, or serve clients of PostgreSQL who do.
+    Sql(Box<crate::sql_command::Sql>),
 }
 
 /// Options of `kumiki check`.

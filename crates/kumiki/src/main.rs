@@ -19,12 +19,15 @@ mod locks;
 mod logging;
 mod membership;
 mod memory;
+mod pages_command;
 mod proxy;
 mod ramp;
 mod rdma;
 mod replicated;
 mod serve;
 mod signals;
+#[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
+mod sql_command;
 
 use std::process::ExitCode;
 
@@ -39,7 +42,9 @@ fn main() -> ExitCode {
         cli::Command::Proxy(options) => proxy::run(&options, &log),
         cli::Command::Bench(options) => bench::bench(options),
         cli::Command::Cluster(options) => cluster_command::run(&options),
+        cli::Command::Pages(options) => pages_command::run(&options, &log),
         cli::Command::Check(options) => check::check(&options),
+        cli::Command::Sql(options) => sql_command::run(&options, &log),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

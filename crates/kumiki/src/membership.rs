@@ -31,7 +31,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    fn of_links(self) -> fabric::tcp::Transport {
+    pub(crate) fn of_links(self) -> fabric::tcp::Transport {
         match self {
             Transport::Auto => fabric::tcp::Transport::Auto,
             Transport::Tcp => fabric::tcp::Transport::Tcp,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fabric::tcp::Transport;
-use fabric::verbs::{Depths, Device, Domain, VerbsOptions};
+use fabric::verbs::{self, Depths, Domain, VerbsOptions};
 
 use crate::cli;
 
@@ -55,6 +55,29 @@ pub(crate) struct Rdma {
     timeout: Option<Duration>,
 }
 
+/// A device of which nothing but its name is chosen.
+pub(crate) struct Device {
+    name: Option<String>,
+}
+
+impl Device {
+    pub(crate) fn new(name: Option<String>) -> Device {
+        Device { name }
+    }
+
+    /// Opens it, if this transport needs it or can make use of it.
+    ///
+    /// # Errors
+    /// As of [`Rdma::open`].
+    pub(crate) fn open(&self, transport: Transport) -> Result<Option<Domain>, String> {
+        let rdma = Rdma {
+            device: self.name.clone(),
+            ..Rdma::default()
+        };
+        rdma.open(transport)
+    }
+}
+
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     let time = cli::parse_time(text).ok_or("it is not a time such as 4s or 500ms")?;
     let sensible = Duration::from_millis(1)..=Duration::from_secs(600);
@@ -91,7 +114,7 @@ impl Rdma {
     }
 
     fn domain(&self) -> Result<Domain, String> {
-        let device = Device::open(&self.options()).map_err(|error| error.to_string())?;
+        let device = verbs::Device::open(&self.options()).map_err(|error| error.to_string())?;
         let domain = device.domain();
         let domain = domain.map_err(|error| format!("cannot use {device}: {error}"))?;
         tracing::info!("RDMA device: {device}");

@@ -23,6 +23,7 @@
 //! | [`placement`] | where a scan runs |
 //! | [`fuzz`] | entry points for fuzzing |
 //! | [`here`] | the site that runs tasks where it is called |
+//! | [`there`] | the site that has a storage node run them |
 //!
 //! It does not know SQL, nor how pages travel.
 
@@ -47,6 +48,7 @@ pub mod scalar;
 pub mod scan;
 pub mod site;
 mod stored;
+pub mod there;
 pub mod topk;
 pub mod types;
 mod vector;
@@ -61,3 +63,4 @@ pub use placement::Placement;
 pub use run::Executor;
 pub use scalar::{Scalar, Value};
 pub use site::{Batches, Rows, Site, Task, TaskError};
+pub use there::{Operators, There};

@@ -39,12 +39,25 @@ pub trait Site: Send + Sync {
     fn run(&self, task: &Task) -> Batches;
 }
 
+impl From<PageError> for TaskError {
+    /// A node that is gone loses its pages as it loses its tasks.
+    fn from(error: PageError) -> TaskError {
+        match error {
+            PageError::Lost { .. } => TaskError::Lost(error.to_string()),
+            _ => TaskError::Page(error),
+        }
+    }
+}
+
 /// Why a task did not come to its end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TaskError {
     /// A page is corrupt, or cannot be read.
     #[error(transparent)]
-    Page(#[from] PageError),
+    Page(PageError),
+    /// A page is corrupt, or cannot be read, at the node that ran the task.
+    #[error("{0}")]
+    Remote(String),
     /// A value cannot be computed: an overflow, a division by zero, a cast without a result.
     #[error("{0}")]
     Value(String),

@@ -61,7 +61,7 @@ impl Bounds {
     pub(crate) fn of(pieces: &[ArrayRef]) -> Bounds {
         let nulls = pieces.iter().map(|piece| piece.null_count()).sum::<usize>();
         let rows = pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let ranges = pieces.iter().map(|piece| range(piece));
+        let ranges = pieces.iter().map(range);
         Bounds {
             nulls: nulls as u32,
             range: if nulls == rows {

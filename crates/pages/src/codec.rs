@@ -104,3 +104,12 @@ pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
     out.extend(len.to_le_bytes());
     out.extend(text.as_bytes());
 }
+
+/// Appends a number of things.
+///
+/// # Panics
+/// If it is 2³² or more.
+pub(crate) fn push_count(out: &mut Vec<u8>, count: usize) {
+    let count = u32::try_from(count).expect("a sensible number");
+    out.extend(count.to_le_bytes());
+}

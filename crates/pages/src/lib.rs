@@ -11,9 +11,17 @@
 //! | [`widen()`] | from the types that pages have to those of columns |
 //! | [`block`] | batches that travel |
 //! | [`segment`] | from rows to a segment's pages |
-//! | [`manifest`] | a version of a table as bytes |
+//! | [`manifest`], `directory` | a version of a table as bytes |
 //! | [`source`] | where pages come from |
+//! | `ahead` | reading ahead of who takes pages |
+//! | [`cache`] | pages that were read and may be read again |
+//! | [`node`] | a storage node: gives pages to readers, runs tasks |
+//! | [`remote`] | reading pages of a storage node |
 //! | [`tables`] | tables on disks |
+//! | [`tpch`] | the tables of TPC-H |
+//! | [`sort`] | rows in the order of a column |
+//! | [`progress`] | how far a load is |
+//! | [`fuzz`] | entry points for fuzzing |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
 //!
@@ -21,32 +29,44 @@
 
 #![deny(unsafe_code)]
 
+mod ahead;
 pub mod block;
 pub mod bounds;
+pub mod cache;
 mod cell;
 mod codec;
+mod directory;
 mod distinct;
 mod encode;
 mod entry;
 mod fill;
+pub mod fuzz;
 mod gauge;
 mod kind;
 pub mod local;
 pub mod manifest;
 pub mod memory;
+pub mod node;
 pub mod page;
+
+pub mod progress;
+pub mod remote;
 pub mod row;
 pub mod segment;
+pub mod sort;
 pub mod source;
 pub mod table;
 pub mod tables;
+pub mod tpch;
 mod widen;
 
 pub use bounds::{Bounds, Range};
+pub use cache::{Cache, CacheFigures};
 pub use local::Local;
 pub use manifest::BadTable;
 pub use memory::Memory;
 pub use page::{Page, PageError};
+pub use progress::Progress;
 pub use segment::{Groups, Shape};
 pub use source::{PageStream, Source};
 pub use table::{

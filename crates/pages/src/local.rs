@@ -1,4 +1,5 @@
-//! Pages of this machine's own disks, read as they are taken, some ahead at a time.
+//! Pages of this machine's own disks, read as they are taken, some ahead at a time. Those that were
+//! read at once share memory, which stays as long as one of them does.
 
 use std::sync::Arc;
 
@@ -69,12 +70,7 @@ impl Stream {
             }
         };
         let at = (self.next - from) * size;
-        // A page of its own, so that who keeps it does not keep all that was read with it.
-        let page = if bytes.len() == size {
-            bytes
-        } else {
-            Bytes::copy_from_slice(&bytes[at..at + size])
-        };
+        let page = bytes.slice(at..at + size);
         Page::of(&self.table, page, address).map(Arc::new)
     }
 

@@ -72,6 +72,14 @@ pub enum PageError {
         /// What the system, or the node, said.
         what: String,
     },
+    /// The node that has it cannot be reached, or has too much to do; another one may have it, too.
+    #[error("page {address} cannot be had: {what}")]
+    Lost {
+        /// Which page.
+        address: Address,
+        /// Why the node cannot be asked.
+        what: String,
+    },
 }
 
 /// A page that was verified: the checksum, the address and all places in it are right.
@@ -284,6 +292,16 @@ impl Page {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer
+    }
+
+    /// The same page in memory of its own: for who keeps it, where memory that pages are read into is
+    /// scarce.
+    #[must_use]
+    pub fn detached(&self) -> Page {
+        Page {
+            buffer: Buffer::from_slice_ref(&self.buffer[..]),
+            ..self.clone()
+        }
     }
 
     /// Its records, in the layout of rows.

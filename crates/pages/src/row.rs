@@ -72,6 +72,19 @@ impl Form {
         number.map_or(12, |at| at as u8 + 1)
     }
 
+    /// A form as three bytes: its number, and how wide it is.
+    pub(crate) fn encode(self) -> [u8; 3] {
+        let [low, high] = (self.width() as u16).to_le_bytes();
+        [self.code(), low, high]
+    }
+
+    pub(crate) fn decode([code, low, high]: [u8; 3]) -> Option<Form> {
+        match code {
+            12 => Some(Form::Chars(u16::from_le_bytes([low, high]))),
+            _ => Form::NUMBERS.into_iter().find(|form| form.code() == code),
+        }
+    }
+
     /// Bytes of it.
     #[must_use]
     pub fn width(self) -> usize {

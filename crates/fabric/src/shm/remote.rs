@@ -93,6 +93,17 @@ impl ShmRemote {
         self.life = None;
     }
 
+    /// What may be done.
+    pub(super) fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The mapping alone.
+    pub(super) fn into_mapping(mut self) -> Result<Mapping, RemoteError> {
+        self.reach()?;
+        self.mapping.ok_or_else(dead)
+    }
+
     /// The region's words, unless the owner is known to be gone.
     #[inline]
     fn reach(&mut self) -> Result<&[AtomicU64], RemoteError> {

@@ -122,11 +122,12 @@ impl Connection {
         self.output.len() - self.sent + self.early.len()
     }
 
-    /// Takes a message to be sent.
+    /// Takes a message of this length to be sent, in parts.
     #[inline]
     pub(super) fn take(
         &mut self,
-        message: &[u8],
+        len: usize,
+        parts: &[&[u8]],
         pool: &mut Vec<Vec<u8>>,
     ) -> Result<(), SendError> {
         let waiting = self.waiting();
@@ -136,12 +137,14 @@ impl Connection {
             Phase::Connecting(_) | Phase::Greeting(..) => &mut self.early,
             Phase::Ending(_) => return Err(SendError::Down),
         };
-        self.room.admit(waiting, LENGTH + message.len())?;
+        self.room.admit(waiting, LENGTH + len)?;
         if to.capacity() == 0 {
             *to = pool.pop().unwrap_or_default();
         }
-        to.extend_from_slice(&message_head(message.len()));
-        to.extend_from_slice(message);
+        to.extend_from_slice(&message_head(len));
+        for part in parts {
+            to.extend_from_slice(part);
+        }
         Ok(())
     }
 
@@ -321,7 +324,7 @@ mod tests {
         let mut connection = Connection::new(Link(1), stream, address, Phase::Up, QUEUE);
         let (mut pool, mut taken) = (Vec::new(), vec![0; QUEUE]);
         for _ in 0..200 {
-            while connection.take(&[1; 10_000], &mut pool).is_ok() {}
+            while connection.take(10_000, &[&[1; 10_000]], &mut pool).is_ok() {}
             connection.full = false;
             connection.write(&mut pool).unwrap();
             if connection.full {

@@ -27,7 +27,7 @@ use super::options::Depths;
 use crate::memory::{Access, Grant};
 
 /// Work that may be under way on the owner's side, where there is next to none.
-const LITTLE: Depths = Depths {
+pub(super) const LITTLE: Depths = Depths {
     sends: 8,
     receives: 0,
     receive_bytes: 0,

@@ -1,8 +1,9 @@
 //! One suite that every kind of memory passes, see `suite`; and what memory shared by processes
-//! has to stand besides, see `shm`.
+//! has to stand besides, see `shm`; and windows, see `windows`.
 
 mod shm;
 mod suite;
+mod windows;
 
 /// Makes a test of each case, for each kind.
 macro_rules! conform {

@@ -1,5 +1,5 @@
 //! Real verbs: what every kind of memory has to stand, see `memory`; reads through a connection of
-//! their own, see `visit`; messages, see `mail` and `ring`; and peers that die or are stopped, see
+//! their own, see `visit`; windows, see `window`; messages, see `mail` and `ring`; and peers that die or are stopped, see
 //! `death`.
 //!
 //! They need an RDMA device. `cargo xtask rdma` runs them in a machine that has one, where a missing
@@ -18,6 +18,7 @@ mod ring;
 #[path = "../one_sided/suite.rs"]
 mod suite;
 mod visit;
+mod window;
 
 /// Makes a test of each case.
 macro_rules! conform {

@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use super::error::{At, TablesError};
 use super::files::{self, SegmentFiles};
 use super::{Inner, Opened, Tables};
-use crate::manifest;
+use crate::directory;
 use crate::page::Page;
 use crate::row::{Form, RowSchema};
 use crate::segment::{Groups, SegmentBuilder, Shape};
@@ -278,7 +278,7 @@ impl Load {
         }
         let path = self.files.directory();
         let file = disk.create_new(path).at("create", path)?;
-        let bytes = manifest::directory(segment);
+        let bytes = directory::directory(segment);
         file.write_and_sync(&[IoSlice::new(&bytes)], 0)
             .at("write", path)?;
         for dir in dirs {

@@ -36,6 +36,7 @@ pub use error::TablesError;
 pub use files::{Location, SegmentFiles};
 pub use load::{Load, LoadOptions, Mode};
 
+use crate::directory::directory;
 use crate::manifest;
 use crate::table::{SegmentId, Table, Version};
 use error::At;
@@ -199,10 +200,7 @@ impl Inner {
     /// Publishes a version of a table: its segments are durable.
     fn publish(&self, state: &mut State, opened: Opened) -> Result<(), TablesError> {
         let Opened { table, .. } = &opened;
-        let directories = table
-            .segments
-            .iter()
-            .map(|segment| manifest::directory(segment));
+        let directories = table.segments.iter().map(|segment| directory(segment));
         let bytes = manifest::encode(table, &directories.collect::<Vec<_>>());
         let path = self.main().join(files::manifest_name(&table.name));
         let new = files::write_new(&*self.disk, &path, &bytes)?;

@@ -1,0 +1,146 @@
+//! Memory of the process's own, in huge pages where the kernel has them.
+//!
+//! Safety contract: an [`Arena`] owns one anonymous private mapping, all of whose bytes are
+//! initialised (the kernel gives zeros), and which is given back when it is dropped. It makes no
+//! reference to it; who makes one sees to it that nobody writes there meanwhile.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ptr::NonNull;
+
+use super::landing::Memory;
+
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
+/// Bytes of an ordinary page.
+const PAGE: usize = 4096;
+
+/// See the [module](self).
+pub(super) struct Arena {
+    /// The whole mapping.
+    mapped: NonNull<u8>,
+    mapped_len: usize,
+    /// The part that is used, which begins at a multiple of a huge page.
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, which gives no access to it but by address.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// `len` zeros, which have memory behind them already: later accesses do not fault.
+    ///
+    /// # Errors
+    /// When there is not so much memory.
+    pub(super) fn new(len: usize) -> io::Result<Arena> {
+        let too_long = || io::Error::new(io::ErrorKind::OutOfMemory, "too many bytes for a pool");
+        let used = len
+            .max(1)
+            .checked_next_multiple_of(HUGE)
+            .ok_or_else(too_long)?;
+        let mapped_len = used.checked_add(HUGE).ok_or_else(too_long)?;
+        // SAFETY: a new mapping, at a place of the kernel's choice.
+        let mapped = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped_len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapped = NonNull::new(mapped.cast::<u8>()).expect("nothing is mapped at 0");
+        let skip = mapped.as_ptr().align_offset(HUGE);
+        // SAFETY: a huge page more was mapped than is used.
+        let start = unsafe { mapped.add(skip) };
+        let arena = Arena {
+            mapped,
+            mapped_len,
+            start,
+            len,
+        };
+        arena.advise(used);
+        arena.touch();
+        Ok(arena)
+    }
+
+    /// Asks for huge pages, and that children which this process forks do without the memory: the
+    /// kernel would else copy pages that a read is about to land in. Both are wishes.
+    fn advise(&self, used: usize) {
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTFORK] {
+            // SAFETY: the range lies in the mapping, and neither advice changes its bytes.
+            unsafe { libc::madvise(self.start.as_ptr().cast(), used, advice) };
+        }
+    }
+
+    /// Writes to each page.
+    fn touch(&self) {
+        for at in (0..self.len).step_by(PAGE) {
+            // SAFETY: the byte lies in the mapping, and nobody else knows of it yet.
+            unsafe { self.start.add(at).write_volatile(0) };
+        }
+    }
+
+    /// A part of it.
+    ///
+    /// # Panics
+    /// If it lies outside.
+    pub(super) fn part(&self, at: usize, len: usize) -> NonNull<[u8]> {
+        assert!(at <= self.len && len <= self.len - at, "outside the arena");
+        // SAFETY: within the mapping, as was asserted.
+        NonNull::slice_from_raw_parts(unsafe { self.start.add(at) }, len)
+    }
+}
+
+// SAFETY: the mapping stays where it is until the arena is dropped.
+unsafe impl Memory for Arena {
+    fn range(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.start, self.len)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nobody has a part of it any more.
+        unsafe { libc::munmap(self.mapped.as_ptr().cast(), self.mapped_len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arenas_begin_at_huge_pages_with_zeros() {
+        for len in [1, PAGE, HUGE, HUGE + PAGE] {
+            let arena = Arena::new(len).unwrap();
+            let range = arena.range();
+            assert_eq!(range.len(), len);
+            assert_eq!(range.as_ptr().cast::<u8>() as usize % HUGE, 0);
+            // SAFETY: nobody writes to the arena.
+            let bytes = unsafe { range.as_ref() };
+            assert!(bytes.iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn what_no_machine_has_is_an_error() {
+        assert!(Arena::new(usize::MAX - HUGE).is_err());
+        assert!(Arena::new(1 << 60).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the arena")]
+    fn parts_lie_within() {
+        let arena = Arena::new(PAGE).unwrap();
+        arena.part(PAGE - 1, 2);
+    }
+}

@@ -1,0 +1,243 @@
+//! A file that is read past the page cache, where the file system has a way to.
+//!
+//! Direct reads begin at multiples of the file's [alignment](ReadFile::alignment), are as long as a
+//! multiple of it, and land at such an address. How large it is comes from the kernel (`statx`,
+//! since 6.1) or, where that does not say, from trying. A file system that refuses direct reads, or
+//! takes none at multiples of [`ALIGNMENT`], is read through the page cache; [`ReadFile::note`]
+//! says so.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
+
+use crate::buffers::Buffer;
+use crate::direct::ALIGNMENT;
+
+/// The least sector of any device.
+const SECTOR: usize = 512;
+
+/// Whether reads may be answered from the kernel's page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PageCache {
+    /// They go past it, if the file system has a way to.
+    #[default]
+    Past,
+    /// They go through it.
+    Through,
+}
+
+/// A file, open for reading. Closed when it is dropped.
+#[derive(Debug)]
+pub struct ReadFile {
+    file: File,
+    path: PathBuf,
+    len: u64,
+    alignment: usize,
+    direct: bool,
+    note: Option<String>,
+}
+
+impl ReadFile {
+    /// Opens a file that exists.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is no ordinary file, or as the operating system says.
+    pub fn open(path: &Path, page_cache: PageCache) -> io::Result<ReadFile> {
+        if page_cache == PageCache::Through {
+            return ReadFile::through(path, None);
+        }
+        let direct = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::DIRECT.bits().cast_signed())
+            .open(path);
+        let file = match direct {
+            Ok(file) => file,
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                return ReadFile::through(path, Some("the file system has no direct reads"));
+            }
+            Err(error) => return Err(error),
+        };
+        let len = length(&file, path)?;
+        match told(&file).or_else(|| tried(&file)) {
+            Some(alignment) => Ok(ReadFile {
+                file,
+                path: path.to_owned(),
+                len,
+                alignment,
+                direct: true,
+                note: None,
+            }),
+            None => {
+                let why = "the file system has no direct reads at multiples of 4 KiB";
+                ReadFile::through(path, Some(why))
+            }
+        }
+    }
+
+    /// Opens it for reads through the page cache, for some reason.
+    fn through(path: &Path, why: Option<&str>) -> io::Result<ReadFile> {
+        let file = File::open(path)?;
+        let len = length(&file, path)?;
+        let note = |why| format!("{} is read through the page cache: {why}", path.display());
+        Ok(ReadFile {
+            file,
+            path: path.to_owned(),
+            len,
+            alignment: 1,
+            direct: false,
+            note: why.map(note),
+        })
+    }
+
+    /// How many bytes it had when it was opened.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it had none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Offsets, lengths and places in memory of reads are multiples of this, a power of two of at
+    /// most 4096; of 1 if reads go through the page cache. Other reads end with an error.
+    #[must_use]
+    pub fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    /// Whether reads go past the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Why reads go through the page cache although they were not to. For the user's eyes.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.note.clone()
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// What is told of a read that has failed.
+    pub(super) fn explain(&self, error: io::Error, offset: u64, len: usize) -> io::Error {
+        let path = self.path.display();
+        let aligned =
+            offset.is_multiple_of(self.alignment as u64) && len.is_multiple_of(self.alignment);
+        let why = match error.raw_os_error() {
+            Some(libc::EINVAL) if self.direct && aligned => {
+                format!(
+                    "{error}; direct reads land at multiples of {}",
+                    self.alignment
+                )
+            }
+            Some(libc::EINVAL) if self.direct => {
+                format!(
+                    "{error}; direct reads lie at multiples of {}",
+                    self.alignment
+                )
+            }
+            _ => error.to_string(),
+        };
+        let what = format!("cannot read {len} bytes at {offset} of {path}: {why}");
+        io::Error::new(error.kind(), what)
+    }
+}
+
+impl AsFd for ReadFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn length(file: &File, path: &Path) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        return Ok(metadata.len());
+    }
+    let what = format!("{} is no ordinary file", path.display());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+/// The alignment that the kernel tells; `None` if it does not, or tells one that is too large.
+fn told(file: &File) -> Option<usize> {
+    let wanted = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
+    let about = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted).ok()?;
+    if about.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return None;
+    }
+    let sector = about.stx_dio_offset_align.max(about.stx_dio_mem_align) as usize;
+    (sector.is_power_of_two() && sector <= ALIGNMENT).then_some(sector.max(SECTOR))
+}
+
+/// The least alignment at which a read works.
+fn tried(file: &File) -> Option<usize> {
+    let mut buffer = Buffer::new(2 * ALIGNMENT);
+    let sectors = [SECTOR, 2 * SECTOR, 4 * SECTOR, ALIGNMENT];
+    sectors.into_iter().find(|&sector| {
+        let part = &mut buffer[sector..2 * sector];
+        file.read_at(part, sector as u64).is_ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(dir: &Path, len: usize) -> PathBuf {
+        let path = dir.join("f");
+        std::fs::write(&path, vec![7; len]).unwrap();
+        path
+    }
+
+    #[test]
+    fn says_how_it_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = filled(dir.path(), 10_000);
+        let file = ReadFile::open(&path, PageCache::Past).unwrap();
+        assert_eq!(file.len(), 10_000);
+        assert!(!file.is_empty());
+        assert_eq!(file.is_direct(), file.note().is_none());
+        assert!(file.alignment().is_power_of_two() && file.alignment() <= ALIGNMENT);
+        let through = ReadFile::open(&path, PageCache::Through).unwrap();
+        assert_eq!((through.alignment(), through.is_direct()), (1, false));
+        assert_eq!(through.note(), None, "it was asked for");
+    }
+
+    #[test]
+    fn what_it_says_of_its_alignment_is_true() {
+        for dir in [std::env::temp_dir(), "/dev/shm".into()] {
+            let dir = tempfile::tempdir_in(dir).unwrap();
+            let path = filled(dir.path(), 100_000);
+            let file = ReadFile::open(&path, PageCache::Past).unwrap();
+            let alignment = file.alignment().max(SECTOR);
+            let mut buffer = Buffer::new(2 * ALIGNMENT);
+            let part = &mut buffer[alignment..2 * alignment];
+            let n = file.file.read_at(part, 3 * alignment as u64).unwrap();
+            assert_eq!(n, alignment);
+            assert!(part.iter().all(|&byte| byte == 7));
+            let tried = tried(&file.file).expect("the file can be read");
+            assert!(tried <= alignment, "{tried} works, {alignment} was told");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for way in [PageCache::Past, PageCache::Through] {
+            let missing = ReadFile::open(&dir.path().join("no"), way).unwrap_err();
+            assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+            let refused = ReadFile::open(dir.path(), way).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{refused}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A read that a thread does by itself, and what has come of it.
+//!
+//! Safety contract: a [`Job`] is made by the [ledger](super::ledger), which keeps its landing, and
+//! the file open, until the job's outcome is back or the job is gone. Each job is done by one
+//! thread, once.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+
+/// Most bytes that the kernel reads at once; it stops at a multiple of a page below 2 GiB.
+pub(super) const AT_ONCE: usize = 1 << 30;
+/// How often the kernel may say "try again" before it is believed.
+pub(super) const PATIENCE: u32 = 1000;
+
+/// What a thread needs to know of a read.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) fd: RawFd,
+    /// Names the read in the ledger.
+    pub(super) key: u32,
+    pub(super) offset: u64,
+    pub(super) start: NonNull<u8>,
+    pub(super) len: usize,
+}
+
+// SAFETY: the memory is a landing's, which any thread may write to.
+unsafe impl Send for Job {}
+
+/// What has come of a read: bytes, or an error's number below zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Outcome {
+    pub(super) key: u32,
+    pub(super) result: isize,
+}
+
+impl Job {
+    /// Reads, and blocks meanwhile.
+    pub(super) fn run(&self) -> Outcome {
+        Outcome {
+            key: self.key,
+            result: self.read(),
+        }
+    }
+
+    fn read(&self) -> isize {
+        let mut done = 0;
+        let mut refused = 0;
+        loop {
+            let want = (self.len - done).min(AT_ONCE);
+            // SAFETY: the part lies in the landing, which is valid for writes while the job is
+            // under way, and which nobody has a reference to (the module's contract).
+            let n = unsafe {
+                let to = self.start.add(done).as_ptr();
+                pread(self.fd, to, want, self.offset + done as u64)
+            };
+            match n {
+                0 => return done as isize,
+                1.. => done += n as usize,
+                _ => match -n as i32 {
+                    libc::EINTR => {}
+                    libc::EAGAIN if refused < PATIENCE => {
+                        refused += 1;
+                        std::thread::yield_now();
+                    }
+                    // Direct reads cannot go on from the middle of a sector, where only the
+                    // file's end can have stopped them.
+                    libc::EINVAL if done > 0 => return done as isize,
+                    _ => return n,
+                },
+            }
+            if done == self.len {
+                return done as isize;
+            }
+        }
+    }
+}
+
+/// How often this thread has slept so far, for reads or otherwise.
+pub(super) fn sleeps() -> i64 {
+    // SAFETY: a `rusage` of zeros is one, and the call fills in what it is given.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nvcsw as i64
+    }
+}
+
+/// `pread`: bytes, or an error's number below zero.
+///
+/// The system call itself, not the C library's function, which can be cancelled and calls and
+/// returns more often: where the kernel forgets on purpose where calls return to, that is
+/// a tenth of a short read from memory.
+///
+/// # Safety
+/// `len` bytes at `to` are valid for writes, and nobody has a reference to them.
+#[cfg(target_arch = "x86_64")]
+unsafe fn pread(fd: RawFd, to: *mut u8, len: usize, offset: u64) -> isize {
+    let result;
+    // SAFETY: the system call takes these arguments in these registers, writes to the given memory
+    // alone, leaves the stack as it is, and changes the registers that are named.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_pread64 as isize => result,
+            in("rdi") fd as isize,
+            in("rsi") to,
+            in("rdx") len,
+            in("r10") offset,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// As above, on other machines.
+///
+/// # Safety
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn pread(fd: RawFd, to: *mut u8, len: usize, offset: u64) -> isize {
+    // SAFETY: the caller's.
+    let n = unsafe { libc::pread64(fd, to.cast(), len, offset as i64) };
+    if n >= 0 {
+        return n as isize;
+    }
+    let error = std::io::Error::last_os_error().raw_os_error();
+    -(error.unwrap_or(libc::EIO) as isize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::reads::{Landing, OwnBuf};
+
+    fn run(fd: RawFd, offset: u64, into: &OwnBuf) -> isize {
+        let job = Job {
+            fd,
+            key: 3,
+            offset,
+            start: into.memory().cast(),
+            len: into.memory().len(),
+        };
+        let outcome = job.run();
+        assert_eq!(outcome.key, 3);
+        outcome.result
+    }
+
+    #[test]
+    fn reads_what_is_there_and_tells_errors() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(named.path(), b"0123456789").unwrap();
+        let file = std::fs::File::open(named.path()).unwrap();
+        let into = OwnBuf::new(4);
+        assert_eq!(run(file.as_raw_fd(), 3, &into), 4);
+        assert_eq!(into.as_ref(), b"3456");
+        assert_eq!(run(file.as_raw_fd(), 8, &into), 2);
+        assert_eq!(&into.as_ref()[..2], b"89");
+        assert_eq!(run(file.as_raw_fd(), 10, &into), 0);
+        assert_eq!(run(-1, 0, &into), -(libc::EBADF as isize));
+        let dir = std::fs::File::open("/").unwrap();
+        assert_eq!(run(dir.as_raw_fd(), 0, &into), -(libc::EISDIR as isize));
+    }
+}

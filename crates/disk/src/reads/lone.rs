@@ -1,0 +1,80 @@
+//! Reads by a new thread for each (paper 4, section 4.4.2, "dynamic").
+//!
+//! The paper's way for comparison: to make a thread takes longer than most reads.
+
+use std::sync::Arc;
+use std::thread::Builder;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::job::{Job, Outcome};
+use super::over::Over;
+use super::threads::Team;
+
+/// A thread's stack; it calls nothing that is deep.
+const STACK: usize = 64 * 1024;
+
+/// See the [module](self).
+pub(super) struct DynamicTeam {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    over: Arc<Over>,
+    /// Threads that may still read.
+    running: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl DynamicTeam {
+    /// No threads yet.
+    pub(super) fn new(over: Arc<Over>) -> DynamicTeam {
+        DynamicTeam {
+            shared: Arc::new(Shared {
+                over,
+                running: Mutex::new(0),
+                ended: Condvar::new(),
+            }),
+        }
+    }
+}
+
+impl Team for DynamicTeam {
+    fn publish(&mut self, jobs: &mut Vec<Job>, outcomes: &mut Vec<Outcome>) {
+        for job in jobs.drain(..) {
+            let key = job.key;
+            *self.shared.running.lock() += 1;
+            let shared = Arc::clone(&self.shared);
+            let thread = Builder::new().name("read".to_owned()).stack_size(STACK);
+            if let Err(error) = thread.spawn(move || shared.work(&job)) {
+                // The limit on threads, mostly.
+                let code = error.raw_os_error().unwrap_or(libc::EAGAIN);
+                let result = -(code as isize);
+                outcomes.push(Outcome { key, result });
+                self.shared.end();
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        let mut running = self.shared.running.lock();
+        while *running > 0 {
+            self.shared.ended.wait(&mut running);
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self, job: &Job) {
+        self.over.hand(&mut vec![job.run()]);
+        self.end();
+    }
+
+    fn end(&self) {
+        let mut running = self.running.lock();
+        *running -= 1;
+        if *running == 0 {
+            self.ended.notify_one();
+        }
+    }
+}

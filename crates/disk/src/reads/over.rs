@@ -1,0 +1,122 @@
+//! How threads hand back what is over to the one that has asked for it.
+//!
+//! Thread-safety contract: one thread is the owner, which arms, waits and takes; any may hand
+//! over. The bell is rung, and silenced, under the lock, so that `rung` is always true of it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::job::Outcome;
+
+/// See the [module](self).
+pub(super) struct Over {
+    state: CachePadded<Mutex<State>>,
+    /// Whether there may be outcomes; a hint for who polls, which is right under the lock.
+    some: CachePadded<AtomicBool>,
+    came: Condvar,
+    bell: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    outcomes: Vec<Outcome>,
+    /// The owner sleeps, or is about to, until the bell rings.
+    armed: bool,
+    rung: bool,
+    /// The owner sleeps until it is notified.
+    waiting: bool,
+}
+
+impl Over {
+    /// Room for `depth` outcomes, before it must grow.
+    pub(super) fn new(depth: usize) -> io::Result<Over> {
+        let state = State {
+            outcomes: Vec::with_capacity(depth),
+            ..State::default()
+        };
+        Ok(Over {
+            state: CachePadded::new(Mutex::new(state)),
+            some: CachePadded::default(),
+            came: Condvar::new(),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Hands over outcomes, and tells the owner if it sleeps.
+    pub(super) fn hand(&self, outcomes: &mut Vec<Outcome>) {
+        let mut state = self.state.lock();
+        state.outcomes.append(outcomes);
+        self.some.store(true, Ordering::Relaxed);
+        if std::mem::take(&mut state.armed) && !state.rung {
+            state.rung = true;
+            // A counter of 64 bits does not run over.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        if waiting {
+            self.came.notify_one();
+        }
+    }
+
+    /// Whether something is there to take, perhaps not yet seen here.
+    pub(super) fn has_some(&self) -> bool {
+        self.some.load(Ordering::Relaxed)
+    }
+
+    /// Swaps `into`, which is empty, for all outcomes there are.
+    pub(super) fn take(&self, into: &mut Vec<Outcome>) {
+        if !self.has_some() {
+            return;
+        }
+        let mut state = self.state.lock();
+        self.some.store(false, Ordering::Relaxed);
+        std::mem::swap(&mut state.outcomes, into);
+        self.quiet(&mut state);
+    }
+
+    fn quiet(&self, state: &mut State) {
+        state.armed = false;
+        if std::mem::take(&mut state.rung) {
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+    }
+
+    /// Has the bell rung with the next outcome. False if there is one already.
+    pub(super) fn arm(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.outcomes.is_empty() {
+            return false;
+        }
+        self.quiet(&mut state);
+        state.armed = true;
+        true
+    }
+
+    /// Sleeps until there are outcomes or the time has come.
+    pub(super) fn wait(&self, until: Option<Instant>) {
+        let mut state = self.state.lock();
+        while state.outcomes.is_empty() {
+            state.waiting = true;
+            match until {
+                None => self.came.wait(&mut state),
+                Some(until) => {
+                    if self.came.wait_until(&mut state, until).timed_out() {
+                        break;
+                    }
+                }
+            }
+        }
+        state.waiting = false;
+    }
+
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}

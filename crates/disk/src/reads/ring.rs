@@ -1,0 +1,524 @@
+//! Reads by io_uring: one thread has many under way, and the kernel tells what is over.
+//!
+//! Files lie in the ring's table, as far as that has room, and memory that was
+//! [registered](super::Reads::register) is mapped by the kernel once, so that a read looks up neither.
+//! What the kernel does for a completion it does when the owner enters it the next time, where it
+//! knows of that ("cooperative task work"); it does not interrupt the owner. The bell is an eventfd
+//! which the kernel rings only while it is armed.
+//!
+//! A request's `user_data` is the read's key in the [ledger](super::ledger).
+//!
+//! Safety contract:
+//! 1. The kernel writes to a landing from the submission of a request until its completion was
+//!    seen. All this time the landing is in the ledger, and is not given back.
+//! 2. A request that was queued and not submitted when the ring failed is never submitted: from
+//!    then on the kernel is entered without submissions.
+//! 3. A ring that is dropped waits for all requests that were submitted. If the kernel end cannot be
+//!    waited for, their landings are leaked.
+//! 4. Files stay open while requests name them, by number or by place: the ledger sees to that.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::job::{Outcome, PATIENCE};
+use super::ledger::Ledger;
+use super::memories::Memories;
+use super::part::Part;
+use super::{Done, FileId, Landing, Memory, Read, ReadFile, Reads, Registered};
+
+/// Places for files in the ring's table; further files are read all the same.
+const FILES: u32 = 1024;
+/// Places for buffers.
+const BUFFERS: u16 = 256;
+/// How long a ring that is dropped waits for completions if the kernel cannot be entered.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// See the [module](self).
+pub(super) struct Ring<L: Landing> {
+    ring: IoUring,
+    ledger: Ledger<L>,
+    /// Of each read that was begun, by key.
+    parts: Vec<Part>,
+    /// Keys of what is queued and not submitted, the oldest first.
+    queued: Vec<u32>,
+    /// Whether the kernel's table has the file of a place.
+    fixed: Vec<bool>,
+    memories: Memories,
+    /// Whether the kernel's tables are there.
+    has_files: bool,
+    has_buffers: bool,
+    bell: OwnedFd,
+    /// The bell may ring, or have rung.
+    armed: bool,
+    /// What the kernel said when it took no more.
+    failed: Option<i32>,
+}
+
+impl<L: Landing> Ring<L> {
+    /// A ring for at most `depth` reads.
+    pub(super) fn new(depth: usize) -> io::Result<Ring<L>> {
+        let ledger = Ledger::new(depth);
+        let ring = build(depth as u32).map_err(|error| refused(&error))?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(refused(&io::ErrorKind::Unsupported.into()));
+        }
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let submitter = ring.submitter();
+        submitter.register_eventfd(bell.as_raw_fd())?;
+        let has_files = submitter.register_files_sparse(FILES).is_ok();
+        let has_buffers = submitter.register_buffers_sparse(BUFFERS.into()).is_ok();
+        let mut ring = Ring {
+            ring,
+            ledger,
+            parts: Vec::with_capacity(depth),
+            queued: Vec::with_capacity(depth),
+            fixed: Vec::new(),
+            memories: Memories::default(),
+            has_files,
+            has_buffers,
+            bell,
+            armed: false,
+            failed: None,
+        };
+        ring.ring.completion().disable_eventfd();
+        Ok(ring)
+    }
+
+    /// Queues what is left of a read.
+    fn queue(&mut self, key: u32) {
+        let entry = self.parts[key as usize].entry().user_data(key.into());
+        // SAFETY: the landing stays where it is, and the file open, until the completion was seen
+        // (rules 1 and 4).
+        unsafe { self.ring.submission().push(&entry) }
+            .expect("the queue has an entry for each read");
+        self.queued.push(key);
+    }
+
+    /// Submits what is queued, and waits for so many completions.
+    fn enter(&mut self, want: usize, until: Option<Instant>) -> io::Result<()> {
+        let mut refused = 0;
+        loop {
+            let result = self.enter_once(want, until);
+            let left = self.ring.submission().len();
+            self.queued.drain(..self.queued.len() - left);
+            match result.map_err(|error| (error.raw_os_error(), error)) {
+                Err((Some(libc::EINTR | libc::ETIME), _)) | Ok(()) if left == 0 => return Ok(()),
+                Err((Some(libc::EINTR | libc::ETIME), _)) | Ok(()) => {}
+                Err((Some(libc::EAGAIN | libc::EBUSY), _)) if refused < PATIENCE => {
+                    refused += 1;
+                    std::thread::yield_now();
+                }
+                Err((_, error)) => return Err(error),
+            }
+        }
+    }
+
+    fn enter_once(&self, want: usize, until: Option<Instant>) -> io::Result<()> {
+        let submitter = self.ring.submitter();
+        match until {
+            Some(until) if want > 0 => {
+                let left = until.saturating_duration_since(Instant::now());
+                let time = Timespec::from(left);
+                submitter.submit_with_args(want, &SubmitArgs::new().timespec(&time))
+            }
+            _ => submitter.submit_and_wait(want),
+        }
+        .map(|_| ())
+    }
+
+    /// Comes for completions without submitting anything, and waits for so many.
+    fn come(&self, want: u32, at_most: Duration) -> io::Result<()> {
+        let time = Timespec::from(at_most);
+        let args = SubmitArgs::new().timespec(&time);
+        let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+        // SAFETY: the argument is what the flag says, and lives for the call. Nothing is submitted.
+        let result = unsafe {
+            self.ring
+                .submitter()
+                .enter(0, want, flags.bits(), Some(&args))
+        };
+        match result.map_err(|error| (error.raw_os_error(), error)) {
+            Err((Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY), _)) | Ok(_) => {
+                Ok(())
+            }
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    /// The ring takes no more: what was not submitted ends (rule 2).
+    fn fail(&mut self, error: &io::Error) {
+        let code = error.raw_os_error().unwrap_or(libc::EIO);
+        self.failed = Some(code);
+        for key in std::mem::take(&mut self.queued) {
+            let result = -(code as isize);
+            let freed = self.ledger.end_unbegun(Outcome { key, result });
+            self.release(freed);
+        }
+    }
+
+    /// Takes what is over, and queues what is not. Does not enter the kernel.
+    fn collect(&mut self, done: &mut Vec<Done<L>>) {
+        loop {
+            // One at a time: what comes of it may need the ring.
+            let Some(completion) = self.ring.completion().next() else {
+                return;
+            };
+            let key = completion.user_data() as u32;
+            match self.parts[key as usize].advance(completion.result()) {
+                Some(result) => {
+                    let (over, freed) = self.ledger.end(Outcome { key, result });
+                    done.push(over);
+                    self.release(freed);
+                }
+                None if self.failed.is_some() => {
+                    let result = -(self.failed.unwrap_or(libc::EIO) as isize);
+                    let (over, freed) = self.ledger.end(Outcome { key, result });
+                    done.push(over);
+                    self.release(freed);
+                }
+                None => self.queue(key),
+            }
+        }
+    }
+
+    /// The place of a file is free.
+    fn release(&mut self, place: Option<u32>) {
+        let Some(place) = place else { return };
+        if std::mem::take(&mut self.fixed[place as usize]) {
+            // The kernel's table would keep the file open; there is nothing to do if it does.
+            let _ = self.ring.submitter().register_files_update(place, &[-1]);
+        }
+    }
+
+    /// The kernel has completions that it makes when the owner comes for them.
+    fn has_deferred(&mut self) -> bool {
+        let queue = self.ring.submission();
+        queue.taskrun() || queue.cq_overflow()
+    }
+
+    fn silence(&mut self) {
+        if std::mem::take(&mut self.armed) {
+            self.ring.completion().disable_eventfd();
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+    }
+
+    /// Requests that the kernel has.
+    fn submitted(&self) -> usize {
+        self.ledger.begun() - self.queued.len()
+    }
+}
+
+/// A ring whose completions do not interrupt the owner, where the kernel knows that.
+///
+/// The kernel could also keep completions until the one owner comes (deferred task work). Then
+/// only that thread could wait for what is under way, and a ring that another one drops would leak;
+/// and it gains nothing that could be measured.
+fn build(depth: u32) -> io::Result<IoUring> {
+    let entries = depth.next_power_of_two();
+    IoUring::builder()
+        .setup_coop_taskrun()
+        .setup_taskrun_flag()
+        .setup_submit_all()
+        .build(entries)
+        .or_else(|_| IoUring::new(entries))
+}
+
+fn refused(error: &io::Error) -> io::Error {
+    let why = format!("the kernel refuses io_uring ({error}); read by static threads");
+    io::Error::new(error.kind(), why)
+}
+
+impl<L: Landing> Reads<L> for Ring<L> {
+    fn add(&mut self, file: Arc<ReadFile>) -> FileId {
+        let fd = file.as_fd().as_raw_fd();
+        let (id, place) = self.ledger.add(file);
+        if self.fixed.len() <= place as usize {
+            self.fixed.resize(place as usize + 1, false);
+        }
+        if self.has_files && place < FILES {
+            let updated = self.ring.submitter().register_files_update(place, &[fd]);
+            self.fixed[place as usize] = updated.is_ok();
+        }
+        id
+    }
+
+    fn remove(&mut self, file: FileId) {
+        let freed = self.ledger.remove(file);
+        self.release(freed);
+    }
+
+    fn register(&mut self, memory: Arc<dyn Memory>) -> Option<Registered> {
+        if !self.has_buffers {
+            return None;
+        }
+        let plan = self.memories.plan(&*memory, BUFFERS)?;
+        for (n, buffer) in plan.iter().enumerate() {
+            let range = libc::iovec {
+                iov_base: buffer.start as *mut libc::c_void,
+                iov_len: buffer.len,
+            };
+            let submitter = self.ring.submitter();
+            // SAFETY: the memory is there while it is registered, and the kernel writes to it only
+            // where landings of reads are.
+            let updated =
+                unsafe { submitter.register_buffers_update(buffer.index.into(), &[range], None) };
+            if updated.is_err() {
+                plan[..n].iter().for_each(|b| self.forget_buffer(b.index));
+                return None;
+            }
+        }
+        Some(self.memories.add(plan, memory))
+    }
+
+    fn unregister(&mut self, memory: Registered) {
+        // What the kernel has it reads into the memory all the same; the rest must not name it.
+        let _ = self.start();
+        let (buffers, _memory) = self.memories.remove(memory);
+        for buffer in buffers {
+            self.forget_buffer(buffer.index);
+            for part in &mut self.parts {
+                part.buffer = part.buffer.filter(|&index| index != buffer.index);
+            }
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.ledger.room()
+    }
+
+    fn submit(&mut self, read: Read<L>) {
+        if let Some(code) = self.failed {
+            self.ledger.refuse(read, io::Error::from_raw_os_error(code));
+            return;
+        }
+        let Some((job, place)) = self.ledger.submit(read) else {
+            return;
+        };
+        let key = job.key as usize;
+        let part = Part {
+            file: self.fixed[place as usize].then_some(place),
+            buffer: self.memories.find(job.start.as_ptr() as usize, job.len),
+            job,
+            done: 0,
+            refused: 0,
+        };
+        // Keys are given out from 0 on, and again.
+        if key == self.parts.len() {
+            self.parts.push(part);
+        } else {
+            self.parts[key] = part;
+        }
+        self.queue(key as u32);
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        if let Some(code) = self.failed {
+            return Err(io::Error::from_raw_os_error(code));
+        }
+        if self.queued.is_empty() {
+            return Ok(());
+        }
+        self.enter(0, None).inspect_err(|error| self.fail(error))
+    }
+
+    fn finish(&mut self, done: &mut Vec<Done<L>>) -> usize {
+        let before = done.len();
+        self.collect(done);
+        if done.len() == before && self.has_deferred() {
+            if let Err(error) = self.come(0, Duration::ZERO) {
+                self.fail(&error);
+            }
+            self.collect(done);
+        }
+        // What goes on must not wait for the next start. If it fails it has ended.
+        let _ = self.start();
+        self.ledger.take_ended(done);
+        if done.len() > before {
+            self.silence();
+        }
+        done.len() - before
+    }
+
+    fn wait(&mut self, done: &mut Vec<Done<L>>, at_most: Option<Duration>) -> usize {
+        let until = at_most.and_then(|time| Instant::now().checked_add(time));
+        loop {
+            let n = self.finish(done);
+            let late = until.is_some_and(|until| Instant::now() >= until);
+            if n > 0 || self.ledger.begun() == 0 || late {
+                return n;
+            }
+            let entered = match self.failed {
+                None => self.enter(1, until),
+                Some(_) => self.come(1, ENDING),
+            };
+            if let Err(error) = entered {
+                self.fail(&error);
+                return self.finish(done);
+            }
+        }
+    }
+
+    fn under_way(&self) -> usize {
+        self.ledger.under_way()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.silence();
+        if self.ledger.has_ended() {
+            return false;
+        }
+        self.armed = true;
+        self.ring.completion().enable_eventfd();
+        // The kernel first tells that there is something and then looks whether the bell is on;
+        // here it is the other way round.
+        fence(Ordering::SeqCst);
+        let none = self.ring.completion().is_empty() && !self.has_deferred();
+        if !none {
+            self.silence();
+        }
+        none
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl<L: Landing> Ring<L> {
+    fn forget_buffer(&self, index: u16) {
+        let none = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
+        let submitter = self.ring.submitter();
+        // SAFETY: no memory at all. The kernel keeps what requests under way use. If it refuses,
+        // it keeps the memory, and nobody names it any more.
+        let _ = unsafe { submitter.register_buffers_update(index.into(), &[none], None) };
+    }
+}
+
+impl<L: Landing> Drop for Ring<L> {
+    fn drop(&mut self) {
+        let until = Instant::now() + ENDING;
+        let mut done = Vec::new();
+        let error = io::Error::from_raw_os_error(libc::ECANCELED);
+        self.fail(&error);
+        while self.submitted() > 0 {
+            self.collect(&mut done);
+            if self.submitted() == 0 {
+                break;
+            }
+            if self.come(1, ENDING).is_err() {
+                // Completions may come all the same.
+                if Instant::now() > until {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        // Nothing is submitted any more (rules 1 and 3).
+        self.ledger.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reads::{OwnBuf, PageCache, Pool};
+
+    fn file() -> Arc<ReadFile> {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(named.path(), vec![7; 1 << 20]).unwrap();
+        Arc::new(ReadFile::open(named.path(), PageCache::Past).unwrap())
+    }
+
+    fn read(file: FileId, offset: u64) -> Read<OwnBuf> {
+        Read {
+            file,
+            offset,
+            len: 4096,
+            into: OwnBuf::new(4096),
+        }
+    }
+
+    #[test]
+    fn a_ring_that_has_failed_gives_all_memory_back() {
+        let mut ring = Ring::new(8).unwrap();
+        let file = file();
+        let id = ring.add(Arc::clone(&file));
+        (0..3).for_each(|n| ring.submit(read(id, n * 4096)));
+        ring.start().unwrap();
+        (3..6).for_each(|n| ring.submit(read(id, n * 4096)));
+        ring.fail(&io::Error::from_raw_os_error(libc::ENXIO));
+        ring.submit(read(id, 6 * 4096));
+        assert_eq!(ring.start().unwrap_err().raw_os_error(), Some(libc::ENXIO));
+        assert_eq!(ring.under_way(), 7);
+        let mut done = Vec::new();
+        while ring.under_way() > 0 {
+            assert!(ring.wait(&mut done, None) > 0);
+        }
+        let (read, failed): (Vec<_>, Vec<_>) = done.iter().partition(|d| d.result.is_ok());
+        assert_eq!(
+            (read.len(), failed.len()),
+            (3, 4),
+            "what was started goes on"
+        );
+        assert!(read.iter().all(|d| d.into.as_ref().iter().all(|&b| b == 7)));
+        ring.remove(id);
+        assert_eq!(Arc::strong_count(&file), 1);
+    }
+
+    /// As where the limit for locked memory is low, or the kernel is old.
+    #[test]
+    fn a_ring_without_tables_reads_all_the_same() {
+        let mut ring = Ring::new(4).unwrap();
+        ring.has_files = false;
+        ring.has_buffers = false;
+        let pool = Pool::new(4, 4096).unwrap();
+        assert_eq!(ring.register(pool.memory()), None);
+        let id = ring.add(file());
+        assert!(!ring.fixed[0]);
+        for n in 0..4 {
+            ring.submit(Read {
+                file: id,
+                offset: n * 4096,
+                len: 4096,
+                into: pool.take().unwrap(),
+            });
+        }
+        let mut done = Vec::new();
+        while ring.under_way() > 0 {
+            ring.wait(&mut done, None);
+        }
+        assert!(done.iter().all(|d| d.into.as_ref().iter().all(|&b| b == 7)));
+    }
+
+    #[test]
+    fn files_and_memory_lie_in_tables_where_the_kernel_lets_them() {
+        let mut ring = Ring::new(4).unwrap();
+        let id = ring.add(file());
+        let pool = Pool::new(4, 4096).unwrap();
+        let registered = ring.register(pool.memory());
+        ring.submit(Read {
+            file: id,
+            offset: 0,
+            len: 512,
+            into: pool.take().unwrap(),
+        });
+        assert_eq!(ring.parts[0].buffer.is_some(), registered.is_some());
+        assert_eq!(ring.parts[0].file.is_some(), ring.has_files);
+        let mut done = Vec::new();
+        ring.wait(&mut done, None);
+        assert_eq!(*done[0].result.as_ref().unwrap(), 512);
+    }
+}

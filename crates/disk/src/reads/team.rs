@@ -1,0 +1,270 @@
+//! Reads by a number of threads that are made beforehand (paper 4, section 4.4.2, "static").
+//!
+//! The owner gathers reads and publishes them together in one queue. A thread takes several at once
+//! if reads are fast, for the queue would else cost as much as they do; and one at a time if
+//! they are slow, so that they run side by side. How fast they are each thread measures. What is
+//! over goes back the same way, several at once.
+//!
+//! A thread that finds the queue empty sleeps; if reads are fast it looks a few times more before,
+//! giving way to others in between. No more are woken than what was published needs: one for
+//! each slow read, but of fast ones, which use the processors and nothing else, no more than there
+//! are processors. An owner that waits has nothing else to do, and does fast reads itself.
+//!
+//! Invariant: while `Jobs::queue` is not empty a thread is awake; and threads that are awake look at
+//! the queue, under its lock, before they sleep.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, Mutex};
+
+use super::job::{Job, Outcome, sleeps};
+use super::over::Over;
+use super::threads::Team;
+
+/// Reads that a thread takes at once, at most.
+const BATCH: usize = 32;
+/// Reads are taken to be fast while threads take as many at once.
+const FEW: usize = 4;
+/// Reads that take less time than this are fast: no device is behind them. Others are looked at more
+/// closely, and are slow if threads sleep for them.
+const FAST: Duration = Duration::from_micros(4);
+/// What a thread takes at once takes no longer than this, about.
+const AT_ONCE: Duration = Duration::from_micros(100);
+/// How often a thread gives way to others before it sleeps, if reads are fast.
+const LOOKS: usize = 8;
+/// A thread's stack; it calls nothing that is deep.
+const STACK: usize = 64 * 1024;
+
+/// See the [module](self).
+pub(super) struct StaticTeam {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// What the owner does itself; empty between calls.
+    mine: Vec<Job>,
+    pace: Pace,
+}
+
+/// What a thread knows of how long reads take.
+#[derive(Default)]
+struct Pace {
+    /// The last ones took long, so that it counts how often it sleeps for the next.
+    closely: bool,
+}
+
+struct Shared {
+    jobs: CachePadded<Mutex<Jobs>>,
+    /// Whether there may be jobs; a hint, right under the lock.
+    some: CachePadded<AtomicBool>,
+    /// How many reads a thread takes at once.
+    batch: CachePadded<AtomicUsize>,
+    published: Condvar,
+    threads: usize,
+    /// How many threads are awake, at most, if reads are fast: they use the processors then, of
+    /// which one is the owner's.
+    processors: usize,
+    over: Arc<Over>,
+}
+
+#[derive(Default)]
+struct Jobs {
+    queue: VecDeque<Job>,
+    /// Threads that sleep and were not notified.
+    asleep: usize,
+    /// Whether anybody has taken jobs since the last were published.
+    picked: bool,
+    closing: bool,
+}
+
+impl StaticTeam {
+    /// So many threads.
+    pub(super) fn new(threads: usize, over: Arc<Over>) -> io::Result<StaticTeam> {
+        assert!(threads > 0, "no thread to read");
+        let shared = Arc::new(Shared {
+            jobs: CachePadded::default(),
+            some: CachePadded::default(),
+            batch: CachePadded::new(AtomicUsize::new(1)),
+            published: Condvar::new(),
+            threads,
+            processors: (std::thread::available_parallelism().map_or(1, usize::from) - 1).max(1),
+            over,
+        });
+        let mut team = StaticTeam {
+            shared,
+            threads: Vec::with_capacity(threads),
+            mine: Vec::with_capacity(BATCH),
+            pace: Pace::default(),
+        };
+        for n in 0..threads {
+            let shared = Arc::clone(&team.shared);
+            let thread = Builder::new().name(format!("read-{n}")).stack_size(STACK);
+            match thread.spawn(move || shared.work()) {
+                Ok(thread) => team.threads.push(thread),
+                Err(error) => {
+                    team.stop();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(team)
+    }
+}
+
+impl Team for StaticTeam {
+    fn publish(&mut self, jobs: &mut Vec<Job>, _: &mut Vec<Outcome>) {
+        self.shared.publish(jobs);
+    }
+
+    fn help(&mut self, outcomes: &mut Vec<Outcome>) -> bool {
+        self.shared.help(&mut self.mine, outcomes, &mut self.pace)
+    }
+
+    fn is_fast(&self) -> bool {
+        self.shared.is_fast()
+    }
+
+    fn stop(&mut self) {
+        {
+            let mut jobs = self.shared.jobs.lock();
+            jobs.queue.clear();
+            jobs.closing = true;
+        }
+        self.shared.some.store(true, Ordering::Relaxed);
+        self.shared.published.notify_all();
+        for thread in self.threads.drain(..) {
+            thread.join().expect("a thread that reads does not panic");
+        }
+    }
+}
+
+impl Shared {
+    /// Gives jobs to the threads, and wakes as many of these as they need.
+    fn publish(&self, jobs: &mut Vec<Job>) {
+        let mut state = self.jobs.lock();
+        let stuck = !state.queue.is_empty() && !state.picked;
+        state.picked = false;
+        state.queue.extend(jobs.drain(..));
+        self.some.store(true, Ordering::Relaxed);
+        let batch = self.batch.load(Ordering::Relaxed);
+        let wanted = if batch < FEW {
+            state.queue.len().div_ceil(batch)
+        } else {
+            let awake = self.threads - state.asleep;
+            self.processors.saturating_sub(awake) + usize::from(stuck)
+        };
+        let wake = wanted.min(state.asleep);
+        state.asleep -= wake;
+        drop(state);
+        for _ in 0..wake {
+            self.published.notify_one();
+        }
+    }
+
+    fn is_fast(&self) -> bool {
+        self.batch.load(Ordering::Relaxed) >= FEW
+    }
+
+    /// What a thread does.
+    fn work(&self) {
+        let mut mine = Vec::with_capacity(BATCH);
+        let mut outcomes = Vec::with_capacity(BATCH);
+        let mut pace = Pace::default();
+        while self.take(&mut mine) {
+            self.run(&mut mine, &mut outcomes, &mut pace);
+            self.over.hand(&mut outcomes);
+        }
+    }
+
+    /// Does what a thread does, once, if reads are fast.
+    fn help(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>, pace: &mut Pace) -> bool {
+        if !self.is_fast() || !self.some.load(Ordering::Relaxed) {
+            return false;
+        }
+        {
+            let mut jobs = self.jobs.lock();
+            let some = self.some_of(&jobs);
+            let rest = jobs.queue.len() - some;
+            // From the end: what others have read last, and their caches have, lies in front if the
+            // owner lends memory again that came back last.
+            mine.extend(jobs.queue.drain(rest..));
+            self.taken(&mut jobs);
+        }
+        if mine.is_empty() {
+            return false;
+        }
+        self.run(mine, outcomes, pace);
+        true
+    }
+
+    /// How many jobs to take at once.
+    fn some_of(&self, jobs: &Jobs) -> usize {
+        let batch = self.batch.load(Ordering::Relaxed);
+        // Where many may be taken at once, some are left for the next.
+        jobs.queue.len().div_ceil(2).min(batch)
+    }
+
+    /// Jobs were taken.
+    fn taken(&self, jobs: &mut Jobs) {
+        jobs.picked = true;
+        if jobs.queue.is_empty() {
+            self.some.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Does jobs, and takes account of how long they take.
+    fn run(&self, mine: &mut Vec<Job>, outcomes: &mut Vec<Outcome>, pace: &mut Pace) {
+        let n = mine.len();
+        let before = pace.closely.then(sleeps);
+        let begin = Instant::now();
+        outcomes.extend(mine.drain(..).map(|job| job.run()));
+        let each = begin.elapsed() / n as u32;
+        let slept = before.map(|before| sleeps() - before);
+        pace.closely = each > FAST;
+        let batch = self.batch.load(Ordering::Relaxed);
+        let next = match slept {
+            Some(slept) if each > FAST && 2 * slept as usize >= n => (batch / 2).max(1),
+            // They may be slow, or others have kept this thread from its processor.
+            None if each > FAST => batch,
+            _ => {
+                let most = AT_ONCE.as_nanos() / each.as_nanos().max(1);
+                (2 * n).max(batch).min(most as usize).clamp(1, BATCH)
+            }
+        };
+        if next != batch {
+            self.batch.store(next, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes jobs, waiting for them; false if there will be none.
+    fn take(&self, mine: &mut Vec<Job>) -> bool {
+        for _ in 0..LOOKS {
+            if self.some.load(Ordering::Relaxed) || !self.is_fast() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let mut state = self.jobs.lock();
+        while state.queue.is_empty() {
+            if state.closing {
+                return false;
+            }
+            state.asleep += 1;
+            self.published.wait(&mut state);
+        }
+        let some = self.some_of(&state);
+        mine.extend(state.queue.drain(..some));
+        self.taken(&mut state);
+        if !self.is_fast() && !state.queue.is_empty() && state.asleep > 0 {
+            // Those who published may have thought that fewer threads would do.
+            state.asleep -= 1;
+            drop(state);
+            self.published.notify_one();
+        }
+        true
+    }
+}

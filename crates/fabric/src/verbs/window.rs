@@ -1,0 +1,100 @@
+//! Memory that a peer writes through a connection of its own: see [`window`](crate::window).
+//!
+//! The owner's grant is as in the module `offer`, with the region in the mailbox's place. The
+//! answer is the address of the writer's queue pair. The owner does nothing on the connection.
+
+use std::fmt;
+use std::io;
+
+use base::memory::RemoteError;
+
+use super::address::Address;
+use super::connection::Opening;
+use super::line::Line;
+use super::memory::{Domain, Region, Remote};
+use super::offer::{join, part};
+use super::options::Depths;
+use super::visit::LITTLE;
+use crate::memory::{Access, Grant, Region as _};
+
+/// Words that the writer reads to see that its writes have taken place.
+const LANDING: usize = 64;
+
+/// A region that one peer may write.
+pub struct Window {
+    region: Region,
+    grant: Grant,
+    opening: Option<Opening>,
+    line: Option<Line>,
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Window");
+        shown.field("region", &self.region);
+        shown.field("met", &self.line.is_some());
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Domain {
+    /// A region of so many words that a peer may write, and a queue pair for that.
+    ///
+    /// # Errors
+    /// The device has no more, or the system does not lock so much memory.
+    pub fn window(&self, words: usize) -> io::Result<Window> {
+        let opening = self.open_with(&LITTLE, false)?;
+        let region = self.register(words, Access::Write)?;
+        let grant = join(region.grant(), opening.address());
+        Ok(Window {
+            region,
+            grant,
+            opening: Some(opening),
+            line: None,
+        })
+    }
+
+    /// Reaches a peer's window. Returns the answer that the peer waits for before it asks for
+    /// anything, too.
+    ///
+    /// # Errors
+    /// The grant is none of a window, or the two do not fit together.
+    pub fn write_to(&self, window: &Grant) -> Result<(Remote, Vec<u8>), RemoteError> {
+        let refused = |text: &str| RemoteError::Refused(text.to_owned());
+        let lost = |error: io::Error| RemoteError::Lost(error.to_string());
+        let (region, peer) =
+            part(window).ok_or_else(|| refused("the grant is none of a window"))?;
+        let depths = Depths {
+            receives: 0,
+            ..self.device.options.depths
+        };
+        let opening = self.open_with(&depths, false).map_err(lost)?;
+        let mut answer = Vec::new();
+        opening.address().encode(&mut answer);
+        let connection = opening.connect(&peer).map_err(lost)?;
+        Ok((connection.reach_untried(&region, LANDING)?, answer))
+    }
+}
+
+impl Window {
+    /// What the writer needs.
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// The region.
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Connects to the writer's queue pair.
+    pub(crate) fn meet(&mut self, answer: &[u8]) -> Result<(), RemoteError> {
+        let refused = |text: &str| RemoteError::Refused(text.to_owned());
+        let peer = Address::decode(answer).ok_or_else(|| refused("the answer is no address"))?;
+        let opening = self.opening.take();
+        let opening = opening.ok_or_else(|| refused("another peer writes to it"))?;
+        let line = opening.connect_line(&peer);
+        self.line = Some(line.map_err(|error| RemoteError::Lost(error.to_string()))?);
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! Memory that one side of a link lends the other, which writes into it what it was asked for.
+//!
+//! | step | owner | writer |
+//! |---|---|---|
+//! | 1 | makes a window ([`Window::shm`], [`Window::verbs`]), and sends its grant | |
+//! | 2 | | reaches it ([`Far::reach`]), and sends the answer that this gives |
+//! | 3 | hears the answer ([`Window::meet`]); asks for something, and says where it is to lie | |
+//! | 4 | | puts it there, and says so in a message when that is [settled](Far::settle) |
+//!
+//! In memory that processes share, the kernel itself can read a file to where the owner wants it: a
+//! [`Place`] is the address. Through a device it is written from memory of the writer's.
+//!
+//! Who is believed: a writer may write to any part of a window at any time, and an owner that reads
+//! it meanwhile reads what it may. So a window is lent only to peers who have proved that they know
+//! the secret; and one whose link has gone down is not used any more, as its last writes may still
+//! be on their way.
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use base::memory::{RemoteError, WORD, Words};
+
+use crate::memory::{Access, Grant, Kind, Memory, Region as _, Remote as _};
+use crate::shm::{Mapped, Shm, ShmRegion};
+use crate::verbs::{self, Domain};
+
+/// A window, as its owner has it.
+#[derive(Debug)]
+pub struct Window(Owned);
+
+#[derive(Debug)]
+enum Owned {
+    Shm(ShmRegion),
+    Verbs(Box<verbs::Window>),
+}
+
+impl Window {
+    /// A window of so many bytes, a multiple of eight, in memory that processes share. Begins at a
+    /// multiple of 4096.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn shm(shm: &Shm, bytes: usize) -> io::Result<Window> {
+        let region = shm.register(bytes / WORD, Access::Write)?;
+        Ok(Window(Owned::Shm(region)))
+    }
+
+    /// One that an RDMA device reaches.
+    ///
+    /// # Errors
+    /// The device takes no more, or the system does not lock so much memory.
+    pub fn verbs(domain: &Domain, bytes: usize) -> io::Result<Window> {
+        let window = domain.window(bytes / WORD)?;
+        Ok(Window(Owned::Verbs(Box::new(window))))
+    }
+
+    /// What the writer needs.
+    #[must_use]
+    pub fn grant(&self) -> &Grant {
+        match &self.0 {
+            Owned::Shm(region) => region.grant(),
+            Owned::Verbs(window) => window.grant(),
+        }
+    }
+
+    /// The writer has reached it, and this is its answer. Nobody else reaches it from then on.
+    ///
+    /// # Errors
+    /// The answer is none, or the device does not connect to it.
+    pub fn meet(&mut self, answer: &[u8]) -> Result<(), RemoteError> {
+        match &mut self.0 {
+            Owned::Shm(region) => {
+                region.close_to_others();
+                Ok(())
+            }
+            Owned::Verbs(window) => window.meet(answer),
+        }
+    }
+
+    /// Its words.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        match &self.0 {
+            Owned::Shm(region) => region.words(),
+            Owned::Verbs(window) => window.region().words(),
+        }
+    }
+
+    /// Where its bytes are: as long as the window is there.
+    #[must_use]
+    pub fn memory(&self) -> NonNull<[u8]> {
+        let words = self.words();
+        NonNull::slice_from_raw_parts(NonNull::from(words).cast(), words.len() * WORD)
+    }
+}
+
+/// A window, as who writes into it has it.
+pub enum Far {
+    /// In memory that is mapped here.
+    Shm(Arc<Mapped>),
+    /// Behind a device.
+    Verbs(Box<verbs::Remote>),
+}
+
+impl fmt::Debug for Far {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Far::Shm(_) => Kind::Shm,
+            Far::Verbs(_) => Kind::Verbs,
+        };
+        f.debug_tuple("Far").field(&kind).finish()
+    }
+}
+
+impl Far {
+    /// Reaches a window, and returns the answer that its owner waits for.
+    ///
+    /// # Errors
+    /// The grant is none, does not allow writing, or names what cannot be reached from here.
+    pub fn reach(
+        grant: &Grant,
+        shm: &Shm,
+        verbs: Option<&Domain>,
+    ) -> Result<(Far, Vec<u8>), RemoteError> {
+        if grant.access() != Access::Write {
+            return Err(RemoteError::Refused("it is for reading".into()));
+        }
+        match (grant.kind(), verbs) {
+            (Kind::Shm, _) => {
+                let mapped = shm.reach(grant)?.into_mapped()?;
+                Ok((Far::Shm(Arc::new(mapped)), Vec::new()))
+            }
+            (Kind::Verbs, Some(domain)) => {
+                let (remote, answer) = domain.write_to(grant)?;
+                Ok((Far::Verbs(Box::new(remote)), answer))
+            }
+            (Kind::Verbs, None) => Err(RemoteError::Refused(
+                "no RDMA device is used here".to_owned(),
+            )),
+        }
+    }
+
+    /// Bytes of the window.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Far::Shm(mapped) => mapped.len(),
+            Far::Verbs(remote) => base::memory::RemoteMemory::len(&**remote) * WORD,
+        }
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The address of a part of it, if it is mapped here; `None` otherwise, and if there is no such
+    /// part.
+    #[must_use]
+    pub fn place(&self, from: usize, len: usize) -> Option<Place> {
+        let Far::Shm(mapped) = self else {
+            return None;
+        };
+        let memory = mapped.part(from, len)?;
+        Some(Place {
+            memory,
+            _mapped: Arc::clone(mapped),
+        })
+    }
+
+    /// Writes bytes, a multiple of eight, from this byte on, one too. Not for what is mapped here:
+    /// there is a [`Place`].
+    ///
+    /// # Errors
+    /// See [`RemoteError`].
+    ///
+    /// # Panics
+    /// If bytes or place are no multiple of eight.
+    pub fn write(&mut self, from: usize, bytes: &[u8]) -> Result<(), RemoteError> {
+        let (words, rest) = bytes.as_chunks();
+        assert!(rest.is_empty() && from.is_multiple_of(WORD), "whole words");
+        match self {
+            Far::Shm(_) => Err(RemoteError::Refused("it is mapped".to_owned())),
+            Far::Verbs(remote) => {
+                let words: Vec<u64> = words.iter().map(|&word| u64::from_ne_bytes(word)).collect();
+                remote.write(from / WORD, &words)
+            }
+        }
+    }
+
+    /// Whether all that was written is there for the owner to see. If not, it is to be asked again.
+    ///
+    /// # Errors
+    /// See [`RemoteError`].
+    pub fn settle(&mut self) -> Result<bool, RemoteError> {
+        match self {
+            Far::Shm(_) => Ok(true),
+            Far::Verbs(remote) => remote.settle(),
+        }
+    }
+}
+
+/// A part of a window that is mapped here. It stays mapped as long as this lives, and the owner reads
+/// it when he is told that something is there.
+#[derive(Debug)]
+pub struct Place {
+    memory: NonNull<[u8]>,
+    _mapped: Arc<Mapped>,
+}
+
+impl Place {
+    /// Where it is.
+    #[must_use]
+    pub fn memory(&self) -> NonNull<[u8]> {
+        self.memory
+    }
+}

@@ -1,0 +1,234 @@
+//! Where tables are: in directories of this machine, or at a storage node.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use disk::{LockError, RealDisk};
+use fabric::Secret;
+use pages::remote::{Far, FarLoad, FarOptions, Session, SessionOptions};
+use pages::{Load, LoadOptions, Mode, Table, Tables, TablesError};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use crate::membership::Transport;
+use crate::rdma::Device;
+
+/// The file in which a storage node tells who finds its directory in use where it listens.
+pub(super) const ADDRESS_FILE: &str = "node.address";
+
+/// Where tables are.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// A directory of pages; made if it is not there. Given several times, pages are spread over
+    /// them in turn; the first one has what tells of the tables, and is to be named first always.
+    #[arg(
+        long = "dir",
+        value_name = "DIR",
+        default_value = "./kumiki-pages",
+        conflicts_with = "node"
+    )]
+    pub(super) dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) node: NodeArgs,
+}
+
+/// A storage node, and how it is reached.
+#[derive(Args, Debug)]
+pub(crate) struct NodeArgs {
+    /// A storage node (`kumiki pages serve`), in the place of directories.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) node: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: Access,
+}
+
+/// What a storage node wants to be known, and how messages travel.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Access {
+    /// A file with the secret of the storage node; without it the secret is empty.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// How messages and pages travel.
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(crate) transport: Transport,
+    /// The RDMA device, as `ibv_devices` or `rdma link` names it; default: the first one with a port
+    /// that carries.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rdma_device: Option<String>,
+}
+
+impl Access {
+    /// The secret.
+    pub(crate) fn secret(&self) -> Result<Secret, String> {
+        let Some(file) = &self.secret_file else {
+            return Ok(Secret::new(""));
+        };
+        let text = std::fs::read(file);
+        let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        let text = text.trim_ascii();
+        match text.is_empty() {
+            true => Err(format!("{} has no secret in it", file.display())),
+            false => Ok(Secret::new(text)),
+        }
+    }
+
+    /// How a node at this address is used.
+    pub(crate) fn session(&self, address: SocketAddr) -> Result<SessionOptions, String> {
+        let mut options = SessionOptions::new(address, self.secret()?);
+        options.transport = self.transport.of_links();
+        options.verbs = Device::new(self.rdma_device.clone()).open(options.transport)?;
+        Ok(options)
+    }
+}
+
+/// The address of a node that the command line names.
+pub(crate) fn resolve(node: &str) -> Result<SocketAddr, String> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        format!("--node {node}: {why}; give host:port, for example 127.0.0.1:6390")
+    };
+    let mut found = node.to_socket_addrs().map_err(|error| wrong(&error))?;
+    found.next().ok_or_else(|| wrong(&"there is no such host"))
+}
+
+/// Tables, wherever they are.
+pub(super) enum Depot {
+    /// In directories of this machine.
+    Here(Tables),
+    /// At a storage node.
+    There(SessionOptions),
+}
+
+impl Place {
+    /// Opens the tables. Finds the storage node that uses the directories, if one does and no other was
+    /// named.
+    pub(super) fn open(&self) -> Result<Depot, String> {
+        if let Some(node) = &self.node.node {
+            return Ok(Depot::There(self.node.access.session(resolve(node)?)?));
+        }
+        match Tables::open(Arc::new(RealDisk), &self.dirs) {
+            Ok(tables) => Ok(Depot::Here(tables)),
+            Err(error @ TablesError::Lock(LockError::InUse { .. })) => {
+                let Some(address) = address_of(&self.dirs[0]) else {
+                    return Err(error.to_string());
+                };
+                eprintln!("kumiki: the directory is that of the storage node at {address}");
+                Ok(Depot::There(self.node.access.session(address)?))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Opens them for reading alone.
+    pub(super) fn open_read_only(&self) -> Result<Tables, String> {
+        if self.node.node.is_some() {
+            return Err(
+                "this reads the files themselves: run it on the node's machine with --dir"
+                    .to_owned(),
+            );
+        }
+        let tables = Tables::open_read_only(Arc::new(RealDisk), &self.dirs);
+        tables.map_err(|error| error.to_string())
+    }
+}
+
+/// Where the storage node listens that uses a directory, if it has told.
+pub(crate) fn address_of(dir: &Path) -> Option<SocketAddr> {
+    let text = std::fs::read_to_string(dir.join(ADDRESS_FILE)).ok()?;
+    text.trim().parse().ok()
+}
+
+impl Depot {
+    /// The newest versions of all tables.
+    pub(super) fn list(&self) -> Result<Vec<Arc<Table>>, String> {
+        match self {
+            Depot::Here(tables) => Ok(tables.list()),
+            Depot::There(options) => {
+                let node = Far::new(FarOptions::new(options.clone()));
+                let listed = node.tables().map_err(|error| error.to_string())?;
+                let open = |name: &str| node.open(name).map_err(|error| error.to_string());
+                listed.iter().map(|listed| open(&listed.name)).collect()
+            }
+        }
+    }
+
+    /// The newest version of a table.
+    pub(super) fn table(&self, name: &str) -> Result<Arc<Table>, String> {
+        match self {
+            Depot::Here(tables) => tables.table(name).map_err(|error| error.to_string()),
+            Depot::There(options) => {
+                let node = Far::new(FarOptions::new(options.clone()));
+                node.open(name).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Removes a table.
+    pub(super) fn remove(&self, name: &str) -> Result<(), String> {
+        match self {
+            Depot::Here(tables) => tables.remove(name).map_err(|error| error.to_string()),
+            Depot::There(options) => {
+                let session = Session::connect(options.clone());
+                let removed = session.and_then(|mut session| session.remove(name));
+                removed.map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Begins to load rows into a table.
+    pub(super) fn load(
+        &self,
+        name: &str,
+        schema: &SchemaRef,
+        options: &LoadOptions,
+        mode: Mode,
+    ) -> Result<Loading, String> {
+        match self {
+            Depot::Here(tables) => {
+                let load = tables.load(name, schema, options, mode);
+                let load = load.map_err(|error| error.to_string())?;
+                Ok(Loading::Here(load))
+            }
+            Depot::There(node) => {
+                let session = Session::connect(node.clone());
+                let load = session
+                    .and_then(|session| FarLoad::begin(session, name, schema, options, mode));
+                Ok(Loading::There(load.map_err(|error| error.to_string())?))
+            }
+        }
+    }
+}
+
+/// Rows on their way into a table.
+pub(super) enum Loading {
+    Here(Load),
+    There(FarLoad),
+}
+
+impl Loading {
+    /// Adds rows.
+    pub(super) fn push(&mut self, batch: &RecordBatch) -> Result<(), String> {
+        match self {
+            Loading::Here(load) => load.push(batch).map_err(|error| error.to_string()),
+            Loading::There(load) => load.push(batch).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        match self {
+            Loading::Here(load) => load.rows(),
+            Loading::There(load) => load.rows(),
+        }
+    }
+
+    /// Makes them part of the table.
+    pub(super) fn commit(self) -> Result<Arc<Table>, String> {
+        match self {
+            Loading::Here(load) => load.commit().map_err(|error| error.to_string()),
+            Loading::There(load) => load.commit().map_err(|error| error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Tells on standard error how far something is: a bar on a terminal, or else a line now and then.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+
+/// How often a line is written, at most.
+const TELLING: Duration = Duration::from_secs(10);
+
+/// Tells how far something is.
+pub(super) struct Told {
+    what: String,
+    bar: Option<ProgressBar>,
+    told: Instant,
+}
+
+impl Told {
+    /// `what` is done, for example "lineitem: rows".
+    pub(super) fn new(what: String) -> Told {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(0);
+            let template = "{msg} {bar:24} {human_pos}/{human_len} {per_sec} {eta:>5}";
+            bar.set_style(ProgressStyle::with_template(template).expect("a sensible template"));
+            bar.set_message(what.clone());
+            bar
+        });
+        Told {
+            what,
+            bar,
+            told: Instant::now(),
+        }
+    }
+}
+
+impl pages::Progress for Told {
+    fn done(&mut self, done: u64, of: Option<u64>) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(of.unwrap_or(done).max(done));
+            bar.set_position(done);
+        } else if self.told.elapsed() >= TELLING {
+            let of = of.map_or_else(String::new, |of| format!(" of {}", HumanCount(of)));
+            eprintln!("{} {}{of}", self.what, HumanCount(done));
+            self.told = Instant::now();
+        }
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

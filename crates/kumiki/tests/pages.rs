@@ -1,0 +1,113 @@
+//! `kumiki pages`, as it is typed.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn kumiki(dir: &Path, args: &[&str]) -> Output {
+    let dirs = ["a", "b"].map(|name| dir.join(name));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+    command.arg("pages").args(args);
+    for dir in dirs {
+        command.arg("--dir").arg(dir);
+    }
+    command.output().expect("the program starts")
+}
+
+fn done(dir: &Path, args: &[&str]) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = kumiki(dir, args);
+    assert!(
+        status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&stderr)
+    );
+    String::from_utf8(stdout).expect("text")
+}
+
+fn refused(dir: &Path, args: &[&str]) -> String {
+    let Output { status, stderr, .. } = kumiki(dir, args);
+    assert!(!status.success(), "{args:?} is refused");
+    String::from_utf8(stderr).expect("text")
+}
+
+fn json(dir: &Path, table: &str) -> Value {
+    serde_json::from_str(&done(dir, &["ls", table, "--json"])).expect("JSON")
+}
+
+#[test]
+fn tables_are_loaded_listed_checked_and_removed() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let dir = folder.path();
+    assert!(refused(dir, &["ls"]).contains("no tables"));
+    let load = [
+        "load",
+        "tpch",
+        "--sf",
+        "0.01",
+        "--tables",
+        "orders,lineitem",
+    ];
+    let said = done(dir, &load);
+    assert!(said.contains("orders: 15000 rows"), "{said}");
+    let said = refused(dir, &load);
+    assert!(said.contains("--replace"), "{said}");
+    let said = refused(dir, &["load", "tpch", "--tables", "order"]);
+    assert!(said.contains("orders, lineitem"), "{said}");
+
+    let (small, sorted) = (["--page-size", "4KiB"], ["--sort-by", "l_shipdate"]);
+    let again = [
+        &load[..4],
+        &["--tables", "lineitem", "--replace"],
+        &small,
+        &sorted,
+    ]
+    .concat();
+    done(dir, &again);
+    let lineitem = json(dir, "lineitem");
+    assert_eq!(lineitem["version"], 2);
+    assert_eq!(lineitem["page_size"], 4096);
+    assert_eq!(lineitem["rows"], 60_175);
+    assert_eq!(lineitem["segments"][0]["stripes"], 2);
+    assert_eq!(lineitem["groups"].as_array().map(Vec::len), Some(16));
+    done(
+        dir,
+        &[&load[..4], &["--tables", "orders", "--append"]].concat(),
+    );
+    assert_eq!(json(dir, "orders")["rows"], 30_000);
+    let rows = [
+        &load[..4],
+        &["--tables", "lineitem", "--replace", "--layout", "rows"],
+    ]
+    .concat();
+    done(dir, &rows);
+    assert_eq!(json(dir, "lineitem")["layout"], "rows");
+    assert!(done(dir, &["ls"]).contains("lineitem"));
+    let said = done(dir, &["ls", "orders"]);
+    assert!(said.contains("Decimal128(15, 2) not null"), "{said}");
+
+    assert!(done(dir, &["check"]).contains("orders: 30000 rows"));
+    let files = std::fs::read_dir(dir.join("b")).expect("a directory");
+    let stripes = files
+        .flatten()
+        .filter(|file| file.file_name().to_string_lossy().ends_with(".1"));
+    let stripe = stripes.max_by_key(|file| file.metadata().map_or(0, |about| about.len()));
+    let stripe = stripe.expect("pages are striped").path();
+    let mut bytes = std::fs::read(&stripe).expect("a file");
+    bytes[5000] ^= 1;
+    std::fs::write(&stripe, bytes).expect("a file");
+    let said = kumiki(dir, &["check"]);
+    assert!(!said.status.success());
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(
+        said.contains("checksum") && said.contains(".1, at byte 0"),
+        "{said}"
+    );
+
+    done(dir, &["remove", "lineitem"]);
+    assert!(refused(dir, &["remove", "lineitem"]).contains("there are: orders"));
+}

@@ -1,0 +1,158 @@
+//! The site that has a storage node run tasks; and what the node runs them with.
+//!
+//! A task travels as the number of bytes of its rows (`u32`), its [rows](crate::codec::encode_rows), and
+//! its [fragment](crate::codec::encode). Results travel as [blocks](pages::block).
+
+use std::iter;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use pages::block;
+use pages::node::{Opened, Outcome, Worker};
+use pages::remote::{Far, SessionError, TaskStream};
+use pages::{PageError, Source, Table};
+
+use crate::codec;
+use crate::fragment::Fragment;
+use crate::here::Here;
+use crate::site::{Batches, Site, Task, TaskError};
+
+/// Has a storage node run tasks beside its pages.
+#[derive(Clone, Debug)]
+pub struct There {
+    node: Far,
+}
+
+impl There {
+    /// This node.
+    #[must_use]
+    pub fn new(node: Far) -> There {
+        There { node }
+    }
+
+    fn begin(&self, task: &Task) -> Result<TaskStream, TaskError> {
+        let bytes = encode(task)?;
+        Ok(self.node.run(&task.table, &bytes)?)
+    }
+}
+
+impl Site for There {
+    fn run(&self, task: &Task) -> Batches {
+        match self.begin(task) {
+            Ok(stream) => Box::new(Results {
+                stream,
+                schema: Arc::clone(&task.fragment.output),
+            }),
+            Err(error) => Box::new(iter::once(Err(error))),
+        }
+    }
+}
+
+/// A task as bytes.
+fn encode(task: &Task) -> Result<Vec<u8>, TaskError> {
+    let rows = codec::encode_rows(&task.rows);
+    let fragment = codec::encode(&task.fragment);
+    let fragment = fragment.map_err(|error| TaskError::Refused(error.to_string()))?;
+    let len = u32::try_from(rows.len());
+    let len = len.map_err(|_| TaskError::Refused("a task over too many ranges of rows".into()))?;
+    let mut bytes = len.to_le_bytes().to_vec();
+    bytes.extend(rows);
+    bytes.extend(fragment);
+    Ok(bytes)
+}
+
+/// The task of a table from bytes, which may be any.
+fn decode(table: &Arc<Table>, bytes: &[u8]) -> Result<Task, String> {
+    let (len, rest) = bytes.split_first_chunk().ok_or("a task without rows")?;
+    let len = u32::from_le_bytes(*len) as usize;
+    let (rows, fragment) = rest.split_at_checked(len).ok_or("a task that is cut off")?;
+    let rows = codec::decode_rows(rows).map_err(|error| error.to_string())?;
+    let fragment: Fragment = codec::decode(fragment).map_err(|error| error.to_string())?;
+    fragment
+        .check(&table.schema)
+        .map_err(|error| error.to_string())?;
+    Ok(Task {
+        table: Arc::clone(table),
+        fragment: Arc::new(fragment),
+        rows,
+    })
+}
+
+/// A task's results, as they come.
+struct Results {
+    stream: TaskStream,
+    schema: SchemaRef,
+}
+
+impl Iterator for Results {
+    type Item = Result<RecordBatch, TaskError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.stream.next()?;
+        Some(batch.map_err(TaskError::from).and_then(|bytes| {
+            // A node that sends what is no batch is not to be asked again.
+            block::decode(bytes, &self.schema)
+                .map_err(|error| TaskError::Refused(error.to_string()))
+        }))
+    }
+}
+
+impl From<SessionError> for TaskError {
+    fn from(error: SessionError) -> TaskError {
+        let text = error.to_string();
+        match error {
+            SessionError::Lost(_) | SessionError::Busy(_) => TaskError::Lost(text),
+            SessionError::Refused(_) => TaskError::Refused(text),
+            SessionError::Page(_) => TaskError::Remote(text),
+            SessionError::Value(_) => TaskError::Value(text),
+        }
+    }
+}
+
+/// Runs operators over a storage node's own pages.
+pub struct Operators {
+    here: Here,
+}
+
+impl Operators {
+    /// Over pages from this source.
+    #[must_use]
+    pub fn new(source: Arc<dyn Source>) -> Operators {
+        Operators {
+            here: Here::new(source),
+        }
+    }
+}
+
+impl Worker for Operators {
+    fn run(
+        &self,
+        table: &Arc<Opened>,
+        task: &[u8],
+        out: &mut dyn FnMut(Vec<u8>) -> bool,
+    ) -> Result<(), Outcome> {
+        let table = table.table.as_ref();
+        let table = table.ok_or_else(|| Outcome::Refused("a file has no rows".to_owned()))?;
+        let task = decode(table, task).map_err(Outcome::Refused)?;
+        for batch in self.here.run(&task) {
+            let mut bytes = Vec::new();
+            let encoded = block::encode(&batch.map_err(outcome)?, &mut bytes);
+            encoded.map_err(|error| Outcome::Refused(error.to_string()))?;
+            if !out(bytes) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn outcome(error: TaskError) -> Outcome {
+    let text = error.to_string();
+    match error {
+        TaskError::Page(PageError::Lost { .. }) | TaskError::Lost(_) => Outcome::Busy(text),
+        TaskError::Page(_) | TaskError::Remote(_) => Outcome::Page(text),
+        TaskError::Value(_) => Outcome::Value(text),
+        TaskError::Refused(_) => Outcome::Refused(text),
+    }
+}

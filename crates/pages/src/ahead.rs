@@ -1,0 +1,113 @@
+//! Reading ahead of who takes pages, in the order in which they were asked for.
+//!
+//! | pages | are |
+//! |---|---|
+//! | `..given` | taken |
+//! | `given..asked` | asked for; some of them have come |
+//! | `asked..` | not asked for yet |
+//!
+//! Whoever reads asks for the next page when there is room, brings those that have come, in any
+//! order, and takes the first one if it is there. What a cache has is never asked for.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::cache::Cache;
+use crate::page::{Page, PageError};
+use crate::table::{Address, Table};
+
+/// See the [module](self).
+pub(crate) struct Ahead {
+    pages: Vec<Address>,
+    table: Arc<Table>,
+    given: usize,
+    asked: usize,
+    /// Pages that may be asked for and not taken.
+    limit: usize,
+    come: VecDeque<Option<Result<Arc<Page>, PageError>>>,
+    cache: Option<Arc<Cache>>,
+}
+
+impl Ahead {
+    /// Reads these pages of a table; at most `limit` are asked for and not taken, one at least.
+    pub(crate) fn new(
+        table: &Arc<Table>,
+        pages: Vec<Address>,
+        limit: usize,
+        cache: Option<Arc<Cache>>,
+    ) -> Ahead {
+        Ahead {
+            pages,
+            table: Arc::clone(table),
+            given: 0,
+            asked: 0,
+            limit: limit.max(1),
+            come: VecDeque::new(),
+            cache,
+        }
+    }
+
+    /// The next page to be asked for, and its place, if there may be one more.
+    pub(crate) fn ask(&mut self) -> Option<(usize, Address)> {
+        while self.asked < self.pages.len() && self.asked - self.given < self.limit {
+            let (place, address) = (self.asked, self.pages[self.asked]);
+            self.asked += 1;
+            let cached = self.cache.as_ref().and_then(|cache| cache.get(address));
+            let is_cached = cached.is_some();
+            self.come.push_back(cached.map(Ok));
+            if !is_cached {
+                return Some((place, address));
+            }
+        }
+        None
+    }
+
+    /// A page has come, and is verified here; or it will not come.
+    pub(crate) fn bring(&mut self, place: usize, bytes: Result<bytes::Bytes, PageError>) {
+        let Some(at) = place.checked_sub(self.given) else {
+            return;
+        };
+        let address = self.pages[place];
+        let page = bytes.and_then(|bytes| Page::of(&self.table, bytes, address));
+        let page = page.map(|page| match &self.cache {
+            Some(cache) => cache.keep(&page),
+            None => Arc::new(page),
+        });
+        if let Some(slot) = self.come.get_mut(at) {
+            *slot = Some(page);
+        }
+    }
+
+    /// Takes the first page that was not taken, if it has come.
+    pub(crate) fn take(&mut self) -> Option<Result<Arc<Page>, PageError>> {
+        self.come.front()?.as_ref()?;
+        let page = self.come.pop_front()??;
+        self.given += 1;
+        if page.is_err() {
+            self.end();
+        }
+        Some(page)
+    }
+
+    /// Whether all pages were taken, or one could not be had.
+    pub(crate) fn is_over(&self) -> bool {
+        self.given == self.pages.len()
+    }
+
+    /// Gives up: nothing is asked for any more.
+    pub(crate) fn end(&mut self) {
+        self.given = self.pages.len();
+        self.asked = self.given;
+        self.come.clear();
+    }
+
+    /// The page at a place.
+    pub(crate) fn at(&self, place: usize) -> Address {
+        self.pages[place]
+    }
+
+    /// The page that is waited for.
+    pub(crate) fn first(&self) -> Option<Address> {
+        self.pages.get(self.given).copied()
+    }
+}

@@ -1,0 +1,278 @@
+//! One thread's turn: what readers say, the reads that follow from it, and the replies.
+//!
+//! The way of a turn: sleep until something happens, or look again at once while something is expected
+//! → what readers have said → reads are begun, of each reader in turn → reads that are over →
+//! what tasks have said → replies leave.
+//!
+//! Invariants:
+//! 1. A turn does not block but in the poll. Files are opened by the shelf, which has them open.
+//! 2. A reader's place is used again for another one only with another number of visit; what was
+//!    begun for the earlier one is dropped when it is over.
+//! 3. What a reader does that makes no sense ends its link alone.
+
+mod reading;
+mod replies;
+mod saying;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use disk::reads::{Done, Reads};
+use fabric::tcp::{Tcp, TcpOptions};
+use fabric::{Event, Inbox, Link, Messages, Peer};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use slab::Slab;
+
+use super::Shared;
+use super::guest::Guest;
+use super::landing::Landing;
+use super::options::NodeOptions;
+use super::shelf::Shelf;
+use super::tasks::{Asker, Mailbox, News, Tasks};
+use crate::remote::CLUSTER;
+pub(super) use reading::ByExtent;
+use reading::{Buffers, Files};
+
+const BELL: Token = Token(0);
+const WAKER: Token = Token(1);
+const FIRST_LINK: Token = Token(2);
+/// Events taken from a poll at a time.
+const EVENTS: usize = 256;
+
+/// See the [module](self).
+pub(super) struct Desk {
+    options: NodeOptions,
+    shelf: Arc<dyn Shelf>,
+    tasks: Arc<Tasks>,
+    shared: Arc<Shared>,
+    poll: Poll,
+    waker: Arc<Waker>,
+    fabric: Tcp,
+    inbox: Inbox,
+    reads: Box<dyn Reads<Landing>>,
+    done: Vec<Done<Landing>>,
+    files: Files,
+    buffers: Buffers,
+    guests: Slab<Guest>,
+    by_link: HashMap<Link, usize>,
+    visits: u64,
+    /// Guests with pages that are not begun, in the order of their turns.
+    waiting: std::collections::VecDeque<usize>,
+    /// Guests to whom something is to be said.
+    touched: Vec<usize>,
+    mailbox: Arc<Mailbox>,
+    news: Vec<(Asker, News)>,
+    /// Kept for its memory.
+    message: Vec<u8>,
+    began: Instant,
+    /// What this thread has put into the figures.
+    told: reading::Told,
+}
+
+impl Desk {
+    pub(super) fn new(
+        options: &NodeOptions,
+        listener: TcpListener,
+        shelf: Arc<dyn Shelf>,
+        tasks: Arc<Tasks>,
+        shared: Arc<Shared>,
+    ) -> io::Result<Desk> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let mut fabric = TcpOptions::new(Peer::Node(NodeId(1)), options.secret.clone(), CLUSTER);
+        fabric.listener = Some(listener);
+        fabric.transport = options.transport;
+        fabric.shm = options.shm.clone();
+        fabric.verbs = options.verbs.clone();
+        fabric.limits.queue = options.limits.inline_bytes;
+        let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
+        let reads = options.way.reads(options.depth)?;
+        let bell = reads.bell().as_raw_fd();
+        let mut bell = SourceFd(&bell);
+        poll.registry()
+            .register(&mut bell, BELL, Interest::READABLE)?;
+        Ok(Desk {
+            mailbox: Arc::new(Mailbox::new(Arc::clone(&waker))),
+            options: options.clone(),
+            shelf,
+            tasks,
+            shared,
+            poll,
+            waker,
+            fabric,
+            inbox: Inbox::default(),
+            reads,
+            done: Vec::new(),
+            files: Files::default(),
+            buffers: Buffers::default(),
+            guests: Slab::new(),
+            by_link: HashMap::new(),
+            visits: 0,
+            waiting: std::collections::VecDeque::new(),
+            touched: Vec::new(),
+            news: Vec::new(),
+            message: Vec::new(),
+            began: Instant::now(),
+            told: reading::Told::default(),
+        })
+    }
+
+    pub(super) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    /// Turns until the node ends.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        while !self.shared.ending.load(Ordering::Acquire) {
+            let timeout = self.timeout();
+            self.turn(&mut events, timeout)?;
+        }
+        self.end(&mut events)
+    }
+
+    /// Gives what is under way its time, and takes the links down.
+    fn end(mut self, events: &mut Events) -> io::Result<()> {
+        let deadline = Instant::now() + self.options.limits.farewell;
+        while self.reads.under_way() > 0 && Instant::now() < deadline {
+            self.turn(events, Some(Duration::from_millis(1)))?;
+        }
+        self.fabric.close_all();
+        while self.fabric.connections() > 0 && Instant::now() < deadline {
+            self.turn(events, Some(Duration::from_millis(1)))?;
+        }
+        Ok(())
+    }
+
+    /// How long the poll may sleep.
+    fn timeout(&mut self) -> Option<Duration> {
+        let timeout = self.fabric.timeout(self.began.elapsed());
+        let something = !self.waiting.is_empty() && self.reads.room() > 0;
+        let settling = self
+            .guests
+            .iter()
+            .any(|(_, guest)| !guest.written.is_empty());
+        if something || settling || timeout == Some(Duration::ZERO) {
+            return Some(Duration::ZERO);
+        }
+        if self.reads.under_way() > 0 && !self.reads.arm() {
+            return Some(Duration::ZERO);
+        }
+        timeout
+    }
+
+    fn turn(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
+            polled => polled?,
+        }
+        for event in events.iter() {
+            if self.fabric.owns(event.token()) {
+                self.fabric.on_event(event);
+            }
+        }
+        self.fabric.tick(self.began.elapsed());
+        let mut inbox = std::mem::take(&mut self.inbox);
+        self.fabric.receive(&mut inbox);
+        for (link, event) in inbox.iter() {
+            self.hear(link, event);
+        }
+        inbox.clear();
+        self.inbox = inbox;
+        self.finish_reads();
+        self.begin_reads()?;
+        self.hear_tasks();
+        self.reply();
+        // Whoever hears of a page finds it in the figures.
+        self.tell_figures();
+        self.fabric.flush();
+        Ok(())
+    }
+
+    fn hear(&mut self, link: Link, event: Event<'_>) {
+        match event {
+            Event::Up(_) => self.greet(link),
+            Event::Message(message) => {
+                let Some(&guest) = self.by_link.get(&link) else {
+                    return;
+                };
+                if let Err(why) = self.listen(guest, message) {
+                    self.show_out(guest, &why);
+                }
+            }
+            Event::Drained => {
+                if let Some(&guest) = self.by_link.get(&link) {
+                    self.touch(guest);
+                    self.queue_up(guest);
+                }
+            }
+            Event::Down(why) => {
+                if let Some(guest) = self.by_link.remove(&link) {
+                    tracing::debug!(?link, why, "a reader has gone");
+                    self.forget(guest);
+                }
+            }
+        }
+    }
+
+    fn greet(&mut self, link: Link) {
+        if self.guests.len() >= self.options.limits.readers {
+            tracing::warn!("a reader is turned away: there are too many");
+            self.fabric.close(link);
+            return;
+        }
+        self.visits += 1;
+        let guest = self.guests.insert(Guest::new(link, self.visits));
+        self.by_link.insert(link, guest);
+        let readers = &self.shared.figures.readers;
+        readers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends a link whose reader does what makes no sense, and tells it why.
+    fn show_out(&mut self, guest: usize, why: &str) {
+        let link = self.guests[guest].link;
+        tracing::warn!(?link, why, "a reader is shown out");
+        self.fail(guest, u32::MAX, crate::remote::wire::Kind::Refused, why);
+        self.by_link.remove(&link);
+        self.reply();
+        self.fabric.close(link);
+        self.forget(guest);
+    }
+
+    /// Gives back what a reader had.
+    fn forget(&mut self, guest: usize) {
+        let gone = self.guests.remove(guest);
+        for control in gone.tasks.values() {
+            control.cancel();
+        }
+        for handle in gone.handles.into_values() {
+            self.files.close(handle, &mut *self.reads);
+        }
+        self.waiting.retain(|&waiting| waiting != guest);
+        self.touched.retain(|&touched| touched != guest);
+        let readers = &self.shared.figures.readers;
+        readers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes that something is to be said to a guest.
+    #[inline]
+    fn touch(&mut self, guest: usize) {
+        if !std::mem::replace(&mut self.guests[guest].is_touched, true) {
+            self.touched.push(guest);
+        }
+    }
+
+    /// Notes that a guest may have pages to be begun.
+    fn queue_up(&mut self, guest: usize) {
+        if !self.guests[guest].queue.is_empty() && !self.waiting.contains(&guest) {
+            self.waiting.push_back(guest);
+        }
+    }
+}

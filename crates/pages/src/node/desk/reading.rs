@@ -1,0 +1,321 @@
+//! Reads: which are begun, and what becomes of those that are over.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use disk::reads::{Done, FileId, Pool, PoolBuf, Read, Reads};
+use fabric::window::Far;
+
+use super::Desk;
+use crate::node::guest::Handle;
+use crate::node::landing::{Into, Landing};
+use crate::node::shelf::Opened;
+use crate::remote::wire::{INLINE, SLOT_UNIT, Wanted, begin_there};
+
+/// Pages of one reader that are begun before the next one has its turn.
+const SHARE: usize = 32;
+/// Bytes of buffers of one size, about.
+const BUFFERS: usize = 16 << 20;
+/// Of so many reads, one is timed.
+const TIMED: u64 = 64;
+
+/// From which byte of a window on a page is to lie.
+#[inline]
+pub(super) fn slot_start(wanted: &Wanted) -> usize {
+    wanted.slot as usize * SLOT_UNIT
+}
+
+/// Files that are open, for whoever uses them.
+#[derive(Default)]
+pub(super) struct Files(HashMap<usize, (ByExtent, usize)>);
+
+/// The files of each extent.
+pub(crate) type ByExtent = Arc<Vec<Vec<FileId>>>;
+
+impl Files {
+    /// Opens the files of a table, if nobody else has.
+    pub(super) fn open(
+        &mut self,
+        opened: &Arc<Opened>,
+        reads: &mut dyn Reads<Landing>,
+    ) -> ByExtent {
+        let (files, users) = self.0.entry(key(opened)).or_insert_with(|| {
+            let mut files = Vec::new();
+            for extent in &opened.extents {
+                let of_it = extent.files.iter();
+                files.push(of_it.map(|file| reads.add(Arc::clone(file))).collect());
+            }
+            (Arc::new(files), 0)
+        });
+        *users += 1;
+        Arc::clone(files)
+    }
+
+    /// Closes them, if nobody else uses them.
+    pub(super) fn close(&mut self, handle: Handle, reads: &mut dyn Reads<Landing>) {
+        let key = key(&handle.opened);
+        let Some((files, users)) = self.0.get_mut(&key) else {
+            return;
+        };
+        *users -= 1;
+        if *users == 0 {
+            for &file in files.iter().flatten() {
+                reads.remove(file);
+            }
+            self.0.remove(&key);
+        }
+    }
+}
+
+/// Tells what is open apart: where it is, as long as somebody has it.
+fn key(opened: &Arc<Opened>) -> usize {
+    Arc::as_ptr(opened).addr()
+}
+
+/// Memory for pages that travel from here, by their size.
+#[derive(Default)]
+pub(super) struct Buffers(HashMap<usize, Pool>);
+
+impl Buffers {
+    fn take(&mut self, unit: usize) -> io::Result<Option<PoolBuf>> {
+        let pool = match self.0.entry(unit) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                let slots = (BUFFERS / unit).clamp(16, 4096);
+                entry.insert(Pool::new(slots as u32, unit)?)
+            }
+        };
+        Ok(pool.take())
+    }
+}
+
+/// What a thread has counted and not told yet.
+#[derive(Default)]
+pub(super) struct Told {
+    pages: u64,
+    bytes: u64,
+    unread: u64,
+    waiting: u64,
+    begun: u64,
+    timed: Option<(usize, u64, u32, Instant)>,
+}
+
+/// What came of trying to begin a guest's next page.
+enum Begun {
+    Yes,
+    /// There is no memory for it now.
+    NoBuffer,
+}
+
+impl Desk {
+    /// Begins what readers wait for, of each in turn, as far as there is room.
+    pub(super) fn begin_reads(&mut self) -> io::Result<()> {
+        let mut stuck = 0;
+        while self.reads.room() > 0 && stuck < self.waiting.len() {
+            let Some(guest) = self.waiting.pop_front() else {
+                break;
+            };
+            if self.begin_share(guest)? {
+                stuck += 1;
+            } else {
+                stuck = 0;
+            }
+            if !self.guests[guest].queue.is_empty() {
+                self.waiting.push_back(guest);
+            }
+        }
+        self.reads.start()
+    }
+
+    /// Begins some of a guest's pages; returns whether it cannot go on.
+    fn begin_share(&mut self, guest: usize) -> io::Result<bool> {
+        for _ in 0..SHARE {
+            if self.reads.room() == 0 {
+                return Ok(false);
+            }
+            if !self.guests[guest].overflow.is_empty() {
+                return Ok(true);
+            }
+            let Some((handle, wanted)) = self.guests[guest].queue.pop_front() else {
+                return Ok(false);
+            };
+            match self.begin(guest, handle, wanted)? {
+                Begun::Yes => {}
+                Begun::NoBuffer => {
+                    self.guests[guest].queue.push_front((handle, wanted));
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn begin(&mut self, guest: usize, handle: u32, wanted: Wanted) -> io::Result<Begun> {
+        let visitor = &mut self.guests[guest];
+        let Some(open) = visitor.handles.get(&handle) else {
+            self.unread(guest, wanted.tag, "the table was closed");
+            return Ok(Begun::Yes);
+        };
+        let (unit, segment) = (open.opened.unit, usize::from(wanted.segment));
+        let Some((file, offset)) = open.opened.extents[segment].find(wanted.page, unit) else {
+            let text = format!("there is no page {}", wanted.page);
+            self.unread(guest, wanted.tag, &text);
+            return Ok(Begun::Yes);
+        };
+        let file = open.files[segment][file];
+        let to = slot_start(&wanted);
+        let window = visitor.windows.get(&wanted.window);
+        let into = match window.and_then(|far| far.place(to, unit)) {
+            Some(place) => Into::Place(place),
+            None => match self.buffers.take(unit)? {
+                Some(buffer) => Into::Buffer(buffer),
+                None => return Ok(Begun::NoBuffer),
+            },
+        };
+        visitor.under_way += 1;
+        self.told.begun += 1;
+        if self.told.timed.is_none() && self.told.begun.is_multiple_of(TIMED) {
+            self.told.timed = Some((guest, visitor.visit, wanted.tag, Instant::now()));
+        }
+        let landing = Landing {
+            into,
+            guest,
+            visit: visitor.visit,
+            tag: wanted.tag,
+            window: wanted.window,
+            to,
+            len: unit,
+        };
+        self.reads.submit(Read {
+            file,
+            offset,
+            len: unit,
+            into: landing,
+        });
+        Ok(Begun::Yes)
+    }
+
+    /// Tells readers of reads that are over.
+    pub(super) fn finish_reads(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        self.reads.finish(&mut done);
+        for over in done.drain(..) {
+            self.finish_read(over);
+        }
+        self.done = done;
+        self.settle_windows();
+    }
+
+    fn finish_read(&mut self, Done { into, result }: Done<Landing>) {
+        let guest = into.guest;
+        let there = self.guests.get_mut(guest);
+        let Some(visitor) = there.filter(|found| found.visit == into.visit) else {
+            return;
+        };
+        visitor.under_way -= 1;
+        if let Some((timed, visit, tag, begun)) = self.told.timed
+            && (timed, visit, tag) == (guest, into.visit, into.tag)
+        {
+            self.told.timed = None;
+            self.shared.figures.add_read_time(begun.elapsed());
+        }
+        let error = match result {
+            Ok(n) if n == into.len => None,
+            Ok(n) => Some(format!("the file ends after {n} bytes of it")),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = error {
+            self.unread(guest, into.tag, &error);
+            return;
+        }
+        self.told.pages += 1;
+        self.told.bytes += into.len as u64;
+        match into.into {
+            Into::Place(_) => {
+                if visitor.there.is_empty() {
+                    begin_there(&mut visitor.there);
+                }
+                visitor.there.extend_from_slice(&into.tag.to_le_bytes());
+                self.touch(guest);
+            }
+            Into::Buffer(buffer) if into.window == INLINE => {
+                self.send_page(guest, into.tag, buffer.as_ref());
+            }
+            Into::Buffer(buffer) => {
+                self.write_page(guest, (into.window, into.to, into.tag), buffer.as_ref());
+            }
+        }
+    }
+
+    /// Writes a page to a window that is not mapped here.
+    fn write_page(&mut self, guest: usize, (window, to, tag): (u16, usize, u32), page: &[u8]) {
+        let visitor = &mut self.guests[guest];
+        let window = visitor.windows.get_mut(&window);
+        let written = match window {
+            Some(far) => far.write(to, page).map_err(|error| error.to_string()),
+            None => Err("the window is gone".to_owned()),
+        };
+        match written {
+            Ok(()) => visitor.written.push(tag),
+            Err(error) => self.unread(guest, tag, &error),
+        }
+    }
+
+    /// Tells readers which pages have arrived in windows that are not mapped here.
+    fn settle_windows(&mut self) {
+        let settling = self.guests.iter().filter(|(_, g)| !g.written.is_empty());
+        let settling: Vec<usize> = settling.map(|(guest, _)| guest).collect();
+        for guest in settling {
+            let visitor = &mut self.guests[guest];
+            let settled: Result<Vec<bool>, _> =
+                visitor.windows.values_mut().map(Far::settle).collect();
+            match settled {
+                Ok(all) if all.iter().all(|&settled| settled) => {
+                    if visitor.there.is_empty() {
+                        begin_there(&mut visitor.there);
+                    }
+                    for tag in visitor.written.drain(..) {
+                        visitor.there.extend_from_slice(&tag.to_le_bytes());
+                    }
+                    self.touch(guest);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let text = error.to_string();
+                    for tag in std::mem::take(&mut visitor.written) {
+                        self.unread(guest, tag, &text);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds what this thread has counted to the node's figures.
+    pub(super) fn tell_figures(&mut self) {
+        let waiting = self.guests.iter().map(|(_, guest)| guest.owed() as u64);
+        let waiting = waiting.sum::<u64>();
+        let figures = &self.shared.figures;
+        let before = std::mem::replace(&mut self.told.waiting, waiting);
+        if before != waiting {
+            let change = waiting.wrapping_sub(before);
+            figures.waiting.fetch_add(change, Ordering::Relaxed);
+        }
+        for (counted, figure) in [
+            (&mut self.told.pages, &figures.pages),
+            (&mut self.told.bytes, &figures.bytes),
+            (&mut self.told.unread, &figures.unread),
+        ] {
+            if *counted > 0 {
+                figure.fetch_add(std::mem::take(counted), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Counts a page that cannot be had.
+    pub(super) fn count_unread(&mut self) {
+        self.told.unread += 1;
+    }
+}

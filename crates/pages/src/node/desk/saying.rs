@@ -1,0 +1,249 @@
+//! What readers say.
+
+use std::sync::Arc;
+
+use base::codec::Malformed;
+use fabric::memory::Grant;
+use fabric::window::Far;
+
+use super::Desk;
+use crate::node::guest::Handle;
+use crate::node::loading::LoadHandle;
+use crate::node::shelf::Opened;
+use crate::node::tasks::{Asker, Control, Job};
+use crate::remote::Condition;
+use crate::remote::wire::{INLINE, Kind, Pages, Question, Reply, Say};
+use crate::table::Version;
+
+impl Desk {
+    /// Does what a message says. An error ends the link.
+    pub(super) fn listen(&mut self, guest: usize, message: &[u8]) -> Result<(), String> {
+        let said = Say::decode(message).map_err(|error: Malformed| error.to_string())?;
+        match said {
+            Say::Window { window, grant } => self.take_window(guest, window, grant),
+            Say::Ask { request, question } => self.answer(guest, request, question),
+            Say::Close { handle } => {
+                if let Some(handle) = self.guests[guest].handles.remove(&handle) {
+                    self.files.close(handle, &mut *self.reads);
+                }
+                Ok(())
+            }
+            Say::Read { handle, pages } => self.take_wishes(guest, handle, pages),
+            Say::Run {
+                request,
+                handle,
+                credit,
+                task,
+            } => self.take_task(guest, (request, handle, credit), task),
+            Say::More { request, credit } => {
+                if let Some(control) = self.guests[guest].tasks.get(&request) {
+                    control.add_credit(credit);
+                }
+                Ok(())
+            }
+            Say::Load {
+                request,
+                definition,
+            } => {
+                self.begin_load(guest, request, definition);
+                Ok(())
+            }
+            Say::Part {
+                request,
+                load,
+                block,
+            } => {
+                let asker = self.asker(guest, request);
+                self.load(guest, load)?.push(asker, block)
+            }
+            Say::Commit { request, load } => {
+                let asker = self.asker(guest, request);
+                let load = self.guests[guest].loads.remove(&load);
+                let load = load.ok_or("there is no such load")?;
+                load.commit(asker)
+            }
+            Say::Cancel { request } => {
+                if let Some(control) = self.guests[guest].tasks.get(&request) {
+                    control.cancel();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn asker(&self, guest: usize, request: u32) -> Asker {
+        Asker {
+            guest,
+            visit: self.guests[guest].visit,
+            request,
+        }
+    }
+
+    fn load(&self, guest: usize, load: u32) -> Result<&LoadHandle, String> {
+        let load = self.guests[guest].loads.get(&load);
+        load.ok_or_else(|| "there is no such load".to_owned())
+    }
+
+    fn begin_load(&mut self, guest: usize, request: u32, definition: &[u8]) {
+        let limit = self.options.limits.loads;
+        if self.guests[guest].loads.len() >= limit {
+            let text = format!("{limit} loads are going on already; wait for some to end");
+            return self.fail(guest, request, Kind::Busy, &text);
+        }
+        let begun = self.shelf.load(definition).and_then(|load| {
+            let handle = LoadHandle::start(load, Arc::clone(&self.mailbox));
+            handle.map_err(|error| error.to_string())
+        });
+        match begun {
+            Ok(handle) => {
+                self.guests[guest].loads.insert(request, handle);
+                let answer = &[][..];
+                self.say(guest, &Reply::Told { request, answer });
+            }
+            Err(text) => self.fail(guest, request, Kind::Refused, &text),
+        }
+    }
+
+    fn take_window(&mut self, guest: usize, window: u16, grant: &[u8]) -> Result<(), String> {
+        let limits = &self.options.limits;
+        let visitor = &mut self.guests[guest];
+        if visitor.windows.len() >= limits.windows || visitor.windows.contains_key(&window) {
+            return Err(format!("window {window} is one too many, or there already"));
+        }
+        let grant = Grant::decode(grant).ok_or("the grant of a window is none")?;
+        let (shm, verbs) = (&self.options.shm, self.options.verbs.as_ref());
+        let room = limits.window_bytes - visitor.window_bytes().min(limits.window_bytes);
+        let reached = match grant.words().saturating_mul(8) <= room {
+            true => Far::reach(&grant, shm, verbs).map_err(|error| error.to_string()),
+            false => Err("the windows are larger than a reader may have".to_owned()),
+        };
+        let reached = reached.map(|(far, answer)| {
+            visitor.windows.insert(window, far);
+            answer
+        });
+        let answer = reached.as_deref().map_err(String::as_str);
+        self.say(guest, &Reply::Window { window, answer });
+        Ok(())
+    }
+
+    fn answer(&mut self, guest: usize, request: u32, question: Question<'_>) -> Result<(), String> {
+        let answer = match question {
+            Question::Tables => self.shelf.tables(),
+            Question::Open(version, name) => {
+                let opened = self.shelf.open(name, Version(version));
+                opened.and_then(|opened| self.open(guest, &opened))
+            }
+            Question::File(unit, name) => {
+                let opened = self.shelf.file(name, unit as usize);
+                opened.and_then(|opened| self.open(guest, &opened))
+            }
+            Question::Condition => Ok(self.condition().encode()),
+            Question::Remove(name) => self.shelf.remove(name).map(|()| Vec::new()),
+        };
+        match answer {
+            Ok(answer) => self.say(
+                guest,
+                &Reply::Told {
+                    request,
+                    answer: &answer,
+                },
+            ),
+            Err(text) => self.fail(guest, request, Kind::Refused, &text),
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, guest: usize, opened: &Arc<Opened>) -> Result<Vec<u8>, String> {
+        let limit = self.options.limits.handles;
+        if self.guests[guest].handles.len() >= limit {
+            return Err(format!("{limit} tables are open already; close some"));
+        }
+        let files = self.files.open(opened, &mut *self.reads);
+        let visitor = &mut self.guests[guest];
+        let number = visitor.next_handle;
+        visitor.next_handle += 1;
+        let handle = Handle {
+            opened: Arc::clone(opened),
+            files,
+        };
+        visitor.handles.insert(number, handle);
+        let mut answer = number.to_le_bytes().to_vec();
+        answer.extend_from_slice(&opened.description);
+        Ok(answer)
+    }
+
+    fn condition(&self) -> Condition {
+        Condition::of(&self.shared.figures, self.options.task_threads)
+    }
+
+    fn take_wishes(&mut self, guest: usize, handle: u32, pages: Pages<'_>) -> Result<(), String> {
+        let limit = self.options.limits.pages;
+        let visitor = &mut self.guests[guest];
+        if visitor.owed() + pages.iter().len() > limit {
+            return Err(format!("more than {limit} pages are asked for at a time"));
+        }
+        let Some(open) = visitor.handles.get(&handle) else {
+            return Err(format!("there is no open table {handle}"));
+        };
+        let (unit, extents) = (open.opened.unit, open.opened.extents.len());
+        for wanted in pages.iter() {
+            if usize::from(wanted.segment) >= extents {
+                return Err(format!("the table has no segment {}", wanted.segment));
+            }
+            if wanted.window != INLINE {
+                let far = visitor.windows.get(&wanted.window);
+                let far = far.ok_or_else(|| format!("there is no window {}", wanted.window))?;
+                if super::reading::slot_start(&wanted) + unit > far.len() {
+                    return Err(format!("there is no slot {} in the window", wanted.slot));
+                }
+            }
+            visitor.queue.push_back((handle, wanted));
+        }
+        self.queue_up(guest);
+        Ok(())
+    }
+
+    fn take_task(
+        &mut self,
+        guest: usize,
+        (request, handle, credit): (u32, u32, u32),
+        task: &[u8],
+    ) -> Result<(), String> {
+        let (limit, longest) = (self.options.limits.tasks, self.options.limits.task_bytes);
+        if task.len() > longest {
+            return Err(format!("a task of more than {longest} bytes"));
+        }
+        let visitor = &mut self.guests[guest];
+        if visitor.tasks.contains_key(&request) {
+            return Err(format!("task {request} runs already"));
+        }
+        let Some(open) = visitor.handles.get(&handle) else {
+            return Err(format!("there is no open table {handle}"));
+        };
+        if visitor.tasks.len() >= limit {
+            let text = format!("{limit} tasks are under way already; wait for some to end");
+            self.fail(guest, request, Kind::Busy, &text);
+            return Ok(());
+        }
+        let control = Control::with_credit(credit);
+        let asker = Asker {
+            guest,
+            visit: visitor.visit,
+            request,
+        };
+        let job = Job {
+            opened: Arc::clone(&open.opened),
+            task: task.to_vec(),
+            control: Arc::clone(&control),
+            asker,
+            mailbox: Arc::clone(&self.mailbox),
+        };
+        visitor.tasks.insert(request, control);
+        if self.tasks.put(job).is_err() {
+            self.guests[guest].tasks.remove(&request);
+            let text = "too many tasks wait at this storage node; try again later";
+            self.fail(guest, request, Kind::Busy, text);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Where pages land on their way to a reader.
+//!
+//! Safety contract: the memory of a [`Landing`] is either a part of a reader's window, which stays
+//! mapped as long as its [`Place`] and of which nobody here makes a reference, or a pool's buffer,
+//! whose own contract holds.
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use disk::reads::PoolBuf;
+use fabric::window::Place;
+
+/// Memory for a page, and what is to be done when it is there.
+pub(super) struct Landing {
+    pub(super) into: Into,
+    /// Whose it is: a place among the guests, and who had it.
+    pub(super) guest: usize,
+    pub(super) visit: u64,
+    pub(super) tag: u32,
+    /// For a window that is not mapped here: which, and from which byte on.
+    pub(super) window: u16,
+    pub(super) to: usize,
+    /// Bytes of the page.
+    pub(super) len: usize,
+}
+
+/// Memory for a page.
+pub(super) enum Into {
+    /// A part of the reader's window.
+    Place(Place),
+    /// Memory of this side.
+    Buffer(PoolBuf),
+}
+
+// SAFETY: the memory does not belong to a thread.
+unsafe impl Send for Landing {}
+
+// SAFETY: a place stays mapped, and is referred to by nobody here; a buffer keeps the contract
+// itself. Neither moves its memory when the value is moved.
+unsafe impl disk::reads::Landing for Landing {
+    fn memory(&self) -> NonNull<[u8]> {
+        match &self.into {
+            Into::Place(place) => place.memory(),
+            Into::Buffer(buffer) => disk::reads::Landing::memory(buffer),
+        }
+    }
+}

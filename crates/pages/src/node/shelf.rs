@@ -1,0 +1,161 @@
+//! What a node gives away.
+
+mod stock;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use disk::reads::ReadFile;
+
+pub use stock::Stock;
+
+use crate::table::{Table, Version};
+use crate::tables;
+
+/// Where a node finds what readers ask for.
+pub trait Shelf: Send + Sync {
+    /// Which tables there are, in the form of [`Listed`](crate::remote::Listed).
+    ///
+    /// # Errors
+    /// A text that says why that is not known.
+    fn tables(&self) -> Result<Vec<u8>, String>;
+
+    /// Opens a version of a table; the newest one for version 0.
+    ///
+    /// # Errors
+    /// A text: there is none, or no longer, or it cannot be opened.
+    fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String>;
+
+    /// Opens a file that may be shown, as pages of so many bytes.
+    ///
+    /// # Errors
+    /// A text: there is none, or it may not be shown, or the size is none.
+    fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String>;
+
+    /// Begins to load rows into a table; see [`load`](crate::remote::load) for the definition.
+    ///
+    /// # Errors
+    /// A text: nothing is loaded here, or not in this way.
+    fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
+        let _ = definition;
+        Err("this node loads nothing".to_owned())
+    }
+
+    /// Removes a table.
+    ///
+    /// # Errors
+    /// A text: there is none, or it cannot be removed.
+    fn remove(&self, name: &str) -> Result<(), String> {
+        Err(format!("this node removes nothing, {name} neither"))
+    }
+}
+
+/// Rows on their way into a table. Dropped without a commit it leaves the table as it was.
+pub trait Loading: Send {
+    /// Adds a [block](crate::block) of rows.
+    ///
+    /// # Errors
+    /// A text that says what is wrong. Nothing more can be added then.
+    fn push(&mut self, block: Bytes) -> Result<(), String>;
+
+    /// Makes the rows part of the table, durably and all at once. Returns the new version, as
+    /// [`Table::encode`] gives it.
+    ///
+    /// # Errors
+    /// A text that says what is wrong.
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, String>;
+}
+
+/// A version of a table, or a file, whose pages can be read. Stays readable as long as this lives, even
+/// if newer versions have taken its place.
+pub struct Opened {
+    /// The table; a file has none.
+    pub table: Option<Arc<Table>>,
+    /// The table as bytes, for readers.
+    pub description: Bytes,
+    /// Bytes of a page.
+    pub unit: usize,
+    /// The table's segments, or the file.
+    pub extents: Vec<Extent>,
+    /// What keeps a table's files from being removed.
+    pub kept: Option<tables::Opened>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.table.as_ref().map(|table| &table.name);
+        let mut shown = f.debug_struct("Opened");
+        shown.field("table", &name).field("unit", &self.unit);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// Where pages of a segment are: page *n* is in file *n* mod files, as the (*n* / files)th there.
+#[derive(Debug)]
+pub struct Extent {
+    /// The files.
+    pub files: Vec<Arc<ReadFile>>,
+    /// How many pages there are.
+    pub pages: u64,
+}
+
+impl Extent {
+    /// In which file a page is, and from which byte on; `None` if there is no such page.
+    #[must_use]
+    pub fn find(&self, page: u32, unit: usize) -> Option<(usize, u64)> {
+        let (page, files) = (u64::from(page), self.files.len() as u64);
+        (page < self.pages).then(|| ((page % files) as usize, page / files * unit as u64))
+    }
+}
+
+/// Files that are shown as they are, by name: for measurements.
+#[derive(Debug, Default)]
+pub struct ShownFiles {
+    files: std::collections::HashMap<String, Arc<ReadFile>>,
+}
+
+impl ShownFiles {
+    /// Shows a file under a name.
+    pub fn show(&mut self, name: impl Into<String>, file: ReadFile) {
+        self.files.insert(name.into(), Arc::new(file));
+    }
+}
+
+impl Shelf for ShownFiles {
+    fn tables(&self) -> Result<Vec<u8>, String> {
+        Ok(crate::remote::Listed::encode(&[]))
+    }
+
+    fn open(&self, name: &str, _: Version) -> Result<Arc<Opened>, String> {
+        Err(format!(
+            "this node shows files alone, and has no table {name}"
+        ))
+    }
+
+    fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String> {
+        let file = self.files.get(name);
+        let file = file.ok_or_else(|| format!("no file is shown as {name}"))?;
+        if !(512..=128 << 10).contains(&unit) || !unit.is_multiple_of(512) {
+            return Err(format!(
+                "{unit} bytes at a time: take 512 to 131072, in steps of 512"
+            ));
+        }
+        let pages = file.len() / unit as u64;
+        if pages == 0 || pages > u64::from(u32::MAX) {
+            return Err(format!(
+                "{name} has {pages} pages of {unit} bytes; 1 to 4294967295 can be"
+            ));
+        }
+        Ok(Arc::new(Opened {
+            table: None,
+            description: Bytes::copy_from_slice(&pages.to_le_bytes()),
+            unit,
+            extents: vec![Extent {
+                files: vec![Arc::clone(file)],
+                pages,
+            }],
+            kept: None,
+        }))
+    }
+}

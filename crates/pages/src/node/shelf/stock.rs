@@ -1,0 +1,168 @@
+//! A node's own tables, and files that it shows.
+//!
+//! A version that somebody has opened is kept for a while after a newer one has taken its place: a
+//! query that began with it finds its pages still, on whatever link it asks for them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use disk::reads::{PageCache, ReadFile};
+use parking_lot::Mutex;
+
+use super::{Extent, Loading, Opened, Shelf, ShownFiles};
+use crate::remote::Listed;
+use crate::remote::load::Definition;
+use crate::table::Version;
+use crate::tables::{self, Load, Tables};
+
+/// How long a version is kept that was not asked for.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// A version that was opened, and when it was asked for last.
+type Kept = (Arc<Opened>, Instant);
+
+/// See the [module](self).
+pub struct Stock {
+    tables: Tables,
+    shown: ShownFiles,
+    page_cache: PageCache,
+    opened: Mutex<HashMap<(String, Version), Kept>>,
+}
+
+impl Stock {
+    /// These tables and files; pages of tables are read past the system's page cache, or through it.
+    #[must_use]
+    pub fn new(tables: Tables, shown: ShownFiles, page_cache: PageCache) -> Stock {
+        Stock {
+            tables,
+            shown,
+            page_cache,
+            opened: Mutex::default(),
+        }
+    }
+
+    /// The tables.
+    #[must_use]
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    fn open_files(&self, opened: tables::Opened) -> Result<Opened, String> {
+        let table = Arc::clone(&opened.table);
+        let mut extents = Vec::new();
+        for (segment, files) in table.segments.iter().zip(&opened.files) {
+            let open = |path: &std::path::PathBuf| {
+                let file = ReadFile::open(path, self.page_cache);
+                let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+                if let Some(note) = file.note() {
+                    tracing::debug!(note, "reading pages");
+                }
+                Ok(Arc::new(file))
+            };
+            extents.push(Extent {
+                files: files
+                    .paths()
+                    .iter()
+                    .map(open)
+                    .collect::<Result<_, String>>()?,
+                pages: segment.pages.into(),
+            });
+        }
+        Ok(Opened {
+            description: Bytes::from(table.encode()),
+            unit: table.page_size.bytes(),
+            table: Some(table),
+            extents,
+            kept: Some(opened),
+        })
+    }
+}
+
+impl Shelf for Stock {
+    fn tables(&self) -> Result<Vec<u8>, String> {
+        let listed = |table: &Arc<crate::Table>| Listed {
+            name: table.name.clone(),
+            id: table.id,
+            version: table.version,
+            rows: table.rows(),
+            pages: table.pages(),
+            page_size: table.page_size.bytes() as u32,
+        };
+        let all: Vec<Listed> = self.tables.list().iter().map(listed).collect();
+        Ok(Listed::encode(&all))
+    }
+
+    fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String> {
+        let newest = self.tables.opened(name);
+        let now = Instant::now();
+        let mut all = self.opened.lock();
+        all.retain(|_, (_, used)| now.duration_since(*used) < KEPT);
+        let wanted = match (&newest, version) {
+            (Ok(newest), Version(0)) => newest.table.version,
+            (Err(error), Version(0)) => return Err(error.to_string()),
+            _ => version,
+        };
+        let key = (name.to_owned(), wanted);
+        if let Some((opened, used)) = all.get_mut(&key) {
+            // A table that was removed and made anew begins with version 1, too.
+            let is_same = newest.as_ref().is_ok_and(|newest| {
+                newest.table.version != wanted
+                    || opened
+                        .table
+                        .as_ref()
+                        .is_some_and(|t| t.id == newest.table.id)
+            });
+            if is_same || version != Version(0) {
+                *used = now;
+                return Ok(Arc::clone(opened));
+            }
+        }
+        let newest = newest.map_err(|error| error.to_string())?;
+        if newest.table.version != wanted {
+            return Err(format!(
+                "version {} of table {name} is not kept any more; run the query again",
+                wanted.0
+            ));
+        }
+        let opened = Arc::new(self.open_files(newest)?);
+        all.insert(key, (Arc::clone(&opened), now));
+        Ok(opened)
+    }
+
+    fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String> {
+        self.shown.file(name, unit)
+    }
+
+    fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
+        let definition = Definition::decode(definition).map_err(|error| error.to_string())?;
+        let load = self.tables.load(
+            &definition.name,
+            &definition.schema,
+            &definition.options,
+            definition.mode,
+        );
+        Ok(Box::new(Batches(load.map_err(|error| error.to_string())?)))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), String> {
+        self.tables.remove(name).map_err(|error| error.to_string())
+    }
+}
+
+/// Rows that come in blocks.
+struct Batches(Load);
+
+impl Loading for Batches {
+    fn push(&mut self, block: Bytes) -> Result<(), String> {
+        let schema = self.0.schema();
+        let batch = crate::block::decode(block, schema).map_err(|error| error.to_string())?;
+        self.0.push(&batch).map_err(|error| error.to_string())
+    }
+
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, String> {
+        let table = self.0.commit().map_err(|error| error.to_string())?;
+        Ok(table.encode())
+    }
+}

@@ -1,0 +1,327 @@
+//! Threads that run tasks, and what they say to the desks.
+//!
+//! A task's batches wait for their reader: it gives credit, and without it the task's thread waits.
+//! So a reader that does not take what it asked for holds a thread and no more memory than its
+//! credit; after [`PATIENCE`] without credit the task is ended.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mio::Waker;
+use parking_lot::{Condvar, Mutex};
+
+use super::Shared;
+use super::options::NodeOptions;
+use super::shelf::Opened;
+use crate::remote::wire::Kind;
+
+/// How long a task waits for its reader.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Tasks that wait for a thread, at most.
+const QUEUE: usize = 4096;
+
+/// Runs tasks: the part of a query that runs beside the pages.
+pub trait Worker: Send + Sync {
+    /// Runs a task over a table, and gives each batch of results to `out`, which waits for room and
+    /// says whether anybody wants more.
+    ///
+    /// # Errors
+    /// Why the task has no end.
+    fn run(
+        &self,
+        table: &Arc<Opened>,
+        task: &[u8],
+        out: &mut dyn FnMut(Vec<u8>) -> bool,
+    ) -> Result<(), Outcome>;
+}
+
+/// Runs nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct NoWorker;
+
+impl Worker for NoWorker {
+    fn run(
+        &self,
+        _: &Arc<Opened>,
+        _: &[u8],
+        _: &mut dyn FnMut(Vec<u8>) -> bool,
+    ) -> Result<(), Outcome> {
+        let text = "this node gives pages away and runs no operators";
+        Err(Outcome::Refused(text.to_owned()))
+    }
+}
+
+/// Why a task has no end; each with a text for people.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Outcome {
+    /// The task makes no sense here.
+    #[error("{0}")]
+    Refused(String),
+    /// A page is corrupt, or cannot be read.
+    #[error("{0}")]
+    Page(String),
+    /// A value cannot be computed.
+    #[error("{0}")]
+    Value(String),
+    /// The node ends, or has too much to do; another one may do it.
+    #[error("{0}")]
+    Busy(String),
+}
+
+impl Outcome {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Outcome::Refused(_) => Kind::Refused,
+            Outcome::Page(_) => Kind::Page,
+            Outcome::Value(_) => Kind::Value,
+            Outcome::Busy(_) => Kind::Busy,
+        }
+    }
+}
+
+/// Whose task it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asker {
+    pub(super) guest: usize,
+    pub(super) visit: u64,
+    pub(super) request: u32,
+}
+
+/// What a task says.
+#[derive(Debug)]
+pub(super) enum News {
+    Batch(Vec<u8>),
+    Finished,
+    Failed(Outcome),
+    /// A load's answer.
+    Told(Vec<u8>),
+}
+
+/// What tasks have said to a desk.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    news: Mutex<Vec<(Asker, News)>>,
+    waker: Arc<Waker>,
+}
+
+impl Mailbox {
+    pub(super) fn new(waker: Arc<Waker>) -> Mailbox {
+        let news = Mutex::default();
+        Mailbox { news, waker }
+    }
+
+    /// Takes what was said.
+    pub(super) fn take(&self, into: &mut Vec<(Asker, News)>) {
+        into.append(&mut self.news.lock());
+    }
+
+    pub(super) fn put(&self, asker: Asker, news: News) {
+        let was_empty = {
+            let mut all = self.news.lock();
+            all.push((asker, news));
+            all.len() == 1
+        };
+        if was_empty && let Err(error) = self.waker.wake() {
+            tracing::error!(%error, "a storage node's thread cannot be woken");
+        }
+    }
+}
+
+/// A task's reins.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    credit: Mutex<u32>,
+    changed: Condvar,
+    cancelled: AtomicBool,
+}
+
+impl Control {
+    pub(super) fn with_credit(credit: u32) -> Arc<Control> {
+        Arc::new(Control {
+            credit: Mutex::new(credit),
+            ..Control::default()
+        })
+    }
+
+    pub(super) fn add_credit(&self, more: u32) {
+        let mut credit = self.credit.lock();
+        *credit = credit.saturating_add(more);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        // Whoever is about to wait holds the lock until it does.
+        drop(self.credit.lock());
+        self.changed.notify_one();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Waits for credit and takes one; false if nobody wants more.
+    fn take(&self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        let mut credit = self.credit.lock();
+        while *credit == 0 && !self.is_cancelled() {
+            if self.changed.wait_until(&mut credit, deadline).timed_out() {
+                // What was not sent must not be taken for the end.
+                self.cancelled.store(true, Ordering::Release);
+            }
+        }
+        *credit = credit.saturating_sub(1);
+        !self.is_cancelled()
+    }
+}
+
+/// A task that is to be run.
+pub(super) struct Job {
+    pub(super) opened: Arc<Opened>,
+    pub(super) task: Vec<u8>,
+    pub(super) control: Arc<Control>,
+    pub(super) asker: Asker,
+    pub(super) mailbox: Arc<Mailbox>,
+}
+
+/// The threads.
+pub(super) struct Tasks {
+    queue: Mutex<VecDeque<Job>>,
+    come: Condvar,
+    ending: AtomicBool,
+    /// Those that run.
+    running: Mutex<Vec<Arc<Control>>>,
+    worker: Arc<dyn Worker>,
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Tasks");
+        shown.field("waiting", &self.queue.lock().len());
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Tasks {
+    pub(super) fn start(
+        options: &NodeOptions,
+        worker: Arc<dyn Worker>,
+        shared: &Arc<Shared>,
+    ) -> io::Result<Arc<Tasks>> {
+        let tasks = Arc::new(Tasks {
+            queue: Mutex::default(),
+            come: Condvar::new(),
+            ending: AtomicBool::new(false),
+            running: Mutex::default(),
+            worker,
+            shared: Arc::clone(shared),
+            threads: Mutex::default(),
+        });
+        for number in 0..options.task_threads.max(1) {
+            let thread = std::thread::Builder::new().name(format!("tasks-{number}"));
+            let all = Arc::clone(&tasks);
+            let thread = thread.spawn(move || all.work())?;
+            tasks.threads.lock().push(thread);
+        }
+        Ok(tasks)
+    }
+
+    /// Takes a job; gives it back if too many wait.
+    pub(super) fn put(&self, job: Job) -> Result<(), Job> {
+        let mut queue = self.queue.lock();
+        if queue.len() >= QUEUE || self.ending.load(Ordering::Acquire) {
+            return Err(job);
+        }
+        self.count(1);
+        queue.push_back(job);
+        self.come.notify_one();
+        Ok(())
+    }
+
+    /// Ends the threads; what they run is cancelled, what waits is not begun.
+    pub(super) fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+        for control in self.running.lock().iter() {
+            control.cancel();
+        }
+        let waiting = std::mem::take(&mut *self.queue.lock());
+        for job in waiting {
+            self.count(-1);
+            let text = "the storage node is ending".to_owned();
+            job.mailbox
+                .put(job.asker, News::Failed(Outcome::Busy(text)));
+        }
+        self.come.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread that runs tasks has panicked");
+            }
+        }
+    }
+
+    fn count(&self, by: i64) {
+        let under_way = &self.shared.figures.tasks_under_way;
+        under_way.fetch_add(by as u64, Ordering::Relaxed);
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        loop {
+            if self.ending.load(Ordering::Acquire) {
+                return None;
+            }
+            if let Some(job) = queue.pop_front() {
+                self.running.lock().push(Arc::clone(&job.control));
+                return Some(job);
+            }
+            self.come.wait(&mut queue);
+        }
+    }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            let news = self.run(&job);
+            self.running
+                .lock()
+                .retain(|control| !Arc::ptr_eq(control, &job.control));
+            self.count(-1);
+            job.mailbox.put(job.asker, news);
+        }
+    }
+
+    fn run(&self, job: &Job) -> News {
+        if job.control.is_cancelled() {
+            return News::Finished;
+        }
+        let mut out = |batch| {
+            let wanted = job.control.take();
+            if wanted {
+                job.mailbox.put(job.asker, News::Batch(batch));
+            }
+            wanted
+        };
+        let worker = &self.worker;
+        let run = std::panic::AssertUnwindSafe(|| worker.run(&job.opened, &job.task, &mut out));
+        // A task that panics is one reader's misfortune, not the node's.
+        match std::panic::catch_unwind(run) {
+            Ok(Ok(())) if job.control.is_cancelled() => News::Failed(Outcome::Busy(
+                "the task was ended before its time".to_owned(),
+            )),
+            Ok(Ok(())) => {
+                self.shared.figures.tasks.fetch_add(1, Ordering::Relaxed);
+                News::Finished
+            }
+            Ok(Err(outcome)) => News::Failed(outcome),
+            Err(_) => News::Failed(Outcome::Refused(
+                "the task made the node's operator panic; its log says where".to_owned(),
+            )),
+        }
+    }
+}

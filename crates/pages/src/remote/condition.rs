@@ -1,0 +1,159 @@
+//! Which tables a node has, and how busy it is.
+//!
+//! A table in a list, in bytes: name (a count and bytes), id (16), version (8), rows (8), pages (8), bytes
+//! of a page (4). A condition: five numbers of 8 bytes in the order of its fields. All of it
+//! little-endian; see [`base::codec`] for counts.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count, put_u64};
+
+use crate::node::Figures;
+use crate::table::{TableId, Version};
+
+/// A table that a node has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Which table.
+    pub id: TableId,
+    /// Its newest version.
+    pub version: Version,
+    /// Rows.
+    pub rows: u64,
+    /// Pages.
+    pub pages: u64,
+    /// Bytes of a page.
+    pub page_size: u32,
+}
+
+impl Listed {
+    /// A list as bytes.
+    #[must_use]
+    pub fn encode(all: &[Listed]) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_count(&mut out, all.len() as u64);
+        for listed in all {
+            put_bytes(&mut out, listed.name.as_bytes());
+            out.extend(listed.id.0.to_le_bytes());
+            for number in [listed.version.0, listed.rows, listed.pages] {
+                put_u64(&mut out, number);
+            }
+            out.extend(listed.page_size.to_le_bytes());
+        }
+        out
+    }
+
+    /// A list from bytes.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn decode(bytes: &[u8]) -> Result<Vec<Listed>, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let count = reader.count()?;
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let name = reader.bytes()?.to_vec();
+            all.push(Listed {
+                name: String::from_utf8(name)
+                    .map_err(|_| reader.malformed(MalformedKind::NotText))?,
+                id: TableId(u128::from_le_bytes(reader.array()?)),
+                version: Version(reader.u64()?),
+                rows: reader.u64()?,
+                pages: reader.u64()?,
+                page_size: reader.u32()?,
+            });
+        }
+        reader.end()?;
+        Ok(all)
+    }
+}
+
+/// How busy a node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Condition {
+    /// Pages that are asked for, by all readers, and not read yet.
+    pub waiting: u64,
+    /// How long a read has taken lately; zero if none was timed.
+    pub read: Duration,
+    /// Tasks that run or wait.
+    pub tasks: u64,
+    /// Threads that run tasks.
+    pub task_threads: u64,
+    /// Readers that are connected.
+    pub readers: u64,
+}
+
+impl Condition {
+    pub(crate) fn of(figures: &Figures, task_threads: usize) -> Condition {
+        let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
+        Condition {
+            waiting: load(&figures.waiting),
+            read: Duration::from_nanos(load(&figures.read_ns)),
+            tasks: load(&figures.tasks_under_way),
+            task_threads: task_threads as u64,
+            readers: load(&figures.readers),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let read = u64::try_from(self.read.as_nanos()).unwrap_or(u64::MAX);
+        let mut out = Vec::new();
+        for number in [
+            self.waiting,
+            read,
+            self.tasks,
+            self.task_threads,
+            self.readers,
+        ] {
+            put_u64(&mut out, number);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Condition, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let condition = Condition {
+            waiting: reader.u64()?,
+            read: Duration::from_nanos(reader.u64()?),
+            tasks: reader.u64()?,
+            task_threads: reader.u64()?,
+            readers: reader.u64()?,
+        };
+        reader.end()?;
+        Ok(condition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_conditions_travel() {
+        let listed = Listed {
+            name: "lineitem".to_owned(),
+            id: TableId(7 << 100),
+            version: Version(3),
+            rows: 6_001_215,
+            pages: 99,
+            page_size: 131_072,
+        };
+        for all in [vec![], vec![listed.clone(), listed]] {
+            let bytes = Listed::encode(&all);
+            assert_eq!(Listed::decode(&bytes), Ok(all));
+            assert!(Listed::decode(&bytes[..bytes.len() - 1]).is_err());
+        }
+        let condition = Condition {
+            waiting: 1,
+            read: Duration::from_micros(80),
+            tasks: 2,
+            task_threads: 3,
+            readers: 4,
+        };
+        assert_eq!(Condition::decode(&condition.encode()), Ok(condition));
+        assert!(Condition::decode(&[1; 39]).is_err());
+    }
+}

@@ -1,0 +1,350 @@
+//! A storage node, as many threads use it: each that reads, or has a task run, takes a session for
+//! that time.
+
+mod task;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+pub use task::TaskStream;
+
+use super::condition::{Condition, Listed};
+use super::session::{Open, Session, SessionError, SessionOptions};
+use crate::ahead::Ahead;
+use crate::cache::Cache;
+use crate::page::{Page, PageError};
+use crate::source::{PageStream, Source};
+use crate::table::{Address, SegmentId, Table, TableId, Version};
+
+/// Sessions that are kept for later.
+const KEPT: usize = 16;
+/// Tables that a session has open, at most, before it closes those that it used longest ago.
+const OPEN: usize = 64;
+/// How long one turn of a reader sleeps.
+const TURN: Duration = Duration::from_millis(100);
+
+/// How a storage node is used.
+#[derive(Clone, Debug)]
+pub struct FarOptions {
+    /// How sessions are made.
+    pub session: SessionOptions,
+    /// Bytes of pages that a reader has asked for and not taken.
+    pub ahead_bytes: usize,
+    /// Where pages are looked for first, and kept.
+    pub cache: Option<Arc<Cache>>,
+}
+
+impl FarOptions {
+    /// 4 MiB ahead, no cache.
+    #[must_use]
+    pub fn new(session: SessionOptions) -> FarOptions {
+        FarOptions {
+            session,
+            ahead_bytes: 4 << 20,
+            cache: None,
+        }
+    }
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Far {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: FarOptions,
+    idle: Mutex<Vec<Held>>,
+}
+
+/// A session, and what is open on it.
+#[derive(Debug)]
+struct Held {
+    session: Session,
+    open: HashMap<(TableId, Version), Opened>,
+    /// Counts who has had it: tokens of earlier users are told by that.
+    users: u32,
+}
+
+/// A table that is open on a session.
+#[derive(Clone, Debug)]
+struct Opened {
+    open: Open,
+    /// The places of its segments.
+    places: Arc<HashMap<SegmentId, u16>>,
+    user: u32,
+}
+
+impl Far {
+    /// A node that is not connected to yet.
+    #[must_use]
+    pub fn new(options: FarOptions) -> Far {
+        let idle = Mutex::default();
+        Far {
+            inner: Arc::new(Inner { options, idle }),
+        }
+    }
+
+    /// How it is used.
+    #[must_use]
+    pub fn options(&self) -> &FarOptions {
+        &self.inner.options
+    }
+
+    /// Which tables there are.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn tables(&self) -> Result<Vec<Listed>, SessionError> {
+        self.with_session(Session::tables)
+    }
+
+    /// How busy the node is.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn condition(&self) -> Result<Condition, SessionError> {
+        self.with_session(Session::condition)
+    }
+
+    /// The newest version of a table.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn open(&self, name: &str) -> Result<Arc<Table>, SessionError> {
+        let mut held = self.inner.take()?;
+        let opened = held.open_version(name, Version(0))?;
+        self.inner.give_back(held);
+        Ok(opened.open.table.expect("it is no file"))
+    }
+
+    /// Has the node run a task over a version of a table.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn run(&self, table: &Arc<Table>, task: &[u8]) -> Result<TaskStream, SessionError> {
+        let mut held = self.inner.take()?;
+        let opened = held.open_table(table)?;
+        TaskStream::new(Arc::clone(&self.inner), held, &opened.open, task)
+    }
+
+    fn with_session<T>(
+        &self,
+        ask: impl Fn(&mut Session) -> Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
+        let mut held = self.inner.take()?;
+        let answer = ask(&mut held.session)?;
+        self.inner.give_back(held);
+        Ok(answer)
+    }
+}
+
+impl Inner {
+    /// An idle session that works, or a new one.
+    fn take(&self) -> Result<Held, SessionError> {
+        loop {
+            let idle = self.idle.lock().pop();
+            let Some(mut held) = idle else {
+                break;
+            };
+            // It may have gone down while nobody looked.
+            if held.session.turn(Duration::ZERO).is_ok() {
+                held.users += 1;
+                return Ok(held);
+            }
+        }
+        Ok(Held {
+            session: Session::connect(self.options.session.clone())?,
+            open: HashMap::new(),
+            users: 0,
+        })
+    }
+
+    fn give_back(&self, held: Held) {
+        let mut idle = self.idle.lock();
+        if idle.len() < KEPT {
+            idle.push(held);
+        }
+    }
+}
+
+impl Held {
+    /// Opens the version of a table that somebody has got.
+    fn open_table(&mut self, table: &Table) -> Result<Opened, SessionError> {
+        if let Some(opened) = self.open.get_mut(&(table.id, table.version)) {
+            opened.user = self.users;
+            return Ok(opened.clone());
+        }
+        let opened = self.open_version(&table.name, table.version)?;
+        let found = opened.open.table.as_ref();
+        if found.is_none_or(|found| found.id != table.id) {
+            let text = format!(
+                "storage node {}: table {} is another one by now; ask again",
+                self.session.address(),
+                table.name
+            );
+            return Err(SessionError::Refused(text));
+        }
+        Ok(opened)
+    }
+
+    fn open_version(&mut self, name: &str, version: Version) -> Result<Opened, SessionError> {
+        let open = self.session.open(name, version)?;
+        let table = open.table.clone().expect("a table, not a file");
+        let places = table.segments.iter().zip(0..).map(|(s, at)| (s.id, at));
+        let opened = Opened {
+            places: Arc::new(places.collect()),
+            open,
+            user: self.users,
+        };
+        if self.open.len() >= OPEN
+            && let Some(oldest) = self.open.iter().min_by_key(|(_, opened)| opened.user)
+        {
+            let key = *oldest.0;
+            if let Some(closed) = self.open.remove(&key) {
+                self.session.close(&closed.open)?;
+            }
+        }
+        let replaced = self.open.insert((table.id, table.version), opened.clone());
+        if let Some(replaced) = replaced {
+            self.session.close(&replaced.open)?;
+        }
+        Ok(opened)
+    }
+
+    /// What tells a page that this user has asked for.
+    fn token(&self, place: usize) -> u64 {
+        u64::from(self.users) << 32 | place as u64
+    }
+}
+
+impl Source for Far {
+    fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
+        let limit = self.inner.options.ahead_bytes / table.page_size.bytes();
+        let cache = self.inner.options.cache.clone();
+        Box::new(Stream {
+            inner: Arc::clone(&self.inner),
+            table: Arc::clone(table),
+            ahead: Ahead::new(table, pages, limit, cache),
+            held: None,
+            due: None,
+        })
+    }
+}
+
+/// Pages on their way.
+struct Stream {
+    inner: Arc<Inner>,
+    table: Arc<Table>,
+    ahead: Ahead,
+    /// A session, once a page is needed that no cache has; and the first page that it was asked for.
+    held: Option<(Held, Opened)>,
+    /// A page that there was no room to ask for.
+    due: Option<(usize, Address)>,
+}
+
+impl Iterator for Stream {
+    type Item = Result<Arc<Page>, PageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let deadline = Instant::now() + self.inner.options.session.patience;
+        while !self.ahead.is_over() {
+            let asked = self.ask();
+            if let Some(page) = self.ahead.take() {
+                return Some(page);
+            }
+            let turned = asked.and_then(|()| self.turn(deadline));
+            if let Err(error) = turned {
+                return self.fail(&error);
+            }
+        }
+        None
+    }
+}
+
+impl Stream {
+    /// Asks for pages, as far as there is room.
+    fn ask(&mut self) -> Result<(), SessionError> {
+        while let Some((place, address)) = self.due.take().or_else(|| self.ahead.ask()) {
+            if self.held.is_none() {
+                let mut held = self.inner.take()?;
+                let opened = held.open_table(&self.table)?;
+                self.held = Some((held, opened));
+            }
+            let Some((held, opened)) = &mut self.held else {
+                unreachable!("it was taken");
+            };
+            if held.session.room(&opened.open) == 0 {
+                self.due = Some((place, address));
+                break;
+            }
+            let segment = opened.places.get(&address.segment).copied();
+            let Some(segment) = segment else {
+                let what = "its segment is not in the table's version".to_owned();
+                self.ahead
+                    .bring(place, Err(PageError::Unreadable { address, what }));
+                continue;
+            };
+            let token = held.token(place);
+            held.session
+                .read(&opened.open, segment, address.page.0, token);
+        }
+        Ok(())
+    }
+
+    /// Waits for pages that were asked for.
+    fn turn(&mut self, deadline: Instant) -> Result<(), SessionError> {
+        let Some((held, _)) = &mut self.held else {
+            return Ok(());
+        };
+        held.session.turn(TURN)?;
+        let mut something = false;
+        while let Some(arrived) = held.session.arrived() {
+            something = true;
+            let place = (arrived.token & u64::from(u32::MAX)) as usize;
+            if held.token(place) != arrived.token {
+                continue;
+            }
+            let bytes = arrived.page.map(Bytes::from);
+            let bytes = bytes.map_err(|what| PageError::Unreadable {
+                address: self.ahead.at(place),
+                what: format!("storage node {}: {what}", held.session.address()),
+            });
+            self.ahead.bring(place, bytes);
+        }
+        if !something && Instant::now() > deadline {
+            let patience = self.inner.options.session.patience;
+            let text = format!(
+                "storage node {}: no page has come in {patience:?}",
+                held.session.address()
+            );
+            return Err(SessionError::Lost(text));
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &SessionError) -> Option<Result<Arc<Page>, PageError>> {
+        let address = self.ahead.first()?;
+        // What is under way on it is of no use any more.
+        self.held = None;
+        self.ahead.end();
+        let what = error.to_string();
+        Some(Err(match error {
+            SessionError::Lost(_) | SessionError::Busy(_) => PageError::Lost { address, what },
+            _ => PageError::Unreadable { address, what },
+        }))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some((held, _)) = self.held.take() {
+            self.inner.give_back(held);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Reading pages of a storage node, and having it run tasks (paper 4, section 3.1).
+//!
+//! | part | concept |
+//! |---|---|
+//! | `wire` | what readers and nodes say to each other |
+//! | [`condition`] | which tables a node has, and how busy it is |
+//! | `window` | memory of this side, in which pages lie as soon as they are there |
+//! | [`session`] | one thread's link to a node: many pages under way, replies in any order |
+//! | [`load`] | rows on their way into a node's table |
+//! | [`far`] | a storage node, as many threads use it |
+
+pub mod condition;
+pub mod far;
+pub mod load;
+pub mod session;
+pub(crate) mod window;
+pub(crate) mod wire;
+
+pub use condition::{Condition, Listed};
+
+pub use far::{Far, FarOptions, TaskStream};
+pub use load::FarLoad;
+pub use session::{Session, SessionError, SessionOptions};
+
+/// Storage nodes and their readers are told by this from peers of other kinds.
+pub(crate) const CLUSTER: u64 = u64::from_le_bytes(*b"kpages\0\x01");

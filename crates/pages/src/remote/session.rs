@@ -1,0 +1,586 @@
+//! One thread's link to a storage node: many pages under way, replies in any order.
+//!
+//! The way of a turn: [`Session::read`] as often as there is [room](Session::room), then
+//! [`Session::turn`], which sends what was asked for and waits until something has come, then
+//! [`Session::arrived`] for each page that has.
+//!
+//! Pages lie where the node has put them: in a window of this side's memory where the way of
+//! messages has one, else in memory of their own.
+
+mod error;
+mod heard;
+mod options;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use bytes::Bytes;
+use disk::reads::Pool;
+use fabric::tcp::{Tcp, TcpOptions, Transport};
+use fabric::window::Window;
+use fabric::{Inbox, Link, Messages, Peer};
+use mio::{Events, Poll, Token};
+use slab::Slab;
+
+pub use error::SessionError;
+pub use options::SessionOptions;
+
+use super::CLUSTER;
+use super::condition::{Condition, Listed};
+use super::window::{Reserved, Slot, Slots};
+use super::wire::{INLINE, Question, Say, WANTED, Wanted, begin_read};
+use crate::table::{Table, Version};
+
+/// Whom the link is made to; which number it has says nothing.
+const NODE: NodeId = NodeId(1);
+const FIRST_LINK: Token = Token(0);
+const EVENTS: usize = 16;
+/// Pages that are asked for in one message, at most.
+const BATCH: usize = 256;
+/// Of a window's slots, so many in a hundred are kept for pages to come: a page that would take one
+/// of these is copied out.
+const KEPT_FREE: usize = 50;
+
+/// See the [module](self).
+pub struct Session {
+    options: SessionOptions,
+    poll: Poll,
+    events: Events,
+    fabric: Tcp,
+    inbox: Inbox,
+    link: Link,
+    /// None before the handshake is over.
+    up: bool,
+    lost: Option<String>,
+    began: Instant,
+    windows: HashMap<usize, Pages>,
+    next_window: u16,
+    pending: Slab<Pending>,
+    arrived: VecDeque<Arrived>,
+    /// A message that asks for pages: its handle, and its bytes.
+    asking: Option<(u32, Vec<u8>)>,
+    next_request: u32,
+    answers: HashMap<u32, Result<Vec<u8>, SessionError>>,
+    window_answers: HashMap<u16, Result<Vec<u8>, String>>,
+    results: HashMap<u32, VecDeque<TaskEvent>>,
+    message: Vec<u8>,
+}
+
+/// How pages of a size come.
+enum Pages {
+    /// Into a window of this number.
+    Window(u16, Arc<Slots>),
+    /// In messages; they are put into this memory.
+    Messages(Pool),
+}
+
+/// How many pages of a size fit into so many bytes; one at least.
+fn slots(bytes: usize, unit: usize) -> u32 {
+    u32::try_from(bytes / unit).unwrap_or(u32::MAX).max(1)
+}
+
+/// A page that is asked for.
+#[derive(Debug)]
+struct Pending {
+    token: u64,
+    slot: Option<Reserved>,
+    unit: usize,
+}
+
+/// A page that has come, or will not.
+#[derive(Debug)]
+pub struct Arrived {
+    /// What it was asked for with.
+    pub token: u64,
+    /// It; or why not.
+    pub page: Result<Landed, String>,
+}
+
+/// A page where it has landed.
+#[derive(Debug)]
+pub enum Landed {
+    /// In a window.
+    Slot(Slot),
+    /// In memory of its own.
+    Own(Bytes),
+}
+
+impl AsRef<[u8]> for Landed {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Landed::Slot(slot) => slot.as_ref(),
+            Landed::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Landed> for Bytes {
+    fn from(landed: Landed) -> Bytes {
+        match landed {
+            Landed::Slot(slot) => Bytes::from_owner(slot),
+            Landed::Own(bytes) => bytes,
+        }
+    }
+}
+
+/// A table, or a file, that is open at the node.
+#[derive(Clone, Debug)]
+pub struct Open {
+    handle: u32,
+    unit: usize,
+    /// The table; a file has none.
+    pub table: Option<Arc<Table>>,
+    /// Pages of the file; of a table, zero.
+    pub pages: u64,
+}
+
+/// What a task has said.
+#[derive(Debug)]
+pub enum TaskEvent {
+    /// A batch of results.
+    Batch(Bytes),
+    /// That was all.
+    Finished,
+    /// It has no end.
+    Failed(SessionError),
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("address", &self.options.address)
+            .field("under_way", &self.pending.len())
+            .field("lost", &self.lost)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Connects to a node.
+    ///
+    /// # Errors
+    /// Nobody answers there, or the node refuses; the text says why.
+    pub fn connect(options: SessionOptions) -> Result<Session, SessionError> {
+        let cannot = |error: io::Error| SessionError::Lost(error.to_string());
+        let poll = Poll::new().map_err(cannot)?;
+        let mut fabric = TcpOptions::new(Peer::Client, options.secret.clone(), CLUSTER);
+        fabric.peers.insert(NODE, options.address);
+        fabric.transport = options.transport;
+        fabric.shm = options.shm.clone();
+        fabric.verbs = options.verbs.clone();
+        fabric.limits.handshake = options.patience;
+        let mut fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK).map_err(cannot)?;
+        let link = fabric.connect(NODE);
+        let mut session = Session {
+            options,
+            poll,
+            events: Events::with_capacity(EVENTS),
+            fabric,
+            inbox: Inbox::default(),
+            link,
+            up: false,
+            lost: None,
+            began: Instant::now(),
+            windows: HashMap::new(),
+            next_window: 0,
+            pending: Slab::new(),
+            arrived: VecDeque::new(),
+            asking: None,
+            next_request: 0,
+            answers: HashMap::new(),
+            window_answers: HashMap::new(),
+            results: HashMap::new(),
+            message: Vec::new(),
+        };
+        session.until("the handshake", |session| session.up.then_some(()))?;
+        Ok(session)
+    }
+
+    /// Where the node is.
+    #[must_use]
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.options.address
+    }
+
+    /// Which tables there are.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn tables(&mut self) -> Result<Vec<Listed>, SessionError> {
+        let answer = self.ask(Question::Tables)?;
+        Listed::decode(&answer).map_err(|error| self.garbage(&error))
+    }
+
+    /// How busy the node is.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn condition(&mut self) -> Result<Condition, SessionError> {
+        let answer = self.ask(Question::Condition)?;
+        Condition::decode(&answer).map_err(|error| self.garbage(&error))
+    }
+
+    /// Opens a version of a table; the newest one for version 0.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn open(&mut self, name: &str, version: Version) -> Result<Open, SessionError> {
+        let answer = self.ask(Question::Open(version.0, name))?;
+        let Some((handle, table)) = answer.split_first_chunk() else {
+            return Err(self.garbage(&"an answer without a handle"));
+        };
+        let table = Table::decode(table).map_err(|error| self.garbage(&error))?;
+        let unit = table.page_size.bytes();
+        self.prepare(unit)?;
+        Ok(Open {
+            handle: u32::from_le_bytes(*handle),
+            unit,
+            table: Some(Arc::new(table)),
+            pages: 0,
+        })
+    }
+
+    /// Opens a file that the node shows, as pages of so many bytes.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn open_file(&mut self, name: &str, unit: usize) -> Result<Open, SessionError> {
+        let answer = self.ask(Question::File(unit as u32, name))?;
+        let Ok(answer) = <[u8; 12]>::try_from(answer) else {
+            return Err(self.garbage(&"an answer that is none"));
+        };
+        let (handle, pages) = answer.split_at(4);
+        self.prepare(unit)?;
+        Ok(Open {
+            handle: u32::from_le_bytes(handle.try_into().expect("4 bytes")),
+            unit,
+            table: None,
+            pages: u64::from_le_bytes(pages.try_into().expect("8 bytes")),
+        })
+    }
+
+    /// Gives back what is open.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn close(&mut self, open: &Open) -> Result<(), SessionError> {
+        self.say(&Say::Close {
+            handle: open.handle,
+        })
+    }
+
+    /// How many more pages of what is open may be asked for now.
+    #[must_use]
+    pub fn room(&self, open: &Open) -> usize {
+        let room = self.options.depth - self.pending.len().min(self.options.depth);
+        match self.windows.get(&open.unit) {
+            Some(Pages::Window(_, slots)) => room.min(slots.free()),
+            _ => room,
+        }
+    }
+
+    /// How many pages are asked for and have not come.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Asks for a page; the token will tell it from others. It is sent with the next
+    /// [turn](Session::turn).
+    ///
+    /// # Panics
+    /// Without [room](Session::room).
+    pub fn read(&mut self, open: &Open, segment: u16, page: u32, token: u64) {
+        let (window, slot) = match self.windows.get(&open.unit) {
+            Some(Pages::Window(window, slots)) => {
+                let slot = slots.reserve().expect("there is room");
+                (*window, Some(slot))
+            }
+            _ => (INLINE, None),
+        };
+        let place = slot.as_ref().map_or(0, Reserved::place);
+        let tag = self.pending.insert(Pending {
+            token,
+            slot,
+            unit: open.unit,
+        });
+        let wanted = Wanted {
+            tag: tag as u32,
+            segment,
+            window,
+            page,
+            slot: place,
+        };
+        match &mut self.asking {
+            Some((handle, message)) if *handle == open.handle => {
+                message.extend_from_slice(&wanted.encode());
+            }
+            _ => {
+                self.send_asked();
+                let mut message = std::mem::take(&mut self.message);
+                message.clear();
+                begin_read(&mut message, open.handle);
+                message.extend_from_slice(&wanted.encode());
+                self.asking = Some((open.handle, message));
+            }
+        }
+        let asking = self.asking.as_ref();
+        if asking.is_some_and(|(_, message)| message.len() >= BATCH * WANTED) {
+            self.send_asked();
+        }
+    }
+
+    /// Sends the message that asks for pages.
+    fn send_asked(&mut self) {
+        if let Some((_, message)) = self.asking.take() {
+            if let Err(error) = self.fabric.send(self.link, &message) {
+                self.lose(&error.to_string());
+            }
+            self.message = message;
+        }
+    }
+
+    /// The next page that has come, or will not.
+    pub fn arrived(&mut self) -> Option<Arrived> {
+        self.arrived.pop_front()
+    }
+
+    /// Has the node run a task over what is open. So many batches may come before it is given
+    /// [more credit](Session::give_credit). Returns the task's number.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn run(&mut self, open: &Open, credit: u32, task: &[u8]) -> Result<u32, SessionError> {
+        let request = self.next_request();
+        self.results.insert(request, VecDeque::new());
+        self.say(&Say::Run {
+            request,
+            handle: open.handle,
+            credit,
+            task,
+        })?;
+        Ok(request)
+    }
+
+    /// What a task has said next, if anything has come.
+    pub fn heard(&mut self, task: u32) -> Option<TaskEvent> {
+        let all = self.results.get_mut(&task)?;
+        let event = all.pop_front()?;
+        if !matches!(event, TaskEvent::Batch(_)) {
+            self.results.remove(&task);
+        }
+        Some(event)
+    }
+
+    /// Lets a task send so many batches more.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn give_credit(&mut self, request: u32, credit: u32) -> Result<(), SessionError> {
+        self.say(&Say::More { request, credit })
+    }
+
+    /// Has a task end; nothing more is heard of it.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn cancel(&mut self, request: u32) -> Result<(), SessionError> {
+        self.results.remove(&request);
+        self.say(&Say::Cancel { request })
+    }
+
+    /// Sends what is to be sent, and takes what has come; waits for that, but not longer than this.
+    ///
+    /// # Errors
+    /// The link is down: nothing that was asked for comes any more.
+    pub fn turn(&mut self, at_most: Duration) -> Result<(), SessionError> {
+        self.send_asked();
+        self.fabric.flush();
+        let timeout = self.fabric.timeout(self.began.elapsed());
+        let timeout = timeout.map_or(at_most, |timeout| timeout.min(at_most));
+        match self.poll.poll(&mut self.events, Some(timeout)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
+            Err(error) => self.lose(&error.to_string()),
+            Ok(()) => {}
+        }
+        for event in &self.events {
+            self.fabric.on_event(event);
+        }
+        self.fabric.tick(self.began.elapsed());
+        let mut inbox = std::mem::take(&mut self.inbox);
+        self.fabric.receive(&mut inbox);
+        for (link, event) in inbox.iter() {
+            if link == self.link {
+                self.hear(event);
+            }
+        }
+        inbox.clear();
+        self.inbox = inbox;
+        self.check()
+    }
+
+    /// Has the node remove a table.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn remove(&mut self, name: &str) -> Result<(), SessionError> {
+        self.ask(Question::Remove(name)).map(drop)
+    }
+
+    /// Begins a load; the answer, which comes to this request, is nothing.
+    pub(super) fn begin_load(&mut self, definition: &[u8]) -> Result<u32, SessionError> {
+        let request = self.next_request();
+        self.say(&Say::Load {
+            request,
+            definition,
+        })?;
+        Ok(request)
+    }
+
+    pub(super) fn send_part(&mut self, load: u32, block: &[u8]) -> Result<u32, SessionError> {
+        let request = self.next_request();
+        self.say(&Say::Part {
+            request,
+            load,
+            block,
+        })?;
+        self.turn(Duration::ZERO)?;
+        Ok(request)
+    }
+
+    pub(super) fn commit_load(&mut self, load: u32) -> Result<u32, SessionError> {
+        let request = self.next_request();
+        self.say(&Say::Commit { request, load })?;
+        Ok(request)
+    }
+
+    /// Waits for the answer to a request.
+    pub(super) fn answer_to(&mut self, request: u32) -> Result<Vec<u8>, SessionError> {
+        self.until("an answer", |session| session.answers.remove(&request))?
+    }
+
+    fn next_request(&mut self) -> u32 {
+        self.next_request = self.next_request.wrapping_add(1) & (u32::MAX >> 1);
+        self.next_request
+    }
+
+    fn ask(&mut self, question: Question<'_>) -> Result<Vec<u8>, SessionError> {
+        let request = self.next_request();
+        self.say(&Say::Ask { request, question })?;
+        self.answer_to(request)
+    }
+
+    fn say(&mut self, said: &Say<'_>) -> Result<(), SessionError> {
+        self.check()?;
+        self.send_asked();
+        let mut message = std::mem::take(&mut self.message);
+        message.clear();
+        said.encode(&mut message);
+        if let Err(error) = self.fabric.send(self.link, &message) {
+            self.lose(&error.to_string());
+        }
+        self.message = message;
+        self.check()
+    }
+
+    /// Turns until there is something, or the patience is over.
+    fn until<T>(
+        &mut self,
+        what: &str,
+        mut ready: impl FnMut(&mut Session) -> Option<T>,
+    ) -> Result<T, SessionError> {
+        let deadline = Instant::now() + self.options.patience;
+        loop {
+            if let Some(found) = ready(self) {
+                return Ok(found);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let text = format!("{what} has not come in {:?}", self.options.patience);
+                self.lose(&text);
+            }
+            self.turn(left)?;
+        }
+    }
+
+    /// Makes a window for pages of this size, if there is none and the way of messages has such.
+    fn prepare(&mut self, unit: usize) -> Result<(), SessionError> {
+        if self.windows.contains_key(&unit) {
+            return Ok(());
+        }
+        let pages = match self.window(unit)? {
+            Some((number, slots)) => Pages::Window(number, slots),
+            None => {
+                let pool = Pool::new(slots(self.options.window_bytes, unit), unit);
+                Pages::Messages(pool.map_err(|error| SessionError::Lost(error.to_string()))?)
+            }
+        };
+        self.windows.insert(unit, pages);
+        Ok(())
+    }
+
+    fn window(&mut self, unit: usize) -> Result<Option<(u16, Arc<Slots>)>, SessionError> {
+        let bytes = slots(self.options.window_bytes, unit) as usize * unit;
+        let made = match self.fabric.transport_of(self.link) {
+            Some(Transport::Shm) => Window::shm(&self.options.shm, bytes),
+            Some(Transport::Verbs) => match &self.options.verbs {
+                Some(domain) => Window::verbs(domain, bytes),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let mut window = match made {
+            Ok(window) => window,
+            Err(error) => {
+                tracing::warn!(%error, "no window for pages can be made; they come in messages");
+                return Ok(None);
+            }
+        };
+        let number = self.next_window;
+        self.next_window += 1;
+        let mut grant = Vec::new();
+        window.grant().encode(&mut grant);
+        self.say(&Say::Window {
+            window: number,
+            grant: &grant,
+        })?;
+        let answer = self.until("the answer to a window", |session| {
+            session.window_answers.remove(&number)
+        })?;
+        let met = answer.and_then(|answer| {
+            let met = window.meet(&answer);
+            met.map_err(|error| error.to_string())
+        });
+        match met {
+            Ok(()) => Ok(Some((number, Slots::new(window, unit)))),
+            Err(why) => {
+                tracing::warn!(why, "the node reaches no window; pages come in messages");
+                Ok(None)
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), SessionError> {
+        match &self.lost {
+            Some(why) => Err(SessionError::Lost(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the link up.
+    fn lose(&mut self, why: &str) {
+        if self.lost.is_none() {
+            let address = self.options.address;
+            self.lost = Some(format!("storage node {address}: {why}"));
+            self.fabric.close(self.link);
+        }
+    }
+
+    fn garbage(&mut self, what: &dyn std::fmt::Display) -> SessionError {
+        self.lose(&format!("it says what makes no sense: {what}"));
+        SessionError::Lost(self.lost.clone().unwrap_or_default())
+    }
+}

@@ -1,0 +1,21 @@
+//! What can go wrong with a storage node.
+
+/// What can go wrong with a storage node; the text says with which.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// It cannot be reached, or the link has gone down. Another node that has the pages may be asked.
+    #[error("{0}")]
+    Lost(String),
+    /// It has too much to do, or is ending. Another node, or the same one later, may do it.
+    #[error("{0}")]
+    Busy(String),
+    /// It does not do this, or does not have it.
+    #[error("{0}")]
+    Refused(String),
+    /// It finds a page corrupt, or cannot read it.
+    #[error("{0}")]
+    Page(String),
+    /// A value cannot be computed.
+    #[error("{0}")]
+    Value(String),
+}

@@ -1,0 +1,126 @@
+//! Memory of this side, in which pages lie as soon as they are there.
+//!
+//! A window is divided into slots of one page each. A slot is *reserved* for a page that is asked for,
+//! *filled* when the node has said that the page is there, and free again when nobody has the page
+//! any more.
+//!
+//! Safety contract:
+//!
+//! 1. A slot is reserved or filled for one owner at a time: its number is in the list of free ones
+//!    or in one value, never in both.
+//! 2. Nobody makes a reference to a reserved slot's memory; the node writes it. A filled one is
+//!    not written by anybody: the node writes only what it was asked for, once, and before it says
+//!    that it is there. That it keeps to this is what it is trusted with as a peer that has proved to
+//!    know the secret; memory of other slots and of this process is out of its reach.
+//! 3. After the link has gone down no slot is reserved any more, so that late writes reach only slots
+//!    that were abandoned.
+//! 4. The memory lives as long as the window, and each slot keeps the window.
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::wire::SLOT_UNIT;
+
+/// A window, and which of its slots are free.
+#[derive(Debug)]
+pub(super) struct Slots {
+    _window: fabric::window::Window,
+    memory: NonNull<[u8]>,
+    unit: usize,
+    count: usize,
+    /// The last one that became free is taken first: its memory is in the processor's caches.
+    free: Mutex<Vec<u32>>,
+}
+
+// SAFETY: the window can be sent; its memory belongs to no thread, and slots of it are referred to
+// as the contract says.
+unsafe impl Send for Slots {}
+// SAFETY: as above; the list of free slots is made for several threads.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    /// Divides a window into slots of so many bytes.
+    ///
+    /// # Panics
+    /// If not one slot fits.
+    pub(super) fn new(window: fabric::window::Window, unit: usize) -> Arc<Slots> {
+        let memory = window.memory();
+        let count = memory.len() / unit;
+        assert!(count > 0, "a window without slots");
+        let free = Mutex::new((0..count as u32).rev().collect());
+        Arc::new(Slots {
+            _window: window,
+            memory,
+            unit,
+            count,
+            free,
+        })
+    }
+
+    /// How many slots there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How many of them are free.
+    pub(super) fn free(&self) -> usize {
+        self.free.lock().len()
+    }
+
+    /// Reserves a slot.
+    pub(super) fn reserve(self: &Arc<Slots>) -> Option<Reserved> {
+        let number = self.free.lock().pop()?;
+        let slots = Arc::clone(self);
+        Some(Reserved { slots, number })
+    }
+}
+
+/// A slot in which a page will lie. Whoever drops it abandons the slot: it is never used again,
+/// as the node may write to it at any time.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    slots: Arc<Slots>,
+    number: u32,
+}
+
+impl Reserved {
+    /// Where it begins in its window, in the wire's units.
+    pub(super) fn place(&self) -> u32 {
+        let start = self.number as usize * self.slots.unit;
+        u32::try_from(start / SLOT_UNIT).expect("windows are smaller than 2 TiB")
+    }
+
+    /// The node has said that the page is there, or that it will not come.
+    pub(super) fn settled(self) -> Slot {
+        let Reserved { slots, number } = self;
+        Slot { slots, number }
+    }
+}
+
+/// A slot in which a page lies.
+#[derive(Debug)]
+pub struct Slot {
+    slots: Arc<Slots>,
+    number: u32,
+}
+
+impl AsRef<[u8]> for Slot {
+    fn as_ref(&self) -> &[u8] {
+        let start = self.number as usize * self.slots.unit;
+        let first = self.slots.memory.cast::<u8>();
+        // SAFETY: the slot lies within the window's memory, which lives as long as `self` (rule 4),
+        // and is not written as long as `self` has it (rules 1 and 2). All of it is initialised: a
+        // window begins as zeros.
+        unsafe { std::slice::from_raw_parts(first.add(start).as_ptr(), self.slots.unit) }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.free.lock().push(self.number);
+    }
+}

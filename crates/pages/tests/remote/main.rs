@@ -1,0 +1,58 @@
+//! A storage node and its readers, over every way on which messages travel. RDMA is tested where
+//! there is a device: `cargo xtask rdma` runs these tests in a machine that has one. What holds: see
+//! `suite`, `far` and `stock`. What strangers and clumsy readers do to a node: see `strangers`.
+
+mod far;
+mod stock;
+mod strangers;
+mod suite;
+mod support;
+
+/// Makes a test of each case, for each way.
+macro_rules! conform {
+    ($($suite:ident::$case:ident)*) => {
+        mod over_tcp {
+            $(#[test]
+            fn $case() {
+                crate::$suite::$case(&crate::support::Road::new(fabric::tcp::Transport::Tcp));
+            })*
+        }
+        mod over_shm {
+            $(#[test]
+            fn $case() {
+                crate::$suite::$case(&crate::support::Road::new(fabric::tcp::Transport::Shm));
+            })*
+        }
+        mod over_verbs {
+            $(#[test]
+            fn $case() {
+                let Some(road) = crate::support::Road::verbs() else {
+                    return;
+                };
+                crate::$suite::$case(&road);
+            })*
+        }
+    };
+}
+
+conform! {
+    suite::pages_come_as_they_are
+    suite::pages_of_all_sizes_come_on_one_session
+    suite::what_is_not_there_is_told
+    suite::many_readers_have_their_own
+    suite::who_keeps_pages_hinders_nobody
+    suite::a_node_that_stops_is_noticed
+    suite::tasks_send_what_they_have_as_it_is_wanted
+    suite::a_task_that_is_cancelled_ends
+    suite::a_task_without_an_end_says_why
+    suite::a_node_that_stops_ends_its_tasks
+    far::a_table_s_pages_come_in_the_order_in_which_they_were_asked_for
+    far::what_a_cache_has_is_not_read_again
+    far::a_torn_page_is_not_believed
+    far::a_node_that_dies_loses_its_pages
+    far::a_version_that_is_gone_is_told
+    stock::what_was_loaded_is_read_and_stays
+    stock::a_load_that_is_broken_off_leaves_nothing
+    stock::who_has_begun_with_a_version_goes_on_with_it
+    stock::a_load_that_cannot_be_is_refused_with_its_reason
+}

@@ -1,0 +1,205 @@
+//! A node's own tables: loaded, replaced and removed by readers while others read.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use disk::RealDisk;
+use disk::reads::{PageCache, Way};
+use fabric::shm::Shm;
+use kumiki_pages::node::{Limits, NoWorker, Node, NodeOptions, ShownFiles, Stock};
+use kumiki_pages::remote::{Far, FarLoad, FarOptions, Session, SessionError, SessionOptions};
+use kumiki_pages::{Address, LoadOptions, Mode, PageSize, Source, Table, Tables};
+use tempfile::TempDir;
+
+use crate::support::{PATIENCE, Road, secret};
+
+/// A node, and where its tables lie.
+struct Depot {
+    node: Option<Node>,
+    road: Road,
+    dir: TempDir,
+}
+
+impl Depot {
+    fn new(road: &Road) -> Depot {
+        let mut depot = Depot {
+            node: None,
+            road: road.clone(),
+            dir: tempfile::tempdir().unwrap(),
+        };
+        depot.start();
+        depot
+    }
+
+    fn dirs(&self) -> Vec<PathBuf> {
+        ["main", "other"]
+            .map(|name| self.dir.path().join(name))
+            .to_vec()
+    }
+
+    fn start(&mut self) {
+        let tables = Tables::open(Arc::new(RealDisk), &self.dirs()).unwrap();
+        let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+        let options = NodeOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            secret: secret(),
+            threads: 1,
+            task_threads: 1,
+            way: Way::Ring,
+            depth: 64,
+            transport: self.road.transport,
+            shm: Shm::default(),
+            verbs: self.road.verbs.clone(),
+            limits: Limits::default(),
+        };
+        let node = Node::start(options, Arc::new(stock), Arc::new(NoWorker)).unwrap();
+        self.node = Some(node);
+    }
+
+    fn stop(&mut self) {
+        self.node.take().unwrap().stop().unwrap();
+    }
+
+    fn options(&self) -> SessionOptions {
+        let address = self.node.as_ref().unwrap().address();
+        let mut options = SessionOptions::new(address, secret());
+        options.patience = PATIENCE;
+        self.road.set(&mut options);
+        options
+    }
+
+    fn far(&self) -> Far {
+        Far::new(FarOptions::new(self.options()))
+    }
+
+    fn begin(&self, mode: Mode) -> Result<FarLoad, SessionError> {
+        let session = Session::connect(self.options()).unwrap();
+        let options = LoadOptions {
+            page_size: PageSize::new(8192).unwrap(),
+            ..LoadOptions::default()
+        };
+        FarLoad::begin(session, "numbers", &schema(), &options, mode)
+    }
+
+    /// Loads these numbers.
+    fn load(&self, mode: Mode, from: i64, to: i64) -> Arc<Table> {
+        let mut load = self.begin(mode).unwrap();
+        for at in (from..to).step_by(10_000) {
+            load.push(&batch(at, to.min(at + 10_000))).unwrap();
+        }
+        assert_eq!(load.rows(), (to - from) as u64);
+        load.commit().unwrap()
+    }
+
+    /// How many files there are.
+    fn files(&self) -> usize {
+        let count = |dir: PathBuf| std::fs::read_dir(dir).unwrap().count();
+        self.dirs().into_iter().map(count).sum()
+    }
+}
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]))
+}
+
+fn batch(from: i64, to: i64) -> RecordBatch {
+    let numbers: Int64Array = (from..to).collect();
+    RecordBatch::try_new(schema(), vec![Arc::new(numbers)]).unwrap()
+}
+
+/// All of a table's numbers.
+fn numbers(far: &Far, table: &Arc<Table>) -> Result<Vec<i64>, String> {
+    let mut pages = Vec::new();
+    for segment in &table.segments {
+        pages.extend(segment.groups[0].iter().map(|entry| Address {
+            segment: segment.id,
+            page: entry.page,
+        }));
+    }
+    let mut all = Vec::new();
+    for page in far.read(table, pages) {
+        let page = page.map_err(|error| error.to_string())?;
+        let column = page.column(0).unwrap();
+        let column: &Int64Array = column.as_any().downcast_ref().unwrap();
+        all.extend(column.values());
+    }
+    Ok(all)
+}
+
+pub(crate) fn what_was_loaded_is_read_and_stays(road: &Road) {
+    let mut depot = Depot::new(road);
+    let table = depot.load(Mode::Create, 0, 100_000);
+    assert_eq!((table.rows(), table.version.0), (100_000, 1));
+    let table = depot.load(Mode::Append, 100_000, 150_000);
+    assert_eq!((table.rows(), table.version.0), (150_000, 2));
+    let all: Vec<i64> = (0..150_000).collect();
+    assert_eq!(numbers(&depot.far(), &table).unwrap(), all);
+    depot.stop();
+    depot.start();
+    let far = depot.far();
+    let table = far.open("numbers").unwrap();
+    assert_eq!(numbers(&far, &table).unwrap(), all);
+}
+
+pub(crate) fn a_load_that_is_broken_off_leaves_nothing(road: &Road) {
+    let mut depot = Depot::new(road);
+    let empty = depot.files();
+    let mut load = depot.begin(Mode::Create).unwrap();
+    load.push(&batch(0, 100_000)).unwrap();
+    drop(load);
+    let error = depot
+        .far()
+        .open("numbers")
+        .expect_err("nothing was committed");
+    assert!(matches!(error, SessionError::Refused(_)), "{error}");
+    // Another one is broken off by the node's end.
+    let mut load = depot.begin(Mode::Create).unwrap();
+    load.push(&batch(0, 100_000)).unwrap();
+    depot.stop();
+    let error = load.commit().expect_err("the node is gone");
+    assert!(matches!(error, SessionError::Lost(_)), "{error}");
+    depot.start();
+    assert_eq!(depot.files(), empty);
+    depot.load(Mode::Create, 0, 10);
+}
+
+pub(crate) fn who_has_begun_with_a_version_goes_on_with_it(road: &Road) {
+    let depot = Depot::new(road);
+    let far = depot.far();
+    depot.load(Mode::Create, 0, 50_000);
+    let before = far.open("numbers").unwrap();
+    depot.load(Mode::Replace, 7, 9);
+    let after = far.open("numbers").unwrap();
+    assert_eq!(numbers(&far, &after).unwrap(), [7, 8]);
+    // On links, too, that have not had it open.
+    for far in [far, depot.far()] {
+        assert_eq!(numbers(&far, &before).unwrap().len(), 50_000);
+    }
+    let mut session = Session::connect(depot.options()).unwrap();
+    session.remove("numbers").unwrap();
+    assert!(depot.far().open("numbers").is_err());
+    assert_eq!(session.tables().unwrap(), []);
+    let error = session.remove("numbers").expect_err("it is gone");
+    assert!(error.to_string().contains("numbers"), "{error}");
+}
+
+pub(crate) fn a_load_that_cannot_be_is_refused_with_its_reason(road: &Road) {
+    let depot = Depot::new(road);
+    let error = depot.begin(Mode::Append).expect_err("there is none");
+    assert!(error.to_string().contains("numbers"), "{error}");
+    depot.load(Mode::Create, 0, 10);
+    let error = depot.begin(Mode::Create).expect_err("there is one");
+    assert!(error.to_string().contains("numbers"), "{error}");
+    let session = Session::connect(depot.options()).unwrap();
+    let options = LoadOptions::default();
+    let error = FarLoad::begin(session, "../etc", &schema(), &options, Mode::Create);
+    assert!(error.is_err(), "a name that is none");
+    // Two begin, one is first.
+    let one = depot.begin(Mode::Replace).unwrap();
+    let mut two = depot.begin(Mode::Replace).unwrap();
+    two.push(&batch(3, 5)).unwrap();
+    assert_eq!(two.commit().unwrap().rows(), 2);
+    assert_eq!(one.commit().unwrap().rows(), 0);
+}

@@ -1,0 +1,179 @@
+//! A node that shows a file, and runs tasks that tests understand.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use disk::reads::{PageCache, ReadFile, Way};
+use fabric::Secret;
+use fabric::shm::Shm;
+use fabric::tcp::Transport;
+use fabric::verbs::{Device, Domain, VerbsOptions};
+use kumiki_pages::node::{Limits, Node, NodeOptions, Opened, Outcome, ShownFiles, Worker};
+use kumiki_pages::remote::{Session, SessionError, SessionOptions};
+use tempfile::NamedTempFile;
+
+/// Far longer than anything takes here.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Set where a missing RDMA device is a failure.
+const REQUIRE: &str = "KUMIKI_REQUIRE_RDMA";
+/// Bytes of the file.
+pub(crate) const BYTES: usize = 4 << 20;
+
+/// What lies at a place of the file.
+pub(crate) fn content(page: u32, unit: usize) -> Vec<u8> {
+    let from = page as usize * unit;
+    (from..from + unit).map(byte).collect()
+}
+
+fn byte(at: usize) -> u8 {
+    (at as u64)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .to_be_bytes()[0]
+}
+
+/// A way on which messages and pages travel.
+#[derive(Clone)]
+pub(crate) struct Road {
+    pub(crate) transport: Transport,
+    pub(crate) verbs: Option<Domain>,
+}
+
+impl Road {
+    pub(crate) fn new(transport: Transport) -> Road {
+        let verbs = None;
+        Road { transport, verbs }
+    }
+
+    /// That of an RDMA device; none, with a line that says why, where there is no such device.
+    pub(crate) fn verbs() -> Option<Road> {
+        match Device::open(&VerbsOptions::default()) {
+            Ok(device) => Some(Road {
+                transport: Transport::Verbs,
+                verbs: Some(device.domain().unwrap()),
+            }),
+            Err(error) if std::env::var_os(REQUIRE).is_some() => panic!("{error}"),
+            Err(error) => {
+                println!("skipped: {error}");
+                None
+            }
+        }
+    }
+
+    /// Has a session go it.
+    pub(crate) fn set(&self, options: &mut SessionOptions) {
+        options.transport = self.transport;
+        options.verbs.clone_from(&self.verbs);
+        if self.verbs.is_some() {
+            // All of it is locked memory.
+            options.window_bytes = 2 << 20;
+        }
+    }
+}
+
+/// A node and its file.
+pub(crate) struct Stand {
+    pub(crate) node: Option<Node>,
+    road: Road,
+    pub(crate) ended: Arc<AtomicBool>,
+    _file: NamedTempFile,
+}
+
+impl Stand {
+    pub(crate) fn new(road: &Road) -> Stand {
+        Stand::with(road, Limits::default())
+    }
+
+    pub(crate) fn with(road: &Road, limits: Limits) -> Stand {
+        let mut file = NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..BYTES).map(byte).collect();
+        file.write_all(&bytes).unwrap();
+        let mut shown = ShownFiles::default();
+        let read = ReadFile::open(file.path(), PageCache::Past).unwrap();
+        shown.show("file", read);
+        let ended = Arc::new(AtomicBool::new(false));
+        let worker = Scribe(Arc::clone(&ended));
+        let options = NodeOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            secret: secret(),
+            threads: 2,
+            task_threads: 2,
+            way: Way::Static { threads: 2 },
+            depth: 64,
+            transport: road.transport,
+            shm: Shm::default(),
+            verbs: road.verbs.clone(),
+            limits,
+        };
+        let node = Node::start(options, Arc::new(shown), Arc::new(worker)).unwrap();
+        Stand {
+            node: Some(node),
+            road: road.clone(),
+            ended,
+            _file: file,
+        }
+    }
+
+    pub(crate) fn options(&self) -> SessionOptions {
+        let node = self.node.as_ref().expect("it runs");
+        let mut options = SessionOptions::new(node.address(), secret());
+        options.patience = PATIENCE;
+        self.road.set(&mut options);
+        options
+    }
+
+    pub(crate) fn session(&self) -> Session {
+        Session::connect(self.options()).unwrap()
+    }
+}
+
+pub(crate) fn secret() -> Secret {
+    Secret::new("what readers know")
+}
+
+/// Turns until there is something.
+pub(crate) fn until<T>(
+    session: &mut Session,
+    mut ready: impl FnMut(&mut Session) -> Option<T>,
+) -> Result<T, SessionError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = ready(session) {
+            return Ok(found);
+        }
+        assert!(Instant::now() < deadline, "nothing has come");
+        session.turn(Duration::from_millis(50))?;
+    }
+}
+
+/// Runs tasks whose text says what they do.
+struct Scribe(Arc<AtomicBool>);
+
+impl Worker for Scribe {
+    fn run(
+        &self,
+        table: &Arc<Opened>,
+        task: &[u8],
+        out: &mut dyn FnMut(Vec<u8>) -> bool,
+    ) -> Result<(), Outcome> {
+        let task = std::str::from_utf8(task).unwrap();
+        match task.split_once(' ') {
+            Some(("count", to)) => {
+                for number in 0..to.parse().unwrap() {
+                    let batch = format!("{number} of {}", table.unit).into_bytes();
+                    if !out(batch) {
+                        self.0.store(true, Ordering::Release);
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Some(("refuse", why)) => Err(Outcome::Refused(why.to_owned())),
+            Some(("value", why)) => Err(Outcome::Value(why.to_owned())),
+            Some(("page", why)) => Err(Outcome::Page(why.to_owned())),
+            Some(("busy", why)) => Err(Outcome::Busy(why.to_owned())),
+            _ => panic!("a task that nobody knows"),
+        }
+    }
+}
