@@ -9,8 +9,8 @@ use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::prelude::SessionContext;
 use disk::RealDisk;
 use pages::{LoadOptions, Mode, Tables};
-use sql::load::{Columns, Csv, Format, Request, load};
-use sql::{Directory, Session};
+use kumiki_sql::load::{Columns, Csv, Format, Request, load};
+use kumiki_sql::{Directory, Session};
 use support::{ask, session};
 
 struct Place {

@@ -10,9 +10,9 @@ use datafusion::arrow::array::{Int64Array, RecordBatch};
 use operators::placement::{Link, Side};
 use operators::{Batches, Here, Site, Task, TaskError};
 use pages::{Groups, Memory, PageSize, Shape, Table};
-use sql::catalogue::Place;
-use sql::meter::PageMeter;
-use sql::{Placement, Store};
+use kumiki_sql::catalogue::Place;
+use kumiki_sql::meter::PageMeter;
+use kumiki_sql::{Placement, Store};
 use support::{ask, session};
 
 /// A store whose site gives some batches and is then lost.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pages::{Groups, PageSize};
-use sql::serve::{Options, Server, Stopper};
-use sql::{Catalogue, Rights, Settings, Shared};
+use kumiki_sql::serve::{Options, Server, Stopper};
+use kumiki_sql::{Catalogue, Rights, Settings, Shared};
 use support::tpch;
 use support::wire::Client;
 

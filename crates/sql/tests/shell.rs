@@ -5,8 +5,8 @@ mod support;
 use std::sync::Arc;
 
 use pages::{Groups, PageSize};
-use sql::shell::{Format, Shell, run};
-use sql::{Catalogue, Settings, Shared, Store};
+use kumiki_sql::shell::{Format, Shell, run};
+use kumiki_sql::{Catalogue, Settings, Shared, Store};
 use support::{MemoryStore, tpch};
 
 fn shared() -> Shared {

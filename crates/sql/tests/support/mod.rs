@@ -1,6 +1,6 @@
 //! What tests of SQL over pages share.
 
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 pub mod answers;
 pub mod tpch;
@@ -17,9 +17,9 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use operators::placement::{Link, Side};
 use operators::{Here, Site};
 use pages::{Groups, Memory, PageSize, Shape, Table};
-use sql::catalogue::Place;
-use sql::meter::{Metered, PageMeter};
-use sql::{Catalogue, Placement, Rights, Session, Settings, Shared, Store};
+use kumiki_sql::catalogue::Place;
+use kumiki_sql::meter::{Metered, PageMeter};
+use kumiki_sql::{Catalogue, Placement, Rights, Session, Settings, Shared, Store};
 
 /// A store of tables in memory.
 pub struct MemoryStore {
