@@ -68,6 +68,7 @@ impl Stock {
                     .map(open)
                     .collect::<Result<_, String>>()?,
                 pages: segment.pages.into(),
+                memory: None,
             });
         }
         Ok(Opened {
