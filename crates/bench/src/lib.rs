@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`keys`], [`stamp`], [`workload`] | what transactions do, and how it is known that they did it right | nothing of what runs them |
 //! | [`driver`], [`latency`] | closed and open loops, and the time that things take | clients, by a trait |
+//! | [`content`], [`fixture`], [`replay`], [`storage`] | files that tell right reads from wrong ones, a query's page accesses, the storage node that is measured | pages, by their public interfaces |
 //! | [`target`] | what is measured: a store, clusters of processes, a device | the crates that it measures, by their public interfaces |
 //! | [`cassandra`], [`ycsb`] | real nodes of Cassandra on this machine; a workload of others | nothing of what uses them |
 //! | [`simulation`] | transactions over more partitions than there are machines | service times that were measured, the protocols, our codec |
@@ -18,21 +19,25 @@
 
 pub mod awake;
 pub mod cassandra;
+pub mod content;
 pub mod driver;
 pub mod experiment;
 pub mod experiments;
+pub mod fixture;
 pub mod keys;
 pub mod latency;
 pub mod machine;
 pub mod metric;
 pub mod peers;
 pub mod plot;
+pub mod replay;
 pub mod report;
 pub mod result;
 pub mod runner;
 pub mod sample;
 pub mod simulation;
 pub mod stamp;
+pub mod storage;
 pub mod table;
 pub mod target;
 pub mod workload;

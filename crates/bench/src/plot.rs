@@ -49,6 +49,8 @@ pub enum Shape {
         /// The metrics, from below.
         parts: &'static [&'static str],
     },
+    /// Cores that the processes of a point used, over the time of its last run.
+    Course,
     /// A dot for each point: one metric over another.
     Scatter {
         /// The metric across.

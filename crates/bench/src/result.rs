@@ -17,7 +17,7 @@
 //! | `id`, `params`, `baseline`, `job` | as in the experiment |
 //! | `skipped` | why it could not be measured here, if so |
 //! | `note` | what has to be known about its figures, if anything has |
-//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise` |
+//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise`, and `course`, the cores that processes used from [moment](Moment) to moment, where that was followed |
 //! | `summary` | by metric: `median`, `min`, `max`, `share` (median of the runs' shares of their baseline's neighbouring runs) |
 //! | `noisy` | all of its runs were noisy, so that the summary is over noisy ones |
 //!
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Params, Point, Scale};
 use crate::machine::{Host, Noise};
-use crate::sample::{Check, Values};
+use crate::sample::{Check, Moment, Values};
 use crate::target::Job;
 
 /// The version of the format.
@@ -83,6 +83,8 @@ pub struct Repetition {
     pub values: Values,
     pub checks: Vec<Check>,
     pub noise: Noise,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<Moment>,
 }
 
 /// What the runs of a point told of a metric.

@@ -15,6 +15,7 @@ use history::Recorder;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::experiment::{Experiment, Point, Scale};
+use crate::fixture::Fixtures;
 use crate::machine::{self, Host, Meter};
 use crate::peers::Peers;
 use crate::result::{PointResult, Repetition, Results, SCHEMA};
@@ -113,6 +114,7 @@ pub fn run(
         points,
         order: 0,
         calibrations: Calibrations::default(),
+        fixtures: Fixtures::default(),
         bar: ProgressBar::new(0),
         told: Instant::now(),
     };
@@ -229,6 +231,7 @@ struct Run<'r> {
     results: Results,
     order: usize,
     calibrations: Calibrations,
+    fixtures: Fixtures,
     bar: ProgressBar,
     /// When it was told how far the experiment is, where nobody sees the bar.
     told: Instant,
@@ -303,6 +306,7 @@ impl Run<'_> {
             plant: self.options.plant,
             server: self.options.server.as_deref(),
             calibrations: &self.calibrations,
+            fixtures: &self.fixtures,
             peers: &self.options.peers,
         };
         let meter = Meter::default();
@@ -330,6 +334,7 @@ impl Run<'_> {
             },
             checks: sample.checks,
             noise,
+            course: sample.course,
         });
         !self.stop.load(Ordering::Relaxed)
     }

@@ -56,6 +56,21 @@ pub struct Sample {
     pub checks: Vec<Check>,
     /// What has to be known about the figures, if anything has.
     pub note: Option<String>,
+    /// What it was like from moment to moment, where that was followed.
+    pub course: Vec<Moment>,
+}
+
+/// A moment of a run, until the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Seconds since the run counts.
+    pub at: f64,
+    /// Cores that this process used.
+    pub reader: f64,
+    /// Cores that the storage node's process used.
+    pub node: f64,
+    /// Reads a second.
+    pub rate: f64,
 }
 
 impl Sample {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::bench::experiment::{Effort, Scale};
 use ::bench::peers::Peers;
 use ::bench::runner::{self, Options};
-use ::bench::{experiments, report, table};
+use ::bench::{experiments, report, storage, table};
 use base::affinity::Affinity;
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -27,6 +27,13 @@ enum What {
     List,
     /// Run an experiment.
     Run(Box<Run>),
+    /// Be a storage node that is measured.
+    #[command(hide = true)]
+    StorageNode {
+        /// What it shows, as JSON.
+        #[arg(value_name = "SHOWING")]
+        showing: String,
+    },
     /// Draw all results in a directory into one page.
     Report {
         /// Where the results are, and where `report.html` goes.
@@ -101,6 +108,7 @@ pub(crate) fn bench(options: Bench) -> Result<(), String> {
     match options.what {
         What::List => list(),
         What::Run(options) => run(&options),
+        What::StorageNode { showing } => storage::serve(&showing),
         What::Report { dir } => {
             let path = report::write(&dir).map_err(|error| error.to_string())?;
             say(&format!("kumiki: the report is {}", path.display()))

@@ -2,6 +2,9 @@
 //! not drive out what is read again and again, as new pages have to prove themselves first
 //! (S3-FIFO and CLOCK, by the library `quick_cache`).
 //!
+//! What is kept is a [`Page`] mostly; other things that were read by such an address can be kept in
+//! the same way ([`Kept`]).
+//!
 //! A page's address names the same bytes for ever, because ids of segments are never used again:
 //! nothing that is cached is ever out of date. Pages of a version that was replaced are not asked for any
 //! more, and are driven out by those that are.
@@ -21,10 +24,28 @@ const AROUND: u64 = 200;
 const USUAL: u64 = 64 << 10;
 
 /// See the [module](self).
-pub struct Cache {
-    pages: Pages<Address, Arc<Page>, Weight>,
+pub struct Cache<P: Kept = Page> {
+    pages: Pages<Address, Arc<P>, Weight>,
     hits: AtomicU64,
     misses: AtomicU64,
+}
+
+/// What a cache can keep.
+pub trait Kept {
+    /// Its bytes, which count against the cache's.
+    fn size(&self) -> usize;
+}
+
+impl Kept for Page {
+    fn size(&self) -> usize {
+        self.bytes().len()
+    }
+}
+
+impl Kept for Box<[u8]> {
+    fn size(&self) -> usize {
+        self.len()
+    }
 }
 
 /// How often pages were found in a cache.
@@ -52,23 +73,39 @@ impl CacheFigures {
 #[derive(Clone, Copy)]
 struct Weight;
 
-impl Weighter<Address, Arc<Page>> for Weight {
-    fn weight(&self, _: &Address, page: &Arc<Page>) -> u64 {
-        page.bytes().len() as u64 + AROUND
+impl<P: Kept> Weighter<Address, Arc<P>> for Weight {
+    fn weight(&self, _: &Address, page: &Arc<P>) -> u64 {
+        page.size() as u64 + AROUND
     }
 }
 
-impl std::fmt::Debug for Cache {
+impl<P: Kept> std::fmt::Debug for Cache<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Cache").field(&self.figures()).finish()
     }
 }
 
 impl Cache {
+    /// Keeps a page, in memory of the cache's own, and returns what it keeps.
+    pub fn keep(&self, page: &Page) -> Arc<Page> {
+        let kept = Arc::new(page.detached());
+        self.insert(page.address(), Arc::clone(&kept));
+        kept
+    }
+}
+
+impl<P: Kept> Cache<P> {
     /// A cache that takes so many bytes.
     #[must_use]
-    pub fn new(bytes: u64) -> Cache {
-        let count = usize::try_from(bytes / USUAL).unwrap_or(usize::MAX).max(16);
+    pub fn new(bytes: u64) -> Cache<P> {
+        Cache::with_pages_of(USUAL, bytes)
+    }
+
+    /// A cache that takes so many bytes, in pages of about this many each.
+    #[must_use]
+    pub fn with_pages_of(usual: u64, bytes: u64) -> Cache<P> {
+        let count = usize::try_from(bytes / usual.max(1)).unwrap_or(usize::MAX);
+        let count = count.max(16);
         Cache {
             pages: Pages::with_weighter(count, bytes, Weight),
             hits: AtomicU64::new(0),
@@ -78,7 +115,7 @@ impl Cache {
 
     /// A page, if it is there.
     #[must_use]
-    pub fn get(&self, address: Address) -> Option<Arc<Page>> {
+    pub fn get(&self, address: Address) -> Option<Arc<P>> {
         let found = self.pages.get(&address);
         let figure = match found {
             Some(_) => &self.hits,
@@ -88,11 +125,10 @@ impl Cache {
         found
     }
 
-    /// Keeps a page, in memory of the cache's own, and returns what it keeps.
-    pub fn keep(&self, page: &Page) -> Arc<Page> {
-        let kept = Arc::new(page.detached());
-        self.pages.insert(page.address(), Arc::clone(&kept));
-        kept
+    /// Keeps what was read from an address. It is to have its memory for itself, as it may be kept
+    /// for long.
+    pub fn insert(&self, address: Address, page: Arc<P>) {
+        self.pages.insert(address, page);
     }
 
     /// How it has done.

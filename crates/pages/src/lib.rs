@@ -62,7 +62,7 @@ pub mod tpch;
 mod widen;
 
 pub use bounds::{Bounds, Range};
-pub use cache::{Cache, CacheFigures};
+pub use cache::{Cache, CacheFigures, Kept};
 pub use local::{Local, LocalOptions};
 pub use manifest::BadTable;
 pub use memory::Memory;

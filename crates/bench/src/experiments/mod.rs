@@ -1,5 +1,6 @@
 //! The experiments that there are. To add one, write it as data beside the others and name it here.
 
+mod io_replay;
 mod lock_latency;
 mod log_device;
 mod proxy;
@@ -20,6 +21,7 @@ mod ramp_scale;
 mod ramp_size;
 mod ramp_transport;
 mod ramp_ycsb;
+mod remote_io;
 mod silo;
 mod silo_buffers;
 mod silo_latency;
@@ -47,6 +49,8 @@ pub const ALL: &[Experiment] = &[
     proxy_scale::EXPERIMENT,
     proxy_cassandra::EXPERIMENT,
     lock_latency::EXPERIMENT,
+    remote_io::EXPERIMENT,
+    io_replay::EXPERIMENT,
     raft_grouping::EXPERIMENT,
     raft_servers::EXPERIMENT,
     raft_bulk::EXPERIMENT,
@@ -112,6 +116,7 @@ mod tests {
                         series.iter().for_each(|name| known(name));
                     }
                     Shape::Bars { x, y, series, .. } => [x, y, series].into_iter().for_each(known),
+                    Shape::Course => {}
                     Shape::Stack { x, parts } => x.iter().chain(parts).for_each(|n| known(n)),
                     Shape::Scatter {
                         x,

@@ -8,6 +8,7 @@ use crate::experiment::Param;
 use crate::metric;
 use crate::plot::{Mark, Plot, Shape};
 use crate::result::{PointResult, Results};
+use crate::sample::Moment;
 
 /// Colours that there are; the last is that of what has no log, or nothing to tell apart.
 const COLOURS: usize = 8;
@@ -51,6 +52,7 @@ pub(super) fn draw(plot: &Plot, results: &Results) -> Option<Figure> {
             relative,
         } => bars(plot, &points, x, y, series, *relative),
         Shape::Stack { x, parts } => stack(plot, &points, x, parts),
+        Shape::Course => course(plot, &points),
         Shape::Scatter {
             x,
             y,
@@ -173,12 +175,9 @@ fn lines(
             continue;
         };
         let name = name(point, series);
-        let name = if is_neutral(point, points) {
-            "no log".to_owned()
-        } else {
-            name
-        };
-        let colour = legend.colour(&name, is_neutral(point, points));
+        let neutral = is_neutral(point, points) && point.params.contains_key("log");
+        let name = if neutral { "no log".to_owned() } else { name };
+        let colour = legend.colour(&name, neutral);
         places.push(*place);
         let at = Value {
             median: *place,
@@ -383,6 +382,47 @@ fn stack(plot: &Plot, points: &[&PointResult], x: &[&str], parts: &[&str]) -> Op
     Some(Figure {
         svg: chart.draw(plot.title),
         legend: parts.iter().enumerate().map(named).collect(),
+    })
+}
+
+/// The cores of the first point whose course is known.
+fn course(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
+    let runs = points.iter().filter_map(|point| point.repetitions.last());
+    let run = runs.into_iter().find(|run| !run.course.is_empty())?;
+    let exactly = |value: f64| Value {
+        median: value,
+        min: value,
+        max: value,
+    };
+    let line = |colour: usize, cores: fn(&Moment) -> f64| Series {
+        colour,
+        dots: run
+            .course
+            .iter()
+            .map(|moment| Dot {
+                x: exactly(moment.at),
+                y: exactly(cores(moment)),
+                label: String::new(),
+                tip: format!("{} cores", metric::show(cores(moment))),
+            })
+            .collect(),
+    };
+    let moments = || run.course.iter();
+    let chart = Xy {
+        x: Axis::from_zero(moments().map(|moment| moment.at)),
+        y: Axis::from_zero(moments().flat_map(|moment| [moment.reader, moment.node])),
+        x_title: "time, s".to_owned(),
+        y_title: "cores".to_owned(),
+        joined: true,
+        series: vec![
+            line(0, |moment| moment.node),
+            line(1, |moment| moment.reader),
+        ],
+        marks: Vec::new(),
+    };
+    Some(Figure {
+        svg: chart.draw(plot.title),
+        legend: vec![(0, "storage node".to_owned()), (1, "reader".to_owned())],
     })
 }
 

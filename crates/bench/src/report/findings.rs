@@ -120,6 +120,7 @@ mod tests {
                 values,
                 checks: vec![Check::new("fine", Ok(()))],
                 noise: Noise::default(),
+                course: Vec::new(),
             });
             result
         };

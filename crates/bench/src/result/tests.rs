@@ -25,6 +25,7 @@ fn run(round: usize, order: usize, rate: f64, noisy: bool) -> Repetition {
             noisy,
             ..Noise::default()
         },
+        course: Vec::new(),
     }
 }
 

@@ -14,6 +14,7 @@
 //! | [`QueriesJob`] | tiny queries of many clients to server processes, with and without a proxy before them | every reply to the byte; every key after the run |
 //! | [`LocksJob`] | taking and releasing locks of the proxy, or of Cassandra's lightweight transactions | every answer; tokens rise; who does not hold a lock neither gets nor releases it |
 //! | [`BeforeJob`] | requests to Cassandra, directly and through the proxy by turns | every row, by the client or by YCSB |
+//! | [`ReadsJob`] | reads of a file, by this process or of a storage node that is another one | every page |
 //! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
 
 mod bare;
@@ -29,6 +30,7 @@ mod pairs;
 mod process;
 mod puts;
 mod queries;
+mod reads;
 mod replicas;
 mod resp;
 mod scaling;
@@ -52,11 +54,13 @@ pub use mget::{MgetJob, Mgets};
 pub use pairs::PairsJob;
 pub use puts::{PutsJob, System};
 pub use queries::{QueriesJob, Road};
+pub use reads::{Far, Order, Reader, ReadsJob};
 pub use replicas::{Consensus, ReplicasJob};
 pub use scaling::{Calibrations, ScaleJob};
 pub use store::{LogKnobs, StoreJob};
 
 use crate::experiment::Scale;
+use crate::fixture::Fixtures;
 use crate::peers::Peers;
 use crate::sample::{RunError, Sample};
 
@@ -88,6 +92,8 @@ pub enum Job {
     Locks(LocksJob),
     /// Requests to Cassandra, with and without a proxy.
     Before(BeforeJob),
+    /// Reads of a file, here or of a storage node.
+    Reads(ReadsJob),
     /// Writes to files.
     Device(DeviceJob),
 }
@@ -111,13 +117,14 @@ impl Job {
             Job::Queries(job) => queries::run(job, context),
             Job::Locks(job) => locks::run(job, context),
             Job::Before(job) => before::run(job, context),
+            Job::Reads(job) => reads::run(job, context),
             Job::Device(job) => device::run(job, context),
         }
     }
 }
 
 /// Where files lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// On the disk.
@@ -163,13 +170,15 @@ pub struct Context<'c> {
     pub server: Option<&'c Path>,
     /// Service times that were measured in this round.
     pub calibrations: &'c Calibrations,
+    /// What was made for all points of this run of the experiment.
+    pub fixtures: &'c Fixtures,
     /// Programs of others.
     pub peers: &'c Peers,
 }
 
 impl Context<'_> {
     /// A new directory in a place; removed when it is dropped.
-    fn directory(&self, place: Place) -> Result<tempfile::TempDir, RunError> {
+    pub(crate) fn directory(&self, place: Place) -> Result<tempfile::TempDir, RunError> {
         let above = match place {
             Place::Disk => &self.disk,
             Place::Memory => &self.memory,

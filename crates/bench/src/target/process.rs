@@ -83,12 +83,12 @@ impl Process {
         Ok(())
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(in crate::target) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Processor time that it has used, in seconds.
-    pub(super) fn cpu(&self) -> f64 {
+    pub(in crate::target) fn cpu(&self) -> f64 {
         machine::cpu_of(self.child.id())
     }
 }

@@ -11,6 +11,18 @@ use std::ptr::NonNull;
 use disk::reads::PoolBuf;
 use fabric::window::Place;
 
+/// Puts a page where its reader wants it.
+///
+/// # Panics
+/// If the place is not as long as the page.
+pub(super) fn put(place: &Place, page: &[u8]) {
+    let memory = place.memory();
+    assert_eq!(memory.len(), page.len(), "a place for one page");
+    // SAFETY: the place stays mapped as long as it is there, is as long as the page, and is
+    // referred to by nobody here, so that the page does not lie in it.
+    unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), memory.cast().as_ptr(), page.len()) };
+}
+
 /// Memory for a page, and what is to be done when it is there.
 pub(super) struct Landing {
     pub(super) into: Into,

@@ -2,6 +2,7 @@
 
 mod stock;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -98,27 +99,51 @@ pub struct Extent {
     pub files: Vec<Arc<ReadFile>>,
     /// How many pages there are.
     pub pages: u64,
+    /// The pages, one behind the other, where they are no file's: they are answered at once.
+    pub memory: Option<Bytes>,
 }
 
 impl Extent {
-    /// In which file a page is, and from which byte on; `None` if there is no such page.
+    /// In which file a page is, and from which byte on; `None` if there is no such page, or no file.
     #[must_use]
     pub fn find(&self, page: u32, unit: usize) -> Option<(usize, u64)> {
         let (page, files) = (u64::from(page), self.files.len() as u64);
-        (page < self.pages).then(|| ((page % files) as usize, page / files * unit as u64))
+        let is_there = page < self.pages && files > 0;
+        is_there.then(|| ((page % files) as usize, page / files * unit as u64))
+    }
+
+    /// A page that lies in memory.
+    #[must_use]
+    pub fn in_memory(&self, page: u32, unit: usize) -> Option<Bytes> {
+        let memory = self.memory.as_ref()?;
+        let start = page as usize * unit;
+        (u64::from(page) < self.pages).then(|| memory.slice(start..start + unit))
     }
 }
 
-/// Files that are shown as they are, by name: for measurements.
+/// Files that are shown as they are, by name: for measurements. So is memory, as if it were a file:
+/// pages of it cost everything but a read.
 #[derive(Debug, Default)]
 pub struct ShownFiles {
-    files: std::collections::HashMap<String, Arc<ReadFile>>,
+    shown: HashMap<String, Shown>,
+}
+
+/// What is shown.
+#[derive(Debug)]
+enum Shown {
+    File(Arc<ReadFile>),
+    Memory(Bytes),
 }
 
 impl ShownFiles {
     /// Shows a file under a name.
     pub fn show(&mut self, name: impl Into<String>, file: ReadFile) {
-        self.files.insert(name.into(), Arc::new(file));
+        self.shown.insert(name.into(), Shown::File(Arc::new(file)));
+    }
+
+    /// Shows bytes under a name.
+    pub fn show_memory(&mut self, name: impl Into<String>, bytes: Bytes) {
+        self.shown.insert(name.into(), Shown::Memory(bytes));
     }
 }
 
@@ -134,14 +159,18 @@ impl Shelf for ShownFiles {
     }
 
     fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String> {
-        let file = self.files.get(name);
-        let file = file.ok_or_else(|| format!("no file is shown as {name}"))?;
+        let shown = self.shown.get(name);
+        let shown = shown.ok_or_else(|| format!("no file is shown as {name}"))?;
         if !(512..=128 << 10).contains(&unit) || !unit.is_multiple_of(512) {
             return Err(format!(
                 "{unit} bytes at a time: take 512 to 131072, in steps of 512"
             ));
         }
-        let pages = file.len() / unit as u64;
+        let (len, files, memory) = match shown {
+            Shown::File(file) => (file.len(), vec![Arc::clone(file)], None),
+            Shown::Memory(bytes) => (bytes.len() as u64, Vec::new(), Some(bytes.clone())),
+        };
+        let pages = len / unit as u64;
         if pages == 0 || pages > u64::from(u32::MAX) {
             return Err(format!(
                 "{name} has {pages} pages of {unit} bytes; 1 to 4294967295 can be"
@@ -152,8 +181,9 @@ impl Shelf for ShownFiles {
             description: Bytes::copy_from_slice(&pages.to_le_bytes()),
             unit,
             extents: vec![Extent {
-                files: vec![Arc::clone(file)],
+                files,
                 pages,
+                memory,
             }],
             kept: None,
         }))

@@ -205,6 +205,12 @@ impl Session {
         self.options.address
     }
 
+    /// How messages travel; `None` if the link is down.
+    #[must_use]
+    pub fn transport(&self) -> Option<Transport> {
+        self.fabric.transport_of(self.link)
+    }
+
     /// Which tables there are.
     ///
     /// # Errors

@@ -93,6 +93,7 @@ impl Library {
             extents.push(Extent {
                 files: stripes.iter().map(open).collect(),
                 pages: segment.pages.into(),
+                memory: None,
             });
             files.extend(stripes);
         }

@@ -11,7 +11,7 @@ use fabric::window::Far;
 
 use super::Desk;
 use crate::node::guest::Handle;
-use crate::node::landing::{Into, Landing};
+use crate::node::landing::{self, Into, Landing};
 use crate::node::shelf::Opened;
 use crate::remote::wire::{INLINE, SLOT_UNIT, Wanted, begin_there};
 
@@ -160,7 +160,12 @@ impl Desk {
             return Ok(Begun::Yes);
         };
         let (unit, segment) = (open.opened.unit, usize::from(wanted.segment));
-        let Some((file, offset)) = open.opened.extents[segment].find(wanted.page, unit) else {
+        let extent = &open.opened.extents[segment];
+        if let Some(page) = extent.in_memory(wanted.page, unit) {
+            self.give(guest, &wanted, &page);
+            return Ok(Begun::Yes);
+        }
+        let Some((file, offset)) = extent.find(wanted.page, unit) else {
             let text = format!("there is no page {}", wanted.page);
             self.unread(guest, wanted.tag, &text);
             return Ok(Begun::Yes);
@@ -196,6 +201,32 @@ impl Desk {
             into: landing,
         });
         Ok(Begun::Yes)
+    }
+
+    /// Gives a page that need not be read.
+    fn give(&mut self, guest: usize, wanted: &Wanted, page: &[u8]) {
+        self.told.pages += 1;
+        self.told.bytes += page.len() as u64;
+        let to = slot_start(wanted);
+        let window = self.guests[guest].windows.get(&wanted.window);
+        match window.and_then(|far| far.place(to, page.len())) {
+            Some(place) => {
+                landing::put(&place, page);
+                self.page_is_there(guest, wanted.tag);
+            }
+            None if wanted.window == INLINE => self.send_page(guest, wanted.tag, page),
+            None => self.write_page(guest, (wanted.window, to, wanted.tag), page),
+        }
+    }
+
+    /// Notes that a page lies where its reader wants it.
+    fn page_is_there(&mut self, guest: usize, tag: u32) {
+        let visitor = &mut self.guests[guest];
+        if visitor.there.is_empty() {
+            begin_there(&mut visitor.there);
+        }
+        visitor.there.extend_from_slice(&tag.to_le_bytes());
+        self.touch(guest);
     }
 
     /// Tells readers of reads that are over.
@@ -234,13 +265,7 @@ impl Desk {
         self.told.pages += 1;
         self.told.bytes += into.len as u64;
         match into.into {
-            Into::Place(_) => {
-                if visitor.there.is_empty() {
-                    begin_there(&mut visitor.there);
-                }
-                visitor.there.extend_from_slice(&into.tag.to_le_bytes());
-                self.touch(guest);
-            }
+            Into::Place(_) => self.page_is_there(guest, into.tag),
             Into::Buffer(buffer) if into.window == INLINE => {
                 self.send_page(guest, into.tag, buffer.as_ref());
             }

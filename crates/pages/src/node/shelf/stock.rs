@@ -56,6 +56,7 @@ impl Stock {
             extents.push(Extent {
                 files: files.read_files(self.page_cache)?.to_vec(),
                 pages: segment.pages.into(),
+                memory: None,
             });
         }
         Ok(Opened {

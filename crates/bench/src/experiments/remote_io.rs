@@ -1,0 +1,631 @@
+//! `remote-io`: reads of a storage node beside reads here and the fabric alone (paper 4, sections
+//! 4.4.1 to 4.4.4).
+
+use crate::experiment::{Effort, Experiment, Param, Point, Scale};
+use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
+use crate::storage::{Carrier, Reading};
+use crate::target::{Far, Job, Order, Place, Reader, ReadsJob};
+
+/// Sizes of reads.
+const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
+/// Reads under way of who has a few connections.
+const DEPTH: usize = 256;
+/// Threads of the paper's local I/O from which on its devices are busy.
+const BUSY: usize = 100;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "remote-io",
+    title: "Reads of a storage node, beside reads here and the fabric alone",
+    paper: Some("paper 4, figures 4.2 to 4.18 and table 4.2"),
+    about: &[
+        "Random reads of a file, as many under way as there may be. 'fabric': the storage node has \
+         the pages in memory and answers at once. 'local': this process reads the file, past the \
+         page cache, by threads that do nothing else ('plain', the paper's local I/O) or in one of \
+         the node's ways. 'remote': another process, the storage node, reads the file, and the \
+         pages come over. Every page is checked where it arrives, in the same manner.",
+        "'pinned': the node runs on the machine's first processor and its readers on the last one, \
+         as if they were two machines with a core each; who reads locally has the node's \
+         processor. Otherwise all threads may run anywhere, so that node and readers share what \
+         a local reader has for itself.",
+        "The paper has two servers of 44 cores, ten NVMe SSDs and InfiniBand of 56 Gb/s. Compare \
+         ratios. Its devices are this machine's disk, and /dev/shm as the fast one.",
+    ],
+    points,
+    plots,
+    compare,
+    columns: &[
+        "mode",
+        "device",
+        "size",
+        "carrier",
+        "way",
+        "threads",
+        "links",
+        "pinned",
+        "iops",
+        "read-rate",
+        "read-cpu",
+        "reader-cores",
+        "node-cores",
+    ],
+};
+
+/// A point, from what is the same for all.
+struct Spot {
+    mode: &'static str,
+    place: Option<Place>,
+    size: usize,
+    carrier: Option<Carrier>,
+    way: &'static str,
+    threads: usize,
+    links: usize,
+    pinned: bool,
+    reader: Reader,
+}
+
+impl Spot {
+    fn point(self) -> Point {
+        let place = self.place.unwrap_or(Place::Memory);
+        let job = ReadsJob {
+            place,
+            unit: self.size,
+            reader: self.reader,
+            order: Order::Random,
+            pinned: self.pinned,
+        };
+        let reader = match self.carrier {
+            Some(carrier) => format!("{} {}", carrier.name(), self.way),
+            None => self.way.to_owned(),
+        };
+        let pairs: [(&str, Param); 9] = [
+            ("mode", self.mode.into()),
+            ("reader", Param::Text(reader)),
+            ("device", self.place.map_or("–", Place::name).into()),
+            ("size", self.size.into()),
+            ("carrier", self.carrier.map_or("–", Carrier::name).into()),
+            ("way", self.way.into()),
+            ("threads", self.threads.into()),
+            ("links", self.links.into()),
+            ("pinned", if self.pinned { "yes" } else { "no" }.into()),
+        ];
+        Point::new(pairs, Job::Reads(job))
+    }
+}
+
+fn fabric(carrier: Carrier, size: usize, links: usize, pinned: bool) -> Point {
+    let far = Far {
+        carrier,
+        reading: None,
+        desks: if pinned { 1 } else { links.min(2) },
+        connections: links,
+        depth: DEPTH,
+    };
+    Spot {
+        mode: "fabric",
+        place: None,
+        size,
+        carrier: Some(carrier),
+        way: "–",
+        threads: 0,
+        links,
+        pinned,
+        reader: Reader::Node(far),
+    }
+    .point()
+}
+
+fn plain(place: Place, size: usize, threads: usize, pinned: bool) -> Point {
+    Spot {
+        mode: "local",
+        place: Some(place),
+        size,
+        carrier: None,
+        way: "plain",
+        threads,
+        links: 0,
+        pinned,
+        reader: Reader::Plain { threads },
+    }
+    .point()
+}
+
+fn own(place: Place, size: usize, reading: Reading, pinned: bool) -> Point {
+    let depth = match reading {
+        // The paper's way has no limit; more threads at once than this are of no use here.
+        Reading::Dynamic => 128,
+        _ => DEPTH,
+    };
+    Spot {
+        mode: "local",
+        place: Some(place),
+        size,
+        carrier: None,
+        way: reading.name(),
+        threads: threads(reading),
+        links: 0,
+        pinned,
+        reader: Reader::Own { reading, depth },
+    }
+    .point()
+}
+
+fn threads(reading: Reading) -> usize {
+    match reading {
+        Reading::Static(threads) => threads,
+        Reading::Dynamic | Reading::Ring | Reading::Here => 0,
+    }
+}
+
+fn remote(
+    place: Place,
+    size: usize,
+    carrier: Carrier,
+    reading: Reading,
+    links: usize,
+    pinned: bool,
+) -> Point {
+    let far = Far {
+        carrier,
+        reading: Some(reading),
+        // Who reads by itself needs as many threads as processors.
+        desks: if reading == Reading::Here && !pinned {
+            links
+        } else {
+            1
+        },
+        connections: links,
+        depth: DEPTH.max(threads(reading)).div_ceil(links.min(4)),
+    };
+    Spot {
+        mode: "remote",
+        place: Some(place),
+        size,
+        carrier: Some(carrier),
+        way: reading.name(),
+        threads: threads(reading),
+        links,
+        pinned,
+        reader: Reader::Node(far),
+    }
+    .point()
+}
+
+fn points(scale: &Scale) -> Vec<Point> {
+    let sizes = scale.pick(&[512, 64 << 10], &SIZES, &SIZES);
+    let is_full = scale.effort == Effort::Full;
+    let mut points = Vec::new();
+    for &size in sizes {
+        on_disk(scale, size, &mut points);
+        in_memory(scale, size, &mut points);
+        fabrics(scale, size, &mut points);
+    }
+    if scale.effort != Effort::Tiny {
+        dynamic(is_full, &mut points);
+    }
+    points
+}
+
+const CARRIERS: [Carrier; 2] = [Carrier::Shm, Carrier::Tcp];
+
+/// Figures 4.2 to 4.5.
+fn fabrics(scale: &Scale, size: usize, points: &mut Vec<Point>) {
+    let links = scale.pick(&[1], &[1], &[1, 2, 4, 8]);
+    for carrier in CARRIERS {
+        points.extend(links.iter().map(|&n| fabric(carrier, size, n, false)));
+        points.push(fabric(carrier, size, 1, true));
+    }
+    if scale.effort == Effort::Full {
+        points.push(fabric(Carrier::Verbs, size, 1, false));
+    }
+}
+
+/// Figures 4.6 to 4.9 and 4.12 to 4.17, on the disk. All are compared with plain threads.
+fn on_disk(scale: &Scale, size: usize, points: &mut Vec<Point>) {
+    let base = plain(Place::Disk, size, BUSY, false);
+    let more: &[usize] = match size {
+        512 => scale.pick(&[], &[16], &[1, 4, 16, 32, 64, 200]),
+        _ => scale.pick(&[], &[], &[1, 4, 16, 32, 64, 200]),
+    };
+    points.push(base.clone());
+    let mut add = |point: Point| points.push(point.against(&base));
+    for &threads in more {
+        add(plain(Place::Disk, size, threads, false));
+    }
+    add(own(Place::Disk, size, Reading::Ring, false));
+    if size == 512 || scale.effort == Effort::Full {
+        add(own(Place::Disk, size, Reading::Static(BUSY), false));
+        add(own(Place::Disk, size, Reading::Dynamic, false));
+    }
+    for carrier in CARRIERS {
+        add(remote(Place::Disk, size, carrier, Reading::Ring, 1, false));
+        add(remote(
+            Place::Disk,
+            size,
+            carrier,
+            Reading::Static(BUSY),
+            1,
+            false,
+        ));
+    }
+    let sweep: &[(usize, usize)] = match (size, scale.effort) {
+        (_, Effort::Tiny) => &[],
+        (512, Effort::Quick) => &[(1, 16), (4, 100)],
+        (_, Effort::Quick) => &[],
+        (_, Effort::Full) => &[
+            (1, 4),
+            (1, 16),
+            (1, 32),
+            (1, 200),
+            (2, 4),
+            (2, 16),
+            (2, 32),
+            (2, 100),
+            (2, 200),
+            (4, 16),
+            (4, 32),
+            (4, 100),
+            (4, 200),
+            (8, 16),
+            (8, 100),
+            (8, 200),
+        ],
+    };
+    for &(links, threads) in sweep {
+        add(remote(
+            Place::Disk,
+            size,
+            Carrier::Shm,
+            Reading::Static(threads),
+            links,
+            false,
+        ));
+    }
+}
+
+/// The same in memory: with a processor for each process, and without.
+fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
+    let alone = plain(Place::Memory, size, 1, true);
+    points.push(alone.clone());
+    points.push(own(Place::Memory, size, Reading::Here, true).against(&alone));
+    for carrier in CARRIERS {
+        let far = remote(Place::Memory, size, carrier, Reading::Here, 1, true);
+        points.push(far.against(&alone));
+    }
+    let both = plain(Place::Memory, size, 2, false);
+    points.push(both.clone());
+    if scale.effort == Effort::Tiny {
+        return;
+    }
+    let mut add = |point: Point| points.push(point.against(&both));
+    add(own(Place::Memory, size, Reading::Static(2), false));
+    for carrier in CARRIERS {
+        add(remote(
+            Place::Memory,
+            size,
+            carrier,
+            Reading::Here,
+            2,
+            false,
+        ));
+    }
+    if scale.effort == Effort::Full {
+        add(plain(Place::Memory, size, 1, false));
+        add(own(Place::Memory, size, Reading::Ring, false));
+        for links in [1, 4] {
+            let reading = Reading::Static(2);
+            add(remote(
+                Place::Memory,
+                size,
+                Carrier::Shm,
+                reading,
+                links,
+                false,
+            ));
+        }
+    }
+}
+
+/// Figures 4.10 and 4.11.
+fn dynamic(is_full: bool, points: &mut Vec<Point>) {
+    let links: &[usize] = if is_full { &[1, 2, 4, 8] } else { &[1, 4] };
+    for pinned in [false, true] {
+        points.extend(
+            links
+                .iter()
+                .map(|&n| remote(Place::Disk, 512, Carrier::Shm, Reading::Dynamic, n, pinned)),
+        );
+    }
+}
+
+type At = Vec<(&'static str, Param)>;
+
+fn at(mode: &'static str, device: &'static str, size: usize) -> At {
+    vec![
+        ("mode", mode.into()),
+        ("device", device.into()),
+        ("size", size.into()),
+    ]
+}
+
+fn with(mut at: At, more: &[(&'static str, Param)]) -> At {
+    at.extend_from_slice(more);
+    at
+}
+
+fn plots() -> Vec<Plot> {
+    let only = |at: At| {
+        at.into_iter()
+            .map(|(k, v)| (k, vec![v]))
+            .collect::<Vec<_>>()
+    };
+    let mut all = Vec::new();
+    let remote_512 = with(
+        at("remote", "disk", 512),
+        &[("way", "static".into()), ("carrier", "shm".into())],
+    );
+    all.push(Plot {
+        title: "Reads of 512 bytes by connections and I/O threads",
+        caption: "The node reads the disk by so many threads in all. Repeats figures 4.12 to 4.14, \
+                  where 4.3 M reads a second are reached with 100 connections.",
+        shape: Shape::Lines {
+            x: "threads",
+            y: "iops",
+            series: &["links"],
+            doubling: true,
+        },
+        only: only(remote_512),
+        paper: Vec::new(),
+    });
+    all.push(Plot {
+        title: "Reads by connections, a new thread for each read",
+        caption: "Of 512 bytes, on the disk. Repeats figure 4.10: at most 70 k, fewer with more \
+                  connections, some hundreds with threads pinned.",
+        shape: Shape::Lines {
+            x: "links",
+            y: "iops",
+            series: &["pinned"],
+            doubling: true,
+        },
+        only: only(with(
+            at("remote", "disk", 512),
+            &[("way", "dynamic".into())],
+        )),
+        paper: vec![Mark::Line {
+            value: 70e3,
+            label: "paper",
+        }],
+    });
+    all.push(Plot {
+        title: "Processors over time, a new thread for each read",
+        caption: "Reads of 512 bytes, on the disk. Repeats figure 4.11 for both processes: the paper \
+                  sees few cores busy beside those that poll.",
+        shape: Shape::Course,
+        only: only(with(
+            at("remote", "disk", 512),
+            &[("way", "dynamic".into()), ("links", 1.0.into()), ("pinned", "no".into())],
+        )),
+        paper: Vec::new(),
+    });
+    all.push(Plot {
+        title: "Processors over time, io_uring",
+        caption: "The same reads over shared memory, in our way.",
+        shape: Shape::Course,
+        only: only(with(
+            at("remote", "disk", 512),
+            &[("way", "ring".into()), ("carrier", "shm".into())],
+        )),
+        paper: Vec::new(),
+    });
+    all.extend(tops());
+    all
+}
+
+/// Figure 4.18, as MB/s by size.
+fn tops() -> Vec<Plot> {
+    let bars = |title, caption, only: Vec<(&'static str, Vec<Param>)>, series, y| Plot {
+        title,
+        caption,
+        shape: Shape::Bars {
+            x: "size",
+            y,
+            series,
+            relative: false,
+        },
+        only,
+        paper: Vec::new(),
+    };
+    vec![
+        bars(
+            "The fabric alone",
+            "Bytes a second of pages that need no read. Repeats figures 4.2 to 4.5, where there are \
+             up to 6 M reads of 512 bytes.",
+            vec![
+                ("mode", vec!["fabric".into()]),
+                ("links", vec![1.0.into()]),
+                ("pinned", vec!["no".into()]),
+            ],
+            "carrier",
+            "read-rate",
+        ),
+        bars(
+            "On the disk, by size",
+            "Bytes a second: plain threads here, and a storage node with io_uring. Repeats figure \
+             4.18.",
+            vec![
+                ("device", vec!["disk".into()]),
+                ("threads", vec![(BUSY as f64).into(), 0.0.into()]),
+                ("way", vec!["plain".into(), "ring".into()]),
+                ("mode", vec!["local".into(), "remote".into()]),
+            ],
+            "reader",
+            "read-rate",
+        ),
+        bars(
+            "In memory, a processor for each process",
+            "Bytes a second: one plain thread here, and a storage node whose thread reads itself.",
+            vec![
+                ("device", vec!["memory".into()]),
+                ("pinned", vec!["yes".into()]),
+                ("way", vec!["plain".into(), "here".into()]),
+                ("mode", vec!["local".into(), "remote".into()]),
+            ],
+            "reader",
+            "read-rate",
+        ),
+    ]
+}
+
+/// What is compared, by size.
+type Rows = [(&'static str, &'static str); 4];
+
+const DISK_SHM: Rows = [
+    ("disk, 512 B: remote over shm, by local", "0.85"),
+    ("disk, 4 KiB: remote over shm, by local", "0.55"),
+    ("disk, 16 KiB: remote over shm, by local", "0.55"),
+    ("disk, 64 KiB: remote over shm, by local", "0.62"),
+];
+const DISK_TCP: Rows = [
+    ("disk, 512 B: remote over tcp, by local", "0.85"),
+    ("disk, 4 KiB: remote over tcp, by local", "0.55"),
+    ("disk, 16 KiB: remote over tcp, by local", "0.55"),
+    ("disk, 64 KiB: remote over tcp, by local", "0.62"),
+];
+const MEMORY_SHM: Rows = [
+    (
+        "memory, a core each, 512 B: remote over shm, by local",
+        "0.85",
+    ),
+    (
+        "memory, a core each, 4 KiB: remote over shm, by local",
+        "0.55",
+    ),
+    (
+        "memory, a core each, 16 KiB: remote over shm, by local",
+        "0.55",
+    ),
+    (
+        "memory, a core each, 64 KiB: remote over shm, by local",
+        "0.62",
+    ),
+];
+const MEMORY_TCP: Rows = [
+    (
+        "memory, a core each, 512 B: remote over tcp, by local",
+        "0.85",
+    ),
+    (
+        "memory, a core each, 4 KiB: remote over tcp, by local",
+        "0.55",
+    ),
+    (
+        "memory, a core each, 16 KiB: remote over tcp, by local",
+        "0.55",
+    ),
+    (
+        "memory, a core each, 64 KiB: remote over tcp, by local",
+        "0.62",
+    ),
+];
+const MEMORY_SHARED: Rows = [
+    (
+        "memory, cores shared, 512 B: remote over shm, by local",
+        "0.85",
+    ),
+    (
+        "memory, cores shared, 4 KiB: remote over shm, by local",
+        "0.55",
+    ),
+    (
+        "memory, cores shared, 16 KiB: remote over shm, by local",
+        "0.55",
+    ),
+    (
+        "memory, cores shared, 64 KiB: remote over shm, by local",
+        "0.62",
+    ),
+];
+
+fn compare() -> Vec<Compare> {
+    let rows = |rows: Rows, device, more: &[(&'static str, Param)], aims: [Option<f64>; 4]| {
+        let row = |i: usize| {
+            let (what, paper) = rows[i];
+            Compare {
+                what,
+                paper: Some(paper),
+                ours: Measure::Share {
+                    metric: "iops",
+                    at: with(at("remote", device, SIZES[i]), more),
+                },
+                aim: aims[i].map(Aim::AtLeast),
+            }
+        };
+        (0..SIZES.len()).map(row).collect::<Vec<_>>()
+    };
+    let carrier = |name: &'static str| ("carrier", Param::from(name));
+    let pinned = |how: &'static str| ("pinned", Param::from(how));
+    let ring = ("way", Param::from("ring"));
+    let memory = [Some(0.85), Some(0.9), Some(0.9), Some(0.9)];
+    let mut all = rows(
+        DISK_SHM,
+        "disk",
+        &[carrier("shm"), ring.clone()],
+        [Some(0.95); 4],
+    );
+    all.extend(rows(
+        DISK_TCP,
+        "disk",
+        &[carrier("tcp"), ring.clone()],
+        [Some(0.95); 4],
+    ));
+    all.extend(rows(
+        MEMORY_SHM,
+        "memory",
+        &[carrier("shm"), pinned("yes")],
+        memory,
+    ));
+    all.extend(rows(
+        MEMORY_TCP,
+        "memory",
+        &[carrier("tcp"), pinned("yes")],
+        [None; 4],
+    ));
+    all.extend(rows(
+        MEMORY_SHARED,
+        "memory",
+        &[carrier("shm"), pinned("no")],
+        [None; 4],
+    ));
+    let way = |name: &'static str| with(at("local", "disk", 512), &[("way", name.into())]);
+    let ratio = |what, metric, of: &'static str, to: &'static str, aim| Compare {
+        what,
+        paper: None,
+        ours: Measure::Ratio {
+            metric,
+            of: way(of),
+            to: way(to),
+        },
+        aim: Some(aim),
+    };
+    all.push(ratio(
+        "disk, 512 B: reads by io_uring, by static threads",
+        "iops",
+        "ring",
+        "static",
+        Aim::AtLeast(1.0),
+    ));
+    all.push(ratio(
+        "disk, 512 B: processor time of a read by io_uring, by static threads",
+        "read-cpu",
+        "ring",
+        "static",
+        Aim::AtMost(1.0),
+    ));
+    all.push(ratio(
+        "disk, 512 B: processor time of a read by dynamic threads, by static ones",
+        "read-cpu",
+        "dynamic",
+        "static",
+        Aim::AtLeast(10.0),
+    ));
+    all
+}

@@ -1,0 +1,106 @@
+//! The page accesses of a real query, recorded to be replayed (paper 4, section 4.4.5).
+//!
+//! TPC-H's third query is executed as a classic row store does it, by index-nested-loop joins over
+//! pages of 16 KiB (`join`): all customers are read, of those of a segment the orders through an
+//! index, of each order that is early enough its lineitems, which lie in the order of their orders.
+//! Its answer is compared with that of a plain computation over the rows (`plain`). Each page that
+//! the joins ask for is an access of the [`Trace`], whether it was asked for before or not: no cache
+//! has had a say in it.
+//!
+//! In a trace the tables' files follow one another:
+//!
+//! | blocks | of |
+//! |---|---|
+//! | the first | customer |
+//! | then | the index of orders by customer |
+//! | then | orders |
+//! | the last | lineitem |
+//!
+//! A replay reads at each access's offset: as many bytes as its unit has, and from the begin of the
+//! unit that has the offset. So it has as many reads as the trace has accesses, whatever the unit.
+
+mod join;
+mod plain;
+mod stored;
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::experiment::Effort;
+use crate::sample::RunError;
+use crate::target::{Context, Place};
+
+/// Bytes of a page.
+pub const PAGE: usize = 16 << 10;
+/// The file's length is a multiple of this, the largest unit.
+const WHOLE: u64 = 128 << 10;
+
+/// The segment of the query: the one of its validation run.
+const SEGMENT: &str = "BUILDING";
+/// The date of the query, in days since 1970: 1995-03-15.
+const DATE: i64 = 9204;
+
+/// The answer of the query: revenue in units of 0.0001, date and priority by order. Not cut off at
+/// ten rows, so that all of it is compared.
+type Answer = BTreeMap<i64, (i64, i64, i64)>;
+
+/// What a query has asked for.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Blocks of [`PAGE`] bytes, in the order in which they were asked for.
+    pub accesses: Vec<u32>,
+    /// Blocks of all tables.
+    pub blocks: u32,
+    /// Whether the query's answer was that of the plain computation.
+    pub answer: Result<(), String>,
+}
+
+impl Trace {
+    /// Where an access reads.
+    #[must_use]
+    pub fn offset(&self, access: usize) -> u64 {
+        u64::from(self.accesses[access]) * PAGE as u64
+    }
+
+    /// Bytes of the file that it is replayed on.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (u64::from(self.blocks) * PAGE as u64).next_multiple_of(WHOLE)
+    }
+
+    /// How many different units of so many bytes a replay reads.
+    #[must_use]
+    pub fn touched(&self, unit: usize) -> usize {
+        let units = |access| self.offset(access) / unit as u64;
+        (0..self.accesses.len())
+            .map(units)
+            .collect::<HashSet<_>>()
+            .len()
+    }
+}
+
+/// Loads the tables, executes the query, and compares its answer.
+pub(crate) fn record(context: &Context<'_>) -> Result<Trace, RunError> {
+    let factor = match context.scale.effort {
+        Effort::Tiny => 0.002,
+        Effort::Quick => 0.1,
+        Effort::Full => 1.0,
+    };
+    let dir = context.directory(Place::Disk)?;
+    let failed = |error: String| RunError::failed("executing a query to be replayed")(&error);
+    let mut tables = stored::load(dir.path(), factor).map_err(failed)?;
+    let answer = join::execute(&mut tables).map_err(failed)?;
+    let compared = match plain::answer(factor) {
+        right if right.is_empty() => Err("no order fits the query".to_owned()),
+        right if right == answer => Ok(()),
+        right => Err(format!(
+            "the query gives {} orders, which are not the {} that there are",
+            answer.len(),
+            right.len()
+        )),
+    };
+    Ok(Trace {
+        accesses: tables.accesses,
+        blocks: tables.blocks,
+        answer: compared,
+    })
+}

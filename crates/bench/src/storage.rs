@@ -1,0 +1,180 @@
+//! A storage node that is measured: a process of its own, which shows one file, or memory.
+//!
+//! A program that runs experiments starts itself with `bench storage-node SHOWING` for it, where
+//! `SHOWING` is a [`Showing`] as JSON, and has [`serve`] do the rest.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use disk::reads::{PageCache, ReadFile, Way};
+use fabric::Secret;
+use fabric::shm::Shm;
+use fabric::tcp::Transport;
+use fabric::verbs::{Device, Domain, VerbsOptions};
+use pages::node::{Limits, NoWorker, Node, NodeOptions, ShownFiles};
+use serde::{Deserialize, Serialize};
+
+use crate::content;
+
+/// Under which name the file is shown.
+pub const NAME: &str = "content";
+/// What readers have to know.
+const SECRET: &str = "a measurement on one machine";
+/// Bytes of shown memory.
+const MEMORY: usize = 4 << 20;
+
+/// How messages and pages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Carrier {
+    /// Memory that processes share.
+    Shm,
+    /// TCP on loopback.
+    Tcp,
+    /// An RDMA device.
+    Verbs,
+}
+
+impl Carrier {
+    /// Its name among the parameters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Carrier::Shm => "shm",
+            Carrier::Tcp => "tcp",
+            Carrier::Verbs => "verbs",
+        }
+    }
+
+    /// The fabric's own.
+    #[must_use]
+    pub fn transport(self) -> Transport {
+        match self {
+            Carrier::Shm => Transport::Shm,
+            Carrier::Tcp => Transport::Tcp,
+            Carrier::Verbs => Transport::Verbs,
+        }
+    }
+
+    /// The device's domain, where one is needed.
+    ///
+    /// # Errors
+    /// There is no device.
+    pub fn domain(self) -> Result<Option<Domain>, String> {
+        match self {
+            Carrier::Verbs => {
+                let device = Device::open(&VerbsOptions::default());
+                let device = device.map_err(|error| error.to_string())?;
+                device.domain().map(Some).map_err(|error| error.to_string())
+            }
+            Carrier::Shm | Carrier::Tcp => Ok(None),
+        }
+    }
+}
+
+/// A way of reading, as results tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reading {
+    /// A thread for each read.
+    Dynamic,
+    /// So many threads.
+    Static(usize),
+    /// io_uring.
+    Ring,
+    /// The thread that submits reads itself.
+    Here,
+}
+
+impl Reading {
+    /// Its name among the parameters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Reading::Dynamic => "dynamic",
+            Reading::Static(_) => "static",
+            Reading::Ring => "ring",
+            Reading::Here => "here",
+        }
+    }
+
+    /// The disk's own.
+    #[must_use]
+    pub fn way(self) -> Way {
+        match self {
+            Reading::Dynamic => Way::Dynamic,
+            Reading::Static(threads) => Way::Static { threads },
+            Reading::Ring => Way::Ring,
+            Reading::Here => Way::Here,
+        }
+    }
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Showing {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// How pages travel.
+    pub carrier: Carrier,
+    /// How they are read.
+    pub reading: Reading,
+    /// Reads under way, of each thread.
+    pub depth: usize,
+    /// Threads that serve readers.
+    pub threads: usize,
+    /// The file; none: memory, whose pages need no read.
+    pub file: Option<PathBuf>,
+    /// On which processor all of it runs, if on one.
+    pub cpu: Option<usize>,
+}
+
+/// Secret of readers and nodes.
+#[must_use]
+pub fn secret() -> Secret {
+    Secret::new(SECRET)
+}
+
+/// Is a node, until the process is killed.
+///
+/// # Errors
+/// It cannot be one: the text says why.
+pub fn serve(showing: &str) -> Result<(), String> {
+    let showing: Showing = serde_json::from_str(showing).map_err(|error| error.to_string())?;
+    let failed = |error: io::Error| error.to_string();
+    if let Some(cpu) = showing.cpu {
+        // Its threads inherit the place.
+        base::cpus::pin_current_thread(cpu).map_err(failed)?;
+    }
+    let mut shown = ShownFiles::default();
+    match &showing.file {
+        Some(path) => {
+            let file = ReadFile::open(path, PageCache::Past).map_err(failed)?;
+            shown.show(NAME, file);
+        }
+        None => {
+            let mut memory = vec![0; MEMORY];
+            content::fill(0, &mut memory);
+            shown.show_memory(NAME, Bytes::from(memory));
+        }
+    }
+    let options = NodeOptions {
+        listen: showing.listen,
+        secret: secret(),
+        threads: showing.threads,
+        task_threads: 1,
+        way: showing.reading.way(),
+        depth: showing.depth,
+        transport: showing.carrier.transport(),
+        shm: Shm::default(),
+        verbs: showing.carrier.domain()?,
+        limits: Limits::default(),
+    };
+    let _node = Node::start(options, Arc::new(shown), Arc::new(NoWorker)).map_err(failed)?;
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads of a file: on this machine, or of a storage node, which is a process of its own (paper 4,
+//! sections 4.4.1 to 4.4.5).
+//!
+//! | reader | who reads the file |
+//! |---|---|
+//! | [`Reader::Plain`] | threads, each in a loop: the paper's local I/O |
+//! | [`Reader::Own`] | one thread, in one of the node's ways |
+//! | [`Reader::Node`] | a storage node, for connections that have a thread each: the paper's remote I/O |
+//!
+//! A node that shows memory instead of a file answers at once: what the fabric alone can do.
+//!
+//! | order | offsets |
+//! |---|---|
+//! | [`Order::Random`] | random ones, for a time |
+//! | [`Order::Counted`] | random ones, as many as a trace has |
+//! | [`Order::Replay`] | those of a [trace](crate::replay), perhaps through a cache |
+//!
+//! The file's content follows from its offsets, and every page is [checked](crate::content) where it
+//! arrives, on this machine and from a node alike.
+
+mod course;
+mod feed;
+mod local;
+mod remote;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pages::Cache;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::Effort;
+use crate::fixture::ContentFile;
+use crate::replay::Trace;
+use crate::sample::{Check, RunError, Sample};
+use crate::storage::{Carrier, Reading};
+use crate::target::{Context, Place};
+use course::{Course, Tally};
+use feed::Feed;
+
+/// Reads of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadsJob {
+    /// Where the file lies.
+    pub place: Place,
+    /// Bytes of a read.
+    pub unit: usize,
+    /// Who reads.
+    pub reader: Reader,
+    /// Which parts.
+    pub order: Order,
+    /// Whether the threads of each process share one processor: the node's, or those that read
+    /// here, the first one, readers of a node the last.
+    pub pinned: bool,
+}
+
+/// See the module's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reader {
+    /// Threads here that do nothing but read.
+    Plain {
+        /// How many.
+        threads: usize,
+    },
+    /// One of the node's ways, here.
+    Own {
+        /// Which.
+        reading: Reading,
+        /// Reads under way.
+        depth: usize,
+    },
+    /// A node.
+    Node(Far),
+}
+
+/// A node, and who reads from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Far {
+    /// How pages travel.
+    pub carrier: Carrier,
+    /// How the node reads; `None`: it does not, but shows memory.
+    pub reading: Option<Reading>,
+    /// Threads of the node that serve connections.
+    pub desks: usize,
+    /// Connections, each with a thread here.
+    pub connections: usize,
+    /// Reads under way, of each connection.
+    pub depth: usize,
+}
+
+/// See the module's table.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Random, for the scale's time.
+    Random,
+    /// Random, as many as the trace has.
+    Counted,
+    /// Those of the trace.
+    Replay {
+        /// Bytes of the cache, as a part of what the trace touches; 0: there is none.
+        cache: f64,
+    },
+}
+
+/// What the reading threads of a run share.
+struct Work<'w> {
+    job: &'w ReadsJob,
+    context: &'w Context<'w>,
+    file: Arc<ContentFile>,
+    trace: Option<Arc<Trace>>,
+    /// How much of the trace was taken.
+    taken: AtomicUsize,
+    cache: Option<Cache<Box<[u8]>>>,
+    tally: Tally,
+}
+
+pub(super) fn run(job: &ReadsJob, context: &Context<'_>) -> Result<Sample, RunError> {
+    let trace = match job.order {
+        Order::Random => None,
+        Order::Counted | Order::Replay { .. } => Some(context.fixtures.trace(context)?),
+    };
+    let len = match &trace {
+        None => file_len(context, job.place),
+        Some(trace) => trace.bytes(),
+    };
+    let cache = match (job.order, &trace) {
+        (Order::Replay { cache }, Some(trace)) if cache > 0.0 => {
+            let bytes = (trace.touched(job.unit) as f64 * job.unit as f64 * cache) as u64;
+            Some(feed::cache(job.unit, bytes))
+        }
+        _ => None,
+    };
+    let threads = match job.reader {
+        Reader::Plain { threads } => threads,
+        Reader::Own { .. } => 1,
+        Reader::Node(far) => far.connections,
+    };
+    let work = Work {
+        job,
+        context,
+        file: context.fixtures.file(context, job.place, len)?,
+        trace,
+        taken: AtomicUsize::new(0),
+        cache,
+        tally: Tally::new(threads),
+    };
+    let course = match job.reader {
+        Reader::Node(far) => remote::run(&work, &far)?,
+        Reader::Plain { .. } | Reader::Own { .. } => local::run(&work)?,
+    };
+    if context.stop.load(Ordering::Relaxed) {
+        return Err(RunError::Interrupted);
+    }
+    Ok(tell(&work, &course))
+}
+
+/// Bytes of the file that random reads go to. So many that no cache of a processor has them.
+fn file_len(context: &Context<'_>, place: Place) -> u64 {
+    match (context.scale.effort, place) {
+        (Effort::Tiny, _) => 4 << 20,
+        (Effort::Full, Place::Disk) => 4 << 30,
+        (Effort::Quick, _) | (Effort::Full, Place::Memory) => 1 << 30,
+    }
+}
+
+fn tell(work: &Work<'_>, course: &Course) -> Sample {
+    let mut sample = Sample::default();
+    let values = &mut sample.values;
+    let reads = course.reads() as f64;
+    let seconds = course.seconds();
+    values.set("iops", reads / seconds);
+    values.set("read-rate", reads / seconds * work.job.unit as f64 / 1e6);
+    let [client, node] = course.cpu();
+    values.set("read-cpu", (client + node) / reads * 1e6);
+    values.set("reader-cores", client / seconds);
+    if matches!(work.job.reader, Reader::Node(_)) {
+        values.set("node-cores", node / seconds);
+    }
+    if work.trace.is_some() {
+        values.set("replay-time", seconds);
+    }
+    if let Some(rate) = work.cache.as_ref().and_then(|c| c.figures().hit_rate()) {
+        values.set("hit-rate", rate);
+    }
+    sample.course = course.cores();
+    let outcome = work.tally.outcome(course.reads());
+    sample.checks.push(Check::new(
+        "every page is the one that was asked for",
+        outcome,
+    ));
+    if let Some(trace) = &work.trace {
+        let name = "the query that was recorded has the right answer";
+        sample.checks.push(Check::new(name, trace.answer.clone()));
+    }
+    sample
+}
+
+impl Work<'_> {
+    /// The offsets of one of the threads.
+    fn feed(&self, thread: usize, readable: u64) -> Feed<'_> {
+        let seed =
+            self.context.seed.wrapping_add(thread as u64) ^ (self.context.number as u64) << 32;
+        Feed::new(self, seed, readable.min(self.file.len()))
+    }
+}
