@@ -32,7 +32,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::serve::compatible::{Answer, answer};
 use crate::serve::errors::{SYNTAX, TOO_MUCH, error, of_query};
 use crate::serve::{encode, parameters, types};
-use crate::session::Session;
+use crate::session::{Session, detached};
 use crate::shell::script::{Part, cut};
 
 /// How long a query waits for others to end before it is refused.
@@ -94,7 +94,7 @@ impl Handler {
         if schema.fields().is_empty() {
             return Ok(Response::Execution(Tag::new(tag)));
         }
-        Ok(query(stream, &schema, formats, Some(place)))
+        Ok(query(detached(stream, place), &schema, formats))
     }
 }
 
@@ -112,13 +112,10 @@ fn query(
     batches: SendableRecordBatchStream,
     schema: &SchemaRef,
     formats: Option<&Format>,
-    place: Option<OwnedSemaphorePermit>,
 ) -> Response {
     let fields = types::fields(schema, formats);
     let described = Arc::clone(&fields);
     let rows = batches.flat_map(move |batch| {
-        // The place is given back with the stream.
-        let _held = &place;
         let rows = match batch {
             Ok(batch) => encode::rows(&batch, &fields).map_err(|arrow| of_query(&arrow.into())),
             Err(failed) => Err(of_query(&failed)),
@@ -141,7 +138,7 @@ impl Answer {
                 let schema = batch.schema();
                 let one = stream::iter([Ok(RecordBatch::clone(batch))]);
                 let batches = RecordBatchStreamAdapter::new(Arc::clone(&schema), one);
-                query(Box::pin(batches), &schema, formats, None)
+                query(Box::pin(batches), &schema, formats)
             }
         }
     }
