@@ -5,7 +5,6 @@ mod support;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kumiki_sql::serve::{Options, Server, Stopper};

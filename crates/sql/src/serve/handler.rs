@@ -84,11 +84,13 @@ impl Handler {
     ) -> PgWireResult<Response> {
         let place = self.admitted().await?;
         let failed = |failed| of_query(&failed);
-        let mut planned = self.session.plan(sql).await.map_err(failed)?;
+        let plan = self.session.logical(sql).await.map_err(failed)?;
+        let tag = tag(&plan);
+        let context = self.session.context();
+        let mut planned = context.execute_logical_plan(plan).await.map_err(failed)?;
         if let Some(values) = values {
             planned = planned.with_param_values(values).map_err(failed)?;
         }
-        let tag = tag(planned.logical_plan());
         let schema = Arc::new(planned.schema().as_arrow().clone());
         let stream = planned.execute_stream().await.map_err(failed)?;
         if schema.fields().is_empty() {
@@ -150,7 +152,7 @@ async fn cancellable<C: ClientInfo>(client: &C, response: Response) -> Response 
     let Response::Query(mut query) = response else {
         return response;
     };
-    let Some(handle) = client.session_extensions().get::<ConnectionHandle>() else {
+    let Some(handle) = client.session_extensions().get::<Arc<ConnectionHandle>>() else {
         return Response::Query(query);
     };
     let cancelled = handle.start_query().await;
@@ -316,7 +318,7 @@ impl ExtendedQueryHandler for Extended {
             return self._on_execute(client, message).await;
         }
         client.set_state(PgWireConnectionState::QueryInProgress);
-        let cancelled = match client.session_extensions().get::<ConnectionHandle>() {
+        let cancelled = match client.session_extensions().get::<Arc<ConnectionHandle>>() {
             Some(handle) => handle.start_query().await,
             None => oneshot::channel().1,
         };
