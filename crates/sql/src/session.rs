@@ -4,24 +4,48 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext};
+use futures::StreamExt;
 use operators::Placement;
 
 use crate::catalogue::Catalogue;
 use crate::options::KumikiOptions;
 use crate::pushdown::rules;
+use crate::shell::script::operators;
 use crate::table::PagesSchema;
 
 /// The catalogue's and the schema's names in SQL.
 pub const CATALOGUE: &str = "kumiki";
 /// See [`CATALOGUE`].
 pub const SCHEMA: &str = "public";
+
+/// The most operators that a statement may have.
+const MOST_OPERATORS: usize = 1_000;
+/// Bytes of the stack of a thread that plans: enough for as many levels, also where nothing is optimised.
+const STACK: usize = 64 << 20;
+/// What is said of a statement that has more.
+pub(crate) const TOO_COMPLEX: &str = "the statement has more than 1000 operators: write lists of values as IN (…), or ask \
+                                      in several statements";
+
+/// Threads for queries; so many of them, or as many as there are processors. Their stacks are large enough for
+/// whatever statement a session takes.
+///
+/// # Errors
+/// As the system says.
+pub fn runtime(threads: Option<NonZeroUsize>) -> std::io::Result<tokio::runtime::Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        runtime.worker_threads(threads.get());
+    }
+    runtime.thread_stack_size(STACK).enable_all().build()
+}
 
 /// What all sessions of a process share.
 #[derive(Clone, Debug)]
@@ -132,6 +156,28 @@ impl Shared {
     }
 }
 
+/// A query that runs in a task of its own, so that whoever waits for its batches can stop waiting, even
+/// while an operator computes for long without giving way. Dropping the stream has the task end when its
+/// operators next give way; until then it keeps what it holds.
+#[must_use]
+pub fn detached(
+    mut batches: SendableRecordBatchStream,
+    holds: impl Send + 'static,
+) -> SendableRecordBatchStream {
+    let mut builder = RecordBatchReceiverStream::builder(batches.schema(), 2);
+    let sender = builder.tx();
+    builder.spawn(async move {
+        let _held = holds;
+        while let Some(batch) = batches.next().await {
+            if sender.send(batch).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    builder.build()
+}
+
 /// Somebody's session.
 #[derive(Clone)]
 pub struct Session {
@@ -160,6 +206,9 @@ impl Session {
     /// # Errors
     /// As [`Session::plan`].
     pub async fn logical(&self, sql: &str) -> Result<LogicalPlan> {
+        if operators(sql) > MOST_OPERATORS {
+            return plan_err!("{TOO_COMPLEX}");
+        }
         let plan = self.context.state().create_logical_plan(sql).await?;
         self.permitted().verify_plan(&plan).map_err(refused)?;
         Ok(plan)

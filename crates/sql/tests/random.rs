@@ -330,7 +330,11 @@ fn integer(rng: &mut Rng, depth: usize) -> String {
 fn decimal(rng: &mut Rng, depth: usize) -> String {
     if depth == 0 || rng.u8(..3) == 0 {
         return match rng.u8(..3) {
-            0 => format!("{}.{:02}", rng.i32(0..40), rng.u8(..100)),
+            0 => format!(
+                "cast('{}.{:02}' as decimal(4, 2))",
+                rng.i32(0..40),
+                rng.u8(..100)
+            ),
             _ => "d".to_owned(),
         };
     }

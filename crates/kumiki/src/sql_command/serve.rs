@@ -48,10 +48,8 @@ pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
         connections: options.connections,
         queries: options.queries_at_once,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("no threads for queries: {error}"))?;
+    let runtime = sql::session::runtime(None);
+    let runtime = runtime.map_err(|error| format!("no threads for queries: {error}"))?;
     runtime.block_on(async {
         let (server, stopper) = Server::bind(&server, shared).await?;
         stop_on(signals, Reread::new(None, log), move || stopper.stop());
@@ -61,6 +59,8 @@ pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
         server.serve().await;
         Ok::<(), String>(())
     })?;
+    // A query that was cancelled may compute on for a while.
+    runtime.shutdown_background();
     tracing::info!("stopped");
     Ok(())
 }

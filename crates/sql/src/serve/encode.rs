@@ -88,7 +88,8 @@ impl Column {
 
     /// Writes a value with its length before it, or that it is null.
     fn write(&self, row: usize, into: &mut BytesMut) -> Result<(), ArrowError> {
-        if self.array.is_null(row) {
+        // An array of nothing but nulls has no mask that would say so.
+        if self.array.is_null(row) || *self.array.data_type() == DataType::Null {
             into.put_i32(-1);
             return Ok(());
         }

@@ -4,6 +4,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use pgwire::error::{ErrorInfo, PgWireError};
 
+use crate::session::TOO_COMPLEX;
 use crate::shell::run::explain;
 
 /// A class of errors.
@@ -23,6 +24,7 @@ const INVALID_SETTING: SqlState = SqlState("22023");
 const OUT_OF_MEMORY: SqlState = SqlState("53200");
 const IO: SqlState = SqlState("58030");
 const INTERNAL: SqlState = SqlState("XX000");
+const COMPLEX: SqlState = SqlState("54001");
 /// More than the server wants to do at once.
 pub(crate) const TOO_MUCH: SqlState = SqlState("53400");
 /// A parameter that makes no sense.
@@ -41,6 +43,7 @@ pub(crate) fn of_query(failed: &DataFusionError) -> PgWireError {
 
 fn state(failed: &DataFusionError) -> SqlState {
     match failed.find_root() {
+        DataFusionError::Plan(what) if what == TOO_COMPLEX => COMPLEX,
         DataFusionError::SQL(..) => SYNTAX,
         DataFusionError::SchemaError(schema, _) => match **schema {
             SchemaError::FieldNotFound { .. } => UNDEFINED_COLUMN,
@@ -72,7 +75,8 @@ fn of_plan(what: &str) -> SqlState {
 
 fn of_value(what: &str) -> SqlState {
     let what = what.to_ascii_lowercase();
-    if what.contains("divide by zero") || what.contains("division by zero") {
+    let zero = ["divide by zero", "divided by zero", "division by zero"];
+    if zero.iter().any(|text| what.contains(text)) {
         DIVISION_BY_ZERO
     } else {
         DATA

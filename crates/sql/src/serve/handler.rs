@@ -32,7 +32,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::serve::compatible::{Answer, answer};
 use crate::serve::errors::{SYNTAX, TOO_MUCH, error, of_query};
 use crate::serve::{encode, parameters, types};
-use crate::session::Session;
+use crate::session::{Session, detached};
 use crate::shell::script::{Part, cut};
 
 /// How long a query waits for others to end before it is refused.
@@ -84,17 +84,19 @@ impl Handler {
     ) -> PgWireResult<Response> {
         let place = self.admitted().await?;
         let failed = |failed| of_query(&failed);
-        let mut planned = self.session.plan(sql).await.map_err(failed)?;
+        let plan = self.session.logical(sql).await.map_err(failed)?;
+        let tag = tag(&plan);
+        let context = self.session.context();
+        let mut planned = context.execute_logical_plan(plan).await.map_err(failed)?;
         if let Some(values) = values {
             planned = planned.with_param_values(values).map_err(failed)?;
         }
-        let tag = tag(planned.logical_plan());
         let schema = Arc::new(planned.schema().as_arrow().clone());
         let stream = planned.execute_stream().await.map_err(failed)?;
         if schema.fields().is_empty() {
             return Ok(Response::Execution(Tag::new(tag)));
         }
-        Ok(query(stream, &schema, formats, Some(place)))
+        Ok(query(detached(stream, place), &schema, formats))
     }
 }
 
@@ -112,13 +114,10 @@ fn query(
     batches: SendableRecordBatchStream,
     schema: &SchemaRef,
     formats: Option<&Format>,
-    place: Option<OwnedSemaphorePermit>,
 ) -> Response {
     let fields = types::fields(schema, formats);
     let described = Arc::clone(&fields);
     let rows = batches.flat_map(move |batch| {
-        // The place is given back with the stream.
-        let _held = &place;
         let rows = match batch {
             Ok(batch) => encode::rows(&batch, &fields).map_err(|arrow| of_query(&arrow.into())),
             Err(failed) => Err(of_query(&failed)),
@@ -141,7 +140,7 @@ impl Answer {
                 let schema = batch.schema();
                 let one = stream::iter([Ok(RecordBatch::clone(batch))]);
                 let batches = RecordBatchStreamAdapter::new(Arc::clone(&schema), one);
-                query(Box::pin(batches), &schema, formats, None)
+                query(Box::pin(batches), &schema, formats)
             }
         }
     }
@@ -153,7 +152,7 @@ async fn cancellable<C: ClientInfo>(client: &C, response: Response) -> Response 
     let Response::Query(mut query) = response else {
         return response;
     };
-    let Some(handle) = client.session_extensions().get::<ConnectionHandle>() else {
+    let Some(handle) = client.session_extensions().get::<Arc<ConnectionHandle>>() else {
         return Response::Query(query);
     };
     let cancelled = handle.start_query().await;
@@ -319,7 +318,7 @@ impl ExtendedQueryHandler for Extended {
             return self._on_execute(client, message).await;
         }
         client.set_state(PgWireConnectionState::QueryInProgress);
-        let cancelled = match client.session_extensions().get::<ConnectionHandle>() {
+        let cancelled = match client.session_extensions().get::<Arc<ConnectionHandle>>() {
             Some(handle) => handle.start_query().await,
             None => oneshot::channel().1,
         };

@@ -12,7 +12,7 @@ use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
 
 use crate::catalogue::Catalogue;
-use crate::session::{Session, Shared};
+use crate::session::{Session, Shared, detached, runtime};
 use crate::shell::command::{self, Command};
 use crate::shell::format::{Format, Writer};
 use crate::shell::progress::{Progress, Tell};
@@ -60,9 +60,19 @@ pub struct Settings {
 pub struct Shell<W> {
     session: Session,
     catalogue: Arc<Catalogue>,
-    runtime: tokio::runtime::Runtime,
+    /// Until the shell ends.
+    runtime: Option<tokio::runtime::Runtime>,
     settings: Settings,
     out: W,
+}
+
+impl<W> Drop for Shell<W> {
+    /// Waits for no query that was cancelled and computes on.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Whether a shell goes on.
@@ -80,14 +90,12 @@ impl<W: Write> Shell<W> {
     /// # Errors
     /// If there are no threads for it.
     pub fn new(shared: &Shared, settings: Settings, out: W) -> Result<Shell<W>, Failed> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
+        let runtime = runtime(None)
             .map_err(|error| Failed::Query(format!("no threads for queries: {error}")))?;
         Ok(Shell {
             session: shared.session().map_err(|error| query_failed(&error))?,
             catalogue: Arc::clone(shared.catalogue()),
-            runtime,
+            runtime: Some(runtime),
             settings,
             out,
         })
@@ -150,7 +158,8 @@ impl<W: Write> Shell<W> {
     fn statement(&mut self, sql: &str) -> Result<(), Failed> {
         let begun = Instant::now();
         let work = statement(&self.session, self.settings, sql, &mut self.out);
-        self.runtime.block_on(async {
+        let runtime = self.runtime.as_ref().expect("the shell has not ended");
+        runtime.block_on(async {
             tokio::select! {
                 done = work => done,
                 _ = tokio::signal::ctrl_c() => Err(Failed::Cancelled),
@@ -181,7 +190,8 @@ async fn statement(
         false => Some(Writer::new(out, settings.format, schema).map_err(written)?),
     };
     let mut progress = Progress::new(Arc::clone(&plan), settings.progress);
-    let mut stream = execute_stream(plan, session.context().task_ctx()).map_err(failed)?;
+    let stream = execute_stream(plan, session.context().task_ctx()).map_err(failed)?;
+    let mut stream = detached(stream, ());
     while let Some(batch) = next(&mut stream, &mut progress).await {
         if let Some(writer) = &mut writer {
             writer.write(batch.map_err(failed)?).map_err(written)?;

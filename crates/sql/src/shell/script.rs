@@ -108,6 +108,38 @@ fn end_of_statement(text: &str) -> Option<usize> {
     None
 }
 
+/// How many operators a statement has, outside of quotes and comments. Each may be a level of an
+/// expression's tree, and so of whatever walks over it.
+#[must_use]
+pub fn operators(sql: &str) -> usize {
+    let mut count = 0;
+    let mut at = 0;
+    let mut word = String::new();
+    while let Some(next) = sql[at..].chars().next() {
+        if next.is_alphanumeric() || next == '_' {
+            word.push(next.to_ascii_lowercase());
+            at += next.len_utf8();
+            continue;
+        }
+        count += usize::from(matches!(
+            word.as_str(),
+            "and" | "or" | "not" | "union" | "is"
+        ));
+        word.clear();
+        at += match next {
+            '\'' | '"' => match sql[at + 1..].find(next) {
+                Some(end) => end + 2,
+                None => return count,
+            },
+            _ => comment(&sql[at..]).unwrap_or_else(|| {
+                count += usize::from("+-*/%|&^<>=~:[(".contains(next));
+                next.len_utf8()
+            }),
+        };
+    }
+    count
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,9 +191,18 @@ mod tests {
     }
 
     #[test]
+    fn operators_are_counted_outside_of_quotes() {
+        assert_eq!(operators("select 1 + 2 * 3"), 2);
+        assert_eq!(operators("a = 'x = y' and b or not c -- = = ="), 4);
+        assert_eq!(operators("f(a, b, c) in (1, 2, 3)"), 2);
+        assert_eq!(operators("select 'ü + "), 0);
+    }
+
+    #[test]
     fn no_text_makes_it_panic() {
         for text in ["'é", "é;é", "/*é", "--é", "\"", "\\", "/", "-", "*/;"] {
             let _ = cut(text);
+            let _ = operators(text);
         }
     }
 }

@@ -110,6 +110,11 @@ impl Client {
         client.raw(&words.map(i32::to_be_bytes).concat());
     }
 
+    /// Has it wait for messages no longer than this.
+    pub fn wait_for(&mut self, time: Duration) {
+        self.socket.set_read_timeout(Some(time)).unwrap();
+    }
+
     fn raw(&mut self, body: &[u8]) {
         let length = u32::try_from(body.len() + 4).unwrap();
         self.socket
