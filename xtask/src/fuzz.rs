@@ -70,6 +70,12 @@ pub enum Target {
     Table,
     /// Blocks of rows that travel.
     Block,
+    /// What readers and storage nodes say to each other.
+    NodeMessages,
+    /// Fragments: what operators are to do with a table's pages.
+    Fragments,
+    /// Which rows of a table a fragment is about.
+    FragmentRows,
 }
 
 impl Target {
@@ -96,6 +102,9 @@ impl Target {
         Target::Page,
         Target::Table,
         Target::Block,
+        Target::NodeMessages,
+        Target::Fragments,
+        Target::FragmentRows,
     ];
 
     fn name(self) -> &'static str {
@@ -121,6 +130,9 @@ impl Target {
             Target::Page => "page",
             Target::Table => "table",
             Target::Block => "block",
+            Target::NodeMessages => "node-messages",
+            Target::Fragments => "fragments",
+            Target::FragmentRows => "fragment-rows",
         }
     }
 
@@ -147,6 +159,9 @@ impl Target {
             Target::Page => pages::fuzz::fuzz_page,
             Target::Table => pages::fuzz::fuzz_table,
             Target::Block => pages::fuzz::fuzz_block,
+            Target::NodeMessages => pages::fuzz::fuzz_messages,
+            Target::Fragments => operators::fuzz::fuzz_fragments,
+            Target::FragmentRows => operators::fuzz::fuzz_rows,
         }
     }
 
@@ -173,6 +188,9 @@ impl Target {
             Target::Page => "crates/pages/corpus/page",
             Target::Table => "crates/pages/corpus/table",
             Target::Block => "crates/pages/corpus/block",
+            Target::NodeMessages => "crates/pages/corpus/messages",
+            Target::Fragments => "crates/operators/corpus/fragments",
+            Target::FragmentRows => "crates/operators/corpus/rows",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod reference;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
@@ -210,4 +211,34 @@ fn rows_are_bytes() {
     let bytes = codec::encode_rows(&rows);
     assert_eq!(codec::decode_rows(&bytes), Ok(rows));
     assert!(codec::decode_rows(&bytes[1..]).is_err());
+}
+
+/// What fuzzing begins with is of this format, as its decoders know it.
+#[test]
+fn the_corpus_is_of_this_format() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let inputs = |dir: &str| {
+        let files = std::fs::read_dir(corpus.join(dir)).expect("a corpus");
+        let paths = files.map(|file| file.expect("a file").path());
+        paths.map(|path| {
+            let bytes = std::fs::read(&path).expect("a file");
+            (path, bytes)
+        })
+    };
+    let mut count = 0;
+    for (path, bytes) in inputs("fragments") {
+        let found = codec::decode(&bytes);
+        assert!(found.is_ok(), "{}: {found:?}", path.display());
+        fuzz::fuzz_fragments(&bytes);
+        count += 1;
+    }
+    assert!(count > 0, "there are fragments");
+    for (path, bytes) in inputs("rows") {
+        let found = codec::decode_rows(&bytes);
+        assert!(
+            found.is_ok_and(|rows| !rows.is_empty()),
+            "{}",
+            path.display()
+        );
+    }
 }
