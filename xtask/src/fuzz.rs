@@ -70,8 +70,12 @@ pub enum Target {
     Table,
     /// Blocks of rows that travel.
     Block,
-    /// Parts of queries that travel, and run.
-    Fragment,
+    /// What readers and storage nodes say to each other.
+    NodeMessages,
+    /// Fragments: what operators are to do with a table's pages.
+    Fragments,
+    /// Which rows of a table a fragment is about.
+    FragmentRows,
 }
 
 impl Target {
@@ -98,7 +102,9 @@ impl Target {
         Target::Page,
         Target::Table,
         Target::Block,
-        Target::Fragment,
+        Target::NodeMessages,
+        Target::Fragments,
+        Target::FragmentRows,
     ];
 
     fn name(self) -> &'static str {
@@ -124,7 +130,9 @@ impl Target {
             Target::Page => "page",
             Target::Table => "table",
             Target::Block => "block",
-            Target::Fragment => "fragment",
+            Target::NodeMessages => "node-messages",
+            Target::Fragments => "fragments",
+            Target::FragmentRows => "fragment-rows",
         }
     }
 
@@ -151,7 +159,9 @@ impl Target {
             Target::Page => pages::fuzz::fuzz_page,
             Target::Table => pages::fuzz::fuzz_table,
             Target::Block => pages::fuzz::fuzz_block,
-            Target::Fragment => operators::fuzz::fuzz_fragments,
+            Target::NodeMessages => pages::fuzz::fuzz_messages,
+            Target::Fragments => operators::fuzz::fuzz_fragments,
+            Target::FragmentRows => operators::fuzz::fuzz_rows,
         }
     }
 
@@ -178,7 +188,9 @@ impl Target {
             Target::Page => "crates/pages/corpus/page",
             Target::Table => "crates/pages/corpus/table",
             Target::Block => "crates/pages/corpus/block",
-            Target::Fragment => "crates/operators/corpus/fragments",
+            Target::NodeMessages => "crates/pages/corpus/messages",
+            Target::Fragments => "crates/operators/corpus/fragments",
+            Target::FragmentRows => "crates/operators/corpus/rows",
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Entry points for fuzzing what reads pages, tables and blocks. They panic when a promise is broken.
+//! Entry points for fuzzing what reads pages, tables, blocks and messages. They panic when a promise
+//! is broken.
 
 use std::sync::Arc;
 
@@ -9,6 +10,9 @@ use bytes::Bytes;
 use crate::block;
 use crate::codec::put;
 use crate::page::Page;
+use crate::remote::load::Definition;
+use crate::remote::wire::{Reply, Say};
+use crate::remote::{Condition, Listed};
 use crate::table::{Address, Layout, PageNo, SegmentId, Table};
 
 const ADDRESS: Address = Address {
@@ -149,6 +153,66 @@ pub fn fuzz_block(bytes: &[u8]) {
         }
     }
 }
+
+/// Reads `bytes` as what a reader says to a storage node, as what a node replies, and as the parts of
+/// both that have forms of their own.
+///
+/// # Panics
+/// If a decoder panics, or what it accepts is encoded in another way.
+pub fn fuzz_messages(bytes: &[u8]) {
+    let mut again = Vec::new();
+    if let Ok(said) = Say::decode(bytes) {
+        said.encode(&mut again);
+        assert_eq!(again, bytes, "{said:?}");
+        match said {
+            Say::Read { pages, .. } => {
+                let wanted = pages.iter().flat_map(|wanted| wanted.encode());
+                assert!(bytes.ends_with(&wanted.collect::<Vec<u8>>()));
+            }
+            Say::Load { definition, .. } => fuzz_definition(definition),
+            _ => {}
+        }
+    }
+    again.clear();
+    if let Ok(reply) = Reply::decode(bytes) {
+        reply.encode(&mut again);
+        assert_eq!(again, bytes, "{reply:?}");
+        if let Reply::Told { answer, .. } = reply {
+            fuzz_answer(answer);
+        }
+    }
+    fuzz_definition(bytes);
+    fuzz_answer(bytes);
+}
+
+fn fuzz_definition(bytes: &[u8]) {
+    let Ok(definition) = Definition::decode(bytes) else {
+        return;
+    };
+    let again = definition.encode().expect("it came as bytes");
+    let again = Definition::decode(&again).expect("it was just encoded");
+    let (a, b) = (&definition.options, &again.options);
+    assert_eq!(
+        (&definition.name, &definition.schema, definition.mode),
+        (&again.name, &again.schema, again.mode)
+    );
+    assert_eq!(
+        (a.page_size, a.layout, &a.groups, &a.text_widths, &a.forms),
+        (b.page_size, b.layout, &b.groups, &b.text_widths, &b.forms)
+    );
+}
+
+fn fuzz_answer(bytes: &[u8]) {
+    if let Ok(listed) = Listed::decode(bytes) {
+        assert_eq!(Listed::encode(&listed), bytes, "{listed:?}");
+    }
+    if let Ok(condition) = Condition::decode(bytes) {
+        assert_eq!(condition.encode(), bytes, "{condition:?}");
+    }
+}
+
+#[cfg(test)]
+mod messages;
 
 #[cfg(test)]
 mod tests {

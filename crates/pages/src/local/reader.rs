@@ -16,7 +16,7 @@ use crate::tables::Tables;
 /// Readers that are kept for later.
 const KEPT: usize = 16;
 /// Slots of a reader's own, for when others have taken all memory.
-const SPARE: u32 = 4;
+const SPARE: u32 = 8;
 /// How long a reader that is given back waits for what is under way before it is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -139,7 +139,7 @@ struct Tag {
 /// What came of trying to begin a read.
 pub(super) enum Begun {
     Yes,
-    /// Too much is under way.
+    /// Reads that are under way have to be over first.
     Full,
 }
 
@@ -151,7 +151,7 @@ impl Reader {
     /// Begins to read a page, at the next [wait](Reader::wait) at the latest.
     ///
     /// # Errors
-    /// There is no memory, though nobody has any of it.
+    /// The system has no memory for it.
     pub(super) fn begin(
         &mut self,
         place: usize,
@@ -164,8 +164,10 @@ impl Reader {
         let memory = self.memory.get_mut(&unit).expect("it was prepared");
         let (into, is_spare) = match memory.pool.take() {
             Some(into) => (into, false),
-            None if self.reads.under_way() > 0 => return Ok(Begun::Full),
-            None => (memory.spare(unit)?, true),
+            None => match memory.spare(unit)? {
+                Some(into) => (into, true),
+                None => return Ok(Begun::Full),
+            },
         };
         let tag = Tag {
             place,
@@ -209,14 +211,11 @@ impl Reader {
 }
 
 impl Memory {
-    /// A slot of the reader's own. There is one while nothing is under way.
-    fn spare(&mut self, unit: usize) -> io::Result<PoolBuf> {
-        let spare = match self.spare.take() {
-            Some(spare) => spare,
-            None => Pool::new(SPARE, unit)?,
-        };
-        let slot = spare.take();
-        self.spare = Some(spare);
-        slot.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    /// A slot of the reader's own; none if reads have all of them.
+    fn spare(&mut self, unit: usize) -> io::Result<Option<PoolBuf>> {
+        if self.spare.is_none() {
+            self.spare = Some(Pool::new(SPARE, unit)?);
+        }
+        Ok(self.spare.as_ref().and_then(Pool::take))
     }
 }

@@ -32,6 +32,11 @@ pub(crate) struct Definition {
 
 impl Definition {
     pub(crate) fn encode(&self) -> Result<Vec<u8>, String> {
+        self.encode_as(TableId::new())
+    }
+
+    /// As bytes, for a table of this id, which the node does not look at.
+    pub(crate) fn encode_as(&self, id: TableId) -> Result<Vec<u8>, String> {
         let mut out = vec![match self.mode {
             Mode::Create => 0,
             Mode::Replace => 1,
@@ -46,7 +51,7 @@ impl Definition {
         put_count(&mut out, forms.len() as u64);
         out.extend(forms.iter().flat_map(|form| form.encode()));
         let table = Table {
-            id: TableId::new(),
+            id,
             name: self.name.clone(),
             version: Version(1),
             schema: Arc::clone(&self.schema),

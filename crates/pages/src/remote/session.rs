@@ -580,6 +580,8 @@ impl Session {
     fn lose(&mut self, why: &str) {
         if self.lost.is_none() {
             let address = self.options.address;
+            // The fabric names it, too.
+            let why = why.strip_prefix(&format!("{address}: ")).unwrap_or(why);
             self.lost = Some(format!("storage node {address}: {why}"));
             self.fabric.close(self.link);
         }

@@ -478,10 +478,11 @@ pub(crate) fn begin_there(out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn said() -> Vec<Say<'static>> {
+    /// One of each.
+    pub(crate) fn said() -> Vec<Say<'static>> {
         static WANTED: [[u8; 16]; 2] = [[7; 16], [9; 16]];
         let ask = |question| Say::Ask {
             request: 9,
@@ -529,7 +530,8 @@ mod tests {
         ]
     }
 
-    fn replies() -> Vec<Reply<'static>> {
+    /// One of each.
+    pub(crate) fn replies() -> Vec<Reply<'static>> {
         static TAGS: [[u8; 4]; 2] = [[1, 0, 0, 0], [2, 0, 0, 0]];
         let failed = |kind| Reply::Failed {
             request: 2,
