@@ -76,7 +76,7 @@ pub const METRICS: &[Metric] = &[
     metric("read-cpu", "processor time", "µs/read"),
     metric("reader-cores", "of the reader", "cores"),
     metric("node-cores", "of the storage node", "cores"),
-    metric("hit-rate", "found in the cache", "of reads"),
+    metric("hit-rate", "spared by the cache", "of reads"),
     metric("replay-time", "replayed in", "s"),
     metric("rate", "written", "MB/s"),
     metric("in-buffer", "in the worker's buffer", "ms"),

@@ -10,7 +10,7 @@ const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
 /// The size in which accesses were recorded.
 const RECORDED: usize = 16 << 10;
 /// Reads under way of a connection.
-const DEPTH: usize = 128;
+const DEPTH: usize = 256;
 /// Threads of who reads here.
 const THREADS: usize = 100;
 /// The caches that are measured, as parts of what the trace touches.
@@ -77,7 +77,12 @@ impl Spot {
                     0 => Reading::Ring,
                     threads => Reading::Static(threads),
                 }),
-                desks: 1,
+                // Who reads by itself needs as many threads as processors.
+                desks: if self.place == Place::Memory {
+                    self.links
+                } else {
+                    1
+                },
                 connections: self.links,
                 depth: DEPTH,
             }),
@@ -141,7 +146,7 @@ impl Spot {
             size,
             carrier: Some(carrier),
             threads: 0,
-            links: 1,
+            links: if place == Place::Memory { 2 } else { 1 },
         }
     }
 }
@@ -181,6 +186,18 @@ fn points(scale: &Scale) -> Vec<Point> {
     }
     in_memory(scale, &mut points);
     sweeps(scale, sizes, &mut points);
+    if scale.effort == Effort::Quick {
+        // The other sizes once: replays without a cache take seconds.
+        let other = |job: &Job| matches!(job, Job::Reads(job) if job.unit != RECORDED);
+        let once = |point: Point| {
+            if other(&point.job) {
+                point.at_most(1)
+            } else {
+                point
+            }
+        };
+        points = points.into_iter().map(once).collect();
+    }
     points
 }
 
@@ -340,9 +357,10 @@ fn at(mode: &'static str, device: &'static str, cache: f64) -> Vec<(&'static str
 fn compare() -> Vec<Compare> {
     let carried = |device, cache, carrier: &'static str| {
         let mut at = at("remote", device, cache);
+        let links = if device == "memory" { 2.0 } else { 1.0 };
         at.extend([
             ("carrier", carrier.into()),
-            ("links", 1.0.into()),
+            ("links", links.into()),
             ("threads", 0.0.into()),
         ]);
         at

@@ -174,7 +174,11 @@ fn remote(
             1
         },
         connections: links,
-        depth: DEPTH.max(threads(reading)).div_ceil(links.min(4)),
+        depth: match place {
+            Place::Memory => DEPTH,
+            // Some are on their way while the disk has as many as it takes.
+            Place::Disk => 2 * DEPTH / links.min(4),
+        },
     };
     Spot {
         mode: "remote",

@@ -11,7 +11,7 @@ use crate::inbox::Inbox;
 use crate::messages::Link;
 
 /// Bytes read at a time.
-const READ: usize = 64 << 10;
+const READ: usize = 256 << 10;
 /// An unfinished message that is longer than this is gathered in memory of its own.
 const LONG: usize = 16 << 10;
 /// Bytes of a long message that are read before others have their turn.

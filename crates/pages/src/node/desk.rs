@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use base::NodeId;
-use disk::reads::{Done, Reads};
+use disk::reads::{Done, Reads, Way};
 use fabric::tcp::{Tcp, TcpOptions};
 use fabric::{Event, Inbox, Link, Messages, Peer};
 use mio::unix::SourceFd;
@@ -43,6 +43,9 @@ use reading::{Buffers, Files};
 const BELL: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST_LINK: Token = Token(2);
+/// Pages that this thread reads by itself before it says so. Their readers go on with them while it
+/// reads the next ones.
+const AT_ONCE: usize = 64;
 /// Events taken from a poll at a time.
 const EVENTS: usize = 256;
 
@@ -93,7 +96,11 @@ impl Desk {
         fabric.verbs = options.verbs.clone();
         fabric.limits.queue = options.limits.inline_bytes;
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
-        let reads = options.way.reads(options.depth)?;
+        let depth = match options.way {
+            Way::Here => options.depth.min(AT_ONCE),
+            _ => options.depth,
+        };
+        let reads = options.way.reads(depth)?;
         let bell = reads.bell().as_raw_fd();
         let mut bell = SourceFd(&bell);
         poll.registry()
@@ -191,6 +198,8 @@ impl Desk {
         self.inbox = inbox;
         self.finish_reads();
         self.begin_reads()?;
+        // Of those that were begun some may be over: all, where this thread reads by itself.
+        self.finish_reads();
         self.hear_tasks();
         self.reply();
         // Whoever hears of a page finds it in the figures.
@@ -257,6 +266,9 @@ impl Desk {
         }
         for handle in gone.handles.into_values() {
             self.files.close(handle, &mut *self.reads);
+        }
+        for memory in gone.registered {
+            self.reads.unregister(memory);
         }
         self.waiting.retain(|&waiting| waiting != guest);
         self.touched.retain(|&touched| touched != guest);

@@ -1,10 +1,12 @@
 //! A reader on a link, and what it has under way.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use disk::reads::Registered;
 use fabric::Link;
 use fabric::window::Far;
+use foldhash::HashMap;
 
 use super::loading::LoadHandle;
 use super::shelf::Opened;
@@ -20,6 +22,8 @@ pub(super) struct Guest {
     pub(super) handles: HashMap<u32, Handle>,
     pub(super) next_handle: u32,
     pub(super) windows: HashMap<u16, Far>,
+    /// Windows that the thread's way of reading was told of.
+    pub(super) registered: Vec<Registered>,
     /// What was asked for and has not been begun.
     pub(super) queue: VecDeque<(u32, Wanted)>,
     /// How much of what was begun is not answered.
@@ -49,13 +53,14 @@ impl Guest {
         Guest {
             link,
             visit,
-            handles: HashMap::new(),
+            handles: HashMap::default(),
             next_handle: 0,
-            windows: HashMap::new(),
+            windows: HashMap::default(),
+            registered: Vec::new(),
             queue: VecDeque::new(),
             under_way: 0,
-            tasks: HashMap::new(),
-            loads: HashMap::new(),
+            tasks: HashMap::default(),
+            loads: HashMap::default(),
             there: Vec::new(),
             written: Vec::new(),
             overflow: VecDeque::new(),

@@ -9,7 +9,30 @@
 use std::ptr::NonNull;
 
 use disk::reads::PoolBuf;
-use fabric::window::Place;
+use fabric::window::{Far, Place};
+
+/// All of a reader's window.
+pub(super) struct Whole(Place);
+
+impl Whole {
+    /// A window; `None` if it is not mapped here.
+    pub(super) fn of(window: &Far) -> Option<Whole> {
+        window.place(0, window.len()).map(Whole)
+    }
+}
+
+// SAFETY: the memory does not belong to a thread.
+unsafe impl Send for Whole {}
+// SAFETY: nothing is done with it here but to tell where it is.
+unsafe impl Sync for Whole {}
+
+// SAFETY: a place is always the same memory, stays mapped as long as it is there, and is referred
+// to by nobody here; so the kernel may write it.
+unsafe impl disk::reads::Memory for Whole {
+    fn range(&self) -> NonNull<[u8]> {
+        self.0.memory()
+    }
+}
 
 /// Puts a page where its reader wants it.
 ///

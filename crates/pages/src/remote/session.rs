@@ -11,7 +11,7 @@ mod error;
 mod heard;
 mod options;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +22,7 @@ use disk::reads::Pool;
 use fabric::tcp::{Tcp, TcpOptions, Transport};
 use fabric::window::Window;
 use fabric::{Inbox, Link, Messages, Peer};
+use foldhash::HashMap;
 use mio::{Events, Poll, Token};
 use slab::Slab;
 
@@ -184,15 +185,15 @@ impl Session {
             up: false,
             lost: None,
             began: Instant::now(),
-            windows: HashMap::new(),
+            windows: HashMap::default(),
             next_window: 0,
             pending: Slab::new(),
             arrived: VecDeque::new(),
             asking: None,
             next_request: 0,
-            answers: HashMap::new(),
-            window_answers: HashMap::new(),
-            results: HashMap::new(),
+            answers: HashMap::default(),
+            window_answers: HashMap::default(),
+            results: HashMap::default(),
             message: Vec::new(),
         };
         session.until("the handshake", |session| session.up.then_some(()))?;

@@ -37,6 +37,8 @@ macro_rules! conform {
 
 conform! {
     suite::pages_come_as_they_are
+    suite::pages_are_read_in_every_way
+    suite::memory_is_shown_as_files_are
     suite::pages_of_all_sizes_come_on_one_session
     suite::what_is_not_there_is_told
     suite::many_readers_have_their_own

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use disk::reads::Way;
+use kumiki_pages::node::Limits;
 use kumiki_pages::remote::session::{Open, TaskEvent};
 use kumiki_pages::remote::{Session, SessionError};
 
@@ -53,6 +55,38 @@ pub(crate) fn pages_of_all_sizes_come_on_one_session(road: &Road) {
         read_pages(&mut session, &open, unit, 300, unit as u64);
         session.close(&open).unwrap();
     }
+}
+
+pub(crate) fn pages_are_read_in_every_way(road: &Road) {
+    for way in [Way::Here, Way::Ring, Way::Dynamic] {
+        let stand = Stand::reading(road, Limits::default(), way);
+        let mut sessions = [stand.session(), stand.session()];
+        for (session, unit) in sessions.iter_mut().zip([512, 16 << 10]) {
+            let open = session.open_file("file", unit).unwrap();
+            read_pages(session, &open, unit, 500, 3);
+        }
+        drop(sessions);
+        // Who comes later finds that the others' windows were let go.
+        let mut session = stand.session();
+        let open = session.open_file("file", 4096).unwrap();
+        read_pages(&mut session, &open, 4096, 500, 4);
+    }
+}
+
+pub(crate) fn memory_is_shown_as_files_are(road: &Road) {
+    let stand = Stand::new(road);
+    let mut session = stand.session();
+    for unit in [512, 128 << 10] {
+        let open = session.open_file("memory", unit).unwrap();
+        assert_eq!(open.pages, (BYTES / unit) as u64);
+        read_pages(&mut session, &open, unit, 2000, unit as u64);
+    }
+    let open = session.open_file("memory", 4096).unwrap();
+    session.read(&open, 0, open.pages as u32, 7);
+    let arrived = until(&mut session, Session::arrived).unwrap();
+    assert!(arrived.page.unwrap_err().contains("there is no page"));
+    let figures = stand.node.as_ref().unwrap().figures();
+    assert_eq!(figures.pages.load(Ordering::Relaxed), 4000);
 }
 
 pub(crate) fn what_is_not_there_is_told(road: &Road) {

@@ -86,12 +86,18 @@ impl Stand {
     }
 
     pub(crate) fn with(road: &Road, limits: Limits) -> Stand {
+        Stand::reading(road, limits, Way::Static { threads: 2 })
+    }
+
+    /// One that reads in this way.
+    pub(crate) fn reading(road: &Road, limits: Limits, way: Way) -> Stand {
         let mut file = NamedTempFile::new().unwrap();
         let bytes: Vec<u8> = (0..BYTES).map(byte).collect();
         file.write_all(&bytes).unwrap();
         let mut shown = ShownFiles::default();
         let read = ReadFile::open(file.path(), PageCache::Past).unwrap();
         shown.show("file", read);
+        shown.show_memory("memory", bytes.into());
         let ended = Arc::new(AtomicBool::new(false));
         let worker = Scribe(Arc::clone(&ended));
         let options = NodeOptions {
@@ -99,7 +105,7 @@ impl Stand {
             secret: secret(),
             threads: 2,
             task_threads: 2,
-            way: Way::Static { threads: 2 },
+            way,
             depth: 64,
             transport: road.transport,
             shm: Shm::default(),

@@ -19,11 +19,16 @@ pub(super) struct Feed<'f> {
     units: u64,
     /// Accesses of the trace that this thread has taken, and not read yet.
     mine: std::ops::Range<usize>,
+    /// Reads that were spared.
+    spared: u64,
 }
 
-/// A cache of so many bytes for units of this size.
-pub(super) fn cache(unit: usize, bytes: u64) -> Cache<Box<[u8]>> {
-    Cache::with_pages_of(unit as u64, bytes)
+/// Bytes that a cache needs for a unit besides its own, at most.
+const AROUND: u64 = 256;
+
+/// A cache that takes so many units of this size.
+pub(super) fn cache(unit: usize, units: u64) -> Cache<Box<[u8]>> {
+    Cache::with_pages_of(unit as u64, units * (unit as u64 + AROUND))
 }
 
 fn address(offset: u64, unit: usize) -> Address {
@@ -41,6 +46,7 @@ impl<'f> Feed<'f> {
             rng: fastrand::Rng::with_seed(seed),
             units: (bytes / work.job.unit as u64).max(1),
             mine: 0..0,
+            spared: 0,
         }
     }
 
@@ -65,14 +71,22 @@ impl<'f> Feed<'f> {
 
     /// Looks for a unit in the cache, and checks it if it is there. Tells whether it was.
     #[inline]
-    pub(super) fn cached(&self, offset: u64, checker: &mut Checker) -> Result<bool, String> {
+    pub(super) fn cached(&mut self, offset: u64, checker: &mut Checker) -> Result<bool, String> {
         let Some(cache) = &self.work.cache else {
             return Ok(false);
         };
         match cache.get(address(offset, self.work.job.unit)) {
-            Some(unit) => checker.check(offset, &unit).map(|()| true),
+            Some(unit) => {
+                self.spared += 1;
+                checker.check(offset, &unit).map(|()| true)
+            }
             None => Ok(false),
         }
+    }
+
+    /// Notes that a read waits for another one of the same unit.
+    pub(super) fn joined(&mut self) {
+        self.spared += 1;
     }
 
     /// Checks a unit that was read, and keeps it if there is a cache.
@@ -88,5 +102,11 @@ impl<'f> Feed<'f> {
             cache.insert(address(offset, unit.len()), Arc::new(unit.into()));
         }
         Ok(())
+    }
+}
+
+impl Drop for Feed<'_> {
+    fn drop(&mut self) {
+        self.work.spared.fetch_add(self.spared, Ordering::Relaxed);
     }
 }

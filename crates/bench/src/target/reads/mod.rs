@@ -24,7 +24,7 @@ mod local;
 mod remote;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pages::Cache;
 use serde::{Deserialize, Serialize};
@@ -113,6 +113,8 @@ struct Work<'w> {
     /// How much of the trace was taken.
     taken: AtomicUsize,
     cache: Option<Cache<Box<[u8]>>>,
+    /// Reads that the cache had, or that others were under way for.
+    spared: AtomicU64,
     tally: Tally,
 }
 
@@ -127,8 +129,8 @@ pub(super) fn run(job: &ReadsJob, context: &Context<'_>) -> Result<Sample, RunEr
     };
     let cache = match (job.order, &trace) {
         (Order::Replay { cache }, Some(trace)) if cache > 0.0 => {
-            let bytes = (trace.touched(job.unit) as f64 * job.unit as f64 * cache) as u64;
-            Some(feed::cache(job.unit, bytes))
+            let units = trace.touched(job.unit) as f64 * cache;
+            Some(feed::cache(job.unit, units as u64))
         }
         _ => None,
     };
@@ -144,6 +146,7 @@ pub(super) fn run(job: &ReadsJob, context: &Context<'_>) -> Result<Sample, RunEr
         trace,
         taken: AtomicUsize::new(0),
         cache,
+        spared: AtomicU64::new(0),
         tally: Tally::new(threads),
     };
     let course = match job.reader {
@@ -181,8 +184,9 @@ fn tell(work: &Work<'_>, course: &Course) -> Sample {
     if work.trace.is_some() {
         values.set("replay-time", seconds);
     }
-    if let Some(rate) = work.cache.as_ref().and_then(|c| c.figures().hit_rate()) {
-        values.set("hit-rate", rate);
+    if work.cache.is_some() {
+        let spared = work.spared.load(Ordering::Relaxed) as f64;
+        values.set("hit-rate", spared / reads);
     }
     sample.course = course.cores();
     let outcome = work.tally.outcome(course.reads());

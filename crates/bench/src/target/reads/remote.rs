@@ -1,8 +1,10 @@
 //! Reads of the file that a storage node shows.
 
+use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use pages::remote::session::Open;
 use pages::remote::{Session, SessionOptions};
 
@@ -107,6 +109,7 @@ fn read(work: &Work<'_>, thread: usize, mut session: Session, open: &Open) -> Re
     let unit = work.job.unit as u64;
     let mut feed = work.feed(thread, open.pages * unit);
     let mut checker = Checker::default();
+    let mut under_way = UnderWay::default();
     let mut more = true;
     while work.tally.goes_on() && (more || session.under_way() > 0) {
         let mut found = 0;
@@ -122,6 +125,10 @@ fn read(work: &Work<'_>, thread: usize, mut session: Session, open: &Open) -> Re
                 }
                 continue;
             }
+            if work.cache.is_some() && under_way.joins(offset) {
+                feed.joined();
+                continue;
+            }
             session.read(open, 0, (offset / unit) as u32, offset);
         }
         // What was found is no reason to wait.
@@ -134,8 +141,36 @@ fn read(work: &Work<'_>, thread: usize, mut session: Session, open: &Open) -> Re
                 .map_err(|what| format!("byte {}: {what}", arrived.token))?;
             feed.came(arrived.token, page.as_ref(), &mut checker)?;
             came += 1;
+            if work.cache.is_some() {
+                came += under_way.ended(arrived.token);
+            }
         }
         work.tally.add(thread, found as u64 + came);
     }
     Ok(())
+}
+
+/// Units that are under way to a cache: who wants one of them waits for it, and does not read it again.
+#[derive(Default)]
+struct UnderWay(HashMap<u64, u64>);
+
+impl UnderWay {
+    /// Whether a unit is under way already. If not, it is from now on.
+    fn joins(&mut self, offset: u64) -> bool {
+        match self.0.entry(offset) {
+            Entry::Occupied(mut waiting) => {
+                *waiting.get_mut() += 1;
+                true
+            }
+            Entry::Vacant(first) => {
+                first.insert(0);
+                false
+            }
+        }
+    }
+
+    /// A unit has come. Returns how many more reads than the first one have waited for it.
+    fn ended(&mut self, offset: u64) -> u64 {
+        self.0.remove(&offset).unwrap_or(0)
+    }
 }

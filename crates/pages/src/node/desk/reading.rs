@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use disk::reads::{Done, FileId, Pool, PoolBuf, Read, Reads};
+use disk::reads::{Done, FileId, Pool, PoolBuf, Read, Reads, Way};
 use fabric::window::Far;
 
 use super::Desk;
@@ -19,6 +19,10 @@ use crate::remote::wire::{INLINE, SLOT_UNIT, Wanted, begin_there};
 const SHARE: usize = 32;
 /// Bytes of buffers of one size, about.
 const BUFFERS: usize = 16 << 20;
+/// Larger pages are read into a buffer, which is one piece for the device, and copied to a window:
+/// memory that processes share is in pieces of this size, and to a device as many pieces cost more
+/// than the copy does.
+const WHOLE: usize = 4 << 10;
 /// Of so many reads, one is timed.
 const TIMED: u64 = 64;
 
@@ -80,12 +84,15 @@ fn key(opened: &Arc<Opened>) -> usize {
 pub(super) struct Buffers(HashMap<usize, Pool>);
 
 impl Buffers {
-    fn take(&mut self, unit: usize) -> io::Result<Option<PoolBuf>> {
+    fn take(&mut self, unit: usize, reads: &mut dyn Reads<Landing>) -> io::Result<Option<PoolBuf>> {
         let pool = match self.0.entry(unit) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let slots = (BUFFERS / unit).clamp(16, 4096);
-                entry.insert(Pool::new(slots as u32, unit)?)
+                let pool = entry.insert(Pool::new(slots as u32, unit)?);
+                // If it is not taken, reads cost a little more.
+                let _ = reads.register(pool.memory());
+                pool
             }
         };
         Ok(pool.take())
@@ -162,7 +169,10 @@ impl Desk {
         let (unit, segment) = (open.opened.unit, usize::from(wanted.segment));
         let extent = &open.opened.extents[segment];
         if let Some(page) = extent.in_memory(wanted.page, unit) {
-            self.give(guest, &wanted, &page);
+            self.told.pages += 1;
+            self.told.bytes += unit as u64;
+            let to = slot_start(&wanted);
+            self.give(guest, (wanted.window, to, wanted.tag), &page);
             return Ok(Begun::Yes);
         }
         let Some((file, offset)) = extent.find(wanted.page, unit) else {
@@ -173,9 +183,11 @@ impl Desk {
         let file = open.files[segment][file];
         let to = slot_start(&wanted);
         let window = visitor.windows.get(&wanted.window);
-        let into = match window.and_then(|far| far.place(to, unit)) {
+        let is_copied = unit > WHOLE && self.options.way != Way::Here;
+        let place = window.filter(|_| !is_copied);
+        let into = match place.and_then(|far| far.place(to, unit)) {
             Some(place) => Into::Place(place),
-            None => match self.buffers.take(unit)? {
+            None => match self.buffers.take(unit, &mut *self.reads)? {
                 Some(buffer) => Into::Buffer(buffer),
                 None => return Ok(Begun::NoBuffer),
             },
@@ -203,19 +215,16 @@ impl Desk {
         Ok(Begun::Yes)
     }
 
-    /// Gives a page that need not be read.
-    fn give(&mut self, guest: usize, wanted: &Wanted, page: &[u8]) {
-        self.told.pages += 1;
-        self.told.bytes += page.len() as u64;
-        let to = slot_start(wanted);
-        let window = self.guests[guest].windows.get(&wanted.window);
-        match window.and_then(|far| far.place(to, page.len())) {
+    /// Gives a page that is in memory of this side.
+    fn give(&mut self, guest: usize, (window, to, tag): (u16, usize, u32), page: &[u8]) {
+        let far = self.guests[guest].windows.get(&window);
+        match far.and_then(|far| far.place(to, page.len())) {
             Some(place) => {
                 landing::put(&place, page);
-                self.page_is_there(guest, wanted.tag);
+                self.page_is_there(guest, tag);
             }
-            None if wanted.window == INLINE => self.send_page(guest, wanted.tag, page),
-            None => self.write_page(guest, (wanted.window, to, wanted.tag), page),
+            None if window == INLINE => self.send_page(guest, tag, page),
+            None => self.write_page(guest, (window, to, tag), page),
         }
     }
 
@@ -266,11 +275,9 @@ impl Desk {
         self.told.bytes += into.len as u64;
         match into.into {
             Into::Place(_) => self.page_is_there(guest, into.tag),
-            Into::Buffer(buffer) if into.window == INLINE => {
-                self.send_page(guest, into.tag, buffer.as_ref());
-            }
             Into::Buffer(buffer) => {
-                self.write_page(guest, (into.window, into.to, into.tag), buffer.as_ref());
+                let page = &buffer.as_ref()[..into.len];
+                self.give(guest, (into.window, into.to, into.tag), page);
             }
         }
     }

@@ -8,6 +8,7 @@ use fabric::window::Far;
 
 use super::Desk;
 use crate::node::guest::Handle;
+use crate::node::landing::Whole;
 use crate::node::loading::LoadHandle;
 use crate::node::shelf::Opened;
 use crate::node::tasks::{Asker, Control, Job};
@@ -118,6 +119,9 @@ impl Desk {
             false => Err("the windows are larger than a reader may have".to_owned()),
         };
         let reached = reached.map(|(far, answer)| {
+            let memory = Whole::of(&far);
+            let known = memory.and_then(|memory| self.reads.register(Arc::new(memory)));
+            visitor.registered.extend(known);
             visitor.windows.insert(window, far);
             answer
         });
