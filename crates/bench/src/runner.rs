@@ -19,7 +19,7 @@ use crate::machine::{self, Host, Meter};
 use crate::peers::Peers;
 use crate::result::{PointResult, Repetition, Results, SCHEMA};
 use crate::sample::{Check, RunError, Sample};
-use crate::target::{Calibrations, Context};
+use crate::target::{Calibrations, Context, Stages};
 
 /// So many points are compared with one pair of baseline runs.
 const BETWEEN: usize = 3;
@@ -113,6 +113,7 @@ pub fn run(
         points,
         order: 0,
         calibrations: Calibrations::default(),
+        stages: Stages::default(),
         bar: ProgressBar::new(0),
         told: Instant::now(),
     };
@@ -229,6 +230,7 @@ struct Run<'r> {
     results: Results,
     order: usize,
     calibrations: Calibrations,
+    stages: Stages,
     bar: ProgressBar,
     /// When it was told how far the experiment is, where nobody sees the bar.
     told: Instant,
@@ -303,6 +305,7 @@ impl Run<'_> {
             plant: self.options.plant,
             server: self.options.server.as_deref(),
             calibrations: &self.calibrations,
+            stages: &self.stages,
             peers: &self.options.peers,
         };
         let meter = Meter::default();

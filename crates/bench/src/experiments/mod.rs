@@ -7,6 +7,7 @@ mod proxy_cassandra;
 mod proxy_latency;
 mod proxy_scale;
 mod proxy_throughput;
+mod query_placement;
 mod raft;
 mod raft_bulk;
 mod raft_etcd;
@@ -47,6 +48,7 @@ pub const ALL: &[Experiment] = &[
     proxy_scale::EXPERIMENT,
     proxy_cassandra::EXPERIMENT,
     lock_latency::EXPERIMENT,
+    query_placement::EXPERIMENT,
     raft_grouping::EXPERIMENT,
     raft_servers::EXPERIMENT,
     raft_bulk::EXPERIMENT,

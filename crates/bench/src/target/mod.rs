@@ -14,6 +14,7 @@
 //! | [`QueriesJob`] | tiny queries of many clients to server processes, with and without a proxy before them | every reply to the byte; every key after the run |
 //! | [`LocksJob`] | taking and releasing locks of the proxy, or of Cassandra's lightweight transactions | every answer; tokens rise; who does not hold a lock neither gets nor releases it |
 //! | [`BeforeJob`] | requests to Cassandra, directly and through the proxy by turns | every row, by the client or by YCSB |
+//! | [`PlacementJob`] | queries over pages, with their operators here or on the storage node | every answer, against a plain loop |
 //! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
 
 mod bare;
@@ -26,6 +27,7 @@ mod layer;
 mod locks;
 mod mget;
 mod pairs;
+mod placement;
 mod process;
 mod puts;
 mod queries;
@@ -50,6 +52,9 @@ pub use layer::{Device, Slow};
 pub use locks::{Keeper, LocksJob};
 pub use mget::{MgetJob, Mgets};
 pub use pairs::PairsJob;
+pub use placement::{
+    Data, PlacementJob, Query, QueryJob, Road as Carried, Stages, Variant, Way as OperatorsAt,
+};
 pub use puts::{PutsJob, System};
 pub use queries::{QueriesJob, Road};
 pub use replicas::{Consensus, ReplicasJob};
@@ -88,6 +93,8 @@ pub enum Job {
     Locks(LocksJob),
     /// Requests to Cassandra, with and without a proxy.
     Before(BeforeJob),
+    /// Queries over pages, with their operators here or on the storage node.
+    Placement(PlacementJob),
     /// Writes to files.
     Device(DeviceJob),
 }
@@ -111,13 +118,14 @@ impl Job {
             Job::Queries(job) => queries::run(job, context),
             Job::Locks(job) => locks::run(job, context),
             Job::Before(job) => before::run(job, context),
+            Job::Placement(job) => placement::run(job, context),
             Job::Device(job) => device::run(job, context),
         }
     }
 }
 
 /// Where files lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// On the disk.
@@ -163,6 +171,8 @@ pub struct Context<'c> {
     pub server: Option<&'c Path>,
     /// Service times that were measured in this round.
     pub calibrations: &'c Calibrations,
+    /// Tables, and a storage node, of this run of the experiment.
+    pub stages: &'c Stages,
     /// Programs of others.
     pub peers: &'c Peers,
 }
