@@ -133,7 +133,7 @@ fn cell(query: Query, data: Data, threads: usize, roads: &[Road], pinned: bool) 
         OperatorsAt::AutoAway,
     ];
     // The planner does not know of pinned threads.
-    let ways = if pinned { &ways[..2] } else { &ways };
+    let ways = if pinned { &ways[..2] } else { &ways[..] };
     let mut all = vec![local.clone()];
     for &road in roads {
         let jobs = ways.iter().map(|&way| QueryJob { road, ..job(way) });
