@@ -136,6 +136,11 @@ const STEPS: &[Step] = &[
     ("histories with the planted bug", || {
         planted("kumiki-store", "planted-no-validation", "histories")
     }),
+    ("sql in the binary", || {
+        // With all packages, so that nothing is compiled for the sake of other features.
+        let test = "test --workspace --features kumiki/sql --test sql";
+        run(cargo().args(test.split(' ')))
+    }),
     ("tests", || run(cargo().args(["test", "--workspace"]))),
 ];
 

@@ -70,6 +70,8 @@ pub enum Target {
     Table,
     /// Blocks of rows that travel.
     Block,
+    /// Parts of queries that travel, and run.
+    Fragment,
 }
 
 impl Target {
@@ -96,6 +98,7 @@ impl Target {
         Target::Page,
         Target::Table,
         Target::Block,
+        Target::Fragment,
     ];
 
     fn name(self) -> &'static str {
@@ -121,6 +124,7 @@ impl Target {
             Target::Page => "page",
             Target::Table => "table",
             Target::Block => "block",
+            Target::Fragment => "fragment",
         }
     }
 
@@ -147,6 +151,7 @@ impl Target {
             Target::Page => pages::fuzz::fuzz_page,
             Target::Table => pages::fuzz::fuzz_table,
             Target::Block => pages::fuzz::fuzz_block,
+            Target::Fragment => operators::fuzz::fuzz_fragments,
         }
     }
 
@@ -173,6 +178,7 @@ impl Target {
             Target::Page => "crates/pages/corpus/page",
             Target::Table => "crates/pages/corpus/table",
             Target::Block => "crates/pages/corpus/block",
+            Target::Fragment => "crates/operators/corpus/fragments",
         }
     }
 }

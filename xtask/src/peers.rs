@@ -78,6 +78,11 @@ const PEERS: &[Peer] = &[
         package: "util-linux",
         version: "--version",
     },
+    Peer {
+        program: "psql",
+        package: "postgresql-client",
+        version: "--version",
+    },
     // twemproxy. The folder is on the paths of few but root.
     Peer {
         program: "/usr/sbin/nutcracker",

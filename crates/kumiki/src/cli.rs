@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Bench(crate::bench::Bench),
     /// Verify a data directory without starting, and say what a recovery would give.
     Check(Check),
+    /// Ask in SQL over tables of pages, or serve clients of PostgreSQL who do.
+    Sql(Box<crate::sql_command::Sql>),
 }
 
 /// Options of `kumiki check`.

@@ -26,6 +26,8 @@ mod rdma;
 mod replicated;
 mod serve;
 mod signals;
+#[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
+mod sql_command;
 
 use std::process::ExitCode;
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         cli::Command::Cluster(options) => cluster_command::run(&options),
         cli::Command::Pages(options) => pages_command::run(&options, &log),
         cli::Command::Check(options) => check::check(&options),
+        cli::Command::Sql(options) => sql_command::run(&options, &log),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `groups` | which group a row belongs to |
+//! | `key` | the values of groups' keys as words |
 //! | `interner` | numbers for texts |
 //! | `assignment` | rows by their groups |
 //! | `state` | sums, and the least and greatest values |
@@ -14,6 +15,7 @@
 mod assignment;
 mod groups;
 mod interner;
+mod key;
 mod state;
 
 use arrow_array::RecordBatch;

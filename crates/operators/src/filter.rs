@@ -282,14 +282,38 @@ fn count(marks: &[u8]) -> usize {
 
 /// The numbers of the rows whose mark is set.
 fn numbers(marks: &[u8], from: usize) -> Vec<u32> {
-    let mut rows = vec![0u32; marks.len() + 1];
-    let mut next = 0;
-    for (at, &mark) in marks.iter().enumerate() {
-        // Written in any case, and overwritten if it does not count: there is no branch.
-        rows[next] = (from + at) as u32;
-        next += usize::from(mark);
+    const NONE: [u8; 8] = [0; 8];
+    const ALL: [u8; 8] = [1; 8];
+    // Eight are written at a time, and overwritten as far as they do not count.
+    let mut rows = vec![0; marks.len() + 8];
+    let (eights, rest) = marks.as_chunks::<8>();
+    let (mut first, mut next) = (from as u32, 0);
+    for eight in eights {
+        let mut some = [0; 8];
+        let mut count = 0;
+        match *eight {
+            NONE => {
+                first += 8;
+                continue;
+            }
+            ALL => {
+                some = std::array::from_fn(|at| first + at as u32);
+                count = 8;
+            }
+            _ => {
+                for (at, &mark) in eight.iter().enumerate() {
+                    some[count & 7] = first + at as u32;
+                    count += usize::from(mark);
+                }
+            }
+        }
+        rows[next..next + 8].copy_from_slice(&some);
+        next += count;
+        first += 8;
     }
     rows.truncate(next);
+    let rest = rest.iter().zip(first..);
+    rows.extend(rest.filter(|(mark, _)| **mark == 1).map(|(_, row)| row));
     rows
 }
 

@@ -211,3 +211,22 @@ fn rows_are_bytes() {
     assert_eq!(codec::decode_rows(&bytes), Ok(rows));
     assert!(codec::decode_rows(&bytes[1..]).is_err());
 }
+
+#[test]
+fn mutations_of_the_corpus_are_no_danger() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/fragments");
+    let mut random = Rng::with_seed(1);
+    for entry in std::fs::read_dir(corpus).expect("a corpus") {
+        let bytes = std::fs::read(entry.expect("an entry").path()).expect("an input");
+        let fragment = codec::decode(&bytes).expect("a fragment");
+        assert_eq!(codec::encode(&fragment).as_deref(), Ok(bytes.as_slice()));
+        for _ in 0..30_000 {
+            let mut changed = bytes.clone();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(5..changed.len());
+                changed[at] = random.u8(..);
+            }
+            fuzz::fuzz_fragments(&changed);
+        }
+    }
+}

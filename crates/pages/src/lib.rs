@@ -14,6 +14,7 @@
 //! | [`manifest`], `directory` | a version of a table as bytes |
 //! | [`source`] | where pages come from |
 //! | `ahead` | reading ahead of who takes pages |
+//! | `own` | memory of its own for what has come |
 //! | [`cache`] | pages that were read and may be read again |
 //! | [`node`] | a storage node: gives pages to readers, runs tasks |
 //! | [`remote`] | reading pages of a storage node |
@@ -47,8 +48,8 @@ pub mod local;
 pub mod manifest;
 pub mod memory;
 pub mod node;
+mod own;
 pub mod page;
-
 pub mod progress;
 pub mod remote;
 pub mod row;
@@ -62,7 +63,7 @@ mod widen;
 
 pub use bounds::{Bounds, Range};
 pub use cache::{Cache, CacheFigures};
-pub use local::Local;
+pub use local::{Local, LocalOptions};
 pub use manifest::BadTable;
 pub use memory::Memory;
 pub use page::{Page, PageError};

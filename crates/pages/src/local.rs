@@ -1,123 +1,89 @@
-//! Pages of this machine's own disks, read as they are taken, some ahead at a time. Those that were
-//! read at once share memory, which stays as long as one of them does.
+//! Pages of this machine's own disks, read ahead of who takes them.
+//!
+//! | part | concept |
+//! |---|---|
+//! | `reader` | a way of reading, and memory for what it reads |
+//! | `stream` | pages on their way |
+//!
+//! A page lies where the read has put it, without being copied, until nobody has it any more. That
+//! memory is of all readers. Where those who keep pages have taken half of it, pages are copied out
+//! as they come.
+//!
+//! Invariant: a stream that waits has a read under way. Where all memory is taken it reads into
+//! memory of its reader's own, from which pages are always copied out; so whoever keeps pages, however
+//! many, hinders nobody.
+
+mod reader;
+mod stream;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use disk::reads::{PageCache, Way};
 
-use crate::page::{Page, PageError};
+use crate::cache::Cache;
 use crate::source::{PageStream, Source};
 use crate::table::{Address, Table};
-use crate::tables::{Location, SegmentFiles, Tables};
+use crate::tables::Tables;
+use reader::Readers;
+use stream::Stream;
 
-/// Pages that follow one another in a file are read at once, so many bytes at most.
-const AHEAD: usize = 1 << 20;
+/// How pages are read.
+#[derive(Clone, Debug)]
+pub struct LocalOptions {
+    /// In which way; what [suits](Way::suited) the tables' directories, if none is named.
+    pub way: Option<Way>,
+    /// Past the system's page cache, or through it.
+    pub page_cache: PageCache,
+    /// Reads of a stream that are under way at once, at most; at least one.
+    pub depth: usize,
+    /// Bytes of pages that a stream reads before they are taken.
+    pub ahead_bytes: usize,
+    /// Bytes of memory that all streams read into, for each size of pages.
+    pub pool_bytes: usize,
+    /// Where pages are looked for first, and kept.
+    pub cache: Option<Arc<Cache>>,
+}
 
-/// Reads pages of tables on this machine, on the thread of whoever takes them.
+impl Default for LocalOptions {
+    /// The way that suits, past the page cache, 128 reads and 4 MiB ahead, 64 MiB of memory, no cache.
+    fn default() -> LocalOptions {
+        LocalOptions {
+            way: None,
+            page_cache: PageCache::Past,
+            depth: 128,
+            ahead_bytes: 4 << 20,
+            pool_bytes: 64 << 20,
+            cache: None,
+        }
+    }
+}
+
+/// Reads pages of tables on this machine. Clones share what they read with.
 #[derive(Clone)]
 pub struct Local {
-    tables: Tables,
+    readers: Arc<Readers>,
 }
 
 impl Local {
-    /// Of these tables.
+    /// Of these tables, whose files the operating system has.
+    ///
+    /// # Panics
+    /// If the depth is zero or above 32768, or a way of threads has none.
     #[must_use]
-    pub fn new(tables: Tables) -> Local {
-        Local { tables }
+    pub fn new(tables: Tables, options: LocalOptions) -> Local {
+        let readers = Arc::new(Readers::new(tables, options));
+        Local { readers }
+    }
+
+    /// How pages are read.
+    #[must_use]
+    pub fn options(&self) -> &LocalOptions {
+        self.readers.options()
     }
 }
 
 impl Source for Local {
     fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
-        Box::new(Stream {
-            tables: self.tables.clone(),
-            table: table.clone(),
-            pages,
-            next: 0,
-            files: None,
-            read: None,
-        })
-    }
-}
-
-struct Stream {
-    tables: Tables,
-    table: Arc<Table>,
-    pages: Vec<Address>,
-    next: usize,
-    /// Of the segment whose page was read last.
-    files: Option<Arc<SegmentFiles>>,
-    /// What was read ahead: of which pages, and their bytes.
-    read: Option<(usize, Bytes)>,
-}
-
-impl Stream {
-    fn page(&mut self) -> Result<Arc<Page>, PageError> {
-        let address = self.pages[self.next];
-        let size = self.table.page_size.bytes();
-        let known = self.read.as_ref().filter(|(from, bytes)| {
-            let at = self.next - from;
-            (at + 1) * size <= bytes.len()
-        });
-        let (from, bytes) = match known {
-            Some((from, bytes)) => (*from, bytes.clone()),
-            None => {
-                let bytes = self
-                    .read_ahead()
-                    .map_err(|what| PageError::Unreadable { address, what })?;
-                self.read = Some((self.next, bytes.clone()));
-                (self.next, bytes)
-            }
-        };
-        let at = (self.next - from) * size;
-        let page = bytes.slice(at..at + size);
-        Page::of(&self.table, page, address).map(Arc::new)
-    }
-
-    /// Reads the next page, and those that follow it both here and in the file.
-    fn read_ahead(&mut self) -> Result<Bytes, String> {
-        let first = self.pages[self.next];
-        if self
-            .files
-            .as_ref()
-            .is_none_or(|files| files.id() != first.segment)
-        {
-            let files = self.tables.segment(first.segment);
-            let gone = "its table was replaced or removed: ask again for the newest version";
-            self.files = Some(files.ok_or(gone)?);
-        }
-        let files = self.files.as_ref().expect("they were just found");
-        let size = self.table.page_size.bytes();
-        let Location { stripe, offset } = files.location(first.page);
-        let follows = |(i, address): &(usize, &Address)| {
-            let expected = Location {
-                stripe,
-                offset: offset + (i * size) as u64,
-            };
-            address.segment == first.segment && files.location(address.page) == expected
-        };
-        let run = self.pages[self.next..].iter().enumerate();
-        let count = run.take(AHEAD / size).take_while(follows).count();
-        let mut bytes = vec![0; count * size];
-        let read = files.read(first.page, &mut bytes);
-        read.map_err(|error| format!("{}: {error}", files.paths()[stripe].display()))?;
-        Ok(bytes.into())
-    }
-}
-
-impl Iterator for Stream {
-    type Item = Result<Arc<Page>, PageError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.next >= self.pages.len() {
-            return None;
-        }
-        let page = self.page();
-        self.next = if page.is_ok() {
-            self.next + 1
-        } else {
-            self.pages.len()
-        };
-        Some(page)
+        Box::new(Stream::new(&self.readers, table, pages))
     }
 }

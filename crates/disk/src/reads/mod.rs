@@ -75,7 +75,8 @@ pub struct Done<L> {
     pub result: io::Result<usize>,
 }
 
-/// Reads of many pieces at once. One thread's own, from the first [`Reads::start`] on.
+/// Reads of many pieces at once. One thread's own at a time; it may be sent to another one, also
+/// while reads are under way.
 ///
 /// Dropping it waits for what is under way, because memory that is lent cannot be taken back; where
 /// that is impossible, the memory is never given back.

@@ -1,13 +1,14 @@
 //! Which ways of reading there are.
 
 use std::io;
+use std::path::PathBuf;
 
 use super::here::OwnerAlone;
 use super::lone::DynamicTeam;
 use super::ring::Ring;
 use super::team::StaticTeam;
 use super::threads::ByThreads;
-use super::{Landing, Reads};
+use super::{Landing, OwnBuf, Reads};
 
 /// A way of reading (paper 4, section 4.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +27,29 @@ pub enum Way {
     Here,
 }
 
+/// Threads that read where the kernel refuses rings.
+const THREADS: usize = 16;
+/// What `statfs` tells of file systems that are in memory: tmpfs, ramfs, hugetlbfs.
+const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+
 impl Way {
+    /// The way that suits files in these directories, which exist: [`Way::Here`] if all of them lie in
+    /// memory, else [`Way::Ring`]; where the kernel refuses rings, 16 threads.
+    #[must_use]
+    pub fn suited(dirs: &[PathBuf]) -> Way {
+        let in_memory = |dir: &PathBuf| {
+            let about = rustix::fs::statfs(dir);
+            about.is_ok_and(|about| IN_MEMORY.contains(&(about.f_type as u32)))
+        };
+        if !dirs.is_empty() && dirs.iter().all(in_memory) {
+            return Way::Here;
+        }
+        match Way::Ring.reads::<OwnBuf>(1) {
+            Ok(_) => Way::Ring,
+            Err(_) => Way::Static { threads: THREADS },
+        }
+    }
+
     /// Reads in this way, of which at most `depth` are under way at once.
     ///
     /// # Errors
@@ -47,5 +70,18 @@ impl Way {
             Way::Here => Ok(Box::new(ByThreads::new(depth, |_| Ok(OwnerAlone))?)),
             Way::Ring => Ok(Box::new(Ring::new(depth)?)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_follows_from_the_file_system() {
+        assert_eq!(Way::suited(&["/dev/shm".into()]), Way::Here);
+        let other = [PathBuf::from("/dev/shm"), "/proc".into()];
+        assert_ne!(Way::suited(&other), Way::Here);
+        assert_ne!(Way::suited(&["/no such directory".into()]), Way::Here);
     }
 }

@@ -87,7 +87,7 @@ impl Access {
 /// The address of a node that the command line names.
 pub(crate) fn resolve(node: &str) -> Result<SocketAddr, String> {
     let wrong = |why: &dyn std::fmt::Display| {
-        format!("--node {node}: {why}; give host:port, for example 127.0.0.1:6390")
+        format!("--node {node}: {why}; give host:port, for example 127.0.0.1:6395")
     };
     let mut found = node.to_socket_addrs().map_err(|error| wrong(&error))?;
     found.next().ok_or_else(|| wrong(&"there is no such host"))
@@ -135,7 +135,7 @@ impl Place {
 }
 
 /// Where the storage node listens that uses a directory, if it has told.
-fn address_of(dir: &Path) -> Option<SocketAddr> {
+pub(crate) fn address_of(dir: &Path) -> Option<SocketAddr> {
     let text = std::fs::read_to_string(dir.join(ADDRESS_FILE)).ok()?;
     text.trim().parse().ok()
 }

@@ -12,7 +12,7 @@ use disk::reads::{PageCache, ReadFile, Way};
 use fabric::shm::Shm;
 use operators::Operators;
 use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
-use pages::{Local, Tables};
+use pages::{Local, LocalOptions, Tables};
 
 use super::place::{ADDRESS_FILE, Access};
 use crate::logging::Log;
@@ -23,7 +23,7 @@ use crate::signals::{self, Reread};
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// Where to listen.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6390")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6395")]
     listen: SocketAddr,
     /// A directory of pages; made if it is not there. Given several times, pages are spread over
     /// them in turn; the first one has what tells of the tables, and is to be named first always.
@@ -41,7 +41,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     task_threads: Option<u16>,
     /// How pages are read.
-    #[arg(long, value_name = "WAY", default_value = "ring")]
+    #[arg(long, value_name = "WAY", default_value = "auto")]
     io: Io,
     /// Threads that read, for each thread that serves readers (--io static).
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -60,6 +60,9 @@ pub(crate) struct Serve {
 /// How pages are read (paper 4, section 3.2).
 #[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
 enum Io {
+    /// As suits the directories: here if all of them lie in memory, else ring; static where the
+    /// system refuses io_uring.
+    Auto,
     /// By io_uring, past the page cache.
     Ring,
     /// By threads that are made beforehand.
@@ -128,9 +131,18 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
         shown.show(name, file);
     }
     let count = tables.list().len();
-    let worker = Operators::new(Arc::new(Local::new(tables.clone())));
+    let node_options = node_options(options)?;
+    let worker = Operators::new(Arc::new(Local::new(
+        tables.clone(),
+        LocalOptions {
+            way: Some(node_options.way),
+            page_cache,
+            depth: node_options.depth,
+            ..LocalOptions::default()
+        },
+    )));
     let stock = Stock::new(tables, shown, page_cache);
-    let node = Node::start(node_options(options)?, Arc::new(stock), Arc::new(worker));
+    let node = Node::start(node_options, Arc::new(stock), Arc::new(worker));
     let node = node.map_err(|error| format!("cannot serve on {}: {error}", options.listen))?;
     let told = Told::new(&options.dirs[0], node.address())?;
     announce(&node, count).map_err(|error| error.to_string())?;
@@ -154,6 +166,7 @@ fn node_options(options: &Serve) -> Result<NodeOptions, String> {
         threads: options.threads.map_or(cpus.div_ceil(2), usize::from),
         task_threads: options.task_threads.map_or(cpus, usize::from),
         way: match options.io {
+            Io::Auto => Way::suited(&options.dirs),
             Io::Ring => Way::Ring,
             Io::Static => Way::Static {
                 threads: options.io_threads.into(),

@@ -14,14 +14,13 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 
 use super::interner::Interner;
+use super::key::{self, DIRECT_BITS, Domain, Key, Words};
 use crate::compute::intervals::Facts;
 use crate::types::Class;
 use crate::vector::{Bytes, Values, Vector};
 use arrow_array::BinaryArray;
 use arrow_schema::DataType;
 
-/// A direct table has at most two to the power of this places.
-const DIRECT_BITS: u32 = 16;
 /// No group.
 const NONE: u32 = u32::MAX;
 
@@ -38,16 +37,6 @@ pub(crate) struct Groups {
     hasher: FixedState,
 }
 
-/// A value of the key.
-#[derive(Debug)]
-struct Key {
-    data_type: DataType,
-    class: Class,
-    /// Its first word in the key.
-    word: usize,
-    texts: Interner,
-}
-
 #[derive(Debug)]
 enum Index {
     Direct {
@@ -55,29 +44,6 @@ enum Index {
         table: Vec<u32>,
     },
     Hashed(HashTable<u32>),
-}
-
-/// Where a value's place, counted from 1 with 0 for null, stands in the index of a direct table.
-#[derive(Clone, Copy, Debug)]
-struct Domain {
-    /// The least value.
-    base: i64,
-    /// How many values there may be.
-    size: u64,
-    shift: u32,
-}
-
-impl Domain {
-    fn bits(&self) -> u32 {
-        u64::BITS - self.size.leading_zeros()
-    }
-}
-
-/// A value of the key, for the rows of a vector.
-struct Words {
-    low: Vec<u64>,
-    high: Option<Vec<u64>>,
-    valid: Option<Vec<u8>>,
 }
 
 impl Groups {
@@ -125,16 +91,22 @@ impl Groups {
 
     /// The groups of rows with these keys, which are made if they are not there.
     pub(crate) fn assign(&mut self, keys: &[Rc<Vector>], facts: &[Facts], rows: usize) -> Vec<u32> {
-        let words: Vec<Words> = self
+        let expanded: Vec<Option<Vector>> = keys
+            .iter()
+            .map(|vector| vector.constant.then(|| vector.expanded(rows)))
+            .collect();
+        let vectors = keys.iter().zip(&expanded);
+        let vectors = vectors.map(|(vector, expanded)| expanded.as_ref().unwrap_or(vector));
+        let words: Vec<Words<'_>> = self
             .keys
             .iter_mut()
-            .zip(keys)
-            .map(|(key, vector)| key.words(vector, rows))
+            .zip(vectors)
+            .map(|(key, vector)| key.words(vector))
             .collect();
         self.fit(facts);
         match &self.index {
             Index::Direct { domains, .. } => {
-                let codes = codes(domains, &words, rows);
+                let codes = key::codes(domains, &words, rows);
                 self.direct(&codes, &words)
             }
             Index::Hashed(_) => self.hashed(&words, rows),
@@ -204,7 +176,7 @@ impl Groups {
         self.index = Index::Hashed(table);
     }
 
-    fn direct(&mut self, codes: &[u32], words: &[Words]) -> Vec<u32> {
+    fn direct(&mut self, codes: &[u32], words: &[Words<'_>]) -> Vec<u32> {
         let mut groups = Vec::with_capacity(codes.len());
         let Index::Direct { table, .. } = &mut self.index else {
             unreachable!("codes are for direct tables");
@@ -215,14 +187,14 @@ impl Groups {
                 group = self.len as u32;
                 table[code as usize] = group;
                 self.len += 1;
-                push_key(&mut self.words, words, row);
+                key::push(&mut self.words, words, row);
             }
             groups.push(group);
         }
         groups
     }
 
-    fn hashed(&mut self, words: &[Words], rows: usize) -> Vec<u32> {
+    fn hashed(&mut self, words: &[Words<'_>], rows: usize) -> Vec<u32> {
         let Groups {
             stride,
             words: all,
@@ -237,7 +209,7 @@ impl Groups {
         let mut groups = Vec::with_capacity(rows);
         for row in 0..rows {
             // The key is written behind the others, and stays there if it is new.
-            push_key(all, words, row);
+            key::push(all, words, row);
             let (known, key) = all.split_at(*len * *stride);
             let hash = hasher.hash_one(key);
             let at = |group: u32| &known[group as usize * *stride..][..*stride];
@@ -289,114 +261,4 @@ impl Groups {
         };
         self.keys.iter().enumerate().map(of).collect()
     }
-}
-
-impl Key {
-    fn words(&mut self, vector: &Vector, rows: usize) -> Words {
-        let vector = if vector.constant {
-            &vector.expanded(rows)
-        } else {
-            vector
-        };
-        let wide = matches!(self.data_type, DataType::Decimal128(..));
-        let (mut low, mut high): (Vec<u64>, _) = match &vector.values {
-            Values::Bool(values) => (values.iter().map(|&value| value.into()).collect(), None),
-            Values::F64(values) => (values.iter().map(|value| value.to_bits()).collect(), None),
-            Values::Bytes(texts) => (self.texts.numbers(texts), None),
-            Values::I64(values) => {
-                let high = wide.then(|| values.iter().map(|&v| (v >> 63) as u64).collect());
-                (values.iter().map(|&value| value as u64).collect(), high)
-            }
-            Values::I128(values) => {
-                let high = wide.then(|| values.iter().map(|&v| (v >> 64) as u64).collect());
-                (values.iter().map(|&value| value as u64).collect(), high)
-            }
-        };
-        if let Some(valid) = &vector.valid {
-            let clear = |words: &mut Vec<u64>| {
-                words
-                    .iter_mut()
-                    .zip(valid)
-                    .for_each(|(word, &valid)| *word *= u64::from(valid));
-            };
-            clear(&mut low);
-            high.iter_mut().for_each(clear);
-        }
-        Words {
-            low,
-            high,
-            valid: vector.valid.clone(),
-        }
-    }
-
-    /// A domain with room for these words, not smaller than the one that there is; `None` if that
-    /// would be too large.
-    fn domain(&self, facts: &Facts, known: Option<&Domain>) -> Option<Domain> {
-        let (base, size) = match self.class {
-            Class::Bool => (0, 2),
-            Class::Float => return None,
-            // With room for others, so that the table is not made anew for each of them.
-            Class::Bytes => {
-                let texts = self.texts.len() as u64;
-                let known = known.map_or(0, |known| known.size);
-                (0, if known >= texts { known } else { texts * 2 })
-            }
-            Class::Int if !facts.narrow => return None,
-            Class::Int => {
-                let (mut min, mut max) = (facts.min, facts.max.max(facts.min));
-                if let Some(known) = known {
-                    min = min.min(known.base.into());
-                    max = max.max(i128::from(known.base) + i128::from(known.size) - 1);
-                }
-                (
-                    i64::try_from(min).ok()?,
-                    u64::try_from(max - min).ok()?.checked_add(1)?,
-                )
-            }
-        };
-        let domain = Domain {
-            base,
-            size,
-            shift: 0,
-        };
-        (domain.bits() <= DIRECT_BITS).then_some(domain)
-    }
-}
-
-/// Where keys stand in a direct table.
-fn codes(domains: &[Domain], words: &[Words], rows: usize) -> Vec<u32> {
-    let mut codes = vec![0u32; rows];
-    for (domain, words) in domains.iter().zip(words) {
-        let place = |word: u64| {
-            (word.wrapping_sub(domain.base as u64).wrapping_add(1) as u32) << domain.shift
-        };
-        match &words.valid {
-            None => {
-                codes
-                    .iter_mut()
-                    .zip(&words.low)
-                    .for_each(|(code, &word)| *code |= place(word));
-            }
-            Some(valid) => {
-                let rows = codes.iter_mut().zip(words.low.iter().zip(valid));
-                rows.for_each(|(code, (&word, &valid))| *code |= place(word) * u32::from(valid));
-            }
-        }
-    }
-    codes
-}
-
-/// Writes the key of a row behind others.
-fn push_key(all: &mut Vec<u64>, words: &[Words], row: usize) {
-    let mut nulls = 0;
-    for (at, words) in words.iter().enumerate() {
-        all.push(words.low[row]);
-        if let Some(high) = &words.high {
-            all.push(high[row]);
-        }
-        if words.valid.as_ref().is_some_and(|valid| valid[row] == 0) {
-            nulls |= 1 << at;
-        }
-    }
-    all.push(nulls);
 }

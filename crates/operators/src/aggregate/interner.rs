@@ -4,6 +4,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
+use arrow_array::Array;
+
 use crate::vector::Bytes;
 
 /// Texts, and the numbers that they were given, from 0 on.
@@ -43,6 +45,15 @@ impl Interner {
     /// The text of a number.
     pub(crate) fn text(&self, number: usize) -> &[u8] {
         text(&self.ends, &self.bytes, number)
+    }
+
+    /// The numbers of all of an array's texts, if these are fewer than rows.
+    pub(crate) fn numbers_of_all(&mut self, texts: &Bytes) -> Option<Vec<u64>> {
+        let all = 0..texts.data.len();
+        (all.len() <= texts.index.len()).then(|| {
+            all.map(|at| u64::from(self.number(crate::vector::text(&texts.data, at))))
+                .collect()
+        })
     }
 
     /// The numbers of all rows' texts.

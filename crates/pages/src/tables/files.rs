@@ -27,7 +27,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use disk::reads::{PageCache, ReadFile};
 use disk::{Access, Disk, DiskFile};
+use parking_lot::Mutex;
 
 use super::error::{At, TablesError};
 use crate::codec::{put, u32_at, u128_at};
@@ -190,7 +192,12 @@ pub struct SegmentFiles {
     paths: Vec<PathBuf>,
     files: Vec<Box<dyn DiskFile>>,
     doomed: AtomicBool,
+    /// Open for many reads at once, past the page cache and through it.
+    read_files: [Mutex<Option<ReadFiles>>; 2],
 }
+
+/// A segment's files, stripe by stripe, open for many reads at once.
+pub type ReadFiles = Arc<[Arc<ReadFile>]>;
 
 impl SegmentFiles {
     pub(crate) fn new(
@@ -209,6 +216,7 @@ impl SegmentFiles {
             paths,
             files,
             doomed: AtomicBool::new(false),
+            read_files: Default::default(),
         }
     }
 
@@ -234,6 +242,33 @@ impl SegmentFiles {
     #[must_use]
     pub fn location(&self, page: PageNo) -> Location {
         Location::of(page, self.files.len() as u16, self.page_size)
+    }
+
+    /// The files, open for many reads at once; opened when that is first asked for, and kept. They are
+    /// those that the operating system has under these names, whatever disk the tables are on.
+    ///
+    /// # Errors
+    /// A text that names the file and says why it cannot be opened.
+    pub fn read_files(&self, page_cache: PageCache) -> Result<ReadFiles, String> {
+        let place = match page_cache {
+            PageCache::Past => 0,
+            PageCache::Through => 1,
+        };
+        let mut kept = self.read_files[place].lock();
+        if let Some(files) = &*kept {
+            return Ok(Arc::clone(files));
+        }
+        let open = |path: &PathBuf| {
+            let file = ReadFile::open(path, page_cache);
+            let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+            if let Some(note) = file.note() {
+                tracing::debug!(note, "reading pages");
+            }
+            Ok(Arc::new(file))
+        };
+        let files: ReadFiles = self.paths.iter().map(open).collect::<Result<_, String>>()?;
+        *kept = Some(Arc::clone(&files));
+        Ok(files)
     }
 
     /// Reads pages that follow one another in a file: `into` has room for them.

@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 
 pub use check::Report;
 pub use error::TablesError;
-pub use files::{Location, SegmentFiles};
+pub use files::{Location, ReadFiles, SegmentFiles};
 pub use load::{Load, LoadOptions, Mode};
 
 use crate::directory::directory;
@@ -98,6 +98,12 @@ impl Tables {
     /// Without directories.
     pub fn open_read_only(disk: Arc<dyn Disk>, dirs: &[PathBuf]) -> Result<Tables, TablesError> {
         open::open(disk, dirs, false)
+    }
+
+    /// The directories that they lie in; the first one is the main one.
+    #[must_use]
+    pub fn dirs(&self) -> &[PathBuf] {
+        &self.inner.dirs
     }
 
     /// Their newest versions, by name.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use disk::reads::{PageCache, ReadFile};
+use disk::reads::PageCache;
 use parking_lot::Mutex;
 
 use super::{Extent, Loading, Opened, Shelf, ShownFiles};
@@ -53,20 +53,8 @@ impl Stock {
         let table = Arc::clone(&opened.table);
         let mut extents = Vec::new();
         for (segment, files) in table.segments.iter().zip(&opened.files) {
-            let open = |path: &std::path::PathBuf| {
-                let file = ReadFile::open(path, self.page_cache);
-                let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
-                if let Some(note) = file.note() {
-                    tracing::debug!(note, "reading pages");
-                }
-                Ok(Arc::new(file))
-            };
             extents.push(Extent {
-                files: files
-                    .paths()
-                    .iter()
-                    .map(open)
-                    .collect::<Result<_, String>>()?,
+                files: files.read_files(self.page_cache)?.to_vec(),
                 pages: segment.pages.into(),
             });
         }

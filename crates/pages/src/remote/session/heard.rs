@@ -1,10 +1,9 @@
 //! What a node says.
 
-use bytes::Bytes;
-use disk::reads::OwnBuf;
 use fabric::Event;
 
 use super::{Arrived, KEPT_FREE, Landed, Pages, Session, SessionError, TaskEvent};
+use crate::own::copied;
 use crate::remote::window::Slot;
 use crate::remote::wire::{Kind, Reply};
 
@@ -54,7 +53,7 @@ impl Session {
             }
             Reply::Batch { request, bytes } => {
                 if let Some(results) = self.results.get_mut(&request) {
-                    results.push_back(TaskEvent::Batch(aligned(bytes)));
+                    results.push_back(TaskEvent::Batch(copied(bytes)));
                 }
             }
             Reply::Finished { request } => {
@@ -96,7 +95,7 @@ impl Session {
         };
         let slot = slot.settled();
         let page = match self.is_scarce(pending.unit) {
-            true => Landed::Own(aligned(Slot::as_ref(&slot))),
+            true => Landed::Own(copied(Slot::as_ref(&slot))),
             false => Landed::Slot(slot),
         };
         let (token, page) = (pending.token, Ok(page));
@@ -135,18 +134,9 @@ impl Session {
                 buffer.into_bytes(bytes.len())
             }
             // Somebody keeps many of them.
-            None => aligned(bytes),
+            None => copied(bytes),
         };
         let (token, page) = (pending.token, Ok(Landed::Own(page)));
         self.arrived.push_back(Arrived { token, page });
     }
-}
-
-/// The same bytes, in memory that arrays may lie in.
-fn aligned(bytes: &[u8]) -> Bytes {
-    let mut memory = OwnBuf::new(bytes.len());
-    memory.as_mut()[..bytes.len()].copy_from_slice(bytes);
-    let mut aligned = Bytes::from_owner(memory);
-    aligned.truncate(bytes.len());
-    aligned
 }

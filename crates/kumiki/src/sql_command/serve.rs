@@ -1,0 +1,83 @@
+//! `kumiki sql serve`: clients of PostgreSQL ask over tables of pages.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use sql::Rights;
+use sql::serve::{Options, Server};
+
+use super::Queries;
+use crate::logging::Log;
+use crate::signals::{self, Reread, stop_on};
+
+/// Options of `kumiki sql serve`.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5433")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    queries: Queries,
+    /// A file with the password that clients must give, whatever user name they have.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Serve anyone who can reach the address, without a password.
+    #[arg(long)]
+    insecure: bool,
+    /// Connections at once; further ones are closed.
+    #[arg(long, value_name = "N", default_value = "100")]
+    connections: NonZeroUsize,
+    /// Queries that run at once; further ones wait, and are refused after half a minute.
+    #[arg(long, value_name = "N", default_value = "8")]
+    queries_at_once: NonZeroUsize,
+}
+
+/// Serves until a signal asks to stop.
+pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
+    let signals = signals::take(None)?;
+    let shared = options.queries.shared(Rights::Read)?;
+    let password = options.password_file.as_deref().map(password).transpose()?;
+    let server = Options {
+        listen: options.listen,
+        password,
+        insecure: options.insecure,
+        connections: options.connections,
+        queries: options.queries_at_once,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("no threads for queries: {error}"))?;
+    runtime.block_on(async {
+        let (server, stopper) = Server::bind(&server, shared).await?;
+        stop_on(signals, Reread::new(None, log), move || stopper.stop());
+        let address = server.address();
+        let address = address.map_err(|error| format!("no address: {error}"))?;
+        announce(address).map_err(|error| format!("cannot announce the address: {error}"))?;
+        server.serve().await;
+        Ok::<(), String>(())
+    })?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn announce(address: SocketAddr) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "ready at {address}")?;
+    out.flush()
+}
+
+/// What is in the file, but for the end of its line.
+fn password(file: &Path) -> Result<String, String> {
+    let read = std::fs::read_to_string(file);
+    let read = read.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let password = read.trim_end_matches(['\n', '\r']);
+    if password.is_empty() {
+        return Err(format!("there is no password in {}", file.display()));
+    }
+    Ok(password.to_owned())
+}

@@ -1,0 +1,24 @@
+//! What stands for `kumiki sql` in a binary that was built without it.
+
+use std::sync::Arc;
+
+use clap::Args;
+
+use crate::logging::Log;
+
+/// Options that are not understood here.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Sql {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    options: Vec<String>,
+}
+
+/// Says how to get a binary with SQL.
+pub(crate) fn run(options: &Sql, _: &Arc<Log>) -> Result<(), String> {
+    let options = options.options.join(" ");
+    Err(format!(
+        "this binary was built without SQL, which takes minutes to compile. To build one with it and \
+         do what was asked for: cargo run --release --features sql -- sql {options}"
+    ))
+}

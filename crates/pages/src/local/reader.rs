@@ -1,0 +1,222 @@
+//! A way of reading, which one stream has at a time, and memory for what it reads.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use disk::reads::{Done, FileId, Pool, PoolBuf, Read, ReadFile, Reads, Way};
+use parking_lot::Mutex;
+
+use super::LocalOptions;
+use crate::own::copied;
+use crate::tables::Tables;
+
+/// Readers that are kept for later.
+const KEPT: usize = 16;
+/// Slots of a reader's own, for when others have taken all memory.
+const SPARE: u32 = 4;
+/// How long a reader that is given back waits for what is under way before it is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What all streams share.
+pub(super) struct Readers {
+    pub(super) tables: Tables,
+    options: LocalOptions,
+    way: Way,
+    idle: Mutex<Vec<Reader>>,
+    /// By the size of pages.
+    pools: Mutex<HashMap<usize, Pool>>,
+}
+
+impl Readers {
+    pub(super) fn new(tables: Tables, options: LocalOptions) -> Readers {
+        let way = options.way.unwrap_or_else(|| Way::suited(tables.dirs()));
+        let threads = match way {
+            Way::Static { threads } => threads,
+            _ => 1,
+        };
+        assert!(threads > 0, "no thread to read");
+        assert!((1..=1 << 15).contains(&options.depth), "no such depth");
+        Readers {
+            tables,
+            options,
+            way,
+            idle: Mutex::default(),
+            pools: Mutex::default(),
+        }
+    }
+
+    pub(super) fn options(&self) -> &LocalOptions {
+        &self.options
+    }
+
+    /// How many pages of so many bytes a stream reads before they are taken.
+    pub(super) fn ahead(&self, unit: usize) -> usize {
+        match self.way {
+            // Whoever waits for each read gains nothing by being ahead.
+            Way::Here => 1,
+            _ => self.options.ahead_bytes / unit,
+        }
+    }
+
+    /// A reader, prepared for pages of so many bytes.
+    pub(super) fn take(&self, unit: usize) -> io::Result<Reader> {
+        let idle = self.idle.lock().pop();
+        let mut reader = match idle {
+            Some(reader) => reader,
+            None => Reader {
+                reads: self.way.reads(self.options.depth)?,
+                done: Vec::new(),
+                memory: HashMap::new(),
+                has_failed: false,
+            },
+        };
+        if !reader.memory.contains_key(&unit) {
+            let pool = self.pool(unit)?;
+            // It counts for nothing if the system refuses.
+            reader.reads.register(pool.memory());
+            let spare = None;
+            reader.memory.insert(unit, Memory { pool, spare });
+        }
+        Ok(reader)
+    }
+
+    fn pool(&self, unit: usize) -> io::Result<Pool> {
+        let mut pools = self.pools.lock();
+        if let Some(pool) = pools.get(&unit) {
+            return Ok(pool.clone());
+        }
+        let slots = u32::try_from(self.options.pool_bytes / unit).unwrap_or(u32::MAX);
+        let pool = Pool::new(slots.max(1), unit)?;
+        pools.insert(unit, pool.clone());
+        Ok(pool)
+    }
+
+    /// Keeps a reader for later, once nothing is under way; its files are not its own any more.
+    pub(super) fn give_back(&self, mut reader: Reader, files: impl Iterator<Item = FileId>) {
+        files.for_each(|file| reader.reads.remove(file));
+        while reader.reads.under_way() > 0 {
+            if reader.reads.wait(&mut reader.done, Some(PATIENCE)) == 0 {
+                return;
+            }
+            reader.done.clear();
+        }
+        let mut idle = self.idle.lock();
+        if idle.len() < KEPT && !reader.has_failed {
+            idle.push(reader);
+        }
+    }
+}
+
+/// See the [module](self).
+pub(super) struct Reader {
+    reads: Box<dyn Reads<Lent>>,
+    done: Vec<Done<Lent>>,
+    /// By the size of pages.
+    memory: HashMap<usize, Memory>,
+    /// A read has failed: a way that the kernel refuses to serve any more is not used again.
+    has_failed: bool,
+}
+
+struct Memory {
+    pool: Pool,
+    /// Made when it is first needed.
+    spare: Option<Pool>,
+}
+
+/// Memory that a read has, and which read it is.
+type Lent = (PoolBuf, Tag);
+
+struct Tag {
+    /// Which of the stream's pages it is.
+    place: usize,
+    len: usize,
+    is_spare: bool,
+}
+
+/// What came of trying to begin a read.
+pub(super) enum Begun {
+    Yes,
+    /// Too much is under way.
+    Full,
+}
+
+impl Reader {
+    pub(super) fn add(&mut self, file: &Arc<ReadFile>) -> FileId {
+        self.reads.add(Arc::clone(file))
+    }
+
+    /// Begins to read a page, at the next [wait](Reader::wait) at the latest.
+    ///
+    /// # Errors
+    /// There is no memory, though nobody has any of it.
+    pub(super) fn begin(
+        &mut self,
+        place: usize,
+        (file, offset): (FileId, u64),
+        unit: usize,
+    ) -> io::Result<Begun> {
+        if self.reads.room() == 0 {
+            return Ok(Begun::Full);
+        }
+        let memory = self.memory.get_mut(&unit).expect("it was prepared");
+        let (into, is_spare) = match memory.pool.take() {
+            Some(into) => (into, false),
+            None if self.reads.under_way() > 0 => return Ok(Begun::Full),
+            None => (memory.spare(unit)?, true),
+        };
+        let tag = Tag {
+            place,
+            len: unit,
+            is_spare,
+        };
+        self.reads.submit(Read {
+            file,
+            offset,
+            len: unit,
+            into: (into, tag),
+        });
+        Ok(Begun::Yes)
+    }
+
+    /// Waits until something is over, and tells each page by its place. Where memory is scarce and pages
+    /// `stay` in it, they are copied out.
+    pub(super) fn wait(
+        &mut self,
+        unit: usize,
+        stay: bool,
+        mut tell: impl FnMut(usize, Result<Bytes, String>),
+    ) {
+        self.reads.wait(&mut self.done, None);
+        let pool = &self.memory.get(&unit).expect("it was prepared").pool;
+        let is_scarce = stay && pool.free() * 2 < pool.slots() as usize;
+        for Done { into, result } in self.done.drain(..) {
+            let (memory, tag) = into;
+            let page = match result {
+                Ok(n) if n < tag.len => Err(format!("the file ends after {n} bytes of it")),
+                Ok(_) if is_scarce || tag.is_spare => Ok(copied(&memory.as_ref()[..tag.len])),
+                Ok(_) => Ok(memory.into_bytes(tag.len)),
+                Err(error) => {
+                    self.has_failed = true;
+                    Err(error.to_string())
+                }
+            };
+            tell(tag.place, page);
+        }
+    }
+}
+
+impl Memory {
+    /// A slot of the reader's own. There is one while nothing is under way.
+    fn spare(&mut self, unit: usize) -> io::Result<PoolBuf> {
+        let spare = match self.spare.take() {
+            Some(spare) => spare,
+            None => Pool::new(SPARE, unit)?,
+        };
+        let slot = spare.take();
+        self.spare = Some(spare);
+        slot.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+}

@@ -1,0 +1,145 @@
+//! Pages of this machine's disks on their way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use disk::reads::FileId;
+
+use super::reader::{Begun, Reader, Readers};
+use crate::ahead::Ahead;
+use crate::page::{Page, PageError};
+use crate::table::{Address, SegmentId, Table};
+use crate::tables::{Location, SegmentFiles};
+
+/// See the [module](self).
+pub(super) struct Stream {
+    readers: Arc<Readers>,
+    table: Arc<Table>,
+    ahead: Ahead,
+    /// Once a page is needed that no cache has.
+    reader: Option<Reader>,
+    segments: HashMap<SegmentId, Open>,
+    /// A page that could not be begun when it was asked for.
+    due: Option<(usize, Address)>,
+}
+
+/// A segment that is open for reading.
+struct Open {
+    /// Keeps them from being removed.
+    files: Arc<SegmentFiles>,
+    ids: Vec<FileId>,
+    pages: u32,
+}
+
+impl Stream {
+    pub(super) fn new(readers: &Arc<Readers>, table: &Arc<Table>, pages: Vec<Address>) -> Stream {
+        let limit = readers.ahead(table.page_size.bytes());
+        let cache = readers.options().cache.clone();
+        Stream {
+            readers: Arc::clone(readers),
+            table: Arc::clone(table),
+            ahead: Ahead::new(table, pages, limit, cache),
+            reader: None,
+            segments: HashMap::new(),
+            due: None,
+        }
+    }
+
+    /// Begins to read pages, as far as there is room.
+    fn ask(&mut self) {
+        while let Some((place, address)) = self.due.take().or_else(|| self.ahead.ask()) {
+            match self.begin(place, address) {
+                Ok(Begun::Yes) => {}
+                Ok(Begun::Full) => {
+                    self.due = Some((place, address));
+                    return;
+                }
+                Err(what) => self.unread(place, what),
+            }
+        }
+    }
+
+    fn begin(&mut self, place: usize, address: Address) -> Result<Begun, String> {
+        let unit = self.table.page_size.bytes();
+        if self.reader.is_none() {
+            let taken = self.readers.take(unit);
+            self.reader = Some(taken.map_err(|error| error.to_string())?);
+        }
+        if !self.segments.contains_key(&address.segment) {
+            let open = self.open(address.segment)?;
+            self.segments.insert(address.segment, open);
+        }
+        let open = &self.segments[&address.segment];
+        if address.page.0 >= open.pages {
+            return Err(format!("its segment has {} pages", open.pages));
+        }
+        let Location { stripe, offset } = open.files.location(address.page);
+        let reader = self.reader.as_mut().expect("it was taken");
+        let begun = reader.begin(place, (open.ids[stripe], offset), unit);
+        begun.map_err(|error| format!("there is no memory for it: {error}"))
+    }
+
+    fn open(&mut self, id: SegmentId) -> Result<Open, String> {
+        let segment = self.table.segments.iter().find(|segment| segment.id == id);
+        let segment = segment.ok_or("its segment is not in the table's version")?;
+        let gone = "its table was replaced or removed: ask again for the newest version";
+        let files = self.readers.tables.segment(id).ok_or(gone)?;
+        let opened = files.read_files(self.readers.options().page_cache)?;
+        let reader = self.reader.as_mut().expect("it was taken");
+        Ok(Open {
+            ids: opened.iter().map(|file| reader.add(file)).collect(),
+            pages: segment.pages,
+            files,
+        })
+    }
+
+    fn unread(&mut self, place: usize, what: String) {
+        let address = self.ahead.at(place);
+        self.ahead
+            .bring(place, Err(PageError::Unreadable { address, what }));
+    }
+
+    /// Waits for pages whose reads are under way.
+    fn turn(&mut self) {
+        let Some(reader) = &mut self.reader else {
+            return;
+        };
+        let (ahead, cache) = (&mut self.ahead, &self.readers.options().cache);
+        // A cache has memory of its own.
+        let stay = cache.is_none();
+        reader.wait(self.table.page_size.bytes(), stay, |place, bytes| {
+            let address = ahead.at(place);
+            let bytes = bytes.map_err(|what| PageError::Unreadable { address, what });
+            ahead.bring(place, bytes);
+        });
+    }
+
+    fn give_back(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            let files = self.segments.drain().flat_map(|(_, open)| open.ids);
+            self.readers.give_back(reader, files);
+        }
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Result<Arc<Page>, PageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ahead.is_over() {
+            self.ask();
+            if let Some(page) = self.ahead.take() {
+                return Some(page);
+            }
+            self.turn();
+        }
+        self.give_back();
+        None
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}

@@ -1,0 +1,162 @@
+//! Tables of this machine's own directories.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use disk::RealDisk;
+use operators::{Here, Placement, Site};
+use pages::{Local, Table, Tables};
+use parking_lot::Mutex;
+
+use crate::catalogue::{Place, Store};
+use crate::meter::{Metered, PageMeter, PageTime};
+
+/// Directories with tables, which belong together. A storage node may serve, and change, them at the
+/// same time: each look-up finds the version that is the newest then, and those that queries still
+/// read stay readable.
+pub struct Directory {
+    name: String,
+    dirs: Vec<PathBuf>,
+    opened: Mutex<Vec<Opened>>,
+    time: Arc<PageTime>,
+}
+
+/// Seconds that a page is supposed to take before one was read.
+const SUPPOSED_S: f64 = 30e-6;
+
+/// What was found at some time.
+struct Opened {
+    signature: Signature,
+    tables: Tables,
+}
+
+/// Tells whether a directory's tables have changed: the names of its files, and when each was written.
+type Signature = Vec<(std::ffi::OsString, Option<SystemTime>, u64)>;
+
+impl Directory {
+    /// Opens a directory; it is called by its path.
+    ///
+    /// # Errors
+    /// If there are no tables, or they cannot be read; the text says what to do.
+    pub fn open(dir: &Path) -> Result<Directory, String> {
+        Directory::open_all(&[dir.to_owned()])
+    }
+
+    /// Opens directories over which tables are spread, the main one first, by which they are called.
+    ///
+    /// # Errors
+    /// If there are no tables, or they cannot be read; the text says what to do.
+    ///
+    /// # Panics
+    /// Without directories.
+    pub fn open_all(dirs: &[PathBuf]) -> Result<Directory, String> {
+        let directory = Directory {
+            name: dirs[0].display().to_string(),
+            dirs: dirs.to_vec(),
+            opened: Mutex::new(Vec::new()),
+            time: Arc::new(PageTime::supposed(SUPPOSED_S)),
+        };
+        directory.newest()?;
+        Ok(directory)
+    }
+
+    /// The tables as they are now.
+    fn newest(&self) -> Result<Tables, String> {
+        let signature = signature(&self.dirs[0]);
+        let signature = signature.map_err(|error| format!("cannot list {}: {error}", self.name))?;
+        let mut opened = self.opened.lock();
+        if let Some(last) = opened.last()
+            && last.signature == signature
+        {
+            return Ok(last.tables.clone());
+        }
+        let tables = Tables::open_read_only(Arc::new(RealDisk), &self.dirs);
+        let tables = tables.map_err(|error| error.to_string())?;
+        // Earlier ones stay while a query has a table of theirs.
+        opened.retain(|earlier| {
+            let mut list = earlier.tables.list().into_iter();
+            // The list's own is one, and that of the tables another.
+            list.any(|table| Arc::strong_count(&table) > 2)
+        });
+        opened.push(Opened {
+            signature,
+            tables: tables.clone(),
+        });
+        Ok(tables)
+    }
+}
+
+fn signature(dir: &Path) -> std::io::Result<Signature> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        // A file may go while the directory is read.
+        if let Ok(about) = entry.metadata() {
+            files.push((entry.file_name(), about.modified().ok(), about.len()));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Store for Directory {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn place(&self, _: &Table) -> Place {
+        Place::Here {
+            page_s: self.time.seconds(),
+        }
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn tables(&self) -> Result<Vec<String>, String> {
+        let list = self.newest()?.list();
+        Ok(list.iter().map(|table| table.name.clone()).collect())
+    }
+
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
+        let tables = self.newest()?;
+        if let Some((_, what)) = tables
+            .damaged()
+            .into_iter()
+            .find(|(found, _)| found == name)
+        {
+            return Err(format!(
+                "it is damaged: {what}; load it again, or remove it"
+            ));
+        }
+        Ok(tables.list().into_iter().find(|table| table.name == name))
+    }
+
+    fn site(
+        &self,
+        table: &Arc<Table>,
+        placement: Placement,
+        meter: &Arc<PageMeter>,
+    ) -> Option<Arc<dyn Site>> {
+        if placement != Placement::Local {
+            return None;
+        }
+        let opened = self.opened.lock();
+        let has = |opened: &&Opened| {
+            let known = opened.tables.table(&table.name);
+            known.is_ok_and(|known| Arc::ptr_eq(&known, table))
+        };
+        let tables = opened.iter().find(has)?.tables.clone();
+        let source = Metered::new(Arc::new(Local::new(tables)), meter).timed(&self.time);
+        Some(Arc::new(Here::new(Arc::new(source))))
+    }
+}

@@ -1,0 +1,210 @@
+//! A task's batches as a stream.
+//!
+//! Sites' iterators block: on pages, on the network. So each task has a thread of its own, which hands
+//! batches over through a bounded channel; DataFusion's runtime never waits for a page. Dropping the
+//! stream closes the channel, and the thread ends at its next batch.
+//!
+//! **When a node is lost.** A task that has handed nothing over begins anew on the next replica. One
+//! that has, ends with an error: what was handed over cannot be taken back, and another replica
+//! yields rows in whatever order. Aggregates and limits are short; as long as there is another replica
+//! nothing of them is handed over before the last batch is there, so that they begin anew at any point.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::error::DataFusionError;
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
+use futures::Stream;
+use operators::{Site, Task, TaskError, Work};
+use tokio::sync::mpsc;
+
+/// Batches that wait for whoever takes them, for each task.
+const AHEAD: usize = 4;
+
+/// A place where a task may run.
+#[derive(Clone)]
+pub(crate) struct Candidate {
+    /// What the node is called.
+    pub(crate) name: String,
+    /// Where it runs.
+    pub(crate) site: Arc<dyn Site>,
+}
+
+/// What the thread counts.
+pub(crate) struct Meters {
+    pub(crate) baseline: BaselineMetrics,
+    /// Replicas that were lost.
+    pub(crate) lost: Count,
+}
+
+/// Runs a task on the first of these places that does not get lost.
+pub(crate) fn fetch(
+    candidates: Vec<Candidate>,
+    task: Task,
+    meters: Meters,
+) -> impl Stream<Item = Result<RecordBatch, DataFusionError>> + Send {
+    let run = Run {
+        candidates,
+        task,
+        meters,
+    };
+    // The thread begins when somebody wants the first batch, and no earlier.
+    futures::stream::unfold(State::New(Box::new(run)), |state| async move {
+        let mut batches = match state {
+            State::New(run) => match run.begin() {
+                Ok(batches) => batches,
+                Err(error) => return Some((Err(error), State::Ended)),
+            },
+            State::Running(batches) => batches,
+            State::Ended => return None,
+        };
+        match batches.recv().await? {
+            Ok(batch) => Some((Ok(batch), State::Running(batches))),
+            Err(error) => Some((Err(error), State::Ended)),
+        }
+    })
+}
+
+type Receiver = mpsc::Receiver<Result<RecordBatch, DataFusionError>>;
+type Sender = mpsc::Sender<Result<RecordBatch, DataFusionError>>;
+
+enum State {
+    New(Box<Run>),
+    Running(Receiver),
+    Ended,
+}
+
+struct Run {
+    candidates: Vec<Candidate>,
+    task: Task,
+    meters: Meters,
+}
+
+/// How far a task came in one place.
+enum Came {
+    /// To its end, or nobody wants more.
+    Through,
+    /// Not far enough to matter; another place may run it.
+    Nowhere(TaskError),
+}
+
+impl Run {
+    fn begin(self: Box<Run>) -> Result<Receiver, DataFusionError> {
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        let thread = std::thread::Builder::new().name("scan".to_owned());
+        thread.spawn(move || self.run(&sender)).map_err(|error| {
+            DataFusionError::Execution(format!("no thread for a scan: {error}"))
+        })?;
+        Ok(receiver)
+    }
+
+    fn run(&self, sender: &Sender) {
+        let mut last = None;
+        for (place, candidate) in self.candidates.iter().enumerate() {
+            let others = self.candidates.len() - place - 1;
+            match self.at(candidate, others > 0, sender) {
+                Ok(Came::Through) => return,
+                Ok(Came::Nowhere(error)) => {
+                    tracing::warn!("{} is lost to a scan: {error}", candidate.name);
+                    self.meters.lost.add(1);
+                    last = Some(error);
+                }
+                Err(error) => {
+                    drop(sender.blocking_send(Err(error)));
+                    return;
+                }
+            }
+        }
+        let table = &self.task.table.name;
+        let error = last.map_or_else(
+            || DataFusionError::Execution(format!("nobody can run a scan of table {table}")),
+            |error| failed(table, &error),
+        );
+        drop(sender.blocking_send(Err(error)));
+    }
+
+    /// Runs the task in one place; `others` if there are further ones.
+    fn at(
+        &self,
+        candidate: &Candidate,
+        others: bool,
+        sender: &Sender,
+    ) -> Result<Came, DataFusionError> {
+        let failed = |error| failed(&self.task.table.name, &error);
+        let buffered = others && is_short(&self.task.fragment.work);
+        let mut kept = Vec::new();
+        let mut handed_over = false;
+        let mut batches = candidate.site.run(&self.task);
+        loop {
+            let begun = Instant::now();
+            let next = batches.next();
+            let time = self.meters.baseline.elapsed_compute();
+            time.add_duration(begun.elapsed());
+            match next {
+                None => break,
+                Some(Err(error @ TaskError::Lost(_))) if !handed_over => {
+                    return Ok(Came::Nowhere(error));
+                }
+                Some(Err(error)) => return Err(failed(error)),
+                Some(Ok(batch)) if buffered => kept.push(batch),
+                Some(Ok(batch)) if batch.num_rows() == 0 => {}
+                Some(Ok(batch)) => {
+                    handed_over = true;
+                    if self.hand_over(batch, sender).is_err() {
+                        return Ok(Came::Through);
+                    }
+                }
+            }
+        }
+        for batch in kept {
+            if self.hand_over(batch, sender).is_err() {
+                break;
+            }
+        }
+        Ok(Came::Through)
+    }
+
+    /// Gives a batch to who wants it; an error if nobody does any more.
+    fn hand_over(&self, batch: RecordBatch, sender: &Sender) -> Result<(), ()> {
+        let batch = batch.record_output(&self.meters.baseline);
+        sender.blocking_send(Ok(batch)).map_err(drop)
+    }
+}
+
+/// Whether a task yields little enough to be kept until its end.
+fn is_short(work: &Work) -> bool {
+    match work {
+        Work::Aggregate { .. } => true,
+        Work::Rows { limit, .. } => limit.is_some_and(|limit| limit <= 65_536),
+    }
+}
+
+/// What the client is told.
+fn failed(table: &str, error: &TaskError) -> DataFusionError {
+    match error {
+        // The same words as those of DataFusion's own errors of evaluation: no table, for it is the
+        // query's fault.
+        TaskError::Value(what) => DataFusionError::Execution(what.clone()),
+        TaskError::Page(_) => DataFusionError::Execution(format!(
+            "table {table}: {error}; 'kumiki pages check' says what is damaged"
+        )),
+        TaskError::Lost(what) => DataFusionError::Execution(format!(
+            "table {table}: a storage node was lost in the middle of the query, and no other one \
+             can go on from there: {what}; ask again"
+        )),
+        TaskError::Refused(what) => DataFusionError::Execution(format!(
+            "table {table}: a storage node refused its part of the query: {what}"
+        )),
+    }
+}
+
+/// Runs what blocks off the runtime's threads.
+pub(crate) async fn off_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, DataFusionError> {
+    SpawnedTask::spawn_blocking(work)
+        .await
+        .map_err(|error| DataFusionError::Execution(format!("a look-up did not end: {error}")))
+}

@@ -1,0 +1,56 @@
+//! SQL over tables of pages, by Apache DataFusion (paper 4).
+//!
+//! DataFusion parses, plans and runs queries. What touches tables first runs beside the data, by the
+//! executor of crate `operators`: filters, projections, partial aggregates, limits.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`catalogue`] | which tables there are, and on which nodes |
+//! | [`directory`] | tables of this machine's own directories |
+//! | [`node`] | tables of a storage node |
+//! | [`session`] | a session: a catalogue, DataFusion with our rules, and limits |
+//! | [`options`] | what a session may set |
+//! | [`table`] | tables and schemas as DataFusion wants them |
+//! | [`scan`] | a scan of a table, with all that it does to rows beside the data |
+//! | [`pushdown`] | rules that move aggregates and the first rows of an order into scans |
+//! | [`load`] | CSV and Parquet files into tables of pages |
+//! | [`meter`] | how many pages a scan has read |
+//! | [`place`] | where a query's fragments run |
+//! | [`translate`] | DataFusion's expressions as those of the executor beside the data |
+//! | [`scalar`] | DataFusion's values as ours, and back |
+//! | [`serve`] | `kumiki sql serve`: PostgreSQL's protocol |
+//! | [`shell`] | `kumiki sql`: statements from the command line, from files and from a terminal |
+//!
+//! It does not know how pages travel, nor what is in them.
+
+#![forbid(unsafe_code)]
+
+pub mod catalogue;
+pub mod directory;
+mod display;
+mod fetch;
+mod fragment;
+mod groups;
+pub mod load;
+pub mod meter;
+pub mod node;
+pub mod options;
+pub mod place;
+pub mod pushdown;
+pub mod scalar;
+pub mod scan;
+pub mod serve;
+pub mod session;
+pub mod shell;
+mod statistics;
+mod strips;
+pub mod table;
+#[cfg(test)]
+mod test_support;
+pub mod translate;
+
+pub use catalogue::{Catalogue, Store};
+pub use directory::Directory;
+pub use node::StorageNode;
+pub use operators::Placement;
+pub use session::{Rights, Session, Settings, Shared};

@@ -1,0 +1,457 @@
+//! A scan of a table of pages, with all that it does to rows beside the data.
+//!
+//! DataFusion plans a scan that yields whole columns. What stands above it moves in, while the plan is
+//! optimised:
+//!
+//! | what | through |
+//! |---|---|
+//! | filters | [`ExecutionPlan::handle_child_pushdown_result`] |
+//! | projections | [`ExecutionPlan::try_swapping_with_projection`] |
+//! | limits | [`ExecutionPlan::with_fetch`] |
+//! | partial aggregates, the first rows of an order | the rules of [`crate::pushdown`] |
+//!
+//! Invariant: at each step the scan yields what the plan that it replaces would have yielded, in some
+//! order. Only what [`crate::translate`] translates moves in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, conjunction};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, Metric, MetricBuilder, MetricValue, MetricsSet,
+};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
+use operators::{Expr, Fragment, Operator, Rows, SortKey, Task, Work};
+use pages::Table;
+
+use crate::catalogue::Replicated;
+use crate::display;
+use crate::fetch::{Meters, fetch};
+use crate::fragment::fragment;
+use crate::meter::pages_of;
+use crate::options::KumikiOptions;
+use crate::place::{Placed, Placement};
+use crate::statistics;
+use crate::strips::strips;
+use crate::translate::Translator;
+
+/// A scan of a table of pages.
+#[derive(Clone, Debug)]
+pub struct PagesScan {
+    replicated: Arc<Replicated>,
+    /// Over the table's columns, as all expressions here.
+    filter: Option<Expr>,
+    work: Work,
+    partitions: Arc<Vec<Vec<Rows>>>,
+    /// Where it runs, once that is decided.
+    placed: Option<Placed>,
+    statistics: Arc<Statistics>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl PagesScan {
+    /// Yields columns of a table, in at most so many partitions.
+    ///
+    /// # Errors
+    /// If there is no such column.
+    pub fn new(
+        replicated: Arc<Replicated>,
+        columns: &[usize],
+        partitions: usize,
+    ) -> Result<PagesScan> {
+        let table = &replicated.table;
+        let output = Arc::new(table.schema.project(columns)?);
+        let strips = strips(table, columns.first().copied(), partitions);
+        let statistics = statistics::of_table(table).project(Some(&columns));
+        let properties = properties(EquivalenceProperties::new(output), strips.len());
+        Ok(PagesScan {
+            filter: None,
+            work: Work::Rows {
+                project: columns.iter().copied().map(Expr::Column).collect(),
+                order: Vec::new(),
+                limit: None,
+            },
+            partitions: Arc::new(strips),
+            placed: None,
+            statistics: Arc::new(statistics),
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+            replicated,
+        })
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> &Arc<Table> {
+        &self.replicated.table
+    }
+
+    /// The table, and who has it.
+    #[must_use]
+    pub fn replicated(&self) -> &Arc<Replicated> {
+        &self.replicated
+    }
+
+    /// Which rows pass, over the table's columns.
+    #[must_use]
+    pub fn filter(&self) -> Option<&Expr> {
+        self.filter.as_ref()
+    }
+
+    /// What is done with them, over the table's columns.
+    #[must_use]
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// The rows of each partition.
+    #[must_use]
+    pub fn partitions(&self) -> &[Vec<Rows>] {
+        &self.partitions
+    }
+
+    /// Where it runs, once that is decided.
+    #[must_use]
+    pub fn placed(&self) -> Option<&Placed> {
+        self.placed.as_ref()
+    }
+
+    /// The pages that it reads if it skips none.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        let fragment = self.fragment();
+        let parts = self.partitions.iter();
+        parts
+            .map(|rows| pages_of(self.table(), &fragment, rows))
+            .sum()
+    }
+
+    /// What runs beside the data.
+    #[must_use]
+    pub fn fragment(&self) -> Fragment {
+        fragment(self.filter.as_ref(), &self.work, self.schema())
+    }
+
+    /// Whether the executor has what the fragment asks for.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        self.fragment().check(&self.table().schema).is_ok()
+    }
+
+    /// What each column of the output is, as long as rows come out without order and limit.
+    #[must_use]
+    pub fn plain_columns(&self) -> Option<&[Expr]> {
+        match &self.work {
+            Work::Rows {
+                project,
+                order,
+                limit: None,
+            } if order.is_empty() => Some(project),
+            _ => None,
+        }
+    }
+
+    /// What translates expressions over the output; `None` if nothing can be added to the work.
+    #[must_use]
+    pub fn translator(&self) -> Option<Translator> {
+        let columns = self.plain_columns()?.to_vec();
+        Some(Translator::new(
+            &self.table().schema,
+            self.schema(),
+            columns,
+        ))
+    }
+
+    /// The same rows, from where they have been placed.
+    #[must_use]
+    pub fn placed_at(&self, placed: Placed) -> PagesScan {
+        PagesScan {
+            placed: Some(placed),
+            ..self.renewed()
+        }
+    }
+
+    /// Partial aggregates in the place of rows, with the state's names and types.
+    #[must_use]
+    pub fn aggregating(&self, work: Work, output: SchemaRef) -> PagesScan {
+        let statistics = Statistics::new_unknown(&output);
+        let mut properties = properties(EquivalenceProperties::new(output), self.partitions.len());
+        properties.emission_type = EmissionType::Final;
+        PagesScan {
+            work,
+            statistics: Arc::new(statistics),
+            properties: Arc::new(properties),
+            ..self.renewed()
+        }
+    }
+
+    /// The first rows by an order in the place of all, in each partition; `None` if there is an
+    /// order or a limit already.
+    #[must_use]
+    pub fn first_by(&self, order: Vec<SortKey>, limit: u64) -> Option<PagesScan> {
+        let project = self.plain_columns()?.to_vec();
+        Some(PagesScan {
+            work: Work::Rows {
+                project,
+                order,
+                limit: Some(limit),
+            },
+            ..self.renewed()
+        })
+    }
+
+    /// The same with figures of its own.
+    fn renewed(&self) -> PagesScan {
+        PagesScan {
+            metrics: ExecutionPlanMetricsSet::new(),
+            ..self.clone()
+        }
+    }
+
+    /// The same with one more filter, which is also given as DataFusion has it, for its estimates.
+    fn filtered(&self, filters: Vec<Expr>, originals: Vec<Arc<dyn PhysicalExpr>>) -> Result<Self> {
+        let stood = FilterExec::try_new(conjunction(originals), Arc::new(self.clone()))?;
+        let all = self.filter.iter().cloned().chain(filters);
+        Ok(PagesScan {
+            filter: all.reduce(|a, b| Expr::Binary(Box::new(a), Operator::And, Box::new(b))),
+            ..self.standing_for(&stood)?
+        })
+    }
+
+    /// Takes the estimates and properties of a plan above that is to be replaced.
+    fn standing_for(&self, plan: &dyn ExecutionPlan) -> Result<PagesScan> {
+        let mut statistics = StatisticsContext::new().compute(plan, &StatisticsArgs::new())?;
+        if plan.is::<FilterExec>() {
+            statistics = Arc::new(statistics.as_ref().clone().to_inexact());
+        }
+        let equivalences = plan.equivalence_properties().clone();
+        Ok(PagesScan {
+            statistics,
+            properties: Arc::new(properties(equivalences, self.partitions.len())),
+            ..self.renewed()
+        })
+    }
+}
+
+/// A figure for `EXPLAIN ANALYZE`.
+fn figure(name: &'static str, value: u64) -> Arc<Metric> {
+    let count = Count::new();
+    count.add(usize::try_from(value).unwrap_or(usize::MAX));
+    let value = MetricValue::Count {
+        name: name.into(),
+        count,
+    };
+    Arc::new(Metric::new(value, None))
+}
+
+fn properties(equivalences: EquivalenceProperties, partitions: usize) -> PlanProperties {
+    let partitioning = Partitioning::UnknownPartitioning(partitions);
+    // Receiving from a channel takes part in the runtime's scheduling.
+    PlanProperties::new(
+        equivalences,
+        partitioning,
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    )
+    .with_scheduling_type(SchedulingType::Cooperative)
+}
+
+impl DisplayAs for PagesScan {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table();
+        let names = display::Names(&table.schema);
+        write!(f, "PagesScan: table={} v{}", table.name, table.version.0)?;
+        if let Some(filter) = &self.filter {
+            write!(f, ", filter={}", names.expr(filter))?;
+        }
+        write!(f, ", {}", names.work(&self.work))?;
+        write!(f, ", partitions={}", self.partitions.len())?;
+        match &self.placed {
+            Some(placed) => write!(f, ", {placed}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ExecutionPlan for PagesScan {
+    fn name(&self) -> &'static str {
+        "PagesScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    #[allow(deprecated)]
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some(rows) = self.partitions.get(partition) else {
+            return internal_err!(
+                "a scan of {} has no partition {partition}",
+                self.table().name
+            );
+        };
+        let Some(placed) = &self.placed else {
+            return internal_err!("a scan of {} was not placed", self.table().name);
+        };
+        let task = Task {
+            table: Arc::clone(self.table()),
+            fragment: Arc::new(self.fragment()),
+            rows: rows.clone(),
+        };
+        let meters = Meters {
+            baseline: BaselineMetrics::new(&self.metrics, partition),
+            lost: MetricBuilder::new(&self.metrics).counter("replicas_lost", partition),
+        };
+        let stream = fetch(placed.candidates(partition), task, meters);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            stream,
+        )))
+    }
+
+    /// With the pages that were read and, of those that could have been, the others. Where operators
+    /// run elsewhere their pages are not counted here.
+    fn metrics(&self) -> Option<MetricsSet> {
+        let mut metrics = self.metrics.clone_inner();
+        if let Some(placed) = &self.placed
+            && placed.placement != Placement::RemoteRemote
+        {
+            let read = placed.meter().pages();
+            metrics.push(figure("pages_read", read));
+            metrics.push(figure("pages_skipped", self.pages().saturating_sub(read)));
+        }
+        Some(metrics)
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        if args.partition().is_none() || self.partitions.len() == 1 {
+            return Ok(Arc::clone(&self.statistics));
+        }
+        Ok(Arc::new(Statistics::new_unknown(&self.schema())))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        match &self.work {
+            Work::Rows {
+                limit: Some(limit), ..
+            } => usize::try_from(*limit).ok(),
+            _ => None,
+        }
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let Work::Rows { project, order, .. } = &self.work else {
+            return None;
+        };
+        if !order.is_empty() {
+            return None;
+        }
+        Some(Arc::new(PagesScan {
+            work: Work::Rows {
+                project: project.clone(),
+                order: Vec::new(),
+                limit: limit.map(|limit| limit as u64),
+            },
+            statistics: Arc::new(statistics::limited(&self.statistics, limit)),
+            ..self.renewed()
+        }))
+    }
+
+    fn try_swapping_with_projection(
+        &self,
+        projection: &ProjectionExec,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Work::Rows {
+            project,
+            order,
+            limit,
+        } = &self.work
+        else {
+            return Ok(None);
+        };
+        let translator = Translator::new(&self.table().schema, self.schema(), project.clone());
+        let exprs = projection.expr().iter().map(|one| &one.expr);
+        let Some(project) = translator.translate_all(exprs) else {
+            return Ok(None);
+        };
+        Ok(Some(Arc::new(PagesScan {
+            work: Work::Rows {
+                project,
+                order: order.clone(),
+                limit: *limit,
+            },
+            ..self.standing_for(projection)?
+        })))
+    }
+
+    /// Static filters move in. Dynamic ones, which change while the query runs, do not.
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let translator = self.translator();
+        let allowed = KumikiOptions::of(config).push_down;
+        let Some(translator) = translator.filter(|_| allowed) else {
+            return Ok(FilterPushdownPropagation::all_unsupported(result));
+        };
+        let mut answers = Vec::new();
+        let (mut filters, mut originals) = (Vec::new(), Vec::new());
+        for asked in result.parent_filters {
+            let translated = translator.translate(&asked.filter);
+            answers.push(match translated {
+                Some(_) => PushedDown::Yes,
+                None => PushedDown::No,
+            });
+            if let Some(filter) = translated {
+                filters.push(filter);
+                originals.push(asked.filter);
+            }
+        }
+        let answer = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        if filters.is_empty() {
+            return Ok(answer);
+        }
+        let scan = self.filtered(filters, originals)?;
+        Ok(answer.with_updated_node(Arc::new(scan)))
+    }
+}

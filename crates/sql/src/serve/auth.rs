@@ -1,0 +1,107 @@
+//! Who may connect: whoever knows the password, by SCRAM-SHA-256; or everybody.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::Sink;
+use pgwire::api::auth::noop::NoopStartupHandler;
+use pgwire::api::auth::sasl::SASLAuthStartupHandler;
+use pgwire::api::auth::sasl::scram::{ScramAuth, gen_salted_password};
+use pgwire::api::auth::{
+    AuthSource, DefaultServerParameterProvider, LoginInfo, Password, StartupHandler,
+};
+use pgwire::api::{ClientInfo, ConnectionManager};
+use pgwire::error::{PgWireError, PgWireResult};
+use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
+
+/// How often the password is hashed, as PostgreSQL does.
+const ITERATIONS: usize = 4096;
+
+/// Lets clients in.
+pub(crate) enum Door {
+    Open(Open),
+    Locked(Box<SASLAuthStartupHandler<DefaultServerParameterProvider>>),
+}
+
+/// Lets everybody in.
+pub(crate) struct Open(Arc<ConnectionManager>);
+
+#[async_trait]
+impl NoopStartupHandler for Open {
+    fn connection_manager(&self) -> Option<Arc<ConnectionManager>> {
+        Some(Arc::clone(&self.0))
+    }
+}
+
+impl Door {
+    /// For whoever knows the password, whatever user name he gives; for everybody if there is none.
+    pub(crate) fn new(secret: Option<&Secret>, connections: &Arc<ConnectionManager>) -> Door {
+        let connections = Arc::clone(connections);
+        let Some(secret) = secret else {
+            return Door::Open(Open(connections));
+        };
+        let mut scram = ScramAuth::new(Arc::new(secret.clone()));
+        scram.set_iterations(ITERATIONS);
+        let parameters = Arc::new(DefaultServerParameterProvider::default());
+        let door = SASLAuthStartupHandler::new(parameters);
+        Door::Locked(Box::new(
+            door.with_scram(scram).with_connection_manager(connections),
+        ))
+    }
+}
+
+#[async_trait]
+impl StartupHandler for Door {
+    async fn on_startup<C>(
+        &self,
+        client: &mut C,
+        message: PgWireFrontendMessage,
+    ) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        match self {
+            Door::Open(open) => open.on_startup(client, message).await,
+            Door::Locked(locked) => locked.on_startup(client, message).await,
+        }
+    }
+}
+
+/// A password, hashed with a salt that was drawn for it.
+#[derive(Clone)]
+pub(crate) struct Secret {
+    salt: Vec<u8>,
+    hashed: Vec<u8>,
+}
+
+impl Secret {
+    /// Hashes a password.
+    ///
+    /// # Errors
+    /// If the system gives no random numbers.
+    pub(crate) fn new(password: &str) -> Result<Secret, String> {
+        let mut salt = vec![0; 16];
+        getrandom::fill(&mut salt)
+            .map_err(|error| format!("the system gives no random numbers: {error}"))?;
+        let hashed = gen_salted_password(password, &salt, ITERATIONS);
+        Ok(Secret { salt, hashed })
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+// The trait's own signature hides a lifetime, and must be met to the letter.
+#[allow(elided_lifetimes_in_paths)]
+#[async_trait]
+impl AuthSource for Secret {
+    async fn get_password(&self, _: &LoginInfo) -> PgWireResult<Password> {
+        Ok(Password::new(Some(self.salt.clone()), self.hashed.clone()))
+    }
+}

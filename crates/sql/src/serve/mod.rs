@@ -1,0 +1,206 @@
+//! `kumiki sql serve`: PostgreSQL's protocol, so that its clients and drivers ask over tables of pages.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`handler`] | statements, by the simple and the extended protocol |
+//! | [`compatible`] | what clients say to PostgreSQL that DataFusion does not understand |
+//! | [`auth`] | who may connect |
+//! | [`types`] | types of columns |
+//! | [`encode`] | values |
+//! | [`numeric`] | the binary form of decimals |
+//! | [`parameters`] | parameters of prepared statements |
+//! | [`errors`] | errors and their SQLSTATEs |
+//!
+//! Each connection has a session: what it sets concerns itself. SQL of clients reads tables and
+//! nothing else; statements that would touch files of this machine are refused.
+
+mod auth;
+mod compatible;
+mod encode;
+mod errors;
+mod handler;
+mod numeric;
+mod parameters;
+mod types;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pgwire::api::auth::StartupHandler;
+use pgwire::api::cancel::{CancelHandler, DefaultCancelHandler};
+use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
+use pgwire::api::{ConnectionManager, PgWireServerHandlers};
+use pgwire::tokio::process_socket;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::serve::auth::{Door, Secret};
+use crate::serve::handler::{Extended, Handler};
+use crate::session::Shared;
+
+/// How long connections have to end by themselves when the server stops.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How a server is started.
+#[derive(Clone)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// What clients must know; `None`: nothing.
+    pub password: Option<String>,
+    /// Whether a public address may be served without a password.
+    pub insecure: bool,
+    /// Connections at once; others are closed.
+    pub connections: NonZeroUsize,
+    /// Queries at once; others wait.
+    pub queries: NonZeroUsize,
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    shared: Shared,
+    secret: Option<Secret>,
+    manager: Arc<ConnectionManager>,
+    running: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
+    stop: watch::Receiver<bool>,
+}
+
+/// Stops a server.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<watch::Sender<bool>>);
+
+impl Stopper {
+    /// Has the server end: it takes no connections any more, and what runs has a few seconds.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Server {
+    /// Listens. Sessions should have [`Rights::Read`](crate::Rights) alone.
+    ///
+    /// # Errors
+    /// If the address cannot be had, or is public and nobody needs a password; the text says what to do.
+    pub async fn bind(options: &Options, shared: Shared) -> Result<(Server, Stopper), String> {
+        let listen = options.listen;
+        if !listen.ip().is_loopback() && options.password.is_none() && !options.insecure {
+            return Err(format!(
+                "{listen} can be reached from other machines, and whoever reaches it can read all tables: \
+                 require a password (--password-file), listen on 127.0.0.1, or say --insecure"
+            ));
+        }
+        let listener = TcpListener::bind(listen).await;
+        let listener = listener.map_err(|error| format!("cannot listen on {listen}: {error}"))?;
+        let secret = options.password.as_deref().map(Secret::new).transpose()?;
+        let (stopper, stop) = watch::channel(false);
+        let server = Server {
+            listener,
+            shared,
+            secret,
+            manager: Arc::new(ConnectionManager::new()),
+            running: Arc::new(Semaphore::new(options.queries.get())),
+            connections: Arc::new(Semaphore::new(options.connections.get())),
+            stop,
+        };
+        Ok((server, Stopper(Arc::new(stopper))))
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until it is stopped.
+    pub async fn serve(self) {
+        let mut stop = self.stop.clone();
+        let mut tasks = JoinSet::new();
+        loop {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => break,
+                Some(_) = tasks.join_next() => {}
+                accepted = self.listener.accept() => match accepted {
+                    Ok((socket, _)) => self.welcome(socket, &mut tasks),
+                    Err(error) => {
+                        tracing::warn!("a connection could not be accepted: {error}");
+                        // Mostly for want of descriptors, of which some come back soon.
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                },
+            }
+        }
+        let all = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(FAREWELL, all).await.is_err() {
+            tracing::info!("connections are closed in the middle of queries");
+        }
+    }
+
+    fn welcome(&self, socket: TcpStream, tasks: &mut JoinSet<()>) {
+        let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
+            tracing::warn!("a connection is closed: there are as many as --connections allows");
+            return;
+        };
+        let session = match self.shared.session() {
+            Ok(session) => session,
+            Err(error) => {
+                tracing::error!("a connection is closed: there is no session for it: {error}");
+                return;
+            }
+        };
+        let connection = Connection {
+            handler: Arc::new(Handler::new(session, &self.running)),
+            door: Arc::new(Door::new(self.secret.as_ref(), &self.manager)),
+            cancel: Arc::new(DefaultCancelHandler::new(Arc::clone(&self.manager))),
+        };
+        let mut stop = self.stop.clone();
+        tasks.spawn(async move {
+            let _held = place;
+            tokio::select! {
+                served = process_socket(socket, None, connection) => {
+                    if let Err(error) = served {
+                        tracing::debug!("a connection broke: {error}");
+                    }
+                }
+                () = stopped(&mut stop) => {}
+            }
+        });
+    }
+}
+
+/// Waits until the server stops, and the time after that has passed in which queries may end.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+    tokio::time::sleep(FAREWELL).await;
+}
+
+/// What serves one connection.
+struct Connection {
+    handler: Arc<Handler>,
+    door: Arc<Door>,
+    cancel: Arc<DefaultCancelHandler>,
+}
+
+impl PgWireServerHandlers for Connection {
+    fn simple_query_handler(&self) -> Arc<impl SimpleQueryHandler> {
+        Arc::clone(&self.handler)
+    }
+
+    fn extended_query_handler(&self) -> Arc<impl ExtendedQueryHandler> {
+        Arc::new(Extended(Arc::clone(&self.handler)))
+    }
+
+    fn startup_handler(&self) -> Arc<impl StartupHandler> {
+        Arc::clone(&self.door)
+    }
+
+    fn cancel_handler(&self) -> Arc<impl CancelHandler> {
+        Arc::clone(&self.cancel)
+    }
+}

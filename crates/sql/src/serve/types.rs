@@ -1,0 +1,87 @@
+//! Types of columns as PostgreSQL's clients know them.
+//!
+//! | ours | PostgreSQL's |
+//! |---|---|
+//! | `Boolean` | `bool` |
+//! | `Int8`, `Int16`, `UInt8` | `int2` |
+//! | `Int32`, `UInt16` | `int4` |
+//! | `Int64`, `UInt32` | `int8` |
+//! | `UInt64`, decimals | `numeric` |
+//! | `Float32`, `Float64` | `float4`, `float8` |
+//! | `Date32` | `date` |
+//! | `Timestamp` without and with a zone | `timestamp`, `timestamptz` |
+//! | texts, null | `text` |
+//! | `Binary` | `bytea` |
+//! | all others | `text`, as they are displayed |
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::ScalarValue;
+use pgwire::api::Type;
+use pgwire::api::portal::Format;
+use pgwire::api::results::{FieldFormat, FieldInfo};
+
+/// PostgreSQL's type for a column.
+pub(crate) fn of_column(data_type: &DataType) -> Type {
+    match data_type {
+        DataType::Boolean => Type::BOOL,
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => Type::INT2,
+        DataType::Int32 | DataType::UInt16 => Type::INT4,
+        DataType::Int64 | DataType::UInt32 => Type::INT8,
+        DataType::UInt64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => Type::NUMERIC,
+        DataType::Float32 => Type::FLOAT4,
+        DataType::Float64 => Type::FLOAT8,
+        DataType::Date32 => Type::DATE,
+        DataType::Timestamp(_, None) => Type::TIMESTAMP,
+        DataType::Timestamp(_, Some(_)) => Type::TIMESTAMPTZ,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Type::BYTEA,
+        _ => Type::TEXT,
+    }
+}
+
+/// The description of a result's columns, in the formats that the client wants; text if it wants none.
+pub(crate) fn fields(schema: &Schema, formats: Option<&Format>) -> Arc<Vec<FieldInfo>> {
+    let fields = schema.fields().iter().enumerate();
+    let fields = fields.map(|(place, field)| {
+        let format = formats.map_or(FieldFormat::Text, |formats| format(formats, place));
+        FieldInfo::new(
+            field.name().clone(),
+            None,
+            None,
+            of_column(field.data_type()),
+            format,
+        )
+    });
+    Arc::new(fields.collect())
+}
+
+/// A column's format. A client that names fewer formats than there are columns gets text for the others.
+fn format(formats: &Format, place: usize) -> FieldFormat {
+    match formats {
+        Format::Individual(codes) => {
+            let code = codes.get(place).copied().unwrap_or(0);
+            FieldFormat::from(code)
+        }
+        unified => unified.format_for(place),
+    }
+}
+
+/// A null of a parameter's type.
+pub(crate) fn null(data_type: &Type) -> ScalarValue {
+    match *data_type {
+        Type::BOOL => ScalarValue::Boolean(None),
+        Type::INT2 => ScalarValue::Int16(None),
+        Type::INT4 => ScalarValue::Int32(None),
+        Type::INT8 => ScalarValue::Int64(None),
+        Type::FLOAT4 => ScalarValue::Float32(None),
+        Type::FLOAT8 => ScalarValue::Float64(None),
+        Type::DATE => ScalarValue::Date32(None),
+        Type::BYTEA => ScalarValue::Binary(None),
+        _ => ScalarValue::Utf8(None),
+    }
+}

@@ -1,0 +1,130 @@
+//! What begins with a backslash.
+
+use std::fmt::Write as _;
+
+use crate::catalogue::{Catalogue, Replica};
+use crate::shell::Format;
+
+/// What there is, for `\?`.
+pub const HELP: &str = "\
+\\d            the tables
+\\d TABLE      a table's columns, and where it is
+\\timing       tell how long statements take, or no more
+\\format HOW   write results as table, csv or json
+\\q            leave (also Ctrl-D)
+\\?            this
+Statements end with a semicolon. Ctrl-C cancels a query, and drops a statement that is being typed.
+SET kumiki.placement = 'auto' | 'local' | 'remote-local' | 'remote-remote' says where parts of
+queries run; EXPLAIN shows it, EXPLAIN ANALYZE measures it.";
+
+/// A command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// `\d`
+    Tables,
+    /// `\d TABLE`
+    Table(String),
+    /// `\timing`
+    Timing,
+    /// `\format HOW`
+    Format(Format),
+    /// `\q`
+    Quit,
+    /// `\?`
+    Help,
+}
+
+/// Understands a command.
+///
+/// # Errors
+/// If there is none of that name, or it makes no sense; the text says what does.
+pub fn parse(line: &str) -> Result<Command, String> {
+    let mut words = line.trim_end_matches(';').split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let command = match (name, words.next()) {
+        ("\\d" | "\\dt", None) => Command::Tables,
+        ("\\d", Some(table)) => Command::Table(table.to_owned()),
+        ("\\timing", None) => Command::Timing,
+        ("\\format", Some(format)) => Command::Format(format.parse()?),
+        ("\\q", None) => Command::Quit,
+        ("\\?" | "\\h" | "\\help", None) => Command::Help,
+        _ => return Err(format!("there is no command '{line}'; \\? lists them")),
+    };
+    match words.next() {
+        None => Ok(command),
+        Some(word) => Err(format!("'{word}' is too much for {name}; \\? explains it")),
+    }
+}
+
+/// The tables, one a line.
+#[must_use]
+pub fn tables(catalogue: &Catalogue) -> String {
+    let mut text = String::new();
+    for name in catalogue.names() {
+        let line = match catalogue.find(&name) {
+            Ok(Some(found)) => {
+                let (rows, pages) = (found.table.rows(), found.table.pages());
+                let size = found.table.page_size.bytes() >> 10;
+                format!("{name}: {rows} rows in {pages} pages of {size} KiB")
+            }
+            Ok(None) => continue,
+            Err(error) => format!("{name}: {error}"),
+        };
+        let _ = writeln!(text, "{line}");
+    }
+    if text.is_empty() {
+        text.push_str("There are no tables; 'kumiki pages load' makes some.\n");
+    }
+    text
+}
+
+/// A table's columns, and where it is.
+///
+/// # Errors
+/// If there is no such table, or it cannot be had; the text says what to do.
+pub fn table(catalogue: &Catalogue, name: &str) -> Result<String, String> {
+    let found = catalogue.find(name).map_err(|error| error.to_string())?;
+    let found = found.ok_or_else(|| format!("there is no table {name}; \\d lists them"))?;
+    let table = &found.table;
+    let mut text = String::new();
+    let fields = table.schema.fields();
+    let width = fields
+        .iter()
+        .map(|field| field.name().chars().count())
+        .max();
+    let width = width.unwrap_or(0);
+    for field in fields {
+        let null = if field.is_nullable() { "" } else { " not null" };
+        let (name, data_type) = (field.name(), field.data_type());
+        let _ = writeln!(text, "{name:width$}  {data_type}{null}");
+    }
+    let (rows, pages) = (table.rows(), table.pages());
+    let size = table.page_size.bytes() >> 10;
+    let _ = writeln!(
+        text,
+        "{rows} rows in {pages} pages of {size} KiB, version {}, {} segments",
+        table.version.0,
+        table.segments.len()
+    );
+    let places: Vec<_> = found.replicas.iter().map(Replica::name).collect();
+    let _ = writeln!(text, "on {}", places.join(", "));
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_understood_or_explained() {
+        assert_eq!(parse("\\d"), Ok(Command::Tables));
+        assert_eq!(
+            parse("\\d lineitem;"),
+            Ok(Command::Table("lineitem".into()))
+        );
+        assert_eq!(parse("\\format csv"), Ok(Command::Format(Format::Csv)));
+        for wrong in ["\\x", "\\format", "\\format xml", "\\q now", "\\d a b"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! How far a query is: the pages that its scans have read, of those that they have to read at most.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::scan::PagesScan;
+
+/// Queries that take no longer than this tell nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often progress is told.
+pub const ON_TERMINAL: Duration = Duration::from_millis(200);
+/// How often it is told where lines stay.
+pub const ELSEWHERE: Duration = Duration::from_secs(2);
+
+/// Whether progress is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tell {
+    /// On a terminal, in a line that is written over.
+    #[default]
+    OnTerminal,
+    /// Always; elsewhere than on a terminal line by line.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Tells a query's progress on standard error.
+pub struct Progress {
+    plan: Arc<dyn ExecutionPlan>,
+    begun: Instant,
+    terminal: bool,
+    told: bool,
+    allowed: bool,
+}
+
+impl Progress {
+    /// Of a plan that begins to run now.
+    #[must_use]
+    pub fn new(plan: Arc<dyn ExecutionPlan>, tell: Tell) -> Progress {
+        let terminal = io::stderr().is_terminal();
+        Progress {
+            plan,
+            begun: Instant::now(),
+            terminal,
+            told: false,
+            allowed: tell == Tell::Always || (tell == Tell::OnTerminal && terminal),
+        }
+    }
+
+    /// How often to tell.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        if self.terminal {
+            ON_TERMINAL
+        } else {
+            ELSEWHERE
+        }
+    }
+
+    /// Tells how far the plan is.
+    pub fn tell(&mut self) {
+        if !self.allowed || self.begun.elapsed() < PATIENCE {
+            return;
+        }
+        let (read, of) = pages(&self.plan);
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let percent = (100 * read.min(of)).checked_div(of).unwrap_or(100);
+        let line = format!("{seconds:.1} s: {read} of {of} pages read ({percent} %)");
+        let mut err = io::stderr().lock();
+        // Whether anybody sees it matters to nobody here.
+        let _ = if self.terminal {
+            write!(err, "\r\x1b[K{line}")
+        } else {
+            writeln!(err, "{line}")
+        };
+        self.told = true;
+    }
+
+    /// Leaves the terminal as it was.
+    pub fn end(&mut self) {
+        if self.told && self.terminal {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+        self.told = false;
+    }
+}
+
+/// The pages that a plan's scans have read, and those that they have to read at most.
+#[must_use]
+pub fn pages(plan: &Arc<dyn ExecutionPlan>) -> (u64, u64) {
+    let (mut read, mut of) = (0, 0);
+    let counted = plan.apply(|node| {
+        if let Some(scan) = node.downcast_ref::<PagesScan>() {
+            read += scan.placed().map_or(0, |placed| placed.meter().pages());
+            of += scan.pages();
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    counted.map_or((0, 0), |_| (read, of))
+}

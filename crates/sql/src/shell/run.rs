@@ -1,0 +1,250 @@
+//! One statement: its result, its time, its end by Ctrl-C.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::execute_stream;
+use futures::StreamExt;
+
+use crate::catalogue::Catalogue;
+use crate::session::{Session, Shared};
+use crate::shell::command::{self, Command};
+use crate::shell::format::{Format, Writer};
+use crate::shell::progress::{Progress, Tell};
+use crate::shell::script::{Part, cut};
+
+/// Why a statement, or a script, did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// It makes no sense, or could not be computed; the text says why and what to do.
+    #[error("{0}")]
+    Query(String),
+    /// Somebody pressed Ctrl-C.
+    #[error("cancelled")]
+    Cancelled,
+    /// Nobody reads the output any more.
+    #[error("the output was closed")]
+    Closed,
+}
+
+impl Failed {
+    /// The exit code of a process that ends for this: 1, 130 after Ctrl-C, and 0 where the reader has
+    /// seen enough.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failed::Query(_) => 1,
+            Failed::Cancelled => 130,
+            Failed::Closed => 0,
+        }
+    }
+}
+
+/// How a shell begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// How results are written.
+    pub format: Format,
+    /// Whether to tell how long statements take.
+    pub timing: bool,
+    /// Whether to tell the progress of long queries.
+    pub progress: Tell,
+}
+
+/// Runs statements, and writes what they give.
+pub struct Shell<W> {
+    session: Session,
+    catalogue: Arc<Catalogue>,
+    runtime: tokio::runtime::Runtime,
+    settings: Settings,
+    out: W,
+}
+
+/// Whether a shell goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// It does.
+    Go,
+    /// It was asked to stop.
+    Stop,
+}
+
+impl<W: Write> Shell<W> {
+    /// A shell with a session of its own, which writes to `out`.
+    ///
+    /// # Errors
+    /// If there are no threads for it.
+    pub fn new(shared: &Shared, settings: Settings, out: W) -> Result<Shell<W>, Failed> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failed::Query(format!("no threads for queries: {error}")))?;
+        Ok(Shell {
+            session: shared.session().map_err(|error| query_failed(&error))?,
+            catalogue: Arc::clone(shared.catalogue()),
+            runtime,
+            settings,
+            out,
+        })
+    }
+
+    /// Runs all of a text, up to the first error. A last statement needs no semicolon.
+    ///
+    /// # Errors
+    /// That of the statement that failed.
+    pub fn script(&mut self, text: &str) -> Result<Next, Failed> {
+        let script = cut(text);
+        let rest = script.rest.map(Part::Statement);
+        for part in script.parts.into_iter().chain(rest) {
+            if self.part(&part)? == Next::Stop {
+                return Ok(Next::Stop);
+            }
+        }
+        Ok(Next::Go)
+    }
+
+    /// Runs a part of a script.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn part(&mut self, part: &Part) -> Result<Next, Failed> {
+        match part {
+            Part::Statement(sql) => {
+                self.statement(sql)?;
+                Ok(Next::Go)
+            }
+            Part::Command(line) => self.command(line),
+        }
+    }
+
+    fn command(&mut self, line: &str) -> Result<Next, Failed> {
+        let text = match command::parse(line).map_err(Failed::Query)? {
+            Command::Quit => return Ok(Next::Stop),
+            Command::Help => format!("{}\n", command::HELP),
+            Command::Tables => command::tables(&self.catalogue),
+            Command::Table(name) => {
+                command::table(&self.catalogue, &name).map_err(Failed::Query)?
+            }
+            Command::Timing => {
+                self.settings.timing = !self.settings.timing;
+                let now = if self.settings.timing { "on" } else { "off" };
+                format!("timing is {now}\n")
+            }
+            Command::Format(format) => {
+                self.settings.format = format;
+                return Ok(Next::Go);
+            }
+        };
+        let written = self.out.write_all(text.as_bytes());
+        written
+            .and_then(|()| self.out.flush())
+            .map_err(output_failed)?;
+        Ok(Next::Go)
+    }
+
+    fn statement(&mut self, sql: &str) -> Result<(), Failed> {
+        let begun = Instant::now();
+        let work = statement(&self.session, self.settings, sql, &mut self.out);
+        self.runtime.block_on(async {
+            tokio::select! {
+                done = work => done,
+                _ = tokio::signal::ctrl_c() => Err(Failed::Cancelled),
+            }
+        })?;
+        if self.settings.timing {
+            eprintln!("Time: {:.3} ms", begun.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(())
+    }
+}
+
+/// Runs a statement. Dropping the future ends the query.
+async fn statement(
+    session: &Session,
+    settings: Settings,
+    sql: &str,
+    out: impl Write,
+) -> Result<(), Failed> {
+    let failed = |error: DataFusionError| query_failed(&error);
+    let written = |error: ArrowError| arrow_failed(&error);
+    let planned = session.plan(sql).await.map_err(failed)?;
+    let plan = planned.create_physical_plan().await.map_err(failed)?;
+    let schema = plan.schema();
+    // What sets something has no columns, and no result.
+    let mut writer = match schema.fields().is_empty() {
+        true => None,
+        false => Some(Writer::new(out, settings.format, schema).map_err(written)?),
+    };
+    let mut progress = Progress::new(Arc::clone(&plan), settings.progress);
+    let mut stream = execute_stream(plan, session.context().task_ctx()).map_err(failed)?;
+    while let Some(batch) = next(&mut stream, &mut progress).await {
+        if let Some(writer) = &mut writer {
+            writer.write(batch.map_err(failed)?).map_err(written)?;
+        }
+    }
+    if let Some(writer) = writer {
+        writer.finish().map_err(written)?;
+    }
+    Ok(())
+}
+
+/// The next batch. Progress is told until it comes, and then gives way to it.
+async fn next(
+    stream: &mut SendableRecordBatchStream,
+    progress: &mut Progress,
+) -> Option<Result<RecordBatch, DataFusionError>> {
+    let mut ticks = tokio::time::interval(progress.interval());
+    loop {
+        tokio::select! {
+            batch = stream.next() => {
+                progress.end();
+                return batch;
+            }
+            _ = ticks.tick() => progress.tell(),
+        }
+    }
+}
+
+/// What the shell's user is told of an error of DataFusion.
+fn query_failed(error: &DataFusionError) -> Failed {
+    let hint = match error.find_root() {
+        DataFusionError::Plan(what) if what.contains("not found") => "; \\d lists the tables",
+        DataFusionError::SchemaError(..) => "; \\d TABLE lists a table's columns",
+        _ => "",
+    };
+    Failed::Query(explain(error) + hint)
+}
+
+/// An error in words, without what only its authors understand.
+#[must_use]
+pub fn explain(error: &DataFusionError) -> String {
+    let text = error.strip_backtrace();
+    let hint = match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => {
+            "; give queries more memory (--memory), or let them have fewer partitions (--threads)"
+        }
+        _ => "",
+    };
+    text.trim().to_owned() + hint
+}
+
+fn arrow_failed(error: &ArrowError) -> Failed {
+    match error {
+        ArrowError::IoError(_, error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Failed::Closed
+        }
+        other => Failed::Query(format!("the result cannot be written: {other}")),
+    }
+}
+
+fn output_failed(error: io::Error) -> Failed {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failed::Closed,
+        _ => Failed::Query(format!("the output cannot be written: {error}")),
+    }
+}

@@ -1,0 +1,134 @@
+//! Tables and schemas as DataFusion wants them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{SchemaProvider, Session, TableProvider};
+use datafusion::common::{Result, exec_err};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::RwLock;
+
+use crate::catalogue::{Catalogue, Replicated};
+use crate::fetch::off_runtime;
+use crate::scan::PagesScan;
+
+/// A version of a table. Filters come to the scan as physical expressions, which have the types with
+/// which they are evaluated; so none are taken here.
+#[derive(Clone, Debug)]
+pub struct PagesTable {
+    replicated: Arc<Replicated>,
+}
+
+impl PagesTable {
+    /// The table as a query sees it.
+    #[must_use]
+    pub fn new(replicated: Replicated) -> PagesTable {
+        PagesTable {
+            replicated: Arc::new(replicated),
+        }
+    }
+
+    /// The version, and who has it.
+    #[must_use]
+    pub fn replicated(&self) -> &Replicated {
+        &self.replicated
+    }
+}
+
+#[async_trait]
+impl TableProvider for PagesTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.replicated.table.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all = || (0..self.schema().fields().len()).collect();
+        let columns = projection.cloned().unwrap_or_else(all);
+        let partitions = state.config().target_partitions();
+        let scan = PagesScan::new(Arc::clone(&self.replicated), &columns, partitions)?;
+        Ok(Arc::new(scan))
+    }
+}
+
+/// The tables of a catalogue, and a session's own ones: views, and files that it has named. Each look-up
+/// takes the version that is the newest then; DataFusion looks each name up once for a statement.
+pub struct PagesSchema {
+    catalogue: Arc<Catalogue>,
+    own: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
+}
+
+impl PagesSchema {
+    /// The tables of a catalogue, for one session.
+    #[must_use]
+    pub fn new(catalogue: Arc<Catalogue>) -> PagesSchema {
+        PagesSchema {
+            catalogue,
+            own: RwLock::default(),
+        }
+    }
+}
+
+impl fmt::Debug for PagesSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PagesSchema").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for PagesSchema {
+    fn table_names(&self) -> Vec<String> {
+        let own = self.own.read();
+        let mut names = self.catalogue.names();
+        names.extend(own.keys().cloned());
+        names
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let own = self.own.read().get(name).cloned();
+        if own.is_some() {
+            return Ok(own);
+        }
+        let (catalogue, name) = (Arc::clone(&self.catalogue), name.to_owned());
+        let found = off_runtime(move || catalogue.find(&name)).await?;
+        let found = found.map_err(|error| DataFusionError::Plan(error.to_string()))?;
+        Ok(found.map(|found| Arc::new(PagesTable::new(found)) as _))
+    }
+
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        if matches!(self.catalogue.find(&name), Ok(Some(_))) {
+            return exec_err!("there is a table {name} already: choose another name");
+        }
+        Ok(self.own.write().insert(name, table))
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let removed = self.own.write().remove(name);
+        if removed.is_none() && self.table_exist(name) {
+            return exec_err!("table {name} is made of pages: remove it with 'kumiki pages'");
+        }
+        Ok(removed)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.own.read().contains_key(name) || matches!(self.catalogue.find(name), Ok(Some(_)))
+    }
+}

@@ -1,0 +1,161 @@
+//! Tables and stores for tests.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use operators::Site;
+use operators::placement::{Link, Side};
+use pages::{
+    Bounds, Layout, PageEntry, PageNo, PageSize, Range, Segment, SegmentId, Table, TableId, Version,
+};
+
+use crate::catalogue::{Place, Store};
+use crate::meter::PageMeter;
+use crate::place::Placement;
+
+/// A table of a column of integers, counted from 0, with so many rows in a page.
+pub(crate) fn paged(rows: u64, page: u32) -> Table {
+    let mut pages = Vec::new();
+    let mut first_row = 0;
+    while first_row < rows {
+        let here = u64::from(page).min(rows - first_row);
+        pages.push(PageEntry {
+            page: PageNo(u32::try_from(pages.len()).unwrap()),
+            first_row,
+            rows: u32::try_from(here).unwrap(),
+            bounds: vec![Bounds {
+                nulls: 0,
+                range: Range::Int {
+                    min: first_row.into(),
+                    max: (first_row + here - 1).into(),
+                },
+            }],
+        });
+        first_row += here;
+    }
+    let segment = Segment {
+        id: SegmentId(1),
+        rows,
+        pages: u32::try_from(pages.len()).unwrap(),
+        stripes: 1,
+        groups: vec![pages],
+    };
+    let mut table = table("paged", 1, 1, &[]);
+    table.segments = vec![Arc::new(segment)];
+    table
+}
+
+/// A version of a table with segments that have no rows.
+pub(crate) fn table(name: &str, id: u128, version: u64, segments: &[u128]) -> Table {
+    let segment = |id: &u128| {
+        Arc::new(Segment {
+            id: SegmentId(*id),
+            rows: 0,
+            pages: 0,
+            stripes: 1,
+            groups: vec![Vec::new()],
+        })
+    };
+    Table {
+        id: TableId(id),
+        name: name.to_owned(),
+        version: Version(version),
+        schema: Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)])),
+        page_size: PageSize::default(),
+        layout: Layout::Columns,
+        groups: vec![vec![0]],
+        segments: segments.iter().map(segment).collect(),
+    }
+}
+
+/// A store that has nothing but its catalogue, and maybe a site.
+#[derive(Clone)]
+pub(crate) struct FakeStore {
+    name: String,
+    remote: bool,
+    tables: Option<Vec<Arc<Table>>>,
+    pub(crate) site: Option<Arc<dyn Site>>,
+}
+
+impl FakeStore {
+    pub(crate) fn local(name: &str, tables: Vec<Table>) -> FakeStore {
+        FakeStore {
+            name: name.to_owned(),
+            remote: false,
+            tables: Some(tables.into_iter().map(Arc::new).collect()),
+            site: None,
+        }
+    }
+
+    pub(crate) fn remote(name: &str, tables: Vec<Table>) -> FakeStore {
+        FakeStore {
+            remote: true,
+            ..FakeStore::local(name, tables)
+        }
+    }
+
+    /// One that answers nothing.
+    pub(crate) fn away(name: &str) -> FakeStore {
+        FakeStore {
+            tables: None,
+            ..FakeStore::local(name, Vec::new())
+        }
+    }
+
+    fn there(&self) -> Result<&[Arc<Table>], String> {
+        self.tables
+            .as_deref()
+            .ok_or_else(|| "it is away".to_owned())
+    }
+}
+
+impl std::fmt::Debug for FakeStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Store for FakeStore {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn place(&self, _: &Table) -> Place {
+        let link = Link {
+            round_trip_s: 50e-6,
+            page_s: 30e-6,
+            byte_s: 1e-9,
+        };
+        let side = Side {
+            page_s: 10e-6,
+            operation_s: 1e-9,
+            load: 0.0,
+            threads: 2.0,
+        };
+        match self.is_remote() {
+            true => Place::There(side, link),
+            false => Place::Here { page_s: 10e-6 },
+        }
+    }
+
+    fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    fn tables(&self) -> Result<Vec<String>, String> {
+        Ok(self
+            .there()?
+            .iter()
+            .map(|table| table.name.clone())
+            .collect())
+    }
+
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
+        let found = self.there()?.iter().find(|table| table.name == name);
+        Ok(found.cloned())
+    }
+
+    fn site(&self, _: &Arc<Table>, _: Placement, _: &Arc<PageMeter>) -> Option<Arc<dyn Site>> {
+        self.site.clone()
+    }
+}
