@@ -20,8 +20,8 @@ use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use disk::RealDisk;
-use pages::{LoadOptions, Mode, Tables};
 use kumiki_sql::{Directory, Session};
+use pages::{LoadOptions, Mode, Tables};
 use support::{MemoryStore, Rows, answers, plain, rows, session, tpch};
 
 const Q15: &str = "select l_suppkey, sum(l_extendedprice * (1 - l_discount)) from lineitem \

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::prelude::SessionContext;
 use disk::RealDisk;
-use pages::{LoadOptions, Mode, Tables};
 use kumiki_sql::load::{Columns, Csv, Format, Request, load};
 use kumiki_sql::{Directory, Session};
+use pages::{LoadOptions, Mode, Tables};
 use support::{ask, session};
 
 struct Place {

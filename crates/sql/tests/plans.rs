@@ -3,8 +3,8 @@
 mod support;
 
 use datafusion::arrow::datatypes::DataType;
-use pages::{Groups, PageSize};
 use kumiki_sql::Session;
+use pages::{Groups, PageSize};
 use support::{answers, plan, session, shown, tpch};
 
 fn sessions(partitions: usize) -> Session {

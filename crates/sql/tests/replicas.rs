@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::{Int64Array, RecordBatch};
-use operators::placement::{Link, Side};
-use operators::{Batches, Here, Site, Task, TaskError};
-use pages::{Groups, Memory, PageSize, Shape, Table};
 use kumiki_sql::catalogue::Place;
 use kumiki_sql::meter::PageMeter;
 use kumiki_sql::{Placement, Store};
+use operators::placement::{Link, Side};
+use operators::{Batches, Here, Site, Task, TaskError};
+use pages::{Groups, Memory, PageSize, Shape, Table};
 use support::{ask, session};
 
 /// A store whose site gives some batches and is then lost.

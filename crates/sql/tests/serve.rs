@@ -8,9 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pages::{Groups, PageSize};
 use kumiki_sql::serve::{Options, Server, Stopper};
 use kumiki_sql::{Catalogue, Rights, Settings, Shared};
+use pages::{Groups, PageSize};
 use support::tpch;
 use support::wire::Client;
 

@@ -4,9 +4,9 @@ mod support;
 
 use std::sync::Arc;
 
-use pages::{Groups, PageSize};
 use kumiki_sql::shell::{Format, Shell, run};
 use kumiki_sql::{Catalogue, Settings, Shared, Store};
+use pages::{Groups, PageSize};
 use support::{MemoryStore, tpch};
 
 fn shared() -> Shared {

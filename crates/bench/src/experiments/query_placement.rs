@@ -36,11 +36,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          them, and what comes out comes over. 'auto': the planner chooses, by costs that it has \
          measured before with other queries; 'auto-away' is the same where this process has no pages \
          of its own.",
-        "All sides read through the operating system's page cache, so that all of them read alike, and \
-         what is compared is the way and not the device. Processors are shared: what the node uses is \
-         missing here. 'threads' work: here, or on the node.",
-        "Threads that read: the paper's I/O threads. Here those of the node if pages travel; otherwise \
-         threads that work read for themselves. A connection of remote-remote has a part of the query.",
+        "Both sides read past the operating system's page cache: the disk by io_uring, or by so many \
+         threads (the paper's I/O threads); files in memory by the thread that needs them. Processors \
+         are shared: what the node uses is missing here. 'threads' work: here, or on the node. A \
+         connection of remote-remote has a part of the query.",
     ],
     points,
     plots,
@@ -210,16 +209,9 @@ fn sweeps(scale: &Scale, data: Data) -> Vec<Point> {
     for &readers in scale.pick(&[2], &[1, 2, 4, 16], &[1, 2, 4, 8, 16, 64]) {
         for (query, way) in all_placed() {
             let job = job(query, data.variant, way);
-            let job = match way {
-                OperatorsAt::RemoteLocal => QueryJob {
-                    io_threads: Some(readers),
-                    ..job
-                },
-                _ => QueryJob {
-                    threads: readers,
-                    connections: readers,
-                    ..job
-                },
+            let job = QueryJob {
+                io_threads: Some(readers),
+                ..job
             };
             points.push(point("io-threads", readers, job));
         }

@@ -14,12 +14,12 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use operators::placement::{Link, Side};
-use operators::{Here, Site};
-use pages::{Groups, Memory, PageSize, Shape, Table};
 use kumiki_sql::catalogue::Place;
 use kumiki_sql::meter::{Metered, PageMeter};
 use kumiki_sql::{Catalogue, Placement, Rights, Session, Settings, Shared, Store};
+use operators::placement::{Link, Side};
+use operators::{Here, Site};
+use pages::{Groups, Memory, PageSize, Shape, Table};
 
 /// A store of tables in memory.
 pub struct MemoryStore {

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::RealDisk;
-use disk::reads::{PageCache, Way as Reading};
+use disk::reads::{PageCache, Way};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use operators::Operators;
 use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
-use pages::{Local, Tables};
+use pages::{Local, LocalOptions, Tables};
 
 use crate::sample::RunError;
 use crate::target::Context;
@@ -22,7 +22,7 @@ use crate::target::process::Process;
 pub(super) struct Shape {
     /// Threads that run operators.
     pub(super) task_threads: usize,
-    /// Threads that read pages; none: the thread that serves readers does.
+    /// Threads that read pages; none: they are read as suits the device.
     pub(super) io_threads: Option<usize>,
     /// The processor that all of it runs on, if it is one.
     pub(super) cpu: Option<usize>,
@@ -67,6 +67,10 @@ impl Host {
 
     fn here(dir: &Path, shape: Shape) -> Result<Host, RunError> {
         let dirs = [dir.to_owned()];
+        let way = match shape.io_threads {
+            Some(threads) => Way::Static { threads },
+            None => Way::suited(&dirs),
+        };
         let tables = Tables::open(Arc::new(RealDisk), &dirs);
         let tables = tables.map_err(|error| RunError::failed("opening the tables")(&error))?;
         let options = NodeOptions {
@@ -74,18 +78,19 @@ impl Host {
             secret: Secret::new(""),
             threads: 1,
             task_threads: shape.task_threads,
-            way: match shape.io_threads {
-                Some(threads) => Reading::Static { threads },
-                None => Reading::Here,
-            },
+            way,
             depth: 256,
             transport: Transport::Auto,
             shm: Shm::default(),
             verbs: None,
             limits: Limits::default(),
         };
-        let worker = Operators::new(Arc::new(Local::new(tables.clone())));
-        let stock = Stock::new(tables, ShownFiles::default(), PageCache::Through);
+        let reading = LocalOptions {
+            way: Some(way),
+            ..LocalOptions::default()
+        };
+        let worker = Operators::new(Arc::new(Local::new(tables.clone(), reading)));
+        let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
         let node = Node::start(options, Arc::new(stock), Arc::new(worker));
         let node = node.map_err(|error| RunError::failed("starting a storage node")(&error))?;
         Ok(Host::Here(node))
@@ -108,17 +113,14 @@ impl Host {
 }
 
 fn arguments(dir: &Path, shape: Shape, address: SocketAddr) -> Vec<String> {
-    let mut arguments: Vec<String> = ["pages", "serve", "--page-cache"].map(str::to_owned).into();
+    let mut arguments: Vec<String> = ["pages", "serve"].map(str::to_owned).into();
     let mut give = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     give("--listen", address.to_string());
     give("--dir", dir.display().to_string());
     give("--task-threads", shape.task_threads.to_string());
-    match shape.io_threads {
-        Some(threads) => {
-            give("--io", "static".to_owned());
-            give("--io-threads", threads.to_string());
-        }
-        None => give("--io", "here".to_owned()),
+    if let Some(threads) = shape.io_threads {
+        give("--io", "static".to_owned());
+        give("--io-threads", threads.to_string());
     }
     arguments
 }

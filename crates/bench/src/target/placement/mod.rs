@@ -115,7 +115,7 @@ pub struct QueryJob {
     /// Connections to the node, at least one for each thread. With [`Way::RemoteRemote`] each has a
     /// part of the query.
     pub connections: usize,
-    /// Threads with which the node reads pages; none: the thread that serves readers reads.
+    /// Threads that read pages, wherever that is done; none: they are read as suits the device.
     pub io_threads: Option<usize>,
     /// Whether the node runs on the first processor, and what works here on the last one.
     pub pinned: bool,

@@ -99,7 +99,10 @@ fn site(job: &QueryJob, stage: &mut Stage) -> (Box<dyn Site>, usize) {
             let there = There::new(stage.node(job.road));
             (Box::new(there), job.connections)
         }
-        Way::Local | Way::Auto | Way::AutoAway => (Box::new(Here::new(stage.local())), job.threads),
+        Way::Local | Way::Auto | Way::AutoAway => {
+            let pages = stage.local(job.io_threads);
+            (Box::new(Here::new(pages)), job.threads)
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use fabric::Secret;
 use fabric::tcp::Transport;
 use pages::remote::{Far, FarOptions, SessionOptions};
 use pages::tpch::TpchTable;
-use pages::{Layout, LoadOptions, Local, Mode, PageSize, Source, Table, Tables};
+use pages::{Layout, LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables};
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 
@@ -60,7 +60,9 @@ struct Set {
     shape: Shape,
     data: Data,
     table: Arc<Table>,
-    local: Arc<Local>,
+    tables: Tables,
+    /// By threads that read.
+    locals: HashMap<Option<usize>, Local>,
     roads: HashMap<Road, Far>,
     /// What was executed since the node is there.
     warm: HashSet<(Way, Road, usize, usize)>,
@@ -101,14 +103,14 @@ impl Stage {
         }
         let dir = self.dir(job.data, context)?;
         let failed = |error: &dyn std::fmt::Display| RunError::failed("opening the table")(error);
-        let (table, local) = match self.set.take().filter(|set| set.data == job.data) {
-            Some(set) => (set.table, set.local),
+        let (table, tables, locals) = match self.set.take().filter(|set| set.data == job.data) {
+            Some(set) => (set.table, set.tables, set.locals),
             None => {
                 let pages = [dir.path().join("pages")];
                 let tables = Tables::open_read_only(Arc::new(RealDisk), &pages);
                 let tables = tables.map_err(|error| failed(&error))?;
                 let table = tables.table(NAME).map_err(|error| failed(&error))?;
-                (table, Arc::new(Local::new(tables)))
+                (table, tables, HashMap::new())
             }
         };
         let node = Host::start(&dir.path().join("pages"), dir.path(), shape, context)?;
@@ -117,7 +119,8 @@ impl Stage {
             shape,
             data: job.data,
             table,
-            local,
+            tables,
+            locals,
             roads: HashMap::new(),
             warm: HashSet::new(),
         });
@@ -199,9 +202,18 @@ impl Stage {
         pages.map_or(0, |pages| pages.len() as u64)
     }
 
-    /// Pages of this machine's own.
-    pub(super) fn local(&self) -> Arc<dyn Source> {
-        Arc::clone(&self.set().local) as Arc<dyn Source>
+    /// Pages of this machine's own, read by so many threads, or as suits the device.
+    pub(super) fn local(&mut self, io_threads: Option<usize>) -> Arc<dyn Source> {
+        let set = self.set_mut();
+        let local = set.locals.entry(io_threads).or_insert_with(|| {
+            let way = io_threads.map(|threads| disk::reads::Way::Static { threads });
+            let options = LocalOptions {
+                way,
+                ..LocalOptions::default()
+            };
+            Local::new(set.tables.clone(), options)
+        });
+        Arc::new(local.clone())
     }
 
     /// Pages of the node, over so many connections for each reader.
