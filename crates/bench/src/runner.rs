@@ -20,7 +20,7 @@ use crate::machine::{self, Host, Meter};
 use crate::peers::Peers;
 use crate::result::{PointResult, Repetition, Results, SCHEMA};
 use crate::sample::{Check, RunError, Sample};
-use crate::target::{Calibrations, Context};
+use crate::target::{Calibrations, Context, Stages};
 
 /// So many points are compared with one pair of baseline runs.
 const BETWEEN: usize = 3;
@@ -115,6 +115,7 @@ pub fn run(
         order: 0,
         calibrations: Calibrations::default(),
         fixtures: Fixtures::default(),
+        stages: Stages::default(),
         bar: ProgressBar::new(0),
         told: Instant::now(),
     };
@@ -232,6 +233,7 @@ struct Run<'r> {
     order: usize,
     calibrations: Calibrations,
     fixtures: Fixtures,
+    stages: Stages,
     bar: ProgressBar,
     /// When it was told how far the experiment is, where nobody sees the bar.
     told: Instant,
@@ -307,6 +309,7 @@ impl Run<'_> {
             server: self.options.server.as_deref(),
             calibrations: &self.calibrations,
             fixtures: &self.fixtures,
+            stages: &self.stages,
             peers: &self.options.peers,
         };
         let meter = Meter::default();

@@ -15,6 +15,8 @@ use crate::site::{Rows, TaskError};
 
 /// Groups that a key has of which nothing is known.
 const GROUPS: f64 = 1000.0;
+/// Bytes that are copied in the time of an operation.
+const COPIED: u64 = 16;
 /// Bytes of a text of which nothing is known.
 const TEXT: u64 = 16;
 
@@ -75,31 +77,39 @@ pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Est
         }
     }
     let result_rows = result_rows(fragment, &seen, passing);
-    let width: u64 = fragment
+    let page_bytes = pages * table.page_size.bytes() as u64;
+    let types = fragment
         .output
         .fields()
         .iter()
-        .map(|field| width(field.data_type()))
-        .sum();
+        .map(|field| field.data_type());
+    let mut width: u64 = types.map(width).sum();
+    if fragment.columns.contains(&table.schema.fields().len()) {
+        // Records come out, which are what pages are full of.
+        width = page_bytes / rows.max(1);
+    }
     Ok(Estimate {
         pages,
-        page_bytes: pages * table.page_size.bytes() as u64,
+        page_bytes,
         rows,
         selectivity: if rows == 0 {
             0.0
         } else {
             passing / rows as f64
         },
-        operations: (filtering, operations(fragment)),
+        operations: (filtering, operations(fragment, width)),
         result_rows,
         result_bytes: result_rows * width,
     })
 }
 
-/// Operations for a row that passes.
-fn operations(fragment: &Fragment) -> u64 {
+/// Operations for a row that passes, and of which so many bytes come out.
+fn operations(fragment: &Fragment, width: u64) -> u64 {
     match &fragment.work {
-        Work::Rows { project, order, .. } => (project.len() + order.len()) as u64,
+        Work::Rows { project, order, .. } => {
+            let copied = width / COPIED;
+            copied.max(project.len() as u64) + order.len() as u64
+        }
         Work::Aggregate { by, aggregates } => (2 * by.len() + 2 * aggregates.len()) as u64,
     }
 }

@@ -1,6 +1,7 @@
 //! The part of a query that runs beside the data.
 
 use arrow_schema::{DataType, Schema, SchemaRef};
+use pages::{Layout, Table};
 
 use crate::aggregate;
 use crate::expr::{Expr, ExprError};
@@ -9,7 +10,8 @@ use crate::topk::ORDERED;
 /// What is done with a table's rows: those that pass the filter are worked on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fragment {
-    /// The columns that expressions refer to, as places in the table's schema.
+    /// The columns that expressions refer to, as places in the table's schema. The place behind the
+    /// last one is that of the record as it lies, as `Binary`, in tables in the layout of rows.
     pub columns: Vec<usize>,
     /// Rows for which this is true pass; all, if there is none.
     pub filter: Option<Expr>,
@@ -119,6 +121,9 @@ pub enum FragmentError {
         /// How many there are.
         found: usize,
     },
+    /// It refers to records, and the table has none.
+    #[error("records lie in tables in the layout of rows alone")]
+    NoRecords,
     /// A limit is exceeded.
     #[error("{0}")]
     TooMany(&'static str),
@@ -133,6 +138,7 @@ impl Fragment {
         let fields = table.fields();
         let of = |&column: &usize| match fields.get(column) {
             Some(field) => Ok(field.data_type().clone()),
+            None if column == fields.len() => Ok(DataType::Binary),
             None => Err(FragmentError::Column {
                 column,
                 columns: fields.len(),
@@ -153,6 +159,18 @@ impl Fragment {
             ));
         }
         self.check_types(&self.column_types(table)?)
+    }
+
+    /// As [`Fragment::check`], for a table whose layout is known.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_table(&self, table: &Table) -> Result<(), FragmentError> {
+        let columns = table.schema.fields().len();
+        if table.layout == Layout::Columns && self.columns.contains(&columns) {
+            return Err(FragmentError::NoRecords);
+        }
+        self.check(&table.schema)
     }
 
     /// As [`Fragment::check`], with the types of the columns that it refers to.

@@ -5,7 +5,7 @@ use std::iter;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use pages::{Bounds, Page, PageError, PageStream, Source, Table};
+use pages::{Bounds, Page, PageError, PageStream, Range, Source, Table};
 
 use crate::run::Executor;
 use crate::scan::{self, Needed, Piece, Pieces, Turns};
@@ -48,7 +48,13 @@ struct Running {
     finished: bool,
 }
 
-/// A page, and those of its columns that were looked at.
+/// What is known of records.
+const UNKNOWN: Bounds = Bounds {
+    nulls: 0,
+    range: Range::Unknown,
+};
+
+/// A page, and those of its columns that were looked at; the last of these are its records.
 struct Open {
     page: Arc<Page>,
     columns: Vec<OnceCell<ArrayRef>>,
@@ -112,7 +118,10 @@ impl Running {
         }
         let columns = &self.needed.columns;
         let bounds: Vec<&Bounds> = (0..columns.len())
-            .filter_map(|column| self.needed.bounds(&self.table, piece, column))
+            .map(|column| {
+                let bounds = self.needed.bounds(&self.table, piece, column);
+                bounds.unwrap_or(&UNKNOWN)
+            })
             .collect();
         let rows = (piece.rows.to - piece.rows.from) as usize;
         let open = &self.open;
@@ -145,7 +154,9 @@ impl Running {
             let what = "it is not the page of which the table knows".to_owned();
             return Err(PageError::Corrupt { address, what }.into());
         }
-        let columns = iter::repeat_with(OnceCell::new).take(columns).collect();
+        // The last one is that of the records.
+        let columns = iter::repeat_with(OnceCell::new).take(columns + 1);
+        let columns = columns.collect();
         Ok(Open { page, columns })
     }
 }
@@ -155,10 +166,22 @@ impl Open {
         match self.columns[place].get() {
             Some(array) => Ok(array),
             None => {
-                let array = self.page.column(place)?;
+                let array = match place == self.page.columns() {
+                    true => self.records()?,
+                    false => self.page.column(place)?,
+                };
                 Ok(self.columns[place].get_or_init(|| array))
             }
         }
+    }
+}
+
+impl Open {
+    fn records(&self) -> Result<ArrayRef, PageError> {
+        self.page.record_array().ok_or_else(|| PageError::Corrupt {
+            address: self.page.address(),
+            what: "it has no records".to_owned(),
+        })
     }
 }
 

@@ -11,12 +11,17 @@
 //!
 //! ```text
 //! work          = (rows × operations + rows that pass × operations) × seconds × (1 + load) / threads
-//! local         = max(pages × read here, work here)
-//! remote-local  = round trip + max(pages × max(read there, link), work here)
-//! remote-remote = round trip + max(pages × read there, work there) + result × link
+//! taking        = pages × a thread's time for a page × (1 + load) / threads
+//! local         = max(pages × read here, work here + taking)
+//! remote-local  = round trip + max(pages × max(read there, link), work here + taking off the link)
+//! remote-remote = round trip + max(pages × read there, work there + taking) + result × link
 //! ```
 //!
-//! Nothing is measured here: who reads pages and runs fragments does, and keeps [`Costs`].
+//! Where both sides share processors, a placement takes at least the time of all its work, divided by
+//! the processors: with remote-local the node's, too.
+//!
+//! Nothing is measured here: who reads pages and runs fragments does, and keeps [`Costs`]. Who
+//! knows what pages take of the processors says so with [`PageWork`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -104,6 +109,21 @@ pub struct Costs {
     pub has_pages: bool,
 }
 
+/// What pages take of processors, as it was measured; zero where nobody knows.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct PageWork {
+    /// Seconds of a thread that works on pages of its own machine's disks, for each: to wait for it,
+    /// unless it is read ahead, and to verify it.
+    pub own_s: f64,
+    /// Seconds of a thread that works on pages of a storage node, for each: to take it off the link,
+    /// and to verify it.
+    pub taken_s: f64,
+    /// Seconds of the node's processors for a page that it gives away.
+    pub given_s: f64,
+    /// Processors that the node and this server share, if they run on one machine.
+    pub shared: Option<f64>,
+}
+
 /// A placement, and what it would cost.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
@@ -124,13 +144,24 @@ pub struct Choice {
     pub candidates: Vec<Candidate>,
 }
 
-/// Chooses where a scan runs.
+/// Chooses where a scan runs, as if pages took nothing of the processors.
 #[must_use]
 pub fn choose(wanted: Placement, estimate: &Estimate, costs: &Costs) -> Choice {
+    choose_with(wanted, estimate, costs, &PageWork::default())
+}
+
+/// Chooses where a scan runs.
+#[must_use]
+pub fn choose_with(
+    wanted: Placement,
+    estimate: &Estimate,
+    costs: &Costs,
+    page: &PageWork,
+) -> Choice {
     let candidates = vec![
-        local(estimate, costs),
-        remote_local(estimate, costs),
-        remote_remote(estimate, costs),
+        local(estimate, costs, page),
+        remote_local(estimate, costs, page),
+        remote_remote(estimate, costs, page),
     ];
     let possible = candidates
         .iter()
@@ -160,7 +191,13 @@ fn work(estimate: &Estimate, side: &Side) -> f64 {
     operations * side.operation_s * (1.0 + side.load) / side.threads.max(1.0)
 }
 
-fn local(estimate: &Estimate, costs: &Costs) -> Candidate {
+/// Seconds of a side's work, if a page takes so much of a thread.
+fn work_with(estimate: &Estimate, side: &Side, page_s: f64) -> f64 {
+    let taking = estimate.pages as f64 * page_s * (1.0 + side.load) / side.threads.max(1.0);
+    work(estimate, side) + taking
+}
+
+fn local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
     let placement = Placement::Local;
     if !costs.has_pages {
         let why = "this machine does not have the pages".to_owned();
@@ -171,7 +208,7 @@ fn local(estimate: &Estimate, costs: &Costs) -> Candidate {
         };
     }
     let read = estimate.pages as f64 * costs.here.page_s;
-    let work = work(estimate, &costs.here);
+    let work = work_with(estimate, &costs.here, page.own_s);
     let why = format!(
         "{}, {}",
         reading(estimate, read, "here"),
@@ -184,14 +221,14 @@ fn local(estimate: &Estimate, costs: &Costs) -> Candidate {
     }
 }
 
-fn remote_local(estimate: &Estimate, costs: &Costs) -> Candidate {
+fn remote_local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
     let placement = Placement::RemoteLocal;
     let Some((there, link)) = &costs.there else {
         return nobody(placement);
     };
     let read = estimate.pages as f64 * there.page_s;
     let travel = estimate.pages as f64 * link.page_s;
-    let work = work(estimate, &costs.here);
+    let work = work_with(estimate, &costs.here, page.taken_s);
     let why = format!(
         "{}, {} over the link in {}, {}",
         reading(estimate, read, "there"),
@@ -199,7 +236,11 @@ fn remote_local(estimate: &Estimate, costs: &Costs) -> Candidate {
         Seconds(travel),
         working(estimate, work, "here", &costs.here),
     );
-    let seconds = link.round_trip_s + read.max(travel).max(work);
+    let crowded = page.shared.map_or(0.0, |processors| {
+        let given = estimate.pages as f64 * page.given_s;
+        (work * costs.here.threads.max(1.0) + given) / processors.max(1.0)
+    });
+    let seconds = link.round_trip_s + read.max(travel).max(work).max(crowded);
     Candidate {
         placement,
         seconds: Some(seconds),
@@ -207,13 +248,13 @@ fn remote_local(estimate: &Estimate, costs: &Costs) -> Candidate {
     }
 }
 
-fn remote_remote(estimate: &Estimate, costs: &Costs) -> Candidate {
+fn remote_remote(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidate {
     let placement = Placement::RemoteRemote;
     let Some((there, link)) = &costs.there else {
         return nobody(placement);
     };
     let read = estimate.pages as f64 * there.page_s;
-    let work = work(estimate, there);
+    let work = work_with(estimate, there, page.own_s);
     let travel = estimate.result_bytes as f64 * link.byte_s;
     let why = format!(
         "{}, {}, {} rows of {} over the link in {}",
@@ -294,172 +335,4 @@ impl fmt::Display for Bytes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A million rows in 128-KiB pages, of which a thousand rows of 100 bytes come out.
-    fn estimate() -> Estimate {
-        Estimate {
-            pages: 300,
-            page_bytes: 300 << 17,
-            rows: 1_000_000,
-            selectivity: 0.1,
-            operations: (5, 10),
-            result_rows: 1000,
-            result_bytes: 100_000,
-        }
-    }
-
-    fn side(load: f64) -> Side {
-        Side {
-            page_s: 30e-6,
-            operation_s: 0.5e-9,
-            load,
-            threads: 2.0,
-        }
-    }
-
-    /// A gigabyte each second.
-    fn link() -> Link {
-        Link {
-            round_trip_s: 50e-6,
-            page_s: 131e-6,
-            byte_s: 1e-9,
-        }
-    }
-
-    fn costs(has_pages: bool) -> Costs {
-        Costs {
-            here: side(0.0),
-            there: Some((side(0.0), link())),
-            has_pages,
-        }
-    }
-
-    fn auto(estimate: &Estimate, costs: &Costs) -> Placement {
-        choose(Placement::Auto, estimate, costs)
-            .chosen
-            .expect("a placement")
-    }
-
-    #[test]
-    fn what_is_here_is_worked_on_here() {
-        assert_eq!(auto(&estimate(), &costs(true)), Placement::Local);
-    }
-
-    #[test]
-    fn what_is_elsewhere_is_worked_on_there_if_little_comes_out() {
-        assert_eq!(auto(&estimate(), &costs(false)), Placement::RemoteRemote);
-        // More comes out than went in.
-        let much = Estimate {
-            result_bytes: 3 * estimate().page_bytes,
-            ..estimate()
-        };
-        assert_eq!(auto(&much, &costs(false)), Placement::RemoteLocal);
-    }
-
-    #[test]
-    fn a_busy_node_only_sends_pages() {
-        let mut costs = costs(false);
-        costs.there = Some((side(100.0), link()));
-        assert_eq!(auto(&estimate(), &costs), Placement::RemoteLocal);
-        // It had better work itself if there is even less time here.
-        costs.here.load = 150.0;
-        assert_eq!(auto(&estimate(), &costs), Placement::RemoteRemote);
-    }
-
-    #[test]
-    fn a_slow_disk_here_is_not_asked() {
-        let mut costs = costs(true);
-        costs.here.page_s = 5e-3;
-        assert_eq!(auto(&estimate(), &costs), Placement::RemoteRemote);
-        costs.there = None;
-        assert_eq!(auto(&estimate(), &costs), Placement::Local);
-    }
-
-    #[test]
-    fn more_work_never_costs_less() {
-        let base = estimate();
-        let more = [
-            Estimate {
-                pages: 600,
-                page_bytes: 600 << 17,
-                ..base
-            },
-            Estimate {
-                rows: 2_000_000,
-                ..base
-            },
-            Estimate {
-                selectivity: 0.9,
-                ..base
-            },
-            Estimate {
-                operations: (6, 100),
-                ..base
-            },
-            Estimate {
-                result_bytes: 1 << 30,
-                ..base
-            },
-        ];
-        let times = |estimate: &Estimate| -> Vec<Option<f64>> {
-            let choice = choose(Placement::Auto, estimate, &costs(true));
-            choice
-                .candidates
-                .into_iter()
-                .map(|candidate| candidate.seconds)
-                .collect()
-        };
-        let before = times(&base);
-        for more in more {
-            let after = times(&more);
-            assert!(
-                before
-                    .iter()
-                    .zip(&after)
-                    .all(|(before, after)| before <= after),
-                "{more:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_wanted_is_chosen_if_it_is_possible() {
-        let chosen = |wanted, has_pages| choose(wanted, &estimate(), &costs(has_pages)).chosen;
-        assert_eq!(
-            chosen(Placement::RemoteLocal, true),
-            Some(Placement::RemoteLocal)
-        );
-        assert_eq!(chosen(Placement::Local, false), None);
-        let alone = Costs {
-            there: None,
-            ..costs(false)
-        };
-        assert_eq!(choose(Placement::Auto, &estimate(), &alone).chosen, None);
-    }
-
-    #[test]
-    fn each_candidate_says_why() {
-        let choice = choose(Placement::Auto, &estimate(), &costs(false));
-        let texts: Vec<String> = choice.candidates.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            texts[0],
-            "local: not possible: this machine does not have the pages"
-        );
-        assert_eq!(
-            texts[2],
-            "remote-remote: 9.2 ms: 300 pages read there in 9.0 ms, 1000000 rows (10.0 % pass) worked \
-             on there in 1.8 ms (load 0.0), 1000 rows of 97.7 KiB over the link in 100 µs"
-        );
-    }
-
-    #[test]
-    fn names_are_read_as_they_are_written() {
-        for (placement, name) in NAMES {
-            assert_eq!(placement.to_string(), name);
-            assert_eq!(name.parse(), Ok(placement));
-        }
-        assert!("Local".parse::<Placement>().is_err());
-    }
-}
+mod tests;

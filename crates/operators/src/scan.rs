@@ -40,9 +40,7 @@ pub fn all(table: &Table) -> Vec<Rows> {
 /// rows.
 pub fn prune(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Rows>, TaskError> {
     let refused = |error: ExprError| TaskError::Refused(error.to_string());
-    fragment
-        .check(&table.schema)
-        .map_err(|error| TaskError::Refused(error.to_string()))?;
+    check(table, fragment)?;
     let types = fragment.column_types(&table.schema);
     let types = types.map_err(|error| TaskError::Refused(error.to_string()))?;
     let Some(condition) = &fragment.filter else {
@@ -75,11 +73,18 @@ pub fn prune(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Ro
     Ok(kept)
 }
 
+fn check(table: &Table, fragment: &Fragment) -> Result<(), TaskError> {
+    let checked = fragment.check_table(table);
+    checked.map_err(|error| TaskError::Refused(error.to_string()))
+}
+
 /// The pages that a fragment needs for these rows, in the order in which it needs them.
 ///
 /// # Errors
-/// [`TaskError::Refused`] if the table has no such rows.
+/// [`TaskError::Refused`] if the fragment does not go with the table, or the table has no such
+/// rows.
 pub fn pages(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Address>, TaskError> {
+    check(table, fragment)?;
     let needed = Needed::of(table, fragment, |_| true);
     let mut turns = Turns::new(needed.groups.len());
     let mut addresses = Vec::new();
@@ -148,7 +153,11 @@ impl Needed {
         let mut columns = Vec::new();
         for (at, &column) in fragment.columns.iter().enumerate() {
             columns.push(wanted(at).then(|| {
-                let (group, place) = table.group_of(column);
+                // In the layout of rows there is one group, with the records behind its columns.
+                let (group, place) = match table.schema.fields().get(column) {
+                    Some(_) => table.group_of(column),
+                    None => (0, column),
+                };
                 let known = groups.iter().position(|&known| known == group);
                 let group = known.unwrap_or_else(|| {
                     groups.push(group);

@@ -70,7 +70,7 @@ fn decode(table: &Arc<Table>, bytes: &[u8]) -> Result<Task, String> {
     let rows = codec::decode_rows(rows).map_err(|error| error.to_string())?;
     let fragment: Fragment = codec::decode(fragment).map_err(|error| error.to_string())?;
     fragment
-        .check(&table.schema)
+        .check_table(table)
         .map_err(|error| error.to_string())?;
     Ok(Task {
         table: Arc::clone(table),

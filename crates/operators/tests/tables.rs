@@ -400,3 +400,50 @@ fn estimates_are_near() {
     );
     assert_eq!(of(&within(-10, -5)).rows, 0);
 }
+
+#[test]
+fn records_come_out_as_they_lie() {
+    let types = [DataType::Int64, DataType::Utf8];
+    let schema = storage::schema(&types);
+    let layout = RowSchema::of(&schema, |_| Some(20)).expect("forms");
+    let row = |n| vec![Value::Int(n), Value::Text(format!("text {n}"))];
+    let rows: Vec<Row> = (0..20_000).map(row).collect();
+    let batches = batches(&rows, &types);
+    let size = PageSize::new(4096).expect("a size");
+    let made = |rows| {
+        let groups = vec![vec![0, 1]];
+        let shape = Shape::new(Arc::clone(&schema), size, groups, rows).expect("a shape");
+        let memory = Memory::new();
+        let table = memory.table("t", &shape, [batches.as_slice()]);
+        (Here::new(counted(memory)), table.expect("rows fit"))
+    };
+    let task = |table: &Arc<Table>| Task {
+        table: Arc::clone(table),
+        fragment: Arc::new(Fragment {
+            columns: vec![0, 2],
+            output: storage::schema(&[DataType::Binary]),
+            ..within(15_000, 17_500)
+        }),
+        rows: scan::all(table),
+    };
+    let (here, table) = made(Some(layout.clone()));
+    let found = run(&here, &task(&table)).expect("records");
+    assert_eq!(found.len(), 2500);
+    for (found, n) in found.iter().zip(15_000_i64..) {
+        let [Value::Bytes(record)] = &found[..] else {
+            panic!("a record: {found:?}");
+        };
+        assert_eq!(record.len(), layout.record());
+        assert_eq!(record[..8], n.to_le_bytes());
+        let text = format!("text {n}");
+        assert_eq!(record[8..][..text.len()], *text.as_bytes());
+    }
+    let estimate =
+        kumiki_operators::estimate::estimate(&table, &task(&table).fragment, &scan::all(&table));
+    let bytes = estimate.expect("an estimate").result_bytes as f64;
+    let right = (2500 * layout.record()) as f64;
+    assert!((0.9..1.3).contains(&(bytes / right)), "{bytes} of {right}");
+    let (here, table) = made(None);
+    let found = run(&here, &task(&table));
+    assert!(matches!(found, Err(TaskError::Refused(_))), "{found:?}");
+}

@@ -319,21 +319,37 @@ fn date(days: i128) -> Option<String> {
         .then(|| format!("{year:04}-{month:02}-{day_of_month:02}"))
 }
 
-/// The reverse of [`date`], with anything behind it.
+/// The reverse of [`date`], with anything behind it. Only days that there are, and that are written
+/// so, are taken.
 fn days(text: &[u8]) -> Option<i128> {
-    let text = str::from_utf8(text.get(..10)?).ok()?;
-    let part = |from: usize, to: usize| text.get(from..to)?.parse::<u16>().ok().map(i128::from);
-    let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
+    let text: &[u8; 10] = text.first_chunk()?;
+    let number = |from: usize, to: usize| {
+        text[from..to].iter().try_fold(0_i32, |number, byte| {
+            let digit = byte.wrapping_sub(b'0');
+            (digit < 10).then_some(10 * number + i32::from(digit))
+        })
+    };
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let last = match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let is_day = (1..=12).contains(&month) && (1..=last).contains(&day);
+    if !is_day || text[4] != b'-' || text[7] != b'-' {
+        return None;
+    }
+    // Years begin with March, so that the leap day is their last.
+    let (year, month) = match month {
+        3.. => (year, month - 3),
+        _ => (year - 1, month + 9),
     };
     let (cycle, of_cycle) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * month + 2) / 5 + day - 1;
-    let days = cycle * CYCLE + 365 * of_cycle + of_cycle / 4 - of_cycle / 100 + of_year - 719_468;
-    // Only days that are written so are taken.
-    (date(days)? == text).then_some(days)
+    let of_cycle = 365 * of_cycle + of_cycle / 4 - of_cycle / 100 + of_year;
+    Some(i128::from(cycle) * CYCLE + i128::from(of_cycle) - 719_468)
 }
 
 #[cfg(test)]
@@ -357,6 +373,11 @@ mod tests {
         for wrong in [
             "1999-02-29",
             "1999-13-01",
+            "1999-00-01",
+            "1999-04-31",
+            "1999-04-00",
+            "1900-02-29",
+            "1999/04/01",
             "1999-1-011",
             "+999-01-01",
             "",

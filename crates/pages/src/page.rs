@@ -39,8 +39,10 @@
 //!    texts and keys, which are looked at when a column is taken, a page may still be refused.
 //! 2. An array keeps the whole page's memory.
 
-use arrow_array::ArrayRef;
-use arrow_buffer::Buffer;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BinaryArray};
+use arrow_buffer::{Buffer, OffsetBuffer};
 use bytes::Bytes;
 
 use crate::codec::{put, u16_at, u32_at, u64_at, u128_at};
@@ -313,6 +315,16 @@ impl Page {
         let (first, record) = (self.header.records as usize, self.header.record as usize);
         let records = &self.buffer[first..][..self.rows() * record];
         Some(Records::new(records, record, attributes))
+    }
+
+    /// Its records as they lie, in the layout of rows: an array of `Binary`, without copying.
+    #[must_use]
+    pub fn record_array(&self) -> Option<ArrayRef> {
+        let records = self.records()?;
+        let (first, record) = (self.header.records as usize, records.record_bytes());
+        let offsets = OffsetBuffer::from_repeated_length(record, records.len());
+        let values = self.buffer.slice_with_length(first, record * records.len());
+        Some(Arc::new(BinaryArray::new(offsets, values, None)))
     }
 
     /// One of its group's columns: an array of the column's own type, or of a narrower one, see the

@@ -8,6 +8,7 @@ mod proxy_cassandra;
 mod proxy_latency;
 mod proxy_scale;
 mod proxy_throughput;
+mod query_placement;
 mod raft;
 mod raft_bulk;
 mod raft_etcd;
@@ -51,6 +52,7 @@ pub const ALL: &[Experiment] = &[
     lock_latency::EXPERIMENT,
     remote_io::EXPERIMENT,
     io_replay::EXPERIMENT,
+    query_placement::EXPERIMENT,
     raft_grouping::EXPERIMENT,
     raft_servers::EXPERIMENT,
     raft_bulk::EXPERIMENT,

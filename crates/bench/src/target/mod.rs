@@ -15,6 +15,7 @@
 //! | [`LocksJob`] | taking and releasing locks of the proxy, or of Cassandra's lightweight transactions | every answer; tokens rise; who does not hold a lock neither gets nor releases it |
 //! | [`BeforeJob`] | requests to Cassandra, directly and through the proxy by turns | every row, by the client or by YCSB |
 //! | [`ReadsJob`] | reads of a file, by this process or of a storage node that is another one | every page |
+//! | [`PlacementJob`] | queries over pages, with their operators here or on the storage node | every answer, against a plain loop |
 //! | [`DeviceJob`] | sequential writes and syncs of files | what was written is read back |
 
 mod bare;
@@ -27,6 +28,7 @@ mod layer;
 mod locks;
 mod mget;
 mod pairs;
+mod placement;
 mod process;
 mod puts;
 mod queries;
@@ -52,6 +54,9 @@ pub use layer::{Device, Slow};
 pub use locks::{Keeper, LocksJob};
 pub use mget::{MgetJob, Mgets};
 pub use pairs::PairsJob;
+pub use placement::{
+    Data, PlacementJob, Query, QueryJob, Road as Carried, Stages, Variant, Way as OperatorsAt,
+};
 pub use puts::{PutsJob, System};
 pub use queries::{QueriesJob, Road};
 pub use reads::{Far, Order, Reader, ReadsJob};
@@ -94,6 +99,8 @@ pub enum Job {
     Before(BeforeJob),
     /// Reads of a file, here or of a storage node.
     Reads(ReadsJob),
+    /// Queries over pages, with their operators here or on the storage node.
+    Placement(PlacementJob),
     /// Writes to files.
     Device(DeviceJob),
 }
@@ -118,13 +125,14 @@ impl Job {
             Job::Locks(job) => locks::run(job, context),
             Job::Before(job) => before::run(job, context),
             Job::Reads(job) => reads::run(job, context),
+            Job::Placement(job) => placement::run(job, context),
             Job::Device(job) => device::run(job, context),
         }
     }
 }
 
 /// Where files lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// On the disk.
@@ -172,6 +180,8 @@ pub struct Context<'c> {
     pub calibrations: &'c Calibrations,
     /// What was made for all points of this run of the experiment.
     pub fixtures: &'c Fixtures,
+    /// Tables, and a storage node, of this run of the experiment.
+    pub stages: &'c Stages,
     /// Programs of others.
     pub peers: &'c Peers,
 }

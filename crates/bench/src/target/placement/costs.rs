@@ -1,0 +1,189 @@
+//! What the planner is told: costs that are measured over the table that is asked, by other fragments
+//! than the queries.
+//!
+//! | probe | where | tells |
+//! |---|---|---|
+//! | rows are counted, of one column's pages | everywhere | a page's time, and its time of the processors |
+//! | a condition that half of the rows fulfil, and work on these | here | an operation's time |
+//! | all rows come out | here and on the node | a byte's time on the link |
+//! | the node is asked how busy it is | | a round trip |
+
+use std::time::Instant;
+
+use operators::placement::{Costs, Link, PageWork, Side, choose_with};
+use operators::{Fragment, Placement, Rows, estimate};
+
+use super::query;
+use super::run::{self, Took};
+use super::stage::Stage;
+use super::{Data, QueryJob, Road, Way};
+
+/// Bytes of pages that probes read, at most.
+const PROBED: u64 = 64 << 20;
+/// How often each probe runs; the quickest counts.
+const PROBES: usize = 2;
+/// How often a round trip is timed.
+const ROUND_TRIPS: usize = 16;
+
+/// For what costs were measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Known {
+    data: Data,
+    road: Road,
+    threads: usize,
+    pinned: bool,
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    costs: Costs,
+    page: PageWork,
+}
+
+/// Where the planner wants a job's operators, and why.
+pub(super) fn choose(job: &QueryJob, stage: &mut Stage) -> Result<(Way, String), String> {
+    let known = Known {
+        data: job.data,
+        road: job.road,
+        threads: job.threads,
+        pinned: job.pinned,
+    };
+    let measured = match stage.costs.get(&known) {
+        Some(measured) => *measured,
+        None => {
+            let measured = measure(job, stage)?;
+            stage.costs.insert(known, measured);
+            measured
+        }
+    };
+    let costs = Costs {
+        has_pages: job.way == Way::Auto,
+        ..measured.costs
+    };
+    let table = stage.table();
+    let fragment = query::fragment(job.query, job.data.variant);
+    let estimate = estimate::estimate(table, &fragment, &operators::scan::all(table));
+    let estimate = estimate.map_err(|error| error.to_string())?;
+    let choice = choose_with(Placement::Auto, &estimate, &costs, &measured.page);
+    let all: Vec<String> = choice.candidates.iter().map(ToString::to_string).collect();
+    let way = match choice.chosen {
+        Some(Placement::Local) => Way::Local,
+        Some(Placement::RemoteLocal) => Way::RemoteLocal,
+        Some(Placement::RemoteRemote) => Way::RemoteRemote,
+        _ => return Err(format!("no placement is possible: {}", all.join("; "))),
+    };
+    Ok((way, format!("chosen: {}; {}", way.name(), all.join("; "))))
+}
+
+fn measure(job: &QueryJob, stage: &mut Stage) -> Result<Measured, String> {
+    let way = |way| QueryJob { way, ..*job };
+    let (local, far, there) = (
+        way(Way::Local),
+        way(Way::RemoteLocal),
+        way(Way::RemoteRemote),
+    );
+    let counting = query::counting();
+    let own = probe(&local, stage, &counting)?;
+    let taken = probe(&far, stage, &counting)?;
+    let counted = probe(&there, stage, &counting)?;
+    let working = query::working(job.data.variant);
+    let work = probe(&local, stage, &working)?;
+    let everything = query::everything(job.data.variant);
+    let all = [
+        probe(&local, stage, &everything)?,
+        probe(&there, stage, &everything)?,
+    ];
+    let threads = job.threads as f64;
+    let side = |page_s: f64, operation_s: f64| Side {
+        page_s,
+        operation_s,
+        load: 0.0,
+        threads,
+    };
+    let own_s = own.page(own.took.1);
+    let operations = work.estimate.operations;
+    let operations = work.estimate.rows as f64 * (operations.0 as f64 + 1.0)
+        + work.estimate.rows as f64 * work.estimate.selectivity * operations.1 as f64;
+    let busy = work.took.0 * threads - work.estimate.pages as f64 * own_s;
+    let operation_s = (busy / operations).max(1e-11);
+    let byte_s = (all[1].took.0 - all[0].took.0) / all[0].estimate.result_bytes as f64;
+    let link = Link {
+        round_trip_s: round_trip(job, stage)?,
+        page_s: taken.page(taken.took.0),
+        byte_s: byte_s.max(0.0),
+    };
+    let shared = std::thread::available_parallelism().map_or(1.0, |all| all.get() as f64);
+    Ok(Measured {
+        costs: Costs {
+            here: side(own.page(own.took.0), operation_s),
+            there: Some((side(counted.page(counted.took.0), operation_s), link)),
+            has_pages: true,
+        },
+        page: PageWork {
+            own_s,
+            taken_s: taken.page(taken.took.1),
+            given_s: taken.page(taken.took.2.unwrap_or(0.0)),
+            shared: Some(shared),
+        },
+    })
+}
+
+/// A probe, what it was estimated to be, and what it took.
+struct Probe {
+    estimate: operators::Estimate,
+    took: Took,
+}
+
+impl Probe {
+    /// Of so many seconds, those of a page.
+    fn page(&self, seconds: f64) -> f64 {
+        seconds / self.estimate.pages.max(1) as f64
+    }
+}
+
+fn probe(job: &QueryJob, stage: &mut Stage, fragment: &Fragment) -> Result<Probe, String> {
+    let rows = probed(stage, job.connections.max(job.threads));
+    let table = stage.table();
+    let estimate = estimate::estimate(table, fragment, &rows.concat());
+    let estimate = estimate.map_err(|error| error.to_string())?;
+    // The first time is for caches and connections.
+    run::probe(job, stage, fragment, &rows)?;
+    let mut took = run::probe(job, stage, fragment, &rows)?;
+    for _ in 1..PROBES {
+        let again = run::probe(job, stage, fragment, &rows)?;
+        if again.0 < took.0 {
+            took = again;
+        }
+    }
+    Ok(Probe { estimate, took })
+}
+
+/// Rows of the table's beginning, in so many parts.
+fn probed(stage: &Stage, parts: usize) -> Vec<Vec<Rows>> {
+    let table = stage.table();
+    let segment = &table.segments[0];
+    let bytes = u64::from(segment.pages) * table.page_size.bytes() as u64;
+    let rows = (segment.rows as f64 * (PROBED as f64 / bytes as f64).min(1.0)) as u64;
+    let part = rows.div_ceil(parts as u64).max(1);
+    let range = |from: u64| {
+        vec![Rows {
+            segment: segment.id,
+            from,
+            to: (from + part).min(rows),
+        }]
+    };
+    (0..rows).step_by(part as usize).map(range).collect()
+}
+
+/// The quickest of some round trips, in seconds.
+fn round_trip(job: &QueryJob, stage: &mut Stage) -> Result<f64, String> {
+    let node = stage.node(job.road);
+    let mut best = f64::INFINITY;
+    for _ in 0..ROUND_TRIPS {
+        let begun = Instant::now();
+        node.condition().map_err(|error| error.to_string())?;
+        best = best.min(begun.elapsed().as_secs_f64());
+    }
+    Ok(best)
+}

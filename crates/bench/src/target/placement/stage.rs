@@ -1,0 +1,247 @@
+//! What the points of a run share: tables, the storage node over one of them, right answers, what was
+//! measured.
+//!
+//! A point asks one table over one node. The next point's may be the same ones; otherwise they make
+//! room for the next ones, as pages of large tables have large directories. Files stay until the
+//! run's end.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use disk::RealDisk;
+use fabric::Secret;
+use fabric::tcp::Transport;
+use pages::remote::{Far, FarOptions, SessionOptions};
+use pages::tpch::TpchTable;
+use pages::{Layout, LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables};
+use parking_lot::{Mutex, MutexGuard};
+use tempfile::TempDir;
+
+use super::answer::Reference;
+use super::book::Book;
+use super::costs::Known;
+use super::host::{Host, Shape};
+use super::query::{self, Variant};
+use super::run;
+use super::spread::Spread;
+use super::{Data, QueryJob, Road, Way};
+use crate::experiment::Effort;
+use crate::sample::RunError;
+use crate::target::Context;
+
+/// The table's name.
+const NAME: &str = "lineitem";
+/// Threads that generate rows.
+const GENERATORS: usize = 2;
+
+/// See the [module](self).
+#[derive(Default)]
+pub struct Stages(Mutex<Stage>);
+
+impl Stages {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock()
+    }
+}
+
+/// See the [module](self). What refers to files is named before them, and so goes before them.
+#[derive(Default)]
+pub(super) struct Stage {
+    set: Option<Set>,
+    dirs: HashMap<Data, Arc<TempDir>>,
+    reference: Option<Arc<Reference>>,
+    pub(super) book: Book,
+    pub(super) costs: HashMap<Known, super::costs::Measured>,
+}
+
+/// A table, and the node over it.
+struct Set {
+    node: Host,
+    shape: Shape,
+    data: Data,
+    table: Arc<Table>,
+    tables: Tables,
+    /// By threads that read.
+    locals: HashMap<Option<usize>, Local>,
+    roads: HashMap<Road, Far>,
+    /// What was executed since the node is there.
+    warm: HashSet<(Way, Road, usize, usize)>,
+}
+
+/// The scale factor of an effort.
+pub(super) fn scale_factor(effort: Effort) -> f64 {
+    match effort {
+        Effort::Tiny => 0.01,
+        Effort::Quick => 0.1,
+        Effort::Full => 1.0,
+    }
+}
+
+impl Stage {
+    /// Has the table and the node of a job be there.
+    pub(super) fn prepare(
+        &mut self,
+        job: &QueryJob,
+        context: &Context<'_>,
+    ) -> Result<(), RunError> {
+        let cpus = base::cpus::usable().unwrap_or_default();
+        let shape = Shape {
+            task_threads: job.threads,
+            io_threads: job.io_threads,
+            cpu: cpus.first().copied().filter(|_| job.pinned),
+        };
+        self.reference(context);
+        let same = |set: &Set| set.data == job.data && set.shape == shape;
+        // Nothing runs on the node in this case.
+        let asks_none = |set: &Set| set.data == job.data && job.way == Way::Local;
+        if self
+            .set
+            .as_ref()
+            .is_some_and(|set| same(set) || asks_none(set))
+        {
+            return Ok(());
+        }
+        let dir = self.dir(job.data, context)?;
+        let failed = |error: &dyn std::fmt::Display| RunError::failed("opening the table")(error);
+        let (table, tables, locals) = match self.set.take().filter(|set| set.data == job.data) {
+            Some(set) => (set.table, set.tables, set.locals),
+            None => {
+                let pages = [dir.path().join("pages")];
+                let tables = Tables::open_read_only(Arc::new(RealDisk), &pages);
+                let tables = tables.map_err(|error| failed(&error))?;
+                let table = tables.table(NAME).map_err(|error| failed(&error))?;
+                (table, tables, HashMap::new())
+            }
+        };
+        let node = Host::start(&dir.path().join("pages"), dir.path(), shape, context)?;
+        self.set = Some(Set {
+            node,
+            shape,
+            data: job.data,
+            table,
+            tables,
+            locals,
+            roads: HashMap::new(),
+            warm: HashSet::new(),
+        });
+        Ok(())
+    }
+
+    /// The directory with a table, which is loaded if it was not.
+    fn dir(&mut self, data: Data, context: &Context<'_>) -> Result<Arc<TempDir>, RunError> {
+        if let Some(dir) = self.dirs.get(&data) {
+            return Ok(Arc::clone(dir));
+        }
+        let dir = Arc::new(context.directory(data.place)?);
+        let failed = |error: &dyn std::fmt::Display| RunError::failed("loading the table")(error);
+        let tables = Tables::open(Arc::new(RealDisk), &[dir.path().join("pages")]);
+        let tables = tables.map_err(|error| failed(&error))?;
+        let options = LoadOptions {
+            page_size: PageSize::new(data.page_kib * 1024).expect("a size that pages have"),
+            layout: match data.variant {
+                Variant::Where => Layout::Rows,
+                Variant::Full => Layout::Columns,
+            },
+            forms: TpchTable::Lineitem.forms(),
+            ..LoadOptions::default()
+        };
+        let schema = TpchTable::Lineitem.schema();
+        let load = tables.load(NAME, &schema, &options, Mode::Create);
+        let mut load = load.map_err(|error| failed(&error))?;
+        let factor = scale_factor(context.scale.effort);
+        for batch in TpchTable::Lineitem.batches(factor, GENERATORS) {
+            if context.stop.load(std::sync::atomic::Ordering::Relaxed) {
+                return Err(RunError::Interrupted);
+            }
+            load.push(&batch).map_err(|error| failed(&error))?;
+        }
+        load.commit().map_err(|error| failed(&error))?;
+        self.dirs.insert(data, Arc::clone(&dir));
+        Ok(dir)
+    }
+
+    /// The right answers.
+    pub(super) fn reference(&mut self, context: &Context<'_>) -> Arc<Reference> {
+        let factor = scale_factor(context.scale.effort);
+        let reference = self
+            .reference
+            .get_or_insert_with(|| Arc::new(Reference::of_scale(factor, GENERATORS)));
+        Arc::clone(reference)
+    }
+
+    /// Runs a query once for its caches and connections, if the like was not run before.
+    pub(super) fn warm(&mut self, job: &QueryJob) -> Result<(), String> {
+        let kind = (job.way, job.road, job.connections, job.threads);
+        if self.set_mut().warm.insert(kind) {
+            run::once(job, self)?;
+        }
+        Ok(())
+    }
+
+    /// What has to be known of figures.
+    pub(super) fn note(&self) -> Option<String> {
+        let is_here = matches!(self.set().node, Host::Here(..));
+        is_here.then(|| "the storage node runs in this process".to_owned())
+    }
+
+    pub(super) fn table(&self) -> &Arc<Table> {
+        &self.set().table
+    }
+
+    /// Processor time of the node, in seconds, if that is known.
+    pub(super) fn node_cpu(&self) -> Option<f64> {
+        self.set().node.cpu()
+    }
+
+    /// Pages that a job reads.
+    pub(super) fn pages_of(&self, job: &QueryJob) -> u64 {
+        let fragment = query::fragment(job.query, job.data.variant);
+        let table = self.table();
+        let rows = operators::scan::prune(table, &fragment, &operators::scan::all(table));
+        let pages = rows.and_then(|rows| operators::scan::pages(table, &fragment, &rows));
+        pages.map_or(0, |pages| pages.len() as u64)
+    }
+
+    /// Pages of this machine's own, read by so many threads, or as suits the device.
+    pub(super) fn local(&mut self, io_threads: Option<usize>) -> Arc<dyn Source> {
+        let set = self.set_mut();
+        let local = set.locals.entry(io_threads).or_insert_with(|| {
+            let way = io_threads.map(|threads| disk::reads::Way::Static { threads });
+            let options = LocalOptions {
+                way,
+                ..LocalOptions::default()
+            };
+            Local::new(set.tables.clone(), options)
+        });
+        Arc::new(local.clone())
+    }
+
+    /// Pages of the node, over so many connections for each reader.
+    pub(super) fn far(&mut self, road: Road, connections: usize) -> Arc<dyn Source> {
+        let node = self.node(road);
+        Arc::new(Spread { node, connections })
+    }
+
+    /// The node.
+    pub(super) fn node(&mut self, road: Road) -> Far {
+        let set = self.set_mut();
+        let address = set.node.address();
+        let far = set.roads.entry(road).or_insert_with(|| {
+            let mut session = SessionOptions::new(address, Secret::new(""));
+            session.transport = match road {
+                Road::Tcp => Transport::Tcp,
+                Road::None | Road::Shm => Transport::Shm,
+            };
+            Far::new(FarOptions::new(session))
+        });
+        far.clone()
+    }
+
+    fn set(&self) -> &Set {
+        self.set.as_ref().expect("it was prepared")
+    }
+
+    fn set_mut(&mut self) -> &mut Set {
+        self.set.as_mut().expect("it was prepared")
+    }
+}
