@@ -15,8 +15,8 @@ use pages::{Groups, PageSize};
 use support::{MemoryStore, Rows, ask, rows, session};
 
 /// Tables, and queries of each.
-const TABLES: u64 = 12;
-const QUERIES: usize = 60;
+const TABLES: u64 = 8;
+const QUERIES: usize = 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_queries_give_the_same_everywhere() {
