@@ -1,4 +1,4 @@
-//! A table's version as bytes: its manifest, and with it the [directories](crate::directory) of its
+//! A table's version as bytes: its manifest, and with it the directories of its
 //! segments' pages.
 //!
 //! All integers are little-endian. A *name* is a length of 2 bytes and so many bytes of UTF-8.

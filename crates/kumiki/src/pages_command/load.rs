@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use arrow_array::RecordBatch;
 use base::size::Size;
 use pages::tpch::TpchTable;
 use pages::{Groups, Layout, LoadOptions, Mode, Progress, Table, TablesError, sort};
@@ -98,19 +99,15 @@ fn load(
         .sort_by
         .as_ref()
         .and_then(|column| schema.index_of(column).ok());
-    match by {
-        None => {
-            for batch in rows {
-                load.push(&batch)?;
-                told.done(load.rows(), Some(total));
-            }
-        }
-        Some(column) => {
-            for batch in sort::sorted(rows.collect(), column) {
-                load.push(&batch)?;
-                told.done(load.rows(), Some(total));
-            }
-        }
+    let rows: Box<dyn Iterator<Item = RecordBatch>> = match by {
+        None => Box::new(rows),
+        Some(column) => Box::new(sort::sorted(rows.collect(), column)),
+    };
+    for batch in rows {
+        let pushed = load.push(&batch);
+        let name = table.name();
+        pushed.map_err(|error| format!("{error}; nothing of this load of {name} is kept"))?;
+        told.done(load.rows(), Some(total));
     }
     let loaded = load.commit()?;
     let bytes = loaded.segments.last().map_or(0, |segment| {

@@ -109,7 +109,11 @@ impl Place {
             return Ok(Depot::There(self.node.access.session(resolve(node)?)?));
         }
         match Tables::open(Arc::new(RealDisk), &self.dirs) {
-            Ok(tables) => Ok(Depot::Here(tables)),
+            Ok(tables) => {
+                // One that was killed has left it; none runs while the directories are ours.
+                drop(std::fs::remove_file(self.dirs[0].join(ADDRESS_FILE)));
+                Ok(Depot::Here(tables))
+            }
             Err(error @ TablesError::Lock(LockError::InUse { .. })) => {
                 let Some(address) = address_of(&self.dirs[0]) else {
                     return Err(error.to_string());

@@ -1,42 +1,30 @@
-//! `kumiki pages`, as it is typed.
+//! Tables in directories of this machine.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
-fn kumiki(dir: &Path, args: &[&str]) -> Output {
-    let dirs = ["a", "b"].map(|name| dir.join(name));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
-    command.arg("pages").args(args);
-    for dir in dirs {
-        command.arg("--dir").arg(dir);
+use super::pages;
+
+fn kumiki(dir: &Path, args: &[&str]) -> Command {
+    let mut command = pages(args);
+    for name in ["a", "b"] {
+        command.arg("--dir").arg(dir.join(name));
     }
-    command.output().expect("the program starts")
+    command
 }
 
 fn done(dir: &Path, args: &[&str]) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = kumiki(dir, args);
-    assert!(
-        status.success(),
-        "{args:?}: {}",
-        String::from_utf8_lossy(&stderr)
-    );
-    String::from_utf8(stdout).expect("text")
+    super::done(kumiki(dir, args))
 }
 
 fn refused(dir: &Path, args: &[&str]) -> String {
-    let Output { status, stderr, .. } = kumiki(dir, args);
-    assert!(!status.success(), "{args:?} is refused");
-    String::from_utf8(stderr).expect("text")
+    super::refused(kumiki(dir, args))
 }
 
 fn json(dir: &Path, table: &str) -> Value {
-    serde_json::from_str(&done(dir, &["ls", table, "--json"])).expect("JSON")
+    super::json(&done(dir, &["ls", table, "--json"]))
 }
 
 #[test]
@@ -100,7 +88,7 @@ fn tables_are_loaded_listed_checked_and_removed() {
     let mut bytes = std::fs::read(&stripe).expect("a file");
     bytes[5000] ^= 1;
     std::fs::write(&stripe, bytes).expect("a file");
-    let said = kumiki(dir, &["check"]);
+    let said = kumiki(dir, &["check"]).output().expect("it starts");
     assert!(!said.status.success());
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(

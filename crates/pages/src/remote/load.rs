@@ -57,7 +57,7 @@ impl Definition {
             schema: Arc::clone(&self.schema),
             page_size: self.options.page_size,
             layout: self.options.layout,
-            groups: self.options.groups.resolve(&self.schema)?,
+            groups: self.options.resolved_groups(&self.schema)?,
             segments: Vec::new(),
         };
         out.extend(table.encode());

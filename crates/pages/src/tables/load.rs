@@ -102,6 +102,14 @@ impl Tables {
 }
 
 impl LoadOptions {
+    /// The groups of a table's columns; in the layout of rows all of them are together.
+    pub(crate) fn resolved_groups(&self, schema: &SchemaRef) -> Result<Vec<Vec<usize>>, String> {
+        match self.layout {
+            Layout::Columns => self.groups.resolve(schema),
+            Layout::Rows => Groups::Together.resolve(schema),
+        }
+    }
+
     fn shape(&self, schema: &SchemaRef) -> Result<Shape, TablesError> {
         let bad = TablesError::Options;
         if schema.fields().is_empty() {
@@ -118,8 +126,8 @@ impl LoadOptions {
                 )));
             }
         }
+        let groups = self.resolved_groups(schema).map_err(bad)?;
         if self.layout == Layout::Columns {
-            let groups = self.groups.resolve(schema).map_err(bad)?;
             return Ok(Shape::new(schema.clone(), self.page_size, groups, None)?);
         }
         let rows = match &self.forms {
@@ -132,7 +140,6 @@ impl LoadOptions {
             }
             None => RowSchema::of(schema, |column| self.text_widths.get(column).copied())?,
         };
-        let groups = Groups::Together.resolve(schema).map_err(bad)?;
         Ok(Shape::new(
             schema.clone(),
             self.page_size,

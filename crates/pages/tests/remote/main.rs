@@ -54,6 +54,7 @@ conform! {
     far::a_node_that_dies_loses_its_pages
     far::a_version_that_is_gone_is_told
     stock::what_was_loaded_is_read_and_stays
+    stock::rows_are_loaded_in_the_layout_of_rows
     stock::a_load_that_is_broken_off_leaves_nothing
     stock::who_has_begun_with_a_version_goes_on_with_it
     stock::a_load_that_cannot_be_is_refused_with_its_reason

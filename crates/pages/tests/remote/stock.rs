@@ -1,16 +1,19 @@
 //! A node's own tables: loaded, replaced and removed by readers while others read.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{Array, Int64Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use disk::RealDisk;
 use disk::reads::{PageCache, Way};
 use fabric::shm::Shm;
 use kumiki_pages::node::{Limits, NoWorker, Node, NodeOptions, ShownFiles, Stock};
 use kumiki_pages::remote::{Far, FarLoad, FarOptions, Session, SessionError, SessionOptions};
-use kumiki_pages::{Address, LoadOptions, Mode, PageSize, Source, Table, Tables};
+use kumiki_pages::{
+    Address, Groups, Layout, LoadOptions, Mode, PageSize, Source, Table, Tables, widen,
+};
 use tempfile::TempDir;
 
 use crate::support::{PATIENCE, Road, secret};
@@ -121,7 +124,7 @@ fn numbers(far: &Far, table: &Arc<Table>) -> Result<Vec<i64>, String> {
     let mut all = Vec::new();
     for page in far.read(table, pages) {
         let page = page.map_err(|error| error.to_string())?;
-        let column = page.column(0).unwrap();
+        let column = widen(&page.column(0).unwrap(), &DataType::Int64);
         let column: &Int64Array = column.as_any().downcast_ref().unwrap();
         all.extend(column.values());
     }
@@ -141,6 +144,34 @@ pub(crate) fn what_was_loaded_is_read_and_stays(road: &Road) {
     let far = depot.far();
     let table = far.open("numbers").unwrap();
     assert_eq!(numbers(&far, &table).unwrap(), all);
+}
+
+/// However columns are to be divided: records have all of them.
+pub(crate) fn rows_are_loaded_in_the_layout_of_rows(road: &Road) {
+    let depot = Depot::new(road);
+    let options = LoadOptions {
+        layout: Layout::Rows,
+        groups: Groups::OneEach,
+        text_widths: HashMap::from([("text".to_owned(), 9)]),
+        ..LoadOptions::default()
+    };
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("n", DataType::Int64, false),
+        Field::new("text", DataType::Utf8, false),
+    ]));
+    let numbers: Int64Array = (0..5000).collect();
+    let texts: StringArray = (0..5000).map(|n| Some(format!("text {n}"))).collect();
+    let columns: Vec<ArrayRef> = vec![Arc::new(numbers), Arc::new(texts)];
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    let session = Session::connect(depot.options()).unwrap();
+    let load = FarLoad::begin(session, "records", &schema, &options, Mode::Create);
+    let mut load = load.unwrap();
+    load.push(&batch).unwrap();
+    let table = load.commit().unwrap();
+    assert_eq!((table.rows(), table.layout), (5000, Layout::Rows));
+    assert_eq!(table.groups, [[0, 1]]);
+    let all: Vec<i64> = (0..5000).collect();
+    assert_eq!(self::numbers(&depot.far(), &table).unwrap(), all);
 }
 
 pub(crate) fn a_load_that_is_broken_off_leaves_nothing(road: &Road) {

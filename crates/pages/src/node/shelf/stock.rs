@@ -23,7 +23,8 @@ const KEPT: Duration = Duration::from_secs(600);
 /// A version that was opened, and when it was asked for last.
 type Kept = (Arc<Opened>, Instant);
 
-/// See the [module](self).
+/// A node's own tables, and files that it shows. A version that somebody has opened is kept for ten
+/// minutes after it was asked for last, also when a newer one has taken its place.
 pub struct Stock {
     tables: Tables,
     shown: ShownFiles,

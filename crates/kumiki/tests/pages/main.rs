@@ -1,0 +1,38 @@
+//! `kumiki pages`, as it is typed: over directories, and with a storage node.
+
+mod directories;
+mod node;
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// What follows `kumiki pages` on the command line.
+fn pages(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+    command.arg("pages").args(args);
+    command
+}
+
+/// What a program that was to succeed has written.
+fn done(mut command: Command) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().expect("the program starts");
+    let stderr = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{command:?}: {stderr}");
+    String::from_utf8(stdout).expect("text")
+}
+
+/// What a program that was to fail has said of it.
+fn refused(mut command: Command) -> String {
+    let Output { status, stderr, .. } = command.output().expect("the program starts");
+    assert_eq!(status.code(), Some(1), "{command:?} is refused");
+    String::from_utf8(stderr).expect("text")
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}

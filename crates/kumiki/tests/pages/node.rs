@@ -1,0 +1,296 @@
+//! A storage node, and those who load, list, check and remove its tables.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{done, json, pages, refused};
+
+/// Far longer than anything takes here.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOAD: &[&str] = &["load", "tpch", "--sf", "0.01", "--tables"];
+
+/// A storage node, and the directory that it serves.
+struct Node {
+    child: Child,
+    address: SocketAddr,
+    dir: TempDir,
+}
+
+impl Node {
+    /// On a port that is free, with further options.
+    fn start(options: &[&str]) -> Node {
+        let dir = tempfile::tempdir().expect("a directory");
+        let address = loopback::free_address().expect("a free port");
+        let child = serve(address, &pages_dir(dir.path()), options);
+        Node {
+            child,
+            address,
+            dir,
+        }
+    }
+
+    /// Again, where it was, after it has ended.
+    fn start_again(&mut self) {
+        self.child = serve(self.address, &self.dir(), &[]);
+    }
+
+    fn dir(&self) -> PathBuf {
+        pages_dir(self.dir.path())
+    }
+
+    /// A command for the node, by its address.
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = pages(args);
+        command.arg("--node").arg(self.address.to_string());
+        command
+    }
+
+    /// A command for the node's directory.
+    fn in_dir(&self, args: &[&str]) -> Command {
+        let mut command = pages(args);
+        command.arg("--dir").arg(self.dir());
+        command
+    }
+
+    fn load(&self, table: &str, more: &[&str]) -> Command {
+        self.command(&[LOAD, &[table], more].concat())
+    }
+
+    /// What there is of a table, told by the node.
+    fn table(&self, name: &str) -> serde_json::Value {
+        json(&done(self.command(&["ls", name, "--json"])))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is a child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn pages_dir(dir: &Path) -> PathBuf {
+    dir.join("pages")
+}
+
+/// Starts a node, and returns when it listens.
+fn serve(address: SocketAddr, dir: &Path, options: &[&str]) -> Child {
+    let mut command = pages(&["serve", "--listen", &address.to_string()]);
+    command.arg("--dir").arg(dir).args(options);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    let out = child.stdout.take().expect("it is piped");
+    let read = BufReader::new(out).read_line(&mut line);
+    read.expect("it is a pipe");
+    let expected = format!("storage node listening on {address}");
+    assert!(line.contains(&expected), "{command:?}: {line:?}");
+    child
+}
+
+/// Names of the files in a directory, without those that are there always.
+fn files(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("a directory").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let ours = ["kumiki-pages", "node.address", "LOCK"];
+    names
+        .filter(|name| !ours.contains(&name.as_str()))
+        .collect()
+}
+
+#[test]
+fn tables_are_loaded_listed_checked_and_removed_while_it_runs() {
+    let node = Node::start(&[]);
+    assert_eq!(json(&done(node.command(&["ls", "--json"]))), json("[]"));
+    let said = done(node.load("orders,nation", &[]));
+    assert!(said.contains("orders: 15000 rows"), "{said}");
+    let said = refused(node.load("orders", &[]));
+    assert!(said.contains("--replace"), "{said}");
+
+    // Who names the directory finds the node that has it.
+    let said = done(node.in_dir(&[LOAD, &["region"]].concat()));
+    assert!(said.contains("region: 5 rows"), "{said}");
+    let tables = json(&done(node.command(&["ls", "--json"])));
+    let names = tables.as_array().expect("a list").iter();
+    let names: Vec<_> = names.map(|table| table["name"].as_str()).collect();
+    assert_eq!(names, [Some("nation"), Some("orders"), Some("region")]);
+    for said in [
+        done(node.command(&["ls"])),
+        done(node.in_dir(&["ls"])),
+        done(node.in_dir(&["check"])),
+    ] {
+        assert!(said.contains("orders") && said.contains("15000"), "{said}");
+    }
+    let said = done(node.command(&["ls", "orders"]));
+    assert!(said.contains("o_orderkey"), "{said}");
+    let said = refused(node.command(&["check"]));
+    assert!(said.contains("--dir"), "{said}");
+
+    done(node.load("orders", &["--append"]));
+    assert_eq!(node.table("orders")["rows"], 30_000);
+    done(node.load("orders", &["--replace", "--page-size", "4KiB"]));
+    let orders = node.table("orders");
+    assert_eq!(orders["rows"], 15_000);
+    assert_eq!(orders["version"], 3);
+    assert_eq!(orders["page_size"], 4096);
+    let rows = ["--replace", "--layout", "rows", "--sort-by", "o_orderdate"];
+    done(node.load("orders", &rows));
+    assert_eq!(node.table("orders")["layout"], "rows");
+    assert!(done(node.in_dir(&["check", "orders"])).contains("15000 rows"));
+
+    done(node.command(&["remove", "orders"]));
+    let said = refused(node.command(&["remove", "orders"]));
+    assert!(said.contains("there are: nation, region"), "{said}");
+    let said = refused(node.command(&["ls", "orders"]));
+    assert!(said.contains("there are: nation, region"), "{said}");
+    let left = files(&node.dir());
+    assert_eq!(
+        left.len(),
+        6,
+        "a table, a directory and pages for each: {left:?}"
+    );
+}
+
+#[test]
+fn it_ends_when_it_is_told_to_and_has_its_tables_afterwards() {
+    let mut node = Node::start(&["--io", "static", "--io-threads", "2"]);
+    done(node.load("orders", &[]));
+    let address = node.dir().join("node.address");
+    let told = std::fs::read_to_string(&address).expect("it tells where it is");
+    assert_eq!(told.trim(), node.address.to_string());
+    for signal in [Signal::TERM, Signal::INT] {
+        node.signal(signal);
+        assert_eq!(node.end().code(), Some(0));
+        assert!(!address.exists());
+        let said = refused(node.command(&["ls"]));
+        assert!(said.contains(&node.address.to_string()), "{said}");
+        // Its directory is nobody's now.
+        done(node.in_dir(&[LOAD, &["orders", "--replace"]].concat()));
+        node.start_again();
+        assert_eq!(node.table("orders")["rows"], 15_000);
+    }
+    let said = refused(pages(&[
+        "serve",
+        "--dir",
+        &node.dir().to_string_lossy(),
+        "--listen",
+        "127.0.0.1:0",
+    ]));
+    assert!(said.contains("is used by another process"), "{said}");
+}
+
+#[test]
+fn who_does_not_know_the_secret_is_refused() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.to_string_lossy().into_owned()
+    };
+    let (right, wrong) = (file("right", "tell nobody\n"), file("wrong", "guess\n"));
+    let empty = file("empty", "\n");
+    let node = Node::start(&["--secret-file", &right]);
+    let with = |secret: &str| node.command(&["ls", "--secret-file", secret]);
+    assert!(refused(node.command(&["ls"])).contains("secret"));
+    assert!(refused(with(&wrong)).contains("secret"));
+    assert!(refused(with(&empty)).contains("has no secret in it"));
+    assert!(refused(with("/no such file")).contains("/no such file"));
+    assert!(refused(node.load("region", &["--secret-file", &wrong])).contains("secret"));
+    assert!(files(&node.dir()).is_empty());
+    done(node.load("region", &["--secret-file", &right]));
+    assert!(done(with(&right)).contains("region"));
+}
+
+#[test]
+fn addresses_that_others_reach_want_a_secret() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let port = loopback::free_address().expect("a free port").port();
+    let address = SocketAddr::from(([0, 0, 0, 0], port));
+    let mut command = pages(&["serve", "--listen", &address.to_string()]);
+    command.arg("--dir").arg(dir.path().join("pages"));
+    let said = refused(command);
+    assert!(
+        said.contains("--secret-file") && said.contains("--insecure"),
+        "{said}"
+    );
+    assert!(!dir.path().join("pages").exists(), "nothing was made");
+    let node = Node {
+        child: serve(address, &pages_dir(dir.path()), &["--insecure"]),
+        address: ([127, 0, 0, 1], port).into(),
+        dir,
+    };
+    done(node.command(&["ls"]));
+}
+
+/// A node that is killed while a table is loaded has nothing of it afterwards, and all of what was
+/// loaded before.
+#[test]
+fn a_node_that_is_killed_leaves_no_half_table() {
+    let mut node = Node::start(&[]);
+    done(node.load("nation", &[]));
+    let before = files(&node.dir());
+    for mode in ["--append", "--replace"] {
+        let table = [
+            "load",
+            "tpch",
+            "--tables",
+            "lineitem,nation",
+            "--sf",
+            "0.2",
+            mode,
+        ];
+        let load = node.command(&table).stderr(Stdio::piped()).spawn();
+        let load = load.expect("it starts");
+        let deadline = Instant::now() + PATIENCE;
+        let begun = |name: &String| {
+            let path = node.dir().join(name);
+            !before.contains(name) && std::fs::metadata(path).is_ok_and(|file| file.len() > 1 << 20)
+        };
+        while !files(&node.dir()).iter().any(begun) {
+            assert!(Instant::now() < deadline, "nothing is written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        node.signal(Signal::KILL);
+        node.end();
+        let load = load.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&load.stderr).into_owned();
+        assert!(!load.status.success(), "{said}");
+        assert!(said.contains(&node.address.to_string()), "{said}");
+        assert!(
+            said.contains("nothing of this load of lineitem is kept"),
+            "{said}"
+        );
+
+        node.start_again();
+        let mut after = files(&node.dir());
+        after.sort();
+        let mut before = before.clone();
+        before.sort();
+        assert_eq!(after, before);
+        assert!(refused(node.command(&["ls", "lineitem"])).contains("there are: nation"));
+        assert_eq!(node.table("nation")["rows"], 25);
+    }
+    done(node.in_dir(&["check"]));
+    done(node.load("region", &[]));
+}
