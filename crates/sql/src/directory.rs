@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use disk::RealDisk;
+use disk::reads::PageCache;
 use operators::{Here, Placement, Site};
-use pages::{Local, Table, Tables};
+use pages::{Local, LocalOptions, Table, Tables};
 use parking_lot::Mutex;
 
 use crate::catalogue::{Place, Store};
@@ -156,7 +157,13 @@ impl Store for Directory {
             known.is_ok_and(|known| Arc::ptr_eq(&known, table))
         };
         let tables = opened.iter().find(has)?.tables.clone();
-        let source = Metered::new(Arc::new(Local::new(tables)), meter).timed(&self.time);
+        // The system's page cache is this machine's own, and knows best what else wants memory.
+        let options = LocalOptions {
+            page_cache: PageCache::Through,
+            ..LocalOptions::default()
+        };
+        let local = Arc::new(Local::new(tables, options));
+        let source = Metered::new(local, meter).timed(&self.time);
         Some(Arc::new(Here::new(Arc::new(source))))
     }
 }

@@ -16,8 +16,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use disk::RealDisk;
 use pages::tpch::TpchTable;
 use pages::{
-    Address, Layout, LoadOptions, Local, Mode, PageEntry, PageSize, Range, Source, Table, Tables,
-    widen,
+    Address, Layout, LoadOptions, Local, LocalOptions, Mode, PageEntry, PageSize, Range, Source,
+    Table, Tables, widen,
 };
 
 use super::{PAGE, SEGMENT};
@@ -76,7 +76,7 @@ pub(super) fn load(dir: &Path, factor: f64) -> Result<Stored, String> {
     let mut one = |table: Arc<Table>, wanted: &[&str]| {
         let column = |name: &&str| table.schema.index_of(name).expect("a column of the table");
         let one = One {
-            source: Local::new(tables.clone()),
+            source: Local::new(tables.clone(), LocalOptions::default()),
             columns: wanted.iter().map(column).collect(),
             base,
             decoded: HashMap::new(),
