@@ -241,6 +241,9 @@ fn all_placed() -> impl Iterator<Item = (Query, OperatorsAt)> {
     Query::ALL.into_iter().flat_map(of)
 }
 
+/// Of each query: the figures in the paper, and here.
+type Sweep = [(Query, &'static str, &'static str); 3];
+
 fn plots() -> Vec<Plot> {
     let names = PLACED.map(|way| Param::from(way.name()));
     let lines = |x, series| Shape::Lines {
@@ -267,7 +270,7 @@ fn plots() -> Vec<Plot> {
         paper: Vec::new(),
     };
     let mut plots = Vec::new();
-    let sweeps: [(&str, [(Query, &'static str, &'static str); 3]); 2] = [
+    let sweeps: [(&str, Sweep); 2] = [
         (
             "io-threads",
             [
