@@ -121,7 +121,7 @@ fn files(dir: &Path) -> Vec<String> {
 
 #[test]
 fn tables_are_loaded_listed_checked_and_removed_while_it_runs() {
-    let node = Node::start(&[]);
+    let mut node = Node::start(&[]);
     assert_eq!(json(&done(node.command(&["ls", "--json"]))), json("[]"));
     let said = done(node.load("orders,nation", &[]));
     assert!(said.contains("orders: 15000 rows"), "{said}");
@@ -164,6 +164,9 @@ fn tables_are_loaded_listed_checked_and_removed_while_it_runs() {
     assert!(said.contains("there are: nation, region"), "{said}");
     let said = refused(node.command(&["ls", "orders"]));
     assert!(said.contains("there are: nation, region"), "{said}");
+    // It keeps versions that were opened for those who may go on with them, until it ends.
+    node.signal(Signal::TERM);
+    assert_eq!(node.end().code(), Some(0));
     let left = files(&node.dir());
     assert_eq!(
         left.len(),
