@@ -16,6 +16,9 @@ const MOMENTS: u32 = 20;
 /// From moment to moment of one that counts reads.
 const EVERY: Duration = Duration::from_millis(20);
 
+/// How long it is waited for a first read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A counter that shares no cache line with another one.
 #[derive(Default)]
 #[repr(align(128))]
@@ -116,6 +119,15 @@ impl Tally {
                 if self.is_over(context) {
                     break;
                 }
+            }
+            // Others may have had the processors all the time.
+            let begun = Instant::now();
+            while points[0].reads == points[points.len() - 1].reads
+                && !self.is_over(context)
+                && begun.elapsed() < PATIENCE
+            {
+                std::thread::sleep(EVERY);
+                points.push(self.moment(cpu_of_node));
             }
         } else {
             points.push(self.moment(cpu_of_node));
