@@ -54,6 +54,8 @@ impl Tally {
     ) {
         let prepared = prepare();
         self.ready.wait();
+        // The begin is noted in between: threads may be through before anybody else runs.
+        self.ready.wait();
         if let Err(what) = prepared.and_then(read) {
             self.failure.lock().get_or_insert(what);
             self.stop.store(true, Ordering::Relaxed);
@@ -109,8 +111,10 @@ impl Tally {
         cpu_of_node: &dyn Fn() -> f64,
     ) -> Course {
         self.ready.wait();
-        let mut points = Vec::new();
+        let mut points = vec![self.moment(cpu_of_node)];
+        self.ready.wait();
         if timed {
+            points.clear();
             std::thread::sleep(context.scale.warm_up);
             points.push(self.moment(cpu_of_node));
             for _ in 0..MOMENTS {
@@ -130,7 +134,6 @@ impl Tally {
                 points.push(self.moment(cpu_of_node));
             }
         } else {
-            points.push(self.moment(cpu_of_node));
             let begun = Instant::now();
             while !self.is_over(context) {
                 // Not much longer than the threads need, if they need little.
