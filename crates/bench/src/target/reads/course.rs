@@ -16,6 +16,9 @@ const MOMENTS: u32 = 20;
 /// From moment to moment of one that counts reads.
 const EVERY: Duration = Duration::from_millis(20);
 
+/// How long it is waited for a first read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A counter that shares no cache line with another one.
 #[derive(Default)]
 #[repr(align(128))]
@@ -50,6 +53,8 @@ impl Tally {
         read: impl FnOnce(P) -> Result<(), String>,
     ) {
         let prepared = prepare();
+        self.ready.wait();
+        // The begin is noted in between: threads may be through before anybody else runs.
         self.ready.wait();
         if let Err(what) = prepared.and_then(read) {
             self.failure.lock().get_or_insert(what);
@@ -106,8 +111,10 @@ impl Tally {
         cpu_of_node: &dyn Fn() -> f64,
     ) -> Course {
         self.ready.wait();
-        let mut points = Vec::new();
+        let mut points = vec![self.moment(cpu_of_node)];
+        self.ready.wait();
         if timed {
+            points.clear();
             std::thread::sleep(context.scale.warm_up);
             points.push(self.moment(cpu_of_node));
             for _ in 0..MOMENTS {
@@ -117,8 +124,16 @@ impl Tally {
                     break;
                 }
             }
+            // Others may have had the processors all the time.
+            let begun = Instant::now();
+            while points[0].reads == points[points.len() - 1].reads
+                && !self.is_over(context)
+                && begun.elapsed() < PATIENCE
+            {
+                std::thread::sleep(EVERY);
+                points.push(self.moment(cpu_of_node));
+            }
         } else {
-            points.push(self.moment(cpu_of_node));
             let begun = Instant::now();
             while !self.is_over(context) {
                 // Not much longer than the threads need, if they need little.

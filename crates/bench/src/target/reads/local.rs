@@ -61,11 +61,11 @@ fn plain(work: &Work<'_>, thread: usize, file: &ReadFile) -> Result<(), String> 
     let mut feed = work.feed(thread, file.len());
     let mut checker = Checker::default();
     while work.tally.goes_on() {
-        for done in 0..TURN {
+        for _ in 0..TURN {
             let Some(offset) = feed.next() else {
-                work.tally.add(thread, done as u64);
                 return Ok(());
             };
+            work.tally.add(thread, 1);
             if feed.cached(offset, &mut checker)? {
                 continue;
             }
@@ -76,7 +76,6 @@ fn plain(work: &Work<'_>, thread: usize, file: &ReadFile) -> Result<(), String> 
                 n => return Err(format!("a read at {offset} came back with {n} bytes")),
             }
         }
-        work.tally.add(thread, TURN as u64);
     }
     Ok(())
 }
