@@ -122,7 +122,8 @@ impl Refused {
     }
 
     fn secret() -> Refused {
-        let text = "the secrets differ; give all nodes and clients the secret of one cluster file";
+        let text = "the secrets differ; give all nodes and clients the same one: that of one cluster file, \
+                    or of one --secret-file for storage nodes";
         Refused::here(Code::Secret, text)
     }
 

@@ -20,6 +20,7 @@ use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::NodeId;
@@ -33,6 +34,7 @@ use slab::Slab;
 use super::Shared;
 use super::guest::Guest;
 use super::landing::Landing;
+use super::loading::LoadHandle;
 use super::options::NodeOptions;
 use super::shelf::Shelf;
 use super::tasks::{Asker, Mailbox, News, Tasks};
@@ -70,6 +72,8 @@ pub(super) struct Desk {
     waiting: std::collections::VecDeque<usize>,
     /// Guests to whom something is to be said.
     touched: Vec<usize>,
+    /// Threads of loads that are over, or nearly so.
+    leaving: Vec<JoinHandle<()>>,
     mailbox: Arc<Mailbox>,
     news: Vec<(Asker, News)>,
     /// Kept for its memory.
@@ -124,6 +128,7 @@ impl Desk {
             visits: 0,
             waiting: std::collections::VecDeque::new(),
             touched: Vec::new(),
+            leaving: Vec::new(),
             news: Vec::new(),
             message: Vec::new(),
             began: Instant::now(),
@@ -154,6 +159,16 @@ impl Desk {
         self.fabric.close_all();
         while self.fabric.connections() > 0 && Instant::now() < deadline {
             self.turn(events, Some(Duration::from_millis(1)))?;
+        }
+        // Whoever stops a node may open its tables anew at once.
+        for guest in std::mem::take(&mut self.guests) {
+            let loads = guest.1.loads.into_values();
+            self.leaving.extend(loads.map(LoadHandle::end));
+        }
+        for thread in self.leaving {
+            if thread.join().is_err() {
+                tracing::error!("a thread that loads rows has panicked");
+            }
         }
         Ok(())
     }
@@ -264,6 +279,9 @@ impl Desk {
         for control in gone.tasks.values() {
             control.cancel();
         }
+        for load in gone.loads.into_values() {
+            self.see_off(load);
+        }
         for handle in gone.handles.into_values() {
             self.files.close(handle, &mut *self.reads);
         }
@@ -274,6 +292,12 @@ impl Desk {
         self.touched.retain(|&touched| touched != guest);
         let readers = &self.shared.figures.readers;
         readers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A load gets nothing more to do; its thread may have something to do still.
+    fn see_off(&mut self, load: LoadHandle) {
+        self.leaving.retain(|thread| !thread.is_finished());
+        self.leaving.push(load.end());
     }
 
     /// Notes that something is to be said to a guest.

@@ -3,19 +3,23 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use disk::reads::OwnBuf;
 
 use super::shelf::Loading;
 use super::tasks::{Asker, Mailbox, News, Outcome};
+use crate::own::copied;
 
 /// Blocks that may wait for a load's thread.
 const WAITING: usize = 8;
 
-/// A load, as the desk has it. Dropping it ends the load; what was not committed is gone.
+/// A load, as the desk has it. What was not committed when it [ends](LoadHandle::end) is gone.
 #[derive(Debug)]
-pub(super) struct LoadHandle(SyncSender<(Asker, Step)>);
+pub(super) struct LoadHandle {
+    steps: SyncSender<(Asker, Step)>,
+    thread: JoinHandle<()>,
+}
 
 /// What a load is to do.
 enum Step {
@@ -28,8 +32,11 @@ impl LoadHandle {
     pub(super) fn start(load: Box<dyn Loading>, mailbox: Arc<Mailbox>) -> io::Result<LoadHandle> {
         let (sender, steps) = sync_channel(WAITING);
         let thread = std::thread::Builder::new().name("pages-load".to_owned());
-        thread.spawn(move || work(load, &steps, &mailbox))?;
-        Ok(LoadHandle(sender))
+        let thread = thread.spawn(move || work(load, &steps, &mailbox))?;
+        Ok(LoadHandle {
+            steps: sender,
+            thread,
+        })
     }
 
     /// Adds a block.
@@ -37,11 +44,7 @@ impl LoadHandle {
     /// # Errors
     /// Too many wait.
     pub(super) fn push(&self, asker: Asker, block: &[u8]) -> Result<(), String> {
-        let mut memory = OwnBuf::new(block.len());
-        memory.as_mut()[..block.len()].copy_from_slice(block);
-        let mut block_ = Bytes::from_owner(memory);
-        block_.truncate(block.len());
-        self.put(asker, Step::Push(block_))
+        self.put(asker, Step::Push(copied(block)))
     }
 
     /// Has it commit.
@@ -52,8 +55,13 @@ impl LoadHandle {
         self.put(asker, Step::Commit)
     }
 
+    /// Gives it nothing more to do; its thread ends when it has done what it had.
+    pub(super) fn end(self) -> JoinHandle<()> {
+        self.thread
+    }
+
     fn put(&self, asker: Asker, step: Step) -> Result<(), String> {
-        match self.0.try_send((asker, step)) {
+        match self.steps.try_send((asker, step)) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(_)) => Err(format!(
                 "more than {WAITING} blocks of a load wait to be answered"

@@ -61,7 +61,9 @@ impl Desk {
                 let asker = self.asker(guest, request);
                 let load = self.guests[guest].loads.remove(&load);
                 let load = load.ok_or("there is no such load")?;
-                load.commit(asker)
+                let asked = load.commit(asker);
+                self.see_off(load);
+                asked
             }
             Say::Cancel { request } => {
                 if let Some(control) = self.guests[guest].tasks.get(&request) {
