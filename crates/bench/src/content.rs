@@ -12,7 +12,9 @@ use std::path::Path;
 pub const WHOLE: u64 = 1000;
 /// Bytes of a word.
 const WORD: usize = 8;
-/// Bytes written at once.
+/// From one planted byte to the next: so near that a few reads find one.
+const PLANTED: usize = 128 << 10;
+/// Bytes written at once, a multiple of that.
 const PIECE: usize = 4 << 20;
 
 /// The word at an offset.
@@ -30,7 +32,8 @@ pub fn fill(offset: u64, piece: &mut [u8]) {
     }
 }
 
-/// Makes a file of so many bytes, durably. If a wrong byte is planted, it is in the middle.
+/// Makes a file of so many bytes, durably. If wrong bytes are planted, there is one every
+/// 128 KiB.
 ///
 /// # Errors
 /// The operating system's.
@@ -41,9 +44,11 @@ pub fn write(path: &Path, len: u64, plant: bool) -> io::Result<()> {
     while offset < len {
         let piece = &mut piece[..PIECE.min((len - offset) as usize)];
         fill(offset, piece);
-        let middle = len / 2;
-        if plant && (offset..offset + piece.len() as u64).contains(&middle) {
-            piece[(middle - offset) as usize] ^= 1;
+        if plant {
+            piece
+                .iter_mut()
+                .step_by(PLANTED)
+                .for_each(|byte| *byte ^= 1);
         }
         file.write_all(piece)?;
         offset += piece.len() as u64;
