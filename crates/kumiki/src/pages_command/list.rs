@@ -17,9 +17,9 @@ pub(super) fn list(options: &List) -> Result<(), String> {
     if let Some(name) = &options.table {
         let table = find(&list, &damaged, name)?;
         if options.json {
-            print_json(&json_of(&table))?;
+            print_json(&json_of(table))?;
         } else {
-            print!("{}", details(&table));
+            print!("{}", details(table));
         }
         return Ok(());
     }

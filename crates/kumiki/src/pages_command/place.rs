@@ -98,7 +98,7 @@ pub(super) enum Depot {
     /// In directories of this machine.
     Here(Tables),
     /// At a storage node.
-    There(SessionOptions),
+    There(Box<SessionOptions>),
 }
 
 impl Place {
@@ -106,7 +106,8 @@ impl Place {
     /// named.
     pub(super) fn open(&self) -> Result<Depot, String> {
         if let Some(node) = &self.node.node {
-            return Ok(Depot::There(self.node.access.session(resolve(node)?)?));
+            let session = self.node.access.session(resolve(node)?)?;
+            return Ok(Depot::There(Box::new(session)));
         }
         match Tables::open(Arc::new(RealDisk), &self.dirs) {
             Ok(tables) => {
@@ -119,7 +120,7 @@ impl Place {
                     return Err(error.to_string());
                 };
                 eprintln!("kumiki: the directory is that of the storage node at {address}");
-                Ok(Depot::There(self.node.access.session(address)?))
+                Ok(Depot::There(Box::new(self.node.access.session(address)?)))
             }
             Err(error) => Err(error.to_string()),
         }
@@ -150,7 +151,7 @@ impl Depot {
         match self {
             Depot::Here(tables) => Ok(tables.list()),
             Depot::There(options) => {
-                let node = Far::new(FarOptions::new(options.clone()));
+                let node = Far::new(FarOptions::new((**options).clone()));
                 let listed = node.tables().map_err(|error| error.to_string())?;
                 let open = |name: &str| node.open(name).map_err(|error| error.to_string());
                 listed.iter().map(|listed| open(&listed.name)).collect()
@@ -163,7 +164,7 @@ impl Depot {
         match self {
             Depot::Here(tables) => tables.table(name).map_err(|error| error.to_string()),
             Depot::There(options) => {
-                let node = Far::new(FarOptions::new(options.clone()));
+                let node = Far::new(FarOptions::new((**options).clone()));
                 node.open(name).map_err(|error| error.to_string())
             }
         }
@@ -174,7 +175,7 @@ impl Depot {
         match self {
             Depot::Here(tables) => tables.remove(name).map_err(|error| error.to_string()),
             Depot::There(options) => {
-                let session = Session::connect(options.clone());
+                let session = Session::connect((**options).clone());
                 let removed = session.and_then(|mut session| session.remove(name));
                 removed.map_err(|error| error.to_string())
             }
@@ -196,10 +197,11 @@ impl Depot {
                 Ok(Loading::Here(load))
             }
             Depot::There(node) => {
-                let session = Session::connect(node.clone());
+                let session = Session::connect((**node).clone());
                 let load = session
                     .and_then(|session| FarLoad::begin(session, name, schema, options, mode));
-                Ok(Loading::There(load.map_err(|error| error.to_string())?))
+                let load = load.map_err(|error| error.to_string())?;
+                Ok(Loading::There(Box::new(load)))
             }
         }
     }
@@ -208,7 +210,7 @@ impl Depot {
 /// Rows on their way into a table.
 pub(super) enum Loading {
     Here(Load),
-    There(FarLoad),
+    There(Box<FarLoad>),
 }
 
 impl Loading {
