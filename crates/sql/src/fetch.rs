@@ -187,7 +187,7 @@ fn failed(table: &str, error: &TaskError) -> DataFusionError {
         // The same words as those of DataFusion's own errors of evaluation: no table, for it is the
         // query's fault.
         TaskError::Value(what) => DataFusionError::Execution(what.clone()),
-        TaskError::Page(_) => DataFusionError::Execution(format!(
+        TaskError::Page(_) | TaskError::Remote(_) => DataFusionError::Execution(format!(
             "table {table}: {error}; 'kumiki pages check' says what is damaged"
         )),
         TaskError::Lost(what) => DataFusionError::Execution(format!(

@@ -194,7 +194,7 @@ impl Depot {
             Depot::Here(tables) => {
                 let load = tables.load(name, schema, options, mode);
                 let load = load.map_err(|error| error.to_string())?;
-                Ok(Loading::Here(load))
+                Ok(Loading::Here(Box::new(load)))
             }
             Depot::There(node) => {
                 let session = Session::connect((**node).clone());
@@ -209,7 +209,7 @@ impl Depot {
 
 /// Rows on their way into a table.
 pub(super) enum Loading {
-    Here(Load),
+    Here(Box<Load>),
     There(Box<FarLoad>),
 }
 

@@ -212,6 +212,7 @@ fn value(array: &ArrayRef, row: usize) -> Value {
         DataType::Float32 => return Value::Float(of::<t::Float32Type>(array, row).into()),
         DataType::Float64 => return Value::Float(of::<t::Float64Type>(array, row)),
         DataType::Utf8 => return Value::Text(array.as_string::<i32>().value(row).to_owned()),
+        DataType::Binary => return Value::Bytes(array.as_binary::<i32>().value(row).to_vec()),
         DataType::Int8 => of::<t::Int8Type>(array, row).into(),
         DataType::Int32 => of::<t::Int32Type>(array, row).into(),
         DataType::Date32 => of::<t::Date32Type>(array, row).into(),
