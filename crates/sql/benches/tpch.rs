@@ -117,7 +117,7 @@ async fn compare(scale: f64, rounds: usize, threads: usize) {
 
 fn disk(dir: &Path, name: &str, batches: &[RecordBatch], threads: usize) -> Asked {
     let dir = dir.join(name);
-    let tables = Tables::open(Arc::new(RealDisk), &[dir.clone()]).expect("a directory");
+    let tables = Tables::open(Arc::new(RealDisk), std::slice::from_ref(&dir)).expect("a directory");
     let options = LoadOptions::default();
     let load = tables.load("lineitem", &batches[0].schema(), &options, Mode::Create);
     let mut load = load.expect("a load");
