@@ -181,6 +181,11 @@ impl Desk {
         if timeout == Some(Duration::ZERO) {
             return timeout;
         }
+        // Unless what they wait for has come to pass in the turn's last step.
+        let can_go_on = |&guest: &usize| self.guests[guest].overflow.is_empty();
+        if self.reads.under_way() == 0 && self.waiting.iter().any(can_go_on) {
+            return Some(Duration::ZERO);
+        }
         let mut guests = self.guests.iter();
         if guests.any(|(_, guest)| !guest.written.is_empty()) {
             // A device tells nobody that it is done; others may have the processor until it is.
@@ -212,6 +217,8 @@ impl Desk {
         inbox.clear();
         self.inbox = inbox;
         self.finish_reads();
+        // Whose link takes messages again may have pages begun again.
+        self.reply();
         self.begin_reads()?;
         // Of those that were begun some may be over: all, where this thread reads by itself.
         self.finish_reads();
