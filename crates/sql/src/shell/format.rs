@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn tables_say_how_many_rows_they_have() {
         let table = written(Format::Table, 2);
-        assert!(table.contains("| 2 | ü      | NULL   |"), "{table}");
+        assert!(table.contains("| 2 | ü     | NULL   |"), "{table}");
         assert!(table.ends_with("(2 rows)\n"), "{table}");
         assert!(written(Format::Table, 0).ends_with("(0 rows)\n"));
         assert!(written(Format::Table, 1).ends_with("(1 row)\n"));
