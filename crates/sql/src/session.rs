@@ -135,9 +135,11 @@ impl Shared {
             .with_create_default_catalog_and_schema(false)
             .with_information_schema(true)
             .with_option_extension(options);
-        // Pages have texts as one run of bytes; views of them would be made anew for each cast.
         let parser = &mut config.options_mut().sql_parser;
+        // Pages have texts as one run of bytes; views of them would be made anew for each cast.
         parser.map_string_types_to_utf8view = false;
+        // 0.06 is exactly that, as in PostgreSQL: compared with decimals it makes no floats of them.
+        parser.parse_float_as_decimal = true;
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&self.runtime))

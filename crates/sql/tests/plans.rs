@@ -97,11 +97,10 @@ async fn aggregates_that_are_not_ours_stay() {
         let text = explained(&session, &sql).await;
         assert!(!text.contains("partial aggregate"), "{aggregate}: {text}");
     }
-    let text = explained(
-        &session,
-        "select l_linestatus, count(*) filter (where l_tax > 0.05) from lineitem group by l_linestatus",
-    );
-    assert!(text.await.contains("count(*) FILTER (l_tax > 0.05)"));
+    let sql = "select l_linestatus, count(*) filter (where l_tax > 0.05) from lineitem \
+               group by l_linestatus";
+    let text = explained(&session, sql).await;
+    assert!(text.contains("count(*) FILTER (l_tax > 0.05)"), "{text}");
 }
 
 #[tokio::test]
