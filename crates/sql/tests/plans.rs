@@ -100,7 +100,7 @@ async fn aggregates_that_are_not_ours_stay() {
     let sql = "select l_linestatus, count(*) filter (where l_tax > 0.05) from lineitem \
                group by l_linestatus";
     let text = explained(&session, sql).await;
-    assert!(text.contains("count(*) FILTER (l_tax > 0.05)"), "{text}");
+    assert!(text.contains("count(*) FILTER ((l_tax > 0.05))"), "{text}");
 }
 
 #[tokio::test]
