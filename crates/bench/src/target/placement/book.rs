@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Data, Query, QueryJob, Road, Way};
-use crate::sample::{RunError, Sample};
+use crate::sample::{Check, RunError, Sample};
 
 /// The page size at which placements should hardly differ.
 const LARGE_KIB: usize = 128;
@@ -122,7 +122,17 @@ impl Book {
             let close = ratios.iter().filter(|&&ratio| ratio <= CLOSE).count();
             close as f64 / ratios.len() as f64
         };
+        // Points whose answer was wrong are not in the book: a share of the rest would tell nothing.
+        let all = match planned.len() - ran.len() {
+            0 => Ok(()),
+            missing => Err(format!(
+                "{missing} of {} choices have no times of all placements beside them",
+                planned.len()
+            )),
+        };
         let mut sample = Sample::default();
+        let check = Check::new("all choices stand beside all placements", all);
+        sample.checks.push(check);
         sample.values.set("near-best", share(&ran));
         sample.values.set("well-chosen", share(&chosen));
         spreads.sort_by(f64::total_cmp);
