@@ -18,7 +18,7 @@ pub struct Fixtures {
     trace: Mutex<Option<Arc<Trace>>>,
 }
 
-/// A file whose [content](crate::content) follows from its offsets.
+/// A file whose content follows from its offsets, see [`crate::content`].
 pub struct ContentFile {
     dir: tempfile::TempDir,
     len: u64,

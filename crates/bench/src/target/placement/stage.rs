@@ -34,7 +34,7 @@ const NAME: &str = "lineitem";
 /// Threads that generate rows.
 const GENERATORS: usize = 2;
 
-/// See the [module](self).
+/// Tables, and a storage node, that several points of an experiment share.
 #[derive(Default)]
 pub struct Stages(Mutex<Stage>);
 
