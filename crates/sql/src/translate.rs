@@ -9,7 +9,7 @@
 //! | `LikeExpr` with a literal pattern, case-sensitive | [`Expr::Like`] |
 //! | `InListExpr` of literals | [`Expr::InList`] |
 //! | `CaseExpr` | [`Expr::Case`]; `CASE x WHEN y` becomes `CASE WHEN x = y` |
-//! | `CastExpr` | [`Expr::Cast`], where both agree on the meaning, see [`casts_alike`] |
+//! | `CastExpr` | [`Expr::Cast`], where both agree on the meaning, see `casts_alike` |
 //! | `date_part('year', x)` | [`Expr::Year`] |
 //! | `substr(x, n, m)` of literals | [`Expr::Substring`] |
 //!

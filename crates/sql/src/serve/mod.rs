@@ -2,14 +2,14 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`handler`] | statements, by the simple and the extended protocol |
-//! | [`compatible`] | what clients say to PostgreSQL that DataFusion does not understand |
-//! | [`auth`] | who may connect |
-//! | [`types`] | types of columns |
-//! | [`encode`] | values |
-//! | [`numeric`] | the binary form of decimals |
-//! | [`parameters`] | parameters of prepared statements |
-//! | [`errors`] | errors and their SQLSTATEs |
+//! | `handler` | statements, by the simple and the extended protocol |
+//! | `compatible` | what clients say to PostgreSQL that DataFusion does not understand |
+//! | `auth` | who may connect |
+//! | `types` | types of columns |
+//! | `encode` | values |
+//! | `numeric` | the binary form of decimals |
+//! | `parameters` | parameters of prepared statements |
+//! | `errors` | errors and their SQLSTATEs |
 //!
 //! Each connection has a session: what it sets concerns itself. SQL of clients reads tables and
 //! nothing else; statements that would touch files of this machine are refused.

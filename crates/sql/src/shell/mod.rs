@@ -2,12 +2,12 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`script`] | a text cut into statements |
-//! | [`format`] | results as tables, CSV and JSON |
-//! | [`run`] | one statement: its result, its time, its end by Ctrl-C |
-//! | [`progress`] | how far a query is |
-//! | [`command`] | what begins with a backslash |
-//! | [`terminal`] | lines that somebody types |
+//! | `script` | a text cut into statements |
+//! | `format` | results as tables, CSV and JSON |
+//! | `run` | one statement: its result, its time, its end by Ctrl-C |
+//! | `progress` | how far a query is |
+//! | `command` | what begins with a backslash |
+//! | `terminal` | lines that somebody types |
 
 pub mod command;
 pub mod format;
