@@ -108,7 +108,7 @@ impl Queries {
     fn shared(&self, rights: Rights) -> Result<Shared, String> {
         let catalogue = Catalogue::new(self.stores()?);
         let bound = match self.memory {
-            Some(size) => size.bytes(),
+            Some(size) => size.0,
             None => crate::memory::default_bound(),
         };
         let defaults = Settings::default();
@@ -135,7 +135,7 @@ impl Queries {
             nodes.extend(address_of(&usual));
             dirs.push(usual);
         }
-        let cache = (self.cache.bytes() > 0).then(|| Arc::new(Cache::new(self.cache.bytes())));
+        let cache = (self.cache.0 > 0).then(|| Arc::new(Cache::new(self.cache.0)));
         let mut stores: Vec<Arc<dyn Store>> = Vec::new();
         for dir in &dirs {
             stores.push(Arc::new(Directory::open(dir)?));

@@ -67,7 +67,7 @@ pub(crate) struct CsvFiles {
 
 fn page_size(text: &str) -> Result<PageSize, String> {
     let size = Size::from_str(text).map_err(|error| error.to_string())?;
-    let size = usize::try_from(size.bytes()).ok().and_then(PageSize::new);
+    let size = usize::try_from(size.0).ok().and_then(PageSize::new);
     size.ok_or_else(|| "pages have 4, 8, 16, 32, 64 or 128 KiB".to_owned())
 }
 
