@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ask;
 mod bench;
 mod check;
 mod cli;

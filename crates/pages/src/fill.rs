@@ -291,7 +291,59 @@ fn arrays_at(columns: usize) -> usize {
     (HEADER + columns * ENTRY).next_multiple_of(ALIGN)
 }
 
+/// See [`PageSize::longest_value`]: the arrays of one row are its two offsets and its bytes.
+pub(crate) fn longest_value(size: PageSize) -> usize {
+    let offsets = (2 * size_of::<i32>()).next_multiple_of(ALIGN);
+    let room = size.bytes() - arrays_at(1) - offsets;
+    room - room % ALIGN
+}
+
 /// Where records begin.
 fn records_at(columns: usize) -> usize {
     arrays_at(columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{BinaryArray, StringArray};
+    use arrow_schema::{DataType, Field};
+
+    use super::*;
+
+    /// Whether a page takes this, behind a value that leaves no room for another.
+    fn takes(size: PageSize, value: ArrayRef) -> bool {
+        for nullable in [false, true] {
+            let field = Field::new("value", value.data_type().clone(), nullable);
+            let schema = Arc::new(Schema::new(vec![field]));
+            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![value.clone()]);
+            let batch = batch.expect("one column");
+            let mut fill = Fill::new(0, size, &schema, &[0], None);
+            let mut pages = Vec::new();
+            if fill.push(&batch, &mut pages).is_err() {
+                return false;
+            }
+            pages.extend(fill.finish().expect("it fits"));
+            assert_eq!(pages.len(), value.len());
+        }
+        true
+    }
+
+    #[test]
+    fn the_longest_value_fits_and_no_longer_one_does() {
+        for size in PageSize::ALL {
+            let text = |more: usize| "x".repeat(size.longest_value() + more);
+            let texts = |more| -> ArrayRef {
+                let array: StringArray = [text(0), text(more)].into_iter().map(Some).collect();
+                Arc::new(array)
+            };
+            let bytes = |more| -> ArrayRef {
+                let array: BinaryArray = [text(0), text(more)].into_iter().map(Some).collect();
+                Arc::new(array)
+            };
+            assert!(takes(size, texts(0)) && takes(size, bytes(0)), "{size:?}");
+            assert!(!takes(size, texts(1)) && !takes(size, bytes(1)), "{size:?}");
+        }
+    }
 }

@@ -110,6 +110,13 @@ impl PageSize {
     pub fn bytes(self) -> usize {
         self.0 as usize
     }
+
+    /// Bytes of the longest text or bytes that fit into a page, where their column is a group by
+    /// itself in the layout of columns.
+    #[must_use]
+    pub fn longest_value(self) -> usize {
+        crate::fill::longest_value(self)
+    }
 }
 
 impl Default for PageSize {

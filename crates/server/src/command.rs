@@ -49,6 +49,10 @@ pub(crate) enum Run {
     Unwatch,
     /// `LOCK.GUARD`, which begins a block.
     Guard,
+    /// `KUMIKI.SNAPSHOT`, whose view belongs to the connection.
+    BeginSnapshot,
+    NextOfSnapshot,
+    EndSnapshot,
     /// Holds commands that have two words.
     Container,
 }

@@ -93,6 +93,8 @@ pub struct Config {
     pub inline_sync: Duration,
     /// How long a command waits for keys that a transaction over several nodes holds.
     pub hold_timeout: Duration,
+    /// How long a client may leave its snapshot (`KUMIKI.SNAPSHOT`) before it is given up.
+    pub snapshot_idle: Duration,
     /// How old what is read from a replica may be (`READONLY`).
     pub staleness: Duration,
     /// Which node of which cluster it is, if it is of one.
@@ -124,6 +126,7 @@ impl Default for Config {
             limits: Limits::default(),
             inline_sync: Duration::from_millis(1),
             hold_timeout: Duration::from_secs(10),
+            snapshot_idle: Duration::from_secs(60),
             staleness: Duration::from_secs(1),
             cluster: None,
             read_atomic: ReadAtomic::default(),

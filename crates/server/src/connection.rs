@@ -14,6 +14,7 @@ use resp::{Parser, Protocol, Writer};
 use crate::block::Block;
 use crate::clients::Client;
 use crate::output::Output;
+use crate::snapshots::Taken;
 use crate::task::Task;
 
 /// See the module's description.
@@ -35,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) block: Option<Box<Block>>,
     /// Keys under `WATCH`, with the versions seen.
     pub(crate) watches: Vec<(Vec<u8>, Version)>,
+    /// Its snapshot.
+    pub(crate) snapshot: Option<Taken>,
     /// A long command that is under way.
     pub(crate) task: Option<Task>,
     pub(crate) state: State,
@@ -64,6 +67,8 @@ pub(crate) struct State {
     pub(crate) in_touched: bool,
     /// In the runtime's list of connections whose replies wait for durability.
     pub(crate) in_waiting: bool,
+    /// In the runtime's list of connections that have a snapshot.
+    pub(crate) in_snapshots: bool,
     /// In the runtime's list of connections whose task waits for others.
     pub(crate) in_tasks: bool,
 }
@@ -87,6 +92,7 @@ impl Connection {
             reads_stale: false,
             block: None,
             watches: Vec::new(),
+            snapshot: None,
             task: None,
             // The first request may have come with the connection.
             state: State {

@@ -182,6 +182,9 @@ impl Executor {
                 connection.watches.clear();
                 connection.writer().ok();
             }
+            Run::BeginSnapshot => self.begin_snapshot(connection, args),
+            Run::NextOfSnapshot => self.next_of_snapshot(connection, args),
+            Run::EndSnapshot => Self::end_snapshot(connection),
             Run::Container => refusal::arity(command, &mut connection.writer()),
         }
     }
@@ -296,7 +299,7 @@ impl Executor {
                 Step::TooLong => connection
                     .writer()
                     .error("ERR the reply exceeds the limit on a client's output"),
-                Step::Done => match self.worker.epoch_of(&keys, self.stale(connection)) {
+                Step::Done => match self.worker.epoch_of(keys.epoch(), self.stale(connection)) {
                     Ok(epoch) => {
                         keys.write(&mut connection.writer());
                         self.finish(connection, from, epoch);
@@ -307,6 +310,7 @@ impl Executor {
             Task::Job(job) if job.is_done() => {
                 finish_job(&mut self.context, connection, &job);
             }
+            Task::Snapshot { most } => self.step_snapshot(connection, most),
             Task::Parked(parked) => self.unpark(connection, parked),
             Task::Proposed(proposed) => self.tell_proposed(connection, proposed),
             waits @ (Task::Job(_) | Task::Coordinated(_)) => connection.task = Some(waits),

@@ -93,7 +93,8 @@ fn server(figures: &Figures<'_>, out: &mut String) -> Result {
 
 fn clients(figures: &Figures<'_>, out: &mut String) -> Result {
     writeln!(out, "connected_clients:{}", figures.clients)?;
-    writeln!(out, "maxclients:{}", figures.shared.config.limits.clients)
+    writeln!(out, "maxclients:{}", figures.shared.config.limits.clients)?;
+    writeln!(out, "snapshots_open:{}", figures.shared.snapshots.taken())
 }
 
 fn memory(figures: &Figures<'_>, out: &mut String) -> Result {

@@ -14,6 +14,7 @@
 //! | `command` `commands` | the table of commands; the commands |
 //! | `executor` `block` `execution` | running a command alone, in a `MULTI` block |
 //! | `task` `keys` `parking` | commands that last: checkpoints on request, `KEYS` in slices, those that wait for others |
+//! | `snapshots` | consistent copies of all keys that clients take in pieces |
 //! | `routing` `coordination` | in a cluster: where keys lead; transactions with other nodes |
 //! | `read_atomic` | what is refused of commands and blocks with read-atomic keys |
 //! | [`replication`] | what a node says of its replicas |
@@ -66,6 +67,7 @@ pub mod replication;
 mod routing;
 mod runtime;
 mod shared;
+mod snapshots;
 mod task;
 
 use std::hash::{BuildHasher, RandomState};
@@ -307,6 +309,7 @@ fn share(
         .map(|part| format!("{:016x}", random.hash_one(part)))
         .collect::<String>();
     Shared {
+        snapshots: snapshots::Places::default(),
         cursors: cursors::Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
         memory: MemoryWatch::new(config.maxmemory),
         routes: config

@@ -9,6 +9,7 @@
 //! | replies not yet taken, soft | the connection's requests wait until it has taken some |
 //! | replies not yet taken, hard | the connection is closed |
 //! | commands and bytes of a `MULTI` block | the command is refused and the block cannot execute |
+//! | snapshots open at once | the command is refused |
 //! | commands executed in one turn | other connections get their turn first |
 
 /// Sizes in bytes unless said otherwise.
@@ -32,6 +33,8 @@ pub struct Limits {
     pub cursors: usize,
     /// Bytes of remembered positions.
     pub cursor_bytes: usize,
+    /// Snapshots that clients have open at once (a count).
+    pub snapshots: usize,
 }
 
 impl Default for Limits {
@@ -46,6 +49,7 @@ impl Default for Limits {
             block_commands: 1 << 20,
             cursors: 64 * 1024,
             cursor_bytes: 64 << 20,
+            snapshots: 8,
         }
     }
 }
@@ -59,6 +63,8 @@ pub(crate) const LARGE_READ: usize = 1 << 20;
 pub(crate) const BATCH: usize = 32;
 /// Keys visited in one slice of a long command.
 pub(crate) const SLICE_KEYS: usize = 1024;
+/// Bytes of a slice of a snapshot, beyond which nothing more is added to it.
+pub(crate) const SLICE_BYTES: usize = 1 << 20;
 /// Output buffers kept for reuse, and the greatest capacity worth keeping.
 pub(crate) const POOLED_BUFFERS: usize = 256;
 /// See [`POOLED_BUFFERS`].

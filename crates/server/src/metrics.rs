@@ -113,6 +113,11 @@ const FAMILIES: &[Family] = &[
         "Connections closed at once because there were too many.",
         |f, out| out.add(f.traffic.rejected),
     ),
+    gauge(
+        "kumiki_snapshots_open",
+        "Snapshots that clients have open (KUMIKI.SNAPSHOT).",
+        |f, out| out.add(f.shared.snapshots.taken()),
+    ),
     counter(
         "kumiki_commands_total",
         "Commands from clients, by what they do; other: neither read nor write, or refused.",

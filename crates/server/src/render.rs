@@ -151,12 +151,19 @@ fn pairs_of<'a, 'e>(replies: &'a [Reply<'e>]) -> Pairs<'a, 'e> {
 
 fn kind_name(reply: Option<&Reply<'_>>) -> &'static str {
     match reply {
-        Some(Reply::Kind(Kind::String)) => "string",
-        Some(Reply::Kind(Kind::Hash)) => "hash",
-        Some(Reply::Kind(Kind::List)) => "list",
-        Some(Reply::Kind(Kind::Set)) => "set",
-        Some(Reply::Kind(Kind::SortedSet)) => "zset",
+        Some(Reply::Kind(kind)) => name_of(*kind),
         _ => "none",
+    }
+}
+
+/// A type's name, as `TYPE` tells it.
+pub(crate) fn name_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::String => "string",
+        Kind::Hash => "hash",
+        Kind::List => "list",
+        Kind::Set => "set",
+        Kind::SortedSet => "zset",
     }
 }
 

@@ -18,6 +18,7 @@
 mod accept;
 mod nodes;
 mod settle;
+mod snapshots;
 mod stop;
 mod tasks;
 
@@ -72,6 +73,8 @@ pub(crate) struct Runtime {
     stopping: Option<(Instant, u32)>,
     /// When a task that waits for others is to be looked at, at the latest.
     tasks_due: Option<Duration>,
+    /// When snapshots that nobody asks for are to be looked at, at the latest.
+    snapshots_due: Option<Duration>,
     /// How often holds had been given back when those who wait for them were last looked at.
     releases: u64,
     /// More has come from other nodes than was taken.
@@ -92,6 +95,8 @@ struct Lists {
     /// Whose task waits for others, in the order in which they began to; some may have gone
     /// meanwhile.
     tasks: Vec<usize>,
+    /// Which may have a snapshot open; some may have gone meanwhile.
+    snapshots: Vec<usize>,
     /// Lists to be worked off, kept for their memory.
     spare: Vec<usize>,
 }
@@ -154,6 +159,7 @@ impl Runtime {
             sync_here_from: Duration::ZERO,
             stopping: None,
             tasks_due: None,
+            snapshots_due: None,
             releases: 0,
             more_from_nodes: false,
             finished: Vec::new(),
@@ -197,6 +203,7 @@ impl Runtime {
                 self.deferred_until = Some(Duration::ZERO);
             }
             self.look_at_tasks(woken);
+            self.look_at_snapshots();
             self.serve_ready();
             self.settle();
             if self.is_over() {

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::partition::Partition;
 use crate::routing::Routes;
+use crate::snapshots::Places;
 
 pub(crate) struct Shared {
     pub(crate) partition: Partition,
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) run_id: String,
     pub(crate) clients: Clients,
     pub(crate) cursors: Cursors,
+    /// Of snapshots that clients have open.
+    pub(crate) snapshots: Places,
     pub(crate) memory: MemoryWatch,
     /// What is known of the cluster, if this is a node of one.
     pub(crate) routes: Option<Arc<Routes>>,

@@ -16,6 +16,8 @@ use crate::shared::{Context, Shared};
 pub(crate) enum Task {
     /// Runs in slices, one in each turn.
     Keys(Box<KeysTask>),
+    /// Entries of the connection's snapshot, this many at most, in the next turn.
+    Snapshot { most: usize },
     /// Is done by others, who wake the runtime.
     Job(Job),
     /// Runs again once another transaction has given back what it needs.
@@ -52,7 +54,7 @@ impl Task {
     pub(crate) fn next(&self, context: &Context) -> Next {
         let (partition, now) = (&context.shared.partition, context.now);
         match self {
-            Task::Keys(_) => Next::Now,
+            Task::Keys(_) | Task::Snapshot { .. } => Next::Now,
             Task::Job(task) if task.is_done() => Next::Now,
             Task::Job(_) => Next::Woken(None),
             Task::Parked(parked) if parked.is_due(partition.releases(), now) => Next::Now,

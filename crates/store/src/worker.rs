@@ -82,4 +82,18 @@ impl Worker {
     ) -> Option<Vec<u8>> {
         self.inner.scan_snapshot(snapshot, from, to, limit, visit)
     }
+
+    /// Visits the records from `from` to `to` (exclusive) in byte order: with what the view has of
+    /// each, or `None` if its key is not in the view. System records are among them. Stops after a
+    /// record for which `visit` returns false, and returns the key to go on from, or `None` when the
+    /// range is done. The worker holds its epoch meanwhile: stop it soon.
+    pub fn walk_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut dyn FnMut(Option<SnapshotEntry<'_>>) -> bool,
+    ) -> Option<Vec<u8>> {
+        self.inner.walk_snapshot(snapshot, from, to, visit)
+    }
 }

@@ -9,8 +9,8 @@ use cluster::Topology;
 use cluster::topology::PartitionInfo;
 use server::replication::Report;
 
-use super::ask::Asked;
 use super::survey::Surveyed;
+use crate::ask::Asked;
 
 /// How often progress is told.
 const TELL: Duration = Duration::from_secs(1);

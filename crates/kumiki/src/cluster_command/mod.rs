@@ -3,7 +3,6 @@
 //! Nodes are asked at the addresses of their clients. Each command says what it waits for, does so
 //! for a bounded time, and ends with what the operator can do.
 
-mod ask;
 mod change;
 mod status;
 mod survey;
@@ -16,7 +15,7 @@ use clap::{Args, Subcommand};
 use cluster::Topology;
 use cluster::topology::PartitionInfo;
 
-use crate::membership;
+use crate::{ask, membership};
 
 /// Options of `kumiki cluster`.
 #[derive(Args, Debug)]
@@ -147,9 +146,7 @@ impl Target {
     /// The cluster, and the password if there is one.
     fn open(&self) -> Result<(Topology, Option<String>), String> {
         let topology = membership::load(&self.file)?;
-        let given = self.password.clone();
-        let password = given.or_else(|| std::env::var("KUMIKI_PASSWORD").ok());
-        Ok((topology, password))
+        Ok((topology, ask::password(self.password.as_deref())))
     }
 }
 

@@ -5,7 +5,7 @@ use cluster::Topology;
 use cluster::topology::{NodeInfo, PartitionInfo};
 use server::replication::{ALONE, LEADER, Member, Report};
 
-use super::ask::Asked;
+use crate::ask::Asked;
 
 /// What the nodes of one partition say.
 #[derive(Debug)]

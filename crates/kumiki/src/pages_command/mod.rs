@@ -1,6 +1,7 @@
 //! `kumiki pages`: tables as pages, in directories of this machine or at a storage node.
 
 mod check;
+mod export;
 mod list;
 mod load;
 pub(crate) mod place;
@@ -29,6 +30,8 @@ enum Command {
     Serve(Box<serve::Serve>),
     /// Load tables.
     Load(Load),
+    /// Write a snapshot of a running server's keys as a table.
+    Export(export::Export),
     /// List tables, or tell everything of one.
     Ls(List),
     /// Read and verify all pages. Exits with 1 when something is wrong.
@@ -139,6 +142,7 @@ pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
         Command::Load(Load {
             from: From::Tpch(tpch),
         }) => load::tpch(tpch),
+        Command::Export(export) => export::export(export),
         Command::Ls(list) => list::list(list),
         Command::Check(check) => check::check(check),
         Command::Remove(remove) => {

@@ -86,10 +86,15 @@ impl Access {
 
 /// The address of a node that the command line names.
 pub(crate) fn resolve(node: &str) -> Result<SocketAddr, String> {
+    resolve_as("--node", "127.0.0.1:6395", node)
+}
+
+/// The address that an option of the command line names.
+pub(super) fn resolve_as(option: &str, example: &str, text: &str) -> Result<SocketAddr, String> {
     let wrong = |why: &dyn std::fmt::Display| {
-        format!("--node {node}: {why}; give host:port, for example 127.0.0.1:6395")
+        format!("{option} {text}: {why}; give host:port, for example {example}")
     };
-    let mut found = node.to_socket_addrs().map_err(|error| wrong(&error))?;
+    let mut found = text.to_socket_addrs().map_err(|error| wrong(&error))?;
     found.next().ok_or_else(|| wrong(&"there is no such host"))
 }
 

@@ -189,6 +189,7 @@ fn reset(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     connection.block = None;
     connection.note_block();
     connection.watches.clear();
+    connection.snapshot = None;
     connection.reads_stale = false;
     connection.set_protocol(Protocol::Resp2);
     connection.client.names.lock().name.clear();

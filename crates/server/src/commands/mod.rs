@@ -6,6 +6,7 @@ mod connection;
 pub(crate) mod key;
 mod replication;
 mod saving;
+mod snapshot;
 mod string;
 mod transaction;
 
@@ -27,6 +28,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
         admin::COMMANDS,
         cluster::COMMANDS,
         saving::COMMANDS,
+        snapshot::COMMANDS,
     ]
     .into_iter()
     .flatten()

@@ -9,8 +9,6 @@ use base::versions::{Ask, Found};
 use base::{Abort, Epoch, NodeId, Op, Reply, TransactionId};
 use store::{Snapshot, SnapshotEntry};
 
-use crate::keys::KeysTask;
-
 /// Clients of Redis number nothing: what they send again is executed again.
 const UNNUMBERED: Sequenced = Sequenced {
     session: 0,
@@ -117,17 +115,17 @@ impl Worker {
         }
     }
 
-    /// When what a walk through a view has found may be shown.
+    /// When what a walk through the view of this epoch has found may be shown.
     ///
     /// # Errors
     /// [`Abort::Elsewhere`] if never, because another node leads.
     pub(crate) fn epoch_of(
         &mut self,
-        keys: &KeysTask,
+        view: Epoch,
         stale: Option<Duration>,
     ) -> Result<Epoch, Abort> {
         match self {
-            Worker::Local(_) => Ok(keys.epoch()),
+            Worker::Local(_) => Ok(view),
             Worker::Replicated(_) => self.check_view(stale),
         }
     }
@@ -165,6 +163,21 @@ impl Worker {
                 let inner = worker.inner();
                 inner.scan_snapshot(snapshot, from, to, limit, visit)
             }
+        }
+    }
+
+    /// Visits records of a view until `visit` returns false: with what the view has of each, or
+    /// nothing. Returns the key to go on from, if there is more.
+    pub(crate) fn walk_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut dyn FnMut(Option<SnapshotEntry<'_>>) -> bool,
+    ) -> Option<Vec<u8>> {
+        match self {
+            Worker::Local(worker) => worker.walk_snapshot(snapshot, from, to, visit),
+            Worker::Replicated(worker) => worker.inner().walk_snapshot(snapshot, from, to, visit),
         }
     }
 

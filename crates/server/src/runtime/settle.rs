@@ -197,6 +197,9 @@ impl Runtime {
         if more && !connection.state.closing {
             self.lists.ready(key, connection);
         }
+        if connection.snapshot.is_some() {
+            self.note_snapshot(key);
+        }
     }
 }
 

@@ -36,15 +36,17 @@ impl Runtime {
         held && self.executor.context.shared.partition.releases() != self.releases
     }
 
-    /// In how long a task or the node is to be looked at.
+    /// In how long a task, a snapshot or the node is to be looked at.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let cluster = self.executor.cluster.as_ref();
-        if cluster.is_none() && self.tasks_due.is_none() {
+        let due = [self.tasks_due, self.snapshots_due];
+        let due = due.into_iter().flatten().min();
+        if cluster.is_none() && due.is_none() {
             return None;
         }
         let now = self.executor.context.shared.started.elapsed();
-        let task = self.tasks_due.map(|due| due.saturating_sub(now));
+        let due = due.map(|due| due.saturating_sub(now));
         let node = cluster.and_then(|node| node.due_in(now));
-        task.into_iter().chain(node).min()
+        due.into_iter().chain(node).min()
     }
 }

@@ -11,8 +11,15 @@ use server::replication::Report;
 /// How long a node may take to be reached, and to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The password of nodes' clients: the one that is given, or that in the environment variable
+/// `KUMIKI_PASSWORD`, if there is one.
+pub(crate) fn password(given: Option<&str>) -> Option<String> {
+    let given = given.map(str::to_owned);
+    given.or_else(|| std::env::var("KUMIKI_PASSWORD").ok())
+}
+
 /// A connection to a node.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     stream: TcpStream,
     buffer: Vec<u8>,
     parser: ReplyParser,
@@ -23,7 +30,7 @@ impl Asked {
     ///
     /// # Errors
     /// Says why not.
-    pub(super) fn connect(address: SocketAddr, password: Option<&str>) -> Result<Asked, String> {
+    pub(crate) fn connect(address: SocketAddr, password: Option<&str>) -> Result<Asked, String> {
         let told = |error: std::io::Error| format!("{address} does not answer: {error}");
         let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
         stream.set_nodelay(true).map_err(told)?;
@@ -44,7 +51,7 @@ impl Asked {
     ///
     /// # Errors
     /// Says why it says nothing.
-    pub(super) fn report(&mut self) -> Result<Report, String> {
+    pub(crate) fn report(&mut self) -> Result<Report, String> {
         Report::parse(&self.ask(&["CLUSTER", "REPLICATION", "STATUS"], PATIENCE)?)
     }
 
@@ -52,23 +59,42 @@ impl Asked {
     ///
     /// # Errors
     /// The error that the node has answered with, or why there is no answer.
-    pub(super) fn ask(&mut self, args: &[&str], patience: Duration) -> Result<String, String> {
+    pub(crate) fn ask(&mut self, args: &[&str], patience: Duration) -> Result<String, String> {
         let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-        let mut request = Vec::new();
-        write_command(&mut request, &args);
-        let told = |error: std::io::Error| format!("it does not answer: {error}");
-        self.stream.set_read_timeout(Some(patience)).map_err(told)?;
-        self.stream.write_all(&request).map_err(told)?;
-        match self.reply()? {
+        self.send(&args)?;
+        match self.reply(patience)? {
             Value::Status(text) | Value::Bulk(text) | Value::Verbatim { text, .. } => {
                 Ok(String::from_utf8_lossy(&text).into_owned())
             }
-            Value::Error(text) => Err(advised(&String::from_utf8_lossy(&text))),
             other => Err(format!("its answer makes no sense: {other:?}")),
         }
     }
 
-    fn reply(&mut self) -> Result<Value, String> {
+    /// Gives a command, whose reply comes behind those of the ones before.
+    ///
+    /// # Errors
+    /// The node is gone.
+    pub(crate) fn send(&mut self, args: &[&[u8]]) -> Result<(), String> {
+        let mut request = Vec::new();
+        write_command(&mut request, args);
+        self.stream.write_all(&request).map_err(silent)
+    }
+
+    /// The next reply; waits that long for more of it to come.
+    ///
+    /// # Errors
+    /// The error that the node has answered with, or why there is no answer.
+    pub(crate) fn reply(&mut self, patience: Duration) -> Result<Value, String> {
+        self.stream
+            .set_read_timeout(Some(patience))
+            .map_err(silent)?;
+        match self.value()? {
+            Value::Error(text) => Err(advised(&String::from_utf8_lossy(&text))),
+            value => Ok(value),
+        }
+    }
+
+    fn value(&mut self) -> Result<Value, String> {
         loop {
             let parsed = self.parser.parse(&self.buffer);
             if let Some(end) = parsed.map_err(|error| error.to_string())? {
@@ -76,17 +102,21 @@ impl Asked {
                 self.buffer.drain(..end);
                 return value;
             }
-            let mut chunk = [0; 16 * 1024];
+            let mut chunk = [0; 64 * 1024];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err("it has closed the connection".to_owned()),
                 Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     return Err("it does not answer in time".to_owned());
                 }
-                Err(error) => return Err(format!("it does not answer: {error}")),
+                Err(error) => return Err(silent(error)),
             }
         }
     }
+}
+
+fn silent(error: std::io::Error) -> String {
+    format!("it does not answer: {error}")
 }
 
 /// An error of a node, with what to do about it where that is known here alone.

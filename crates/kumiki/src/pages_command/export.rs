@@ -1,0 +1,168 @@
+//! `kumiki pages export`: the keys of a running server, as they were at one moment, as a table.
+//!
+//! | step | what |
+//! |---|---|
+//! | 1 | the server is asked for a snapshot ([`snapshot`]), which it holds for this connection |
+//! | 2 | its entries come in the order of keys, some pieces ahead, and become rows ([`rows`]) |
+//! | 3 | rows become pages of a table that nobody sees before the last one is durable |
+//!
+//! Whatever ends it before that leaves the tables as they were.
+
+mod rows;
+mod snapshot;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_array::temporal_conversions::timestamp_ms_to_datetime;
+use base::size::Size;
+use clap::{Args, ValueEnum};
+use pages::{LoadOptions, Mode, PageSize, Progress, Table, TablesError};
+
+use super::parse_page_size;
+use super::place::{Loading, Place, resolve_as};
+use super::progress::Told;
+use crate::ask::{self, Asked};
+use rows::Rows;
+use snapshot::Snapshot;
+
+/// Options of `kumiki pages export`.
+///
+/// The server goes on meanwhile: the table has what was there at one moment, and nothing of what
+/// was written later. Each key is a row, in the order of keys:
+///
+///   key         text       the key
+///   value       text       its value
+///   type        text       the value's type, as TYPE tells it
+///   expires_at  timestamp  when it expires (UTC), or null
+///   version     bigint     the transaction that wrote it; greater for later ones of a key
+///
+/// Nothing of it is there before all of it is, durably. A node of a cluster gives the keys of its
+/// own partition.
+///
+/// Example: kumiki pages export --from 127.0.0.1:6380 --table users --match 'user:*', and then
+/// kumiki sql -c "select count(*) from users".
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Export {
+    /// The server: where its clients connect.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6380")]
+    from: String,
+    /// The password of the server's clients; default: that in the environment variable
+    /// KUMIKI_PASSWORD, if there is one.
+    #[arg(long, value_name = "PASSWORD")]
+    password: Option<String>,
+    /// The table.
+    #[arg(long, value_name = "NAME", default_value = "store")]
+    table: String,
+    /// Only keys that match this pattern, as KEYS understands it.
+    #[arg(long = "match", value_name = "PATTERN")]
+    pattern: Option<String>,
+    #[command(flatten)]
+    place: Place,
+    /// Bytes of a page: 4KiB, 8KiB, 16KiB, 32KiB, 64KiB or 128KiB.
+    #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = parse_page_size)]
+    page_size: PageSize,
+    /// Replace the table if it is there.
+    #[arg(long)]
+    replace: bool,
+    /// Keys and values are bytes (bytea), and need not be text.
+    #[arg(long)]
+    binary: bool,
+    /// What becomes of a value that is too long for a page.
+    #[arg(long, value_name = "WHAT", default_value = "refuse")]
+    long_values: LongValues,
+}
+
+/// What becomes of a value that is too long for a page.
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+enum LongValues {
+    /// The export ends with an error that names the key.
+    Refuse,
+    /// It is null.
+    Null,
+}
+
+/// Exports.
+pub(super) fn export(options: &Export) -> Result<(), String> {
+    let begun = Instant::now();
+    let table = &options.table;
+    let address = resolve_as("--from", "127.0.0.1:6380", &options.from)?;
+    let password = ask::password(options.password.as_deref());
+    let asked = Asked::connect(address, password.as_deref())?;
+    let tables = options.place.open()?;
+    let mode = match options.replace {
+        true => Mode::Replace,
+        false => Mode::Create,
+    };
+    let there = tables.list()?;
+    if mode == Mode::Create && there.iter().any(|one| one.name == *table) {
+        let exists = TablesError::Exists(table.clone());
+        return Err(format!("{exists} (--replace, or another --table)"));
+    }
+    let mut rows = Rows::new(options.binary, options.page_size, options.long_values);
+    let shape = LoadOptions {
+        page_size: options.page_size,
+        ..LoadOptions::default()
+    };
+    let load = tables.load(table, rows.schema(), &shape, mode)?;
+    let told = |error: String| format!("{address}: {error}");
+    let mut snapshot = Snapshot::begin(asked, options.pattern.as_deref()).map_err(told)?;
+    let loaded = fill(&mut snapshot, &mut rows, load, table, &told)?;
+    tell(&loaded, &snapshot, &rows, begun);
+    if snapshot.partitions > 1 {
+        eprintln!(
+            "kumiki: {address} has partition {} of {}: the keys of the others are exported from \
+             their nodes",
+            snapshot.partition, snapshot.partitions
+        );
+    }
+    Ok(())
+}
+
+/// Takes all entries, and makes them a table.
+fn fill(
+    snapshot: &mut Snapshot,
+    rows: &mut Rows,
+    mut load: Loading,
+    table: &str,
+    told: &impl Fn(String) -> String,
+) -> Result<Arc<Table>, String> {
+    let mut progress = Told::new(format!("{table}: rows"));
+    let nothing = |error: String| format!("{error}; nothing of this export to {table} is kept");
+    while let Some(entries) = snapshot.next().map_err(told).map_err(nothing)? {
+        if entries.is_empty() {
+            continue;
+        }
+        let batch = rows.batch(&entries).map_err(nothing)?;
+        load.push(&batch).map_err(nothing)?;
+        progress.done(load.rows(), snapshot.expected());
+    }
+    load.commit()
+}
+
+fn tell(loaded: &Table, snapshot: &Snapshot, rows: &Rows, begun: Instant) {
+    let time = timestamp_ms_to_datetime(snapshot.time_ms);
+    let time = time.map_or_else(
+        || format!("{} ms", snapshot.time_ms),
+        |time| format!("{} UTC", time.format("%Y-%m-%d %H:%M:%S%.3f")),
+    );
+    println!(
+        "{}: {} rows in {} pages, {}, as of {time} (epoch {}), version {}, {:.1} s",
+        loaded.name,
+        loaded.rows(),
+        loaded.pages(),
+        Size(loaded.pages() * loaded.page_size.bytes() as u64),
+        snapshot.epoch,
+        loaded.version.0,
+        begun.elapsed().as_secs_f64()
+    );
+    if rows.left_out() > 0 {
+        println!(
+            "{}: {} values are null, because they are longer than {} bytes, which a page holds",
+            loaded.name,
+            rows.left_out(),
+            loaded.page_size.longest_value()
+        );
+    }
+}

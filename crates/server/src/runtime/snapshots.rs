@@ -1,0 +1,56 @@
+//! Snapshots that clients have open, and do not ask for any more: they are given up, so that what
+//! they hold in memory does not stay because a client was forgotten.
+
+use std::time::Duration;
+
+use super::Runtime;
+use crate::snapshots::Taken;
+
+impl Runtime {
+    /// Gives up those whose time is over.
+    pub(super) fn look_at_snapshots(&mut self) {
+        let now = self.executor.context.now;
+        if self.snapshots_due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.snapshots_due = None;
+        let idle = self.idle();
+        for key in std::mem::take(&mut self.lists.snapshots) {
+            let Some(connection) = self.connections.get_mut(key) else {
+                continue;
+            };
+            // Another connection may have got the number.
+            if !std::mem::replace(&mut connection.state.in_snapshots, false) {
+                continue;
+            }
+            if connection.snapshot_due(idle).is_some_and(|due| due <= now) {
+                let client = connection.client.address;
+                tracing::warn!(%client, "a snapshot was given up: nobody asks for more of it");
+                connection.snapshot = Some(Taken::GivenUp(idle));
+            }
+            self.note_snapshot(key);
+        }
+    }
+
+    /// Notes when the snapshot of a connection is to be looked at, if it has one.
+    pub(super) fn note_snapshot(&mut self, key: usize) {
+        let idle = self.idle();
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        if connection.state.in_snapshots {
+            // It is looked at when it would have been due, had nobody asked.
+            return;
+        }
+        let Some(due) = connection.snapshot_due(idle) else {
+            return;
+        };
+        connection.state.in_snapshots = true;
+        self.lists.snapshots.push(key);
+        self.snapshots_due = Some(self.snapshots_due.map_or(due, |other| other.min(due)));
+    }
+
+    fn idle(&self) -> Duration {
+        self.executor.context.shared.config.snapshot_idle
+    }
+}
