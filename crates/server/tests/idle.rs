@@ -13,8 +13,8 @@ fn cpu_time() -> Duration {
     Duration::try_from(time).expect("time goes forward")
 }
 
-/// A client that waits for a checkpoint, others that wait for a sync, and an admin endpoint that
-/// nobody asks.
+/// A client that waits for a checkpoint, others that wait for a sync, one that does nothing with its
+/// snapshot, and an admin endpoint that nobody asks.
 #[test]
 fn waiting_costs_nothing() {
     let served = durable_with(Config {
@@ -24,6 +24,9 @@ fn waiting_costs_nothing() {
     });
     assert_eq!(served.client().call(&["SET", "a", "1"]), ok());
     assert_eq!(http::get(served.admin(), "/health").status, 200);
+    // One who has a snapshot and does not ask for more.
+    let mut holder = served.client();
+    holder.call(&["KUMIKI.SNAPSHOT", "BEGIN"]);
     served.gate.close();
     let [mut writer, mut reader, mut saver] = [(); 3].map(|()| served.client());
     writer.send(&["SET", "a", "2"]);

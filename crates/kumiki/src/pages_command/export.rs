@@ -27,23 +27,7 @@ use rows::Rows;
 use snapshot::Snapshot;
 
 /// Options of `kumiki pages export`.
-///
-/// The server goes on meanwhile: the table has what was there at one moment, and nothing of what
-/// was written later. Each key is a row, in the order of keys:
-///
-///   key         text       the key
-///   value       text       its value
-///   type        text       the value's type, as TYPE tells it
-///   expires_at  timestamp  when it expires (UTC), or null
-///   version     bigint     the transaction that wrote it; greater for later ones of a key
-///
-/// Nothing of it is there before all of it is, durably. A node of a cluster gives the keys of its
-/// own partition.
-///
-/// Example: kumiki pages export --from 127.0.0.1:6380 --table users --match 'user:*', and then
-/// kumiki sql -c "select count(*) from users".
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
 pub(super) struct Export {
     /// The server: where its clients connect.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6380")]

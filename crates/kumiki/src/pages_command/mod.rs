@@ -30,7 +30,23 @@ enum Command {
     Serve(Box<serve::Serve>),
     /// Load tables.
     Load(Load),
-    /// Write a snapshot of a running server's keys as a table.
+    /// Write the keys of a running server as a table.
+    ///
+    /// The server goes on meanwhile: the table has all keys as they were at one moment, durably, or
+    /// it is not there. Each key is a row, in the order of keys:
+    ///
+    ///   key         text       the key
+    ///   value       text       its value
+    ///   type        text       the value's type, as TYPE tells it
+    ///   expires_at  timestamp  when it expires (UTC), or null
+    ///   version     bigint     the transaction that wrote it, as a number; later ones are greater
+    ///
+    /// A node of a cluster gives the keys of its own partition.
+    ///
+    /// Example:
+    ///   kumiki pages export --from 127.0.0.1:6380 --match 'user:*' --table users
+    ///   kumiki sql -c "select count(*) from users"
+    #[command(verbatim_doc_comment)]
     Export(export::Export),
     /// List tables, or tell everything of one.
     Ls(List),

@@ -1,7 +1,10 @@
-//! `kumiki pages`, as it is typed: over directories, and with a storage node.
+//! `kumiki pages`, as it is typed: over directories, with a storage node, and from a running server.
 
 mod directories;
+mod export;
 mod node;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::process::{Command, Output};
 

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LOAD: &[&str] = &["load", "tpch", "--sf", "0.01", "--tables"];
 
 /// A storage node, and the directory that it serves.
-struct Node {
+pub(super) struct Node {
     child: Child,
     address: SocketAddr,
     dir: TempDir,
@@ -24,7 +24,7 @@ struct Node {
 
 impl Node {
     /// On a port that is free, with further options.
-    fn start(options: &[&str]) -> Node {
+    pub(super) fn start(options: &[&str]) -> Node {
         let dir = tempfile::tempdir().expect("a directory");
         let address = loopback::free_address().expect("a free port");
         let child = serve(address, &pages_dir(dir.path()), options);
@@ -40,12 +40,12 @@ impl Node {
         self.child = serve(self.address, &self.dir(), &[]);
     }
 
-    fn dir(&self) -> PathBuf {
+    pub(super) fn dir(&self) -> PathBuf {
         pages_dir(self.dir.path())
     }
 
     /// A command for the node, by its address.
-    fn command(&self, args: &[&str]) -> Command {
+    pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = pages(args);
         command.arg("--node").arg(self.address.to_string());
         command
@@ -63,7 +63,7 @@ impl Node {
     }
 
     /// What there is of a table, told by the node.
-    fn table(&self, name: &str) -> serde_json::Value {
+    pub(super) fn table(&self, name: &str) -> serde_json::Value {
         json(&done(self.command(&["ls", name, "--json"])))
     }
 
@@ -110,7 +110,7 @@ fn serve(address: SocketAddr, dir: &Path, options: &[&str]) -> Child {
 }
 
 /// Names of the files in a directory, without those that are there always.
-fn files(dir: &Path) -> Vec<String> {
+pub(super) fn files(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("a directory").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let ours = ["kumiki-pages", "node.address", "LOCK"];
