@@ -308,7 +308,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::{BinaryArray, StringArray};
-    use arrow_schema::{DataType, Field};
+    use arrow_schema::Field;
 
     use super::*;
 

@@ -36,6 +36,9 @@ pub(super) struct Export {
     /// KUMIKI_PASSWORD, if there is one.
     #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
+    /// Take the keys of a replica that does not lead, which may be a little old, and spare the leader.
+    #[arg(long)]
+    stale: bool,
     /// The table.
     #[arg(long, value_name = "NAME", default_value = "store")]
     table: String,
@@ -91,7 +94,8 @@ pub(super) fn export(options: &Export) -> Result<(), String> {
     };
     let load = tables.load(table, rows.schema(), &shape, mode)?;
     let told = |error: String| format!("{address}: {error}");
-    let mut snapshot = Snapshot::begin(asked, options.pattern.as_deref()).map_err(told)?;
+    let snapshot = Snapshot::begin(asked, options.pattern.as_deref(), options.stale);
+    let mut snapshot = snapshot.map_err(told)?;
     let loaded = fill(&mut snapshot, &mut rows, load, table, &told)?;
     tell(&loaded, &snapshot, &rows, begun);
     if snapshot.partitions > 1 {

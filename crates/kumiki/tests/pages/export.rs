@@ -18,8 +18,9 @@ use pages::{Local, LocalOptions, Source, Tables};
 
 use super::node::{Node, files};
 use super::support::client::Client;
-use super::support::process::{Server, free_address};
-use super::support::replicas::Replicas;
+use super::support::cluster::{Cluster, Keeping};
+use super::support::process::{Server, free_address, proxy};
+use super::support::replicas::{Replicas, eventually};
 use super::{done, json, pages, refused};
 
 /// A row, but for its version.
@@ -476,6 +477,39 @@ fn what_cannot_be_exported_is_told() {
 }
 
 #[test]
+fn each_node_of_a_cluster_is_exported_by_itself() {
+    let cluster = Cluster::start(3, Keeping::Nothing);
+    let proxy = proxy(&["--cluster", &cluster.file()]);
+    let mut client = Client::connect(proxy.address);
+    let keys: Vec<String> = (0..60).map(|key| format!("k{key:02}")).collect();
+    let mut args = vec!["MSET"];
+    args.extend(keys.iter().flat_map(|key| [key.as_str(), "v"]));
+    assert!(!client.reply(&args).is_error());
+    let dir = Dir::new();
+    let mut all = Vec::new();
+    for node in 1..=3 {
+        let table = format!("of_{node}");
+        let args = ["--table", &table];
+        let output = export(cluster.address(node - 1), &dir.pages(), &args).output();
+        let output = output.expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(
+            said.contains(&format!("has partition {node} of 3")),
+            "{said}"
+        );
+        let rows = rows_of(&dir.pages(), &table).0;
+        assert!(!rows.is_empty());
+        all.extend(rows);
+    }
+    all.sort_by(|a, b| a.key.cmp(&b.key));
+    let expected: Vec<Row> = keys.iter().map(|key| row(key, "v")).collect();
+    assert_eq!(all, expected);
+    let said = refused(export(proxy.address, &dir.pages(), &[]));
+    assert!(said.contains("about one node"), "{said}");
+}
+
+#[test]
 fn who_does_not_lead_says_who_does() {
     let replicas = Replicas::start(1, 3);
     let leader = replicas.leader(1);
@@ -488,6 +522,16 @@ fn who_does_not_lead_says_who_does() {
     let said = refused(export(replicas.address(follower), &dir.pages(), &[]));
     let advice = format!("--from {}", replicas.address(leader));
     assert!(said.contains(&advice), "{said}");
+    // What it has is as whole as what the leader has, and may be older.
+    let mut said = String::new();
+    eventually("a table of what the follower has", || {
+        let args = ["--table", "stale", "--stale", "--replace"];
+        let mut stale = export(replicas.address(follower), &dir.pages(), &args);
+        let output = stale.output().expect("it starts");
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said.starts_with("stale: 100 rows")
+    });
+    assert_eq!(rows_of(&dir.pages(), "stale").0.len(), 100, "{said}");
     let said = done(export(replicas.address(leader), &dir.pages(), &[]));
     assert!(said.starts_with("store: 100 rows"), "{said}");
     let (rows, _) = rows_of(&dir.pages(), "store");

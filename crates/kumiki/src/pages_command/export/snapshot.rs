@@ -41,8 +41,17 @@ pub(super) struct Entry {
 }
 
 impl Snapshot {
-    /// Begins one, of keys that match.
-    pub(super) fn begin(mut asked: Asked, pattern: Option<&str>) -> Result<Snapshot, String> {
+    /// Begins one, of keys that match. It may be that of a replica which does not lead if it may be
+    /// `stale`.
+    pub(super) fn begin(
+        mut asked: Asked,
+        pattern: Option<&str>,
+        stale: bool,
+    ) -> Result<Snapshot, String> {
+        if stale {
+            let told = asked.ask(&["READONLY"], PATIENCE);
+            told.map_err(|error| format!("--stale is for replicas: {error}"))?;
+        }
         let mut args: Vec<&[u8]> = vec![b"KUMIKI.SNAPSHOT", b"BEGIN"];
         if let Some(pattern) = pattern {
             args.extend([b"MATCH", pattern.as_bytes()]);
@@ -96,7 +105,9 @@ fn explained(error: String) -> String {
     let mut words = error.split(' ');
     match (words.next(), words.nth(1)) {
         (Some("MOVED"), Some(leader)) => {
-            format!("it does not lead its partition: export --from {leader}, which does")
+            format!(
+                "it does not lead its partition: export --from {leader}, which does, or --stale"
+            )
         }
         (Some("unknown"), _) => {
             format!("it is no Kumiki server of a release that has snapshots: {error}")
