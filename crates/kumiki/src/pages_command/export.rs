@@ -2,8 +2,8 @@
 //!
 //! | step | what |
 //! |---|---|
-//! | 1 | the server is asked for a snapshot ([`snapshot`]), which it holds for this connection |
-//! | 2 | its entries come in the order of keys, some pieces ahead, and become rows ([`rows`]) |
+//! | 1 | the server is asked for a snapshot (`snapshot`), which it holds for this connection |
+//! | 2 | its entries come in the order of keys, some pieces ahead, and become rows (`rows`) |
 //! | 3 | rows become pages of a table that nobody sees before the last one is durable |
 //!
 //! Whatever ends it before that leaves the tables as they were.

@@ -30,7 +30,7 @@ enum Command {
     Serve(Box<serve::Serve>),
     /// Load tables.
     Load(Load),
-    /// Write the keys of a running server as a table.
+    /// Write the keys of a running server as a table
     ///
     /// The server goes on meanwhile: the table has all keys as they were at one moment, durably, or
     /// it is not there. Each key is a row, in the order of keys:
