@@ -222,6 +222,15 @@ fn the_keys_of_a_server_become_a_table() {
     assert!(done(checked).contains("store: 5 rows"));
 }
 
+/// Tells others to stop when it goes, also by a panic.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What many clients move about is in the table as it was at one moment.
 #[test]
 fn a_table_is_of_one_moment() {
@@ -236,6 +245,7 @@ fn a_table_is_of_one_moment() {
     let dir = Dir::new();
     let (stop, moved) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
         for seed in 1..4 {
             let (stop, moved, account) = (&stop, &moved, &account);
             let mut client = Client::connect(server.address);
@@ -271,7 +281,6 @@ fn a_table_is_of_one_moment() {
             assert_eq!(values.iter().sum::<i64>(), EACH * ACCOUNTS as i64);
             tables.insert(values);
         }
-        stop.store(true, Ordering::Relaxed);
         assert_eq!(tables.len(), 6, "each has seen another moment");
     });
 }
