@@ -11,6 +11,7 @@
 mod rows;
 mod snapshot;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,9 +75,7 @@ enum LongValues {
 pub(super) fn export(options: &Export) -> Result<(), String> {
     let begun = Instant::now();
     let table = &options.table;
-    let address = resolve_as("--from", "127.0.0.1:6380", &options.from)?;
-    let password = ask::password(options.password.as_deref());
-    let asked = Asked::connect(address, password.as_deref())?;
+    let (address, asked) = connect(options)?;
     let tables = options.place.open()?;
     let mode = match options.replace {
         true => Mode::Replace,
@@ -106,6 +105,19 @@ pub(super) fn export(options: &Export) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// Connects to the server, at whichever of its addresses it listens.
+fn connect(options: &Export) -> Result<(SocketAddr, Asked), String> {
+    let password = ask::password(options.password.as_deref());
+    let mut said = String::new();
+    for address in resolve_as("--from", "127.0.0.1:6380", &options.from)? {
+        match Asked::connect(address, password.as_deref()) {
+            Ok(asked) => return Ok((address, asked)),
+            Err(error) => said = error,
+        }
+    }
+    Err(said)
 }
 
 /// Takes all entries, and makes them a table.

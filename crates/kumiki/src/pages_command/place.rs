@@ -86,16 +86,24 @@ impl Access {
 
 /// The address of a node that the command line names.
 pub(crate) fn resolve(node: &str) -> Result<SocketAddr, String> {
-    resolve_as("--node", "127.0.0.1:6395", node)
+    Ok(resolve_as("--node", "127.0.0.1:6395", node)?[0])
 }
 
-/// The address that an option of the command line names.
-pub(super) fn resolve_as(option: &str, example: &str, text: &str) -> Result<SocketAddr, String> {
+/// The addresses of what an option of the command line names: one at least.
+pub(super) fn resolve_as(
+    option: &str,
+    example: &str,
+    text: &str,
+) -> Result<Vec<SocketAddr>, String> {
     let wrong = |why: &dyn std::fmt::Display| {
         format!("{option} {text}: {why}; give host:port, for example {example}")
     };
-    let mut found = text.to_socket_addrs().map_err(|error| wrong(&error))?;
-    found.next().ok_or_else(|| wrong(&"there is no such host"))
+    let found = text.to_socket_addrs().map_err(|error| wrong(&error))?;
+    let found: Vec<SocketAddr> = found.collect();
+    match found.is_empty() {
+        true => Err(wrong(&"there is no such host")),
+        false => Ok(found),
+    }
 }
 
 /// Tables, wherever they are.

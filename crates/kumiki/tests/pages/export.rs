@@ -313,6 +313,25 @@ fn a_storage_node_takes_it() {
     assert_eq!(node.table("store")["version"], 2);
 }
 
+/// What the store keeps about read-atomic keys besides their values is nobody else's.
+#[test]
+fn read_atomic_keys_are_as_they_are_read() {
+    let server = Server::kumiki(&["--ephemeral", "--read-atomic", "ra:"]);
+    let mut client = Client::connect(server.address);
+    for number in ["1", "2", "3"] {
+        client.reply(&["MSET", "ra:a", number, "ra:b", number, "ra:c", number]);
+    }
+    client.reply(&["DEL", "ra:b", "ra:none"]);
+    set(&mut client, &[("other", "x")]);
+    let dir = Dir::new();
+    let name = format!("localhost:{}", server.address.port());
+    let mut command = pages(&["export", "--from", &name, "--dir"]);
+    command.arg(dir.pages());
+    done(command);
+    let expected = [row("other", "x"), row("ra:a", "3"), row("ra:c", "3")];
+    assert_eq!(rows_of(&dir.pages(), "store").0, expected);
+}
+
 #[test]
 fn bytes_that_are_no_text_are_named_and_taken_as_they_are() {
     let server = Server::kumiki(&["--ephemeral"]);

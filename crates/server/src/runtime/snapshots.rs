@@ -15,7 +15,11 @@ impl Runtime {
         }
         self.snapshots_due = None;
         let idle = self.idle();
-        for key in std::mem::take(&mut self.lists.snapshots) {
+        let mut keys = std::mem::take(&mut self.lists.snapshots);
+        // One that is there twice was that of two connections, one after the other.
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
             let Some(connection) = self.connections.get_mut(key) else {
                 continue;
             };
