@@ -39,7 +39,7 @@ enum Command {
     ///   value       text       its value
     ///   type        text       the value's type, as TYPE tells it
     ///   expires_at  timestamp  when it expires (UTC), or null
-    ///   version     bigint     the transaction that wrote it, as a number; later ones are greater
+    ///   version     bigint     its version: greater after each write of the key
     ///
     /// A node of a cluster gives the keys of its own partition.
     ///
