@@ -86,6 +86,7 @@ fn run(files: &Files, format: Format) -> Result<(), String> {
     let mut told = Told::new(format!("{}: rows", files.table));
     let loaded = load::load(&*depot, &request, &mut |rows| told.done(rows, None));
     drop(told);
-    tell(&loaded?, begun);
+    let loaded = loaded?;
+    tell(&loaded, begun);
     Ok(())
 }

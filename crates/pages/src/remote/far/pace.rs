@@ -114,9 +114,10 @@ fn place(size: PageSize) -> usize {
 /// What one reader tells of it.
 pub(super) struct Reader {
     size: PageSize,
-    /// When the first page came.
+    /// When the first page came, and the last one.
     first: Option<Instant>,
-    /// Pages that came after that.
+    last: Option<Instant>,
+    /// Pages that came after the first one.
     pages: u64,
     /// How often it waited after that.
     waited: u64,
@@ -128,6 +129,7 @@ impl Reader {
         Reader {
             size,
             first: None,
+            last: None,
             pages: 0,
             waited: 0,
             waiting: false,
@@ -145,10 +147,12 @@ impl Reader {
 
     /// A page has come from the node.
     pub(super) fn came(&mut self, pace: &Pace) {
+        let now = Instant::now();
         match self.first {
-            None => self.first = Some(Instant::now()),
+            None => self.first = Some(now),
             Some(_) => self.pages += 1,
         }
+        self.last = Some(now);
         pace.came(1);
     }
 
@@ -162,8 +166,8 @@ impl Reader {
     /// It has read all that it wanted, or wants no more.
     pub(super) fn end(&mut self, pace: &Pace) {
         self.go_on(pace);
-        if let Some(first) = self.first.take().filter(|_| self.waited == 0) {
-            pace.bound(self.size, first.elapsed(), self.pages);
+        if let (Some(first), Some(last), 0) = (self.first, self.last, self.waited) {
+            pace.bound(self.size, last - first, self.pages);
         }
     }
 }
