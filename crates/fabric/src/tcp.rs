@@ -7,8 +7,8 @@
 //! | part | concept |
 //! |---|---|
 //! | `options` | identity, addresses, limits |
-//! | `socket` | listeners, and how connections are set up |
-//! | `connection` | one connection, and what is to be sent on it |
+//! | `socket` `deal` | listeners, and how connections are set up; one listener for several threads |
+//! | `connection` `output` | one connection; what is to be sent on it |
 //! | `arrival` | what arrives, made into messages |
 //! | `meeting` | how a connection begins: the handshake, and the way of messages |
 //! | `life` `transfer` | how connections come and go; how they read and write |
@@ -32,10 +32,12 @@
 pub(crate) mod arrival;
 mod caller;
 mod connection;
+mod deal;
 mod life;
 mod looking;
 mod meeting;
 mod options;
+mod output;
 mod patience;
 mod socket;
 mod through;
@@ -55,6 +57,7 @@ use mio::{Interest, Registry, Token};
 use slab::Slab;
 
 pub use caller::{CallError, Caller, CallerOptions};
+pub use deal::{Deal, Seat};
 pub use options::{Limits, TcpOptions, Transport};
 pub use socket::listen;
 
@@ -76,7 +79,7 @@ const TURN_EVENTS: usize = 1 << 14;
 const ACCEPTS: usize = 64;
 /// When the system has no descriptor left, accepting is tried again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Buffers kept for the next messages.
+/// Chunks kept for the next messages.
 const POOL: usize = 64;
 
 /// See the module's description.
@@ -91,6 +94,7 @@ pub struct Tcp {
     registry: Registry,
     first: usize,
     listener: Option<TcpListener>,
+    seat: Option<Seat>,
     connections: Slab<Connection>,
     /// Links that were made so far.
     count: u64,
@@ -157,6 +161,7 @@ impl Tcp {
             registry,
             first: first.0,
             listener,
+            seat: options.seat,
             connections: Slab::new(),
             count: 0,
             strangers: 0,
@@ -370,6 +375,7 @@ impl Messages for Tcp {
         if self.accepting.is_some_and(|from| from <= self.now) {
             self.accept();
         }
+        self.accept_dealt();
         self.look_at_rings();
         for _ in 0..self.ready.len() {
             if inbox.bytes() >= TURN_BYTES || inbox.len() >= TURN_EVENTS {

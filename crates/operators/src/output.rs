@@ -1,13 +1,14 @@
 //! From vectors to arrays of the output's types.
 
+use std::slice;
 use std::sync::Arc;
 
 use arrow_array::types as t;
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, PrimitiveArray, RecordBatch,
-    StringArray,
+    StringArray, new_empty_array,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 
 use crate::site::TaskError;
@@ -15,6 +16,10 @@ use crate::vector::{Values, Vector};
 
 /// Rows of batches that come out, but for the last one.
 pub(crate) const BATCH: usize = 8192;
+
+/// Bytes of texts from which on rows come out though they are fewer: what has just been written is
+/// read again, to be sent, and had better be in a cache.
+pub(crate) const BATCH_BYTES: usize = 256 << 10;
 
 /// A batch of these columns.
 ///
@@ -26,9 +31,29 @@ pub(crate) fn batch(
     columns: &[Vector],
 ) -> Result<RecordBatch, TaskError> {
     let arrays = columns.iter().zip(schema.fields());
-    let arrays: Vec<ArrayRef> = arrays
-        .map(|(column, field)| array(column, rows, field.data_type()))
-        .collect::<Result<_, _>>()?;
+    let arrays = arrays.map(|(column, field)| array(column, rows, field.data_type()));
+    assembled(schema, rows, arrays.collect::<Result<_, _>>()?)
+}
+
+/// A batch of these columns, each of which has as many rows.
+///
+/// # Errors
+/// As [`batch`].
+pub(crate) fn gathered(
+    schema: &SchemaRef,
+    rows: usize,
+    columns: impl Iterator<Item = Gathered>,
+) -> Result<RecordBatch, TaskError> {
+    let arrays = columns.zip(schema.fields());
+    let arrays = arrays.map(|(column, field)| column.array(field.data_type()));
+    assembled(schema, rows, arrays.collect::<Result<_, _>>()?)
+}
+
+fn assembled(
+    schema: &SchemaRef,
+    rows: usize,
+    arrays: Vec<ArrayRef>,
+) -> Result<RecordBatch, TaskError> {
     let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)
         .map_err(|error| TaskError::Value(format!("a result does not fit its schema: {error}")))
@@ -63,11 +88,7 @@ pub(crate) fn array(
     } else {
         vector
     };
-    let nulls = vector.valid.as_ref().map(|valid| {
-        NullBuffer::new(BooleanBuffer::collect_bool(valid.len(), |row| {
-            valid[row] == 1
-        }))
-    });
+    let nulls = vector.valid.as_deref().map(nulls);
     /// Of a primitive type, and its native one.
     macro_rules! integers {
         ($t:ty) => {
@@ -111,7 +132,7 @@ pub(crate) fn array(
             let values = ScalarBuffer::from(vector.values.floats().to_vec());
             Arc::new(PrimitiveArray::<t::Float64Type>::new(values, nulls))
         }
-        DataType::Utf8 | DataType::Binary => texts(vector, nulls, data_type)?,
+        DataType::Utf8 | DataType::Binary => texts(slice::from_ref(vector), data_type)?,
         other => {
             return Err(TaskError::Refused(format!(
                 "no values of type {other} come out"
@@ -120,34 +141,53 @@ pub(crate) fn array(
     })
 }
 
-fn texts(
-    vector: &Vector,
-    nulls: Option<NullBuffer>,
-    data_type: &DataType,
-) -> Result<ArrayRef, TaskError> {
-    let texts = vector.values.bytes();
-    let rows = 0..texts.index.len();
-    let bytes: usize = rows.clone().map(|row| texts.get(row).len()).sum();
-    if i32::try_from(bytes).is_err() {
-        return Err(TaskError::Value(format!(
-            "a batch cannot have texts of {bytes} bytes"
-        )));
-    }
-    let text = |row| {
-        if vector.is_valid(row) {
-            texts.get(row)
-        } else {
-            &[]
-        }
+fn nulls(valid: &[u8]) -> NullBuffer {
+    NullBuffer::new(BooleanBuffer::collect_bool(valid.len(), |row| {
+        valid[row] == 1
+    }))
+}
+
+/// An array of the texts of vectors, which are not constant, one behind the other.
+fn texts(parts: &[Vector], data_type: &DataType) -> Result<ArrayRef, TaskError> {
+    let rows = || {
+        parts.iter().flat_map(|part| {
+            let texts = part.values.bytes();
+            (0..texts.index.len()).map(move |row| match part.is_valid(row) {
+                true => texts.get(row),
+                false => &[],
+            })
+        })
     };
-    let array = BinaryArray::from_iter_values(rows.map(text));
-    let (offsets, values, _) = array.into_parts();
+    let (mut offsets, mut end) = (vec![0], 0usize);
+    offsets.reserve(parts.iter().map(Vector::len).sum());
+    for text in rows() {
+        end += text.len();
+        let end = i32::try_from(end).map_err(|_| {
+            TaskError::Value("a batch cannot have texts of two gigabytes".to_owned())
+        })?;
+        offsets.push(end);
+    }
+    let mut values = Vec::with_capacity(end);
+    rows().for_each(|text| values.extend_from_slice(text));
+    let offsets = OffsetBuffer::new(offsets.into());
+    let nulls = valid(parts).as_deref().map(nulls);
+    let wrong = |error| TaskError::Value(format!("a text is not UTF-8: {error}"));
     Ok(match data_type {
-        DataType::Utf8 => Arc::new(
-            StringArray::try_new(offsets, values, nulls)
-                .map_err(|error| TaskError::Value(format!("a text is not UTF-8: {error}")))?,
-        ),
-        _ => Arc::new(BinaryArray::new(offsets, values, nulls)),
+        DataType::Utf8 => {
+            Arc::new(StringArray::try_new(offsets, values.into(), nulls).map_err(wrong)?)
+        }
+        _ => Arc::new(BinaryArray::new(offsets, values.into(), nulls)),
+    })
+}
+
+/// Which rows of vectors, one behind the other, are not null; all, if there is none.
+fn valid(parts: &[Vector]) -> Option<Vec<u8>> {
+    parts.iter().any(|part| part.valid.is_some()).then(|| {
+        let of = |part: &Vector, row| u8::from(part.is_valid(row));
+        let rows = parts
+            .iter()
+            .flat_map(|part| (0..part.len()).map(move |at| of(part, at)));
+        rows.collect()
     })
 }
 
@@ -167,10 +207,31 @@ impl Gathered {
         }
     }
 
-    /// Adds the values of so many rows.
-    pub(crate) fn push(&mut self, vector: &Vector, rows: usize) {
-        self.parts.push(vector.expanded(rows));
+    /// Adds the values of so many rows. Returns how many bytes of texts they have.
+    pub(crate) fn push(&mut self, vector: &Vector, rows: usize) -> usize {
+        let part = vector.expanded(rows);
+        let bytes = match &part.values {
+            Values::Bytes(texts) => (0..rows).map(|row| texts.get(row).len()).sum(),
+            _ => 0,
+        };
+        self.parts.push(part);
         self.rows += rows;
+        bytes
+    }
+
+    /// All of them as an array of a type.
+    fn array(self, data_type: &DataType) -> Result<ArrayRef, TaskError> {
+        if let Some(first) = self.parts.first()
+            && matches!(first.values, Values::Bytes(_))
+            && matches!(data_type, DataType::Utf8 | DataType::Binary)
+        {
+            return texts(&self.parts, data_type);
+        }
+        let rows = self.rows;
+        match self.join() {
+            Some(vector) => array(&vector, rows, data_type),
+            None => Ok(new_empty_array(data_type)),
+        }
     }
 
     /// All of them as one vector; `None` if there is none.
@@ -179,13 +240,7 @@ impl Gathered {
         if parts.len() <= 1 {
             return parts.pop();
         }
-        let valid = parts.iter().any(|part| part.valid.is_some()).then(|| {
-            let row = |part: &Vector, row| u8::from(part.is_valid(row));
-            let rows = parts
-                .iter()
-                .flat_map(|part| (0..part.len()).map(move |at| row(part, at)));
-            rows.collect()
-        });
+        let valid = valid(&parts);
         let values = match parts[0].values {
             Values::Bool(_) => {
                 Values::Bool(parts.iter().flat_map(|p| p.bools()).copied().collect())

@@ -19,7 +19,7 @@ use crate::site::TaskError;
 use crate::stored::{Columns, Rows};
 use crate::topk::TopK;
 use crate::types;
-use crate::vector::{VECTOR, Vector};
+use crate::vector::VECTOR;
 
 /// A fragment at work.
 #[derive(Debug)]
@@ -227,6 +227,8 @@ struct Projection {
     left: Option<u64>,
     gathered: Vec<Gathered>,
     rows: usize,
+    /// Bytes of texts among what is gathered.
+    bytes: usize,
     schema: SchemaRef,
 }
 
@@ -238,6 +240,7 @@ impl Projection {
             left,
             gathered,
             rows: 0,
+            bytes: 0,
             schema,
         }
     }
@@ -253,13 +256,14 @@ impl Projection {
         // Values of rows beyond the limit are not asked for: they might be errors.
         let places: Vec<u32> = (0..rows as u32).collect();
         for (gathered, &node) in self.gathered.iter_mut().zip(&self.project) {
-            gathered.push(&*frame.evaluate_at(node, &places)?, rows);
+            self.bytes += gathered.push(&*frame.evaluate_at(node, &places)?, rows);
         }
         self.rows += rows;
         if let Some(left) = &mut self.left {
             *left -= rows as u64;
         }
-        if self.rows >= output::BATCH || self.left == Some(0) {
+        let enough = self.rows >= output::BATCH || self.bytes >= output::BATCH_BYTES;
+        if enough || self.left == Some(0) {
             self.flush(ready)?;
         }
         Ok(())
@@ -273,12 +277,9 @@ impl Projection {
             .gathered
             .iter_mut()
             .map(|g| std::mem::replace(g, Gathered::new()));
-        let columns: Vec<Vector> = gathered.filter_map(Gathered::join).collect();
-        ready.push_back(output::batch(
-            &self.schema,
-            std::mem::take(&mut self.rows),
-            &columns,
-        )?);
+        let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
+        ready.push_back(output::gathered(&self.schema, rows, gathered)?);
         Ok(())
     }
 }

@@ -28,7 +28,7 @@ use bytes::Bytes;
 
 use crate::codec::{put, u16_at, u32_at, u64_at};
 use crate::encode::{Column, align};
-use crate::entry::{ENTRY, Entry, Keyed, aligned};
+use crate::entry::{ALIGN, ENTRY, Entry, Keyed, aligned};
 use crate::kind::Kind;
 use crate::row;
 
@@ -71,7 +71,9 @@ pub fn encode(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), BlockError> 
     let start = out.len();
     let columns = u16::try_from(batch.num_columns()).expect("a sensible number of columns");
     let rows = u32::try_from(batch.num_rows()).expect("a sensible number of rows");
-    out.resize(start + HEADER + ENTRY * batch.num_columns(), 0);
+    let head = HEADER + ENTRY * batch.num_columns();
+    out.reserve(head + size(batch));
+    out.resize(start + head, 0);
     for (i, array) in batch.columns().iter().enumerate() {
         let column = Column {
             pieces: slice::from_ref(array),
@@ -92,6 +94,13 @@ pub fn encode(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), BlockError> 
     let checksum = crc32c::crc32c(&block[4..]);
     put(block, 0, &checksum.to_le_bytes());
     Ok(())
+}
+
+/// Bytes that a batch takes, about, so that memory need not grow in steps.
+fn size(batch: &RecordBatch) -> usize {
+    let of = |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or(0);
+    let gaps = 4 * ALIGN * batch.num_columns();
+    batch.columns().iter().map(of).sum::<usize>() + gaps
 }
 
 /// Reads a batch whose schema is known. Its arrays share the memory if that begins at a multiple

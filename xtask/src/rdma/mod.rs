@@ -49,6 +49,12 @@ const SUITES: &[Suite] = &[
         only: Some("verbs"),
         memory: 1024,
     },
+    Suite {
+        package: "kumiki-operators",
+        test: "placements",
+        only: Some("verbs"),
+        memory: 1024,
+    },
     // Processes of the real binary, which is carried into the machine as well.
     Suite {
         package: "kumiki",

@@ -2,14 +2,16 @@
 //!
 //! An idle connection holds no buffers; its mailbox, if messages travel through memory.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::net::TcpStream;
 
 use super::arrival::{self, Arrival, Progress};
+use super::deal::Counted;
 use super::meeting::Meeting;
+use super::output::{Output, Written};
 use super::through::Through;
 use super::way::LinkRings;
 use crate::frame::{LENGTH, message_head};
@@ -19,8 +21,6 @@ use crate::room::Room;
 
 /// Bytes that are written before others have their turn.
 const TURN: usize = 1 << 20;
-/// Buffers that are greater than this are given back when they are empty.
-const KEPT: usize = 64 << 10;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -33,14 +33,14 @@ pub(super) struct Connection {
     pub(super) announced: bool,
     /// Whether it counts among those from outside that have not proved who they are.
     pub(super) stranger: bool,
+    /// One of those that its thread was dealt.
+    pub(super) counted: Option<Counted>,
     /// When its phase must have ended.
     pub(super) deadline: Option<Duration>,
     /// Messages that wait until the link is up.
-    early: Vec<u8>,
+    early: Output,
     arrival: Arrival,
-    output: Vec<u8>,
-    /// How much of the output is sent.
-    sent: usize,
+    output: Output,
     room: Room,
     /// What messages travel through, if not through the socket.
     pub(super) rings: Option<Box<Through>>,
@@ -100,11 +100,11 @@ impl Connection {
             phase,
             announced: initiated,
             stranger: !initiated,
+            counted: None,
             deadline: None,
-            early: Vec::new(),
+            early: Output::default(),
             arrival: Arrival::default(),
-            output: Vec::new(),
-            sent: 0,
+            output: Output::default(),
             room: Room::new(queue),
             rings: None,
             closing: false,
@@ -119,7 +119,7 @@ impl Connection {
     /// Bytes that wait to be sent.
     #[inline]
     pub(super) fn waiting(&self) -> usize {
-        self.output.len() - self.sent + self.early.len()
+        self.output.len() + self.early.len()
     }
 
     /// Takes a message of this length to be sent, in parts.
@@ -138,19 +138,16 @@ impl Connection {
             Phase::Ending(_) => return Err(SendError::Down),
         };
         self.room.admit(waiting, LENGTH + len)?;
-        if to.capacity() == 0 {
-            *to = pool.pop().unwrap_or_default();
-        }
-        to.extend_from_slice(&message_head(len));
+        to.append(&message_head(len), pool);
         for part in parts {
-            to.extend_from_slice(part);
+            to.append(part, pool);
         }
         Ok(())
     }
 
-    /// Frames of the handshake are appended here.
-    pub(super) fn output(&mut self) -> &mut Vec<u8> {
-        &mut self.output
+    /// Appends frames of the handshake.
+    pub(super) fn say(&mut self, frames: &[u8]) {
+        self.output.append(frames, &mut Vec::new());
     }
 
     /// The peer has proved who it is: what waited for that may be sent.
@@ -158,13 +155,10 @@ impl Connection {
         self.phase = Phase::Up;
         self.deadline = None;
         if let Some(rings) = rings {
-            let words = self.output.split_off(self.sent);
-            self.output.clear();
-            self.sent = 0;
+            let words = self.output.take();
             self.rings = Some(Box::new(Through::new(*rings, words)));
         }
-        let early = std::mem::take(&mut self.early);
-        self.output.extend(early);
+        self.output.follow(std::mem::take(&mut self.early));
     }
 
     /// Writing has failed. What has arrived before can still be read.
@@ -173,8 +167,7 @@ impl Connection {
             return;
         }
         self.failed = Some(format!("the connection broke: {error}"));
-        self.output = Vec::new();
-        self.sent = 0;
+        self.output = Output::default();
     }
 
     /// Why writing has failed, if it has.
@@ -190,32 +183,20 @@ impl Connection {
 
     /// Writes what waits. Returns whether there is more that the system would take.
     pub(super) fn write(&mut self, pool: &mut Vec<Vec<u8>>) -> io::Result<bool> {
-        let mut budget = TURN;
         if let Some(through) = &mut self.rings {
             through.finish_handshake(&mut self.stream)?;
         }
-        while self.sent < self.output.len() && !self.full {
-            if budget == 0 {
-                return Ok(true);
-            }
-            let to = self.output.len().min(self.sent + budget);
-            let bytes = &self.output[self.sent..to];
+        if !self.full {
             let written = match &mut self.rings {
-                Some(through) => through.rings.write(bytes),
-                None => self.stream.write(bytes),
+                Some(through) => self.output.write(TURN, pool, |b| through.rings.write(b)),
+                None => self.output.write(TURN, pool, |b| self.stream.write(b)),
             };
-            match written {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(n) => {
-                    self.sent += n;
-                    budget -= n;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.full = true,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match written? {
+                Written::All => {}
+                Written::Enough => return Ok(true),
+                Written::Full => self.full = true,
             }
         }
-        self.trim(pool);
         self.ring()?;
         Ok(false)
     }
@@ -241,21 +222,6 @@ impl Connection {
             Some(through) if through.rings.has_come() => Look::Come,
             Some(through) if self.full && through.rings.has_room() => Look::Room,
             _ => Look::Nothing,
-        }
-    }
-
-    /// Gives memory back, or moves what is not sent to the front, where it is at most half.
-    fn trim(&mut self, pool: &mut Vec<Vec<u8>>) {
-        if self.sent == self.output.len() {
-            let mut output = std::mem::take(&mut self.output);
-            self.sent = 0;
-            if (1..=KEPT).contains(&output.capacity()) {
-                output.clear();
-                pool.push(output);
-            }
-        } else if self.sent >= KEPT && self.sent >= self.output.len() / 2 {
-            self.output.drain(..self.sent);
-            self.sent = 0;
         }
     }
 
@@ -301,37 +267,5 @@ impl Connection {
         // So that a peer which is closing, too, gets rid of what waits there.
         let progress = arrival::discard(&mut through.rings, inbox);
         through.end_behind(progress)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Read;
-
-    use super::*;
-
-    /// A link that is never empty does not keep what it has sent.
-    #[test]
-    fn what_is_sent_is_given_back_while_more_waits() {
-        const QUEUE: usize = 256 << 10;
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (mut peer, stream) = {
-            let stream = std::net::TcpStream::connect(address).unwrap();
-            stream.set_nonblocking(true).unwrap();
-            (listener.accept().unwrap().0, TcpStream::from_std(stream))
-        };
-        let mut connection = Connection::new(Link(1), stream, address, Phase::Up, QUEUE);
-        let (mut pool, mut taken) = (Vec::new(), vec![0; QUEUE]);
-        for _ in 0..200 {
-            while connection.take(10_000, &[&[1; 10_000]], &mut pool).is_ok() {}
-            connection.full = false;
-            connection.write(&mut pool).unwrap();
-            if connection.full {
-                peer.read_exact(&mut taken[..QUEUE / 4]).unwrap();
-            }
-            assert!(connection.output.len() <= 2 * QUEUE + KEPT);
-        }
-        assert!(connection.waiting() > 0, "it was never full");
     }
 }

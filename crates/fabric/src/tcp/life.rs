@@ -11,6 +11,7 @@ use mio::{Interest, Token};
 use socket2::SockRef;
 
 use super::connection::{Connection, Phase};
+use super::deal::{Counted, Dealt, Seat};
 use super::meeting::{Meeting, Met};
 use super::{ACCEPT_PAUSE, ACCEPTS, News, PLACE_BITS, Tcp, nonce, note, place, socket};
 use crate::frame::PROOF;
@@ -39,7 +40,7 @@ impl Tcp {
         let meeting = Meeting::initiate(&self.identity, Some(to), nonce, &mut hello);
         let phase = Phase::Connecting(Box::new(meeting));
         let mut connection = Connection::new(link, stream, address, phase, self.limits.queue);
-        *connection.output() = hello;
+        connection.say(&hello);
         // It takes something when it is connected.
         connection.full = true;
         self.admit(connection)
@@ -55,7 +56,13 @@ impl Tcp {
                 return;
             };
             match listener.accept() {
-                Ok((stream, address)) => self.welcome(stream, address),
+                Ok((stream, address)) => match &self.seat {
+                    None => self.welcome(stream, address, None),
+                    Some(seat) => {
+                        let own = seat.deal(stream, address);
+                        own.into_iter().for_each(|own| self.welcome_dealt(own));
+                    }
+                },
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => {
                         self.accepting = None;
@@ -75,7 +82,19 @@ impl Tcp {
         }
     }
 
-    pub(super) fn welcome(&mut self, stream: TcpStream, address: SocketAddr) {
+    /// Takes the connections that another thread has dealt to this one.
+    pub(super) fn accept_dealt(&mut self) {
+        let dealt = self.seat.as_ref().map(Seat::take);
+        for dealt in dealt.into_iter().flatten() {
+            self.welcome_dealt(dealt);
+        }
+    }
+
+    fn welcome_dealt(&mut self, dealt: Dealt) {
+        self.welcome(dealt.stream, dealt.address, Some(dealt.counted));
+    }
+
+    fn welcome(&mut self, stream: TcpStream, address: SocketAddr, counted: Option<Counted>) {
         let limit = self.limits.unauthenticated;
         if self.strangers >= 2 * limit {
             // So many that refusing politely would cost too much.
@@ -91,7 +110,8 @@ impl Tcp {
         let meeting = Box::new(Meeting::accept(nonce));
         let link = self.next_link();
         let phase = Phase::Greeting(meeting, Vec::new());
-        let connection = Connection::new(link, stream, address, phase, self.limits.queue);
+        let mut connection = Connection::new(link, stream, address, phase, self.limits.queue);
+        connection.counted = counted;
         self.strangers += 1;
         let busy = self.strangers > limit;
         if let Err(error) = self.admit(connection) {
@@ -146,7 +166,9 @@ impl Tcp {
     /// Refuses a connection, politely: the peer is told why, and is given time to read it.
     pub(super) fn refuse(&mut self, place: usize, refused: &Refused) {
         let connection = &mut self.connections[place];
-        refused.frame().encode(connection.output());
+        let mut words = Vec::new();
+        refused.frame().encode(&mut words);
+        connection.say(&words);
         self.refused(place, refused);
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base::NodeId;
 
+use super::deal::Seat;
 use crate::frame::Ways;
 use crate::handshake::{Identity, Secret};
 use crate::messages::Peer;
@@ -19,6 +20,8 @@ pub struct TcpOptions {
     pub identity: Identity,
     /// Where others connect to, as [`listen`](super::listen) returns it; none accepts nobody.
     pub listener: Option<TcpListener>,
+    /// With others: connections come from whoever of them has the listener, and go to all.
+    pub seat: Option<Seat>,
     /// Where nodes are.
     pub peers: HashMap<NodeId, SocketAddr>,
     /// How messages travel.
@@ -62,6 +65,7 @@ impl TcpOptions {
                 ways: Ways::NONE,
             },
             listener: None,
+            seat: None,
             peers: HashMap::new(),
             transport: Transport::default(),
             shm: Shm::default(),

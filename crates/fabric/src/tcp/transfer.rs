@@ -80,8 +80,10 @@ impl Tcp {
             unreachable!("it was greeting");
         };
         let progress = connection.read_greeting(&mut arrived);
-        let output = connection.output();
-        match meeting.advance(&self.identity, &self.means, &arrived, output) {
+        let mut words = Vec::new();
+        let advanced = meeting.advance(&self.identity, &self.means, &arrived, &mut words);
+        connection.say(&words);
+        match advanced {
             Err(refused) => self.refused(place, &refused),
             Ok((used, None)) => {
                 arrived.drain(..used);

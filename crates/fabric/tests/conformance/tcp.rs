@@ -42,10 +42,8 @@ impl Loopback {
 
     pub(crate) fn over(transport: Transport) -> Loopback {
         // Everybody knows where everybody will be.
-        let addresses = (1..=2).map(|id| {
-            let free = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
-            (NodeId(id), free[0].local_addr().unwrap())
-        });
+        let address = |id| (NodeId(id), loopback::free_address().unwrap());
+        let addresses = (1..=2).map(address);
         let mut memory = tempfile::Builder::new();
         let memory = memory.prefix("kumiki-test-").tempdir_in("/dev/shm");
         Loopback {

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use disk::RealDisk;
@@ -101,6 +102,9 @@ impl Drop for Told {
     }
 }
 
+/// How often versions are looked at that nobody may need any more.
+const TIDY: Duration = Duration::from_secs(60);
+
 /// Serves until it is told to stop.
 pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let signals = signals::take(None)?;
@@ -141,8 +145,8 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
             ..LocalOptions::default()
         },
     )));
-    let stock = Stock::new(tables, shown, page_cache);
-    let node = Node::start(node_options, Arc::new(stock), Arc::new(worker));
+    let stock = Arc::new(Stock::new(tables, shown, page_cache));
+    let node = Node::start(node_options, Arc::clone(&stock) as _, Arc::new(worker));
     let node = node.map_err(|error| format!("cannot serve on {}: {error}", options.listen))?;
     let told = Told::new(&options.dirs[0], node.address())?;
     announce(&node, count).map_err(|error| error.to_string())?;
@@ -152,7 +156,9 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
         stop.send(()).unwrap_or_default();
     });
     // All senders are gone only if the thread of signals has ended, which is as good as a signal.
-    stopped.recv().unwrap_or_default();
+    while stopped.recv_timeout(TIDY) == Err(RecvTimeoutError::Timeout) {
+        stock.tidy();
+    }
     drop(told);
     node.stop().map_err(|error| error.to_string())
 }

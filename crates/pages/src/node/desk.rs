@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use base::NodeId;
 use disk::reads::{Done, Reads, Way};
-use fabric::tcp::{Tcp, TcpOptions};
+use fabric::tcp::{Deal, Tcp, TcpOptions};
 use fabric::{Event, Inbox, Link, Messages, Peer};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -83,10 +83,20 @@ pub(super) struct Desk {
     told: reading::Told,
 }
 
+/// Whence a desk's readers come.
+pub(super) struct Door {
+    /// The node's listener, for the first desk.
+    pub(super) listener: Option<TcpListener>,
+    /// Among all desks.
+    pub(super) deal: Arc<Deal>,
+    /// The desk's place there.
+    pub(super) number: usize,
+}
+
 impl Desk {
     pub(super) fn new(
         options: &NodeOptions,
-        listener: TcpListener,
+        door: Door,
         shelf: Arc<dyn Shelf>,
         tasks: Arc<Tasks>,
         shared: Arc<Shared>,
@@ -94,7 +104,8 @@ impl Desk {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let mut fabric = TcpOptions::new(Peer::Node(NodeId(1)), options.secret.clone(), CLUSTER);
-        fabric.listener = Some(listener);
+        fabric.listener = door.listener;
+        fabric.seat = Some(door.deal.seat(door.number, Arc::clone(&waker)));
         fabric.transport = options.transport;
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();

@@ -28,14 +28,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use fabric::tcp::listen;
+use fabric::tcp::{Deal, listen};
 use mio::Waker;
 
 pub use options::{Limits, NodeOptions};
 pub use shelf::{Extent, Loading, Opened, Shelf, ShownFiles, Stock};
 pub use tasks::{NoWorker, Outcome, Worker};
 
-use desk::Desk;
+use desk::{Desk, Door};
 use tasks::Tasks;
 
 /// A storage node that runs.
@@ -86,8 +86,9 @@ impl Node {
         shelf: Arc<dyn Shelf>,
         worker: Arc<dyn Worker>,
     ) -> io::Result<Node> {
-        let listeners = listen(options.listen, options.threads.max(1))?;
-        let address = listeners[0].local_addr()?;
+        let threads = options.threads.max(1);
+        let mut listener = listen(options.listen, 1)?.pop();
+        let address = listener.as_ref().expect("one").local_addr()?;
         let shared = Arc::new(Shared::default());
         let tasks = Tasks::start(&options, worker, &shared)?;
         let mut node = Node {
@@ -97,9 +98,15 @@ impl Node {
             threads: Vec::new(),
             tasks: Arc::clone(&tasks),
         };
-        for (number, listener) in listeners.into_iter().enumerate() {
+        let deal = Deal::among(threads);
+        for number in 0..threads {
             let (shelf, shared) = (Arc::clone(&shelf), Arc::clone(&shared));
-            let desk = Desk::new(&options, listener, shelf, Arc::clone(&tasks), shared)?;
+            let door = Door {
+                listener: listener.take(),
+                deal: Arc::clone(&deal),
+                number,
+            };
+            let desk = Desk::new(&options, door, shelf, Arc::clone(&tasks), shared)?;
             node.wakers.push(desk.waker());
             let thread = std::thread::Builder::new().name(format!("pages-{number}"));
             node.threads.push(thread.spawn(move || desk.run())?);

@@ -50,6 +50,12 @@ impl Stock {
         &self.tables
     }
 
+    /// Lets go of what was kept for long enough: its files' place on the disk becomes free. Whoever
+    /// opens a table does so, too; this is for nodes of which nobody asks anything.
+    pub fn tidy(&self) {
+        forget(&mut self.opened.lock(), Instant::now());
+    }
+
     fn open_files(&self, opened: tables::Opened) -> Result<Opened, String> {
         let table = Arc::clone(&opened.table);
         let mut extents = Vec::new();
@@ -70,6 +76,10 @@ impl Stock {
     }
 }
 
+fn forget(opened: &mut HashMap<(String, Version), Kept>, now: Instant) {
+    opened.retain(|_, (_, used)| now.saturating_duration_since(*used) < KEPT);
+}
+
 impl Shelf for Stock {
     fn tables(&self) -> Result<Vec<u8>, String> {
         let listed = |table: &Arc<crate::Table>| Listed {
@@ -88,7 +98,7 @@ impl Shelf for Stock {
         let newest = self.tables.opened(name);
         let now = Instant::now();
         let mut all = self.opened.lock();
-        all.retain(|_, (_, used)| now.duration_since(*used) < KEPT);
+        forget(&mut all, now);
         let wanted = match (&newest, version) {
             (Ok(newest), Version(0)) => newest.table.version,
             (Err(error), Version(0)) => return Err(error.to_string()),
@@ -159,5 +169,39 @@ impl Loading for Batches {
     fn commit(self: Box<Self>) -> Result<Vec<u8>, String> {
         let table = self.0.commit().map_err(|error| error.to_string())?;
         Ok(table.encode())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use disk::RealDisk;
+
+    use super::*;
+    use crate::{LoadOptions, Mode};
+
+    #[test]
+    fn versions_that_nobody_asks_for_are_let_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = Tables::open(Arc::new(RealDisk), &[dir.path().to_path_buf()]).unwrap();
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+        let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
+        let options = LoadOptions::default();
+        let mut load = tables
+            .load("t", &batch.schema(), &options, Mode::Create)
+            .unwrap();
+        load.push(&batch).unwrap();
+        load.commit().unwrap();
+        let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+        let begun = Instant::now();
+        let opened = Arc::downgrade(&stock.open("t", Version(0)).unwrap());
+        stock.tidy();
+        forget(
+            &mut stock.opened.lock(),
+            begun + KEPT - Duration::from_secs(1),
+        );
+        assert!(opened.upgrade().is_some());
+        forget(&mut stock.opened.lock(), Instant::now() + KEPT);
+        assert!(opened.upgrade().is_none());
     }
 }
