@@ -1,6 +1,5 @@
-//! `kumiki sql`: asks over tables of pages, serves clients of PostgreSQL who do, and loads files.
+//! `kumiki sql`: asks over tables of pages, and serves clients of PostgreSQL who do.
 
-mod load;
 mod serve;
 
 use std::io::{self, IsTerminal, Read};
@@ -35,9 +34,6 @@ pub(crate) struct Sql {
 enum Command {
     /// Serve clients of PostgreSQL, such as psql: they may read all tables, and change nothing.
     Serve(serve::Serve),
-    /// Load CSV or Parquet files into a table.
-    #[command(subcommand)]
-    Load(load::Load),
 }
 
 /// Where tables are, and how queries run.
@@ -98,7 +94,6 @@ struct Ask {
 pub(crate) fn run(options: &Sql, log: &Arc<Log>) -> Result<(), String> {
     match &options.command {
         Some(Command::Serve(serve)) => serve::run(serve, log),
-        Some(Command::Load(files)) => load::run(files),
         None => ask(&options.ask),
     }
 }

@@ -1,9 +1,16 @@
 //! `kumiki sql` over a storage node, as an analyst types it: the answers are DuckDB's, wherever the
-//! operators run.
+//! operators run. And `kumiki pages load` of files, which needs the same library.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Far longer than anything takes here.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The forecast of the change of revenue (TPC-H, query 6).
 const Q6: &str = "select sum(l_extendedprice * l_discount) as revenue from lineitem \
@@ -68,6 +75,29 @@ fn refused(command: &mut Command) -> String {
     let Output { status, stderr, .. } = command.output().unwrap();
     assert!(!status.success(), "{command:?} is done");
     String::from_utf8(stderr).unwrap()
+}
+
+/// `kumiki pages` with these arguments.
+fn pages(args: &[&str]) -> Command {
+    let mut command = kumiki();
+    command.arg("pages").args(args);
+    command
+}
+
+/// What there is of a table at a node.
+fn table(node: &Node, name: &str) -> Value {
+    let said = done(&mut pages(&["ls", name, "--json", "--node", &node.address]));
+    serde_json::from_str(&said).unwrap()
+}
+
+/// Names of files of tables in a node's directory.
+fn files(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let ours = ["kumiki-pages", "node.address", "LOCK"];
+    names
+        .filter(|name| !ours.contains(&name.as_str()))
+        .collect()
 }
 
 /// `kumiki sql` with a statement.
@@ -140,4 +170,230 @@ fn a_node_that_is_gone_is_told_and_a_replica_takes_its_place() {
     let both = ["--node", &at, "--dir", pages.to_str().unwrap()];
     let said = done(&mut ask(Q6, &both));
     assert!(said.contains(REVENUE), "{said}");
+}
+
+#[test]
+fn files_are_loaded_into_directories_and_through_the_node_that_serves_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (here, csv, more) = (path("pages"), path("t.csv"), path("more.txt"));
+    std::fs::write(&csv, "n,name\n2,b\n1,a\n").unwrap();
+    std::fs::write(&more, "3;c\n").unwrap();
+    // Nobody serves the directory yet.
+    let load = ["load", "csv", &csv, "--table", "t", "--dir", &here];
+    let said = done(&mut pages(&[&load[..], &["--sort-by", "n"]].concat()));
+    assert!(said.contains("t: 2 rows in all"), "{said}");
+    assert!(said.contains("version 1"), "{said}");
+    let node = Node::start(dir.path().join("pages").as_path());
+    // Who names the directory finds the node that has it.
+    let other = ["load", "csv", &more, "--table", "t", "--dir", &here];
+    let form = ["--append", "--no-header", "--delimiter", ";"];
+    let said = done(&mut pages(&[&other[..], &form].concat()));
+    assert!(said.contains("t: 3 rows in all"), "{said}");
+    let at = ["--node", &node.address];
+    let parquet = path("t.parquet");
+    let copy = format!("copy (select n, name from t where n > 1) to '{parquet}'");
+    done(&mut ask(&copy, &at));
+    let load = ["load", "parquet", &parquet, "--table", "u"];
+    let shape = ["--page-size", "4KiB", "--groups", "all"];
+    done(&mut pages(&[&load[..], &shape, &at].concat()));
+    let loaded = table(&node, "u");
+    assert_eq!(
+        (&loaded["rows"], &loaded["page_size"]),
+        (&2.into(), &4096.into())
+    );
+    assert_eq!(loaded["groups"].as_array().map(Vec::len), Some(1));
+    let said = done(&mut ask(
+        "select t.name from t join u on t.n = u.n order by 1",
+        &at,
+    ));
+    assert_eq!(said, "name\nb\nc\n");
+}
+
+#[test]
+fn a_load_that_cannot_be_says_why_and_leaves_no_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(&dir.path().join("pages"));
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let file = |name: &str, text: &str| {
+        std::fs::write(path(name), text).unwrap();
+        path(name)
+    };
+    let (good, bad) = (file("good.csv", "n\n1\n"), file("bad.csv", "n\nword\n"));
+    let (wide, missing) = (file("wide.csv", "n,m\n1,2\n"), path("missing.csv"));
+    let load = |files: &[&str], more: &[&str]| {
+        let table = ["--table", "t", "--node", &node.address];
+        pages(&[&["load", "csv"][..], files, &table, more].concat())
+    };
+    let columns = ["--columns", "n int, x int"];
+    for (mut command, words) in [
+        (load(&[&missing], &[]), "missing.csv"),
+        (load(&[&good, &bad], &[]), "bad.csv"),
+        (
+            load(&[&good, &wide], &[]),
+            "wide.csv: it has columns n, m, and not n",
+        ),
+        (
+            load(&[&good], &columns),
+            "good.csv: it has columns n, and not n, x",
+        ),
+        (
+            load(&[&good], &["--columns", "n smallfloat"]),
+            "the columns",
+        ),
+        (load(&[&good], &["--sort-by", "m"]), "no column \"m\""),
+        (load(&[&good], &["--append"]), "there is no table t"),
+        (load(&[&good], &["--groups", "m"]), "no column \"m\""),
+        (load(&[&good], &["--append", "--replace"]), "--append"),
+        (load(&[&good], &["--delimiter", "::"]), "single character"),
+    ] {
+        let said = refused(&mut command);
+        assert!(said.contains(words), "{command:?}: {said}");
+    }
+    let said = done(&mut pages(&["ls", "--json", "--node", &node.address]));
+    assert_eq!(said.trim(), "[]");
+    done(&mut load(&[&good], &[]));
+    let said = refused(&mut load(&[&good], &[]));
+    assert!(
+        said.contains("already") && said.contains("--replace"),
+        "{said}"
+    );
+    done(&mut load(&[&good], &["--replace"]));
+    assert_eq!(table(&node, "t")["version"], 2);
+    let gone = node.address.clone();
+    drop(node);
+    let load = ["load", "csv", &good, "--table", "u", "--node", &gone];
+    let said = refused(&mut pages(&load));
+    assert!(said.contains(&gone), "{said}");
+}
+
+#[test]
+fn a_load_that_is_interrupted_and_one_whose_node_is_killed_leave_no_half_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages_dir = dir.path().join("pages");
+    let mut node = Node::start(&pages_dir);
+    let csv = dir.path().join("t.csv");
+    let line = "12345678,some words that differ from no others,0.25\n";
+    std::fs::write(&csv, format!("a,b,c\n{}", line.repeat(2_000_000))).unwrap();
+    let csv = csv.to_str().unwrap();
+    for killed in [false, true] {
+        let load = ["load", "csv", csv, "--table", "t", "--node", &node.address];
+        let load = pages(&load).stderr(Stdio::piped()).spawn().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        // Something of the table lies there.
+        let begun = |name: &String| {
+            std::fs::metadata(pages_dir.join(name)).is_ok_and(|file| file.len() > 1 << 16)
+        };
+        while !files(&pages_dir).iter().any(begun) {
+            assert!(Instant::now() < deadline, "nothing is written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if killed {
+            node.process.kill().unwrap();
+            node.process.wait().unwrap();
+        } else {
+            kill_process(Pid::from_child(&load), Signal::INT).unwrap();
+        }
+        let ended = load.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success(), "{said}");
+        if killed {
+            assert!(said.contains(&node.address), "{said}");
+            node = Node::start(&pages_dir);
+        }
+        // The node notices that its reader is gone, and takes the files away.
+        while !files(&pages_dir).is_empty() {
+            assert!(Instant::now() < deadline, "{:?}", files(&pages_dir));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let said = done(&mut pages(&["ls", "--json", "--node", &node.address]));
+        assert_eq!(said.trim(), "[]");
+    }
+}
+
+#[test]
+fn what_is_loaded_into_several_nodes_is_there_while_one_of_them_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = |name: &str| Node::start(&dir.path().join(name));
+    let (one, two) = (node("one"), node("two"));
+    let both = ["--node", &*one.address, "--node", &*two.address];
+    let csv = dir.path().join("t.csv");
+    std::fs::write(&csv, "n\n1\n2\n3\n").unwrap();
+    let csv = csv.to_str().unwrap();
+    done(&mut pages(
+        &[&["load", "csv", csv, "--table", "t"][..], &both].concat(),
+    ));
+    let tpch = ["load", "tpch", "--sf", "0.01", "--tables", "orders"];
+    done(&mut pages(&[&tpch[..], &both].concat()));
+    let said = refused(&mut pages(&[&tpch[..], &both].concat()));
+    assert!(said.contains("--replace"), "{said}");
+    done(&mut pages(&[&tpch[..], &["--append"], &both].concat()));
+    let parquet = dir.path().join("t.parquet");
+    let parquet = parquet.to_str().unwrap();
+    let copy = format!("copy (select n from t) to '{parquet}'");
+    done(&mut ask(&copy, &both));
+    let load = ["load", "parquet", parquet, "--table", "t", "--replace"];
+    done(&mut pages(&[&load[..], &both].concat()));
+    for name in ["t", "orders"] {
+        assert_eq!(table(&one, name), table(&two, name));
+    }
+    let plan = done(&mut ask("explain select sum(n) from t where n > 0", &both));
+    let replicas = |plan: &str| plan.contains(&one.address) && plan.contains(&two.address);
+    assert!(replicas(&plan), "{plan}");
+    let said = refused(&mut pages(
+        &[&tpch[..], &["--node", &one.address], &both].concat(),
+    ));
+    assert!(said.contains("named twice"), "{said}");
+    // One of them alone gets more: the nodes have no version in common now.
+    let more = ["load", "csv", csv, "--table", "t", "--append"];
+    done(&mut pages(&[&more[..], &["--node", &two.address]].concat()));
+    let said = refused(&mut pages(&[&more[..], &both].concat()));
+    assert!(
+        said.contains("different tables t") && replicas(&said),
+        "{said}"
+    );
+    let said = done(&mut ask("select count(*) as rows from t", &both));
+    assert_eq!(said, "rows\n6\n");
+    done(&mut pages(&[&["remove", "t"][..], &both].concat()));
+    let gone = one.address.clone();
+    drop(one);
+    let both = ["--node", &*gone, "--node", &*two.address];
+    let said = done(&mut ask("select count(*) as rows from orders", &both));
+    assert_eq!(said, "rows\n30000\n");
+    let said = refused(&mut pages(
+        &[&["load", "csv", csv, "--table", "t"][..], &both].concat(),
+    ));
+    assert!(said.contains(&gone), "{said}");
+    assert!(
+        refused(&mut pages(&["ls", "t", "--node", &two.address])).contains("there are: orders")
+    );
+}
+
+#[test]
+fn the_cache_s_hit_rate_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(&dir.path().join("pages"));
+    node.load();
+    let sql = "select sum(l_tax) from lineitem";
+    let both = format!("{sql}; {sql}");
+    let options = [
+        "--node",
+        &node.address,
+        "--placement",
+        "remote-local",
+        "--timing",
+    ];
+    let output = ask(&both, &options).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let told: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with("Time: "))
+        .collect();
+    assert_eq!(told.len(), 2, "{said}");
+    assert!(
+        told[0].ends_with(" 0 from the cache, 0 skipped (hit rate 0.0 %)"),
+        "{said}"
+    );
+    assert!(told[1].contains("pages: 0 read, "), "{said}");
+    assert!(told[1].ends_with(" 0 skipped (hit rate 100.0 %)"), "{said}");
 }

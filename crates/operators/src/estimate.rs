@@ -39,6 +39,16 @@ pub struct Estimate {
     pub result_bytes: u64,
 }
 
+impl Estimate {
+    /// Operations on all rows; a row costs something even where nothing is done with it.
+    #[must_use]
+    pub fn all_operations(&self) -> f64 {
+        let (filtering, rest) = self.operations;
+        let rows = self.rows as f64;
+        rows * (filtering as f64 + 1.0) + rows * self.selectivity * rest as f64
+    }
+}
+
 /// Looks at a table's bounds, for a fragment over some rows.
 ///
 /// # Errors

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use pages::{Bounds, Page, PageError, PageStream, Range, Source, Table};
 
+use crate::estimate::estimate;
+use crate::measure::{Stopwatch, WorkCosts, thread_time};
 use crate::run::Executor;
 use crate::scan::{self, Needed, Piece, Pieces, Turns};
 use crate::site::{Batches, Site, Task, TaskError};
@@ -15,22 +17,65 @@ use crate::site::{Batches, Site, Task, TaskError};
 #[derive(Clone)]
 pub struct Here {
     source: Arc<dyn Source>,
+    costs: Option<Arc<WorkCosts>>,
 }
 
 impl Here {
     /// Over pages from this source.
     #[must_use]
     pub fn new(source: Arc<dyn Source>) -> Here {
-        Here { source }
+        Here {
+            source,
+            costs: None,
+        }
+    }
+
+    /// Has what tasks take measured.
+    #[must_use]
+    pub fn measured(self, costs: &Arc<WorkCosts>) -> Here {
+        Here {
+            costs: Some(Arc::clone(costs)),
+            ..self
+        }
     }
 }
 
 impl Site for Here {
     fn run(&self, task: &Task) -> Batches {
-        match Running::new(self.source.as_ref(), task) {
-            Ok(running) => Box::new(running),
+        match Running::new(self.source.as_ref(), task, self.costs.is_some()) {
+            Ok(running) => match &self.costs {
+                None => Box::new(running),
+                Some(costs) => Box::new(Measured {
+                    operations: estimate(&task.table, &task.fragment, &task.rows)
+                        .map_or(0.0, |estimate| estimate.all_operations()),
+                    running,
+                    costs: Arc::clone(costs),
+                }),
+            },
             Err(error) => Box::new(iter::once(Err(error))),
         }
+    }
+}
+
+/// A task whose time is taken.
+struct Measured {
+    running: Running,
+    operations: f64,
+    costs: Arc<WorkCosts>,
+}
+
+impl Iterator for Measured {
+    type Item = Result<RecordBatch, TaskError>;
+
+    fn next(&mut self) -> Option<Result<RecordBatch, TaskError>> {
+        let begun = thread_time();
+        let next = self.running.next();
+        self.running.watch.busy_since(begun);
+        if next.is_none() && self.running.through {
+            self.running.through = false;
+            self.running.watch.end(self.operations, &self.costs);
+        }
+        next
     }
 }
 
@@ -46,6 +91,9 @@ struct Running {
     /// The page of each group.
     open: Vec<Option<Open>>,
     finished: bool,
+    /// All rows were worked on.
+    through: bool,
+    watch: Stopwatch,
 }
 
 /// What is known of records.
@@ -61,7 +109,7 @@ struct Open {
 }
 
 impl Running {
-    fn new(source: &dyn Source, task: &Task) -> Result<Running, TaskError> {
+    fn new(source: &dyn Source, task: &Task, timed: bool) -> Result<Running, TaskError> {
         let refused = |error: crate::FragmentError| TaskError::Refused(error.to_string());
         let (table, fragment) = (Arc::clone(&task.table), &task.fragment);
         let rows = scan::prune(&table, fragment, &task.rows)?;
@@ -83,6 +131,8 @@ impl Running {
             needed,
             table,
             finished: false,
+            through: false,
+            watch: Stopwatch::running(timed),
         })
     }
 
@@ -103,6 +153,7 @@ impl Running {
             match piece {
                 Some(piece) => self.work(&piece?)?,
                 None => {
+                    self.through = !self.executor.done();
                     self.executor.finish()?;
                     self.finished = true;
                     // Whoever reads ahead may stop.
@@ -141,7 +192,7 @@ impl Running {
     fn open_page(&mut self, piece: &Piece, group: usize) -> Result<Open, TaskError> {
         let address = self.needed.address(&self.table, piece, group);
         let entry = self.needed.entry(&self.table, piece, group);
-        let page = self.stream.next().unwrap_or_else(|| {
+        let page = self.watch.page(|| self.stream.next()).unwrap_or_else(|| {
             let what = "it did not come".to_owned();
             Err(PageError::Unreadable { address, what })
         })?;

@@ -21,6 +21,7 @@
 //! | [`scan`] | from a table and rows to pages, and to chunks |
 //! | [`estimate`] | how much work a fragment is |
 //! | [`placement`] | where a scan runs |
+//! | [`measure`] | what work takes of a thread |
 //! | [`fuzz`] | entry points for fuzzing |
 //! | [`here`] | the site that runs tasks where it is called |
 //! | [`there`] | the site that has a storage node run them |
@@ -39,6 +40,7 @@ mod filter;
 pub mod fragment;
 pub mod fuzz;
 pub mod here;
+pub mod measure;
 mod output;
 pub mod placement;
 mod program;
@@ -59,6 +61,7 @@ pub use estimate::Estimate;
 pub use expr::{Expr, ExprError, Operator};
 pub use fragment::{Aggregate, Fragment, FragmentError, Function, SortKey, Work};
 pub use here::Here;
+pub use measure::WorkCosts;
 pub use placement::Placement;
 pub use run::Executor;
 pub use scalar::{Scalar, Value};

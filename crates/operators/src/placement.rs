@@ -13,11 +13,11 @@
 //! work          = (rows × operations + rows that pass × operations) × seconds × (1 + load) / threads
 //! taking        = pages × a thread's time for a page × (1 + load) / threads
 //! local         = max(pages × read here, work here + taking)
-//! remote-local  = round trip + max(pages × max(read there, link), work here + taking off the link)
+//! remote-local  = round trip + max(pages to come × max(read there, link), work here + taking off the link)
 //! remote-remote = round trip + max(pages × read there, work there + taking) + result × link
 //! ```
 //!
-//! Where both sides share processors, a placement takes at least the time of all its work, divided by
+//! Of the pages of remote-local those that a cache here has do not come. Where both sides share processors, a placement takes at least the time of all its work, divided by
 //! the processors: with remote-local the node's, too.
 //!
 //! Nothing is measured here: who reads pages and runs fragments does, and keeps [`Costs`]. Who
@@ -115,6 +115,10 @@ pub struct PageWork {
     /// Seconds of a thread that works on pages of its own machine's disks, for each: to wait for it,
     /// unless it is read ahead, and to verify it.
     pub own_s: f64,
+    /// The same for a thread of the node, where that is known to differ.
+    pub there_s: Option<f64>,
+    /// The part of a storage node's pages that is in a cache here, from 0 to 1.
+    pub cached: f64,
     /// Seconds of a thread that works on pages of a storage node, for each: to take it off the link,
     /// and to verify it.
     pub taken_s: f64,
@@ -184,11 +188,7 @@ pub fn choose_with(
 
 /// Seconds of a side's work.
 fn work(estimate: &Estimate, side: &Side) -> f64 {
-    let (filtering, rest) = estimate.operations;
-    let rows = estimate.rows as f64;
-    // A row costs something even where nothing is done with it.
-    let operations = rows * (filtering as f64 + 1.0) + rows * estimate.selectivity * rest as f64;
-    operations * side.operation_s * (1.0 + side.load) / side.threads.max(1.0)
+    estimate.all_operations() * side.operation_s * (1.0 + side.load) / side.threads.max(1.0)
 }
 
 /// Seconds of a side's work, if a page takes so much of a thread.
@@ -226,18 +226,25 @@ fn remote_local(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candidat
     let Some((there, link)) = &costs.there else {
         return nobody(placement);
     };
-    let read = estimate.pages as f64 * there.page_s;
-    let travel = estimate.pages as f64 * link.page_s;
+    let to_come = (estimate.pages as f64 * (1.0 - page.cached)).round();
+    let read = to_come * there.page_s;
+    let travel = to_come * link.page_s;
     let work = work_with(estimate, &costs.here, page.taken_s);
+    let cached = estimate.pages - (to_come as u64).min(estimate.pages);
+    let cached = match cached {
+        0 => String::new(),
+        pages => format!("{pages} pages in the cache, "),
+    };
     let why = format!(
-        "{}, {} over the link in {}, {}",
-        reading(estimate, read, "there"),
-        Bytes(estimate.page_bytes),
+        "{cached}{} pages read there in {}, {} over the link in {}, {}",
+        to_come as u64,
+        Seconds(read),
+        Bytes((estimate.page_bytes as f64 * (1.0 - page.cached)) as u64),
         Seconds(travel),
         working(estimate, work, "here", &costs.here),
     );
     let crowded = page.shared.map_or(0.0, |processors| {
-        let given = estimate.pages as f64 * page.given_s;
+        let given = to_come * page.given_s;
         (work * costs.here.threads.max(1.0) + given) / processors.max(1.0)
     });
     let seconds = link.round_trip_s + read.max(travel).max(work).max(crowded);
@@ -254,7 +261,7 @@ fn remote_remote(estimate: &Estimate, costs: &Costs, page: &PageWork) -> Candida
         return nobody(placement);
     };
     let read = estimate.pages as f64 * there.page_s;
-    let work = work_with(estimate, there, page.own_s);
+    let work = work_with(estimate, there, page.there_s.unwrap_or(page.own_s));
     let travel = estimate.result_bytes as f64 * link.byte_s;
     let why = format!(
         "{}, {}, {} rows of {} over the link in {}",

@@ -10,12 +10,13 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use pages::block;
 use pages::node::{Opened, Outcome, Worker};
-use pages::remote::{Far, SessionError, TaskStream};
+use pages::remote::{Far, SessionError, TaskStream, WorkTimes};
 use pages::{PageError, Source, Table};
 
 use crate::codec;
 use crate::fragment::Fragment;
 use crate::here::Here;
+use crate::measure::WorkCosts;
 use crate::site::{Batches, Site, Task, TaskError};
 
 /// Has a storage node run tasks beside its pages.
@@ -113,14 +114,17 @@ impl From<SessionError> for TaskError {
 /// Runs operators over a storage node's own pages.
 pub struct Operators {
     here: Here,
+    costs: Arc<WorkCosts>,
 }
 
 impl Operators {
     /// Over pages from this source.
     #[must_use]
     pub fn new(source: Arc<dyn Source>) -> Operators {
+        let costs = Arc::new(WorkCosts::default());
         Operators {
-            here: Here::new(source),
+            here: Here::new(source).measured(&costs),
+            costs,
         }
     }
 }
@@ -144,6 +148,10 @@ impl Worker for Operators {
             }
         }
         Ok(())
+    }
+
+    fn times(&self) -> WorkTimes {
+        self.costs.times()
     }
 }
 

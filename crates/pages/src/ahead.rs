@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::page::{Page, PageError};
+use crate::source::Tally;
 use crate::table::{Address, Table};
 
 /// See the [module](self).
@@ -24,8 +25,16 @@ pub(crate) struct Ahead {
     asked: usize,
     /// Pages that may be asked for and not taken.
     limit: usize,
-    come: VecDeque<Option<Result<Arc<Page>, PageError>>>,
+    come: VecDeque<Option<Come>>,
     cache: Option<Arc<Cache>>,
+    tally: Option<Arc<Tally>>,
+}
+
+/// A page that has come, or will not.
+struct Come {
+    page: Result<Arc<Page>, PageError>,
+    /// From the cache.
+    cached: bool,
 }
 
 impl Ahead {
@@ -44,7 +53,13 @@ impl Ahead {
             limit: limit.max(1),
             come: VecDeque::new(),
             cache,
+            tally: None,
         }
+    }
+
+    /// Has pages counted as they are taken.
+    pub(crate) fn tallied(self, tally: Option<Arc<Tally>>) -> Ahead {
+        Ahead { tally, ..self }
     }
 
     /// The next page to be asked for, and its place, if there may be one more.
@@ -54,7 +69,10 @@ impl Ahead {
             self.asked += 1;
             let cached = self.cache.as_ref().and_then(|cache| cache.get(address));
             let is_cached = cached.is_some();
-            self.come.push_back(cached.map(Ok));
+            self.come.push_back(cached.map(|page| Come {
+                page: Ok(page),
+                cached: true,
+            }));
             if !is_cached {
                 return Some((place, address));
             }
@@ -74,15 +92,23 @@ impl Ahead {
             None => Arc::new(page),
         });
         if let Some(slot) = self.come.get_mut(at) {
-            *slot = Some(page);
+            *slot = Some(Come {
+                page,
+                cached: false,
+            });
         }
     }
 
     /// Takes the first page that was not taken, if it has come.
     pub(crate) fn take(&mut self) -> Option<Result<Arc<Page>, PageError>> {
         self.come.front()?.as_ref()?;
-        let page = self.come.pop_front()??;
+        let Come { page, cached } = self.come.pop_front()??;
         self.given += 1;
+        match &self.tally {
+            Some(tally) if cached => tally.add_cached(1),
+            Some(tally) => tally.add_read(1),
+            None => {}
+        }
         if page.is_err() {
             self.end();
         }

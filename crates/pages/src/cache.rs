@@ -125,6 +125,12 @@ impl<P: Kept> Cache<P> {
         found
     }
 
+    /// Whether a page is there; that counts as no use of it.
+    #[must_use]
+    pub fn has(&self, address: Address) -> bool {
+        self.pages.contains_key(&address)
+    }
+
     /// Keeps what was read from an address. It is to have its memory for itself, as it may be kept
     /// for long.
     pub fn insert(&self, address: Address, page: Arc<P>) {

@@ -196,6 +196,7 @@ fn fuzz_definition(bytes: &[u8]) {
         (&definition.name, &definition.schema, definition.mode),
         (&again.name, &again.schema, again.mode)
     );
+    assert_eq!(definition.identity, again.identity);
     assert_eq!(
         (a.page_size, a.layout, &a.groups, &a.text_widths, &a.forms),
         (b.page_size, b.layout, &b.groups, &b.text_widths, &b.forms)

@@ -19,9 +19,11 @@
 //! | [`node`] | a storage node: gives pages to readers, runs tasks |
 //! | [`remote`] | reading pages of a storage node |
 //! | [`tables`] | tables on disks |
+//! | [`depot`] | where tables are loaded, whoever keeps them |
 //! | [`tpch`] | the tables of TPC-H |
 //! | [`sort`] | rows in the order of a column |
 //! | [`progress`] | how far a load is |
+//! | `mean` | what something takes on the average |
 //! | [`fuzz`] | entry points for fuzzing |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
@@ -36,6 +38,7 @@ pub mod bounds;
 pub mod cache;
 mod cell;
 mod codec;
+pub mod depot;
 mod directory;
 mod distinct;
 mod encode;
@@ -46,6 +49,7 @@ mod gauge;
 mod kind;
 pub mod local;
 pub mod manifest;
+mod mean;
 pub mod memory;
 pub mod node;
 mod own;
@@ -63,15 +67,17 @@ mod widen;
 
 pub use bounds::{Bounds, Range};
 pub use cache::{Cache, CacheFigures, Kept};
+pub use depot::{Depot, DepotError, Sink};
 pub use local::{Local, LocalOptions};
 pub use manifest::BadTable;
+pub use mean::Mean;
 pub use memory::Memory;
 pub use page::{Page, PageError};
 pub use progress::Progress;
 pub use segment::{Groups, Shape};
-pub use source::{PageStream, Source};
+pub use source::{PageStream, Source, Tally};
 pub use table::{
     Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
 };
-pub use tables::{Load, LoadOptions, Mode, Tables, TablesError};
+pub use tables::{Identity, Load, LoadOptions, Mode, Tables, TablesError};
 pub use widen::widen;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use operators::Site;
 use operators::placement::{Link, Side};
-use pages::Table;
+use pages::{Address, Table};
 
 use crate::meter::PageMeter;
 use crate::place::Placement;
@@ -23,6 +23,16 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Where it is, and what it costs to read a table's pages there, as it was measured.
     fn place(&self, table: &Table) -> Place;
+
+    /// What is known by measuring of the costs of [`Store::place`], and of work on its pages.
+    fn measured(&self) -> Measured {
+        Measured::default()
+    }
+
+    /// The part of these pages that is in a cache of this machine, from 0 to 1.
+    fn cached(&self, _pages: &[Address]) -> f64 {
+        0.0
+    }
 
     /// Whether it is on another machine.
     fn is_remote(&self) -> bool;
@@ -59,6 +69,23 @@ pub enum Place {
     },
     /// On a storage node, over a link.
     There(Side, Link),
+}
+
+/// What was measured: everything else is supposed.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Measured {
+    /// Whether the time that a page takes to be read where it lies was.
+    pub pages: bool,
+    /// Whether the time that a page takes over the link was.
+    pub link: bool,
+    /// Seconds of a processor here for an operation on a row.
+    pub operation_s: Option<f64>,
+    /// Seconds of a processor here for a page.
+    pub page_s: Option<f64>,
+    /// Seconds of a processor of the node for an operation on a row.
+    pub operation_there_s: Option<f64>,
+    /// Seconds of a processor of the node for a page.
+    pub page_there_s: Option<f64>,
 }
 
 /// A version of a table, and who has it.

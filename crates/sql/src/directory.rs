@@ -7,12 +7,12 @@ use std::time::SystemTime;
 
 use disk::RealDisk;
 use disk::reads::PageCache;
-use operators::{Here, Placement, Site};
+use operators::{Here, Placement, Site, WorkCosts};
 use pages::{Local, LocalOptions, Table, Tables};
 use parking_lot::Mutex;
 
-use crate::catalogue::{Place, Store};
-use crate::meter::{Metered, PageMeter, PageTime};
+use crate::catalogue::{Measured, Place, Store};
+use crate::meter::{Metered, PageMeter};
 
 /// Directories with tables, which belong together. A storage node may serve, and change, them at the
 /// same time: each look-up finds the version that is the newest then, and those that queries still
@@ -21,7 +21,8 @@ pub struct Directory {
     name: String,
     dirs: Vec<PathBuf>,
     opened: Mutex<Vec<Opened>>,
-    time: Arc<PageTime>,
+    /// What work on its pages takes.
+    costs: Arc<WorkCosts>,
 }
 
 /// Seconds that a page is supposed to take before one was read.
@@ -57,7 +58,7 @@ impl Directory {
             name: dirs[0].display().to_string(),
             dirs: dirs.to_vec(),
             opened: Mutex::new(Vec::new()),
-            time: Arc::new(PageTime::supposed(SUPPOSED_S)),
+            costs: Arc::default(),
         };
         directory.newest()?;
         Ok(directory)
@@ -115,7 +116,16 @@ impl Store for Directory {
 
     fn place(&self, _: &Table) -> Place {
         Place::Here {
-            page_s: self.time.seconds(),
+            page_s: self.costs.wait_s().unwrap_or(SUPPOSED_S),
+        }
+    }
+
+    fn measured(&self) -> Measured {
+        Measured {
+            pages: self.costs.wait_s().is_some(),
+            operation_s: self.costs.operation_s(),
+            page_s: self.costs.page_s(),
+            ..Measured::default()
         }
     }
 
@@ -163,7 +173,7 @@ impl Store for Directory {
             ..LocalOptions::default()
         };
         let local = Arc::new(Local::new(tables, options));
-        let source = Metered::new(local, meter).timed(&self.time);
-        Some(Arc::new(Here::new(Arc::new(source))))
+        let here = Here::new(Arc::new(Metered::new(local, meter)));
+        Some(Arc::new(here.measured(&self.costs)))
     }
 }

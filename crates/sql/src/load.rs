@@ -11,14 +11,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::{
     CsvReadOptions, DataFrame, ParquetReadOptions, SessionConfig, SessionContext,
 };
 use futures::StreamExt;
-use pages::{Load, LoadOptions, Mode, Table, Tables};
+use pages::{Depot, LoadOptions, Mode, Sink, Table, sort};
 
 use crate::shell::run::explain;
 
@@ -81,82 +81,110 @@ pub struct Request {
     pub format: Format,
     /// The columns, if they are not to be found out.
     pub columns: Option<Columns>,
+    /// The column by which rows are sorted, which have to fit into memory then.
+    pub sort_by: Option<String>,
     /// How a new table lies in pages.
     pub options: LoadOptions,
     /// What becomes of rows that are there.
     pub mode: Mode,
 }
 
-/// How far a load is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Progress {
-    /// Rows so far.
-    pub rows: u64,
-    /// Bytes of pages that were written so far.
-    pub bytes: u64,
-    /// Files that were read to their end.
-    pub files: usize,
-}
-
-/// Loads files into a table. An error leaves the table as it was.
+/// Loads files into a table. An error leaves the table as it was. `progress` is told how many rows
+/// were read, batch by batch.
 ///
 /// # Errors
 /// If a file cannot be read, has other columns than it should, or holds what does not fit; if the table
-/// is there or not against the mode. The text says what, in which file, and what to do.
+/// is there or not against the mode; if the depot does not take it. The text says what, in which file,
+/// and what to do.
 pub fn load(
-    tables: &Tables,
+    depot: &dyn Depot,
     request: &Request,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Arc<Table>, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|error| format!("no threads for the load: {error}"))?;
-    runtime.block_on(loaded(tables, request, progress))
+    runtime.block_on(loaded(depot, request, progress))
 }
 
 async fn loaded(
-    tables: &Tables,
+    depot: &dyn Depot,
     request: &Request,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Arc<Table>, String> {
     let context = context();
-    let mut schema = wanted(&context, tables, request).await?;
-    let mut load: Option<Load> = None;
-    let mut so_far = Progress::default();
+    let mut schema = wanted(&context, depot, request).await?;
+    let mut target: Option<Target> = None;
     for file in &request.files {
         let about = |error: &DataFusionError| format!("{}: {}", file.display(), explain(error));
         let read = read(&context, file, &request.format, schema.as_ref()).await;
-        let read = read.map_err(|error| about(&error))?;
-        let target = match &schema {
+        let read = read.map_err(|why| format!("{}: {why}", file.display()))?;
+        let columns = match &schema {
             Some(schema) => Arc::clone(schema),
             None => schema
                 .insert(with_pages_types(read.schema().as_arrow()))
                 .clone(),
         };
-        let load = match &mut load {
-            Some(load) => load,
-            None => {
-                let (name, options) = (&request.table, &request.options);
-                let begun = tables.load(name, &target, options, request.mode);
-                load.insert(begun.map_err(|error| error.to_string())?)
-            }
+        let target = match &mut target {
+            Some(target) => target,
+            None => target.insert(Target::begin(depot, request, &columns)?),
         };
         let mut batches = read.execute_stream().await.map_err(|error| about(&error))?;
         while let Some(batch) = batches.next().await {
             let batch = batch.map_err(|error| about(&error))?;
             let batch =
-                fit(&batch, &target).map_err(|what| format!("{}: {what}", file.display()))?;
-            load.push(&batch).map_err(|error| error.to_string())?;
-            (so_far.rows, so_far.bytes) = (load.rows(), load.bytes());
-            progress(so_far);
+                fit(&batch, &columns).map_err(|what| format!("{}: {what}", file.display()))?;
+            target.push(batch)?;
+            progress(target.rows);
         }
-        so_far.files += 1;
-        progress(so_far);
     }
-    let load = load.ok_or("there is no file to load: name one")?;
-    load.commit().map_err(|error| error.to_string())
+    target.ok_or("there is no file to load: name one")?.commit()
+}
+
+/// Rows on their way into the table.
+struct Target {
+    sink: Box<dyn Sink>,
+    /// Rows so far.
+    rows: u64,
+    /// The column by which they are sorted when all are there, and those that are.
+    sorted: Option<(usize, Vec<RecordBatch>)>,
+}
+
+impl Target {
+    fn begin(depot: &dyn Depot, request: &Request, schema: &SchemaRef) -> Result<Target, String> {
+        let by = request.sort_by.as_ref().map(|column| {
+            let place = schema.index_of(column);
+            place.map_err(|_| format!("there is no column {column:?} to sort by"))
+        });
+        let by = by.transpose()?;
+        let sink = depot.load(&request.table, schema, &request.options, request.mode);
+        Ok(Target {
+            sink: sink.map_err(|error| error.to_string())?,
+            rows: 0,
+            sorted: by.map(|column| (column, Vec::new())),
+        })
+    }
+
+    fn push(&mut self, batch: RecordBatch) -> Result<(), String> {
+        self.rows += batch.num_rows() as u64;
+        match &mut self.sorted {
+            Some((_, all)) => {
+                all.push(batch);
+                Ok(())
+            }
+            None => self.sink.push(&batch).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn commit(mut self) -> Result<Arc<Table>, String> {
+        let (column, all) = self.sorted.unwrap_or_default();
+        for batch in sort::sorted(all, column) {
+            self.sink.push(&batch).map_err(|error| error.to_string())?;
+        }
+        self.sink.commit().map_err(|error| error.to_string())
+    }
 }
 
 /// One partition, so that rows keep their order.
@@ -171,14 +199,14 @@ fn context() -> SessionContext {
 /// The columns that the table, or somebody, wants; `None` if the files are to say.
 async fn wanted(
     context: &SessionContext,
-    tables: &Tables,
+    depot: &dyn Depot,
     request: &Request,
 ) -> Result<Option<SchemaRef>, String> {
     if request.mode == Mode::Append {
-        let table = tables.table(&request.table);
-        return table
-            .map(|table| Some(Arc::clone(&table.schema)))
-            .map_err(|error| error.to_string());
+        let name = &request.table;
+        let table = depot.table(name).map_err(|error| error.to_string())?;
+        let table = table.ok_or_else(|| format!("there is no table {name} to append to"))?;
+        return Ok(Some(Arc::clone(&table.schema)));
     }
     let Some(Columns(columns)) = &request.columns else {
         return Ok(None);
@@ -193,19 +221,20 @@ async fn wanted(
     Ok(Some(with_pages_types(input.schema().as_arrow())))
 }
 
-/// A file's rows.
+/// A file's rows; of a CSV file in these columns, if there are some.
 async fn read(
     context: &SessionContext,
     file: &Path,
     format: &Format,
     schema: Option<&SchemaRef>,
-) -> Result<DataFrame, DataFusionError> {
-    let found = std::fs::canonicalize(file)?;
+) -> Result<DataFrame, String> {
+    let found = std::fs::canonicalize(file).map_err(|error| error.to_string())?;
     let path = found.to_string_lossy().into_owned();
     let extension = found
         .extension()
         .map(|end| format!(".{}", end.to_string_lossy()));
     let extension = extension.unwrap_or_default();
+    let says = |error: DataFusionError| explain(&error);
     match format {
         Format::Csv(csv) => {
             let mut options = CsvReadOptions::new()
@@ -214,14 +243,49 @@ async fn read(
                 .schema_infer_max_records(GUESSED_FROM)
                 .file_extension(&extension);
             options.newlines_in_values = true;
-            options.schema = schema.map(Arc::as_ref);
-            context.read_csv(path, options).await
+            let mut columns = schema.cloned();
+            if let Some(schema) = schema.filter(|_| csv.header) {
+                // The reader goes by places, and would not look at the names.
+                let named = context.read_csv(path.clone(), options.clone()).await;
+                let named = named.map_err(says)?;
+                columns = Some(in_order_of(named.schema().as_arrow(), schema)?);
+            }
+            options.schema = columns.as_deref();
+            context.read_csv(path, options).await.map_err(says)
         }
         Format::Parquet => {
             let options = ParquetReadOptions::default().file_extension(&extension);
-            context.read_parquet(path, options).await
+            context.read_parquet(path, options).await.map_err(says)
         }
     }
+}
+
+/// The columns that are wanted, in the order in which a file names them.
+fn in_order_of(named: &Schema, wanted: &SchemaRef) -> Result<SchemaRef, String> {
+    let fields = named.fields().iter().map(|field| {
+        let found = wanted.field_with_name(field.name()).ok();
+        found.cloned().filter(|_| same_width(named, wanted))
+    });
+    let fields: Option<Vec<Field>> = fields.collect();
+    let fields = fields.ok_or_else(|| other_columns(named, wanted))?;
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+fn same_width(one: &Schema, other: &Schema) -> bool {
+    one.fields().len() == other.fields().len()
+}
+
+/// Says that a file has other columns than it should.
+fn other_columns(found: &Schema, wanted: &Schema) -> String {
+    let names = |schema: &Schema| {
+        let names = schema.fields().iter().map(|field| field.name().as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "it has columns {}, and not {}: rename them, or load it into a table of its own",
+        names(found),
+        names(wanted)
+    )
 }
 
 /// The same columns in types that pages have.
@@ -252,20 +316,17 @@ fn pages_type(data_type: &DataType) -> DataType {
 
 /// A batch with the table's columns: by their names, in their types.
 fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, String> {
-    let same_width = batch.num_columns() == target.fields().len();
+    // A value that does not fit is an error, and no null.
+    let strict = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
     let columns = target.fields().iter().map(|field| {
-        let found = batch.column_by_name(field.name()).filter(|_| same_width);
-        let found = found.ok_or_else(|| {
-            let schema = batch.schema();
-            let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-            let expected: Vec<_> = target.fields().iter().map(|f| f.name().as_str()).collect();
-            format!(
-                "it has columns {}, and not {}: cast or rename them, or load it into a table of its own",
-                names.join(", "),
-                expected.join(", ")
-            )
-        })?;
-        cast(found, field.data_type()).map_err(|error| format!("column {}: {error}", field.name()))
+        let found = batch.column_by_name(field.name());
+        let found = found.filter(|_| same_width(&batch.schema(), target));
+        let found = found.ok_or_else(|| other_columns(&batch.schema(), target))?;
+        cast_with_options(found, field.data_type(), &strict)
+            .map_err(|error| format!("column {}: {error}", field.name()))
     });
     let columns = columns.collect::<Result<Vec<_>, String>>()?;
     RecordBatch::try_new(Arc::clone(target), columns).map_err(|error| error.to_string())

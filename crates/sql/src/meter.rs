@@ -1,96 +1,107 @@
-//! How many pages a scan has read.
+//! How many pages a scan has taken, and from where.
 
+use std::fmt;
+use std::ops::Add;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use operators::{Fragment, Rows};
-use pages::{Address, PageStream, Source, Table};
+use pages::{Address, PageStream, Source, Table, Tally};
 
-/// Counts the pages that a scan reads, on this machine or over the network.
+/// Counts the pages that a scan takes: read on this machine, come over the network, or found in a cache.
 #[derive(Debug, Default)]
-pub struct PageMeter(AtomicU64);
+pub struct PageMeter {
+    tally: Arc<Tally>,
+}
 
 impl PageMeter {
-    /// Pages so far.
+    /// Pages so far, wherever they came from.
     #[must_use]
     pub fn pages(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.tally.read() + self.tally.cached()
     }
 
-    /// Takes note of further pages.
-    pub fn add(&self, pages: u64) {
-        self.0.fetch_add(pages, Ordering::Relaxed);
+    /// For sources that count by themselves, because they alone know what a cache had.
+    #[must_use]
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    /// What has become of a scan's pages, of which there are so many.
+    #[must_use]
+    pub fn figures(&self, pages: u64) -> PageFigures {
+        PageFigures {
+            read: self.tally.read(),
+            cached: self.tally.cached(),
+            skipped: pages.saturating_sub(self.pages()),
+        }
     }
 }
 
-/// How long pages take to come from somewhere, on the average over the last ones.
-#[derive(Debug)]
-pub struct PageTime(AtomicU64);
+/// What has become of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PageFigures {
+    /// Read from this machine's disks, or by a storage node for this one.
+    pub read: u64,
+    /// Found in the cache of nodes' pages.
+    pub cached: u64,
+    /// Not needed, for their bounds or because there were rows enough.
+    pub skipped: u64,
+}
 
-impl PageTime {
-    /// Before any was read: what is supposed, in seconds.
+impl PageFigures {
+    /// What part of the pages that were needed the cache had, between 0 and 1; `None` if none was needed.
     #[must_use]
-    pub fn supposed(seconds: f64) -> PageTime {
-        PageTime(AtomicU64::new(seconds.to_bits()))
-    }
-
-    /// Seconds for a page.
-    #[must_use]
-    pub fn seconds(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
-    }
-
-    /// Takes note of one. Of several at once some may be lost, which an average bears.
-    fn took(&self, time: Duration) {
-        let average = self.seconds();
-        let next = average + (time.as_secs_f64() - average) / WEIGHED;
-        self.0.store(next.to_bits(), Ordering::Relaxed);
+    pub fn hit_rate(&self) -> Option<f64> {
+        let needed = self.read + self.cached;
+        (needed > 0).then(|| self.cached as f64 / needed as f64)
     }
 }
 
-/// Over how many pages times are averaged.
-const WEIGHED: f64 = 256.0;
+impl Add for PageFigures {
+    type Output = PageFigures;
 
-/// A source whose pages are counted, and timed, as they come.
+    fn add(self, other: PageFigures) -> PageFigures {
+        PageFigures {
+            read: self.read + other.read,
+            cached: self.cached + other.cached,
+            skipped: self.skipped + other.skipped,
+        }
+    }
+}
+
+impl fmt::Display for PageFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (read, cached, skipped) = (self.read, self.cached, self.skipped);
+        write!(f, "{read} read, {cached} from the cache, {skipped} skipped")?;
+        match self.hit_rate() {
+            Some(rate) => write!(f, " (hit rate {:.1} %)", 100.0 * rate),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A source whose pages are counted as they come, none of them from a cache.
 pub struct Metered {
     source: Arc<dyn Source>,
-    meter: Arc<PageMeter>,
-    time: Option<Arc<PageTime>>,
+    tally: Arc<Tally>,
 }
 
 impl Metered {
     /// Counts a source's pages.
     #[must_use]
-    pub fn new(source: Arc<dyn Source>, meter: &Arc<PageMeter>) -> Metered {
+    pub fn new(source: Arc<dyn Source>, meter: &PageMeter) -> Metered {
         Metered {
             source,
-            meter: Arc::clone(meter),
-            time: None,
+            tally: Arc::clone(meter.tally()),
         }
-    }
-
-    /// Has a source's pages timed, too.
-    #[must_use]
-    pub fn timed(mut self, time: &Arc<PageTime>) -> Metered {
-        self.time = Some(Arc::clone(time));
-        self
     }
 }
 
 impl Source for Metered {
     fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
-        let mut pages = self.source.read(table, pages);
-        let (meter, time) = (Arc::clone(&self.meter), self.time.clone());
-        Box::new(std::iter::from_fn(move || {
-            let begun = Instant::now();
-            let page = pages.next()?;
-            meter.add(1);
-            if let Some(time) = &time {
-                time.took(begun.elapsed());
-            }
-            Some(page)
-        }))
+        let tally = Arc::clone(&self.tally);
+        let pages = self.source.read(table, pages);
+        Box::new(pages.inspect(move |_| tally.add_read(1)))
     }
 }
 

@@ -5,20 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use operators::placement::{Link, Side};
-use operators::{Here, Placement, Site, There};
-use pages::Table;
+use operators::{Here, Placement, Site, There, WorkCosts};
 use pages::remote::{Condition, Far, FarOptions};
+use pages::{Address, Table};
 use parking_lot::Mutex;
 
-use crate::catalogue::{Place, Store};
-use crate::meter::{Metered, PageMeter, PageTime};
+use crate::catalogue::{Measured, Place, Store};
+use crate::meter::PageMeter;
 use crate::place::OPERATION_S;
 
-/// Seconds that a page is supposed to take on its way before one has come.
+/// Seconds that a page is supposed to take on its way before enough have come.
 const SUPPOSED_S: f64 = 60e-6;
-/// The same for a node that reads one from its own devices.
+/// The same for a node that reads one from its own devices, before it says more of it.
 const SUPPOSED_THERE_S: f64 = 30e-6;
-/// Reads that a node has under way, about, while it is asked for many.
+/// Reads that a node is supposed to have under way while it is asked for many, as long as it can tell no more
+/// than how long one of them takes.
 const UNDER_WAY: f64 = 32.0;
 /// How long what a node has said of itself is believed.
 const BELIEVED: Duration = Duration::from_millis(500);
@@ -28,7 +29,8 @@ const BELIEVED: Duration = Duration::from_millis(500);
 pub struct StorageNode {
     name: String,
     far: Far,
-    time: Arc<PageTime>,
+    /// What work here on its pages takes.
+    costs: Arc<WorkCosts>,
     /// What it has said of itself last, how long that took, and when it was.
     condition: Mutex<Option<(Condition, Duration, Instant)>>,
 }
@@ -40,7 +42,7 @@ impl StorageNode {
         StorageNode {
             name: options.session.address.to_string(),
             far: Far::new(options),
-            time: Arc::new(PageTime::supposed(SUPPOSED_S)),
+            costs: Arc::default(),
             condition: Mutex::new(None),
         }
     }
@@ -52,6 +54,10 @@ impl StorageNode {
             && asked.elapsed() < BELIEVED
         {
             return (condition, took);
+        }
+        if last.is_none() {
+            // Making the connection is no part of what an answer takes.
+            drop(self.far.condition());
         }
         let begun = Instant::now();
         match self.far.condition() {
@@ -70,6 +76,11 @@ impl StorageNode {
     }
 }
 
+/// What a node tells, in seconds; `None` if it has not measured it.
+fn seconds(picoseconds: u64) -> Option<f64> {
+    (picoseconds > 0).then_some(picoseconds as f64 * 1e-12)
+}
+
 impl fmt::Debug for StorageNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
@@ -84,24 +95,45 @@ impl Store for StorageNode {
     fn place(&self, table: &Table) -> Place {
         let (condition, round_trip) = self.condition();
         let threads = condition.task_threads.max(1) as f64;
-        let page_s = match condition.read.is_zero() {
-            true => SUPPOSED_THERE_S,
-            false => condition.read.as_secs_f64() / UNDER_WAY,
-        };
-        let link_s = self.time.seconds();
+        let page_s = seconds(condition.work.wait_ps).or_else(|| {
+            let read = condition.read.as_secs_f64();
+            (read > 0.0).then_some(read / UNDER_WAY)
+        });
+        let link_s = self.far.page_s(table.page_size).unwrap_or(SUPPOSED_S);
+        let byte_s = self.far.byte_s();
         Place::There(
             Side {
-                page_s,
-                operation_s: OPERATION_S,
+                page_s: page_s.unwrap_or(SUPPOSED_THERE_S),
+                operation_s: seconds(condition.work.operation_ps).unwrap_or(OPERATION_S),
                 load: condition.tasks as f64 / threads,
                 threads,
             },
             Link {
                 round_trip_s: round_trip.as_secs_f64(),
                 page_s: link_s,
-                byte_s: link_s / table.page_size.bytes() as f64,
+                byte_s: byte_s.unwrap_or(link_s / table.page_size.bytes() as f64),
             },
         )
+    }
+
+    fn measured(&self) -> Measured {
+        let work = self.condition().0.work;
+        Measured {
+            pages: work.wait_ps > 0,
+            link: self.far.byte_s().is_some(),
+            operation_s: self.costs.operation_s(),
+            page_s: self.costs.page_s(),
+            operation_there_s: seconds(work.operation_ps),
+            page_there_s: seconds(work.page_ps),
+        }
+    }
+
+    fn cached(&self, pages: &[Address]) -> f64 {
+        let Some(cache) = &self.far.options().cache else {
+            return 0.0;
+        };
+        let there = pages.iter().filter(|page| cache.has(**page)).count();
+        there as f64 / pages.len().max(1) as f64
     }
 
     fn is_remote(&self) -> bool {
@@ -130,8 +162,9 @@ impl Store for StorageNode {
     ) -> Option<Arc<dyn Site>> {
         match placement {
             Placement::RemoteLocal => {
-                let source = Metered::new(Arc::new(self.far.clone()), meter).timed(&self.time);
-                Some(Arc::new(Here::new(Arc::new(source))))
+                // It counts by itself, as it knows what the cache had.
+                let source = self.far.tallied(meter.tally());
+                Some(Arc::new(Here::new(Arc::new(source)).measured(&self.costs)))
             }
             Placement::RemoteRemote => Some(Arc::new(There::new(self.far.clone()))),
             Placement::Auto | Placement::Local => None,

@@ -10,9 +10,11 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use operators::estimate::estimate;
-use operators::placement::{self, Costs, Link, Side, choose};
+use operators::placement::{self, Costs, Link, PageWork, Side, choose_with};
+use operators::{Fragment, Rows, TaskError};
+use pages::{Address, Table};
 
-use crate::catalogue::Place;
+use crate::catalogue::{Measured, Place};
 use crate::fetch::Candidate;
 use crate::meter::PageMeter;
 use crate::options::KumikiOptions;
@@ -20,9 +22,12 @@ use crate::scan::PagesScan;
 
 pub use operators::Placement;
 
-/// Seconds for an operation on a row, by a thread of this machine: what the executor's benchmark shows
-/// for sums of products.
+/// Seconds that an operation on a row is supposed to take a thread before enough were measured: what the
+/// executor's benchmark shows for sums of products.
 pub(crate) const OPERATION_S: f64 = 1e-9;
+
+/// Pages of a scan that are looked for in caches to tell what part of them is there.
+const SAMPLED: usize = 256;
 
 /// Where a scan runs, and why.
 #[derive(Clone)]
@@ -33,6 +38,8 @@ pub struct Placed {
     pub reason: String,
     /// What each placement was estimated to cost.
     pub others: Vec<placement::Candidate>,
+    /// What of the costs was measured, and what is supposed.
+    pub basis: Basis,
     candidates: Arc<[Candidate]>,
     meter: Arc<PageMeter>,
 }
@@ -79,7 +86,7 @@ impl fmt::Display for Placed {
         for other in others.filter(|other| other.seconds.is_some()) {
             write!(f, "; not {other}")?;
         }
-        f.write_str(")")
+        write!(f, "; {})", self.basis)
     }
 }
 
@@ -119,7 +126,8 @@ fn place(scan: &PagesScan, wanted: Placement) -> Result<Placed, String> {
     let (table, fragment) = (scan.table(), scan.fragment());
     let rows: Vec<_> = scan.partitions().concat();
     let estimate = estimate(table, &fragment, &rows).map_err(|error| error.to_string())?;
-    let choice = choose(wanted, &estimate, &costs(scan));
+    let known = known(scan, &fragment, &rows).map_err(|error| error.to_string())?;
+    let choice = choose_with(wanted, &estimate, &known.costs, &known.page);
     let why = |placement| {
         let mut candidates = choice.candidates.iter();
         candidates.find(|candidate| candidate.placement == placement)
@@ -151,38 +159,120 @@ fn place(scan: &PagesScan, wanted: Placement) -> Result<Placed, String> {
         placement,
         reason: why(placement).map_or_else(String::new, |candidate| candidate.why.clone()),
         others: choice.candidates.clone(),
+        basis: known.basis,
         candidates,
         meter,
     })
 }
 
-/// What the scan's replicas cost, of several nodes the quickest.
-fn costs(scan: &PagesScan) -> Costs {
-    let threads = scan.partitions().len() as f64;
-    let replicas = scan.replicated().replicas.iter();
-    let places: Vec<Place> = replicas
-        .map(|replica| replica.store.place(&replica.table))
-        .collect();
-    let own = places.iter().filter_map(|place| match place {
-        Place::Here { page_s } => Some(*page_s),
-        Place::There(..) => None,
-    });
-    let own = own.min_by(f64::total_cmp);
-    let nodes = places.iter().filter_map(|place| match place {
-        Place::Here { .. } => None,
-        Place::There(side, link) => Some((*side, *link)),
-    });
-    let time = |(side, link): &(Side, Link)| side.page_s.max(link.page_s) * (1.0 + side.load);
-    Costs {
-        here: Side {
-            page_s: own.unwrap_or(0.0),
-            operation_s: OPERATION_S,
-            load: load(),
-            threads,
-        },
-        there: nodes.min_by(|a, b| time(a).total_cmp(&time(b))),
-        has_pages: own.is_some(),
+/// Which costs were measured, and which are supposed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Basis {
+    /// Those that were measured.
+    pub measured: Vec<&'static str>,
+    /// The others.
+    pub supposed: Vec<&'static str>,
+}
+
+impl Basis {
+    fn add(&mut self, what: &'static str, measured: bool) {
+        match measured {
+            true => self.measured.push(what),
+            false => self.supposed.push(what),
+        }
     }
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |all: &[&str]| match all {
+            [] => "nothing".to_owned(),
+            all => all.join(", "),
+        };
+        write!(f, "measured: {}; ", list(&self.measured))?;
+        write!(f, "supposed: {}", list(&self.supposed))
+    }
+}
+
+/// What is known of a scan's replicas.
+struct Known {
+    costs: Costs,
+    page: PageWork,
+    basis: Basis,
+}
+
+/// What the scan's replicas cost, of several nodes the quickest.
+fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, TaskError> {
+    let threads = scan.partitions().len() as f64;
+    let (mut own, mut there) = (None::<(f64, Measured)>, None::<(Side, Link, Measured, f64)>);
+    let time = |side: &Side, link: &Link| side.page_s.max(link.page_s) * (1.0 + side.load);
+    let mut sample = None;
+    let mut operation_s = None;
+    for replica in &scan.replicated().replicas {
+        let store = &replica.store;
+        let measured = store.measured();
+        operation_s = operation_s.or(measured.operation_s);
+        match store.place(&replica.table) {
+            Place::Here { page_s } => {
+                if own.is_none_or(|(known, _)| page_s < known) {
+                    own = Some((page_s, measured));
+                }
+            }
+            Place::There(side, link) => {
+                if there.is_some_and(|(s, l, ..)| time(&s, &l) <= time(&side, &link)) {
+                    continue;
+                }
+                let pages = match &sample {
+                    Some(pages) => pages,
+                    None => sample.insert(sampled(scan.table(), fragment, rows)?),
+                };
+                there = Some((side, link, measured, store.cached(pages)));
+            }
+        }
+    }
+    let mut basis = Basis::default();
+    basis.add("work here", operation_s.is_some());
+    if let Some((_, measured)) = &own {
+        basis.add("pages here", measured.pages);
+    }
+    if let Some((_, _, measured, _)) = &there {
+        basis.add("work there", measured.operation_there_s.is_some());
+        basis.add("pages there", measured.pages);
+        basis.add("link", measured.link);
+    }
+    let taken = there.and_then(|(_, _, measured, _)| measured.page_s);
+    let own_page = own.and_then(|(_, measured)| measured.page_s);
+    let page_there = there.and_then(|(_, _, measured, _)| measured.page_there_s);
+    // A page is verified in the same way wherever that is.
+    let any = own_page.or(taken).or(page_there);
+    Ok(Known {
+        costs: Costs {
+            here: Side {
+                page_s: own.map_or(0.0, |(page_s, _)| page_s),
+                operation_s: operation_s.unwrap_or(OPERATION_S),
+                load: load(),
+                threads,
+            },
+            there: there.map(|(side, link, ..)| (side, link)),
+            has_pages: own.is_some(),
+        },
+        page: PageWork {
+            own_s: own_page.or(any).unwrap_or(0.0),
+            there_s: page_there,
+            taken_s: taken.or(any).unwrap_or(0.0),
+            cached: there.map_or(0.0, |(.., cached)| cached),
+            ..PageWork::default()
+        },
+        basis,
+    })
+}
+
+/// Some of a scan's pages, spread evenly over it.
+fn sampled(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Vec<Address>, TaskError> {
+    let rows = operators::scan::prune(table, fragment, rows)?;
+    let pages = operators::scan::pages(table, fragment, &rows)?;
+    let step = pages.len().div_ceil(SAMPLED).max(1);
+    Ok(pages.into_iter().step_by(step).collect())
 }
 
 /// Threads that want a processor, for each processor, as the system averages them over a minute; 0 where

@@ -43,7 +43,7 @@ use crate::catalogue::Replicated;
 use crate::display;
 use crate::fetch::{Meters, fetch};
 use crate::fragment::fragment;
-use crate::meter::pages_of;
+use crate::meter::{PageFigures, pages_of};
 use crate::options::KumikiOptions;
 use crate::place::{Placed, Placement};
 use crate::statistics;
@@ -140,6 +140,15 @@ impl PagesScan {
         parts
             .map(|rows| pages_of(self.table(), &fragment, rows))
             .sum()
+    }
+
+    /// What has become of its pages so far; `None` if it was not placed, or if its operators run
+    /// elsewhere.
+    #[must_use]
+    pub fn figures(&self) -> Option<PageFigures> {
+        let placed = self.placed.as_ref()?;
+        let counted = placed.placement != Placement::RemoteRemote;
+        counted.then(|| placed.meter().figures(self.pages()))
     }
 
     /// What runs beside the data.
@@ -343,16 +352,14 @@ impl ExecutionPlan for PagesScan {
         )))
     }
 
-    /// With the pages that were read and, of those that could have been, the others. Where operators
-    /// run elsewhere their pages are not counted here.
+    /// With the pages that were read, those that the cache had, and, of all that could have been needed,
+    /// the others. Where operators run elsewhere their pages are not counted here.
     fn metrics(&self) -> Option<MetricsSet> {
         let mut metrics = self.metrics.clone_inner();
-        if let Some(placed) = &self.placed
-            && placed.placement != Placement::RemoteRemote
-        {
-            let read = placed.meter().pages();
-            metrics.push(figure("pages_read", read));
-            metrics.push(figure("pages_skipped", self.pages().saturating_sub(read)));
+        if let Some(figures) = self.figures() {
+            metrics.push(figure("pages_read", figures.read));
+            metrics.push(figure("pages_cached", figures.cached));
+            metrics.push(figure("pages_skipped", figures.skipped));
         }
         Some(metrics)
     }

@@ -18,10 +18,10 @@ use std::time::Instant;
 use arrow_array::temporal_conversions::timestamp_ms_to_datetime;
 use base::size::Size;
 use clap::{Args, ValueEnum};
-use pages::{LoadOptions, Mode, PageSize, Progress, Table, TablesError};
+use pages::{DepotError, LoadOptions, Mode, PageSize, Progress, Sink, Table, TablesError};
 
 use super::parse_page_size;
-use super::place::{Loading, Place, resolve_as};
+use super::place::{Place, resolve_as};
 use super::progress::Told;
 use crate::ask::{self, Asked};
 use rows::Rows;
@@ -81,8 +81,8 @@ pub(super) fn export(options: &Export) -> Result<(), String> {
         true => Mode::Replace,
         false => Mode::Create,
     };
-    let there = tables.list()?;
-    if mode == Mode::Create && there.iter().any(|one| one.name == *table) {
+    let says = |error: DepotError| error.to_string();
+    if mode == Mode::Create && tables.table(table).map_err(says)?.is_some() {
         let exists = TablesError::Exists(table.clone());
         return Err(format!("{exists} (--replace, or another --table)"));
     }
@@ -91,7 +91,8 @@ pub(super) fn export(options: &Export) -> Result<(), String> {
         page_size: options.page_size,
         ..LoadOptions::default()
     };
-    let load = tables.load(table, rows.schema(), &shape, mode)?;
+    let load = tables.load(table, rows.schema(), &shape, mode);
+    let load = load.map_err(says)?;
     let told = |error: String| format!("{address}: {error}");
     let snapshot = Snapshot::begin(asked, options.pattern.as_deref(), options.stale);
     let mut snapshot = snapshot.map_err(told)?;
@@ -124,7 +125,7 @@ fn connect(options: &Export) -> Result<(SocketAddr, Asked), String> {
 fn fill(
     snapshot: &mut Snapshot,
     rows: &mut Rows,
-    mut load: Loading,
+    mut load: Box<dyn Sink>,
     table: &str,
     told: &impl Fn(String) -> String,
 ) -> Result<Arc<Table>, String> {
@@ -135,10 +136,11 @@ fn fill(
             continue;
         }
         let batch = rows.batch(&entries).map_err(nothing)?;
-        load.push(&batch).map_err(nothing)?;
+        let pushed = load.push(&batch);
+        pushed.map_err(|error| nothing(error.to_string()))?;
         progress.done(load.rows(), snapshot.expected());
     }
-    load.commit()
+    load.commit().map_err(|error| error.to_string())
 }
 
 fn tell(loaded: &Table, snapshot: &Snapshot, rows: &Rows, begun: Instant) {

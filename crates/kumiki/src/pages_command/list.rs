@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::List;
 
 pub(super) fn list(options: &List) -> Result<(), String> {
-    let (list, damaged) = match &options.place.node.node {
-        Some(_) => (options.place.open()?.list()?, Vec::new()),
-        None => {
-            let tables = options.place.open_read_only()?;
-            (tables.list(), tables.damaged())
-        }
+    let (list, damaged) = if options.place.nodes.is_empty() {
+        let tables = options.place.open_read_only()?;
+        (tables.list(), tables.damaged())
+    } else {
+        let list = options.place.open()?.list();
+        (list.map_err(|error| error.to_string())?, Vec::new())
     };
     if let Some(name) = &options.table {
         let table = find(&list, &damaged, name)?;

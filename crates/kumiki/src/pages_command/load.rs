@@ -1,15 +1,15 @@
 //! Loads tables.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use base::size::Size;
 use pages::tpch::TpchTable;
-use pages::{Groups, Layout, LoadOptions, Mode, Progress, Table, TablesError, sort};
+use pages::{Depot, DepotError, Groups, LoadOptions, Mode, Progress, Table, TablesError, sort};
 
-use super::place::Depot;
 use super::progress::Told;
-use super::{Into, LayoutArg, Tpch};
+use super::{Into, Tpch};
 
 pub(super) fn tpch(options: &Tpch) -> Result<(), String> {
     let wanted = wanted(&options.tables)?;
@@ -21,30 +21,46 @@ pub(super) fn tpch(options: &Tpch) -> Result<(), String> {
             ));
         }
     }
-    let tables = options.into.place.open()?;
-    if mode(&options.into) == Mode::Create {
-        // Better now than after an hour of loading others.
-        let there = tables.list()?;
-        let is_there = |name| there.iter().any(|table| table.name == name);
-        let there = wanted.iter().find(|table| is_there(table.name()));
-        if let Some(there) = there {
-            let exists = TablesError::Exists(there.name().to_owned());
-            return Err(format!("{exists} (--replace, --append)"));
-        }
+    let depot = options.into.place.open()?;
+    // Better now than after an hour of loading others.
+    for table in &wanted {
+        check_new(&*depot, table.name(), &options.into)?;
     }
     for table in wanted {
         let begun = Instant::now();
-        let (loaded, bytes) = load(&tables, table, options)?;
-        println!(
-            "{}: {} rows in all, {} written, version {}, {:.1} s",
-            loaded.name,
-            loaded.rows(),
-            Size(bytes),
-            loaded.version.0,
-            begun.elapsed().as_secs_f64()
-        );
+        let loaded = load(&*depot, table, options)?;
+        tell(&loaded, begun);
     }
     Ok(())
+}
+
+/// Says that a table is there that is to be a new one.
+pub(super) fn check_new(depot: &dyn Depot, name: &str, into: &Into) -> Result<(), String> {
+    if into.mode() != Mode::Create {
+        return Ok(());
+    }
+    match depot.table(name).map_err(|error| error.to_string())? {
+        None => Ok(()),
+        Some(_) => {
+            let exists = TablesError::Exists(name.to_owned());
+            Err(format!("{exists} (--replace, --append)"))
+        }
+    }
+}
+
+/// Says what was loaded.
+pub(super) fn tell(loaded: &Table, begun: Instant) {
+    let written = loaded.segments.last().map_or(0, |segment| {
+        u64::from(segment.pages) * loaded.page_size.bytes() as u64
+    });
+    println!(
+        "{}: {} rows in all, {} written, version {}, {:.1} s",
+        loaded.name,
+        loaded.rows(),
+        Size(written),
+        loaded.version.0,
+        begun.elapsed().as_secs_f64()
+    );
 }
 
 /// Tables in the order in which they were named; all, if none was.
@@ -61,37 +77,23 @@ fn wanted(names: &[String]) -> Result<Vec<TpchTable>, String> {
     tables.collect()
 }
 
-fn mode(into: &Into) -> Mode {
-    match into {
-        Into { replace: true, .. } => Mode::Replace,
-        Into { append: true, .. } => Mode::Append,
-        _ => Mode::Create,
-    }
-}
-
-fn load(
-    tables: &Depot,
-    table: TpchTable,
-    options: &Tpch,
-) -> Result<(std::sync::Arc<Table>, u64), String> {
+fn load(depot: &dyn Depot, table: TpchTable, options: &Tpch) -> Result<Arc<Table>, String> {
     let (into, schema) = (&options.into, table.schema());
     let names = schema.fields().iter().map(|field| field.name().clone());
     let widths = names.filter_map(|name| Some((name.clone(), table.text_width(&name)?)));
     let shape = LoadOptions {
-        page_size: into.page_size,
-        layout: match into.layout {
-            LayoutArg::Columns => Layout::Columns,
-            LayoutArg::Rows => Layout::Rows,
-        },
         groups: of_table(&into.groups, table),
         text_widths: widths.collect(),
         forms: table.forms(),
+        ..into.options()
     };
-    let mode = match mode(into) {
-        Mode::Append if tables.table(table.name()).is_err() => Mode::Create,
+    let says = |error: DepotError| error.to_string();
+    let mode = match into.mode() {
+        Mode::Append if depot.table(table.name()).map_err(says)?.is_none() => Mode::Create,
         mode => mode,
     };
-    let mut load = tables.load(table.name(), &schema, &shape, mode)?;
+    let load = depot.load(table.name(), &schema, &shape, mode);
+    let mut load = load.map_err(says)?;
     let mut told = Told::new(format!("{}: rows", table.name()));
     let total = table.rows(options.sf);
     let rows = table.batches(options.sf, options.threads.into());
@@ -109,11 +111,7 @@ fn load(
         pushed.map_err(|error| format!("{error}; nothing of this load of {name} is kept"))?;
         told.done(load.rows(), Some(total));
     }
-    let loaded = load.commit()?;
-    let bytes = loaded.segments.last().map_or(0, |segment| {
-        u64::from(segment.pages) * loaded.page_size.bytes() as u64
-    });
-    Ok((loaded, bytes))
+    load.commit().map_err(says)
 }
 
 /// Groups that are named have columns of any of the tables; each table takes its own.

@@ -2,6 +2,8 @@
 
 mod check;
 mod export;
+#[cfg_attr(not(feature = "sql"), path = "without_files.rs")]
+mod files;
 mod list;
 mod load;
 pub(crate) mod place;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 
 use base::size::Size;
 use clap::{Args, Subcommand, ValueEnum};
-use pages::PageSize;
+use pages::{Layout, LoadOptions, Mode, PageSize};
 
 use crate::logging::Log;
 use place::Place;
@@ -67,6 +69,10 @@ struct Load {
 enum From {
     /// The tables of TPC-H, generated.
     Tpch(Tpch),
+    /// Lines of values become a table.
+    Csv(files::Csv),
+    /// Parquet files become a table.
+    Parquet(files::Parquet),
 }
 
 #[derive(Args, Debug)]
@@ -155,16 +161,43 @@ struct Remove {
 pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
     match &options.command {
         Command::Serve(serve) => serve::serve(serve, log),
-        Command::Load(Load {
-            from: From::Tpch(tpch),
-        }) => load::tpch(tpch),
+        Command::Load(Load { from }) => match from {
+            From::Tpch(tpch) => load::tpch(tpch),
+            From::Csv(csv) => files::csv(csv),
+            From::Parquet(parquet) => files::parquet(parquet),
+        },
         Command::Export(export) => export::export(export),
         Command::Ls(list) => list::list(list),
         Command::Check(check) => check::check(check),
         Command::Remove(remove) => {
-            remove.place.open()?.remove(&remove.table)?;
+            let removed = remove.place.open()?.remove(&remove.table);
+            removed.map_err(|error| error.to_string())?;
             println!("removed {}", remove.table);
             Ok(())
+        }
+    }
+}
+
+impl Into {
+    /// What becomes of rows that are there.
+    fn mode(&self) -> Mode {
+        match self {
+            Into { replace: true, .. } => Mode::Replace,
+            Into { append: true, .. } => Mode::Append,
+            _ => Mode::Create,
+        }
+    }
+
+    /// How new tables lie in pages.
+    fn options(&self) -> LoadOptions {
+        LoadOptions {
+            page_size: self.page_size,
+            layout: match self.layout {
+                LayoutArg::Columns => Layout::Columns,
+                LayoutArg::Rows => Layout::Rows,
+            },
+            groups: self.groups.clone(),
+            ..LoadOptions::default()
         }
     }
 }

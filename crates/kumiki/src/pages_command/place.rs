@@ -7,11 +7,8 @@ use std::sync::Arc;
 use clap::Args;
 use disk::{LockError, RealDisk};
 use fabric::Secret;
-use pages::remote::{Far, FarLoad, FarOptions, Session, SessionOptions};
-use pages::{Load, LoadOptions, Mode, Table, Tables, TablesError};
-
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use pages::remote::{Far, FarOptions, Replicas, SessionOptions};
+use pages::{Depot, Tables, TablesError};
 
 use crate::membership::Transport;
 use crate::rdma::Device;
@@ -28,21 +25,15 @@ pub(crate) struct Place {
         long = "dir",
         value_name = "DIR",
         default_value = "./kumiki-pages",
-        conflicts_with = "node"
+        conflicts_with = "nodes"
     )]
     pub(super) dirs: Vec<PathBuf>,
+    /// A storage node (`kumiki pages serve`), in the place of directories. Given several times, tables
+    /// are loaded into all of them alike, as replicas, and removed from all.
+    #[arg(long = "node", value_name = "HOST:PORT")]
+    pub(super) nodes: Vec<String>,
     #[command(flatten)]
-    pub(super) node: NodeArgs,
-}
-
-/// A storage node, and how it is reached.
-#[derive(Args, Debug)]
-pub(crate) struct NodeArgs {
-    /// A storage node (`kumiki pages serve`), in the place of directories.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) node: Option<String>,
-    #[command(flatten)]
-    pub(crate) access: Access,
+    access: Access,
 }
 
 /// What a storage node wants to be known, and how messages travel.
@@ -106,42 +97,53 @@ pub(super) fn resolve_as(
     }
 }
 
-/// Tables, wherever they are.
-pub(super) enum Depot {
-    /// In directories of this machine.
-    Here(Tables),
-    /// At a storage node.
-    There(Box<SessionOptions>),
-}
-
 impl Place {
     /// Opens the tables. Finds the storage node that uses the directories, if one does and no other was
     /// named.
-    pub(super) fn open(&self) -> Result<Depot, String> {
-        if let Some(node) = &self.node.node {
-            let session = self.node.access.session(resolve(node)?)?;
-            return Ok(Depot::There(Box::new(session)));
+    pub(super) fn open(&self) -> Result<Box<dyn Depot>, String> {
+        if !self.nodes.is_empty() {
+            return self.open_nodes();
         }
         match Tables::open(Arc::new(RealDisk), &self.dirs) {
             Ok(tables) => {
                 // One that was killed has left it; none runs while the directories are ours.
                 drop(std::fs::remove_file(self.dirs[0].join(ADDRESS_FILE)));
-                Ok(Depot::Here(tables))
+                Ok(Box::new(tables))
             }
             Err(error @ TablesError::Lock(LockError::InUse { .. })) => {
                 let Some(address) = address_of(&self.dirs[0]) else {
                     return Err(error.to_string());
                 };
                 eprintln!("kumiki: the directory is that of the storage node at {address}");
-                Ok(Depot::There(Box::new(self.node.access.session(address)?)))
+                Ok(Box::new(self.far(address)?))
             }
             Err(error) => Err(error.to_string()),
         }
     }
 
+    fn open_nodes(&self) -> Result<Box<dyn Depot>, String> {
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for node in &self.nodes {
+            let address = resolve(node)?;
+            if addresses.contains(&address) {
+                return Err(format!("--node {node} is named twice: name each node once"));
+            }
+            addresses.push(address);
+        }
+        if let [address] = addresses[..] {
+            return Ok(Box::new(self.far(address)?));
+        }
+        let nodes = addresses.into_iter().map(|address| self.far(address));
+        Ok(Box::new(Replicas::new(nodes.collect::<Result<_, _>>()?)))
+    }
+
+    fn far(&self, address: SocketAddr) -> Result<Far, String> {
+        Ok(Far::new(FarOptions::new(self.access.session(address)?)))
+    }
+
     /// Opens them for reading alone.
     pub(super) fn open_read_only(&self) -> Result<Tables, String> {
-        if self.node.node.is_some() {
+        if !self.nodes.is_empty() {
             return Err(
                 "this reads the files themselves: run it on the node's machine with --dir"
                     .to_owned(),
@@ -156,98 +158,4 @@ impl Place {
 pub(crate) fn address_of(dir: &Path) -> Option<SocketAddr> {
     let text = std::fs::read_to_string(dir.join(ADDRESS_FILE)).ok()?;
     text.trim().parse().ok()
-}
-
-impl Depot {
-    /// The newest versions of all tables.
-    pub(super) fn list(&self) -> Result<Vec<Arc<Table>>, String> {
-        match self {
-            Depot::Here(tables) => Ok(tables.list()),
-            Depot::There(options) => {
-                let node = Far::new(FarOptions::new((**options).clone()));
-                let listed = node.tables().map_err(|error| error.to_string())?;
-                let open = |name: &str| node.open(name).map_err(|error| error.to_string());
-                listed.iter().map(|listed| open(&listed.name)).collect()
-            }
-        }
-    }
-
-    /// The newest version of a table.
-    pub(super) fn table(&self, name: &str) -> Result<Arc<Table>, String> {
-        match self {
-            Depot::Here(tables) => tables.table(name).map_err(|error| error.to_string()),
-            Depot::There(options) => {
-                let node = Far::new(FarOptions::new((**options).clone()));
-                node.open(name).map_err(|error| error.to_string())
-            }
-        }
-    }
-
-    /// Removes a table.
-    pub(super) fn remove(&self, name: &str) -> Result<(), String> {
-        match self {
-            Depot::Here(tables) => tables.remove(name).map_err(|error| error.to_string()),
-            Depot::There(options) => {
-                let session = Session::connect((**options).clone());
-                let removed = session.and_then(|mut session| session.remove(name));
-                removed.map_err(|error| error.to_string())
-            }
-        }
-    }
-
-    /// Begins to load rows into a table.
-    pub(super) fn load(
-        &self,
-        name: &str,
-        schema: &SchemaRef,
-        options: &LoadOptions,
-        mode: Mode,
-    ) -> Result<Loading, String> {
-        match self {
-            Depot::Here(tables) => {
-                let load = tables.load(name, schema, options, mode);
-                let load = load.map_err(|error| error.to_string())?;
-                Ok(Loading::Here(Box::new(load)))
-            }
-            Depot::There(node) => {
-                let session = Session::connect((**node).clone());
-                let load = session
-                    .and_then(|session| FarLoad::begin(session, name, schema, options, mode));
-                let load = load.map_err(|error| error.to_string())?;
-                Ok(Loading::There(Box::new(load)))
-            }
-        }
-    }
-}
-
-/// Rows on their way into a table.
-pub(super) enum Loading {
-    Here(Box<Load>),
-    There(Box<FarLoad>),
-}
-
-impl Loading {
-    /// Adds rows.
-    pub(super) fn push(&mut self, batch: &RecordBatch) -> Result<(), String> {
-        match self {
-            Loading::Here(load) => load.push(batch).map_err(|error| error.to_string()),
-            Loading::There(load) => load.push(batch).map_err(|error| error.to_string()),
-        }
-    }
-
-    /// Rows so far.
-    pub(super) fn rows(&self) -> u64 {
-        match self {
-            Loading::Here(load) => load.rows(),
-            Loading::There(load) => load.rows(),
-        }
-    }
-
-    /// Makes them part of the table.
-    pub(super) fn commit(self) -> Result<Arc<Table>, String> {
-        match self {
-            Loading::Here(load) => load.commit().map_err(|error| error.to_string()),
-            Loading::There(load) => load.commit().map_err(|error| error.to_string()),
-        }
-    }
 }

@@ -19,9 +19,8 @@ impl Told {
     /// `what` is done, for example "lineitem: rows".
     pub(super) fn new(what: String) -> Told {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(0);
-            let template = "{msg} {bar:24} {human_pos}/{human_len} {per_sec} {eta:>5}";
-            bar.set_style(ProgressStyle::with_template(template).expect("a sensible template"));
+            let bar = ProgressBar::no_length();
+            bar.set_style(style("{msg} {human_pos} {per_sec}"));
             bar.set_message(what.clone());
             bar
         });
@@ -33,10 +32,21 @@ impl Told {
     }
 }
 
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a sensible template")
+}
+
 impl pages::Progress for Told {
     fn done(&mut self, done: u64, of: Option<u64>) {
         if let Some(bar) = &self.bar {
-            bar.set_length(of.unwrap_or(done).max(done));
+            if let Some(of) = of {
+                if bar.length().is_none() {
+                    bar.set_style(style(
+                        "{msg} {bar:24} {human_pos}/{human_len} {per_sec} {eta:>5}",
+                    ));
+                }
+                bar.set_length(of.max(done));
+            }
             bar.set_position(done);
         } else if self.told.elapsed() >= TELLING {
             let of = of.map_or_else(String::new, |of| format!(" of {}", HumanCount(of)));

@@ -99,3 +99,20 @@ fn tables_are_loaded_listed_checked_and_removed() {
     done(dir, &["remove", "lineitem"]);
     assert!(refused(dir, &["remove", "lineitem"]).contains("there are: orders"));
 }
+
+/// A binary that was built without it says how to get what reads files.
+#[cfg(not(feature = "sql"))]
+#[test]
+fn without_the_feature_loading_files_says_how_to_get_it() {
+    let folder = tempfile::tempdir().expect("a directory");
+    for kind in ["csv", "parquet"] {
+        let options = ["load", kind, "t.csv", "--table", "t", "--no-header"];
+        let said = refused(folder.path(), &options);
+        let command = format!("--features sql -- pages load {kind} t.csv --table t --no-header");
+        assert!(said.contains(&command), "{said}");
+        let said = refused(folder.path(), &["load", kind, "--help"]);
+        assert!(said.contains("--features sql"), "{said}");
+    }
+    let entries = std::fs::read_dir(folder.path()).expect("a directory");
+    assert_eq!(entries.count(), 0, "nothing was made");
+}

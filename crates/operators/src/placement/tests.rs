@@ -119,6 +119,48 @@ fn what_pages_take_of_processors_counts() {
 }
 
 #[test]
+fn what_a_cache_has_does_not_travel() {
+    let chosen = |cached: f64| {
+        let page = PageWork {
+            cached,
+            ..PageWork::default()
+        };
+        choose_with(Placement::Auto, &estimate(), &costs(false), &page)
+    };
+    let (cold, half, warm) = (chosen(0.0), chosen(0.5), chosen(1.0));
+    assert_eq!(cold.chosen, Some(Placement::RemoteRemote));
+    assert_eq!(warm.chosen, Some(Placement::RemoteLocal));
+    let seconds = |choice: &Choice| choice.candidates[1].seconds.expect("a time");
+    // The link is the slowest part: 300 pages of 131 µs.
+    let link = 300.0 * link().page_s;
+    assert!((seconds(&cold) - seconds(&half) - link / 2.0).abs() < 1e-9);
+    assert!(seconds(&half) > seconds(&warm));
+    let why = &half.candidates[1].why;
+    assert!(
+        why.starts_with("150 pages in the cache, 150 pages read there"),
+        "{why}"
+    );
+    assert!(!cold.candidates[1].why.contains("cache"));
+}
+
+#[test]
+fn a_node_s_own_time_for_pages_counts_if_it_is_known() {
+    let seconds = |there_s| {
+        let page = PageWork {
+            own_s: 1e-3,
+            there_s,
+            ..PageWork::default()
+        };
+        let choice = choose_with(Placement::Auto, &estimate(), &costs(true), &page);
+        [0, 2].map(|place| choice.candidates[place].seconds.expect("a time"))
+    };
+    let ([here, there], [same, quicker]) = (seconds(None), seconds(Some(0.5e-3)));
+    assert_eq!(here, same);
+    // 300 pages on two threads, each half a millisecond less.
+    assert!((there - quicker - 0.075).abs() < 1e-9, "{there} {quicker}");
+}
+
+#[test]
 fn more_work_never_costs_less() {
     let base = estimate();
     let more = [

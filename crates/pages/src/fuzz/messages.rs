@@ -9,11 +9,11 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::fuzz_messages;
 use crate::remote::load::Definition;
-use crate::remote::{Condition, Listed, wire};
+use crate::remote::{Condition, Listed, WorkTimes, wire};
 use crate::row::Form;
 use crate::segment::Groups;
-use crate::table::{Layout, TableId, Version};
-use crate::tables::{LoadOptions, Mode};
+use crate::table::{Layout, SegmentId, TableId, Version};
+use crate::tables::{Identity, LoadOptions, Mode};
 
 /// One message of each kind, and the forms of what they hold.
 fn messages() -> Vec<(String, Vec<u8>)> {
@@ -42,7 +42,17 @@ fn messages() -> Vec<(String, Vec<u8>)> {
             ..LoadOptions::default()
         },
         mode: Mode::Append,
+        identity: None,
     };
+    let named = Definition {
+        identity: Some(Identity {
+            table: TableId(5),
+            version: Version(6),
+            segment: SegmentId(7),
+        }),
+        ..definition.clone()
+    };
+    inputs.push(("named".to_owned(), named.encode().unwrap()));
     inputs.push((
         "definition".to_owned(),
         definition.encode_as(TableId(5)).unwrap(),
@@ -65,6 +75,11 @@ fn messages() -> Vec<(String, Vec<u8>)> {
         tasks: 2,
         task_threads: 3,
         readers: 4,
+        work: WorkTimes {
+            operation_ps: 5,
+            page_ps: 6,
+            wait_ps: 7,
+        },
     };
     inputs.push(("condition".to_owned(), condition.encode()));
     inputs

@@ -24,6 +24,7 @@ pub(super) struct LoadHandle {
 /// What a load is to do.
 enum Step {
     Push(Bytes),
+    Prepare,
     Commit,
 }
 
@@ -45,6 +46,14 @@ impl LoadHandle {
     /// Too many wait.
     pub(super) fn push(&self, asker: Asker, block: &[u8]) -> Result<(), String> {
         self.put(asker, Step::Push(copied(block)))
+    }
+
+    /// Has it prepare to commit.
+    ///
+    /// # Errors
+    /// Too much waits.
+    pub(super) fn prepare(&self, asker: Asker) -> Result<(), String> {
+        self.put(asker, Step::Prepare)
     }
 
     /// Has it commit.
@@ -79,6 +88,11 @@ fn work(load: Box<dyn Loading>, steps: &Receiver<(Asker, Step)>, mailbox: &Mailb
                 let pushed = going.push(block);
                 load = pushed.is_ok().then_some(going);
                 pushed.map(|()| Vec::new())
+            }
+            (Step::Prepare, Some(mut going)) => {
+                let prepared = going.prepare();
+                load = prepared.is_ok().then_some(going);
+                prepared.map(|()| Vec::new())
             }
             (Step::Commit, Some(going)) => going.commit(),
             (_, None) => Err("the load has failed before, or is over".to_owned()),

@@ -60,6 +60,12 @@ pub trait Loading: Send {
     /// A text that says what is wrong. Nothing more can be added then.
     fn push(&mut self, block: Bytes) -> Result<(), String>;
 
+    /// Makes the rows durable, and no part of the table yet. None can be added then.
+    ///
+    /// # Errors
+    /// A text that says what is wrong. The load is over then.
+    fn prepare(&mut self) -> Result<(), String>;
+
     /// Makes the rows part of the table, durably and all at once. Returns the new version, as
     /// [`Table::encode`] gives it.
     ///

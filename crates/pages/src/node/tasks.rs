@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use super::Shared;
 use super::options::NodeOptions;
 use super::shelf::Opened;
+use crate::remote::WorkTimes;
 use crate::remote::wire::Kind;
 
 /// How long a task waits for its reader.
@@ -38,6 +39,11 @@ pub trait Worker: Send + Sync {
         task: &[u8],
         out: &mut dyn FnMut(Vec<u8>) -> bool,
     ) -> Result<(), Outcome>;
+
+    /// What tasks have taken lately, for readers who choose where to run theirs.
+    fn times(&self) -> WorkTimes {
+        WorkTimes::default()
+    }
 }
 
 /// Runs nothing.
@@ -243,6 +249,11 @@ impl Tasks {
         queue.push_back(job);
         self.come.notify_one();
         Ok(())
+    }
+
+    /// What tasks have taken lately.
+    pub(super) fn times(&self) -> WorkTimes {
+        self.worker.times()
     }
 
     /// Ends the threads; what they run is cancelled, what waits is not begun.

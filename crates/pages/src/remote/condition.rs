@@ -1,7 +1,8 @@
 //! Which tables a node has, and how busy it is.
 //!
 //! A table in a list, in bytes: name (a count and bytes), id (16), version (8), rows (8), pages (8), bytes
-//! of a page (4). A condition: five numbers of 8 bytes in the order of its fields. All of it
+//! of a page (4). A condition: eight numbers of 8 bytes in the order of its fields; what a thread takes is in
+//! picoseconds. All of it
 //! little-endian; see [`base::codec`] for counts.
 
 use std::sync::atomic::Ordering;
@@ -84,10 +85,23 @@ pub struct Condition {
     pub task_threads: u64,
     /// Readers that are connected.
     pub readers: u64,
+    /// What tasks have taken of its threads lately.
+    pub work: WorkTimes,
+}
+
+/// What operators beside pages take of a thread, in picoseconds; 0 where not enough was measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WorkTimes {
+    /// For an operation on a row, of the processor.
+    pub operation_ps: u64,
+    /// For a page, of the processor: to ask for it and to verify it.
+    pub page_ps: u64,
+    /// For a page, with waiting for it.
+    pub wait_ps: u64,
 }
 
 impl Condition {
-    pub(crate) fn of(figures: &Figures, task_threads: usize) -> Condition {
+    pub(crate) fn of(figures: &Figures, task_threads: usize, work: WorkTimes) -> Condition {
         let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         Condition {
             waiting: load(&figures.waiting),
@@ -95,6 +109,7 @@ impl Condition {
             tasks: load(&figures.tasks_under_way),
             task_threads: task_threads as u64,
             readers: load(&figures.readers),
+            work,
         }
     }
 
@@ -107,6 +122,9 @@ impl Condition {
             self.tasks,
             self.task_threads,
             self.readers,
+            self.work.operation_ps,
+            self.work.page_ps,
+            self.work.wait_ps,
         ] {
             put_u64(&mut out, number);
         }
@@ -121,6 +139,11 @@ impl Condition {
             tasks: reader.u64()?,
             task_threads: reader.u64()?,
             readers: reader.u64()?,
+            work: WorkTimes {
+                operation_ps: reader.u64()?,
+                page_ps: reader.u64()?,
+                wait_ps: reader.u64()?,
+            },
         };
         reader.end()?;
         Ok(condition)
@@ -152,8 +175,13 @@ mod tests {
             tasks: 2,
             task_threads: 3,
             readers: 4,
+            work: WorkTimes {
+                operation_ps: 800,
+                page_ps: 7_000_000,
+                wait_ps: 30_000_000,
+            },
         };
         assert_eq!(Condition::decode(&condition.encode()), Ok(condition));
-        assert!(Condition::decode(&[1; 39]).is_err());
+        assert!(Condition::decode(&[1; 63]).is_err());
     }
 }

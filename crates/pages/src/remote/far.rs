@@ -1,6 +1,7 @@
 //! A storage node, as many threads use it: each that reads, or has a task run, takes a session for
 //! that time.
 
+mod pace;
 mod task;
 
 use std::collections::HashMap;
@@ -12,13 +13,14 @@ use parking_lot::Mutex;
 
 pub use task::TaskStream;
 
+use self::pace::{Pace, Reader};
 use super::condition::{Condition, Listed};
 use super::session::{Open, Session, SessionError, SessionOptions};
 use crate::ahead::Ahead;
 use crate::cache::Cache;
 use crate::page::{Page, PageError};
-use crate::source::{PageStream, Source};
-use crate::table::{Address, SegmentId, Table, TableId, Version};
+use crate::source::{PageStream, Source, Tally};
+use crate::table::{Address, PageSize, SegmentId, Table, TableId, Version};
 
 /// Sessions that are kept for later.
 const KEPT: usize = 16;
@@ -54,12 +56,14 @@ impl FarOptions {
 #[derive(Clone, Debug)]
 pub struct Far {
     inner: Arc<Inner>,
+    tally: Option<Arc<Tally>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     options: FarOptions,
     idle: Mutex<Vec<Held>>,
+    pace: Pace,
 }
 
 /// A session, and what is open on it.
@@ -84,9 +88,35 @@ impl Far {
     /// A node that is not connected to yet.
     #[must_use]
     pub fn new(options: FarOptions) -> Far {
-        let idle = Mutex::default();
         Far {
-            inner: Arc::new(Inner { options, idle }),
+            inner: Arc::new(Inner {
+                options,
+                idle: Mutex::default(),
+                pace: Pace::default(),
+            }),
+            tally: None,
+        }
+    }
+
+    /// Seconds that a page of this size takes to come, with as many under way as readers had; `None` before
+    /// enough have come.
+    #[must_use]
+    pub fn page_s(&self, size: PageSize) -> Option<f64> {
+        self.inner.pace.page_s(size)
+    }
+
+    /// Seconds for a byte of pages; `None` before enough have come.
+    #[must_use]
+    pub fn byte_s(&self) -> Option<f64> {
+        self.inner.pace.byte_s()
+    }
+
+    /// The same node, with the same sessions and the same cache, for somebody whose pages are counted.
+    #[must_use]
+    pub fn tallied(&self, tally: &Arc<Tally>) -> Far {
+        Far {
+            inner: Arc::clone(&self.inner),
+            tally: Some(Arc::clone(tally)),
         }
     }
 
@@ -230,9 +260,10 @@ impl Source for Far {
         Box::new(Stream {
             inner: Arc::clone(&self.inner),
             table: Arc::clone(table),
-            ahead: Ahead::new(table, pages, limit, cache),
+            ahead: Ahead::new(table, pages, limit, cache).tallied(self.tally.clone()),
             held: None,
             due: None,
+            reader: Reader::new(table.page_size),
         })
     }
 }
@@ -246,6 +277,8 @@ struct Stream {
     held: Option<(Held, Opened)>,
     /// A page that there was no room to ask for.
     due: Option<(usize, Address)>,
+    /// What it tells of the pages' pace.
+    reader: Reader,
 }
 
 impl Iterator for Stream {
@@ -256,8 +289,10 @@ impl Iterator for Stream {
         while !self.ahead.is_over() {
             let asked = self.ask();
             if let Some(page) = self.ahead.take() {
+                self.reader.go_on(&self.inner.pace);
                 return Some(page);
             }
+            self.reader.wait(&self.inner.pace);
             let turned = asked.and_then(|()| self.turn(deadline));
             if let Err(error) = turned {
                 return self.fail(&error);
@@ -316,6 +351,7 @@ impl Stream {
                 what: format!("storage node {}: {what}", held.session.address()),
             });
             self.ahead.bring(place, bytes);
+            self.reader.came(&self.inner.pace);
         }
         if !something && Instant::now() > deadline {
             let patience = self.inner.options.session.patience;
@@ -343,6 +379,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        self.reader.end(&self.inner.pace);
         if let Some((held, _)) = self.held.take() {
             self.inner.give_back(held);
         }

@@ -1,12 +1,15 @@
 //! Loading rows into a table of a storage node.
 //!
 //! A definition, in bytes: how (1: 0 there must be no such table, 1 its rows are replaced, 2 rows are
-//! appended); widths of texts in the layout of rows (a count, and for each a name and `u16`); forms of
+//! appended); whose names (1: 0 the node chooses the new version's, 1 they are the id and the version of
+//! the table at the end, and the segment's id (16) comes here); widths of texts in the layout of rows (a count, and for each a name and `u16`); forms of
 //! columns there (a count, and for each a number and a width as `u16`; none if they follow from the
 //! columns' types); the table without segments, as [`Table::encode`] gives it.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -15,11 +18,13 @@ use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count};
 use super::session::{Session, SessionError};
 use crate::row::Form;
 use crate::segment::Groups;
-use crate::table::{Table, TableId, Version};
-use crate::tables::{LoadOptions, Mode};
+use crate::table::{SegmentId, Table, TableId, Version};
+use crate::tables::{Identity, LoadOptions, Mode};
 
 /// Blocks that are on their way and not answered.
 const UNANSWERED: usize = 4;
+/// Bytes of a block, but for one of a single row: those that are not answered fit into a link's queue.
+const BLOCK: usize = 2 << 20;
 
 /// What a node is told before rows are.
 #[derive(Clone, Debug)]
@@ -28,6 +33,8 @@ pub(crate) struct Definition {
     pub(crate) schema: SchemaRef,
     pub(crate) options: LoadOptions,
     pub(crate) mode: Mode,
+    /// The new version's names, if the node is not to choose them.
+    pub(crate) identity: Option<Identity>,
 }
 
 impl Definition {
@@ -35,13 +42,17 @@ impl Definition {
         self.encode_as(TableId::new())
     }
 
-    /// As bytes, for a table of this id, which the node does not look at.
+    /// As bytes, for a table of this id, which the node does not look at unless it is told to.
     pub(crate) fn encode_as(&self, id: TableId) -> Result<Vec<u8>, String> {
         let mut out = vec![match self.mode {
             Mode::Create => 0,
             Mode::Replace => 1,
             Mode::Append => 2,
         }];
+        out.push(u8::from(self.identity.is_some()));
+        if let Some(identity) = self.identity {
+            out.extend(identity.segment.0.to_le_bytes());
+        }
         put_count(&mut out, self.options.text_widths.len() as u64);
         for (column, width) in &self.options.text_widths {
             put_bytes(&mut out, column.as_bytes());
@@ -51,9 +62,11 @@ impl Definition {
         put_count(&mut out, forms.len() as u64);
         out.extend(forms.iter().flat_map(|form| form.encode()));
         let table = Table {
-            id,
+            id: self.identity.map_or(id, |identity| identity.table),
             name: self.name.clone(),
-            version: Version(1),
+            version: self
+                .identity
+                .map_or(Version(1), |identity| identity.version),
             schema: Arc::clone(&self.schema),
             page_size: self.options.page_size,
             layout: self.options.layout,
@@ -72,6 +85,13 @@ impl Definition {
             1 => Mode::Replace,
             2 => Mode::Append,
             other => return Err(says(reader.malformed(MalformedKind::Kind(other, "load")))),
+        };
+        let segment = match reader.u8().map_err(says)? {
+            0 => None,
+            1 => Some(SegmentId(u128::from_le_bytes(
+                reader.array().map_err(says)?,
+            ))),
+            other => return Err(says(reader.malformed(MalformedKind::Kind(other, "names")))),
         };
         let mut text_widths = HashMap::new();
         for _ in 0..reader.count().map_err(says)? {
@@ -95,6 +115,11 @@ impl Definition {
                 text_widths,
                 forms: (!forms.is_empty()).then_some(forms),
             },
+            identity: segment.map(|segment| Identity {
+                table: table.id,
+                version: table.version,
+                segment,
+            }),
             name: table.name,
             schema: table.schema,
             mode,
@@ -109,8 +134,9 @@ pub struct FarLoad {
     session: Session,
     load: u32,
     unanswered: VecDeque<u32>,
+    /// The request to prepare, until it is answered.
+    prepared: Option<u32>,
     rows: u64,
-    block: Vec<u8>,
 }
 
 impl FarLoad {
@@ -119,17 +145,33 @@ impl FarLoad {
     /// # Errors
     /// The node refuses; see [`SessionError`].
     pub fn begin(
+        session: Session,
+        name: &str,
+        schema: &SchemaRef,
+        options: &LoadOptions,
+        mode: Mode,
+    ) -> Result<FarLoad, SessionError> {
+        FarLoad::begin_as(session, name, schema, options, mode, None)
+    }
+
+    /// As [`FarLoad::begin`], with names for the new version that are not the node's to choose.
+    ///
+    /// # Errors
+    /// Those of [`FarLoad::begin`].
+    pub fn begin_as(
         mut session: Session,
         name: &str,
         schema: &SchemaRef,
         options: &LoadOptions,
         mode: Mode,
+        identity: Option<Identity>,
     ) -> Result<FarLoad, SessionError> {
         let definition = Definition {
             name: name.to_owned(),
             schema: Arc::clone(schema),
             options: options.clone(),
             mode,
+            identity,
         };
         let definition = definition.encode().map_err(SessionError::Refused)?;
         let load = session.begin_load(&definition)?;
@@ -138,9 +180,15 @@ impl FarLoad {
             session,
             load,
             unanswered: VecDeque::new(),
+            prepared: None,
             rows: 0,
-            block: Vec::new(),
         })
+    }
+
+    /// Where the node is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.session.address()
     }
 
     /// Rows so far.
@@ -154,15 +202,20 @@ impl FarLoad {
     /// # Errors
     /// Rows do not become pages, or the node is gone: nothing of the load will be there.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<(), SessionError> {
+        for block in blocks(batch)? {
+            self.push_block(&block)?;
+        }
+        Ok(())
+    }
+
+    /// Adds rows that are encoded already.
+    pub(crate) fn push_block(&mut self, block: &Block) -> Result<(), SessionError> {
         while self.unanswered.len() >= UNANSWERED {
             self.hear_one()?;
         }
-        self.block.clear();
-        let encoded = crate::block::encode(batch, &mut self.block);
-        encoded.map_err(|error| SessionError::Refused(error.to_string()))?;
-        let request = self.session.send_part(self.load, &self.block)?;
+        let request = self.session.send_part(self.load, &block.bytes)?;
         self.unanswered.push_back(request);
-        self.rows += batch.num_rows() as u64;
+        self.rows += block.rows;
         Ok(())
     }
 
@@ -171,6 +224,33 @@ impl FarLoad {
             self.session.answer_to(request)?;
         }
         Ok(())
+    }
+
+    /// Asks the node to make the rows durable, and no part of the table yet.
+    ///
+    /// # Errors
+    /// As [`FarLoad::push`].
+    pub fn begin_to_prepare(&mut self) -> Result<(), SessionError> {
+        while !self.unanswered.is_empty() {
+            self.hear_one()?;
+        }
+        self.prepared = Some(self.session.prepare_load(self.load)?);
+        // It goes out now: who loads into several nodes does not wait for this one first.
+        self.session.turn(Duration::ZERO)
+    }
+
+    /// Waits until they are.
+    ///
+    /// # Errors
+    /// As [`FarLoad::push`].
+    pub fn prepare(&mut self) -> Result<(), SessionError> {
+        if self.prepared.is_none() {
+            self.begin_to_prepare()?;
+        }
+        match self.prepared.take() {
+            Some(request) => self.session.answer_to(request).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Makes the rows part of the table, durably and all at once; returns the table's new version.
@@ -188,4 +268,31 @@ impl FarLoad {
         let table = table.map_err(|error| SessionError::Lost(error.to_string()))?;
         Ok(Arc::new(table))
     }
+}
+
+/// Rows as they travel.
+pub(crate) struct Block {
+    bytes: Vec<u8>,
+    rows: u64,
+}
+
+/// A batch as blocks that are short enough to be messages.
+pub(crate) fn blocks(batch: &RecordBatch) -> Result<Vec<Block>, SessionError> {
+    let mut blocks = Vec::new();
+    // What is to be encoded yet, the first rows at the end.
+    let mut rest = vec![batch.clone()];
+    while let Some(batch) = rest.pop() {
+        let mut bytes = Vec::new();
+        let encoded = crate::block::encode(&batch, &mut bytes);
+        encoded.map_err(|error| SessionError::Refused(error.to_string()))?;
+        let rows = batch.num_rows();
+        if bytes.len() > BLOCK && rows > 1 {
+            rest.push(batch.slice(rows / 2, rows - rows / 2));
+            rest.push(batch.slice(0, rows / 2));
+            continue;
+        }
+        let rows = rows as u64;
+        blocks.push(Block { bytes, rows });
+    }
+    Ok(blocks)
 }

@@ -8,18 +8,21 @@
 //! | [`session`] | one thread's link to a node: many pages under way, replies in any order |
 //! | [`load`] | rows on their way into a node's table |
 //! | [`far`] | a storage node, as many threads use it |
+//! | [`replicas`] | one table on several nodes |
 
 pub mod condition;
 pub mod far;
 pub mod load;
+pub mod replicas;
 pub mod session;
 pub(crate) mod window;
 pub(crate) mod wire;
 
-pub use condition::{Condition, Listed};
+pub use condition::{Condition, Listed, WorkTimes};
 
 pub use far::{Far, FarOptions, TaskStream};
 pub use load::FarLoad;
+pub use replicas::{Apart, Replicas};
 pub use session::{Session, SessionError, SessionOptions};
 
 /// Storage nodes and their readers are told by this from peers of other kinds.

@@ -458,6 +458,12 @@ impl Session {
         Ok(request)
     }
 
+    pub(super) fn prepare_load(&mut self, load: u32) -> Result<u32, SessionError> {
+        let request = self.next_request();
+        self.say(&Say::Prepare { request, load })?;
+        Ok(request)
+    }
+
     pub(super) fn commit_load(&mut self, load: u32) -> Result<u32, SessionError> {
         let request = self.next_request();
         self.say(&Say::Commit { request, load })?;

@@ -15,6 +15,7 @@
 //! | 8 | *load* | `request` u32; what is to be loaded, see [`load`](super::load). It is the load's number, too |
 //! | 9 | *part* | `request` u32; `load` u32; a [block](crate::block) of rows |
 //! | 10 | *commit* | `request` u32; `load` u32 |
+//! | 11 | *prepare* | `request` u32; `load` u32: its rows are to be durable, and no part of the table yet |
 //!
 //! A segment is named by its place in the table's version. A page goes to the window's bytes from
 //! `slot` × 512 on; with `window` = 65535 it comes in a message.
@@ -85,6 +86,10 @@ pub(crate) enum Say<'a> {
         block: &'a [u8],
     },
     Commit {
+        request: u32,
+        load: u32,
+    },
+    Prepare {
         request: u32,
         load: u32,
     },
@@ -249,6 +254,7 @@ impl Say<'_> {
                 out.extend(block);
             }
             Say::Commit { request, load } => words(out, 10, [request, load]),
+            Say::Prepare { request, load } => words(out, 11, [request, load]),
         }
     }
 }
@@ -303,6 +309,10 @@ impl<'a> Say<'a> {
                 block: reader.rest(),
             },
             10 => Say::Commit {
+                request: reader.u32()?,
+                load: reader.u32()?,
+            },
+            11 => Say::Prepare {
                 request: reader.u32()?,
                 load: reader.u32()?,
             },
@@ -527,6 +537,10 @@ pub(crate) mod tests {
                 credit: 2,
             },
             Say::Cancel { request: u32::MAX },
+            Say::Prepare {
+                request: 4,
+                load: 1,
+            },
         ]
     }
 
@@ -591,7 +605,7 @@ pub(crate) mod tests {
         for bytes in [
             &b""[..],
             &[0],
-            &[11],
+            &[12],
             &[2, 0, 0, 0, 0, 5],
             &[2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff],
             &[3, 0, 0, 0],

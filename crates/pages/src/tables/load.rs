@@ -44,13 +44,28 @@ pub enum Mode {
     Append,
 }
 
+/// What the version that a load makes is called, and its segment: chosen by who loads, where several
+/// nodes are to have the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Which table. To append it must be that which is there.
+    pub table: TableId,
+    /// Which version of it: to append the one behind that which is there, otherwise any later one.
+    pub version: Version,
+    /// The new segment, which nobody has had.
+    pub segment: SegmentId,
+}
+
 /// Rows on their way into a table. Dropped without [`Load::commit`] it leaves the table as it was.
 pub struct Load {
     inner: Arc<Inner>,
     name: String,
     mode: Mode,
+    identity: Option<Identity>,
     shape: Shape,
     builder: Option<SegmentBuilder>,
+    /// The new segment, when all of it is durable.
+    ready: Option<Arc<Segment>>,
     /// The new segment's. Its files go, unless it is published.
     files: Arc<SegmentFiles>,
     bytes: u64,
@@ -73,6 +88,22 @@ impl Tables {
         options: &LoadOptions,
         mode: Mode,
     ) -> Result<Load, TablesError> {
+        self.load_as(name, schema, options, mode, None)
+    }
+
+    /// As [`Tables::load`], with names for the new version that somebody else has chosen.
+    ///
+    /// # Errors
+    /// Those of [`Tables::load`], and if the table has another version by then than the names are
+    /// meant for.
+    pub fn load_as(
+        &self,
+        name: &str,
+        schema: &SchemaRef,
+        options: &LoadOptions,
+        mode: Mode,
+        identity: Option<Identity>,
+    ) -> Result<Load, TablesError> {
         if !is_name(name) {
             return Err(TablesError::BadName(name.to_owned()));
         }
@@ -82,12 +113,14 @@ impl Tables {
             Mode::Append => shape_of(&self.opened(name)?, schema)?,
             Mode::Create | Mode::Replace => options.shape(schema)?,
         };
-        let id = SegmentId::new();
+        let id = identity.map_or_else(SegmentId::new, |identity| identity.segment);
         let files = Arc::new(self.inner.create(id, shape.page_size)?);
         Ok(Load {
             inner: self.inner.clone(),
             name: name.to_owned(),
             mode,
+            identity,
+            ready: None,
             builder: Some(SegmentBuilder::new(shape.clone(), id)),
             shape,
             files,
@@ -237,12 +270,15 @@ impl Load {
         Ok(())
     }
 
-    /// Makes the rows part of the table, durably and all at once.
+    /// Does all of a commit that takes long or may fail for want of room: afterwards the rows are
+    /// durable, and still no part of the table. No more of them can be added.
     ///
     /// # Errors
-    /// As [`Load::push`]. The table is as it was, but after a sync that failed: then nobody knows
-    /// before the tables are opened again, and it is as it was or has all rows.
-    pub fn commit(mut self) -> Result<Arc<Table>, TablesError> {
+    /// As [`Load::push`], and if the table has become one to which this load does not go.
+    pub fn prepare(&mut self) -> Result<(), TablesError> {
+        if self.ready.is_some() {
+            return Ok(());
+        }
         let mut pages = Vec::new();
         let builder = self.builder.take().ok_or_else(over)?;
         let mut segment = builder.finish(&mut pages)?;
@@ -251,7 +287,22 @@ impl Load {
         if segment.rows > 0 {
             self.sync(&segment)?;
         }
-        self.publish(Arc::new(segment))
+        let state = self.inner.writable()?;
+        self.next(&state)?;
+        drop(state);
+        self.ready = Some(Arc::new(segment));
+        Ok(())
+    }
+
+    /// Makes the rows part of the table, durably and all at once.
+    ///
+    /// # Errors
+    /// As [`Load::prepare`]. The table is as it was, but after a sync that failed: then nobody knows
+    /// before the tables are opened again, and it is as it was or has all rows.
+    pub fn commit(mut self) -> Result<Arc<Table>, TablesError> {
+        self.prepare()?;
+        let segment = self.ready.take().ok_or_else(over)?;
+        self.publish(segment)
     }
 
     /// Writes pages whose numbers follow one another.
@@ -296,8 +347,24 @@ impl Load {
 
     fn publish(&self, segment: Arc<Segment>) -> Result<Arc<Table>, TablesError> {
         let mut state = self.inner.writable()?;
+        let mut next = self.next(&state)?;
+        if segment.rows > 0 {
+            let table = Arc::make_mut(&mut next.table);
+            table.segments.push(segment);
+            next.files.push(self.files.clone());
+        } else {
+            self.files.doom();
+        }
+        let table = next.table.clone();
+        self.inner.publish(&mut state, next)?;
+        Ok(table)
+    }
+
+    /// The version that this load makes, but for its own segment.
+    fn next(&self, state: &super::State) -> Result<Opened, TablesError> {
         let before = state.tables.get(&self.name).cloned();
-        let mut next = match (self.mode, before) {
+        self.check_identity(before.as_ref().map(|before| &*before.table))?;
+        Ok(match (self.mode, before) {
             (Mode::Append, Some(before)) => {
                 // Another load may have ended in between.
                 if before.table.groups != self.shape.groups
@@ -319,36 +386,46 @@ impl Load {
                 }
             }
             (Mode::Append, None) => {
-                drop(state);
                 return Err(TablesError::Unknown {
                     name: self.name.clone(),
                     tables: Vec::new(),
                 });
             }
             (Mode::Create, Some(_)) => return Err(TablesError::Exists(self.name.clone())),
-            (_, before) => self.first(before.map(|before| before.table), &state),
+            (_, before) => self.first(before.map(|before| before.table), state),
+        })
+    }
+
+    /// Whether the names that somebody has chosen are those of a version that may come next.
+    fn check_identity(&self, before: Option<&Table>) -> Result<(), TablesError> {
+        let (Some(identity), Some(before)) = (self.identity, before) else {
+            return Ok(());
         };
-        if segment.rows > 0 {
-            let table = Arc::make_mut(&mut next.table);
-            table.segments.push(segment);
-            next.files.push(self.files.clone());
-        } else {
-            self.files.doom();
+        let follows = match self.mode {
+            Mode::Append => {
+                before.id == identity.table && before.version.0 + 1 == identity.version.0
+            }
+            Mode::Create | Mode::Replace => before.version < identity.version,
+        };
+        match follows {
+            true => Ok(()),
+            false => Err(TablesError::Options(format!(
+                "table {} was changed meanwhile, and has version {}: load again",
+                self.name, before.version.0
+            ))),
         }
-        let table = next.table.clone();
-        self.inner.publish(&mut state, next)?;
-        Ok(table)
     }
 
     /// A version that has no segments of others.
     fn first(&self, before: Option<Arc<Table>>, state: &super::State) -> Opened {
-        let version = match &before {
-            Some(_) => state.next_version(&self.name),
-            None => Version(1),
+        let (id, version) = match (self.identity, &before) {
+            (Some(identity), _) => (identity.table, identity.version),
+            (None, Some(before)) => (before.id, state.next_version(&self.name)),
+            (None, None) => (TableId::new(), Version(1)),
         };
         Opened {
             table: Arc::new(Table {
-                id: before.map_or_else(TableId::new, |before| before.id),
+                id,
                 name: self.name.clone(),
                 version,
                 schema: self.shape.schema.clone(),

@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 pub use check::Report;
 pub use error::TablesError;
 pub use files::{Location, ReadFiles, SegmentFiles};
-pub use load::{Load, LoadOptions, Mode};
+pub use load::{Identity, Load, LoadOptions, Mode};
 
 use crate::directory::directory;
 use crate::manifest;

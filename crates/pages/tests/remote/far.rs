@@ -12,7 +12,7 @@ use fabric::shm::Shm;
 use kumiki_pages::node::{Extent, Limits, NoWorker, Node, NodeOptions, Opened, Shelf};
 use kumiki_pages::remote::{Far, FarOptions, Listed, SessionOptions};
 use kumiki_pages::{
-    Address, Cache, Groups, Memory, Page, PageError, PageNo, PageSize, Shape, Source, Table,
+    Address, Cache, Groups, Memory, Page, PageError, PageNo, PageSize, Shape, Source, Table, Tally,
     Version,
 };
 use tempfile::NamedTempFile;
@@ -204,8 +204,13 @@ pub(crate) fn what_a_cache_has_is_not_read_again(road: &Road) {
     let far = library.far(road, Some(Arc::clone(&cache)));
     let table = far.open("numbers").unwrap();
     let asked = library.addresses(1);
+    let pages = asked.len() as u64;
     for round in 0..3 {
-        library.check(far.read(&table, asked.clone()), &asked);
+        let tally = Arc::new(Tally::default());
+        let tallied = far.tallied(&tally);
+        library.check(tallied.read(&table, asked.clone()), &asked);
+        let expected = if round == 0 { (pages, 0) } else { (0, pages) };
+        assert_eq!((tally.read(), tally.cached()), expected, "round {round}");
         let figures = cache.figures();
         assert_eq!(figures.misses, asked.len() as u64, "round {round}");
         assert_eq!(figures.hits, round * asked.len() as u64);

@@ -1,8 +1,9 @@
 //! A storage node and its readers, over every way on which messages travel. RDMA is tested where
 //! there is a device: `cargo xtask rdma` runs these tests in a machine that has one. What holds: see
-//! `suite`, `far` and `stock`. What strangers and clumsy readers do to a node: see `strangers`.
+//! `suite`, `far`, `stock` and `replicas`. What strangers and clumsy readers do to a node: see `strangers`.
 
 mod far;
+mod replicas;
 mod stock;
 mod strangers;
 mod suite;
@@ -58,4 +59,10 @@ conform! {
     stock::a_load_that_is_broken_off_leaves_nothing
     stock::who_has_begun_with_a_version_goes_on_with_it
     stock::a_load_that_cannot_be_is_refused_with_its_reason
+    replicas::every_depot_keeps_what_depots_keep
+    replicas::replicas_are_equal_bit_by_bit
+    replicas::nodes_that_differ_are_made_equal_by_replacing
+    replicas::of_two_loads_at_once_one_is_on_all_nodes_and_one_on_none
+    replicas::a_node_that_is_lost_leaves_the_others_as_they_were
+    replicas::which_nodes_have_a_version_is_told
 }

@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use disk::RealDisk;
 use disk::reads::{PageCache, Way};
 use fabric::shm::Shm;
-use kumiki_pages::node::{Limits, NoWorker, Node, NodeOptions, ShownFiles, Stock};
+use kumiki_pages::node::{Limits, NoWorker, Node, NodeOptions, Shelf, ShownFiles, Stock};
 use kumiki_pages::remote::{Far, FarLoad, FarOptions, Session, SessionError, SessionOptions};
 use kumiki_pages::{
     Address, Groups, Layout, LoadOptions, Mode, PageSize, Source, Table, Tables, widen,
@@ -19,21 +19,32 @@ use tempfile::TempDir;
 use crate::support::{PATIENCE, Road, secret};
 
 /// A node, and where its tables lie.
-struct Depot {
+pub(crate) struct Depot {
     node: Option<Node>,
     road: Road,
     dir: TempDir,
 }
 
 impl Depot {
-    fn new(road: &Road) -> Depot {
-        let mut depot = Depot {
+    pub(crate) fn new(road: &Road) -> Depot {
+        let mut depot = Depot::empty(road);
+        depot.start();
+        depot
+    }
+
+    /// A node that gives away what is somebody else's.
+    pub(crate) fn with(road: &Road, shelf: Arc<dyn Shelf>) -> Depot {
+        let mut depot = Depot::empty(road);
+        depot.serve(shelf);
+        depot
+    }
+
+    fn empty(road: &Road) -> Depot {
+        Depot {
             node: None,
             road: road.clone(),
             dir: tempfile::tempdir().unwrap(),
-        };
-        depot.start();
-        depot
+        }
     }
 
     fn dirs(&self) -> Vec<PathBuf> {
@@ -42,9 +53,13 @@ impl Depot {
             .to_vec()
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let tables = Tables::open(Arc::new(RealDisk), &self.dirs()).unwrap();
         let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+        self.serve(Arc::new(stock));
+    }
+
+    fn serve(&mut self, shelf: Arc<dyn Shelf>) {
         let options = NodeOptions {
             listen: "127.0.0.1:0".parse().unwrap(),
             secret: secret(),
@@ -57,11 +72,11 @@ impl Depot {
             verbs: self.road.verbs.clone(),
             limits: Limits::default(),
         };
-        let node = Node::start(options, Arc::new(stock), Arc::new(NoWorker)).unwrap();
+        let node = Node::start(options, shelf, Arc::new(NoWorker)).unwrap();
         self.node = Some(node);
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.node.take().unwrap().stop().unwrap();
     }
 
@@ -73,7 +88,7 @@ impl Depot {
         options
     }
 
-    fn far(&self) -> Far {
+    pub(crate) fn far(&self) -> Far {
         Far::new(FarOptions::new(self.options()))
     }
 
@@ -97,23 +112,23 @@ impl Depot {
     }
 
     /// How many files there are.
-    fn files(&self) -> usize {
+    pub(crate) fn files(&self) -> usize {
         let count = |dir: PathBuf| std::fs::read_dir(dir).unwrap().count();
         self.dirs().into_iter().map(count).sum()
     }
 }
 
-fn schema() -> SchemaRef {
+pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]))
 }
 
-fn batch(from: i64, to: i64) -> RecordBatch {
+pub(crate) fn batch(from: i64, to: i64) -> RecordBatch {
     let numbers: Int64Array = (from..to).collect();
     RecordBatch::try_new(schema(), vec![Arc::new(numbers)]).unwrap()
 }
 
 /// All of a table's numbers.
-fn numbers(far: &Far, table: &Arc<Table>) -> Result<Vec<i64>, String> {
+pub(crate) fn numbers(far: &Far, table: &Arc<Table>) -> Result<Vec<i64>, String> {
     let mut pages = Vec::new();
     for segment in &table.segments {
         pages.extend(segment.groups[0].iter().map(|entry| Address {

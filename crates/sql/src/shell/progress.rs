@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::physical_plan::ExecutionPlan;
 
+use crate::meter::PageFigures;
 use crate::scan::PagesScan;
 
 /// Queries that take no longer than this tell nothing.
@@ -89,7 +90,21 @@ impl Progress {
     }
 }
 
-/// The pages that a plan's scans have read, and those that they have to read at most.
+/// What has become of the pages of a plan's scans, as far as they are counted here; `None` if none is.
+#[must_use]
+pub fn figures(plan: &Arc<dyn ExecutionPlan>) -> Option<PageFigures> {
+    let mut all: Option<PageFigures> = None;
+    let counted = plan.apply(|node| {
+        let scan = node.downcast_ref::<PagesScan>();
+        if let Some(figures) = scan.and_then(PagesScan::figures) {
+            all = Some(all.unwrap_or_default() + figures);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    counted.ok().and(all)
+}
+
+/// The pages that a plan's scans have taken, and those that they have to take at most.
 #[must_use]
 pub fn pages(plan: &Arc<dyn ExecutionPlan>) -> (u64, u64) {
     let (mut read, mut of) = (0, 0);

@@ -12,10 +12,11 @@ use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
 
 use crate::catalogue::Catalogue;
+use crate::meter::PageFigures;
 use crate::session::{Session, Shared, detached, runtime};
 use crate::shell::command::{self, Command};
 use crate::shell::format::{Format, Writer};
-use crate::shell::progress::{Progress, Tell};
+use crate::shell::progress::{Progress, Tell, figures};
 use crate::shell::script::{Part, cut};
 
 /// Why a statement, or a script, did not come to its end.
@@ -157,28 +158,34 @@ impl<W: Write> Shell<W> {
 
     fn statement(&mut self, sql: &str) -> Result<(), Failed> {
         let begun = Instant::now();
+        let mut pages = None;
         let work = statement(&self.session, self.settings, sql, &mut self.out);
         let runtime = self.runtime.as_ref().expect("the shell has not ended");
         runtime.block_on(async {
             tokio::select! {
-                done = work => done,
+                done = work => {
+                    pages = done?;
+                    Ok(())
+                }
                 _ = tokio::signal::ctrl_c() => Err(Failed::Cancelled),
             }
         })?;
         if self.settings.timing {
-            eprintln!("Time: {:.3} ms", begun.elapsed().as_secs_f64() * 1e3);
+            let time = begun.elapsed().as_secs_f64() * 1e3;
+            let pages = pages.map_or_else(String::new, |pages| format!("; pages: {pages}"));
+            eprintln!("Time: {time:.3} ms{pages}");
         }
         Ok(())
     }
 }
 
-/// Runs a statement. Dropping the future ends the query.
+/// Runs a statement, and tells what has become of its pages. Dropping the future ends the query.
 async fn statement(
     session: &Session,
     settings: Settings,
     sql: &str,
     out: impl Write,
-) -> Result<(), Failed> {
+) -> Result<Option<PageFigures>, Failed> {
     let failed = |error: DataFusionError| query_failed(&error);
     let written = |error: ArrowError| arrow_failed(&error);
     let planned = session.plan(sql).await.map_err(failed)?;
@@ -190,7 +197,7 @@ async fn statement(
         false => Some(Writer::new(out, settings.format, schema).map_err(written)?),
     };
     let mut progress = Progress::new(Arc::clone(&plan), settings.progress);
-    let stream = execute_stream(plan, session.context().task_ctx()).map_err(failed)?;
+    let stream = execute_stream(Arc::clone(&plan), session.context().task_ctx()).map_err(failed)?;
     let mut stream = detached(stream, ());
     while let Some(batch) = next(&mut stream, &mut progress).await {
         if let Some(writer) = &mut writer {
@@ -200,7 +207,7 @@ async fn statement(
     if let Some(writer) = writer {
         writer.finish().map_err(written)?;
     }
-    Ok(())
+    Ok(figures(&plan))
 }
 
 /// The next batch. Progress is told until it comes, and then gives way to it.

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod answers;
+pub mod node;
 pub mod tpch;
 pub mod wire;
 

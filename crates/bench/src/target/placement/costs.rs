@@ -122,6 +122,8 @@ fn measure(job: &QueryJob, stage: &mut Stage) -> Result<Measured, String> {
         },
         page: PageWork {
             own_s,
+            there_s: None,
+            cached: 0.0,
             taken_s: taken.page(taken.took.1),
             given_s: taken.page(taken.took.2.unwrap_or(0.0)),
             shared: Some(shared),

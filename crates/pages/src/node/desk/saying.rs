@@ -57,6 +57,10 @@ impl Desk {
                 let asker = self.asker(guest, request);
                 self.load(guest, load)?.push(asker, block)
             }
+            Say::Prepare { request, load } => {
+                let asker = self.asker(guest, request);
+                self.load(guest, load)?.prepare(asker)
+            }
             Say::Commit { request, load } => {
                 let asker = self.asker(guest, request);
                 let load = self.guests[guest].loads.remove(&load);
@@ -179,7 +183,8 @@ impl Desk {
     }
 
     fn condition(&self) -> Condition {
-        Condition::of(&self.shared.figures, self.options.task_threads)
+        let (threads, work) = (self.options.task_threads, self.tasks.times());
+        Condition::of(&self.shared.figures, threads, work)
     }
 
     fn take_wishes(&mut self, guest: usize, handle: u32, pages: Pages<'_>) -> Result<(), String> {

@@ -137,11 +137,12 @@ impl Shelf for Stock {
 
     fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
         let definition = Definition::decode(definition).map_err(|error| error.to_string())?;
-        let load = self.tables.load(
+        let load = self.tables.load_as(
             &definition.name,
             &definition.schema,
             &definition.options,
             definition.mode,
+            definition.identity,
         );
         Ok(Box::new(Batches(load.map_err(|error| error.to_string())?)))
     }
@@ -159,6 +160,10 @@ impl Loading for Batches {
         let schema = self.0.schema();
         let batch = crate::block::decode(block, schema).map_err(|error| error.to_string())?;
         self.0.push(&batch).map_err(|error| error.to_string())
+    }
+
+    fn prepare(&mut self) -> Result<(), String> {
+        self.0.prepare().map_err(|error| error.to_string())
     }
 
     fn commit(self: Box<Self>) -> Result<Vec<u8>, String> {

@@ -1,0 +1,92 @@
+//! Loads files: CSV and Parquet.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Instant;
+
+use clap::Args;
+use pages::Progress;
+use sql::load::{self, Columns, Format, Request};
+
+use super::Into;
+use super::load::{check_new, tell};
+use super::progress::Told;
+
+/// Files, and the table that they become.
+#[derive(Args, Debug)]
+struct Files {
+    /// The files, in the order of their rows.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The table's name.
+    #[arg(long, value_name = "NAME")]
+    table: String,
+    /// Columns and their types, as in SQL: 'id bigint not null, price decimal(15, 2)'. Otherwise
+    /// files say or show them.
+    #[arg(long, value_name = "COLUMNS", value_parser = Columns::from_str, conflicts_with = "append")]
+    columns: Option<Columns>,
+    #[command(flatten)]
+    into: Into,
+}
+
+/// Lines of values.
+#[derive(Args, Debug)]
+pub(super) struct Csv {
+    #[command(flatten)]
+    files: Files,
+    /// The first line has values, and not the columns' names.
+    #[arg(long)]
+    no_header: bool,
+    /// What is between values: a character, or \t.
+    #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
+    delimiter: u8,
+}
+
+/// Parquet files.
+#[derive(Args, Debug)]
+pub(super) struct Parquet {
+    #[command(flatten)]
+    files: Files,
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err("it is a single character, or \\t".to_owned()),
+    }
+}
+
+pub(super) fn csv(options: &Csv) -> Result<(), String> {
+    let format = load::Csv {
+        header: !options.no_header,
+        delimiter: options.delimiter,
+    };
+    run(&options.files, Format::Csv(format))
+}
+
+pub(super) fn parquet(options: &Parquet) -> Result<(), String> {
+    run(&options.files, Format::Parquet)
+}
+
+fn run(files: &Files, format: Format) -> Result<(), String> {
+    let into = &files.into;
+    let depot = into.place.open()?;
+    check_new(&*depot, &files.table, into)?;
+    let request = Request {
+        table: files.table.clone(),
+        files: files.files.clone(),
+        format,
+        columns: files.columns.clone(),
+        sort_by: into.sort_by.clone(),
+        options: into.options(),
+        mode: into.mode(),
+    };
+    let begun = Instant::now();
+    let mut told = Told::new(format!("{}: rows", files.table));
+    let loaded = load::load(&*depot, &request, &mut |rows| told.done(rows, None));
+    drop(told);
+    let loaded = loaded?;
+    tell(&loaded, begun);
+    Ok(())
+}

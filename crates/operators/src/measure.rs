@@ -1,0 +1,184 @@
+//! What work takes of a thread, as it was measured over the last tasks.
+//!
+//! | what | is |
+//! |---|---|
+//! | an operation | the processor's time of a task but for its pages, divided by the operations that [`estimate`](crate::estimate) finds in it: so what is foretold of the next task is right even where an operation there stands for more than one |
+//! | a page | the processor's time in which a page was asked for, taken and verified |
+//! | a wait | the time until a page was there, the processor's included |
+//!
+//! Tasks that ended before their rows did are not counted. Of the pages one in seven is timed, as looking at
+//! a thread's clock is a system call.
+
+use std::time::{Duration, Instant};
+
+use pages::Mean;
+use pages::remote::WorkTimes;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Operations from which on a task is counted, and the mean believed.
+const OPERATIONS: f64 = 100_000.0;
+/// Over so many operations the mean is taken.
+const OPERATIONS_WINDOW: f64 = 1e8;
+/// Pages from which on means are believed.
+const PAGES: f64 = 16.0;
+/// Over so many pages means are taken.
+const PAGES_WINDOW: f64 = 4096.0;
+/// One of so many pages is timed.
+const SAMPLED: u64 = 7;
+
+/// What work takes of a thread; see the [module](self).
+#[derive(Debug)]
+pub struct WorkCosts {
+    operation: Mean,
+    page: Mean,
+    wait: Mean,
+}
+
+impl Default for WorkCosts {
+    fn default() -> WorkCosts {
+        WorkCosts {
+            operation: Mean::new(OPERATIONS, OPERATIONS_WINDOW),
+            page: Mean::new(PAGES, PAGES_WINDOW),
+            wait: Mean::new(PAGES, PAGES_WINDOW),
+        }
+    }
+}
+
+impl WorkCosts {
+    /// Seconds of the processor for an operation on a row; `None` if too few were measured, as for all
+    /// of these.
+    #[must_use]
+    pub fn operation_s(&self) -> Option<f64> {
+        self.operation.get()
+    }
+
+    /// Seconds of the processor for a page.
+    #[must_use]
+    pub fn page_s(&self) -> Option<f64> {
+        self.page.get()
+    }
+
+    /// Seconds until a page is there, for a thread that reads ahead.
+    #[must_use]
+    pub fn wait_s(&self) -> Option<f64> {
+        self.wait.get()
+    }
+
+    /// All of them, as a node tells them.
+    #[must_use]
+    pub fn times(&self) -> WorkTimes {
+        let picoseconds = |seconds: Option<f64>| (seconds.unwrap_or(0.0) * 1e12).round() as u64;
+        WorkTimes {
+            operation_ps: picoseconds(self.operation_s()),
+            page_ps: picoseconds(self.page_s()),
+            wait_ps: picoseconds(self.wait_s()),
+        }
+    }
+}
+
+/// What one task takes.
+#[derive(Debug, Default)]
+pub(crate) struct Stopwatch {
+    runs: bool,
+    /// The processor's, for all of it.
+    busy: Duration,
+    pages: u64,
+    timed: u64,
+    /// Of the pages that were timed: the processor's time, and the time.
+    page: Duration,
+    wait: Duration,
+}
+
+impl Stopwatch {
+    /// One that runs; otherwise it costs nothing, and says nothing.
+    pub(crate) fn running(runs: bool) -> Stopwatch {
+        Stopwatch {
+            runs,
+            ..Stopwatch::default()
+        }
+    }
+
+    /// Takes note of what the thread has done since then.
+    pub(crate) fn busy_since(&mut self, begun: Duration) {
+        self.busy += thread_time().saturating_sub(begun);
+    }
+
+    /// Takes a page, and times that now and then.
+    pub(crate) fn page<T>(&mut self, take: impl FnOnce() -> T) -> T {
+        self.pages += 1;
+        if !self.runs || !self.pages.is_multiple_of(SAMPLED) {
+            return take();
+        }
+        let (begun, busy) = (Instant::now(), thread_time());
+        let taken = take();
+        self.timed += 1;
+        self.page += thread_time().saturating_sub(busy);
+        self.wait += begun.elapsed();
+        taken
+    }
+
+    /// Takes note of a task of so many operations that has come to its end.
+    pub(crate) fn end(&self, operations: f64, costs: &WorkCosts) {
+        let timed = self.timed as f64;
+        let page = self.page.as_secs_f64() / timed.max(1.0);
+        if self.timed > 0 {
+            costs.page.add(page, timed);
+            costs.wait.add(self.wait.as_secs_f64() / timed, timed);
+        }
+        let known = costs.page.get().unwrap_or(page);
+        let work = self.busy.as_secs_f64() - self.pages as f64 * known;
+        if operations >= OPERATIONS {
+            costs
+                .operation
+                .add((work / operations).max(0.0), operations);
+        }
+    }
+}
+
+/// What the thread has had of the processor.
+pub(crate) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_page_takes_is_not_what_operations_take() {
+        let costs = WorkCosts::default();
+        let mut watch = Stopwatch::running(true);
+        for _ in 0..16 * SAMPLED {
+            watch.page(|| std::thread::sleep(Duration::from_millis(1)));
+        }
+        watch.busy = Duration::from_millis(500);
+        watch.end(1e6, &costs);
+        let wait = costs.wait_s().unwrap();
+        assert!(wait >= 1e-3, "{wait} s");
+        let page = costs.page_s().unwrap();
+        assert!(
+            page < wait,
+            "who sleeps uses no processor: {page} s of {wait} s"
+        );
+        let operation = costs.operation_s().unwrap();
+        let expected = (0.5 - 112.0 * page) / 1e6;
+        assert!((operation - expected).abs() < 1e-12, "{operation} s");
+        let times = costs.times();
+        assert_eq!(times.operation_ps, (operation * 1e12).round() as u64);
+        assert!(times.wait_ps >= 1_000_000_000);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_known() {
+        let costs = WorkCosts::default();
+        let mut watch = Stopwatch::running(false);
+        watch.page(|| ());
+        watch.end(10.0, &costs);
+        assert_eq!((costs.operation_s(), costs.page_s()), (None, None));
+        assert_eq!(costs.times(), WorkTimes::default());
+    }
+}

@@ -1,0 +1,225 @@
+//! How fast pages come from a node.
+//!
+//! Only while somebody waits for a page does it tell anything how long pages take: the time in which any
+//! reader waits, divided by the pages that come in it. Two things would spoil that:
+//!
+//! - A reader's first wait is mostly the way to the node and back, and not counted.
+//! - Readers who are slower than the link never wait. What they take for a page is an upper bound then.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::mean::Mean;
+use crate::table::PageSize;
+
+/// So many pages must have come before the mean is believed.
+const ENOUGH: f64 = 32.0;
+/// Over so many pages means are taken.
+const WINDOW: f64 = 4096.0;
+/// Pages of a reader from which on what he takes for each is a bound.
+const READ: u64 = 16;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Seconds for a page, for each size.
+    pages: [Mean; PageSize::ALL.len()],
+    waits: Mutex<Waits>,
+}
+
+#[derive(Debug, Default)]
+struct Waits {
+    /// Readers that wait now.
+    readers: u32,
+    /// Since one does.
+    since: Option<Instant>,
+    /// Pages that have come since then.
+    came: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            pages: std::array::from_fn(|_| Mean::new(ENOUGH, WINDOW)),
+            waits: Mutex::default(),
+        }
+    }
+}
+
+impl Pace {
+    /// Seconds for a page of this size: measured, or as those of another size, byte for byte.
+    pub(super) fn page_s(&self, size: PageSize) -> Option<f64> {
+        let own = self.pages[place(size)].get();
+        own.or_else(|| self.byte_s().map(|byte| byte * size.bytes() as f64))
+    }
+
+    /// Seconds for a byte, by the largest pages that have come.
+    pub(super) fn byte_s(&self) -> Option<f64> {
+        let largest = PageSize::ALL.into_iter().rev();
+        let mut known = largest.filter_map(|size| Some((self.pages[place(size)].get()?, size)));
+        known.next().map(|(page, size)| page / size.bytes() as f64)
+    }
+
+    /// A reader waits from now on.
+    fn wait(&self) {
+        let mut waits = self.waits.lock();
+        waits.readers += 1;
+        waits.since.get_or_insert_with(Instant::now);
+    }
+
+    /// So many pages of this size have come to somebody.
+    fn came(&self, count: u64) {
+        let mut waits = self.waits.lock();
+        if waits.readers > 0 {
+            waits.came += count;
+        }
+    }
+
+    /// A reader waits no more.
+    fn go_on(&self, size: PageSize) {
+        let mut waits = self.waits.lock();
+        waits.readers -= 1;
+        if waits.readers > 0 {
+            return;
+        }
+        let came = std::mem::take(&mut waits.came);
+        let since = waits.since.take();
+        drop(waits);
+        if let Some(since) = since.filter(|_| came > 0) {
+            self.add(size, since.elapsed(), came);
+        }
+    }
+
+    fn add(&self, size: PageSize, took: Duration, pages: u64) {
+        let each = took.as_secs_f64() / pages as f64;
+        self.pages[place(size)].add(each, pages as f64);
+    }
+
+    /// A reader that never waited took so long for so many pages.
+    fn bound(&self, size: PageSize, took: Duration, pages: u64) {
+        let each = took.as_secs_f64() / pages as f64;
+        let known = self.pages[place(size)].get();
+        if pages >= READ && known.is_none_or(|known| known > each) {
+            self.add(size, took, pages);
+        }
+    }
+}
+
+fn place(size: PageSize) -> usize {
+    let found = PageSize::ALL.into_iter().position(|known| known == size);
+    found.expect("one of all")
+}
+
+/// What one reader tells of it.
+pub(super) struct Reader {
+    size: PageSize,
+    /// When the first page came, and the last one.
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// Pages that came after the first one.
+    pages: u64,
+    /// How often it waited after that.
+    waited: u64,
+    waiting: bool,
+}
+
+impl Reader {
+    pub(super) fn new(size: PageSize) -> Reader {
+        Reader {
+            size,
+            first: None,
+            last: None,
+            pages: 0,
+            waited: 0,
+            waiting: false,
+        }
+    }
+
+    /// It has nothing to do until a page comes.
+    pub(super) fn wait(&mut self, pace: &Pace) {
+        if self.first.is_some() && !self.waiting {
+            self.waiting = true;
+            self.waited += 1;
+            pace.wait();
+        }
+    }
+
+    /// A page has come from the node.
+    pub(super) fn came(&mut self, pace: &Pace) {
+        let now = Instant::now();
+        match self.first {
+            None => self.first = Some(now),
+            Some(_) => self.pages += 1,
+        }
+        self.last = Some(now);
+        pace.came(1);
+    }
+
+    /// It has a page to work on.
+    pub(super) fn go_on(&mut self, pace: &Pace) {
+        if std::mem::take(&mut self.waiting) {
+            pace.go_on(self.size);
+        }
+    }
+
+    /// It has read all that it wanted, or wants no more.
+    pub(super) fn end(&mut self, pace: &Pace) {
+        self.go_on(pace);
+        if let (Some(first), Some(last), 0) = (self.first, self.last, self.waited) {
+            pace.bound(self.size, last - first, self.pages);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(bytes: usize) -> PageSize {
+        PageSize::new(bytes).unwrap()
+    }
+
+    #[test]
+    fn what_is_measured_for_one_size_tells_of_others() {
+        let pace = Pace::default();
+        let (small, large) = (size(4096), size(128 << 10));
+        assert_eq!((pace.page_s(small), pace.byte_s()), (None, None));
+        pace.add(large, Duration::from_micros(131_072), 1000);
+        assert!((pace.byte_s().unwrap() - 1e-9).abs() < 1e-12);
+        assert!((pace.page_s(small).unwrap() - 4.096e-6).abs() < 1e-9);
+        pace.add(small, Duration::from_millis(10), 1000);
+        assert!((pace.page_s(small).unwrap() - 10e-6).abs() < 1e-9);
+        assert!((pace.byte_s().unwrap() - 1e-9).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_first_wait_does_not_count_and_others_do() {
+        let (pace, size) = (Pace::default(), size(8192));
+        let mut reader = Reader::new(size);
+        reader.wait(&pace);
+        std::thread::sleep(Duration::from_millis(20));
+        reader.came(&pace);
+        reader.go_on(&pace);
+        for _ in 0..64 {
+            reader.wait(&pace);
+            reader.came(&pace);
+            reader.go_on(&pace);
+        }
+        reader.end(&pace);
+        let each = pace.page_s(size).unwrap();
+        assert!(each > 0.0 && each < 10e-3, "{each} s");
+    }
+
+    #[test]
+    fn who_never_waits_tells_how_long_a_page_takes_at_most() {
+        let (pace, size) = (Pace::default(), size(8192));
+        pace.add(size, Duration::from_secs(100), 32);
+        let mut reader = Reader::new(size);
+        for _ in 0..=READ {
+            reader.came(&pace);
+        }
+        reader.end(&pace);
+        assert!(pace.page_s(size).unwrap() < 100.0 / 32.0);
+    }
+}

@@ -1,0 +1,292 @@
+//! One table on several storage nodes: the same version with the same segments on each, so that readers
+//! take one node for another.
+//!
+//! Who loads chooses the names of the new version: the table's id, the version's number, the segment's id.
+//! Every node makes pages of the same blocks in the same way, so that these are equal, bit by bit.
+//!
+//! **All of them or none**, as far as that can be had without a log of its own:
+//!
+//! 1. every node gets every block, and has answered to all of them;
+//! 2. every node *prepares*: its rows are durable, and it has found that the version may come next;
+//! 3. the nodes commit, one after the other in the order of their addresses.
+//!
+//! Until step 3 an error leaves no node with anything. In it, only a node that is lost, or a disk that
+//! fails, can leave some nodes with the new version and others without: [`Apart`] says which. Readers
+//! take the newest version meanwhile. Of two loads at once into the same nodes, the first node takes one
+//! and refuses the other one before that is anywhere, because both begin with it.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::far::Far;
+use super::load::{FarLoad, blocks};
+use super::session::{Session, SessionError};
+use crate::depot::{Depot, DepotError, Sink};
+use crate::table::{SegmentId, Table, TableId, Version};
+use crate::tables::{Identity, LoadOptions, Mode, TablesError};
+
+/// Several storage nodes that are to have the same tables; see the [module](self).
+#[derive(Clone, Debug)]
+pub struct Replicas {
+    nodes: Vec<Far>,
+}
+
+/// Some storage nodes have made a change, and others have not.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what} is done on {}, but failed on {}: {remedy}", done.join(", "), left(failed))]
+pub struct Apart {
+    /// What was to be done, such as `making version 3 of table t`.
+    pub what: String,
+    /// What to do now.
+    pub remedy: &'static str,
+    /// Addresses of the nodes on which it is.
+    pub done: Vec<String>,
+    /// Addresses of the others, and what they have said. Of those that were lost nobody knows.
+    pub failed: Vec<(String, String)>,
+}
+
+fn left(failed: &[(String, String)]) -> String {
+    let failed = failed.iter().map(|(node, why)| format!("{node} ({why})"));
+    failed.collect::<Vec<_>>().join(", ")
+}
+
+impl Replicas {
+    /// These nodes.
+    ///
+    /// # Panics
+    /// Without nodes.
+    #[must_use]
+    pub fn new(mut nodes: Vec<Far>) -> Replicas {
+        assert!(!nodes.is_empty(), "replicas lie somewhere");
+        nodes.sort_by_key(|node| node.options().session.address);
+        Replicas { nodes }
+    }
+
+    /// What each node has of a table.
+    fn versions(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, DepotError> {
+        let asked = self.nodes.iter().map(|node| {
+            let table = Depot::table(node, name);
+            table.map_err(|error| of(&address(node), &error))
+        });
+        asked.collect()
+    }
+
+    /// The version that all nodes have; `None` if none has one.
+    fn common(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
+        let versions = self.versions(name)?;
+        let first = &versions[0];
+        let is_same = |other: &Option<Arc<Table>>| match (first, other) {
+            (Some(first), Some(other)) => same(first, other),
+            (None, None) => true,
+            _ => false,
+        };
+        if versions.iter().all(is_same) {
+            return Ok(first.clone());
+        }
+        let told = self
+            .nodes
+            .iter()
+            .zip(&versions)
+            .map(|(node, table)| match table {
+                Some(table) => format!(
+                    "{} version {} of {} rows",
+                    address(node),
+                    table.version.0,
+                    table.rows()
+                ),
+                None => format!("{} none", address(node)),
+            });
+        let told: Vec<_> = told.collect();
+        Err(DepotError::Different(format!(
+            "the storage nodes have different tables {name} ({}): replace them on all of these",
+            told.join(", ")
+        )))
+    }
+
+    /// The names of the version that comes next.
+    fn identity(&self, name: &str, mode: Mode) -> Result<Identity, DepotError> {
+        let segment = SegmentId::new();
+        if mode == Mode::Append {
+            let unknown = || TablesError::Unknown {
+                name: name.to_owned(),
+                tables: Vec::new(),
+            };
+            let table = self.common(name)?.ok_or_else(unknown)?;
+            return Ok(Identity {
+                table: table.id,
+                version: Version(table.version.0 + 1),
+                segment,
+            });
+        }
+        let versions = self.versions(name)?;
+        let there = || versions.iter().flatten();
+        if mode == Mode::Create && there().next().is_some() {
+            return Err(TablesError::Exists(name.to_owned()).into());
+        }
+        let newest = there().map(|table| table.version.0).max().unwrap_or(0);
+        let id = there().next().map(|table| table.id);
+        let id = id.filter(|id| there().all(|table| table.id == *id));
+        Ok(Identity {
+            table: id.unwrap_or_else(TableId::new),
+            version: Version(newest + 1),
+            segment,
+        })
+    }
+}
+
+/// Whether two nodes have the same version.
+fn same(one: &Table, other: &Table) -> bool {
+    let segments = |table: &Table| -> Vec<_> {
+        let segments = table.segments.iter();
+        segments.map(|segment| (segment.id, segment.rows)).collect()
+    };
+    (one.id, one.version) == (other.id, other.version) && segments(one) == segments(other)
+}
+
+fn address(node: &Far) -> String {
+    node.options().session.address.to_string()
+}
+
+fn of(node: &str, why: &impl Display) -> DepotError {
+    let (node, why) = (node.to_owned(), why.to_string());
+    // Sessions name their node, too.
+    let named = format!("storage node {node}: ");
+    let why = why.strip_prefix(&named).unwrap_or(&why).to_owned();
+    DepotError::Replica { node, why }
+}
+
+impl Depot for Replicas {
+    /// Those that any of the nodes has, as the first one that has each.
+    fn list(&self) -> Result<Vec<Arc<Table>>, DepotError> {
+        let mut all: Vec<Arc<Table>> = Vec::new();
+        for node in &self.nodes {
+            let list = Depot::list(node).map_err(|error| of(&address(node), &error))?;
+            for table in list {
+                if !all.iter().any(|known| known.name == table.name) {
+                    all.push(table);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn table(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
+        self.common(name)
+    }
+
+    /// Removes it from those that have it; an error if none has.
+    fn remove(&self, name: &str) -> Result<(), DepotError> {
+        let mut removed = Vec::new();
+        let mut failed = Vec::new();
+        let mut unknown = None;
+        for node in &self.nodes {
+            match Depot::table(node, name) {
+                Ok(None) => unknown = Some(Depot::remove(node, name)),
+                _ => match Depot::remove(node, name) {
+                    Ok(()) => removed.push(address(node)),
+                    Err(error) => failed.push((address(node), error.to_string())),
+                },
+            }
+        }
+        match (removed.is_empty(), failed.pop(), unknown) {
+            (true, None, Some(unknown)) => unknown,
+            (true, Some((node, why)), _) => Err(DepotError::Replica { node, why }),
+            (false, Some(last), _) => {
+                failed.push(last);
+                Err(DepotError::Apart(Apart {
+                    what: format!("removing table {name}"),
+                    remedy: "remove it again",
+                    done: removed,
+                    failed,
+                }))
+            }
+            (_, None, _) => Ok(()),
+        }
+    }
+
+    fn load(
+        &self,
+        name: &str,
+        schema: &SchemaRef,
+        options: &LoadOptions,
+        mode: Mode,
+    ) -> Result<Box<dyn Sink>, DepotError> {
+        let identity = self.identity(name, mode)?;
+        let begin = |node: &Far| {
+            let session = Session::connect(node.options().session.clone())?;
+            FarLoad::begin_as(session, name, schema, options, mode, Some(identity))
+        };
+        let loads = self
+            .nodes
+            .iter()
+            .map(|node| begin(node).map_err(|error| of(&address(node), &error)));
+        Ok(Box::new(ReplicaLoad {
+            loads: loads.collect::<Result<_, _>>()?,
+            what: format!("making version {} of table {name}", identity.version.0),
+        }))
+    }
+}
+
+/// Rows on their way to several nodes.
+struct ReplicaLoad {
+    /// In the order of their addresses; at least one.
+    loads: Vec<FarLoad>,
+    what: String,
+}
+
+impl ReplicaLoad {
+    /// Does something with each node.
+    fn each(
+        &mut self,
+        mut work: impl FnMut(&mut FarLoad) -> Result<(), SessionError>,
+    ) -> Result<(), DepotError> {
+        for load in &mut self.loads {
+            work(load).map_err(|error| of(&load.address().to_string(), &error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for ReplicaLoad {
+    fn push(&mut self, batch: &RecordBatch) -> Result<(), DepotError> {
+        for block in blocks(batch)? {
+            self.each(|load| load.push_block(&block))?;
+        }
+        Ok(())
+    }
+
+    fn rows(&self) -> u64 {
+        self.loads[0].rows()
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Arc<Table>, DepotError> {
+        // All at once: they sync side by side.
+        self.each(FarLoad::begin_to_prepare)?;
+        self.each(FarLoad::prepare)?;
+        let (mut done, mut failed, mut table) = (Vec::new(), Vec::new(), None);
+        for load in self.loads {
+            let node = load.address().to_string();
+            match load.commit() {
+                Ok(committed) => {
+                    table.get_or_insert(committed);
+                    done.push(node);
+                }
+                // Nobody has it: so nobody is to get it.
+                Err(error) if table.is_none() => return Err(of(&node, &error)),
+                Err(error) => failed.push((node, error.to_string())),
+            }
+        }
+        match table {
+            Some(table) if failed.is_empty() => Ok(table),
+            _ => Err(DepotError::Apart(Apart {
+                what: self.what,
+                remedy: "replace the table on all of them",
+                done,
+                failed,
+            })),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What every depot keeps, over directories, a storage node and several ones; and what several ones keep
+//! together.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use disk::RealDisk;
+use disk::reads::PageCache;
+use kumiki_pages::node::{Loading, Opened, Shelf, ShownFiles, Stock};
+use kumiki_pages::remote::{Apart, Far, Replicas};
+use kumiki_pages::{
+    Address, Depot, DepotError, LoadOptions, Mode, PageSize, Sink, Source, Table, Tables,
+    TablesError, Version,
+};
+
+use crate::stock::{self, batch, numbers, schema};
+use crate::support::Road;
+
+fn options() -> LoadOptions {
+    LoadOptions {
+        page_size: PageSize::new(8192).unwrap(),
+        ..LoadOptions::default()
+    }
+}
+
+fn begin(depot: &dyn Depot, mode: Mode) -> Result<Box<dyn Sink>, DepotError> {
+    depot.load("numbers", &schema(), &options(), mode)
+}
+
+fn load(depot: &dyn Depot, mode: Mode, from: i64, to: i64) -> Result<Arc<Table>, DepotError> {
+    let mut sink = begin(depot, mode)?;
+    for at in (from..to).step_by(10_000) {
+        sink.push(&batch(at, to.min(at + 10_000)))?;
+    }
+    assert_eq!(sink.rows(), (to - from) as u64);
+    sink.commit()
+}
+
+/// Rows and version of what there is.
+fn found(depot: &dyn Depot) -> Option<(u64, u64)> {
+    let table = depot.table("numbers").unwrap();
+    table.map(|table| (table.rows(), table.version.0))
+}
+
+/// What every depot keeps.
+fn conforms(depot: &dyn Depot) {
+    assert!(depot.list().unwrap().is_empty());
+    assert_eq!(found(depot), None);
+    assert!(load(depot, Mode::Append, 0, 1).is_err(), "there is none");
+    let table = load(depot, Mode::Create, 0, 50_000).unwrap();
+    assert_eq!((table.rows(), table.version.0), (50_000, 1));
+    assert!(load(depot, Mode::Create, 0, 1).is_err(), "there is one");
+    load(depot, Mode::Append, 50_000, 60_000).unwrap();
+    assert_eq!(found(depot), Some((60_000, 2)));
+    // What is dropped leaves nothing.
+    let mut sink = begin(depot, Mode::Replace).unwrap();
+    sink.push(&batch(0, 7)).unwrap();
+    drop(sink);
+    assert_eq!(found(depot), Some((60_000, 2)));
+    load(depot, Mode::Replace, 0, 7).unwrap();
+    assert_eq!(found(depot), Some((7, 3)));
+    // A load without rows is one, too.
+    load(depot, Mode::Replace, 0, 0).unwrap();
+    assert_eq!(found(depot), Some((0, 4)));
+    let wrong = depot.load("../etc", &schema(), &options(), Mode::Create);
+    assert!(wrong.is_err(), "a name that is none");
+    let names: Vec<_> = depot
+        .list()
+        .unwrap()
+        .iter()
+        .map(|t| t.name.clone())
+        .collect();
+    assert_eq!(names, ["numbers"]);
+    depot.remove("numbers").unwrap();
+    assert_eq!(found(depot), None);
+    let error = depot.remove("numbers").unwrap_err().to_string();
+    assert!(error.contains("numbers"), "{error}");
+}
+
+pub(crate) fn every_depot_keeps_what_depots_keep(road: &Road) {
+    let dir = tempfile::tempdir().unwrap();
+    let dirs = ["a", "b"].map(|name| dir.path().join(name));
+    conforms(&Tables::open(Arc::new(RealDisk), &dirs).unwrap());
+    let (one, two, three) = (
+        stock::Depot::new(road),
+        stock::Depot::new(road),
+        stock::Depot::new(road),
+    );
+    conforms(&one.far());
+    conforms(&Replicas::new(vec![one.far(), two.far(), three.far()]));
+}
+
+/// All of a table's pages, as they lie on a node.
+fn pages(far: &Far, table: &Arc<Table>) -> Vec<Bytes> {
+    let segments = table.segments.iter();
+    let all = segments.flat_map(|segment| {
+        let entries = segment.groups.iter().flatten();
+        entries.map(|entry| Address {
+            segment: segment.id,
+            page: entry.page,
+        })
+    });
+    let read = far.read(table, all.collect());
+    read.map(|page| Bytes::copy_from_slice(page.unwrap().bytes()))
+        .collect()
+}
+
+pub(crate) fn replicas_are_equal_bit_by_bit(road: &Road) {
+    let (one, two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    load(&both, Mode::Create, 0, 100_000).unwrap();
+    load(&both, Mode::Append, 100_000, 150_000).unwrap();
+    let [a, b] = [&one, &two].map(|node| node.far().open("numbers").unwrap());
+    assert_eq!(a.encode(), b.encode());
+    assert_eq!((a.segments.len(), a.version), (2, Version(2)));
+    assert_eq!(pages(&one.far(), &a), pages(&two.far(), &b));
+    // Readers of one of them go on with the other one.
+    assert_eq!(numbers(&two.far(), &a).unwrap().len(), 150_000);
+}
+
+pub(crate) fn nodes_that_differ_are_made_equal_by_replacing(road: &Road) {
+    let (one, two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    load(&one.far(), Mode::Create, 0, 10).unwrap();
+    load(&one.far(), Mode::Append, 10, 20).unwrap();
+    let error = load(&both, Mode::Create, 0, 1).unwrap_err();
+    assert!(matches!(error, DepotError::Tables(TablesError::Exists(_))));
+    let error = load(&both, Mode::Append, 0, 1).unwrap_err().to_string();
+    for node in [&one, &two] {
+        let address = node.far().options().session.address.to_string();
+        assert!(error.contains(&address), "{error}");
+    }
+    assert!(error.contains("version 2 of 20 rows"), "{error}");
+    let table = load(&both, Mode::Replace, 0, 5).unwrap();
+    // It goes on with the table that was there.
+    assert_eq!((table.rows(), table.version.0), (5, 3));
+    // Two tables that have nothing to do with each other become one.
+    load(&one.far(), Mode::Replace, 0, 1).unwrap();
+    two.far().remove("numbers").unwrap();
+    load(&two.far(), Mode::Create, 0, 2).unwrap();
+    load(&both, Mode::Replace, 0, 5).unwrap();
+    load(&both, Mode::Append, 5, 9).unwrap();
+    assert_eq!(found(&both), Some((9, 6)));
+    // Who has it loses it, and the other one is none the worse.
+    one.far().remove("numbers").unwrap();
+    both.remove("numbers").unwrap();
+    assert_eq!((found(&one.far()), found(&two.far())), (None, None));
+}
+
+pub(crate) fn of_two_loads_at_once_one_is_on_all_nodes_and_one_on_none(road: &Road) {
+    let (one, two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    for mode in [Mode::Create, Mode::Replace, Mode::Append] {
+        let mut first = begin(&both, mode).unwrap();
+        let mut second = begin(&both, mode).unwrap();
+        first.push(&batch(0, 30_000)).unwrap();
+        second.push(&batch(0, 7)).unwrap();
+        second.commit().unwrap();
+        let before = found(&both);
+        let error = first.commit().unwrap_err();
+        assert!(matches!(error, DepotError::Replica { .. }), "{error}");
+        assert_eq!(found(&both), before);
+    }
+}
+
+pub(crate) fn a_node_that_is_lost_leaves_the_others_as_they_were(road: &Road) {
+    let (mut one, mut two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    let empty = one.files();
+    let mut sink = begin(&both, Mode::Create).unwrap();
+    sink.push(&batch(0, 100_000)).unwrap();
+    let lost = two.far().options().session.address.to_string();
+    two.stop();
+    let error = sink.commit().unwrap_err();
+    assert!(
+        matches!(&error, DepotError::Replica { node, .. } if *node == lost),
+        "{error}"
+    );
+    assert_eq!(found(&one.far()), None);
+    let error = begin(&both, Mode::Create).map(drop).unwrap_err();
+    assert!(
+        matches!(&error, DepotError::Replica { node, .. } if *node == lost),
+        "{error}"
+    );
+    one.stop();
+    one.start();
+    assert_eq!(one.files(), empty);
+}
+
+/// A stock whose loads prepare, and do not commit.
+struct Reluctant(Stock);
+
+struct Load(Box<dyn Loading>);
+
+impl Shelf for Reluctant {
+    fn tables(&self) -> Result<Vec<u8>, String> {
+        Shelf::tables(&self.0)
+    }
+
+    fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String> {
+        self.0.open(name, version)
+    }
+
+    fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String> {
+        self.0.file(name, unit)
+    }
+
+    fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
+        Ok(Box::new(Load(self.0.load(definition)?)))
+    }
+}
+
+impl Loading for Load {
+    fn push(&mut self, block: Bytes) -> Result<(), String> {
+        self.0.push(block)
+    }
+
+    fn prepare(&mut self) -> Result<(), String> {
+        self.0.prepare()
+    }
+
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, String> {
+        Err("the disk has just broken".to_owned())
+    }
+}
+
+pub(crate) fn which_nodes_have_a_version_is_told(road: &Road) {
+    let dir = tempfile::tempdir().unwrap();
+    let dirs: [PathBuf; 1] = [dir.path().join("pages")];
+    let tables = Tables::open(Arc::new(RealDisk), &dirs).unwrap();
+    let shelf = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+    let broken = stock::Depot::with(road, Arc::new(Reluctant(shelf)));
+    let sound = [stock::Depot::new(road), stock::Depot::new(road)];
+    let nodes = vec![sound[0].far(), broken.far(), sound[1].far()];
+    let all = Replicas::new(nodes.clone());
+    let address = |far: &Far| far.options().session.address;
+    let first = nodes.iter().map(address).min().unwrap();
+    let error = load(&all, Mode::Create, 0, 10).unwrap_err();
+    let rows = |node: &stock::Depot| found(&node.far()).map(|(rows, _)| rows);
+    if address(&nodes[1]) == first {
+        // Nobody had it when it turned out.
+        assert!(matches!(error, DepotError::Replica { .. }), "{error}");
+        assert_eq!(sound.each_ref().map(rows), [None, None]);
+    } else {
+        let DepotError::Apart(Apart { done, failed, .. }) = &error else {
+            panic!("{error}");
+        };
+        let mut sound_nodes = sound.each_ref().map(|node| address(&node.far()));
+        sound_nodes.sort();
+        assert_eq!(*done, sound_nodes.map(|node| node.to_string()));
+        assert_eq!(failed.len(), 1);
+        assert_eq!(failed[0].0, address(&nodes[1]).to_string());
+        assert!(
+            error.to_string().contains("the disk has just broken"),
+            "{error}"
+        );
+        assert_eq!(sound.each_ref().map(rows), [Some(10), Some(10)]);
+    }
+    assert_eq!(found(&broken.far()), None);
+}
