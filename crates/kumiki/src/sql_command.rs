@@ -39,8 +39,8 @@ enum Command {
 /// Where tables are, and how queries run.
 #[derive(Args, Debug)]
 pub(crate) struct Queries {
-    /// A directory with tables. May be given several times. Default, if no node is given either:
-    /// ./kumiki-pages, and the storage node that serves it, if one does.
+    /// A directory with tables; a storage node that serves it is asked, too. May be given several
+    /// times. Default, if no node is given either: ./kumiki-pages.
     #[arg(long, value_name = "DIR")]
     dir: Vec<PathBuf>,
     /// A storage node (`kumiki pages serve`). May be given several times; tables that several nodes
@@ -119,16 +119,19 @@ impl Queries {
 }
 
 impl Queries {
-    /// Directories and nodes, in the order in which they are named.
+    /// Directories, and nodes: those that are named, and those that serve the directories.
     fn stores(&self) -> Result<Vec<Arc<dyn Store>>, String> {
         let (mut dirs, mut nodes) = (self.dir.clone(), Vec::new());
         for node in &self.node {
             nodes.push(resolve(node)?);
         }
         if dirs.is_empty() && nodes.is_empty() {
-            let usual = PathBuf::from("./kumiki-pages");
-            nodes.extend(address_of(&usual));
-            dirs.push(usual);
+            dirs.push(PathBuf::from("./kumiki-pages"));
+        }
+        for found in dirs.iter().filter_map(|dir| address_of(dir)) {
+            if !nodes.contains(&found) {
+                nodes.push(found);
+            }
         }
         let cache = (self.cache.0 > 0).then(|| Arc::new(Cache::new(self.cache.0)));
         let mut stores: Vec<Arc<dyn Store>> = Vec::new();

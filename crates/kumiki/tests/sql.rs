@@ -277,7 +277,9 @@ fn a_load_that_is_interrupted_and_one_whose_node_is_killed_leave_no_half_table()
     std::fs::write(&csv, format!("a,b,c\n{}", line.repeat(2_000_000))).unwrap();
     let csv = csv.to_str().unwrap();
     for killed in [false, true] {
-        let load = ["load", "csv", csv, "--table", "t", "--node", &node.address];
+        // Of small pages the first are written long before the last ones are full.
+        let load = ["load", "csv", csv, "--table", "t", "--page-size", "4KiB"];
+        let load = [&load[..], &["--node", &node.address]].concat();
         let load = pages(&load).stderr(Stdio::piped()).spawn().unwrap();
         let deadline = Instant::now() + PATIENCE;
         // Something of the table lies there.
