@@ -100,7 +100,7 @@ pub(crate) fn run(options: &Sql, log: &Arc<Log>) -> Result<(), String> {
 
 impl Queries {
     /// What all sessions share.
-    fn shared(&self, rights: Rights) -> Result<Shared, String> {
+    fn shared(&self, rights: Rights, at_once: Option<NonZeroUsize>) -> Result<Shared, String> {
         let catalogue = Catalogue::new(self.stores()?);
         let bound = match self.memory {
             Some(size) => size.0,
@@ -109,6 +109,7 @@ impl Queries {
         let defaults = Settings::default();
         let settings = Settings {
             partitions: self.threads.unwrap_or(defaults.partitions),
+            at_once: at_once.unwrap_or(defaults.at_once),
             placement: self.placement,
             push_down: !self.no_push_down,
             memory: (bound > 0).then_some(bound),
@@ -148,7 +149,7 @@ impl Queries {
 }
 
 fn ask(options: &Ask) -> Result<(), String> {
-    let shared = options.queries.shared(Rights::All)?;
+    let shared = options.queries.shared(Rights::All, None)?;
     let settings = run::Settings {
         format: options.format,
         timing: options.timing,

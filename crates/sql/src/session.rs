@@ -8,12 +8,14 @@ use datafusion::common::{Result, plan_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext};
 use futures::StreamExt;
 use operators::Placement;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::catalogue::Catalogue;
 use crate::options::KumikiOptions;
@@ -34,12 +36,13 @@ const STACK: usize = 64 << 20;
 pub(crate) const TOO_COMPLEX: &str = "the statement has more than 1000 operators: write lists of values as IN (…), or ask \
                                       in several statements";
 
-/// Threads for queries; so many of them, or as many as there are processors. Their stacks are large enough for
-/// whatever statement a session takes.
+/// Threads for those who ask: they read statements, plan, and write results, while queries compute on
+/// threads of their own. So many of them, or as many as there are processors. Their stacks are large enough
+/// for whatever statement a session takes.
 ///
 /// # Errors
 /// As the system says.
-pub fn runtime(threads: Option<NonZeroUsize>) -> std::io::Result<tokio::runtime::Runtime> {
+pub fn runtime(threads: Option<NonZeroUsize>) -> std::io::Result<Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = threads {
         runtime.worker_threads(threads.get());
@@ -47,11 +50,39 @@ pub fn runtime(threads: Option<NonZeroUsize>) -> std::io::Result<tokio::runtime:
     runtime.thread_stack_size(STACK).enable_all().build()
 }
 
+/// Threads on which queries compute. An operator may compute for long before it gives way: on the threads of
+/// those who ask it would hold up all of them, and the word that somebody does not want its result any more.
+#[derive(Debug)]
+struct Workers(Option<Runtime>);
+
+impl Workers {
+    fn new(threads: usize) -> std::io::Result<Workers> {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        runtime.worker_threads(threads).thread_name("queries");
+        let runtime = runtime.thread_stack_size(STACK).enable_all().build()?;
+        Ok(Workers(Some(runtime)))
+    }
+
+    fn handle(&self) -> &Handle {
+        self.0.as_ref().expect("it has not ended").handle()
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // What nobody waits for any more may compute on for a while.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// What all sessions of a process share.
 #[derive(Clone, Debug)]
 pub struct Shared {
     catalogue: Arc<Catalogue>,
     runtime: Arc<RuntimeEnv>,
+    workers: Arc<Workers>,
     settings: Settings,
 }
 
@@ -60,6 +91,10 @@ pub struct Shared {
 pub struct Settings {
     /// Partitions of each scan, join and aggregate: threads that a query keeps busy.
     pub partitions: NonZeroUsize,
+    /// Queries that compute at once, those among them that were cancelled and have not given way yet: each
+    /// has as many threads as partitions, which the system shares out among the processors, so that none
+    /// waits for another one to end.
+    pub at_once: NonZeroUsize,
     /// What is wanted of the placement.
     pub placement: Placement,
     /// Whether work is pushed to the data.
@@ -72,11 +107,12 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// As many partitions as processors, no bound on memory, and all rights.
+    /// As many partitions as processors, four queries, no bound on memory, and all rights.
     fn default() -> Settings {
         let processors = std::thread::available_parallelism();
         Settings {
             partitions: processors.unwrap_or(NonZeroUsize::MIN),
+            at_once: const { NonZeroUsize::new(4).expect("it is four") },
             placement: Placement::Auto,
             push_down: true,
             memory: None,
@@ -99,8 +135,10 @@ impl Shared {
     /// Sessions over a catalogue.
     ///
     /// # Errors
-    /// If there is no place for temporary files.
+    /// If there is no place for temporary files, or there are no threads.
     pub fn new(catalogue: Catalogue, settings: Settings) -> Result<Shared> {
+        let threads = settings.partitions.saturating_mul(settings.at_once);
+        let workers = Workers::new(threads.get())?;
         let mut runtime = RuntimeEnvBuilder::new();
         if let Some(memory) = settings.memory {
             let memory = usize::try_from(memory).unwrap_or(usize::MAX);
@@ -109,6 +147,7 @@ impl Shared {
         Ok(Shared {
             catalogue: Arc::new(catalogue),
             runtime: runtime.build_arc()?,
+            workers: Arc::new(workers),
             settings,
         })
     }
@@ -153,37 +192,17 @@ impl Shared {
         context.register_catalog(CATALOGUE, Arc::new(catalogue));
         Ok(Session {
             context,
+            workers: Arc::clone(&self.workers),
             rights: self.settings.rights,
         })
     }
-}
-
-/// A query that runs in a task of its own, so that whoever waits for its batches can stop waiting, even
-/// while an operator computes for long without giving way. Dropping the stream has the task end when its
-/// operators next give way; until then it keeps what it holds.
-#[must_use]
-pub fn detached(
-    mut batches: SendableRecordBatchStream,
-    holds: impl Send + 'static,
-) -> SendableRecordBatchStream {
-    let mut builder = RecordBatchReceiverStream::builder(batches.schema(), 2);
-    let sender = builder.tx();
-    builder.spawn(async move {
-        let _held = holds;
-        while let Some(batch) = batches.next().await {
-            if sender.send(batch).await.is_err() {
-                break;
-            }
-        }
-        Ok(())
-    });
-    builder.build()
 }
 
 /// Somebody's session.
 #[derive(Clone)]
 pub struct Session {
     context: SessionContext,
+    workers: Arc<Workers>,
     rights: Rights,
 }
 
@@ -214,6 +233,39 @@ impl Session {
         let plan = self.context.state().create_logical_plan(sql).await?;
         self.permitted().verify_plan(&plan).map_err(refused)?;
         Ok(plan)
+    }
+
+    /// Has a plan run on the threads of queries, in a task of its own, so that whoever waits for its batches
+    /// can stop waiting, even while an operator computes for long without giving way. Dropping the stream has
+    /// the task end when its operators next give way; until then it keeps what it `holds`.
+    ///
+    /// # Errors
+    /// If an operator cannot begin.
+    pub fn run(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        context: Arc<TaskContext>,
+        holds: impl Send + 'static,
+    ) -> Result<SendableRecordBatchStream> {
+        let workers = self.workers.handle();
+        let mut batches = {
+            // Operators that have tasks of their own begin some of them at once.
+            let _entered = workers.enter();
+            execute_stream(plan, context)?
+        };
+        let mut builder = RecordBatchReceiverStream::builder(batches.schema(), 2);
+        let sender = builder.tx();
+        let task = async move {
+            let _held = holds;
+            while let Some(batch) = batches.next().await {
+                if sender.send(batch).await.is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        builder.spawn_on(task, workers);
+        Ok(builder.build())
     }
 
     /// What its statements may do.

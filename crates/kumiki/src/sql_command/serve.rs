@@ -39,7 +39,9 @@ pub(crate) struct Serve {
 /// Serves until a signal asks to stop.
 pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let signals = signals::take(None)?;
-    let shared = options.queries.shared(Rights::Read)?;
+    let shared = options
+        .queries
+        .shared(Rights::Read, Some(options.queries_at_once))?;
     let password = options.password_file.as_deref().map(password).transpose()?;
     let server = Options {
         listen: options.listen,
@@ -49,7 +51,7 @@ pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
         queries: options.queries_at_once,
     };
     let runtime = sql::session::runtime(None);
-    let runtime = runtime.map_err(|error| format!("no threads for queries: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("no threads for clients: {error}"))?;
     runtime.block_on(async {
         let (server, stopper) = Server::bind(&server, shared).await?;
         stop_on(signals, Reread::new(None, log), move || stopper.stop());
@@ -59,7 +61,7 @@ pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
         server.serve().await;
         Ok::<(), String>(())
     })?;
-    // A query that was cancelled may compute on for a while.
+    // A statement may be planned for a while.
     runtime.shutdown_background();
     tracing::info!("stopped");
     Ok(())

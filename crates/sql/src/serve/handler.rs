@@ -32,7 +32,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::serve::compatible::{Answer, answer};
 use crate::serve::errors::{SYNTAX, TOO_MUCH, error, of_query};
 use crate::serve::{encode, parameters, types};
-use crate::session::{Session, detached};
+use crate::session::Session;
 use crate::shell::script::{Part, cut};
 
 /// How long a query waits for others to end before it is refused.
@@ -92,11 +92,13 @@ impl Handler {
             planned = planned.with_param_values(values).map_err(failed)?;
         }
         let schema = Arc::new(planned.schema().as_arrow().clone());
-        let stream = planned.execute_stream().await.map_err(failed)?;
+        let context = Arc::new(planned.task_ctx());
+        let plan = planned.create_physical_plan().await.map_err(failed)?;
+        let batches = self.session.run(plan, context, place).map_err(failed)?;
         if schema.fields().is_empty() {
             return Ok(Response::Execution(Tag::new(tag)));
         }
-        Ok(query(detached(stream, place), &schema, formats))
+        Ok(query(batches, &schema, formats))
     }
 }
 

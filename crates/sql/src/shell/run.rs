@@ -1,6 +1,7 @@
 //! One statement: its result, its time, its end by Ctrl-C.
 
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,12 +9,11 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
 
 use crate::catalogue::Catalogue;
 use crate::meter::PageFigures;
-use crate::session::{Session, Shared, detached, runtime};
+use crate::session::{Session, Shared, runtime};
 use crate::shell::command::{self, Command};
 use crate::shell::format::{Format, Writer};
 use crate::shell::progress::{Progress, Tell, figures};
@@ -91,8 +91,8 @@ impl<W: Write> Shell<W> {
     /// # Errors
     /// If there are no threads for it.
     pub fn new(shared: &Shared, settings: Settings, out: W) -> Result<Shell<W>, Failed> {
-        let runtime = runtime(None)
-            .map_err(|error| Failed::Query(format!("no threads for queries: {error}")))?;
+        let runtime = runtime(Some(NonZeroUsize::MIN))
+            .map_err(|error| Failed::Query(format!("no threads for statements: {error}")))?;
         Ok(Shell {
             session: shared.session().map_err(|error| query_failed(&error))?,
             catalogue: Arc::clone(shared.catalogue()),
@@ -197,8 +197,8 @@ async fn statement(
         false => Some(Writer::new(out, settings.format, schema).map_err(written)?),
     };
     let mut progress = Progress::new(Arc::clone(&plan), settings.progress);
-    let stream = execute_stream(Arc::clone(&plan), session.context().task_ctx()).map_err(failed)?;
-    let mut stream = detached(stream, ());
+    let stream = session.run(Arc::clone(&plan), session.context().task_ctx(), ());
+    let mut stream = stream.map_err(failed)?;
     while let Some(batch) = next(&mut stream, &mut progress).await {
         if let Some(writer) = &mut writer {
             writer.write(batch.map_err(failed)?).map_err(written)?;

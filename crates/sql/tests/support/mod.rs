@@ -17,7 +17,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use kumiki_sql::catalogue::Place;
 use kumiki_sql::meter::{Metered, PageMeter};
-use kumiki_sql::{Catalogue, Placement, Rights, Session, Settings, Shared, Store};
+use kumiki_sql::{Catalogue, Placement, Session, Settings, Shared, Store};
 use operators::placement::{Link, Side};
 use operators::{Here, Site};
 use pages::{Groups, Memory, PageSize, Shape, Table};
@@ -134,8 +134,7 @@ pub fn shared(stores: Vec<Arc<dyn Store>>, partitions: usize, push_down: bool) -
         partitions: NonZeroUsize::new(partitions).unwrap(),
         placement: Placement::Auto,
         push_down,
-        memory: None,
-        rights: Rights::All,
+        ..Settings::default()
     };
     Shared::new(Catalogue::new(stores), settings).unwrap()
 }
