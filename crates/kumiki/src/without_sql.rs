@@ -16,9 +16,16 @@ pub(crate) struct Sql {
 
 /// Says how to get a binary with SQL.
 pub(crate) fn run(options: &Sql, _: &Arc<Log>) -> Result<(), String> {
-    let options = options.options.join(" ");
+    let options = quoted(&options.options);
     Err(format!(
         "this binary was built without SQL, which takes minutes to compile. To build one with it and \
          do what was asked for: cargo run --release --features sql -- sql {options}"
     ))
+}
+
+/// Words as a shell would take them again.
+pub(crate) fn quoted(words: &[String]) -> String {
+    let words = words.iter().map(String::as_str);
+    // No argument has a zero byte in it.
+    shlex::try_join(words).unwrap_or_default()
 }

@@ -67,7 +67,14 @@ impl Directory {
     /// The tables as they are now.
     fn newest(&self) -> Result<Tables, String> {
         let signature = signature(&self.dirs[0]);
-        let signature = signature.map_err(|error| format!("cannot list {}: {error}", self.name))?;
+        let signature = signature.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => format!(
+                "there is no directory {}: load tables into it with 'kumiki pages load', or say where \
+                 tables are with --dir or --node",
+                self.name
+            ),
+            _ => format!("cannot list {}: {error}", self.name),
+        })?;
         let mut opened = self.opened.lock();
         if let Some(last) = opened.last()
             && last.signature == signature

@@ -18,7 +18,7 @@ use std::time::Instant;
 use arrow_array::temporal_conversions::timestamp_ms_to_datetime;
 use base::size::Size;
 use clap::{Args, ValueEnum};
-use pages::{DepotError, LoadOptions, Mode, PageSize, Progress, Sink, Table, TablesError};
+use pages::{DepotError, LoadOptions, Mode, PageSize, Progress, Sink, Table};
 
 use super::parse_page_size;
 use super::place::{Place, resolve_as};
@@ -83,8 +83,9 @@ pub(super) fn export(options: &Export) -> Result<(), String> {
     };
     let says = |error: DepotError| error.to_string();
     if mode == Mode::Create && tables.table(table).map_err(says)?.is_some() {
-        let exists = TablesError::Exists(table.clone());
-        return Err(format!("{exists} (--replace, or another --table)"));
+        return Err(format!(
+            "there is a table {table} already: replace it (--replace), or name another (--table)"
+        ));
     }
     let mut rows = Rows::new(options.binary, options.page_size, options.long_values);
     let shape = LoadOptions {
