@@ -29,7 +29,7 @@ pub(super) fn parquet(options: &Parquet) -> Result<(), String> {
 
 /// Says how to get a binary that loads files.
 fn how_to_get(kind: &str, options: &[String]) -> String {
-    let options = crate::without_sql::quoted(options);
+    let options = crate::sql_command::quoted(options);
     format!(
         "this binary was built without SQL, which takes minutes to compile, and with it what reads \
          {kind} files. To build one with it and do what was asked for: cargo run --release --features \
