@@ -1,7 +1,8 @@
 //! The suite's network over TCP, on loopback.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use base::NodeId;
@@ -114,11 +115,25 @@ impl Loopback {
             options.limits.handshake = PATIENCE;
         }
         if let Peer::Node(id) = me {
-            let listener = listen(self.addresses[&id], 1).unwrap().pop();
-            options.listener = listener;
+            options.listener = Some(listener(self.addresses[&id]));
         }
         change(&mut options);
         TcpEnd::new(options, self.started)
+    }
+}
+
+/// A listener at an address where there was one before, maybe. A process that another test starts at this
+/// moment has that one, too, until it begins with its own program.
+fn listener(address: SocketAddr) -> TcpListener {
+    let begun = Instant::now();
+    loop {
+        match listen(address, 1) {
+            Ok(mut listeners) => return listeners.remove(0),
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("{address}: {error}"),
+        }
     }
 }
 
