@@ -17,8 +17,9 @@
 //! remote-remote = round trip + max(pages × read there, work there + taking) + result × link
 //! ```
 //!
-//! Of the pages of remote-local those that a cache here has do not come. Where both sides share processors, a placement takes at least the time of all its work, divided by
-//! the processors: with remote-local the node's, too.
+//! Of the pages of remote-local those that a cache here has do not come. Where both sides share
+//! processors, a placement takes at least the time of all its work, divided by the processors: with
+//! remote-local the node's, too.
 //!
 //! Nothing is measured here: who reads pages and runs fragments does, and keeps [`Costs`]. Who
 //! knows what pages take of the processors says so with [`PageWork`].
