@@ -37,8 +37,9 @@ fn configured(command: &str, config: &str, file: &Path) -> (Server, SocketAddr) 
         let (listen, admin) = (free_address(), free_address());
         let config = format!("listen = \"{listen}\"\nadmin = \"{admin}\"\n{config}");
         fs::write(file, &config).expect("a file");
-        let started = Server::start_at(listen, |_, _| {
+        let started = Server::start_at(listen, |_, dir| {
             let mut kumiki = Command::new(env!("CARGO_BIN_EXE_kumiki"));
+            kumiki.current_dir(dir);
             kumiki.args([command, "--config"]).arg(file);
             kumiki
         });
