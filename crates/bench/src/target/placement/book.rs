@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::contest::Contest;
 use super::{Data, Query, QueryJob, Road, Way};
-use crate::sample::{Check, RunError, Sample};
+use crate::result::median;
+use crate::sample::{RunError, Sample};
 
 /// The page size at which placements should hardly differ.
 const LARGE_KIB: usize = 128;
@@ -34,105 +36,58 @@ impl Cell {
             pinned: job.pinned,
         }
     }
-
-    /// The one of queries that do not leave this machine.
-    fn near(self) -> Cell {
-        Cell {
-            road: Road::None,
-            ..self
-        }
-    }
 }
 
 /// Seconds that queries took.
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    times: BTreeMap<(Cell, Way), Vec<f64>>,
+pub(super) struct Book(BTreeMap<(Cell, Way), Times>);
+
+/// Those of a query that the planner places, and of the same one in each placement, turn by turn.
+#[derive(Debug, Default)]
+struct Times {
+    planned: Vec<f64>,
+    placed: BTreeMap<Way, Vec<f64>>,
     /// What the planner has chosen last.
-    chosen: BTreeMap<(Cell, Way), Way>,
+    chosen: Option<Way>,
 }
 
 impl Book {
-    /// Takes note of a query that was to run in a way, and ran in this one.
-    pub(super) fn note(&mut self, way: Way, cell: Cell, seconds: f64, ran: Way) {
-        self.times.entry((cell, way)).or_default().push(seconds);
-        if way != ran {
-            self.chosen.insert((cell, way), ran);
+    /// Takes note of the turns of a query that was to run in a way.
+    pub(super) fn note(&mut self, way: Way, cell: Cell, contest: &Contest) {
+        let times = self.0.entry((cell, way)).or_default();
+        times.planned.extend_from_slice(&contest.planned);
+        for (placed, seconds) in &contest.placed {
+            let all = times.placed.entry(*placed).or_default();
+            all.extend_from_slice(seconds);
         }
-    }
-
-    fn median(&self, cell: Cell, way: Way) -> Option<f64> {
-        let cell = match way {
-            Way::Local => cell.near(),
-            _ => cell,
-        };
-        let mut times = self.times.get(&(cell, way))?.clone();
-        times.sort_by(f64::total_cmp);
-        let (low, high) = (times[(times.len() - 1) / 2], times[times.len() / 2]);
-        Some(f64::midpoint(low, high))
-    }
-
-    /// The times of the placements among which the planner has chosen; none if one is not known.
-    fn candidates(&self, cell: Cell, way: Way) -> Option<Vec<f64>> {
-        let ways: &[Way] = match way {
-            Way::Auto => &[Way::Local, Way::RemoteLocal, Way::RemoteRemote],
-            Way::AutoAway => &[Way::RemoteLocal, Way::RemoteRemote],
-            _ => return None,
-        };
-        ways.iter().map(|&way| self.median(cell, way)).collect()
+        times.chosen = Some(contest.chosen);
     }
 
     /// How long the planner's queries take, by those of the best placement.
     pub(super) fn of_best(&self, way: Way, cell: Cell) -> Option<f64> {
-        let candidates = self.candidates(cell, way)?;
-        let best = candidates.into_iter().min_by(f64::total_cmp)?;
-        Some(self.median(cell, way)? / best)
-    }
-
-    /// How long queries take in the way that was chosen, by those of the best placement.
-    fn choice_of_best(&self, way: Way, cell: Cell) -> Option<f64> {
-        let candidates = self.candidates(cell, way)?;
-        let best = candidates.into_iter().min_by(f64::total_cmp)?;
-        Some(self.median(cell, *self.chosen.get(&(cell, way))?)? / best)
+        self.0.get(&(cell, way))?.of_best()
     }
 
     /// Sums up.
     pub(super) fn tally(&self) -> Result<Sample, RunError> {
-        let planned: Vec<(Cell, Way)> = self.chosen.keys().copied().collect();
-        let of = |ratio: &dyn Fn(Way, Cell) -> Option<f64>| -> Vec<f64> {
-            let ratios = planned.iter().map(|&(cell, way)| ratio(way, cell));
-            ratios.flatten().collect()
+        let of = |ratio: fn(&Times) -> Option<f64>| -> Vec<f64> {
+            self.0.values().filter_map(ratio).collect()
         };
-        let ran = of(&|way, cell| self.of_best(way, cell));
-        let chosen = of(&|way, cell| self.choice_of_best(way, cell));
-        let mut spreads: Vec<f64> = planned
+        let (ran, chosen) = (of(Times::of_best), of(Times::choice_of_best));
+        let large = self
+            .0
             .iter()
-            .filter(|(cell, way)| *way == Way::Auto && cell.data.page_kib == LARGE_KIB)
-            .filter_map(|&(cell, way)| self.candidates(cell, way))
-            .map(|times| {
-                let greatest = times.iter().copied().fold(0.0, f64::max);
-                greatest / times.into_iter().fold(f64::INFINITY, f64::min)
-            })
-            .collect();
+            .filter(|((cell, way), _)| *way == Way::Auto && cell.data.page_kib == LARGE_KIB);
+        let mut spreads: Vec<f64> = large.filter_map(|(_, times)| times.spread()).collect();
         if ran.is_empty() {
-            let what = "no query was run in all placements before".to_owned();
+            let what = "the planner has placed no query before".to_owned();
             return Err(RunError::Skipped(what));
         }
         let share = |ratios: &[f64]| {
             let close = ratios.iter().filter(|&&ratio| ratio <= CLOSE).count();
             close as f64 / ratios.len() as f64
         };
-        // Points whose answer was wrong are not in the book: a share of the rest would tell nothing.
-        let all = match planned.len() - ran.len() {
-            0 => Ok(()),
-            missing => Err(format!(
-                "{missing} of {} choices have no times of all placements beside them",
-                planned.len()
-            )),
-        };
         let mut sample = Sample::default();
-        let check = Check::new("all choices stand beside all placements", all);
-        sample.checks.push(check);
         sample.values.set("near-best", share(&ran));
         sample.values.set("well-chosen", share(&chosen));
         spreads.sort_by(f64::total_cmp);
@@ -141,6 +96,38 @@ impl Book {
             sample.values.set("spread-most", most);
         }
         Ok(sample)
+    }
+}
+
+impl Times {
+    /// The placements that could be chosen, quickest first, with the medians of their seconds.
+    fn ranking(&self) -> Vec<(Way, f64)> {
+        let placed = self.placed.iter();
+        let medians = placed.filter_map(|(&way, all)| Some((way, median(all.clone())?)));
+        let mut medians: Vec<(Way, f64)> = medians.collect();
+        medians.sort_by(|a, b| a.1.total_cmp(&b.1));
+        medians
+    }
+
+    /// The median of some seconds by those of the best placement, turn by turn.
+    fn beside_best(&self, seconds: &[f64]) -> Option<f64> {
+        let (best, _) = *self.ranking().first()?;
+        let turns = seconds.iter().zip(&self.placed[&best]);
+        median(turns.map(|(own, best)| own / best).collect())
+    }
+
+    fn of_best(&self) -> Option<f64> {
+        self.beside_best(&self.planned)
+    }
+
+    fn choice_of_best(&self) -> Option<f64> {
+        self.beside_best(self.placed.get(&self.chosen?)?)
+    }
+
+    /// The slowest placement by the quickest.
+    fn spread(&self) -> Option<f64> {
+        let ranking = self.ranking();
+        Some(ranking.last()?.1 / ranking.first()?.1)
     }
 }
 
@@ -166,23 +153,28 @@ mod tests {
         }
     }
 
+    /// Three turns of a machine that becomes twice as slow, and is disturbed in the last one.
+    fn contest(planned: f64, chosen: Way, placed: &[(Way, f64)]) -> Contest {
+        let turns = |seconds: f64| vec![seconds, 2.0 * seconds, 9.0 * seconds];
+        Contest {
+            chosen,
+            planned: turns(planned),
+            placed: placed.iter().map(|&(way, s)| (way, turns(s))).collect(),
+        }
+    }
+
     #[test]
     fn choices_are_compared_with_the_best() {
         let mut book = Book::default();
         assert!(book.tally().is_err());
         let (cell, other) = (cell(LARGE_KIB), cell(4));
-        for cell in [cell, other] {
-            for (way, seconds) in [(Way::RemoteLocal, 1.2), (Way::RemoteRemote, 1.0)] {
-                for seconds in [0.5 * seconds, seconds, 9.0] {
-                    book.note(way, cell, seconds, way);
-                }
-            }
-            book.note(Way::Local, cell.near(), 2.0, Way::Local);
-        }
-        book.note(Way::Auto, cell, 1.05, Way::RemoteRemote);
-        book.note(Way::Auto, other, 1.3, Way::RemoteLocal);
-        book.note(Way::AutoAway, cell, 1.5, Way::RemoteRemote);
+        let away = [(Way::RemoteLocal, 1.2), (Way::RemoteRemote, 1.0)];
+        let all = [away[0], away[1], (Way::Local, 2.0)];
+        book.note(Way::Auto, cell, &contest(1.05, Way::RemoteRemote, &all));
+        book.note(Way::Auto, other, &contest(1.3, Way::RemoteLocal, &all));
+        book.note(Way::AutoAway, cell, &contest(1.5, Way::RemoteRemote, &away));
         assert_eq!(book.of_best(Way::Auto, other), Some(1.3));
+        assert_eq!(book.of_best(Way::AutoAway, other), None);
         let told = book.tally().expect("a tally").values;
         assert_eq!(told.get("near-best"), Some(1.0 / 3.0));
         assert_eq!(told.get("well-chosen"), Some(2.0 / 3.0));

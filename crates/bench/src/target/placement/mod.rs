@@ -10,6 +10,7 @@
 //! | `spread` | one reader's pages over several connections |
 //! | `run` | one query, executed |
 //! | `costs` | what the planner is told: measured before it chooses |
+//! | `contest` | a query that the planner places, and the same one in each placement, by turns |
 //! | `book` | what all points have told, and how far the planner's choices were from the best |
 //!
 //! Where a storage node has no program it runs in this process; then its processor time cannot be told
@@ -17,6 +18,7 @@
 
 mod answer;
 mod book;
+mod contest;
 mod costs;
 mod host;
 mod query;
@@ -147,21 +149,25 @@ fn query(
 ) -> Result<Sample, RunError> {
     let failed = |what: String| RunError::Failed(what);
     stage.prepare(job, context)?;
-    let (way, note) = match job.way {
+    let expected = stage.reference(context).of(job.query, job.data.variant);
+    let (ran, note, contest) = match job.way {
         Way::Auto | Way::AutoAway => {
-            let (way, why) = costs::choose(job, stage).map_err(failed)?;
-            (way, Some(why))
+            let (chosen, why) = costs::choose(job, stage).map_err(failed)?;
+            let time = context.scale.time;
+            let ran = contest::run(job, chosen, &expected, time, stage);
+            let (ran, contest) = ran.map_err(failed)?;
+            (ran, Some(why), Some(contest))
         }
-        way => (way, stage.note()),
+        _ => {
+            stage.warm(job).map_err(failed)?;
+            let ran = run::measured(job, stage).map_err(failed)?;
+            (ran, stage.note(), None)
+        }
     };
-    let placed = QueryJob { way, ..*job };
-    stage.warm(&placed).map_err(failed)?;
-    let ran = run::measured(&placed, stage).map_err(failed)?;
     let mut sample = Sample {
         note,
         ..Sample::default()
     };
-    let expected = stage.reference(context).of(job.query, job.data.variant);
     let mut found = ran.answer.clone();
     if context.plant {
         found.spoil();
@@ -170,9 +176,9 @@ fn query(
     let is_right = check.failure.is_none();
     sample.checks.push(check);
     tell(job, &ran, stage, context, &mut sample);
-    if is_right {
+    if let Some(contest) = contest.filter(|_| is_right) {
         let cell = Cell::of(job);
-        stage.book.note(job.way, cell, ran.seconds, way);
+        stage.book.note(job.way, cell, &contest);
         if let Some(of_best) = stage.book.of_best(job.way, cell) {
             sample.values.set("of-best", of_best);
         }
