@@ -75,8 +75,20 @@ pub fn target_dir() -> Result<PathBuf> {
     Ok(PathBuf::from(dir))
 }
 
-/// Builds `kumiki` with optimisation and returns where it lies. Planted bugs have a target
-/// directory of their own, so that they never replace the honest build.
+/// Has a command build things with a planted bug: what comes of it lies in a directory of its own, so that
+/// it never replaces the honest build. What both have in common is compiled once.
+///
+/// # Errors
+/// If cargo fails.
+pub fn planted(command: &mut Command, feature: &str) -> Result<()> {
+    let honest = target_dir()?;
+    command.args(["--features", feature]);
+    command.arg("--target-dir").arg(honest.join("planted"));
+    command.env("CARGO_BUILD_BUILD_DIR", honest);
+    Ok(())
+}
+
+/// Builds `kumiki` with optimisation and returns where it lies, for planted bugs as [`planted`] does.
 ///
 /// # Errors
 /// If the build fails.
@@ -92,10 +104,7 @@ pub fn kumiki(build: Build) -> Result<PathBuf> {
         "json-render-diagnostics",
     ]);
     if let Some(feature) = build.planted() {
-        command
-            .args(["--features", feature])
-            .arg("--target-dir")
-            .arg(target_dir()?.join("planted"));
+        planted(&mut command, feature)?;
     }
     command.stderr(std::process::Stdio::inherit());
     let messages = process::output("cargo build", &mut command)?;

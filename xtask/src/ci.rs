@@ -14,7 +14,7 @@ use crate::chaos;
 use crate::crash::verdict::Verdict;
 use crate::crash::{self, Disk};
 use crate::failover;
-use crate::fuzz::{self, Target};
+use crate::fuzz;
 use crate::peers;
 use crate::process;
 use crate::rdma;
@@ -66,12 +66,7 @@ const STEPS: &[Step] = &[
             .env("RUSTDOCFLAGS", "-D warnings");
         run(&mut command)
     }),
-    ("fuzz", || {
-        let targets = Target::ALL.iter();
-        targets
-            .copied()
-            .try_for_each(|target| fuzz::run(target, FUZZ, fastrand::u64(..)))
-    }),
+    ("fuzz", || fuzz::run_all(FUZZ)),
     ("loom: journal", || loom("kumiki-journal", "loom_handover")),
     ("loom: engine", || loom("kumiki-engine", "loom_word")),
     ("loom: fabric", || loom("kumiki-fabric", "loom_ring")),
@@ -94,12 +89,13 @@ const STEPS: &[Step] = &[
     ("fail-over", fail_over),
     ("chaos", chaos),
     ("simulation", || {
-        let test = "test --package kumiki-cluster --features simulation --test simulation";
-        run(cargo().args(test.split(' ')))?;
-        let test = "test --package kumiki-replica --features simulation --test simulation";
-        run(cargo().args(test.split(' ')))?;
-        let test = "test --package kumiki-locks --features simulation --test simulation";
-        run(cargo().args(test.split(' ')))?;
+        let mut tests = cargo();
+        tests.args(["test", "--workspace", "--test", "simulation"]);
+        let packages = ["kumiki-cluster", "kumiki-locks", "kumiki-replica"];
+        for package in packages {
+            tests.args(["--features", &format!("{package}/simulation")]);
+        }
+        run(&mut tests)?;
         sim::run(Protocol::Locks, SEEDS, None, None)?;
         sim::run(Protocol::TwoPhaseCommit, SEEDS, None, None)?;
         sim::run(Protocol::Replica, SEEDS, None, None)?;
@@ -128,13 +124,13 @@ const STEPS: &[Step] = &[
         trace::require_early(&trace(Build::PlantedEarlyReply)?)
     }),
     ("log with the planted bug", || {
-        planted("kumiki-journal", "planted-early-reply", "crash")
+        planted("kumiki-journal/planted-early-reply", "crash")
     }),
     ("holds with the planted bug", || {
-        planted("kumiki-engine", "planted-ignored-holds", "ignored_holds")
+        planted("kumiki-engine/planted-ignored-holds", "ignored_holds")
     }),
     ("histories with the planted bug", || {
-        planted("kumiki-store", "planted-no-validation", "histories")
+        planted("kumiki-store/planted-no-validation", "histories")
     }),
     ("sql in the binary", || {
         // With all packages, so that nothing is compiled for the sake of other features.
@@ -172,14 +168,12 @@ fn run(command: &mut Command) -> Result<()> {
     process::run(&name, command.current_dir(build::root()))
 }
 
-/// A test that must find the bug which a feature plants. Its build lies in a directory of its own,
-/// so that nothing with the bug is ever mistaken for the real thing.
-fn planted(package: &str, feature: &str, test: &str) -> Result<()> {
+/// A test that must find the bug which a feature of a package plants. It is built, as all tests are, with
+/// the features that all packages want: nothing is compiled twice for it.
+fn planted(feature: &str, test: &str) -> Result<()> {
     let mut command = cargo();
-    command
-        .args(["test", "--package", package, "--features", feature])
-        .args(["--test", test, "--target-dir"])
-        .arg(build::target_dir()?.join("planted"));
+    command.args(["test", "--workspace", "--test", test]);
+    build::planted(&mut command, feature)?;
     run(&mut command)
 }
 

@@ -212,6 +212,33 @@ pub fn run(target: Target, duration: Duration, seed: u64) -> Result<()> {
     Ok(())
 }
 
+/// Fuzzes all targets for `duration` each, from seeds of their own, as many at once as there are processors.
+///
+/// # Errors
+/// As [`run`]; of several targets one is named.
+pub fn run_all(duration: Duration) -> Result<()> {
+    let targets = Mutex::new(Target::ALL.iter());
+    let next = || {
+        let mut targets = targets.lock().unwrap_or_else(PoisonError::into_inner);
+        targets.next().copied()
+    };
+    let work = || -> Result<()> {
+        while let Some(target) = next() {
+            run(target, duration, fastrand::u64(..))?;
+        }
+        Ok(())
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let panicked = |_| bail!("a thread that fuzzes has panicked");
+        let outcomes = threads.into_iter();
+        outcomes
+            .map(|thread| thread.join().unwrap_or_else(panicked))
+            .collect()
+    })
+}
+
 /// The inputs of a directory, in the order of their names: the order of a directory is the file
 /// system's, and a seed shall mean the same everywhere.
 fn read_corpus(dir: &Path) -> Result<Vec<Vec<u8>>> {

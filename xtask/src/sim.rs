@@ -123,14 +123,10 @@ pub fn run(protocol: Protocol, seeds: u64, seed: Option<u64>, planted: Option<Bu
             "--package",
             protocol.package(),
         ])
-        .args(["--example", "sim", "--features"]);
-    match planted {
-        None => command.arg("simulation"),
-        Some(bug) => command
-            .arg(format!("simulation,{}", bug.feature()))
-            .arg("--target-dir")
-            .arg(build::target_dir()?.join("planted")),
-    };
+        .args(["--example", "sim", "--features", "simulation"]);
+    if let Some(bug) = planted {
+        build::planted(&mut command, bug.feature())?;
+    }
     command.args(["--", protocol.name()]);
     match seed {
         None => command.args(["--seeds", &seeds.to_string()]),

@@ -193,11 +193,11 @@ fn passed_tests(output: &str) -> Vec<&str> {
 }
 
 /// Builds a test and returns where its program lies, and where the package's programs do that it may
-/// start.
+/// start. With the features that all packages want, as all tests are built: nothing is compiled twice.
 fn build_test(package: &str, test: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
     let mut command = cargo();
     command.current_dir(build::root()).stderr(Stdio::inherit());
-    command.args(["test", "--no-run", "--package", package, "--test", test]);
+    command.args(["test", "--no-run", "--workspace", "--test", test]);
     command.args(["--message-format", "json-render-diagnostics"]);
     let messages = process::output("cargo test --no-run", &mut command)?;
     let (mut built, mut programs) = (None, Vec::new());
@@ -207,6 +207,10 @@ fn build_test(package: &str, test: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
             continue;
         };
         let target = &message["target"];
+        let id = message["package_id"].as_str().unwrap_or_default();
+        if !id.contains(&format!("#{package}@")) {
+            continue;
+        }
         if target["kind"][0] == "bin" {
             programs.push(path);
         } else if target["name"] == *test && target["kind"][0] == "test" {
