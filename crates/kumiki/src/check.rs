@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use store::{CheckReport, RecoveryProgress};
 
 use crate::cli::Check;
+use crate::output::say;
 use crate::replicated;
 
 /// How often progress is told.
@@ -42,10 +43,10 @@ pub(crate) fn check(options: &Check) -> Result<(), String> {
     }
     let _lock = take_part(dir)?;
     if is_local {
-        print!("{}", check_local(dir)?);
+        say!("{}", check_local(dir)?);
     }
     if is_replica {
-        print!("{}", replica::check(&dir.join(replicated::DIRECTORY))?);
+        say!("{}", replica::check(&dir.join(replicated::DIRECTORY))?);
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ mod locks;
 mod logging;
 mod membership;
 mod memory;
+mod output;
 mod pages_command;
 mod proxy;
 mod ramp;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use base::size::Size;
 use clap::{Args, Subcommand};
-use pages::Cache;
+use disk::RealDisk;
 use pages::remote::FarOptions;
+use pages::{Cache, Tables};
 use sql::shell::progress::Tell;
 use sql::shell::{Failed, Format, Shell, run, terminal};
 use sql::{Catalogue, Directory, Placement, Rights, Settings, Shared, StorageNode, Store};
@@ -40,7 +41,8 @@ enum Command {
 #[derive(Args, Debug)]
 pub(crate) struct Queries {
     /// A directory with tables; a storage node that serves it is asked, too. May be given several
-    /// times. Default, if no node is given either: ./kumiki-pages.
+    /// times, also for all directories over which tables are spread. Default, if no node is given
+    /// either: ./kumiki-pages.
     #[arg(long, value_name = "DIR")]
     dir: Vec<PathBuf>,
     /// A storage node (`kumiki pages serve`). May be given several times; tables that several nodes
@@ -136,8 +138,9 @@ impl Queries {
         }
         let cache = (self.cache.0 > 0).then(|| Arc::new(Cache::new(self.cache.0)));
         let mut stores: Vec<Arc<dyn Store>> = Vec::new();
-        for dir in &dirs {
-            stores.push(Arc::new(Directory::open(dir)?));
+        let sets = Tables::sets(&RealDisk, &dirs).map_err(|error| error.to_string())?;
+        for dirs in sets {
+            stores.push(Arc::new(Directory::open_all(&dirs)?));
         }
         for node in nodes {
             let mut options = FarOptions::new(self.access.session(node)?);

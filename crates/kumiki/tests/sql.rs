@@ -157,6 +157,30 @@ fn a_query_is_answered_wherever_its_operators_run() {
 }
 
 #[test]
+fn tables_that_are_spread_over_directories_are_read_in_any_order_of_these() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (one, two, alone) = (path("one"), path("two"), path("alone"));
+    let tpch = ["load", "tpch", "--sf", "0.01", "--tables"];
+    let spread = ["orders", "--dir", &one, "--dir", &two];
+    done(&mut pages(&[&tpch[..], &spread].concat()));
+    done(&mut pages(
+        &[&tpch[..], &["nation", "--dir", &alone]].concat(),
+    ));
+    let count = "select (select count(*) from orders) as o, (select count(*) from nation) as n";
+    for dirs in [[&one, &two, &alone], [&alone, &two, &one]] {
+        let options: Vec<&str> = dirs
+            .iter()
+            .flat_map(|dir| ["--dir", dir.as_str()])
+            .collect();
+        let said = done(&mut ask(count, &options));
+        assert_eq!(said.trim(), "o,n\n15000,25");
+    }
+    let half = refused(&mut ask(count, &["--dir", &two, "--dir", &alone]));
+    assert!(half.contains("name the first one first"), "{half}");
+}
+
+#[test]
 fn a_node_that_is_gone_is_told_and_a_replica_takes_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let pages = dir.path().join("pages");
@@ -203,6 +227,14 @@ fn files_are_loaded_into_directories_and_through_the_node_that_serves_them() {
         (&2.into(), &4096.into())
     );
     assert_eq!(loaded["groups"].as_array().map(Vec::len), Some(1));
+    let packed = path("t.csv.gz");
+    let form = "stored as csv options ('format.compression' 'gzip', 'format.has_header' 'true')";
+    let copy = format!("copy (select n, name from t where n > 1) to '{packed}' {form}");
+    done(&mut ask(&copy, &at));
+    let load = ["load", "csv", &packed, "--table", "packed"];
+    done(&mut pages(&[&load[..], &at].concat()));
+    let said = done(&mut ask("select name from packed order by n", &at));
+    assert_eq!(said, "name\nb\nc\n");
     let said = done(&mut ask(
         "select t.name from t join u on t.n = u.n order by 1",
         &at,
@@ -220,6 +252,7 @@ fn a_load_that_cannot_be_says_why_and_leaves_no_table() {
         path(name)
     };
     let (good, bad) = (file("good.csv", "n\n1\n"), file("bad.csv", "n\nword\n"));
+    let (empty, zero) = (file("empty.csv", ""), file("zero.csv", "n\n99999999999\n"));
     let (wide, missing) = (file("wide.csv", "n,m\n1,2\n"), path("missing.csv"));
     let load = |files: &[&str], more: &[&str]| {
         let table = ["--table", "t", "--node", &node.address];
@@ -244,6 +277,16 @@ fn a_load_that_cannot_be_says_why_and_leaves_no_table() {
         (load(&[&good], &["--sort-by", "m"]), "no column \"m\""),
         (load(&[&good], &["--append"]), "there is no table t"),
         (load(&[&good], &["--groups", "m"]), "no column \"m\""),
+        (
+            load(&[&good], &["--columns", "n time"]),
+            "which pages do not have",
+        ),
+        (load(&[&empty], &[]), "empty.csv: it is empty"),
+        (load(&["/dev/null"], &[]), "no regular file"),
+        (
+            load(&[&zero], &["--columns", "n int"]),
+            "zero.csv: column n, row 1: '99999999999' is no Int32",
+        ),
         (load(&[&good], &["--append", "--replace"]), "--append"),
         (load(&[&good], &["--delimiter", "::"]), "single character"),
     ] {
@@ -260,6 +303,14 @@ fn a_load_that_cannot_be_says_why_and_leaves_no_table() {
     );
     done(&mut load(&[&good], &["--replace"]));
     assert_eq!(table(&node, "t")["version"], 2);
+    let tpch = [
+        "load", "tpch", "--sf", "0.001", "--tables", "region", "--node",
+    ];
+    for option in ["--groups", "--sort-by"] {
+        let misspelt = [&tpch[..], &[&node.address, option, "r_nane"]].concat();
+        let said = refused(&mut pages(&misspelt));
+        assert!(said.contains("no column \"r_nane\" in region"), "{said}");
+    }
     let gone = node.address.clone();
     drop(node);
     let load = ["load", "csv", &good, "--table", "u", "--node", &gone];

@@ -162,10 +162,24 @@ impl Depot for Far {
         options: &LoadOptions,
         mode: Mode,
     ) -> Result<Box<dyn Sink>, DepotError> {
+        could_lie_in_pages(schema, options, mode)?;
         let session = Session::connect(self.options().session.clone())?;
         let load = FarLoad::begin(session, name, schema, options, mode)?;
         Ok(Box::new(load))
     }
+}
+
+/// Whether a node could make a table of rows with these columns: what pages do not have cannot even be said to
+/// it.
+pub(crate) fn could_lie_in_pages(
+    schema: &SchemaRef,
+    options: &LoadOptions,
+    mode: Mode,
+) -> Result<(), DepotError> {
+    if mode != Mode::Append {
+        options.shape(schema)?;
+    }
+    Ok(())
 }
 
 impl Sink for FarLoad {

@@ -3,15 +3,17 @@
 //! A *store* is a place that keeps tables: a directory of this machine, a storage node. Stores that
 //! have the same version of a table with the same segments are its *replicas*: their pages are equal,
 //! bit by bit, and a task that one of them loses is another's to run. Of several versions of a table
-//! the newest is taken. Two different tables of one name are an error, which is better than to choose.
+//! the newest is taken. What was found once is not forgotten: where a store is away that had a newer version,
+//! there is an error and no older answer. Two different tables of one name are an error, which is better than to choose.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use operators::Site;
 use operators::placement::{Link, Side};
-use pages::{Address, Table};
+use pages::{Address, Table, TableId, Version};
+use parking_lot::Mutex;
 
 use crate::meter::PageMeter;
 use crate::place::Placement;
@@ -140,12 +142,41 @@ pub enum CatalogueError {
         /// What it, or the system, said.
         why: String,
     },
+    /// None of the stores can be asked.
+    #[error("{store} cannot be asked for its tables: {why}")]
+    Away {
+        /// One of them.
+        store: String,
+        /// What it, or the system, said.
+        why: String,
+    },
+    /// A newer version was seen before, and some stores cannot be asked.
+    #[error(
+        "table {name} is there in version {found}, of {seen} that was read before, and {store} cannot be \
+         asked: {why}; ask again when it is back, or begin anew to read the older version"
+    )]
+    Older {
+        /// The name.
+        name: String,
+        /// The newest version that can be had.
+        found: u64,
+        /// The newest one that was had.
+        seen: u64,
+        /// One of those that cannot be asked.
+        store: String,
+        /// What it, or the system, said.
+        why: String,
+    },
 }
 
 /// Tables of several stores.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     stores: Vec<Arc<dyn Store>>,
+    /// The newest versions that were found.
+    seen: Arc<Mutex<HashMap<TableId, Version>>>,
+    /// Stores that could not be asked lately.
+    away: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Catalogue {
@@ -153,7 +184,11 @@ impl Catalogue {
     #[must_use]
     pub fn new(mut stores: Vec<Arc<dyn Store>>) -> Catalogue {
         stores.sort_by_key(|store| store.is_remote());
-        Catalogue { stores }
+        Catalogue {
+            stores,
+            seen: Arc::default(),
+            away: Arc::default(),
+        }
     }
 
     /// The stores, those of this machine first.
@@ -163,18 +198,44 @@ impl Catalogue {
     }
 
     /// The names of all tables. A store that cannot be asked is left out, and the log says so.
-    #[must_use]
-    pub fn names(&self) -> Vec<String> {
+    ///
+    /// # Errors
+    /// If none of the stores can be asked.
+    pub fn names(&self) -> Result<Vec<String>, CatalogueError> {
         let mut names = BTreeSet::new();
+        let mut failed = None;
+        let mut asked = self.stores.is_empty();
         for store in &self.stores {
             match store.tables() {
-                Ok(tables) => names.extend(tables),
-                Err(why) => {
-                    tracing::warn!("{} cannot be asked for its tables: {why}", store.name())
+                Ok(tables) => {
+                    asked = true;
+                    self.is_back(store.name());
+                    names.extend(tables);
                 }
+                Err(why) => failed = Some((store.name().to_owned(), why)),
             }
         }
-        names.into_iter().collect()
+        match failed {
+            Some((store, why)) if !asked => Err(CatalogueError::Away { store, why }),
+            Some((store, why)) => {
+                self.is_away(&store, &why);
+                Ok(names.into_iter().collect())
+            }
+            None => Ok(names.into_iter().collect()),
+        }
+    }
+
+    /// Has the log say that a store cannot be asked, once for each time that it goes away.
+    fn is_away(&self, store: &str, why: &str) {
+        if self.away.lock().insert(store.to_owned()) {
+            tracing::warn!("{store} cannot be asked: {why}");
+        }
+    }
+
+    fn is_back(&self, store: &str) {
+        if self.away.lock().remove(store) {
+            tracing::info!("{store} can be asked again");
+        }
     }
 
     /// The newest version of a table; `None` if there is no such table.
@@ -186,26 +247,46 @@ impl Catalogue {
         let mut failed = None;
         for store in &self.stores {
             let table = match store.open(name) {
-                Ok(None) => continue,
-                Ok(Some(table)) => table,
+                Ok(table) => table,
                 Err(why) => {
-                    tracing::warn!("{} cannot be asked for table {name}: {why}", store.name());
                     failed = failed.or(Some((store.name().to_owned(), why)));
                     continue;
                 }
             };
+            self.is_back(store.name());
+            let Some(table) = table else { continue };
             match &mut found {
                 None => found = Some(Replicated::of(table, store)),
                 Some(known) => known.add(table, store)?,
             }
         }
+        let name = name.to_owned();
         match (found, failed) {
-            (None, Some((store, why))) => Err(CatalogueError::Unavailable {
-                name: name.to_owned(),
-                store,
-                why,
-            }),
-            (found, _) => Ok(found),
+            (None, None) => Ok(None),
+            (None, Some((store, why))) => Err(CatalogueError::Unavailable { name, store, why }),
+            (Some(found), failed) => {
+                // Where there is an error, it says so itself.
+                if let Some((store, why)) = &failed {
+                    self.is_away(store, why);
+                }
+                let version = found.table.version;
+                let mut seen = self.seen.lock();
+                let newest = seen.entry(found.table.id).or_insert(version);
+                // Where everybody was asked, nobody has the newer one any more.
+                if let Some((store, why)) = failed
+                    && *newest > version
+                {
+                    return Err(CatalogueError::Older {
+                        name,
+                        found: version.0,
+                        seen: newest.0,
+                        store,
+                        why,
+                    });
+                }
+                *newest = version;
+                Ok(Some(found))
+            }
         }
     }
 }
@@ -308,5 +389,38 @@ mod tests {
         let gone = find(vec![FakeStore::away("gone"), FakeStore::local("a", vec![])]);
         assert!(matches!(gone, Err(CatalogueError::Unavailable { .. })));
         assert!(find(vec![FakeStore::local("a", vec![])]).unwrap().is_none());
+    }
+
+    #[test]
+    fn no_older_version_is_taken_while_whoever_had_the_newer_one_is_away() {
+        let old = FakeStore::local("old", vec![table("t", 1, 1, &[7])]);
+        let new = FakeStore::remote("new", vec![table("t", 1, 2, &[7, 8])]);
+        let mut catalogue = Catalogue::new(vec![Arc::new(old), Arc::new(new)]);
+        let found = catalogue.find("t").unwrap().unwrap();
+        assert_eq!(found.table.version.0, 2);
+        catalogue.stores[1] = Arc::new(FakeStore::away("new"));
+        let error = catalogue.find("t").unwrap_err();
+        assert!(matches!(&error, CatalogueError::Older { .. }), "{error}");
+        // It says who is away, and once nobody is, what there is is what there is.
+        assert!(error.to_string().contains("new cannot be asked"), "{error}");
+        catalogue.stores.pop();
+        let found = catalogue.find("t").unwrap().unwrap();
+        assert_eq!(found.table.version.0, 1);
+    }
+
+    #[test]
+    fn names_are_those_of_whoever_can_be_asked() {
+        let names = |stores: Vec<FakeStore>| {
+            let stores = stores.into_iter().map(|s| Arc::new(s) as Arc<dyn Store>);
+            Catalogue::new(stores.collect()).names()
+        };
+        let there = || FakeStore::local("a", vec![table("t", 1, 1, &[7])]);
+        assert_eq!(
+            names(vec![there(), FakeStore::away("gone")]).unwrap(),
+            ["t"]
+        );
+        let none = names(vec![FakeStore::away("gone")]).unwrap_err();
+        assert!(none.to_string().contains("gone cannot be asked"), "{none}");
+        assert_eq!(names(vec![]).unwrap(), Vec::<String>::new());
     }
 }

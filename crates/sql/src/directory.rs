@@ -32,6 +32,8 @@ const SUPPOSED_S: f64 = 30e-6;
 struct Opened {
     signature: Signature,
     tables: Tables,
+    /// What all queries read them with: they share its memory.
+    pages: Arc<Local>,
 }
 
 /// Tells whether a directory's tables have changed: the names of its files, and when each was written.
@@ -89,9 +91,15 @@ impl Directory {
             // The list's own is one, and that of the tables another.
             list.any(|table| Arc::strong_count(&table) > 2)
         });
+        // The system's page cache is this machine's own, and knows best what else wants memory.
+        let options = LocalOptions {
+            page_cache: PageCache::Through,
+            ..LocalOptions::default()
+        };
         opened.push(Opened {
             signature,
             tables: tables.clone(),
+            pages: Arc::new(Local::new(tables.clone(), options)),
         });
         Ok(tables)
     }
@@ -173,14 +181,8 @@ impl Store for Directory {
             let known = opened.tables.table(&table.name);
             known.is_ok_and(|known| Arc::ptr_eq(&known, table))
         };
-        let tables = opened.iter().find(has)?.tables.clone();
-        // The system's page cache is this machine's own, and knows best what else wants memory.
-        let options = LocalOptions {
-            page_cache: PageCache::Through,
-            ..LocalOptions::default()
-        };
-        let local = Arc::new(Local::new(tables, options));
-        let here = Here::new(Arc::new(Metered::new(local, meter)));
+        let pages = Arc::clone(&opened.iter().find(has)?.pages);
+        let here = Here::new(Arc::new(Metered::new(pages, meter)));
         Some(Arc::new(here.measured(&self.costs)))
     }
 }

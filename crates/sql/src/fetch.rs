@@ -2,13 +2,14 @@
 //!
 //! Sites' iterators block: on pages, on the network. So each task has a thread of its own, which hands
 //! batches over through a bounded channel; DataFusion's runtime never waits for a page. Dropping the
-//! stream closes the channel, and the thread ends at its next batch.
+//! stream closes the channel, and the thread ends. It has a share of what its query holds until then.
 //!
 //! **When a node is lost.** A task that has handed nothing over begins anew on the next replica. One
 //! that has, ends with an error: what was handed over cannot be taken back, and another replica
 //! yields rows in whatever order. Aggregates and limits are short; as long as there is another replica
 //! nothing of them is handed over before the last batch is there, so that they begin anew at any point.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +20,8 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::Stream;
 use operators::{Site, Task, TaskError, Work};
 use tokio::sync::mpsc;
+
+use crate::session::Held;
 
 /// Batches that wait for whoever takes them, for each task.
 const AHEAD: usize = 4;
@@ -44,11 +47,13 @@ pub(crate) fn fetch(
     candidates: Vec<Candidate>,
     task: Task,
     meters: Meters,
+    held: Option<Arc<Held>>,
 ) -> impl Stream<Item = Result<RecordBatch, DataFusionError>> + Send {
     let run = Run {
         candidates,
         task,
         meters,
+        _held: held,
     };
     // The thread begins when somebody wants the first batch, and no earlier.
     futures::stream::unfold(State::New(Box::new(run)), |state| async move {
@@ -80,6 +85,7 @@ struct Run {
     candidates: Vec<Candidate>,
     task: Task,
     meters: Meters,
+    _held: Option<Arc<Held>>,
 }
 
 /// How far a task came in one place.
@@ -94,10 +100,25 @@ impl Run {
     fn begin(self: Box<Run>) -> Result<Receiver, DataFusionError> {
         let (sender, receiver) = mpsc::channel(AHEAD);
         let thread = std::thread::Builder::new().name("scan".to_owned());
-        thread.spawn(move || self.run(&sender)).map_err(|error| {
-            DataFusionError::Execution(format!("no thread for a scan: {error}"))
-        })?;
+        thread
+            .spawn(move || self.run_whole(&sender))
+            .map_err(|error| {
+                DataFusionError::Execution(format!("no thread for a scan: {error}"))
+            })?;
         Ok(receiver)
+    }
+
+    /// Runs, and tells if that panics: a channel that is closed early looks like one whose batches are all
+    /// there.
+    fn run_whole(&self, sender: &Sender) {
+        let run = AssertUnwindSafe(|| self.run(sender));
+        if catch_unwind(run).is_err() {
+            let table = &self.task.table.name;
+            let error = DataFusionError::Execution(format!(
+                "table {table}: a scan panicked, and the log says where: this is an error of the program"
+            ));
+            drop(sender.blocking_send(Err(error)));
+        }
     }
 
     fn run(&self, sender: &Sender) {

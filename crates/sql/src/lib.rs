@@ -18,6 +18,7 @@
 //! | [`place`] | where a query's fragments run |
 //! | [`translate`] | DataFusion's expressions as those of the executor beside the data |
 //! | [`scalar`] | DataFusion's values as ours, and back |
+//! | `explain` | errors in words |
 //! | [`serve`] | `kumiki sql serve`: PostgreSQL's protocol |
 //! | [`shell`] | `kumiki sql`: statements from the command line, from files and from a terminal |
 //!
@@ -28,6 +29,7 @@
 pub mod catalogue;
 pub mod directory;
 mod display;
+mod explain;
 mod fetch;
 mod fragment;
 mod groups;
@@ -51,6 +53,7 @@ pub mod translate;
 
 pub use catalogue::{Catalogue, Store};
 pub use directory::Directory;
+pub use explain::explain;
 pub use node::StorageNode;
 pub use operators::Placement;
 pub use session::{Rights, Session, Settings, Shared};

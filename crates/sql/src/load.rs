@@ -13,6 +13,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::{
     CsvReadOptions, DataFrame, ParquetReadOptions, SessionConfig, SessionContext,
@@ -20,7 +21,7 @@ use datafusion::prelude::{
 use futures::StreamExt;
 use pages::{Depot, LoadOptions, Mode, Sink, Table, sort};
 
-use crate::shell::run::explain;
+use crate::explain::explain;
 
 /// Rows of a CSV file from which its columns' types are guessed.
 const GUESSED_FROM: usize = 10_000;
@@ -118,7 +119,6 @@ async fn loaded(
     let mut schema = wanted(&context, depot, request).await?;
     let mut target: Option<Target> = None;
     for file in &request.files {
-        let about = |error: &DataFusionError| format!("{}: {}", file.display(), explain(error));
         let read = read(&context, file, &request.format, schema.as_ref()).await;
         let read = read.map_err(|why| format!("{}: {why}", file.display()))?;
         let columns = match &schema {
@@ -131,9 +131,14 @@ async fn loaded(
             Some(target) => target,
             None => target.insert(Target::begin(depot, request, &columns)?),
         };
-        let mut batches = read.execute_stream().await.map_err(|error| about(&error))?;
+        let about = |error: DataFusionError| {
+            let what = explain(&error);
+            let what = unread_value(&what, &columns, &request.format).unwrap_or(what);
+            format!("{}: {what}", file.display())
+        };
+        let mut batches = read.execute_stream().await.map_err(about)?;
         while let Some(batch) = batches.next().await {
-            let batch = batch.map_err(|error| about(&error))?;
+            let batch = batch.map_err(about)?;
             let batch =
                 fit(&batch, &columns).map_err(|what| format!("{}: {what}", file.display()))?;
             target.push(batch)?;
@@ -141,6 +146,22 @@ async fn loaded(
         }
     }
     target.ok_or("there is no file to load: name one")?.commit()
+}
+
+/// What is said of a value that is not of its column's type, by name and row instead of numbers.
+fn unread_value(what: &str, columns: &Schema, format: &Format) -> Option<String> {
+    let (_, rest) = what.split_once("Error while parsing value '")?;
+    let (value, rest) = rest.split_once("' as type '")?;
+    let (data_type, rest) = rest.split_once("' for column ")?;
+    let (column, rest) = rest.split_once(" at line ")?;
+    let column = columns.fields().get(column.parse::<usize>().ok()?)?.name();
+    let line = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    // The reader counts from 0, and the header with it.
+    let has_header = matches!(format, Format::Csv(Csv { header: true, .. }));
+    let row = line.parse::<u64>().ok()? + u64::from(!has_header);
+    Some(format!(
+        "column {column}, row {row}: '{value}' is no {data_type}"
+    ))
 }
 
 /// Rows on their way into the table.
@@ -229,6 +250,15 @@ async fn read(
     schema: Option<&SchemaRef>,
 ) -> Result<DataFrame, String> {
     let found = std::fs::canonicalize(file).map_err(|error| error.to_string())?;
+    let about = std::fs::metadata(&found).map_err(|error| error.to_string())?;
+    if !about.is_file() {
+        return Err(
+            "it is no regular file, which can be read twice: write it to one first".to_owned(),
+        );
+    }
+    if about.len() == 0 {
+        return Err("it is empty".to_owned());
+    }
     let path = found.to_string_lossy().into_owned();
     let extension = found
         .extension()
@@ -243,6 +273,7 @@ async fn read(
                 .schema_infer_max_records(GUESSED_FROM)
                 .file_extension(&extension);
             options.newlines_in_values = true;
+            options.file_compression_type = compression(&extension);
             let mut columns = schema.cloned();
             if let Some(schema) = schema.filter(|_| csv.header) {
                 // The reader goes by places, and would not look at the names.
@@ -257,6 +288,17 @@ async fn read(
             let options = ParquetReadOptions::default().file_extension(&extension);
             context.read_parquet(path, options).await.map_err(says)
         }
+    }
+}
+
+/// How a file of lines is compressed, by the end of its name.
+fn compression(extension: &str) -> FileCompressionType {
+    match extension {
+        ".gz" => FileCompressionType::GZIP,
+        ".bz2" => FileCompressionType::BZIP2,
+        ".xz" => FileCompressionType::XZ,
+        ".zst" => FileCompressionType::ZSTD,
+        _ => FileCompressionType::UNCOMPRESSED,
     }
 }
 

@@ -46,6 +46,7 @@ use crate::fragment::fragment;
 use crate::meter::{PageFigures, pages_of};
 use crate::options::KumikiOptions;
 use crate::place::{Placed, Placement};
+use crate::session::Held;
 use crate::statistics;
 use crate::strips::strips;
 use crate::translate::Translator;
@@ -326,7 +327,11 @@ impl ExecutionPlan for PagesScan {
         Ok(self)
     }
 
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let Some(rows) = self.partitions.get(partition) else {
             return internal_err!(
                 "a scan of {} has no partition {partition}",
@@ -345,7 +350,8 @@ impl ExecutionPlan for PagesScan {
             baseline: BaselineMetrics::new(&self.metrics, partition),
             lost: MetricBuilder::new(&self.metrics).counter("replicas_lost", partition),
         };
-        let stream = fetch(placed.candidates(partition), task, meters);
+        let held = context.session_config().get_extension::<Held>();
+        let stream = fetch(placed.candidates(partition), task, meters, held);
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             stream,

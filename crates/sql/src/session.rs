@@ -1,27 +1,32 @@
 //! A session: a catalogue, DataFusion with our rules, and limits.
 
+use std::any::Any;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{Result, TableReference, exec_datafusion_err, plan_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use operators::Placement;
 use tokio::runtime::{Handle, Runtime};
+use tokio::time::timeout;
 
 use crate::catalogue::Catalogue;
 use crate::options::KumikiOptions;
 use crate::pushdown::rules;
 use crate::shell::script::operators;
-use crate::table::PagesSchema;
+use crate::table::{PagesSchema, PagesTable};
 
 /// The catalogue's and the schema's names in SQL.
 pub const CATALOGUE: &str = "kumiki";
@@ -29,12 +34,16 @@ pub const CATALOGUE: &str = "kumiki";
 pub const SCHEMA: &str = "public";
 
 /// The most operators that a statement may have.
-const MOST_OPERATORS: usize = 1_000;
+pub(crate) const MOST_OPERATORS: usize = 1_000;
 /// Bytes of the stack of a thread that plans: enough for as many levels, also where nothing is optimised.
 const STACK: usize = 64 << 20;
 /// What is said of a statement that has more.
 pub(crate) const TOO_COMPLEX: &str = "the statement has more than 1000 operators: write lists of values as IN (…), or ask \
                                       in several statements";
+
+/// What is said of a setting that clients may not have.
+pub(crate) const NOT_OWN: &str = "concerns the whole server, whose options say what it is: clients may set kumiki.*, \
+                                  datafusion.explain.* and the time zone";
 
 /// Threads for those who ask: they read statements, plan, and write results, while queries compute on
 /// threads of their own. So many of them, or as many as there are processors. Their stacks are large enough
@@ -198,6 +207,18 @@ impl Shared {
     }
 }
 
+/// What a query keeps until nothing of it runs any more: also the threads that scan for it have a share.
+pub(crate) struct Held(
+    #[expect(dead_code, reason = "it is kept, and dropped")] Box<dyn Any + Send + Sync>,
+);
+
+/// A context whose query keeps something.
+pub(crate) fn holding(context: TaskContext, held: impl Send + Sync + 'static) -> Arc<TaskContext> {
+    let config = context.session_config().clone();
+    let config = config.with_extension(Arc::new(Held(Box::new(held))));
+    Arc::new(context.with_session_config(config))
+}
+
 /// Somebody's session.
 #[derive(Clone)]
 pub struct Session {
@@ -230,14 +251,45 @@ impl Session {
         if operators(sql) > MOST_OPERATORS {
             return plan_err!("{TOO_COMPLEX}");
         }
-        let plan = self.context.state().create_logical_plan(sql).await?;
+        let plan = self.context.state().create_logical_plan(sql).await;
+        self.verified(plan?).await
+    }
+
+    /// [`Session::logical`] of a statement that was read already, and has no more operators than one may.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) async fn logical_of(&self, statement: ast::Statement) -> Result<LogicalPlan> {
+        let statement = DfStatement::Statement(Box::new(statement));
+        let plan = self.context.state().statement_to_plan(statement).await;
+        self.verified(plan?).await
+    }
+
+    async fn verified(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         self.permitted().verify_plan(&plan).map_err(refused)?;
+        if let Some(name) = setting(&plan)
+            && self.rights == Rights::Read
+            && !is_own(name)
+        {
+            return plan_err!("{name} {NOT_OWN}");
+        }
+        if let Some(name) = changed(&plan)
+            && let Ok(table) = self.context.table_provider(name.clone()).await
+            && table.downcast_ref::<PagesTable>().is_some()
+        {
+            let name = name.table();
+            return plan_err!(
+                "table {name} is made of pages, which SQL does not change: use 'kumiki pages load' to \
+                 add rows or to replace them, and 'kumiki pages remove {name}' to remove it"
+            );
+        }
         Ok(plan)
     }
 
     /// Has a plan run on the threads of queries, in a task of its own, so that whoever waits for its batches
     /// can stop waiting, even while an operator computes for long without giving way. Dropping the stream has
-    /// the task end when its operators next give way; until then it keeps what it `holds`.
+    /// the task end when its operators next give way. It ends with an error, too, if nobody takes a batch for
+    /// as long as its `patience` is, where it has one.
     ///
     /// # Errors
     /// If an operator cannot begin.
@@ -245,20 +297,31 @@ impl Session {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         context: Arc<TaskContext>,
-        holds: impl Send + 'static,
+        patience: Option<Duration>,
     ) -> Result<SendableRecordBatchStream> {
         let workers = self.workers.handle();
         let mut batches = {
             // Operators that have tasks of their own begin some of them at once.
             let _entered = workers.enter();
-            execute_stream(plan, context)?
+            execute_stream(plan, Arc::clone(&context))?
         };
         let mut builder = RecordBatchReceiverStream::builder(batches.schema(), 2);
         let sender = builder.tx();
         let task = async move {
-            let _held = holds;
+            // What the query holds is in it, and operators need not keep it.
+            let _context = context;
             while let Some(batch) = batches.next().await {
-                if sender.send(batch).await.is_err() {
+                let taken = sender.send(batch);
+                let taken = match patience {
+                    None => taken.await,
+                    Some(patience) => timeout(patience, taken).await.map_err(|_| {
+                        let seconds = patience.as_secs_f64();
+                        exec_datafusion_err!(
+                            "nobody has taken the next rows for {seconds} s: ask again"
+                        )
+                    })?,
+                };
+                if taken.is_err() {
                     break;
                 }
             }
@@ -277,6 +340,34 @@ impl Session {
             .with_allow_dml(all)
             .with_allow_statements(true)
     }
+}
+
+/// What a statement sets or resets, if it does that.
+fn setting(plan: &LogicalPlan) -> Option<&str> {
+    match plan {
+        LogicalPlan::Statement(Statement::SetVariable(set)) => Some(&set.variable),
+        LogicalPlan::Statement(Statement::ResetVariable(reset)) => Some(&reset.variable),
+        LogicalPlan::Statement(Statement::Prepare(prepare)) => setting(&prepare.input),
+        _ => None,
+    }
+}
+
+/// The table that a statement changes, if it does that.
+fn changed(plan: &LogicalPlan) -> Option<&TableReference> {
+    match plan {
+        LogicalPlan::Dml(change) => Some(&change.table_name),
+        LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => Some(&drop.name),
+        _ => None,
+    }
+}
+
+/// Whether a setting concerns its session alone: how plans are shown, the time zone, where fragments run.
+/// Others say how much memory and how many threads a query takes, or where its temporary files lie.
+fn is_own(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let prefixes = ["kumiki.", "datafusion.explain."];
+    let names = ["datafusion.execution.time_zone", "timezone", "time.zone"];
+    prefixes.iter().any(|prefix| name.starts_with(prefix)) || names.contains(&name.as_str())
 }
 
 fn refused(error: DataFusionError) -> DataFusionError {

@@ -93,7 +93,11 @@ impl fmt::Debug for PagesSchema {
 impl SchemaProvider for PagesSchema {
     fn table_names(&self) -> Vec<String> {
         let own = self.own.read();
-        let mut names = self.catalogue.names();
+        let names = self.catalogue.names();
+        let mut names = names.unwrap_or_else(|error| {
+            tracing::warn!("{error}");
+            Vec::new()
+        });
         names.extend(own.keys().cloned());
         names
     }

@@ -20,9 +20,19 @@ struct Dying {
     name: &'static str,
     pages: Arc<Memory>,
     table: Arc<Table>,
-    /// Batches before it is lost; `None`: it lives.
-    after: Option<usize>,
+    end: End,
     asked: Arc<AtomicUsize>,
+}
+
+/// How a site ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// It comes to its end.
+    Well,
+    /// It is lost after so many batches.
+    Lost(usize),
+    /// It panics after so many batches.
+    Panic(usize),
 }
 
 impl std::fmt::Debug for Dying {
@@ -69,7 +79,7 @@ impl Store for Dying {
     fn site(&self, _: &Arc<Table>, _: Placement, _: &Arc<PageMeter>) -> Option<Arc<dyn Site>> {
         Some(Arc::new(DyingSite {
             here: Here::new(Arc::clone(&self.pages) as _),
-            after: self.after,
+            end: self.end,
             asked: Arc::clone(&self.asked),
         }))
     }
@@ -77,7 +87,7 @@ impl Store for Dying {
 
 struct DyingSite {
     here: Here,
-    after: Option<usize>,
+    end: End,
     asked: Arc<AtomicUsize>,
 }
 
@@ -85,9 +95,13 @@ impl Site for DyingSite {
     fn run(&self, task: &Task) -> Batches {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let batches = self.here.run(task);
-        match self.after {
-            None => batches,
-            Some(after) => {
+        match self.end {
+            End::Well => batches,
+            End::Panic(after) => {
+                let panic = || panic!("a planted panic");
+                Box::new(batches.take(after).chain(std::iter::once_with(panic)))
+            }
+            End::Lost(after) => {
                 let lost = || Err(TaskError::Lost("the node is gone".to_owned()));
                 Box::new(batches.take(after).chain(std::iter::once_with(lost)))
             }
@@ -97,25 +111,22 @@ impl Site for DyingSite {
 
 const ROWS: i64 = 100_000;
 
-/// Stores that have the same table; each is lost after so many batches, or not at all.
-fn stores(after: &[Option<usize>]) -> (Vec<Arc<dyn Store>>, Vec<Arc<AtomicUsize>>) {
+/// Stores that have the same table.
+fn stores(ends: &[End]) -> (Vec<Arc<dyn Store>>, Vec<Arc<AtomicUsize>>) {
     let numbers = Int64Array::from_iter_values(0..ROWS);
     let batch = RecordBatch::try_from_iter([("n", Arc::new(numbers) as _)]).unwrap();
     let groups = Groups::OneEach.resolve(&batch.schema()).unwrap();
     let shape = Shape::new(batch.schema(), PageSize::new(4096).unwrap(), groups, None).unwrap();
     let pages = Arc::new(Memory::new());
     let table = pages.table("numbers", &shape, [&[batch][..]]).unwrap();
-    let asked: Vec<_> = after
-        .iter()
-        .map(|_| Arc::new(AtomicUsize::new(0)))
-        .collect();
-    let stores = after.iter().zip(["one", "two", "three"]).zip(&asked);
-    let stores = stores.map(|((after, name), asked)| {
+    let asked: Vec<_> = ends.iter().map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let stores = ends.iter().zip(["one", "two", "three"]).zip(&asked);
+    let stores = stores.map(|((end, name), asked)| {
         Arc::new(Dying {
             name,
             pages: Arc::clone(&pages),
             table: Arc::clone(&table),
-            after: *after,
+            end: *end,
             asked: Arc::clone(asked),
         }) as Arc<dyn Store>
     });
@@ -128,7 +139,7 @@ const SUM: &str = "select sum(n) from numbers where n >= 0";
 async fn an_aggregate_goes_on_from_a_replica() {
     for partitions in [1, 3] {
         for after in [0, 1] {
-            let (stores, asked) = stores(&[Some(after), None]);
+            let (stores, asked) = stores(&[End::Lost(after), End::Well]);
             let rows = ask(&session(stores, partitions, true), SUM).await.unwrap();
             assert_eq!(rows[0][0], Some((ROWS * (ROWS - 1) / 2).to_string()));
             assert!(asked.iter().all(|asked| asked.load(Ordering::Relaxed) > 0));
@@ -139,10 +150,10 @@ async fn an_aggregate_goes_on_from_a_replica() {
 #[tokio::test]
 async fn rows_go_on_only_if_none_has_come() {
     let sql = "select n from numbers";
-    let (early, _) = stores(&[Some(0), None]);
+    let (early, _) = stores(&[End::Lost(0), End::Well]);
     let rows = ask(&session(early, 1, true), sql).await.unwrap();
     assert_eq!(rows.len(), usize::try_from(ROWS).unwrap());
-    let (late, asked) = stores(&[Some(1), None]);
+    let (late, asked) = stores(&[End::Lost(1), End::Well]);
     let error = ask(&session(late, 1, true), sql).await.unwrap_err();
     assert!(error.contains("a storage node was lost"), "{error}");
     assert_eq!(asked[1].load(Ordering::Relaxed), 0);
@@ -150,7 +161,18 @@ async fn rows_go_on_only_if_none_has_come() {
 
 #[tokio::test]
 async fn when_all_are_lost_the_query_fails() {
-    let (stores, _) = stores(&[Some(0), Some(1), Some(0)]);
+    let (stores, _) = stores(&[End::Lost(0), End::Lost(1), End::Lost(0)]);
     let error = ask(&session(stores, 2, true), SUM).await.unwrap_err();
     assert!(error.contains("the node is gone"), "{error}");
+}
+
+#[tokio::test]
+async fn a_scan_that_panics_is_no_end_of_the_table() {
+    for sql in [SUM, "select n from numbers"] {
+        for after in [0, 1] {
+            let (stores, _) = stores(&[End::Panic(after)]);
+            let error = ask(&session(stores, 2, true), sql).await.unwrap_err();
+            assert!(error.contains("a scan panicked"), "{error}");
+        }
+    }
 }

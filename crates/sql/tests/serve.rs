@@ -4,7 +4,7 @@ mod support;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use kumiki_sql::serve::{Options, Server, Stopper};
@@ -67,6 +67,7 @@ fn options() -> Options {
         insecure: false,
         connections: NonZeroUsize::new(4).unwrap(),
         queries: NonZeroUsize::new(2).unwrap(),
+        patience: None,
     }
 }
 
@@ -125,6 +126,21 @@ fn the_extended_protocol_takes_parameters_and_gives_binary_values() {
     let (state, _) = client.prepared(sql, &["one", "A%"], false, 0).error();
     assert_eq!(state, "22P02");
     assert_eq!(client.prepared("begin", &[], false, 0).tags(), ["BEGIN"]);
+    // A parameter that is a column itself is described, and given, in the type that was declared: 21 is an
+    // int2, 16 a bool, 701 a float8.
+    for (oid, value, bytes) in [
+        (21u32, "5", 5i16.to_be_bytes().to_vec()),
+        (16, "t", vec![1]),
+        (701, "1.5", 1.5f64.to_be_bytes().to_vec()),
+    ] {
+        let answer = client.declared("select $1", &[oid], &[value], true, 0);
+        let row = answer.0.iter().find(|message| message.0 == b'D').unwrap();
+        assert_eq!(row.cells(), [Some(bytes)]);
+        let described = answer.0.iter().find(|message| message.0 == b'T').unwrap();
+        // Behind the name: its table's oid, its number there, and its type's oid.
+        let name = 2 + described.1[2..].iter().position(|byte| *byte == 0).unwrap();
+        assert_eq!(described.1[name + 7..name + 11], oid.to_be_bytes());
+    }
 }
 
 #[test]
@@ -133,6 +149,17 @@ fn errors_have_states_and_end_nothing() {
     let mut client = Client::connect(served.address);
     for (sql, expected) in [
         ("selec 1", "42601"),
+        ("set datafusion.runtime.memory_limit = '1T'", "42501"),
+        ("set datafusion.runtime.temp_directory = '/tmp'", "42501"),
+        (
+            "set datafusion.execution.target_partitions = 1000000",
+            "42501",
+        ),
+        ("reset datafusion.runtime.memory_limit", "42501"),
+        (
+            "prepare p as set datafusion.runtime.memory_limit = '1T'",
+            "42501",
+        ),
         ("select * from nowhere", "42P01"),
         ("select nothing from nation", "42703"),
         (
@@ -157,7 +184,8 @@ fn errors_have_states_and_end_nothing() {
 
 #[test]
 fn a_query_can_be_cancelled() {
-    let served = Served::start(|_| ());
+    // Those that are cancelled have their places until their operators give way.
+    let served = Served::start(|options| options.queries = NonZeroUsize::new(4).unwrap());
     for extended in [false, true] {
         let mut client = Client::connect(served.address);
         let (address, pid, key) = (served.address, client.pid, client.key);
@@ -194,6 +222,53 @@ fn a_long_query_holds_up_nobody() {
     assert!(!asked.is_finished(), "the long query is over already");
     Client::cancel(address, pid, key);
     assert_eq!(asked.join().unwrap(), "57014");
+}
+
+#[test]
+fn statements_of_one_message_do_not_wait_for_each_other_s_places() {
+    let served = Served::start(|options| options.queries = NonZeroUsize::MIN);
+    let mut client = Client::connect(served.address);
+    let begun = Instant::now();
+    let all = client.ask("select l_tax from lineitem; select count(*) from region; select 1");
+    assert_eq!(all.tags()[1..], ["SELECT 1", "SELECT 1"]);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    // The second of them can be cancelled, too.
+    let (address, pid, key) = (served.address, client.pid, client.key);
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        Client::cancel(address, pid, key);
+    });
+    let (state, _) = client.ask(&format!("select 1; {LONG}; select 1")).error();
+    assert_eq!(state, "57014");
+    canceller.join().unwrap();
+}
+
+#[test]
+fn a_query_whose_rows_nobody_takes_gives_its_place_to_others() {
+    let served = Served::start(|options| {
+        options.queries = NonZeroUsize::MIN;
+        options.patience = Some(Duration::from_millis(300));
+    });
+    let mut slow = Client::connect(served.address);
+    let sql = "select l_orderkey from lineitem, nation";
+    let execute = [&b"\0"[..], &3u32.to_be_bytes()].concat();
+    slow.send(b'P', &[&b"\0"[..], sql.as_bytes(), b"\0\0\0"].concat());
+    slow.send(b'B', b"\0\0\0\0\0\0\0\0");
+    slow.send(b'E', &execute);
+    slow.send(b'H', b"");
+    // Three rows, and word that there are more.
+    while slow.receive().expect("it answers").0 != b's' {}
+    let begun = Instant::now();
+    let mut other = Client::connect(served.address);
+    assert_eq!(other.ask("select count(*) from region").rows(), [["5"]]);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    // What had come before is there still, and then there is an error, no end.
+    slow.send(b'E', &[&b"\0"[..], &0u32.to_be_bytes()].concat());
+    slow.send(b'S', b"");
+    let answer = slow.until_ready();
+    assert!(answer.tags().is_empty(), "{:?}", answer.tags());
+    let (_, what) = answer.error();
+    assert!(what.contains("nobody has taken"), "{what}");
 }
 
 #[test]
@@ -234,6 +309,8 @@ fn more_connections_than_allowed_are_closed() {
     let served = Served::start(|options| options.connections = NonZeroUsize::MIN);
     let mut first = Client::connect(served.address);
     let mut second = Client::greet(served.address);
+    let (state, what) = second.until_ready().error();
+    assert!(state == "53300" && what.contains("--connections"), "{what}");
     assert_eq!(second.receive(), None);
     assert_eq!(first.ask("select 1").rows(), [["1"]]);
 }
@@ -257,28 +334,98 @@ fn nonsense_closes_its_own_connection_alone() {
     assert_eq!(good.ask("select 1").rows(), [["1"]]);
 }
 
+/// What psql says to some of its commands; `None` if it is not there, and need not be.
+fn psql(served: &Served, password: &str, commands: &[&str]) -> Option<Output> {
+    let found = Command::new("psql").arg("--version").output();
+    if !found.is_ok_and(|version| version.status.success()) {
+        let required = std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1");
+        assert!(
+            !required,
+            "psql is not installed, and KUMIKI_REQUIRE_PEERS=1 asks for it"
+        );
+        eprintln!("skipped: psql is not installed");
+        return None;
+    }
+    let port = served.address.port();
+    let place = format!("host=127.0.0.1 port={port} user=tester dbname=kumiki sslmode=disable");
+    let mut psql = Command::new("psql");
+    psql.args([place.as_str(), "-X", "-A", "-t"]);
+    for sql in commands {
+        psql.args(["-c", sql]);
+    }
+    Some(psql.env("PGPASSWORD", password).output().unwrap())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 #[test]
 fn psql_asks() {
-    let Ok(version) = Command::new("psql").arg("--version").output() else {
-        eprintln!("there is no psql on this machine: what it does is not tried");
+    let served = Served::start(|options| options.password = Some("secret".to_owned()));
+    let Some(given) = psql(&served, "secret", &[NATIONS]) else {
         return;
     };
-    assert!(version.status.success());
-    let served = Served::start(|options| options.password = Some("secret".to_owned()));
-    let psql = |password: &str, sql: &str| {
-        let port = served.address.port();
-        let place = format!("host=127.0.0.1 port={port} user=tester dbname=kumiki sslmode=disable");
-        let mut psql = Command::new("psql");
-        psql.args([place.as_str(), "-X", "-A", "-t", "-c", sql]);
-        psql.env("PGPASSWORD", password).output().unwrap()
-    };
-    let given = psql("secret", NATIONS);
-    let told = String::from_utf8_lossy(&given.stderr).into_owned();
-    assert!(given.status.success(), "{told}");
-    assert_eq!(
-        String::from_utf8_lossy(&given.stdout),
-        "0|ALGERIA\n1|ARGENTINA\n"
-    );
-    let refused = psql("wrong", NATIONS);
+    assert!(given.status.success(), "{}", text(&given.stderr));
+    assert_eq!(text(&given.stdout), "0|ALGERIA\n1|ARGENTINA\n");
+    let refused = psql(&served, "wrong", &[NATIONS]).expect("it is there");
     assert!(!refused.status.success());
+}
+
+#[test]
+fn psql_describes_tables() {
+    let served = Served::start(|_| ());
+    let told = |command: &str| {
+        let told = psql(&served, "", &[command])?;
+        assert!(told.status.success(), "{command}: {}", text(&told.stderr));
+        assert_eq!(text(&told.stderr), "", "{command}");
+        Some(text(&told.stdout))
+    };
+    let Some(tables) = told("\\dt") else { return };
+    assert!(tables.contains("public|lineitem|table|"), "{tables}");
+    assert!(tables.contains("public|nation|table|"), "{tables}");
+    for (command, line) in [
+        ("\\d", "public|nation|table|"),
+        ("\\d nation", "n_name|"),
+        ("\\d nation", "n_nationkey|bigint|"),
+        ("\\d lineitem", "l_shipdate|date|"),
+        ("\\d lineitem", "l_extendedprice|numeric"),
+        ("\\dt nat*", "nation"),
+        ("\\l", "kumiki|"),
+        ("\\dn", "public|"),
+    ] {
+        let told = told(command).expect("it is there");
+        assert!(told.contains(line), "{command}: {told}");
+    }
+    let missing = psql(&served, "", &["\\d nowhere"]).expect("it is there");
+    assert!(text(&missing.stderr).contains("nowhere"));
+}
+
+#[test]
+fn tools_find_tables_and_columns() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let tables = "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n \
+                  ON n.oid = c.relnamespace WHERE n.nspname = 'public' AND c.relkind = 'r' ORDER BY 1";
+    let names = client.ask(tables);
+    assert!(
+        names.rows().contains(&vec!["nation".to_owned()]),
+        "{:?}",
+        names.rows()
+    );
+    let columns = "SELECT attname FROM pg_attribute WHERE attrelid = 'nation'::regclass \
+                   AND attnum > 0 ORDER BY attnum";
+    let names = client.ask(columns);
+    assert_eq!(names.rows()[..2], [["n_nationkey"], ["n_name"]]);
+    assert_eq!(client.ask("select current_database()").rows(), [["kumiki"]]);
+    // What does not exist is named in the same words as before.
+    let (state, what) = client.ask("select pg_nothing()").error();
+    assert!(
+        state == "42883" && what.contains("pg_nothing"),
+        "{state} {what}"
+    );
+    // Nobody writes through it, nor touches files.
+    let (state, _) = client.ask("create table pg_new as select 1").error();
+    assert_ne!(state, "00000");
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
 }

@@ -11,6 +11,7 @@ use server::replication::Report;
 
 use super::survey::Surveyed;
 use crate::ask::Asked;
+use crate::output::say_line;
 
 /// How often progress is told.
 const TELL: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ impl Change<'_> {
         let survey = self.find_leader(until)?;
         let leader = survey.leader().expect("it was found");
         if let Some(said) = done_already(&survey, leader, wanted, node) {
-            println!("{said}");
+            say_line!("{said}");
             return Ok(());
         }
         check(&survey, wanted, node)?;
@@ -142,7 +143,7 @@ impl Change<'_> {
             {
                 let id = self.partition.id;
                 let node = node.unwrap_or(leader.node);
-                println!(
+                say_line!(
                     "{}",
                     match wanted {
                         Wanted::Member =>

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use server::replication::Report;
 
 use super::survey::{Survey, Surveyed};
+use crate::output::{say, say_line};
 
 /// Prints what the nodes have said.
 ///
@@ -15,9 +16,9 @@ pub(super) fn tell(survey: &Survey, as_json: bool) -> Result<(), String> {
     let problems = survey.problems();
     if as_json {
         let text = serde_json::to_string_pretty(&json(survey, &problems));
-        println!("{}", text.expect("JSON values have a text"));
+        say_line!("{}", text.expect("JSON values have a text"));
     } else {
-        print!("{}", table(survey));
+        say!("{}", table(survey));
     }
     if problems.is_empty() {
         return Ok(());

@@ -4,6 +4,7 @@ use pages::Progress;
 
 use super::Check;
 use super::progress::Told;
+use crate::output::say_line;
 
 /// So many faults of a table are told.
 const MOST: usize = 20;
@@ -21,7 +22,7 @@ pub(super) fn check(options: &Check) -> Result<(), String> {
         names = vec![name.clone()];
     } else {
         for (name, what) in tables.damaged() {
-            println!("{name}: {what}");
+            say_line!("{name}: {what}");
             bad.push(name);
         }
     }
@@ -32,13 +33,13 @@ pub(super) fn check(options: &Check) -> Result<(), String> {
         drop(told);
         let report = report.map_err(|error| error.to_string())?;
         for what in report.wrong.iter().take(MOST) {
-            println!("{name}: {what}");
+            say_line!("{name}: {what}");
         }
         if report.wrong.len() > MOST {
-            println!("{name}: and {} more", report.wrong.len() - MOST);
+            say_line!("{name}: and {} more", report.wrong.len() - MOST);
         }
         if report.wrong.is_empty() {
-            println!(
+            say_line!(
                 "{name}: {} rows in {} pages are right",
                 table.rows(),
                 report.pages

@@ -24,6 +24,7 @@ use super::parse_page_size;
 use super::place::{Place, resolve_as};
 use super::progress::Told;
 use crate::ask::{self, Asked};
+use crate::output::say_line;
 use rows::Rows;
 use snapshot::Snapshot;
 
@@ -150,7 +151,7 @@ fn tell(loaded: &Table, snapshot: &Snapshot, rows: &Rows, begun: Instant) {
         || format!("{} ms", snapshot.time_ms),
         |time| format!("{} UTC", time.format("%Y-%m-%d %H:%M:%S%.3f")),
     );
-    println!(
+    say_line!(
         "{}: {} rows in {} pages, {}, as of {time} (epoch {}), version {}, {:.1} s",
         loaded.name,
         loaded.rows(),
@@ -161,7 +162,7 @@ fn tell(loaded: &Table, snapshot: &Snapshot, rows: &Rows, begun: Instant) {
         begun.elapsed().as_secs_f64()
     );
     if rows.left_out() > 0 {
-        println!(
+        say_line!(
             "{}: {} values are null, because they are longer than {} bytes, which a page holds",
             loaded.name,
             rows.left_out(),

@@ -5,6 +5,7 @@ use pages::{Layout, Table, TablesError};
 use serde_json::{Value, json};
 
 use super::List;
+use crate::output::{say, say_line};
 
 pub(super) fn list(options: &List) -> Result<(), String> {
     let (list, damaged) = if options.place.nodes.is_empty() {
@@ -19,7 +20,7 @@ pub(super) fn list(options: &List) -> Result<(), String> {
         if options.json {
             print_json(&json_of(table))?;
         } else {
-            print!("{}", details(table));
+            say!("{}", details(table));
         }
         return Ok(());
     }
@@ -34,12 +35,19 @@ pub(super) fn list(options: &List) -> Result<(), String> {
             .collect();
         return print_json(&Value::Array(list));
     }
-    println!(
+    say_line!(
         "{:<24} {:>12} {:>9} {:>10} {:>9} {:>7} {:>8} {:>7}",
-        "table", "rows", "pages", "bytes", "page", "groups", "segments", "version"
+        "table",
+        "rows",
+        "pages",
+        "bytes",
+        "page",
+        "groups",
+        "segments",
+        "version"
     );
     for table in list {
-        println!(
+        say_line!(
             "{:<24} {:>12} {:>9} {:>10} {:>9} {:>7} {:>8} {:>7}",
             table.name,
             table.rows(),
@@ -52,7 +60,7 @@ pub(super) fn list(options: &List) -> Result<(), String> {
         );
     }
     for (name, what) in damaged {
-        println!("{name:<24} damaged: {what}; load it again, or remove it");
+        say_line!("{name:<24} damaged: {what}; load it again, or remove it");
     }
     Ok(())
 }
@@ -81,7 +89,7 @@ fn find<'l>(
 
 fn print_json(value: &Value) -> Result<(), String> {
     let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
-    println!("{text}");
+    say_line!("{text}");
     Ok(())
 }
 

@@ -10,17 +10,11 @@ use pages::{Depot, DepotError, Groups, LoadOptions, Mode, Progress, Table, Table
 
 use super::progress::Told;
 use super::{Into, Tpch};
+use crate::output::say_line;
 
 pub(super) fn tpch(options: &Tpch) -> Result<(), String> {
     let wanted = wanted(&options.tables)?;
-    if let Some(column) = &options.into.sort_by {
-        let known = |table: &TpchTable| table.schema().index_of(column).is_ok();
-        if !wanted.iter().any(known) {
-            return Err(format!(
-                "no table that is loaded has a column {column:?} to sort by"
-            ));
-        }
-    }
+    have_columns(&wanted, &options.into)?;
     let depot = options.into.place.open()?;
     // Better now than after an hour of loading others.
     for table in &wanted {
@@ -53,7 +47,7 @@ pub(super) fn tell(loaded: &Table, begun: Instant) {
     let written = loaded.segments.last().map_or(0, |segment| {
         u64::from(segment.pages) * loaded.page_size.bytes() as u64
     });
-    println!(
+    say_line!(
         "{}: {} rows in all, {} written, version {}, {:.1} s",
         loaded.name,
         loaded.rows(),
@@ -75,6 +69,27 @@ fn wanted(names: &[String]) -> Result<Vec<TpchTable>, String> {
         })
     });
     tables.collect()
+}
+
+/// Refuses columns that none of the tables has: somebody has misspelt them.
+fn have_columns(tables: &[TpchTable], into: &Into) -> Result<(), String> {
+    let schemas: Vec<_> = tables.iter().map(|table| table.schema()).collect();
+    let grouped: &[Vec<String>] = match &into.groups {
+        Groups::Given(given) => given,
+        Groups::OneEach | Groups::Together => &[],
+    };
+    let named = grouped.iter().flatten().chain(&into.sort_by);
+    let is_unknown = |name: &&String| schemas.iter().all(|schema| schema.index_of(name).is_err());
+    match named.into_iter().find(is_unknown) {
+        None => Ok(()),
+        Some(name) => {
+            let tables: Vec<_> = tables.iter().map(|table| table.name()).collect();
+            let tables = tables.join(", ");
+            Err(format!(
+                "there is no column {name:?} in {tables}: correct --groups or --sort-by"
+            ))
+        }
+    }
 }
 
 fn load(depot: &dyn Depot, table: TpchTable, options: &Tpch) -> Result<Arc<Table>, String> {

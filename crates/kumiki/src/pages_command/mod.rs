@@ -17,6 +17,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use pages::{Layout, LoadOptions, Mode, PageSize};
 
 use crate::logging::Log;
+use crate::output::say_line;
 use place::Place;
 
 /// Options of `kumiki pages`.
@@ -172,7 +173,7 @@ pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
         Command::Remove(remove) => {
             let removed = remove.place.open()?.remove(&remove.table);
             removed.map_err(|error| error.to_string())?;
-            println!("removed {}", remove.table);
+            say_line!("removed {}", remove.table);
             Ok(())
         }
     }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use sql::Rights;
@@ -34,6 +35,9 @@ pub(crate) struct Serve {
     /// Queries that run at once; further ones wait, and are refused after half a minute.
     #[arg(long, value_name = "N", default_value = "8")]
     queries_at_once: NonZeroUsize,
+    /// Seconds that a query waits for its client to take rows before it ends with an error; 0: for ever.
+    #[arg(long, value_name = "SECONDS", default_value = "600")]
+    row_timeout: u64,
 }
 
 /// Serves until a signal asks to stop.
@@ -49,6 +53,7 @@ pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
         insecure: options.insecure,
         connections: options.connections,
         queries: options.queries_at_once,
+        patience: (options.row_timeout > 0).then(|| Duration::from_secs(options.row_timeout)),
     };
     let runtime = sql::session::runtime(None);
     let runtime = runtime.map_err(|error| format!("no threads for clients: {error}"))?;

@@ -24,7 +24,7 @@ use arrow_schema::SchemaRef;
 use super::far::Far;
 use super::load::{FarLoad, blocks};
 use super::session::{Session, SessionError};
-use crate::depot::{Depot, DepotError, Sink};
+use crate::depot::{Depot, DepotError, Sink, could_lie_in_pages};
 use crate::table::{SegmentId, Table, TableId, Version};
 use crate::tables::{Identity, LoadOptions, Mode, TablesError};
 
@@ -214,6 +214,7 @@ impl Depot for Replicas {
         options: &LoadOptions,
         mode: Mode,
     ) -> Result<Box<dyn Sink>, DepotError> {
+        could_lie_in_pages(schema, options, mode)?;
         let identity = self.identity(name, mode)?;
         let begin = |node: &Far| {
             let session = Session::connect(node.options().session.clone())?;

@@ -143,7 +143,11 @@ impl LoadOptions {
         }
     }
 
-    fn shape(&self, schema: &SchemaRef) -> Result<Shape, TablesError> {
+    /// How a new table's rows lie in pages.
+    ///
+    /// # Errors
+    /// If they cannot lie so; the text says why and what to do.
+    pub(crate) fn shape(&self, schema: &SchemaRef) -> Result<Shape, TablesError> {
         let bad = TablesError::Options;
         if schema.fields().is_empty() {
             return Err(bad("a table has a column at least".to_owned()));

@@ -100,6 +100,15 @@ impl Tables {
         open::open(disk, dirs, false)
     }
 
+    /// These directories by what belongs together, each with its main one first where that is among them. One
+    /// in which there are no tables yet stands alone.
+    ///
+    /// # Errors
+    /// If what they say of themselves cannot be read.
+    pub fn sets(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Vec<Vec<PathBuf>>, TablesError> {
+        open::sets(disk, dirs)
+    }
+
     /// The directories that they lie in; the first one is the main one.
     #[must_use]
     pub fn dirs(&self) -> &[PathBuf] {

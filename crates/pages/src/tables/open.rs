@@ -101,6 +101,25 @@ fn join(disk: &dyn Disk, dirs: &[PathBuf], write: bool) -> Result<(), TablesErro
     Ok(())
 }
 
+/// See [`Tables::sets`].
+pub(super) fn sets(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Vec<Vec<PathBuf>>, TablesError> {
+    let mut sets: Vec<(Option<u128>, BTreeMap<u32, PathBuf>)> = Vec::new();
+    for dir in dirs {
+        let (set, place) = files::read_marker(disk, dir)?.unzip();
+        let place = place.unwrap_or(0);
+        let mut known = sets.iter_mut();
+        // A directory that is named twice stands for itself.
+        match known.find(|(id, dirs)| set.is_some() && *id == set && !dirs.contains_key(&place)) {
+            Some((_, dirs)) => drop(dirs.insert(place, dir.clone())),
+            None => sets.push((set, BTreeMap::from([(place, dir.clone())]))),
+        }
+    }
+    let sets = sets
+        .into_iter()
+        .map(|(_, dirs)| dirs.into_values().collect());
+    Ok(sets.collect())
+}
+
 /// Files, as they were listed.
 struct Found {
     manifests: Vec<String>,

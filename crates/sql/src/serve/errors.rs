@@ -4,8 +4,8 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use pgwire::error::{ErrorInfo, PgWireError};
 
-use crate::session::TOO_COMPLEX;
-use crate::shell::run::explain;
+use crate::explain::explain;
+use crate::session::{NOT_OWN, TOO_COMPLEX};
 
 /// A class of errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,14 +21,28 @@ const READ_ONLY: SqlState = SqlState("25006");
 const DIVISION_BY_ZERO: SqlState = SqlState("22012");
 const DATA: SqlState = SqlState("22000");
 const INVALID_SETTING: SqlState = SqlState("22023");
+const NOT_PERMITTED: SqlState = SqlState("42501");
 const OUT_OF_MEMORY: SqlState = SqlState("53200");
 const IO: SqlState = SqlState("58030");
 const INTERNAL: SqlState = SqlState("XX000");
 const COMPLEX: SqlState = SqlState("54001");
 /// More than the server wants to do at once.
-pub(crate) const TOO_MUCH: SqlState = SqlState("53400");
+const TOO_MUCH: SqlState = SqlState("53400");
 /// A parameter that makes no sense.
 pub(crate) const BAD_PARAMETER: SqlState = SqlState("22P02");
+
+/// What is said to a query for which there is no place.
+pub(crate) const TOO_MANY: &str = "too many queries run at once: ask again later, or start the server with a \
+                                   greater --queries-at-once";
+
+/// The message with which a connection too many is closed, before a word was said on it.
+pub(crate) fn refusal() -> Vec<u8> {
+    let what = "too many clients are connected: try again later, or start the server with a greater \
+                --connections";
+    let fields = format!("SFATAL\0VFATAL\0C53300\0M{what}\0\0");
+    let length = u32::try_from(4 + fields.len()).expect("it is short");
+    [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()
+}
 
 /// An error of a class.
 pub(crate) fn error(state: SqlState, text: impl Into<String>) -> PgWireError {
@@ -44,6 +58,7 @@ pub(crate) fn of_query(failed: &DataFusionError) -> PgWireError {
 fn state(failed: &DataFusionError) -> SqlState {
     match failed.find_root() {
         DataFusionError::Plan(what) if what == TOO_COMPLEX => COMPLEX,
+        DataFusionError::Plan(what) if what.ends_with(NOT_OWN) => NOT_PERMITTED,
         DataFusionError::SQL(..) => SYNTAX,
         DataFusionError::SchemaError(schema, _) => match **schema {
             SchemaError::FieldNotFound { .. } => UNDEFINED_COLUMN,
@@ -54,6 +69,7 @@ fn state(failed: &DataFusionError) -> SqlState {
         DataFusionError::Configuration(_) => INVALID_SETTING,
         DataFusionError::ResourcesExhausted(_) => OUT_OF_MEMORY,
         DataFusionError::ArrowError(arrow, _) => of_value(&arrow.to_string()),
+        DataFusionError::Execution(what) if what == TOO_MANY => TOO_MUCH,
         DataFusionError::Execution(what) if what.starts_with("table ") => IO,
         DataFusionError::Execution(what) => of_value(what),
         DataFusionError::IoError(_) => IO,

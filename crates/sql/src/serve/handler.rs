@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::ParamValues;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::{ParamValues, exec_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::channel::oneshot;
-use futures::{Sink, Stream, StreamExt, stream};
+use futures::{Sink, Stream, StreamExt, TryStreamExt, stream};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
 use pgwire::api::query::{
     ExtendedQueryHandler, SimpleQueryHandler, send_execution_response, send_query_response,
@@ -30,9 +32,10 @@ use pgwire::messages::extendedquery::Execute;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::serve::compatible::{Answer, answer};
-use crate::serve::errors::{SYNTAX, TOO_MUCH, error, of_query};
+use crate::serve::errors::{SYNTAX, TOO_MANY, error, of_query};
+use crate::serve::system::System;
 use crate::serve::{encode, parameters, types};
-use crate::session::Session;
+use crate::session::{Session, holding};
 use crate::shell::script::{Part, cut};
 
 /// How long a query waits for others to end before it is refused.
@@ -40,38 +43,33 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection's statements.
 pub(crate) struct Handler {
-    session: Session,
+    session: System,
     /// Queries that may run at once, of all connections.
     running: Arc<Semaphore>,
+    /// How long a query waits for whoever takes its rows.
+    patience: Option<Duration>,
 }
 
-/// A statement that was prepared. Its plan tells types; when it is executed it is planned anew, over the
-/// tables' newest versions.
+/// A statement that was prepared: what is known of it from its plan. When it is executed it is planned anew,
+/// over the tables' newest versions.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     sql: String,
     answer: Option<Answer>,
-    plan: Option<Arc<LogicalPlan>>,
+    parameters: Vec<Type>,
+    columns: SchemaRef,
 }
 
 impl Handler {
-    pub(crate) fn new(session: Session, running: &Arc<Semaphore>) -> Handler {
+    pub(crate) fn new(
+        session: Session,
+        running: &Arc<Semaphore>,
+        patience: Option<Duration>,
+    ) -> Handler {
         Handler {
-            session,
+            session: System::new(session),
             running: Arc::clone(running),
-        }
-    }
-
-    /// A place among the queries that run.
-    async fn admitted(&self) -> PgWireResult<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.running).acquire_owned();
-        match tokio::time::timeout(PATIENCE, place).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) | Err(_) => Err(error(
-                TOO_MUCH,
-                "too many queries run at once: ask again later, or start the server with a \
-                 greater --queries",
-            )),
+            patience,
         }
     }
 
@@ -82,23 +80,50 @@ impl Handler {
         values: Option<ParamValues>,
         formats: Option<&Format>,
     ) -> PgWireResult<Response> {
-        let place = self.admitted().await?;
         let failed = |failed| of_query(&failed);
+        let place = admitted(&self.running).await.map_err(failed)?;
         let plan = self.session.logical(sql).await.map_err(failed)?;
         let tag = tag(&plan);
-        let context = self.session.context();
+        let context = self.session.session().context();
         let mut planned = context.execute_logical_plan(plan).await.map_err(failed)?;
         if let Some(values) = values {
             planned = planned.with_param_values(values).map_err(failed)?;
         }
         let schema = Arc::new(planned.schema().as_arrow().clone());
-        let context = Arc::new(planned.task_ctx());
+        let context = planned.task_ctx();
         let plan = planned.create_physical_plan().await.map_err(failed)?;
-        let batches = self.session.run(plan, context, place).map_err(failed)?;
+        drop(place);
         if schema.fields().is_empty() {
             return Ok(Response::Execution(Tag::new(tag)));
         }
-        Ok(query(batches, &schema, formats))
+        Ok(query(self.begun(plan, context), &schema, formats))
+    }
+
+    /// The rows of a plan that begins when the first of them is wanted, and there is a place for it: the
+    /// statements of one message do not wait for each other's places.
+    fn begun(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        context: TaskContext,
+    ) -> SendableRecordBatchStream {
+        let session = self.session.session().clone();
+        let (running, patience) = (Arc::clone(&self.running), self.patience);
+        let schema = plan.schema();
+        let begin = async move {
+            let place = admitted(&running).await?;
+            session.run(plan, holding(context, place), patience)
+        };
+        let batches = stream::once(begin).try_flatten();
+        Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+    }
+}
+
+/// A place among the queries that run.
+async fn admitted(running: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, DataFusionError> {
+    let place = Arc::clone(running).acquire_owned();
+    match tokio::time::timeout(PATIENCE, place).await {
+        Ok(Ok(place)) => Ok(place),
+        Ok(Err(_)) | Err(_) => exec_err!("{TOO_MANY}"),
     }
 }
 
@@ -148,20 +173,22 @@ impl Answer {
     }
 }
 
-/// Has a response end when the client cancels, while its rows are on their way, too. This must be the
-/// last thing that waits: the one who waits for the cancellation before lets go.
-async fn cancellable<C: ClientInfo>(client: &C, response: Response) -> Response {
+/// Has a response end when the client cancels, while its rows are on their way, too. Whoever waits for the
+/// cancellation last is the one who hears of it: so this waits from the first row on, when all that came
+/// before is through.
+fn cancellable<C: ClientInfo>(client: &C, response: Response) -> Response {
     let Response::Query(mut query) = response else {
         return response;
     };
     let Some(handle) = client.session_extensions().get::<Arc<ConnectionHandle>>() else {
         return Response::Query(query);
     };
-    let cancelled = handle.start_query().await;
+    let handle = Arc::clone(&handle);
     let fields = query.row_schema();
     let command = query.command_tag().to_owned();
     let rows = std::mem::replace(query.data_rows(), Box::pin(stream::empty()));
-    let mut query = QueryResponse::new(fields, until(rows, cancelled));
+    let begin = async move { until(rows, handle.start_query().await) };
+    let mut query = QueryResponse::new(fields, stream::once(begin).flatten());
     query.set_command_tag(&command);
     Response::Query(query)
 }
@@ -204,12 +231,8 @@ impl SimpleQueryHandler for Handler {
             };
             responses.push(match answer(&sql) {
                 Some(answer) => answer.respond(None),
-                None => self.run(&sql, None, None).await?,
+                None => cancellable(client, self.run(&sql, None, None).await?),
             });
-        }
-        // Only the last one's rows can be cancelled while they are on their way.
-        if let Some(last) = responses.pop() {
-            responses.push(cancellable(client, last).await);
         }
         Ok(responses)
     }
@@ -223,31 +246,33 @@ impl QueryParser for Handler {
         &self,
         _: &C,
         sql: &str,
-        _: &[Option<Type>],
+        declared: &[Option<Type>],
     ) -> PgWireResult<Option<Prepared>>
     where
         C: ClientInfo + Unpin + Send + Sync,
     {
         let answer = answer(sql);
-        let plan = match answer {
-            Some(_) => None,
+        let (parameters, columns) = match &answer {
+            Some(Answer::Shown(batch)) => (Vec::new(), batch.schema()),
+            Some(_) => (Vec::new(), Arc::new(Schema::empty())),
             None => {
                 let plan = self.session.logical(sql).await;
-                Some(Arc::new(plan.map_err(|failed| of_query(&failed))?))
+                let plan = plan.map_err(|failed| of_query(&failed))?;
+                let types = parameters::types_of(&plan, declared)?;
+                let columns = parameters::columns(&plan, &types);
+                (types, columns)
             }
         };
         Ok(Some(Prepared {
             sql: sql.to_owned(),
             answer,
-            plan,
+            parameters,
+            columns,
         }))
     }
 
     fn get_parameter_types(&self, prepared: &Prepared) -> PgWireResult<Vec<Type>> {
-        match &prepared.plan {
-            Some(plan) => parameters::types_of(plan),
-            None => Ok(Vec::new()),
-        }
+        Ok(prepared.parameters.clone())
     }
 
     fn get_result_schema(
@@ -255,12 +280,7 @@ impl QueryParser for Handler {
         prepared: &Prepared,
         formats: Option<&Format>,
     ) -> PgWireResult<Vec<FieldInfo>> {
-        let schema = match (&prepared.plan, &prepared.answer) {
-            (Some(plan), _) => Arc::new(plan.schema().as_arrow().clone()),
-            (None, Some(Answer::Shown(batch))) => batch.schema(),
-            (None, _) => return Ok(Vec::new()),
-        };
-        Ok(types::fields(&schema, formats).to_vec())
+        Ok(types::fields(&prepared.columns, formats).to_vec())
     }
 }
 
@@ -293,11 +313,10 @@ impl ExtendedQueryHandler for Extended {
         if let Some(answer) = &prepared.answer {
             return Ok(answer.respond(formats));
         }
-        let inferred = self.0.get_parameter_types(prepared)?;
-        let values = parameters::values(portal, &inferred)?;
+        let values = parameters::values(portal, &prepared.parameters)?;
         let values = (!values.is_empty()).then(|| ParamValues::from(values));
         let response = self.0.run(&prepared.sql, values, formats).await?;
-        Ok(cancellable(client, response).await)
+        Ok(cancellable(client, response))
     }
 
     /// All rows at once are written as they come; some at a time are kept between the requests.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `handler` | statements, by the simple and the extended protocol |
 //! | `compatible` | what clients say to PostgreSQL that DataFusion does not understand |
+//! | `system` | PostgreSQL's system catalogue |
 //! | `auth` | who may connect |
 //! | `types` | types of columns |
 //! | `encode` | values |
@@ -21,6 +22,7 @@ mod errors;
 mod handler;
 mod numeric;
 mod parameters;
+mod system;
 mod types;
 
 use std::net::SocketAddr;
@@ -33,6 +35,7 @@ use pgwire::api::cancel::{CancelHandler, DefaultCancelHandler};
 use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
 use pgwire::api::{ConnectionManager, PgWireServerHandlers};
 use pgwire::tokio::process_socket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -43,6 +46,9 @@ use crate::session::Shared;
 
 /// How long connections have to end by themselves when the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Bytes that are read at most of a client that is sent away.
+const ROOM: u64 = 64 << 10;
 
 /// How a server is started.
 #[derive(Clone)]
@@ -57,6 +63,9 @@ pub struct Options {
     pub connections: NonZeroUsize,
     /// Queries at once; others wait.
     pub queries: NonZeroUsize,
+    /// How long a query waits for its client to take rows, until it gives its place to others; `None`: for
+    /// ever.
+    pub patience: Option<Duration>,
 }
 
 /// A server that listens.
@@ -66,6 +75,7 @@ pub struct Server {
     secret: Option<Secret>,
     manager: Arc<ConnectionManager>,
     running: Arc<Semaphore>,
+    patience: Option<Duration>,
     connections: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
 }
@@ -104,6 +114,7 @@ impl Server {
             secret,
             manager: Arc::new(ConnectionManager::new()),
             running: Arc::new(Semaphore::new(options.queries.get())),
+            patience: options.patience,
             connections: Arc::new(Semaphore::new(options.connections.get())),
             stop,
         };
@@ -145,6 +156,7 @@ impl Server {
     fn welcome(&self, socket: TcpStream, tasks: &mut JoinSet<()>) {
         let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
             tracing::warn!("a connection is closed: there are as many as --connections allows");
+            tasks.spawn(refuse(socket));
             return;
         };
         let session = match self.shared.session() {
@@ -155,7 +167,7 @@ impl Server {
             }
         };
         let connection = Connection {
-            handler: Arc::new(Handler::new(session, &self.running)),
+            handler: Arc::new(Handler::new(session, &self.running, self.patience)),
             door: Arc::new(Door::new(self.secret.as_ref(), &self.manager)),
             cancel: Arc::new(DefaultCancelHandler::new(Arc::clone(&self.manager))),
         };
@@ -172,6 +184,17 @@ impl Server {
             }
         });
     }
+}
+
+/// Says why a connection is closed. It waits for the client to close it: what was not read of what the client
+/// has said would have the system take back what it was told.
+async fn refuse(mut socket: TcpStream) {
+    let told = async {
+        socket.write_all(&errors::refusal()).await?;
+        socket.shutdown().await?;
+        tokio::io::copy(&mut socket.take(ROOM), &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
 }
 
 /// Waits until the server stops, and the time after that has passed in which queries may end.

@@ -1,5 +1,8 @@
 //! Parameters of prepared statements, as clients send them.
 
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::LogicalPlan;
 use pgwire::api::Type;
@@ -15,8 +18,9 @@ const MICROS_TO_2000: i64 = DAYS_TO_2000 as i64 * 86_400_000_000;
 /// The most parameters that a statement may have.
 const MOST: usize = 65_535;
 
-/// The types of a plan's parameters, `$1` first; text where nothing tells them.
-pub(crate) fn types_of(plan: &LogicalPlan) -> PgWireResult<Vec<Type>> {
+/// The types of a plan's parameters, `$1` first: those that the client has declared, or those that the plan
+/// tells; text where nothing tells them.
+pub(crate) fn types_of(plan: &LogicalPlan, declared: &[Option<Type>]) -> PgWireResult<Vec<Type>> {
     let found = plan.get_parameter_types();
     let found = found.map_err(|failed| crate::serve::errors::of_query(&failed))?;
     let number = |name: &str| name.strip_prefix('$')?.parse::<usize>().ok();
@@ -32,26 +36,35 @@ pub(crate) fn types_of(plan: &LogicalPlan) -> PgWireResult<Vec<Type>> {
         ));
     }
     let types = (1..=count).map(|number| {
+        let declared = declared.get(number - 1).cloned().flatten();
+        let declared = declared.filter(|declared| *declared != Type::UNKNOWN);
         let of = found.get(&format!("${number}")).cloned().flatten();
-        of.map_or(Type::TEXT, |data_type| types::of_column(&data_type))
+        let of = || of.map_or(Type::TEXT, |data_type| types::of_column(&data_type));
+        declared.unwrap_or_else(of)
     });
     Ok(types.collect())
 }
 
-/// The values of a portal's parameters; `inferred` are the types that the plan gives them, which count
-/// where the client has named none.
+/// The columns of a plan whose parameters have these types: a parameter may be one of them.
+pub(crate) fn columns(plan: &LogicalPlan, parameters: &[Type]) -> SchemaRef {
+    let nulls: Vec<ScalarValue> = parameters.iter().map(types::null).collect();
+    let typed = (!nulls.is_empty()).then(|| plan.clone().with_param_values(nulls));
+    // Where they do not fit, whoever executes it is told.
+    let schema = match &typed {
+        Some(Ok(typed)) => typed.schema(),
+        Some(Err(_)) | None => plan.schema(),
+    };
+    Arc::new(schema.as_arrow().clone())
+}
+
+/// The values of a portal's parameters, which have these types.
 pub(crate) fn values<S: Clone>(
     portal: &Portal<S>,
-    inferred: &[Type],
+    types: &[Type],
 ) -> PgWireResult<Vec<ScalarValue>> {
-    let given = &portal.statement.parameter_types;
     let parameters = portal.parameters.iter().enumerate();
     let values = parameters.map(|(place, bytes)| {
-        let named = given.get(place).cloned().flatten();
-        let named = named.filter(|named| *named != Type::UNKNOWN);
-        let data_type = named
-            .or_else(|| inferred.get(place).cloned())
-            .unwrap_or(Type::TEXT);
+        let data_type = types.get(place).cloned().unwrap_or(Type::TEXT);
         let Some(bytes) = bytes else {
             return Ok(types::null(&data_type));
         };

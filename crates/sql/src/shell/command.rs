@@ -11,8 +11,8 @@ pub const HELP: &str = "\
 \\d TABLE      a table's columns, and where it is
 \\timing       tell how long statements take, or no more
 \\format HOW   write results as table, csv or json
-\\q            leave (also Ctrl-D)
-\\?            this
+\\q            leave (also quit, exit, Ctrl-D)
+\\?            this (also help)
 Statements end with a semicolon. Ctrl-C cancels a query, and drops a statement that is being typed.
 SET kumiki.placement = 'auto' | 'local' | 'remote-local' | 'remote-remote' says where parts of
 queries run; EXPLAIN shows it, EXPLAIN ANALYZE measures it.";
@@ -57,10 +57,12 @@ pub fn parse(line: &str) -> Result<Command, String> {
 }
 
 /// The tables, one a line.
-#[must_use]
-pub fn tables(catalogue: &Catalogue) -> String {
+///
+/// # Errors
+/// If nobody can be asked.
+pub fn tables(catalogue: &Catalogue) -> Result<String, String> {
     let mut text = String::new();
-    for name in catalogue.names() {
+    for name in catalogue.names().map_err(|error| error.to_string())? {
         let line = match catalogue.find(&name) {
             Ok(Some(found)) => {
                 let (rows, pages) = (found.table.rows(), found.table.pages());
@@ -75,7 +77,7 @@ pub fn tables(catalogue: &Catalogue) -> String {
     if text.is_empty() {
         text.push_str("There are no tables; 'kumiki pages load' makes some.\n");
     }
-    text
+    Ok(text)
 }
 
 /// A table's columns, and where it is.

@@ -8,7 +8,7 @@ use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json::LineDelimitedWriter;
-use datafusion::arrow::util::display::FormatOptions;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::arrow::util::pretty::pretty_format_batches_with_options;
 
 /// How results are written.
@@ -95,6 +95,10 @@ impl<W: Write> Writer<W> {
     /// As [`Writer::write`].
     pub fn finish(self) -> Result<usize, ArrowError> {
         match self.kind {
+            Kind::Table { mut out, kept } if is_plan(&self.schema) => {
+                write_plan(&mut out, &kept)?;
+                out.flush()?;
+            }
             Kind::Table { mut out, kept } => {
                 let options = FormatOptions::default().with_null("NULL");
                 let kept = if kept.is_empty() {
@@ -117,6 +121,26 @@ impl<W: Write> Writer<W> {
         }
         Ok(self.rows)
     }
+}
+
+/// Whether this is what `EXPLAIN` gives: the name of a plan, and the plan, on many lines.
+fn is_plan(schema: &SchemaRef) -> bool {
+    let names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
+    names == ["plan_type", "plan"]
+}
+
+/// Plans as they are: a box around such long lines would be of no use.
+fn write_plan(out: &mut impl Write, batches: &[RecordBatch]) -> Result<(), ArrowError> {
+    for batch in batches {
+        let options = FormatOptions::default();
+        let column = |place: usize| ArrayFormatter::try_new(batch.column(place), &options);
+        let (kinds, plans) = (column(0)?, column(1)?);
+        for row in 0..batch.num_rows() {
+            let plan = plans.value(row).to_string();
+            writeln!(out, "{}:\n{}", kinds.value(row), plan.trim_end())?;
+        }
+    }
+    Ok(())
 }
 
 fn flush(mut out: impl Write) -> io::Result<()> {
@@ -175,5 +199,22 @@ mod tests {
         assert!(table.ends_with("(2 rows)\n"), "{table}");
         assert!(written(Format::Table, 0).ends_with("(0 rows)\n"));
         assert!(written(Format::Table, 1).ends_with("(1 row)\n"));
+    }
+
+    #[test]
+    fn plans_have_no_box() {
+        let columns: [(&str, ArrayRef); 2] = [
+            (
+                "plan_type",
+                Arc::new(StringArray::from(vec!["physical_plan"])),
+            ),
+            ("plan", Arc::new(StringArray::from(vec!["A\n  B\n"]))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out, Format::Table, batch.schema()).unwrap();
+        writer.write(batch).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "physical_plan:\nA\n  B\n");
     }
 }

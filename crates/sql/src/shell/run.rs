@@ -12,6 +12,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 
 use crate::catalogue::Catalogue;
+use crate::explain::explain;
 use crate::meter::PageFigures;
 use crate::session::{Session, Shared, runtime};
 use crate::shell::command::{self, Command};
@@ -135,7 +136,7 @@ impl<W: Write> Shell<W> {
         let text = match command::parse(line).map_err(Failed::Query)? {
             Command::Quit => return Ok(Next::Stop),
             Command::Help => format!("{}\n", command::HELP),
-            Command::Tables => command::tables(&self.catalogue),
+            Command::Tables => command::tables(&self.catalogue).map_err(Failed::Query)?,
             Command::Table(name) => {
                 command::table(&self.catalogue, &name).map_err(Failed::Query)?
             }
@@ -197,7 +198,7 @@ async fn statement(
         false => Some(Writer::new(out, settings.format, schema).map_err(written)?),
     };
     let mut progress = Progress::new(Arc::clone(&plan), settings.progress);
-    let stream = session.run(Arc::clone(&plan), session.context().task_ctx(), ());
+    let stream = session.run(Arc::clone(&plan), session.context().task_ctx(), None);
     let mut stream = stream.map_err(failed)?;
     while let Some(batch) = next(&mut stream, &mut progress).await {
         if let Some(writer) = &mut writer {
@@ -237,24 +238,13 @@ fn query_failed(error: &DataFusionError) -> Failed {
     Failed::Query(explain(error) + hint)
 }
 
-/// An error in words, without what only its authors understand.
-#[must_use]
-pub fn explain(error: &DataFusionError) -> String {
-    let text = error.strip_backtrace();
-    let hint = match error.find_root() {
-        DataFusionError::ResourcesExhausted(_) => {
-            "; give queries more memory (--memory), or let them have fewer partitions (--threads)"
-        }
-        _ => "",
-    };
-    text.trim().to_owned() + hint
-}
-
 fn arrow_failed(error: &ArrowError) -> Failed {
     match error {
         ArrowError::IoError(_, error) if error.kind() == io::ErrorKind::BrokenPipe => {
             Failed::Closed
         }
+        // Arrow keeps the words of what the system said alone.
+        ArrowError::CsvError(what) if what.contains("Broken pipe") => Failed::Closed,
         other => Failed::Query(format!("the result cannot be written: {other}")),
     }
 }

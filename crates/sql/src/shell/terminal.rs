@@ -23,6 +23,9 @@ struct Whole;
 
 impl Validator for Whole {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        if command(context.input()).is_some() {
+            return Ok(ValidationResult::Valid(None));
+        }
         Ok(match cut(context.input()).rest {
             Some(_) => ValidationResult::Incomplete,
             None => ValidationResult::Valid(None),
@@ -41,6 +44,15 @@ impl Hinter for Whole {
 impl Highlighter for Whole {}
 
 impl Helper for Whole {}
+
+/// The command that a line stands for which is no statement: other shells know these words.
+fn command(line: &str) -> Option<&'static str> {
+    match line.trim() {
+        "exit" | "quit" => Some("\\q"),
+        "help" => Some("\\?"),
+        _ => None,
+    }
+}
 
 /// Reads statements from the terminal and runs them until somebody leaves. Errors are told and end
 /// nothing. Statements are remembered in a file, if there is one to be had.
@@ -83,7 +95,7 @@ fn statements<W: Write>(
             Err(ReadlineError::Eof) => return Ok(()),
             Err(error) => return Err(Failed::Query(format!("the terminal: {error}"))),
         };
-        match shell.script(&typed) {
+        match shell.script(command(&typed).unwrap_or(&typed)) {
             Ok(Next::Go) => {}
             Ok(Next::Stop) => return Ok(()),
             Err(Failed::Closed) => return Err(Failed::Closed),

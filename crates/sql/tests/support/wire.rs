@@ -161,7 +161,22 @@ impl Client {
     /// Asks by the extended protocol, with parameters as texts, for values in binary form or as text,
     /// and for so many rows at most; 0: for all.
     pub fn prepared(&mut self, sql: &str, values: &[&str], binary: bool, most: u32) -> Answer {
-        self.send(b'P', &[&b"\0"[..], sql.as_bytes(), b"\0\0\0"].concat());
+        self.declared(sql, &[], values, binary, most)
+    }
+
+    /// The same with the types of parameters, as PostgreSQL numbers them.
+    pub fn declared(
+        &mut self,
+        sql: &str,
+        types: &[u32],
+        values: &[&str],
+        binary: bool,
+        most: u32,
+    ) -> Answer {
+        let count = u16::try_from(types.len()).unwrap().to_be_bytes();
+        let types: Vec<u8> = types.iter().flat_map(|of| of.to_be_bytes()).collect();
+        let parse = [&b"\0"[..], sql.as_bytes(), b"\0", &count, &types].concat();
+        self.send(b'P', &parse);
         self.send(b'D', b"S\0");
         let mut bind = b"\0\0\0\0".to_vec();
         bind.extend(u16::try_from(values.len()).unwrap().to_be_bytes());

@@ -1,0 +1,34 @@
+//! What commands say on standard output.
+
+use std::fmt;
+use std::io::{ErrorKind, Write};
+
+/// Writes to standard output. Where nobody reads it any more, as behind `| head`, the process has nothing
+/// left to say and ends; where it cannot be written, it ends with an error.
+pub(crate) fn say(text: fmt::Arguments<'_>) {
+    let mut out = std::io::stdout().lock();
+    match out.write_fmt(text).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            eprintln!("kumiki: the output cannot be written: {error}");
+            std::process::exit(1);
+        }
+    }
+}
+
+/// [`say`], with the arguments of [`format!`] and no end of a line.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::output::say(format_args!($($text)*))
+    };
+}
+
+/// [`say`], with the arguments of [`format!`], and the end of the line.
+macro_rules! say_line {
+    ($($text:tt)*) => {
+        $crate::output::say(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+pub(crate) use {say, say_line};

@@ -1,0 +1,79 @@
+//! PostgreSQL's system catalogue: what psql's `\d` and tools ask to find tables, columns and types.
+//!
+//! A statement is DataFusion's as it stands. One that names something of the system catalogue, and that
+//! DataFusion does not take, is rewritten into what it takes: functions and operators without their
+//! schema, `'name'::regclass` as a look into the catalogue, and so on.
+
+use std::sync::OnceLock;
+
+use datafusion::common::Result;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::Statement;
+use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
+use datafusion_pg_catalog::setup_pg_catalog;
+use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
+
+use crate::session::{CATALOGUE, MOST_OPERATORS, Session};
+use crate::shell::script::operators;
+
+/// What names something of the system catalogue, in lower case.
+const NAMES: [&str; 6] = [
+    "pg_",
+    "current_catalog",
+    "current_database",
+    "current_schema",
+    "current_user",
+    "session_user",
+];
+
+/// A session, to which the system catalogue comes when it is first asked for.
+pub(crate) struct System {
+    session: Session,
+    rewriter: OnceLock<PostgresCompatibilityParser>,
+}
+
+impl System {
+    pub(crate) fn new(session: Session) -> System {
+        System {
+            session,
+            rewriter: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Plans one statement and does nothing of it.
+    ///
+    /// # Errors
+    /// As [`Session::logical`].
+    pub(crate) async fn logical(&self, sql: &str) -> Result<LogicalPlan> {
+        let refused = match self.session.logical(sql).await {
+            Ok(plan) => return Ok(plan),
+            Err(refused) => refused,
+        };
+        if !names_system(sql) || operators(sql) > MOST_OPERATORS {
+            return Err(refused);
+        }
+        let rewritten = self.rewriter()?.parse(sql);
+        match <[Statement; 1]>::try_from(rewritten.unwrap_or_default()) {
+            Ok([statement]) => self.session.logical_of(statement).await,
+            Err(_) => Err(refused),
+        }
+    }
+
+    fn rewriter(&self) -> Result<&PostgresCompatibilityParser> {
+        if let Some(rewriter) = self.rewriter.get() {
+            return Ok(rewriter);
+        }
+        let context = self.session.context();
+        setup_pg_catalog(context, CATALOGUE, EmptyContextProvider).map_err(|error| *error)?;
+        Ok(self.rewriter.get_or_init(PostgresCompatibilityParser::new))
+    }
+}
+
+fn names_system(sql: &str) -> bool {
+    let sql = sql.to_ascii_lowercase();
+    NAMES.iter().any(|name| sql.contains(name))
+}
