@@ -5,7 +5,7 @@
 //! | 0 | stopped as asked; everything acknowledged is durable |
 //! | 1 | could not start, or could not go on, or found what is wrong; the message says what to do |
 //! | 2 | the command line makes no sense |
-//! | 130 | a second signal came before it had stopped |
+//! | 130 | a second signal came before it had stopped; a load, an export or a query was stopped |
 
 #![forbid(unsafe_code)]
 

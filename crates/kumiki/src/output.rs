@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 
 /// Writes to standard output. Where nobody reads it any more, as behind `| head`, the process has nothing
 /// left to say and ends; where it cannot be written, it ends with an error.
-pub(crate) fn say(text: fmt::Arguments<'_>) {
+pub(crate) fn write_out(text: fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
         Ok(()) => {}
@@ -17,17 +17,17 @@ pub(crate) fn say(text: fmt::Arguments<'_>) {
     }
 }
 
-/// [`say`], with the arguments of [`format!`] and no end of a line.
+/// [`write_out`], with the arguments of [`format!`] and no end of a line.
 macro_rules! say {
     ($($text:tt)*) => {
-        $crate::output::say(format_args!($($text)*))
+        $crate::output::write_out(format_args!($($text)*))
     };
 }
 
-/// [`say`], with the arguments of [`format!`], and the end of the line.
+/// [`write_out`], with the arguments of [`format!`], and the end of the line.
 macro_rules! say_line {
     ($($text:tt)*) => {
-        $crate::output::say(format_args!("{}\n", format_args!($($text)*)))
+        $crate::output::write_out(format_args!("{}\n", format_args!($($text)*)))
     };
 }
 

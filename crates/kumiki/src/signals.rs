@@ -50,6 +50,24 @@ impl Reread {
     }
 }
 
+/// Calls `stop` on the first signal, and ends the process on the second: for commands, which have nothing to
+/// reread.
+pub(crate) fn interrupt_on(mut signals: Signals, stop: impl Fn() + Send + 'static) {
+    let listen = move || {
+        let mut all = signals.forever();
+        if all.next().is_some() {
+            stop();
+        }
+        if all.next().is_some() {
+            eprintln!("kumiki: a second signal: exiting at once");
+            std::process::exit(130);
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    // It ends with the process.
+    drop(thread.spawn(listen));
+}
+
 /// Calls `stop` on the first signal, and ends the process on the second.
 pub(crate) fn stop_on(mut signals: Signals, reread: Reread, stop: impl Fn() + Send + 'static) {
     let listen = move || {

@@ -75,6 +75,9 @@ pub trait Sink: Send {
 /// Why a table is not loaded, or not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum DepotError {
+    /// Whoever loads was asked to stop.
+    #[error("stopped")]
+    Stopped,
     /// Directories say so.
     #[error(transparent)]
     Tables(#[from] TablesError),

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use kumiki_sql::serve::{Options, Server, Stopper};
+use kumiki_sql::serve::{Options, Server, Stopper, Tls};
 use kumiki_sql::{Catalogue, Rights, Settings, Shared};
 use pages::{Groups, PageSize};
 use support::tpch;
@@ -64,6 +64,7 @@ fn options() -> Options {
     Options {
         listen: "127.0.0.1:0".parse().unwrap(),
         password: None,
+        tls: None,
         insecure: false,
         connections: NonZeroUsize::new(4).unwrap(),
         queries: NonZeroUsize::new(2).unwrap(),
@@ -336,6 +337,11 @@ fn nonsense_closes_its_own_connection_alone() {
 
 /// What psql says to some of its commands; `None` if it is not there, and need not be.
 fn psql(served: &Served, password: &str, commands: &[&str]) -> Option<Output> {
+    psql_by(served, "sslmode=disable", password, commands)
+}
+
+/// The same, with what is said of TLS.
+fn psql_by(served: &Served, mode: &str, password: &str, commands: &[&str]) -> Option<Output> {
     let found = Command::new("psql").arg("--version").output();
     if !found.is_ok_and(|version| version.status.success()) {
         let required = std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1");
@@ -347,7 +353,7 @@ fn psql(served: &Served, password: &str, commands: &[&str]) -> Option<Output> {
         return None;
     }
     let port = served.address.port();
-    let place = format!("host=127.0.0.1 port={port} user=tester dbname=kumiki sslmode=disable");
+    let place = format!("host=127.0.0.1 port={port} user=tester dbname=kumiki {mode}");
     let mut psql = Command::new("psql");
     psql.args([place.as_str(), "-X", "-A", "-t"]);
     for sql in commands {
@@ -370,6 +376,52 @@ fn psql_asks() {
     assert_eq!(text(&given.stdout), "0|ALGERIA\n1|ARGENTINA\n");
     let refused = psql(&served, "wrong", &[NATIONS]).expect("it is there");
     assert!(!refused.status.success());
+}
+
+#[test]
+fn with_a_certificate_clients_speak_tls_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let cert = file("cert.pem", made.cert.pem());
+    let key = file("key.pem", made.signing_key.serialize_pem());
+    let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let wrong = Tls {
+        cert: cert.clone(),
+        key: file("other.pem", other),
+    };
+    let served = Served::start(|options| {
+        options.password = Some("secret".to_owned());
+        options.tls = Some(Tls { cert, key });
+    });
+    let mut plain = Client::greet(served.address);
+    let (state, what) = plain.until_ready().error();
+    assert!(
+        state == "28000" && what.contains("sslmode=require"),
+        "{what}"
+    );
+    let verified = format!(
+        "sslmode=verify-full sslrootcert={}",
+        dir.path().join("cert.pem").display()
+    );
+    for mode in ["sslmode=require", &verified] {
+        let Some(given) = psql_by(&served, mode, "secret", &[NATIONS]) else {
+            break;
+        };
+        assert!(given.status.success(), "{mode}: {}", text(&given.stderr));
+        assert_eq!(text(&given.stdout), "0|ALGERIA\n1|ARGENTINA\n");
+    }
+    let mut options = options();
+    options.tls = Some(wrong);
+    let runtime = kumiki_sql::session::runtime(None).unwrap();
+    let shared = Shared::new(Catalogue::new(Vec::new()), Settings::default()).unwrap();
+    let refused = runtime.block_on(Server::bind(&options, shared)).map(drop);
+    let what = refused.unwrap_err();
+    assert!(what.contains("--tls-key"), "{what}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use base::size::Size;
 use clap::{Args, ValueEnum};
 use pages::{DepotError, LoadOptions, Mode, PageSize, Progress, Sink, Table};
 
+use super::interrupt::Stop;
 use super::parse_page_size;
 use super::place::{Place, resolve_as};
 use super::progress::Told;
@@ -73,11 +74,11 @@ enum LongValues {
 }
 
 /// Exports.
-pub(super) fn export(options: &Export) -> Result<(), String> {
+pub(super) fn export(options: &Export, stop: &Stop) -> Result<(), String> {
     let begun = Instant::now();
     let table = &options.table;
     let (address, asked) = connect(options)?;
-    let tables = options.place.open()?;
+    let tables = stop.of(options.place.open()?);
     let mode = match options.replace {
         true => Mode::Replace,
         false => Mode::Create,

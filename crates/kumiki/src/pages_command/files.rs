@@ -9,6 +9,7 @@ use pages::Progress;
 use sql::load::{self, Columns, Format, Request};
 
 use super::Into;
+use super::interrupt::Stop;
 use super::load::{check_new, tell};
 use super::progress::Told;
 
@@ -57,21 +58,21 @@ fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-pub(super) fn csv(options: &Csv) -> Result<(), String> {
+pub(super) fn csv(options: &Csv, stop: &Stop) -> Result<(), String> {
     let format = load::Csv {
         header: !options.no_header,
         delimiter: options.delimiter,
     };
-    run(&options.files, Format::Csv(format))
+    run(&options.files, Format::Csv(format), stop)
 }
 
-pub(super) fn parquet(options: &Parquet) -> Result<(), String> {
-    run(&options.files, Format::Parquet)
+pub(super) fn parquet(options: &Parquet, stop: &Stop) -> Result<(), String> {
+    run(&options.files, Format::Parquet, stop)
 }
 
-fn run(files: &Files, format: Format) -> Result<(), String> {
+fn run(files: &Files, format: Format, stop: &Stop) -> Result<(), String> {
     let into = &files.into;
-    let depot = into.place.open()?;
+    let depot = stop.of(into.place.open()?);
     check_new(&*depot, &files.table, into)?;
     let request = Request {
         table: files.table.clone(),
@@ -86,7 +87,8 @@ fn run(files: &Files, format: Format) -> Result<(), String> {
     let mut told = Told::new(format!("{}: rows", files.table));
     let loaded = load::load(&*depot, &request, &mut |rows| told.done(rows, None));
     drop(told);
-    let loaded = loaded?;
+    let nothing = |error| format!("{error}; nothing of this load of {} is kept", files.table);
+    let loaded = loaded.map_err(nothing)?;
     tell(&loaded, begun);
     Ok(())
 }

@@ -8,14 +8,15 @@ use base::size::Size;
 use pages::tpch::TpchTable;
 use pages::{Depot, DepotError, Groups, LoadOptions, Mode, Progress, Table, TablesError, sort};
 
+use super::interrupt::Stop;
 use super::progress::Told;
 use super::{Into, Tpch};
 use crate::output::say_line;
 
-pub(super) fn tpch(options: &Tpch) -> Result<(), String> {
+pub(super) fn tpch(options: &Tpch, stop: &Stop) -> Result<(), String> {
     let wanted = wanted(&options.tables)?;
     have_columns(&wanted, &options.into)?;
-    let depot = options.into.place.open()?;
+    let depot = stop.of(options.into.place.open()?);
     // Better now than after an hour of loading others.
     for table in &wanted {
         check_new(&*depot, table.name(), &options.into)?;

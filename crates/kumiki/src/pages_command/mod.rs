@@ -4,6 +4,7 @@ mod check;
 mod export;
 #[cfg_attr(not(feature = "sql"), path = "without_files.rs")]
 mod files;
+mod interrupt;
 mod list;
 mod load;
 pub(crate) mod place;
@@ -18,6 +19,7 @@ use pages::{Layout, LoadOptions, Mode, PageSize};
 
 use crate::logging::Log;
 use crate::output::say_line;
+use interrupt::Stop;
 use place::Place;
 
 /// Options of `kumiki pages`.
@@ -162,12 +164,12 @@ struct Remove {
 pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
     match &options.command {
         Command::Serve(serve) => serve::serve(serve, log),
-        Command::Load(Load { from }) => match from {
-            From::Tpch(tpch) => load::tpch(tpch),
-            From::Csv(csv) => files::csv(csv),
-            From::Parquet(parquet) => files::parquet(parquet),
-        },
-        Command::Export(export) => export::export(export),
+        Command::Load(Load { from }) => stoppable(|stop| match from {
+            From::Tpch(tpch) => load::tpch(tpch, stop),
+            From::Csv(csv) => files::csv(csv, stop),
+            From::Parquet(parquet) => files::parquet(parquet, stop),
+        }),
+        Command::Export(export) => stoppable(|stop| export::export(export, stop)),
         Command::Ls(list) => list::list(list),
         Command::Check(check) => check::check(check),
         Command::Remove(remove) => {
@@ -177,6 +179,19 @@ pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
             Ok(())
         }
     }
+}
+
+/// Does something that signals stop; the process ends with 130 then.
+fn stoppable(work: impl FnOnce(&Stop) -> Result<(), String>) -> Result<(), String> {
+    let stop = Stop::on_signal()?;
+    let done = work(&stop);
+    if stop.is_wanted()
+        && let Err(error) = &done
+    {
+        eprintln!("kumiki: {error}");
+        std::process::exit(130);
+    }
+    done
 }
 
 impl Into {

@@ -3,6 +3,8 @@
 
 use clap::Args;
 
+use super::interrupt::Stop;
+
 /// Options that are not understood here.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
@@ -19,11 +21,11 @@ pub(super) struct Parquet {
     options: Vec<String>,
 }
 
-pub(super) fn csv(options: &Csv) -> Result<(), String> {
+pub(super) fn csv(options: &Csv, _: &Stop) -> Result<(), String> {
     Err(how_to_get("csv", &options.options))
 }
 
-pub(super) fn parquet(options: &Parquet) -> Result<(), String> {
+pub(super) fn parquet(options: &Parquet, _: &Stop) -> Result<(), String> {
     Err(how_to_get("parquet", &options.options))
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sql::Rights;
-use sql::serve::{Options, Server};
+use sql::serve::{Options, Server, Tls};
 
 use super::Queries;
 use crate::logging::Log;
@@ -26,6 +26,13 @@ pub(crate) struct Serve {
     /// A file with the password that clients must give, whatever user name they have.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// Speak TLS with clients, and with nobody who does not: the certificate (PEM), with those that
+    /// it is derived from.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Serve anyone who can reach the address, without a password.
     #[arg(long)]
     insecure: bool,
@@ -40,16 +47,28 @@ pub(crate) struct Serve {
     row_timeout: u64,
 }
 
+impl Serve {
+    fn tls(&self) -> Option<Tls> {
+        let (cert, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
+        Some(Tls { cert, key })
+    }
+}
+
 /// Serves until a signal asks to stop.
 pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let signals = signals::take(None)?;
     let shared = options
         .queries
         .shared(Rights::Read, Some(options.queries_at_once))?;
+    // Queries ask again; whoever starts the server had better know now.
+    if let Err(error) = shared.catalogue().names() {
+        tracing::warn!("{error}");
+    }
     let password = options.password_file.as_deref().map(password).transpose()?;
     let server = Options {
         listen: options.listen,
         password,
+        tls: options.tls(),
         insecure: options.insecure,
         connections: options.connections,
         queries: options.queries_at_once,

@@ -1,8 +1,10 @@
 //! Tables in directories of this machine.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::pages;
@@ -98,6 +100,67 @@ fn tables_are_loaded_listed_checked_and_removed() {
 
     done(dir, &["remove", "lineitem"]);
     assert!(refused(dir, &["remove", "lineitem"]).contains("there are: orders"));
+}
+
+#[test]
+fn a_load_that_is_stopped_says_so_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let dir = folder.path();
+    let load = [
+        "load",
+        "tpch",
+        "--sf",
+        "10",
+        "--tables",
+        "orders",
+        "--page-size",
+        "4KiB",
+    ];
+    let process = kumiki(dir, &load).stderr(Stdio::piped()).spawn();
+    let process = process.expect("it starts");
+    let written = || -> Vec<u64> {
+        let files = std::fs::read_dir(dir.join("a"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let stripes = files.filter(|file| file.file_name().to_string_lossy().ends_with(".0"));
+        stripes
+            .filter_map(|file| Some(file.metadata().ok()?.len()))
+            .collect()
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !written().iter().any(|bytes| *bytes > 1 << 16) {
+        assert!(Instant::now() < deadline, "nothing is written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Not SIGINT: whoever runs tests in the background may have had it ignored.
+    kill_process(Pid::from_child(&process), Signal::TERM).expect("it runs");
+    let ended = process.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    assert!(
+        said.contains("stopped; nothing of this load of orders is kept"),
+        "{said}"
+    );
+    assert_eq!(written(), Vec::<u64>::new());
+}
+
+#[test]
+fn an_output_that_is_closed_ends_a_command_quietly() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let dir = folder.path();
+    done(dir, &["load", "tpch", "--sf", "0.01", "--tables", "region"]);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut list = kumiki(dir, &["ls", "--json"]);
+    let ended = list
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let ended = ended.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+    assert!(ended.status.success());
 }
 
 /// A binary that was built without it says how to get what reads files.

@@ -15,11 +15,19 @@ use pgwire::api::{ClientInfo, ConnectionManager};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 
+use crate::serve::errors::{NOT_ENCRYPTED, fatal};
+
 /// How often the password is hashed, as PostgreSQL does.
 const ITERATIONS: usize = 4096;
 
 /// Lets clients in.
-pub(crate) enum Door {
+pub(crate) struct Door {
+    lock: Lock,
+    /// Whether only those come in who speak TLS.
+    encrypted: bool,
+}
+
+enum Lock {
     Open(Open),
     Locked(Box<SASLAuthStartupHandler<DefaultServerParameterProvider>>),
 }
@@ -36,16 +44,26 @@ impl NoopStartupHandler for Open {
 
 impl Door {
     /// For whoever knows the password, whatever user name he gives; for everybody if there is none.
-    pub(crate) fn new(secret: Option<&Secret>, connections: &Arc<ConnectionManager>) -> Door {
-        let connections = Arc::clone(connections);
+    pub(crate) fn new(
+        secret: Option<&Secret>,
+        connections: &Arc<ConnectionManager>,
+        encrypted: bool,
+    ) -> Door {
+        let lock = Lock::new(secret, Arc::clone(connections));
+        Door { lock, encrypted }
+    }
+}
+
+impl Lock {
+    fn new(secret: Option<&Secret>, connections: Arc<ConnectionManager>) -> Lock {
         let Some(secret) = secret else {
-            return Door::Open(Open(connections));
+            return Lock::Open(Open(connections));
         };
         let mut scram = ScramAuth::new(Arc::new(secret.clone()));
         scram.set_iterations(ITERATIONS);
         let parameters = Arc::new(DefaultServerParameterProvider::default());
         let door = SASLAuthStartupHandler::new(parameters);
-        Door::Locked(Box::new(
+        Lock::Locked(Box::new(
             door.with_scram(scram).with_connection_manager(connections),
         ))
     }
@@ -63,9 +81,15 @@ impl StartupHandler for Door {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        match self {
-            Door::Open(open) => open.on_startup(client, message).await,
-            Door::Locked(locked) => locked.on_startup(client, message).await,
+        if self.encrypted && !client.is_secure() {
+            return Err(fatal(
+                NOT_ENCRYPTED,
+                "this server speaks TLS alone: connect with sslmode=require",
+            ));
+        }
+        match &self.lock {
+            Lock::Open(open) => open.on_startup(client, message).await,
+            Lock::Locked(locked) => locked.on_startup(client, message).await,
         }
     }
 }

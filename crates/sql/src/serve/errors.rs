@@ -28,6 +28,8 @@ const INTERNAL: SqlState = SqlState("XX000");
 const COMPLEX: SqlState = SqlState("54001");
 /// More than the server wants to do at once.
 const TOO_MUCH: SqlState = SqlState("53400");
+/// Who does not speak TLS is not let in.
+pub(crate) const NOT_ENCRYPTED: SqlState = SqlState("28000");
 /// A parameter that makes no sense.
 pub(crate) const BAD_PARAMETER: SqlState = SqlState("22P02");
 
@@ -47,6 +49,12 @@ pub(crate) fn refusal() -> Vec<u8> {
 /// An error of a class.
 pub(crate) fn error(state: SqlState, text: impl Into<String>) -> PgWireError {
     let info = ErrorInfo::new("ERROR".to_owned(), state.0.to_owned(), text.into());
+    PgWireError::UserError(Box::new(info))
+}
+
+/// An error that ends its connection.
+pub(crate) fn fatal(state: SqlState, text: &str) -> PgWireError {
+    let info = ErrorInfo::new("FATAL".to_owned(), state.0.to_owned(), text.to_owned());
     PgWireError::UserError(Box::new(info))
 }
 

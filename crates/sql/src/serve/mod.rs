@@ -6,6 +6,7 @@
 //! | `compatible` | what clients say to PostgreSQL that DataFusion does not understand |
 //! | `system` | PostgreSQL's system catalogue |
 //! | `auth` | who may connect |
+//! | `tls` | TLS |
 //! | `types` | types of columns |
 //! | `encode` | values |
 //! | `numeric` | the binary form of decimals |
@@ -23,6 +24,7 @@ mod handler;
 mod numeric;
 mod parameters;
 mod system;
+mod tls;
 mod types;
 
 use std::net::SocketAddr;
@@ -34,7 +36,7 @@ use pgwire::api::auth::StartupHandler;
 use pgwire::api::cancel::{CancelHandler, DefaultCancelHandler};
 use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
 use pgwire::api::{ConnectionManager, PgWireServerHandlers};
-use pgwire::tokio::process_socket;
+use pgwire::tokio::{TlsAcceptor, process_socket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -43,6 +45,8 @@ use tokio::task::JoinSet;
 use crate::serve::auth::{Door, Secret};
 use crate::serve::handler::{Extended, Handler};
 use crate::session::Shared;
+
+pub use tls::Tls;
 
 /// How long connections have to end by themselves when the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -57,6 +61,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// What clients must know; `None`: nothing.
     pub password: Option<String>,
+    /// Clients must speak TLS; `None`: they cannot.
+    pub tls: Option<Tls>,
     /// Whether a public address may be served without a password.
     pub insecure: bool,
     /// Connections at once; others are closed.
@@ -73,6 +79,7 @@ pub struct Server {
     listener: TcpListener,
     shared: Shared,
     secret: Option<Secret>,
+    tls: Option<TlsAcceptor>,
     manager: Arc<ConnectionManager>,
     running: Arc<Semaphore>,
     patience: Option<Duration>,
@@ -104,6 +111,7 @@ impl Server {
                  require a password (--password-file), listen on 127.0.0.1, or say --insecure"
             ));
         }
+        let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
         let listener = TcpListener::bind(listen).await;
         let listener = listener.map_err(|error| format!("cannot listen on {listen}: {error}"))?;
         let secret = options.password.as_deref().map(Secret::new).transpose()?;
@@ -112,6 +120,7 @@ impl Server {
             listener,
             shared,
             secret,
+            tls,
             manager: Arc::new(ConnectionManager::new()),
             running: Arc::new(Semaphore::new(options.queries.get())),
             patience: options.patience,
@@ -168,14 +177,18 @@ impl Server {
         };
         let connection = Connection {
             handler: Arc::new(Handler::new(session, &self.running, self.patience)),
-            door: Arc::new(Door::new(self.secret.as_ref(), &self.manager)),
+            door: Arc::new(Door::new(
+                self.secret.as_ref(),
+                &self.manager,
+                self.tls.is_some(),
+            )),
             cancel: Arc::new(DefaultCancelHandler::new(Arc::clone(&self.manager))),
         };
-        let mut stop = self.stop.clone();
+        let (mut stop, tls) = (self.stop.clone(), self.tls.clone());
         tasks.spawn(async move {
             let _held = place;
             tokio::select! {
-                served = process_socket(socket, None, connection) => {
+                served = process_socket(socket, tls, connection) => {
                     if let Err(error) = served {
                         tracing::debug!("a connection broke: {error}");
                     }

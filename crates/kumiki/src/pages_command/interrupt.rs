@@ -1,0 +1,95 @@
+//! Loads that stop when they are asked to: what they have written goes with them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use pages::{Depot, DepotError, LoadOptions, Mode, Sink, Table};
+
+use crate::signals;
+
+/// Whether somebody wants the process to stop.
+#[derive(Clone)]
+pub(super) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Of the first signal that asks for it; a second one ends the process at once.
+    pub(super) fn on_signal() -> Result<Stop, String> {
+        let stop = Stop(Arc::new(AtomicBool::new(false)));
+        let set = Arc::clone(&stop.0);
+        signals::interrupt_on(signals::take(None)?, move || {
+            set.store(true, Ordering::Relaxed)
+        });
+        Ok(stop)
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// A depot whose loads end with an error once that is wanted.
+    pub(super) fn of(&self, depot: Box<dyn Depot>) -> Box<dyn Depot> {
+        Box::new(Stoppable {
+            inner: depot,
+            stop: self.clone(),
+        })
+    }
+
+    fn check(&self) -> Result<(), DepotError> {
+        match self.is_wanted() {
+            true => Err(DepotError::Stopped),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A depot, or a load into one.
+struct Stoppable<T: ?Sized> {
+    stop: Stop,
+    inner: Box<T>,
+}
+
+impl Depot for Stoppable<dyn Depot> {
+    fn list(&self) -> Result<Vec<Arc<Table>>, DepotError> {
+        self.inner.list()
+    }
+
+    fn table(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
+        self.inner.table(name)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DepotError> {
+        self.inner.remove(name)
+    }
+
+    fn load(
+        &self,
+        name: &str,
+        schema: &SchemaRef,
+        options: &LoadOptions,
+        mode: Mode,
+    ) -> Result<Box<dyn Sink>, DepotError> {
+        self.stop.check()?;
+        Ok(Box::new(Stoppable {
+            inner: self.inner.load(name, schema, options, mode)?,
+            stop: self.stop.clone(),
+        }))
+    }
+}
+
+impl Sink for Stoppable<dyn Sink> {
+    fn push(&mut self, batch: &RecordBatch) -> Result<(), DepotError> {
+        self.stop.check()?;
+        self.inner.push(batch)
+    }
+
+    fn rows(&self) -> u64 {
+        self.inner.rows()
+    }
+
+    fn commit(self: Box<Self>) -> Result<Arc<Table>, DepotError> {
+        self.stop.check()?;
+        self.inner.commit()
+    }
+}
