@@ -228,6 +228,57 @@ fn pages_give_what_rows_give() {
     }
 }
 
+#[test]
+fn nulls_are_neither_least_nor_greatest() {
+    let decimal = DataType::Decimal128(38, 18);
+    let hundred = 100 * 10i128.pow(18);
+    for (data_type, function, value) in [
+        (&decimal, Function::Min, hundred),
+        (&decimal, Function::Max, -hundred),
+        (&DataType::UInt64, Function::Min, u64::MAX.into()),
+    ] {
+        let all_null = vec![vec![Value::Null]; 10];
+        let known = vec![vec![Value::Int(value)]];
+        for segments in [[&all_null[..], &known], [&known, &all_null]] {
+            let found = extreme(segments, data_type, function);
+            assert_eq!(found, [[Value::Int(value)]], "{function:?} of {data_type}");
+        }
+    }
+}
+
+/// What an aggregate is of the only column of a table of two segments.
+fn extreme(segments: [&[Row]; 2], data_type: &DataType, function: Function) -> Vec<Row> {
+    let types = [data_type.clone()];
+    let schema = storage::schema(&types);
+    let groups = Groups::OneEach.resolve(&schema).expect("columns");
+    let size = PageSize::new(4096).expect("a size");
+    let shape = Shape::new(Arc::clone(&schema), size, groups, None).expect("a shape");
+    let segments = segments.map(|rows| batches(rows, &types));
+    let memory = Memory::new();
+    let segments = segments.iter().map(Vec::as_slice);
+    let table = memory.table("t", &shape, segments).expect("rows fit");
+    let of = Some(Expr::Column(0));
+    let filter = None;
+    let task = Task {
+        rows: scan::all(&table),
+        table,
+        fragment: Arc::new(Fragment {
+            columns: vec![0],
+            filter: None,
+            work: Work::Aggregate {
+                by: vec![],
+                aggregates: vec![Aggregate {
+                    function,
+                    of,
+                    filter,
+                }],
+            },
+            output: schema,
+        }),
+    };
+    run(&Here::new(counted(memory)), &task).expect("a value")
+}
+
 /// A table of one column of numbers in order, and another one of texts.
 fn ordered(rows: i128) -> (Arc<Counted>, Arc<Table>) {
     let types = [DataType::Int64, DataType::Utf8];

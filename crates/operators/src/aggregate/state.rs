@@ -203,13 +203,13 @@ impl Extremes {
         let greatest = self.greatest;
         let valid = vector.valid.as_deref();
         match (&mut self.best, &vector.values) {
-            (Best::Int(best), Values::I64(values)) => {
+            // The worst of 64 bits is better than many a value of 128, so none may stand for a null.
+            (Best::Int(best), Values::I64(values)) if valid.is_none() => {
                 let worst = if greatest { i64::MIN } else { i64::MAX };
-                let values = or_worst(values.iter().copied(), valid, worst);
                 let step = |best, &value: &i64| better(best, value, greatest);
                 let end =
                     |best: &mut i128, found: i64| *best = better(*best, found.into(), greatest);
-                assignment.fold(&values, best, |_| worst, step, end);
+                assignment.fold(values, best, |_| worst, step, end);
             }
             (Best::Int(best), values) => {
                 let worst = if greatest { i128::MIN } else { i128::MAX };
