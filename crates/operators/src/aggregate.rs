@@ -6,6 +6,7 @@
 //! | `key` | the values of groups' keys as words |
 //! | `interner` | numbers for texts |
 //! | `assignment` | rows by their groups |
+//! | `result` | from states to batches |
 //! | `state` | sums, and the least and greatest values |
 //!
 //! Aggregates with the same filter are a *lane*; those of the same value share what they have in
@@ -16,19 +17,18 @@ mod assignment;
 mod groups;
 mod interner;
 mod key;
+mod result;
 mod state;
 
-use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::compute::Frame;
 use crate::expr::{Expr, ExprError};
 use crate::fragment::{Aggregate, Function};
-use crate::output;
 use crate::program::{NodeId, Program};
 use crate::site::TaskError;
 use crate::types;
-use crate::vector::{Values, Vector};
+use crate::vector::Vector;
 use assignment::Assignment;
 use groups::Groups;
 use state::{Extremes, Sum};
@@ -154,12 +154,16 @@ impl Aggregation {
         Ok(self.groups.len() >= self.limits.groups || self.groups.size() >= self.limits.bytes)
     }
 
+    /// How many groups there are: without keys it is one, even of no rows.
+    fn count(&self) -> usize {
+        match self.by.is_empty() {
+            true => 1,
+            false => self.groups.len(),
+        }
+    }
+
     fn resize(&mut self) {
-        let groups = if self.by.is_empty() {
-            1
-        } else {
-            self.groups.len()
-        };
+        let groups = self.count();
         for lane in &mut self.lanes {
             lane.rows.resize(groups, 0);
             for input in &mut lane.inputs {
@@ -177,32 +181,6 @@ impl Aggregation {
         }
     }
 
-    /// All states, and begins anew.
-    ///
-    /// # Errors
-    /// If they do not fit the schema.
-    pub(crate) fn take(&mut self, program: &Program) -> Result<Vec<RecordBatch>, TaskError> {
-        let groups = if self.by.is_empty() {
-            1
-        } else {
-            self.groups.len()
-        };
-        let mut columns = self.groups.values();
-        for output in &self.outputs {
-            self.state(output, &mut columns);
-        }
-        let mut batches = Vec::new();
-        for from in (0..groups).step_by(output::BATCH) {
-            let places: Vec<u32> = (from..groups.min(from + output::BATCH))
-                .map(|g| g as u32)
-                .collect();
-            let part: Vec<Vector> = columns.iter().map(|column| column.taken(&places)).collect();
-            batches.push(output::batch(&self.schema, places.len(), &part)?);
-        }
-        self.reset(program);
-        Ok(batches)
-    }
-
     fn reset(&mut self, program: &Program) {
         let keys: Vec<_> = self
             .by
@@ -217,40 +195,6 @@ impl Aggregation {
             }
         }
         self.resize();
-    }
-
-    /// The columns of an aggregate's state.
-    fn state(&self, output: &Output, columns: &mut Vec<Vector>) {
-        let lane = &self.lanes[output.lane];
-        let input = output.input.map(|input| &lane.inputs[input]);
-        let counts: Vec<i64> = match input {
-            None => lane.rows.clone(),
-            Some(input) => lane
-                .rows
-                .iter()
-                .zip(&input.nulls)
-                .map(|(r, n)| r - n)
-                .collect(),
-        };
-        let valid: Vec<u8> = counts.iter().map(|&count| u8::from(count > 0)).collect();
-        let valid = valid.contains(&0).then_some(valid);
-        let of = |part: fn(&Input) -> Option<Values>| {
-            let values = input
-                .and_then(part)
-                .expect("it was made for this aggregate");
-            Vector::new(values, valid.clone())
-        };
-        let sum = |input: &Input| input.sum.as_ref().map(Sum::values);
-        match output.function {
-            Function::Count => columns.push(Vector::all_valid(Values::I64(counts.clone()))),
-            Function::Sum => columns.push(of(sum)),
-            Function::Avg => {
-                columns.push(Vector::new(Values::I64(counts.clone()), valid.clone()));
-                columns.push(of(sum));
-            }
-            Function::Min => columns.push(of(|i| i.least.as_ref().map(Extremes::values))),
-            Function::Max => columns.push(of(|i| i.greatest.as_ref().map(Extremes::values))),
-        }
     }
 }
 

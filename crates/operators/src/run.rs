@@ -241,6 +241,8 @@ struct Projection {
     rows: usize,
     /// Bytes of texts among what is gathered.
     bytes: usize,
+    /// From so many rows on they come out.
+    most_rows: usize,
     schema: SchemaRef,
 }
 
@@ -253,6 +255,7 @@ impl Projection {
             gathered,
             rows: 0,
             bytes: 0,
+            most_rows: output::most_rows(&schema),
             schema,
         }
     }
@@ -274,7 +277,7 @@ impl Projection {
         if let Some(left) = &mut self.left {
             *left -= rows as u64;
         }
-        let enough = self.rows >= output::BATCH || self.bytes >= output::BATCH_BYTES;
+        let enough = self.rows >= self.most_rows || self.bytes >= output::BATCH_BYTES;
         if enough || self.left == Some(0) {
             self.flush(ready)?;
         }

@@ -3,11 +3,14 @@
 //! Sums of decimals wrap in 128 bits and those of integers in 64, as DataFusion's do. Where the bounds
 //! of values prove that a vector's sum fits into 64 bits, it is added up there.
 
+use std::ops::Range;
+
 use super::assignment::Assignment;
 use crate::compute::compare::total;
 use crate::compute::intervals::Facts;
+use crate::site::TaskError;
 use crate::types::Class;
-use crate::vector::{Values, Vector};
+use crate::vector::{Bytes, Values, Vector};
 
 /// Sums of groups.
 #[derive(Debug)]
@@ -117,15 +120,16 @@ impl Sum {
         }
     }
 
-    /// The sums of all groups.
-    pub(crate) fn values(&self) -> Values {
+    /// The sums of some groups.
+    pub(crate) fn values(&self, groups: Range<usize>) -> Values {
         match self {
-            Sum::Wrapping(sums) => Values::I64(sums.clone()),
+            Sum::Wrapping(sums) => Values::I64(sums[groups].to_vec()),
             Sum::Decimal { small, large, .. } => {
                 let sum = |(small, large): (&i64, &i128)| large.wrapping_add(i128::from(*small));
-                Values::I128(small.iter().zip(large).map(sum).collect())
+                let both = small[groups.clone()].iter().zip(&large[groups]);
+                Values::I128(both.map(sum).collect())
             }
-            Sum::Float(sums) => Values::F64(sums.clone()),
+            Sum::Float(sums) => Values::F64(sums[groups].to_vec()),
         }
     }
 }
@@ -251,21 +255,37 @@ impl Extremes {
         }
     }
 
-    /// Those of all groups.
-    pub(crate) fn values(&self) -> Values {
+    /// Whether these are texts.
+    pub(crate) fn are_texts(&self) -> bool {
+        matches!(self.best, Best::Bytes(_))
+    }
+
+    /// Bytes of a group's text.
+    pub(crate) fn text_bytes(&self, group: usize) -> usize {
         match &self.best {
-            Best::Int(best) => Values::I128(best.clone()),
+            Best::Bytes(best) => best[group].as_ref().map_or(0, Vec::len),
+            _ => 0,
+        }
+    }
+
+    /// Those of some groups.
+    ///
+    /// # Errors
+    /// If their texts have two gigabytes.
+    pub(crate) fn values(&self, groups: Range<usize>) -> Result<Values, TaskError> {
+        Ok(match &self.best {
+            Best::Int(best) => Values::I128(best[groups].to_vec()),
             Best::Float(best) => {
                 // The way to the total order is its own way back.
                 let float = |&best: &i64| f64::from_bits(total(f64::from_bits(best as u64)) as u64);
-                Values::F64(best.iter().map(float).collect())
+                Values::F64(best[groups].iter().map(float).collect())
             }
-            Best::Bool(best) => Values::Bool(best.clone()),
+            Best::Bool(best) => Values::Bool(best[groups].to_vec()),
             Best::Bytes(best) => {
-                let texts: Vec<&[u8]> = best.iter().map(|b| b.as_deref().unwrap_or(&[])).collect();
-                Values::texts(&texts)
+                let texts = best[groups].iter().map(|b| b.as_deref().unwrap_or(&[]));
+                Values::Bytes(Bytes::new(texts)?)
             }
-        }
+        })
     }
 }
 
