@@ -174,7 +174,7 @@ impl Executor {
                 Worker::Rows(rows) => rows.add(&mut frame, &mut self.ready)?,
                 Worker::First(first) => first.add(&mut frame)?,
                 Worker::Aggregate(aggregation) => {
-                    if aggregation.add(&mut frame)? {
+                    if aggregation.add(&mut frame, bytes(&self.ready))? {
                         self.ready.extend(aggregation.take(&self.program)?);
                     }
                 }
@@ -297,6 +297,11 @@ impl Projection {
         ready.push_back(output::gathered(&self.schema, rows, gathered)?);
         Ok(())
     }
+}
+
+/// Bytes of batches that wait to be taken, about.
+fn bytes(ready: &VecDeque<RecordBatch>) -> usize {
+    ready.iter().map(RecordBatch::get_array_memory_size).sum()
 }
 
 /// What is known of a column's values: at least what its array's type says.

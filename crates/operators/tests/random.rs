@@ -498,7 +498,7 @@ fn check_groups(
         true => GroupLimits::default(),
         false => GroupLimits {
             groups: 3,
-            bytes: 1 << 20,
+            ..GroupLimits::default()
         },
     };
     let chunks = storage::chunks(random, &rows, &types);

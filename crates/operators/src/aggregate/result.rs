@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use arrow_array::RecordBatch;
 
+use super::lane::Input;
 use super::state::{Extremes, Sum};
-use super::{Aggregation, Input, Output};
+use super::{Aggregation, Output};
 use crate::fragment::Function;
 use crate::output;
 use crate::program::Program;

@@ -3,6 +3,7 @@
 //! Sums of decimals wrap in 128 bits and those of integers in 64, as DataFusion's do. Where the bounds
 //! of values prove that a vector's sum fits into 64 bits, it is added up there.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::assignment::Assignment;
@@ -120,6 +121,14 @@ impl Sum {
         }
     }
 
+    /// Bytes of a group's.
+    pub(crate) fn state_bytes(&self) -> usize {
+        match self {
+            Sum::Wrapping(_) | Sum::Float(_) => size_of::<i64>(),
+            Sum::Decimal { .. } => size_of::<i64>() + size_of::<i128>(),
+        }
+    }
+
     /// The sums of some groups.
     pub(crate) fn values(&self, groups: Range<usize>) -> Values {
         match self {
@@ -167,6 +176,8 @@ fn or_zero<'a, T: Copy + Default>(
 pub(crate) struct Extremes {
     greatest: bool,
     best: Best,
+    /// Bytes of the texts among them.
+    text_bytes: usize,
 }
 
 /// What is best so far. Where there is none yet, numbers are worse than all others.
@@ -188,7 +199,11 @@ impl Extremes {
             Class::Bool => Best::Bool(Vec::new()),
             Class::Bytes => Best::Bytes(Vec::new()),
         };
-        Extremes { greatest, best }
+        Extremes {
+            greatest,
+            best,
+            text_bytes: 0,
+        }
     }
 
     /// Makes room for so many groups.
@@ -242,17 +257,36 @@ impl Extremes {
                         best
                     }
                 };
+                let bytes = Cell::new(self.text_bytes);
                 let end = |best: &mut Option<Vec<u8>>, row: Option<usize>| {
                     if let Some(text) = row.map(|row| texts.get(row))
                         && best.as_deref().is_none_or(|best| improves(text, best))
                     {
+                        let dropped = best.as_ref().map_or(0, Vec::len);
+                        bytes.set(bytes.get() - dropped + text.len());
                         *best = Some(text.to_vec());
                     }
                 };
                 assignment.fold(&rows, best, |_| None, step, end);
+                self.text_bytes = bytes.get();
             }
             (best, values) => unreachable!("{values:?} cannot be compared with {best:?}"),
         }
+    }
+
+    /// Bytes of a group's, but for texts.
+    pub(crate) fn state_bytes(&self) -> usize {
+        match self.best {
+            Best::Int(_) => size_of::<i128>(),
+            Best::Float(_) => size_of::<i64>(),
+            Best::Bool(_) => size_of::<u8>(),
+            Best::Bytes(_) => size_of::<Option<Vec<u8>>>(),
+        }
+    }
+
+    /// Bytes of all groups' texts.
+    pub(crate) fn all_text_bytes(&self) -> usize {
+        self.text_bytes
     }
 
     /// Whether these are texts.
