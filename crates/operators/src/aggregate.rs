@@ -6,6 +6,9 @@
 //! | `key` | the values of groups' keys as words |
 //! | `interner` | numbers for texts |
 //! | `assignment` | rows by their groups |
+//! | `lane` | aggregates of the same rows |
+//! | `limits` | how much memory they may take |
+//! | `result` | from states to batches |
 //! | `state` | sums, and the least and greatest values |
 //!
 //! Aggregates with the same filter are a *lane*; those of the same value share what they have in
@@ -16,40 +19,25 @@ mod assignment;
 mod groups;
 mod interner;
 mod key;
+mod lane;
+mod limits;
+mod result;
 mod state;
 
-use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::compute::Frame;
 use crate::expr::{Expr, ExprError};
 use crate::fragment::{Aggregate, Function};
-use crate::output;
 use crate::program::{NodeId, Program};
 use crate::site::TaskError;
 use crate::types;
-use crate::vector::{Values, Vector};
 use assignment::Assignment;
 use groups::Groups;
+use lane::{Input, Lane};
+pub use limits::GroupLimits;
+use limits::Room;
 use state::{Extremes, Sum};
-
-/// With so many groups, or so many bytes of keys, what there is comes out.
-#[derive(Clone, Copy, Debug)]
-pub struct GroupLimits {
-    /// Groups.
-    pub groups: usize,
-    /// Bytes of their keys.
-    pub bytes: usize,
-}
-
-impl Default for GroupLimits {
-    fn default() -> GroupLimits {
-        GroupLimits {
-            groups: 1 << 20,
-            bytes: 64 << 20,
-        }
-    }
-}
 
 /// Partial aggregates, as far as rows were added.
 #[derive(Debug)]
@@ -59,26 +47,9 @@ pub(crate) struct Aggregation {
     outputs: Vec<Output>,
     groups: Groups,
     limits: GroupLimits,
+    /// Bytes of a group's states, but for texts.
+    state_bytes: usize,
     schema: SchemaRef,
-}
-
-/// Aggregates over the same rows.
-#[derive(Debug)]
-struct Lane {
-    filter: Option<NodeId>,
-    /// How many rows there are, of each group.
-    rows: Vec<i64>,
-    inputs: Vec<Input>,
-}
-
-/// Aggregates of the same value.
-#[derive(Debug)]
-struct Input {
-    of: NodeId,
-    nulls: Vec<i64>,
-    sum: Option<Sum>,
-    least: Option<Extremes>,
-    greatest: Option<Extremes>,
 }
 
 /// Where an aggregate's state is found.
@@ -115,23 +86,30 @@ impl Aggregation {
             .map(|&node| (program.data_type(node).clone(), program.class(node)))
             .collect();
         let groups = Groups::new(&keys);
+        let state_bytes = lanes.iter().map(Lane::state_bytes).sum();
         let mut aggregation = Aggregation {
             by,
             lanes,
             outputs,
             groups,
             limits,
+            state_bytes,
             schema,
         };
         aggregation.resize();
         Ok(aggregation)
     }
 
-    /// Adds rows. True if there are so many groups that they should come out now.
+    /// Adds rows, while so many bytes of what came out before are still waiting. True if there are so
+    /// many groups that they should come out now.
     ///
     /// # Errors
-    /// If an expression has no value for a row.
-    pub(crate) fn add(&mut self, frame: &mut Frame<'_, '_>) -> Result<bool, TaskError> {
+    /// If an expression has no value for a row, or groups take more memory than they may.
+    pub(crate) fn add(
+        &mut self,
+        frame: &mut Frame<'_, '_>,
+        waiting: usize,
+    ) -> Result<bool, TaskError> {
         let rows = frame.len();
         let facts = frame.context().facts;
         let assignment = if self.by.is_empty() {
@@ -144,22 +122,42 @@ impl Aggregation {
                 .collect::<Result<_, _>>()?;
             let facts: Vec<_> = self.by.iter().map(|&node| facts[node]).collect();
             let of = self.groups.assign(&keys, &facts, rows);
-            let groups = self.groups.len();
-            self.resize();
-            Assignment::new(of, groups)
+            Assignment::new(of, self.groups.len())
         };
+        // Memory is taken when it is known that there is room.
+        let mut room = Room::new(self.limits.bytes);
+        room.take(self.size().saturating_add(waiting))?;
+        self.resize();
         for lane in &mut self.lanes {
-            lane.add(frame, &assignment)?;
+            lane.add(frame, &assignment, &mut room)?;
         }
-        Ok(self.groups.len() >= self.limits.groups || self.groups.size() >= self.limits.bytes)
+        // One group is kept: another one would begin as large.
+        Ok(self.groups.len() > 1 && self.is_full())
+    }
+
+    fn is_full(&self) -> bool {
+        self.groups.len() >= self.limits.groups
+            || self.groups.size() >= self.limits.key_bytes
+            || self.size() >= self.limits.bytes / 4
+    }
+
+    /// About how many bytes are kept for groups, or will be when there is room for all of them.
+    fn size(&self) -> usize {
+        let states = self.count() * self.state_bytes;
+        let texts: usize = self.lanes.iter().map(Lane::text_bytes).sum();
+        self.groups.size() + states + texts
+    }
+
+    /// How many groups there are: without keys it is one, even of no rows.
+    fn count(&self) -> usize {
+        match self.by.is_empty() {
+            true => 1,
+            false => self.groups.len(),
+        }
     }
 
     fn resize(&mut self) {
-        let groups = if self.by.is_empty() {
-            1
-        } else {
-            self.groups.len()
-        };
+        let groups = self.count();
         for lane in &mut self.lanes {
             lane.rows.resize(groups, 0);
             for input in &mut lane.inputs {
@@ -177,32 +175,6 @@ impl Aggregation {
         }
     }
 
-    /// All states, and begins anew.
-    ///
-    /// # Errors
-    /// If they do not fit the schema.
-    pub(crate) fn take(&mut self, program: &Program) -> Result<Vec<RecordBatch>, TaskError> {
-        let groups = if self.by.is_empty() {
-            1
-        } else {
-            self.groups.len()
-        };
-        let mut columns = self.groups.values();
-        for output in &self.outputs {
-            self.state(output, &mut columns);
-        }
-        let mut batches = Vec::new();
-        for from in (0..groups).step_by(output::BATCH) {
-            let places: Vec<u32> = (from..groups.min(from + output::BATCH))
-                .map(|g| g as u32)
-                .collect();
-            let part: Vec<Vector> = columns.iter().map(|column| column.taken(&places)).collect();
-            batches.push(output::batch(&self.schema, places.len(), &part)?);
-        }
-        self.reset(program);
-        Ok(batches)
-    }
-
     fn reset(&mut self, program: &Program) {
         let keys: Vec<_> = self
             .by
@@ -217,40 +189,6 @@ impl Aggregation {
             }
         }
         self.resize();
-    }
-
-    /// The columns of an aggregate's state.
-    fn state(&self, output: &Output, columns: &mut Vec<Vector>) {
-        let lane = &self.lanes[output.lane];
-        let input = output.input.map(|input| &lane.inputs[input]);
-        let counts: Vec<i64> = match input {
-            None => lane.rows.clone(),
-            Some(input) => lane
-                .rows
-                .iter()
-                .zip(&input.nulls)
-                .map(|(r, n)| r - n)
-                .collect(),
-        };
-        let valid: Vec<u8> = counts.iter().map(|&count| u8::from(count > 0)).collect();
-        let valid = valid.contains(&0).then_some(valid);
-        let of = |part: fn(&Input) -> Option<Values>| {
-            let values = input
-                .and_then(part)
-                .expect("it was made for this aggregate");
-            Vector::new(values, valid.clone())
-        };
-        let sum = |input: &Input| input.sum.as_ref().map(Sum::values);
-        match output.function {
-            Function::Count => columns.push(Vector::all_valid(Values::I64(counts.clone()))),
-            Function::Sum => columns.push(of(sum)),
-            Function::Avg => {
-                columns.push(Vector::new(Values::I64(counts.clone()), valid.clone()));
-                columns.push(of(sum));
-            }
-            Function::Min => columns.push(of(|i| i.least.as_ref().map(Extremes::values))),
-            Function::Max => columns.push(of(|i| i.greatest.as_ref().map(Extremes::values))),
-        }
     }
 }
 
@@ -324,102 +262,6 @@ fn place(
         lane,
         input: Some(at),
     })
-}
-
-impl Lane {
-    fn add(&mut self, frame: &mut Frame<'_, '_>, assignment: &Assignment) -> Result<(), TaskError> {
-        let Some(filter) = self.filter else {
-            return self.add_rows(frame, None, assignment);
-        };
-        let holds = frame.evaluate(filter)?.is_true(frame.len());
-        let rows = (0u32..).zip(&holds);
-        let places: Vec<u32> = rows
-            .filter(|&(_, &holds)| holds == 1)
-            .map(|(row, _)| row)
-            .collect();
-        if places.is_empty() {
-            return Ok(());
-        }
-        self.add_rows(frame, Some(&places), &assignment.at(&places))
-    }
-
-    fn add_rows(
-        &mut self,
-        frame: &mut Frame<'_, '_>,
-        places: Option<&[u32]>,
-        assignment: &Assignment,
-    ) -> Result<(), TaskError> {
-        count(&mut self.rows, assignment, None);
-        for input in &mut self.inputs {
-            let vector = match places {
-                None => frame.evaluate(input.of)?,
-                Some(places) => frame.evaluate_at(input.of, places)?,
-            };
-            let facts = &frame.context().facts[input.of];
-            if vector.constant {
-                input.add(&vector.expanded(assignment.len()), facts, assignment);
-            } else {
-                input.add(&vector, facts, assignment);
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Input {
-    fn add(
-        &mut self,
-        vector: &Vector,
-        facts: &crate::compute::intervals::Facts,
-        assignment: &Assignment,
-    ) {
-        if let Some(valid) = &vector.valid {
-            count(&mut self.nulls, assignment, Some(valid));
-        }
-        self.sum
-            .iter_mut()
-            .for_each(|sum| sum.add(vector, facts, assignment));
-        self.least
-            .iter_mut()
-            .for_each(|least| least.add(vector, assignment));
-        self.greatest
-            .iter_mut()
-            .for_each(|greatest| greatest.add(vector, assignment));
-    }
-
-    fn reset(&mut self, program: &Program) {
-        let class = program.class(self.of);
-        let wraps = program.data_type(self.of).is_integer();
-        self.nulls.clear();
-        self.sum = self.sum.as_ref().map(|_| Sum::new(class, wraps));
-        self.least = self.least.as_ref().map(|_| Extremes::new(class, false));
-        self.greatest = self.greatest.as_ref().map(|_| Extremes::new(class, true));
-    }
-}
-
-/// Counts rows, or those that are null.
-fn count(counts: &mut [i64], assignment: &Assignment, valid: Option<&[u8]>) {
-    match (assignment, valid) {
-        (Assignment::One(rows), None) => counts[0] += *rows as i64,
-        (Assignment::Few { ends, .. }, None) => {
-            let mut from = 0;
-            for (count, &end) in counts.iter_mut().zip(ends) {
-                *count += (end - from) as i64;
-                from = end;
-            }
-        }
-        (Assignment::Many(of), None) => of.iter().for_each(|&group| counts[group as usize] += 1),
-        (assignment, Some(valid)) => {
-            let step = |count, &valid: &u8| count + i64::from(valid == 0);
-            assignment.fold(
-                valid,
-                counts,
-                |count| *count,
-                step,
-                |count, sum| *count = sum,
-            );
-        }
-    }
 }
 
 /// The types of an aggregate's state.

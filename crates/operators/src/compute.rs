@@ -145,7 +145,9 @@ impl<'c, 'r> Frame<'c, 'r> {
                 cast::cast(&*self.evaluate(*of)?, from, &node.data_type, facts)?
             }
             Op::Year(of) => text::year(&*self.evaluate(*of)?),
-            Op::Substring(of, from, count) => text::substring(&*self.evaluate(*of)?, *from, *count),
+            Op::Substring(of, from, count) => {
+                text::substring(&*self.evaluate(*of)?, *from, *count)?
+            }
         })
     }
 }

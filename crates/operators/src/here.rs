@@ -5,13 +5,13 @@ use std::iter;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use pages::{Bounds, Page, PageError, PageStream, Range, Source, Table};
+use pages::{Bounds, Page, PageError, PageStream, Range, Source, Table, Wanted};
 
 use crate::estimate::estimate;
 use crate::measure::{Stopwatch, WorkCosts, thread_time};
 use crate::run::Executor;
 use crate::scan::{self, Needed, Piece, Pieces, Turns};
-use crate::site::{Batches, Site, Task, TaskError};
+use crate::site::{Batches, Site, Task, TaskError, check_wanted};
 
 /// Runs tasks where it is called, over pages from wherever they come.
 #[derive(Clone)]
@@ -94,6 +94,7 @@ struct Running {
     /// All rows were worked on.
     through: bool,
     watch: Stopwatch,
+    wanted: Wanted,
 }
 
 /// What is known of records.
@@ -115,6 +116,7 @@ impl Running {
         let rows = scan::prune(&table, fragment, &task.rows)?;
         let types = fragment.column_types(&table.schema).map_err(refused)?;
         let executor = Executor::new(fragment, &types).map_err(refused)?;
+        let executor = executor.while_wanted(&task.wanted);
         let needed = Needed::of(&table, fragment, |_| true);
         let addresses = scan::pages(&table, fragment, &rows)?;
         let stream: PageStream = if addresses.is_empty() {
@@ -133,6 +135,7 @@ impl Running {
             finished: false,
             through: false,
             watch: Stopwatch::running(timed),
+            wanted: task.wanted.clone(),
         })
     }
 
@@ -164,6 +167,8 @@ impl Running {
     }
 
     fn work(&mut self, piece: &Piece) -> Result<(), TaskError> {
+        // Before its pages are waited for; and rows that bounds exclude are in no vector.
+        check_wanted(&self.wanted)?;
         for group in self.turns.fresh(piece) {
             self.open[group] = Some(self.open_page(piece, group)?);
         }
@@ -243,6 +248,7 @@ impl Iterator for Running {
         let found = self.advance();
         if found.is_err() {
             self.finished = true;
+            self.stream = Box::new(iter::empty());
             // What is ready is of no use after an error.
             while self.executor.take().is_some() {}
         }

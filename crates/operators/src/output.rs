@@ -9,10 +9,10 @@ use arrow_array::{
     StringArray, new_empty_array,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, FieldRef, SchemaRef, TimeUnit};
 
 use crate::site::TaskError;
-use crate::vector::{Values, Vector};
+use crate::vector::{Bytes, Values, Vector};
 
 /// Rows of batches that come out, but for the last one.
 pub(crate) const BATCH: usize = 8192;
@@ -20,6 +20,16 @@ pub(crate) const BATCH: usize = 8192;
 /// Bytes of texts from which on rows come out though they are fewer: what has just been written is
 /// read again, to be sent, and had better be in a cache.
 pub(crate) const BATCH_BYTES: usize = 256 << 10;
+
+/// Bytes of a batch of all other values, at most: a batch is one message.
+const MESSAGE: usize = 8 << 20;
+
+/// Rows of batches that come out, with these columns: fewer than [`BATCH`] if there are very many.
+pub(crate) fn most_rows(schema: &SchemaRef) -> usize {
+    let width = |field: &FieldRef| field.data_type().primitive_width().unwrap_or(1);
+    let width: usize = schema.fields().iter().map(width).sum();
+    (MESSAGE / width.max(1)).clamp(1, BATCH)
+}
 
 /// A batch of these columns.
 ///
@@ -228,17 +238,17 @@ impl Gathered {
             return texts(&self.parts, data_type);
         }
         let rows = self.rows;
-        match self.join() {
+        match self.join()? {
             Some(vector) => array(&vector, rows, data_type),
             None => Ok(new_empty_array(data_type)),
         }
     }
 
     /// All of them as one vector; `None` if there is none.
-    pub(crate) fn join(self) -> Option<Vector> {
-        let Gathered { mut parts, rows } = self;
+    fn join(self) -> Result<Option<Vector>, TaskError> {
+        let Gathered { mut parts, .. } = self;
         if parts.len() <= 1 {
-            return parts.pop();
+            return Ok(parts.pop());
         }
         let valid = valid(&parts);
         let values = match parts[0].values {
@@ -253,16 +263,13 @@ impl Gathered {
                     .collect(),
             ),
             Values::Bytes(_) => {
-                let mut texts = Vec::with_capacity(rows);
-                for part in &parts {
-                    let bytes = part.values.bytes();
-                    texts.extend((0..bytes.index.len()).map(|row| bytes.get(row)));
-                }
-                Values::texts(&texts)
+                let texts = parts.iter().map(|part| part.values.bytes());
+                let texts = texts.flat_map(|t| (0..t.index.len()).map(|row| t.get(row)));
+                Values::Bytes(Bytes::new(texts)?)
             }
             _ => integers(&parts),
         };
-        Some(Vector::new(values, valid))
+        Ok(Some(Vector::new(values, valid)))
     }
 }
 

@@ -109,7 +109,7 @@ impl Program {
             Expr::Column(column) => (Op::Column(*column), self.columns[*column].clone()),
             Expr::Literal(scalar) => {
                 let scalar = exact(scalar);
-                let vector = Vector::literal(&scalar);
+                let vector = Vector::literal(&scalar)?;
                 let data_type = scalar.data_type.clone();
                 (Op::Literal(scalar, vector), data_type)
             }

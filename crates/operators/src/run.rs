@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use pages::{Bounds, Range};
+use pages::{Bounds, Range, Wanted};
 
 use crate::aggregate::{Aggregation, GroupLimits};
 use crate::chunk::{Chunk, Column};
@@ -15,7 +15,7 @@ use crate::fragment::{Fragment, FragmentError, Work};
 use crate::output::{self, Gathered};
 use crate::program::{NodeId, Program};
 use crate::prune::Known;
-use crate::site::TaskError;
+use crate::site::{TaskError, check_wanted};
 use crate::stored::{Columns, Rows};
 use crate::topk::TopK;
 use crate::types;
@@ -29,6 +29,7 @@ pub struct Executor {
     work: Worker,
     ready: VecDeque<RecordBatch>,
     finished: bool,
+    wanted: Wanted,
 }
 
 #[derive(Debug)]
@@ -96,7 +97,16 @@ impl Executor {
             work,
             ready: VecDeque::new(),
             finished: false,
+            wanted: Wanted::default(),
         })
+    }
+
+    /// Ends with [`TaskError::Unwanted`] when it is no longer wanted, which is asked for every
+    /// vector.
+    #[must_use]
+    pub fn while_wanted(self, wanted: &Wanted) -> Executor {
+        let wanted = wanted.clone();
+        Executor { wanted, ..self }
     }
 
     /// Works on a chunk.
@@ -113,7 +123,8 @@ impl Executor {
     /// are needed. They may not be needed at all.
     ///
     /// # Errors
-    /// If a value cannot be computed, a column cannot be loaded or is not what it should be.
+    /// If a value cannot be computed, a column cannot be loaded or is not what it should be, or if
+    /// nobody [wants](Executor::while_wanted) what comes out.
     pub fn feed_parts(
         &mut self,
         rows: usize,
@@ -147,6 +158,7 @@ impl Executor {
             facts: &facts,
         };
         for from in (0..rows).step_by(VECTOR) {
+            check_wanted(&self.wanted)?;
             let len = VECTOR.min(rows - from);
             let passing = match &self.filter {
                 Some(filter) => filter.select(context, &open, from, len)?,
@@ -162,7 +174,7 @@ impl Executor {
                 Worker::Rows(rows) => rows.add(&mut frame, &mut self.ready)?,
                 Worker::First(first) => first.add(&mut frame)?,
                 Worker::Aggregate(aggregation) => {
-                    if aggregation.add(&mut frame)? {
+                    if aggregation.add(&mut frame, bytes(&self.ready))? {
                         self.ready.extend(aggregation.take(&self.program)?);
                     }
                 }
@@ -229,6 +241,8 @@ struct Projection {
     rows: usize,
     /// Bytes of texts among what is gathered.
     bytes: usize,
+    /// From so many rows on they come out.
+    most_rows: usize,
     schema: SchemaRef,
 }
 
@@ -241,6 +255,7 @@ impl Projection {
             gathered,
             rows: 0,
             bytes: 0,
+            most_rows: output::most_rows(&schema),
             schema,
         }
     }
@@ -262,7 +277,7 @@ impl Projection {
         if let Some(left) = &mut self.left {
             *left -= rows as u64;
         }
-        let enough = self.rows >= output::BATCH || self.bytes >= output::BATCH_BYTES;
+        let enough = self.rows >= self.most_rows || self.bytes >= output::BATCH_BYTES;
         if enough || self.left == Some(0) {
             self.flush(ready)?;
         }
@@ -282,6 +297,11 @@ impl Projection {
         ready.push_back(output::gathered(&self.schema, rows, gathered)?);
         Ok(())
     }
+}
+
+/// Bytes of batches that wait to be taken, about.
+fn bytes(ready: &VecDeque<RecordBatch>) -> usize {
+    ready.iter().map(RecordBatch::get_array_memory_size).sum()
 }
 
 /// What is known of a column's values: at least what its array's type says.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use pages::{PageError, SegmentId, Table};
+use pages::{PageError, SegmentId, Table, Wanted};
 
 use crate::fragment::Fragment;
 
@@ -27,6 +27,9 @@ pub struct Task {
     pub fragment: Arc<Fragment>,
     /// With which rows.
     pub rows: Vec<Rows>,
+    /// Whether anybody still wants what comes out. It is asked for every vector of rows, so that a
+    /// task that yields nothing for long ends early, too: with [`TaskError::Unwanted`].
+    pub wanted: Wanted,
 }
 
 /// What comes out, batch by batch, with the schema of the fragment's output. Whoever takes a batch
@@ -67,4 +70,16 @@ pub enum TaskError {
     /// The node does not run it: it does not know the table's version, or the task makes no sense.
     #[error("{0}")]
     Refused(String),
+    /// Whoever had it run wants nothing of it any more.
+    #[error("a task has ended before its time: nobody wants what comes out of it any more")]
+    Unwanted,
+}
+
+/// Whether a task is to go on.
+///
+/// # Errors
+/// [`TaskError::Unwanted`] if not.
+#[inline]
+pub(crate) fn check_wanted(wanted: &Wanted) -> Result<(), TaskError> {
+    wanted.is().then_some(()).ok_or(TaskError::Unwanted)
 }

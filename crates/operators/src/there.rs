@@ -9,9 +9,9 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use pages::block;
-use pages::node::{Opened, Outcome, Worker};
+use pages::node::{Opened, Outcome, Output, Worker};
 use pages::remote::{Far, SessionError, TaskStream, WorkTimes};
-use pages::{PageError, Source, Table};
+use pages::{PageError, Source, Table, Wanted};
 
 use crate::codec;
 use crate::fragment::Fragment;
@@ -34,7 +34,8 @@ impl There {
 
     fn begin(&self, task: &Task) -> Result<TaskStream, TaskError> {
         let bytes = encode(task)?;
-        Ok(self.node.run(&task.table, &bytes)?)
+        let stream = self.node.run(&task.table, &bytes)?;
+        Ok(stream.while_wanted(&task.wanted))
     }
 }
 
@@ -64,7 +65,7 @@ fn encode(task: &Task) -> Result<Vec<u8>, TaskError> {
 }
 
 /// The task of a table from bytes, which may be any.
-fn decode(table: &Arc<Table>, bytes: &[u8]) -> Result<Task, String> {
+fn decode(table: &Arc<Table>, bytes: &[u8], wanted: Wanted) -> Result<Task, String> {
     let (len, rest) = bytes.split_first_chunk().ok_or("a task without rows")?;
     let len = u32::from_le_bytes(*len) as usize;
     let (rows, fragment) = rest.split_at_checked(len).ok_or("a task that is cut off")?;
@@ -77,6 +78,7 @@ fn decode(table: &Arc<Table>, bytes: &[u8]) -> Result<Task, String> {
         table: Arc::clone(table),
         fragment: Arc::new(fragment),
         rows,
+        wanted,
     })
 }
 
@@ -107,6 +109,7 @@ impl From<SessionError> for TaskError {
             SessionError::Refused(_) => TaskError::Refused(text),
             SessionError::Page(_) => TaskError::Remote(text),
             SessionError::Value(_) => TaskError::Value(text),
+            SessionError::Unwanted(_) => TaskError::Unwanted,
         }
     }
 }
@@ -130,20 +133,15 @@ impl Operators {
 }
 
 impl Worker for Operators {
-    fn run(
-        &self,
-        table: &Arc<Opened>,
-        task: &[u8],
-        out: &mut dyn FnMut(Vec<u8>) -> bool,
-    ) -> Result<(), Outcome> {
+    fn run(&self, table: &Arc<Opened>, task: &[u8], out: &mut dyn Output) -> Result<(), Outcome> {
         let table = table.table.as_ref();
         let table = table.ok_or_else(|| Outcome::Refused("a file has no rows".to_owned()))?;
-        let task = decode(table, task).map_err(Outcome::Refused)?;
+        let task = decode(table, task, out.wanted()).map_err(Outcome::Refused)?;
         for batch in self.here.run(&task) {
             let mut bytes = Vec::new();
             let encoded = block::encode(&batch.map_err(outcome)?, &mut bytes);
             encoded.map_err(|error| Outcome::Refused(error.to_string()))?;
-            if !out(bytes) {
+            if !out.batch(bytes) {
                 break;
             }
         }
@@ -158,6 +156,8 @@ impl Worker for Operators {
 fn outcome(error: TaskError) -> Outcome {
     let text = error.to_string();
     match error {
+        // Who hears it although he did not end the task may have another node run it.
+        TaskError::Unwanted => Outcome::Busy(text),
         TaskError::Page(PageError::Lost { .. }) | TaskError::Lost(_) => Outcome::Busy(text),
         TaskError::Page(_) | TaskError::Remote(_) => Outcome::Page(text),
         TaskError::Value(_) => Outcome::Value(text),

@@ -5,6 +5,8 @@
 //! not kept, and where its first key's place is known to lie before a chunk's bounds, the chunk is
 //! not looked at.
 
+mod parts;
+
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::rc::Rc;
@@ -13,16 +15,19 @@ use crate::compute::Frame;
 use crate::compute::compare::total;
 use crate::expr::ExprError;
 use crate::fragment::SortKey;
-use crate::output::{self, Gathered};
+use crate::output;
 use crate::program::{NodeId, Program};
 use crate::prune::Known;
 use crate::site::TaskError;
 use crate::types::Class;
 use crate::vector::{Values, Vector};
 use pages::Range;
+use parts::{Part, Parts, Place};
 
 /// The most rows that are ordered.
 pub const ORDERED: u64 = 1 << 20;
+/// Bytes of rows that may turn out not to be needed, at least.
+const SPARE_BYTES: usize = 64 << 20;
 
 /// The first rows, as far as rows were added.
 #[derive(Debug)]
@@ -33,7 +38,9 @@ pub(crate) struct TopK {
     /// The rows that are kept: their keys, in the order in which they came.
     kept: Vec<Vec<u8>>,
     /// Their values.
-    columns: Vec<Vec<Vector>>,
+    rows: Parts,
+    /// From so many bytes of these on it is worth looking which of them are needed.
+    most_bytes: usize,
     threshold: Option<Vec<u8>>,
     schema: SchemaRef,
 }
@@ -74,15 +81,14 @@ impl TopK {
                 nulls_first,
             });
         }
-        let columns = project.iter().map(|_| Vec::new()).collect();
-        let (kept, threshold) = (Vec::new(), None);
         Ok(TopK {
             keys,
             project,
             limit,
-            kept,
-            columns,
-            threshold,
+            kept: Vec::new(),
+            rows: Parts::default(),
+            most_bytes: SPARE_BYTES,
+            threshold: None,
             schema,
         })
     }
@@ -139,27 +145,29 @@ impl TopK {
         if places.is_empty() {
             return Ok(());
         }
-        for (column, &node) in self.columns.iter_mut().zip(&self.project) {
-            column.push(frame.evaluate_at(node, &places)?.expanded(places.len()));
-        }
-        if self.kept.len() >= 2 * self.limit + output::BATCH {
-            self.shrink();
+        let rows = places.len();
+        let column = |&node: &NodeId| Ok(frame.evaluate_at(node, &places)?.expanded(rows));
+        let columns: Result<_, TaskError> = self.project.iter().map(column).collect();
+        let columns = columns?;
+        self.rows.push(Part { rows, columns });
+        let many = self.kept.len() >= 2 * self.limit + output::BATCH;
+        if many || self.rows.bytes() >= self.most_bytes {
+            self.shrink()?;
         }
         Ok(())
     }
 
-    /// Drops all rows but the first, and leaves these in order.
-    fn shrink(&mut self) {
+    /// Drops all rows but the first, and leaves these in order. What is left has none of the memory
+    /// of the pages that it came from.
+    fn shrink(&mut self) -> Result<(), TaskError> {
         let mut order: Vec<u32> = (0..self.kept.len() as u32).collect();
         order.sort_by(|&a, &b| self.kept[a as usize].cmp(&self.kept[b as usize]));
         order.truncate(self.limit);
-        for column in &mut self.columns {
-            let mut all = Gathered::new();
-            for part in column.drain(..) {
-                all.push(&part, part.len());
-            }
-            column.extend(all.join().map(|all| compacted(&all.taken(&order))));
-        }
+        let places = self.rows.places();
+        let places: Vec<Place> = order.iter().map(|&at| places[at as usize]).collect();
+        self.rows = self.rows.picked(&places, &self.schema)?;
+        // As much again may come before it is worth the work.
+        self.most_bytes = 2 * self.rows.bytes() + SPARE_BYTES;
         let mut kept = std::mem::take(&mut self.kept);
         self.kept = order
             .iter()
@@ -168,6 +176,7 @@ impl TopK {
         if self.kept.len() == self.limit {
             self.threshold = self.kept.last().cloned();
         }
+        Ok(())
     }
 
     /// The first rows, in order.
@@ -175,35 +184,11 @@ impl TopK {
     /// # Errors
     /// If they do not fit the schema.
     pub(crate) fn take(&mut self) -> Result<Vec<RecordBatch>, TaskError> {
-        self.shrink();
-        let rows = self.kept.len();
-        let mut batches = Vec::new();
-        for from in (0..rows).step_by(output::BATCH) {
-            let places: Vec<u32> = (from..rows.min(from + output::BATCH))
-                .map(|r| r as u32)
-                .collect();
-            let part: Vec<Vector> = self
-                .columns
-                .iter()
-                .map(|parts| parts[0].taken(&places))
-                .collect();
-            batches.push(output::batch(&self.schema, places.len(), &part)?);
-        }
+        self.shrink()?;
         self.kept.clear();
-        self.columns.iter_mut().for_each(Vec::clear);
-        Ok(batches)
-    }
-}
-
-/// The same, without the texts of rows that were dropped.
-fn compacted(vector: &Vector) -> Vector {
-    let Values::Bytes(texts) = &vector.values else {
-        return vector.clone();
-    };
-    let all: Vec<&[u8]> = (0..texts.index.len()).map(|row| texts.get(row)).collect();
-    Vector {
-        values: Values::texts(&all),
-        ..vector.clone()
+        let rows = std::mem::take(&mut self.rows);
+        let batch = |part: &Part| output::batch(&self.schema, part.rows, &part.columns);
+        rows.all().iter().map(batch).collect()
     }
 }
 

@@ -7,9 +7,14 @@
 //! 2. A *constant* vector has one value, which counts for as many rows as are asked for.
 //! 3. Truth values are 0 and 1, as are marks of validity.
 
-use arrow_array::{Array, BinaryArray};
+use std::iter;
 
+use arrow_array::{Array, BinaryArray};
+use arrow_buffer::OffsetBuffer;
+
+use crate::expr::ExprError;
 use crate::scalar::{Scalar, Value};
+use crate::site::TaskError;
 use crate::types::{self, Class};
 
 /// The most rows that are worked on at once.
@@ -51,6 +56,28 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
+    /// A text for each row.
+    ///
+    /// # Errors
+    /// If together they have two gigabytes: arrays count them in 31 bits.
+    pub(crate) fn new<'t>(
+        texts: impl Iterator<Item = &'t [u8]> + Clone,
+    ) -> Result<Bytes, TaskError> {
+        let (mut offsets, mut end) = (vec![0], 0usize);
+        for text in texts.clone() {
+            end += text.len();
+            offsets.push(i32::try_from(end).map_err(|_| too_long())?);
+        }
+        let mut values = Vec::with_capacity(end);
+        texts.for_each(|text| values.extend_from_slice(text));
+        let offsets = OffsetBuffer::new(offsets.into());
+        let rows = offsets.len() as u32 - 1;
+        Ok(Bytes {
+            data: BinaryArray::new(offsets, values.into(), None),
+            index: (0..rows).collect(),
+        })
+    }
+
     /// The text of a row.
     #[inline]
     pub(crate) fn get(&self, row: usize) -> &[u8] {
@@ -71,6 +98,11 @@ impl Bytes {
         let of = |&at: &u32| of_all.get(at as usize).copied().unwrap_or_default();
         self.index.iter().map(of).collect()
     }
+}
+
+fn too_long() -> TaskError {
+    let text = "texts that are worked on together have two gigabytes; ask for shorter ones";
+    TaskError::Value(text.to_owned())
 }
 
 /// A text of an array, or an empty one where it has none: keys of null rows may point anywhere.
@@ -105,7 +137,15 @@ impl Vector {
     }
 
     /// A value for all rows.
-    pub(crate) fn literal(scalar: &Scalar) -> Vector {
+    ///
+    /// # Errors
+    /// If it is a text of two gigabytes.
+    pub(crate) fn literal(scalar: &Scalar) -> Result<Vector, ExprError> {
+        let text = |text: &[u8]| {
+            let texts = Bytes::new(iter::once(text));
+            let texts = texts.map_err(|_| ExprError::Argument("a literal has two gigabytes"));
+            texts.map(Values::Bytes)
+        };
         let values = match (&scalar.value, types::class(&scalar.data_type)) {
             (Value::Bool(value), _) => Values::Bool(vec![u8::from(*value)]),
             (Value::Int(value), _) => match i64::try_from(*value) {
@@ -113,16 +153,16 @@ impl Vector {
                 Err(_) => Values::I128(vec![*value]),
             },
             (Value::Float(value), _) => Values::F64(vec![*value]),
-            (Value::Text(text), _) => Values::texts(&[text.as_bytes()]),
-            (Value::Bytes(bytes), _) => Values::texts(&[bytes]),
+            (Value::Text(value), _) => text(value.as_bytes())?,
+            (Value::Bytes(value), _) => text(value)?,
             (Value::Null, class) => Values::nothing(class.unwrap_or(Class::Int), 1),
         };
         let valid = (scalar.value == Value::Null).then(|| vec![0]);
-        Vector {
+        Ok(Vector {
             values,
             valid,
             constant: true,
-        }
+        })
     }
 
     /// How many values there are: one, if it is constant.
@@ -227,14 +267,6 @@ impl Values {
         }
     }
 
-    /// These texts.
-    pub(crate) fn texts(texts: &[&[u8]]) -> Values {
-        Values::Bytes(Bytes {
-            data: BinaryArray::from_iter_values(texts),
-            index: (0..texts.len() as u32).collect(),
-        })
-    }
-
     /// Integers in 128 bits.
     pub(crate) fn wide(&self) -> std::borrow::Cow<'_, [i128]> {
         match self {
@@ -277,5 +309,21 @@ pub(crate) fn both_valid(a: &Vector, b: &Vector, rows: usize) -> Option<Vec<u8>>
             a.iter_mut().zip(&b).for_each(|(a, b)| *a &= b);
             Some(a)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_two_gigabytes_are_an_error() {
+        let text = vec![b'a'; 1 << 20];
+        let texts = |count| iter::repeat_n(text.as_slice(), count);
+        let error = Bytes::new(texts(2048)).unwrap_err();
+        assert!(matches!(error, TaskError::Value(_)), "{error}");
+        let few = Bytes::new(texts(2)).unwrap();
+        assert_eq!((few.get(0), few.get(1)), (&text[..], &text[..]));
+        assert_eq!(few.index.len(), 2);
     }
 }

@@ -21,7 +21,9 @@ use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::{Device, Domain, VerbsOptions};
-use kumiki_operators::{Executor, Fragment, Here, Operators, Site, Task, There, Value, scan};
+use kumiki_operators::{
+    Executor, Fragment, Here, Operators, Site, Task, There, Value, Wanted, scan,
+};
 use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
 use pages::remote::{Far, FarOptions, SessionOptions};
 use pages::{LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables, widen};
@@ -106,6 +108,7 @@ fn queries(transport: Transport, verbs: Option<Domain>) {
                     table: Arc::clone(table),
                     fragment: Arc::clone(&fragment),
                     rows: scan::all(table),
+                    wanted: Wanted::default(),
                 };
                 let batches: Result<Vec<RecordBatch>, _> = site.run(&task).collect();
                 let found = sorted(&batches.unwrap());

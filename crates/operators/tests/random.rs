@@ -25,16 +25,7 @@ fn table(random: &mut Rng, types: &[DataType]) -> Vec<Row> {
     } else {
         random.usize(0..60)
     };
-    let sizes: Vec<Size> = types
-        .iter()
-        .map(|_| {
-            if random.bool() {
-                Size::Small
-            } else {
-                Size::Any
-            }
-        })
-        .collect();
+    let sizes: Vec<Size> = types.iter().map(|_| Size::any(random)).collect();
     let row = |random: &mut Rng| {
         types
             .iter()
@@ -42,7 +33,28 @@ fn table(random: &mut Rng, types: &[DataType]) -> Vec<Row> {
             .map(|(t, size)| generate::value(random, t, *size))
             .collect()
     };
-    (0..count).map(|_| row(random)).collect()
+    let mut rows: Vec<Row> = (0..count).map(|_| row(random)).collect();
+    for column in 0..types.len() {
+        if random.u8(0..4) == 0 {
+            leave_gaps(random, &mut rows, column);
+        }
+    }
+    rows
+}
+
+/// Makes stretches of a column null, which may be whole chunks, or all of it.
+fn leave_gaps(random: &mut Rng, rows: &mut [Row], column: usize) {
+    let most = 1 + rows.len() / random.usize(1..4);
+    let mut from = 0;
+    while from < rows.len() {
+        let to = rows.len().min(from + random.usize(1..=most));
+        if random.bool() {
+            rows[from..to]
+                .iter_mut()
+                .for_each(|row| row[column] = Value::Null);
+        }
+        from = to;
+    }
 }
 
 fn run(fragment: &Fragment, chunks: &[Chunk], limits: GroupLimits) -> Result<Vec<Row>, TaskError> {
@@ -417,47 +429,84 @@ fn groups_are_aggregated() {
     let mut compared = 0;
     for seed in 0..ROUNDS {
         let mut random = Rng::with_seed(seed);
-        let types = generate::columns();
-        let rows = table(&mut random, &types);
         let keys = random.usize(0..4);
-        let by: Vec<Expr> = match random.bool() {
-            true => (0..keys)
-                .map(|_| Expr::Column(random.usize(0..types.len())))
-                .collect(),
+        let by = match random.bool() {
+            true => some_columns(&mut random, keys),
             false => exprs(&mut random, keys),
         };
         let count = random.usize(1..6);
-        let aggregates: Vec<Aggregate> = (0..count).map(|_| aggregate(&mut random)).collect();
-        let state_types: Vec<_> = aggregates
-            .iter()
-            .map(|aggregate| states(aggregate).expect("types"))
-            .collect();
-        let mut output = types_of(&by);
-        output.extend(state_types.iter().flatten().cloned());
-        let fragment = Fragment {
-            columns: (0..types.len()).collect(),
-            filter: filter(&mut random),
-            output: storage::schema(&output),
-            work: Work::Aggregate {
-                by: by.clone(),
-                aggregates: aggregates.clone(),
-            },
-        };
-        let limits = match random.bool() {
-            true => GroupLimits::default(),
-            false => GroupLimits {
-                groups: 3,
-                bytes: 1 << 20,
-            },
-        };
-        let chunks = storage::chunks(&mut random, &rows, &types);
-        let found = run(&fragment, &chunks, limits)
-            .map(|rows| merged(&rows, by.len(), &aggregates, &state_types));
-        let passed = pass(fragment.filter.as_ref(), &rows, &types);
-        let expect = grouped(&by, &aggregates, &state_types, &passed.rows);
-        compared += u64::from(check(seed, found, &passed, expect, same_rows));
+        let aggregates = (0..count).map(|_| aggregate(&mut random)).collect();
+        let filter = filter(&mut random);
+        compared += u64::from(check_groups(seed, &mut random, filter, by, aggregates));
     }
     assert!(compared > ROUNDS / 4, "{compared} results had rows");
+}
+
+/// The least and greatest values of whole columns, of which some have values beyond 64 bits in some
+/// chunks, and nothing but nulls in others.
+#[test]
+fn extremes_of_columns_are_found() {
+    for seed in 0..ROUNDS / 4 {
+        let mut random = Rng::with_seed(seed);
+        let keys = random.usize(0..2);
+        let by = some_columns(&mut random, keys);
+        let of = |function| {
+            (0..generate::columns().len()).map(move |column| Aggregate {
+                function,
+                of: Some(Expr::Column(column)),
+                filter: None,
+            })
+        };
+        let aggregates = of(Function::Min).chain(of(Function::Max)).collect();
+        check_groups(seed, &mut random, None, by, aggregates);
+    }
+}
+
+fn some_columns(random: &mut Rng, count: usize) -> Vec<Expr> {
+    let columns = generate::columns().len();
+    (0..count)
+        .map(|_| Expr::Column(random.usize(0..columns)))
+        .collect()
+}
+
+/// Checks aggregates over a random table. True if there were rows to be compared.
+fn check_groups(
+    seed: u64,
+    random: &mut Rng,
+    filter: Option<Expr>,
+    by: Vec<Expr>,
+    aggregates: Vec<Aggregate>,
+) -> bool {
+    let types = generate::columns();
+    let rows = table(random, &types);
+    let state_types: Vec<_> = aggregates
+        .iter()
+        .map(|aggregate| states(aggregate).expect("types"))
+        .collect();
+    let mut output = types_of(&by);
+    output.extend(state_types.iter().flatten().cloned());
+    let fragment = Fragment {
+        columns: (0..types.len()).collect(),
+        filter,
+        output: storage::schema(&output),
+        work: Work::Aggregate {
+            by: by.clone(),
+            aggregates: aggregates.clone(),
+        },
+    };
+    let limits = match random.bool() {
+        true => GroupLimits::default(),
+        false => GroupLimits {
+            groups: 3,
+            ..GroupLimits::default()
+        },
+    };
+    let chunks = storage::chunks(random, &rows, &types);
+    let found = run(&fragment, &chunks, limits)
+        .map(|rows| merged(&rows, by.len(), &aggregates, &state_types));
+    let passed = pass(fragment.filter.as_ref(), &rows, &types);
+    let expect = grouped(&by, &aggregates, &state_types, &passed.rows);
+    check(seed, found, &passed, expect, same_rows)
 }
 
 /// Rows of partial states, with those of a group as one, in the order of groups.

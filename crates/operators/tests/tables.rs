@@ -11,7 +11,7 @@ use arrow_schema::DataType;
 use fastrand::Rng;
 use kumiki_operators::{
     Aggregate, Executor, Expr, Fragment, Function, Here, Operator, Rows, Scalar, Site, SortKey,
-    Task, TaskError, Value, Work, scan,
+    Task, TaskError, Value, Wanted, Work, scan,
 };
 use pages::row::RowSchema;
 use pages::{Address, Groups, Memory, PageSize, PageStream, Shape, Source, Table};
@@ -205,6 +205,7 @@ fn pages_give_what_rows_give() {
             rows: scan::all(&table),
             table: Arc::clone(&table),
             fragment: Arc::clone(&fragment),
+            wanted: Wanted::default(),
         };
         let found = run(&here, &task).expect("values");
         assert_eq!(sorted(found), sorted(expect.clone()), "seed {seed}");
@@ -226,6 +227,58 @@ fn pages_give_what_rows_give() {
             assert_eq!(sorted(found), sorted(expect), "seed {seed}");
         }
     }
+}
+
+#[test]
+fn nulls_are_neither_least_nor_greatest() {
+    let decimal = DataType::Decimal128(38, 18);
+    let hundred = 100 * 10i128.pow(18);
+    for (data_type, function, value) in [
+        (&decimal, Function::Min, hundred),
+        (&decimal, Function::Max, -hundred),
+        (&DataType::UInt64, Function::Min, u64::MAX.into()),
+    ] {
+        let all_null = vec![vec![Value::Null]; 10];
+        let known = vec![vec![Value::Int(value)]];
+        for segments in [[&all_null[..], &known], [&known, &all_null]] {
+            let found = extreme(segments, data_type, function);
+            assert_eq!(found, [[Value::Int(value)]], "{function:?} of {data_type}");
+        }
+    }
+}
+
+/// What an aggregate is of the only column of a table of two segments.
+fn extreme(segments: [&[Row]; 2], data_type: &DataType, function: Function) -> Vec<Row> {
+    let types = [data_type.clone()];
+    let schema = storage::schema(&types);
+    let groups = Groups::OneEach.resolve(&schema).expect("columns");
+    let size = PageSize::new(4096).expect("a size");
+    let shape = Shape::new(Arc::clone(&schema), size, groups, None).expect("a shape");
+    let segments = segments.map(|rows| batches(rows, &types));
+    let memory = Memory::new();
+    let segments = segments.iter().map(Vec::as_slice);
+    let table = memory.table("t", &shape, segments).expect("rows fit");
+    let of = Some(Expr::Column(0));
+    let filter = None;
+    let task = Task {
+        rows: scan::all(&table),
+        table,
+        fragment: Arc::new(Fragment {
+            columns: vec![0],
+            filter: None,
+            work: Work::Aggregate {
+                by: vec![],
+                aggregates: vec![Aggregate {
+                    function,
+                    of,
+                    filter,
+                }],
+            },
+            output: schema,
+        }),
+        wanted: Wanted::default(),
+    };
+    run(&Here::new(counted(memory)), &task).expect("a value")
 }
 
 /// A table of one column of numbers in order, and another one of texts.
@@ -279,6 +332,7 @@ fn pages_that_cannot_matter_are_not_read() {
         table: Arc::clone(&table),
         fragment: Arc::new(fragment),
         rows: scan::all(&table),
+        wanted: Wanted::default(),
     };
     let found = run(&here, &task(within(70_000, 70_010))).expect("rows");
     assert_eq!(found.len(), 10);
@@ -328,6 +382,7 @@ fn tasks_that_make_no_sense_are_refused() {
         table: Arc::clone(&table),
         fragment: Arc::new(fragment),
         rows,
+        wanted: Wanted::default(),
     };
     let mut far = within(0, 1);
     far.columns = vec![0, 9];
@@ -374,6 +429,7 @@ fn rows_are_counted_without_pages() {
         rows: scan::all(&table),
         table,
         fragment: Arc::new(fragment),
+        wanted: Wanted::default(),
     };
     assert_eq!(
         run(&here, &task).expect("a count"),
@@ -425,6 +481,7 @@ fn records_come_out_as_they_lie() {
             ..within(15_000, 17_500)
         }),
         rows: scan::all(table),
+        wanted: Wanted::default(),
     };
     let (here, table) = made(Some(layout.clone()));
     let found = run(&here, &task(&table)).expect("records");

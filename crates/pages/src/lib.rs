@@ -27,6 +27,7 @@
 //! | [`fuzz`] | entry points for fuzzing |
 //! | [`local`] | pages of this machine's disks |
 //! | [`memory`] | tables in memory |
+//! | `wanted` | whether anybody still wants what takes long |
 //!
 //! It does not know transactions, nor SQL.
 
@@ -63,6 +64,7 @@ pub mod source;
 pub mod table;
 pub mod tables;
 pub mod tpch;
+mod wanted;
 mod widen;
 
 pub use bounds::{Bounds, Range};
@@ -80,4 +82,5 @@ pub use table::{
     Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
 };
 pub use tables::{Identity, Load, LoadOptions, Mode, Tables, TablesError};
+pub use wanted::Wanted;
 pub use widen::widen;

@@ -218,6 +218,7 @@ fn failed(table: &str, error: &TaskError) -> DataFusionError {
         TaskError::Refused(what) => DataFusionError::Execution(format!(
             "table {table}: a storage node refused its part of the query: {what}"
         )),
+        TaskError::Unwanted => DataFusionError::Execution(error.to_string()),
     }
 }
 

@@ -11,14 +11,15 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
+use std::ops::Range;
 use std::rc::Rc;
 
 use super::interner::Interner;
 use super::key::{self, DIRECT_BITS, Domain, Key, Words};
 use crate::compute::intervals::Facts;
+use crate::site::TaskError;
 use crate::types::Class;
 use crate::vector::{Bytes, Values, Vector};
-use arrow_array::BinaryArray;
 use arrow_schema::DataType;
 
 /// No group.
@@ -228,22 +229,42 @@ impl Groups {
         groups
     }
 
-    /// The values of all groups' keys.
-    pub(crate) fn values(&self) -> Vec<Vector> {
+    /// Whether their keys have texts.
+    pub(crate) fn have_texts(&self) -> bool {
+        self.keys.iter().any(|key| key.class == Class::Bytes)
+    }
+
+    /// Bytes of the texts of a group's key.
+    pub(crate) fn text_bytes(&self, group: usize) -> usize {
+        let keys = self.keys.iter().enumerate();
+        let texts = keys.filter(|(_, key)| key.class == Class::Bytes);
+        texts.map(|(at, key)| self.text(group, at, key).len()).sum()
+    }
+
+    /// A text of a group's key.
+    fn text<'k>(&self, group: usize, at: usize, key: &'k Key) -> &'k [u8] {
+        let words = &self.words[group * self.stride..][..self.stride];
+        match words[self.stride - 1] >> at & 1 {
+            0 => key.texts.text(words[key.word] as usize),
+            _ => &[],
+        }
+    }
+
+    /// The values of some groups' keys.
+    ///
+    /// # Errors
+    /// If their texts have two gigabytes.
+    pub(crate) fn values(&self, groups: Range<usize>) -> Result<Vec<Vector>, TaskError> {
         let at = |group: usize, word: usize| self.words[group * self.stride + word];
         let of = |(place, key): (usize, &Key)| {
-            let all = 0..self.len;
+            let all = groups.clone();
             let low = |group: usize| at(group, key.word);
             let values = match key.class {
                 Class::Bool => Values::Bool(all.clone().map(|g| low(g) as u8).collect()),
                 Class::Float => Values::F64(all.clone().map(|g| f64::from_bits(low(g))).collect()),
                 Class::Bytes => {
-                    let texts = (0..key.texts.len()).map(|number| key.texts.text(number));
-                    let data = BinaryArray::from_iter_values(texts);
-                    Values::Bytes(Bytes {
-                        data,
-                        index: all.clone().map(|g| low(g) as u32).collect(),
-                    })
+                    let texts = all.clone().map(|group| self.text(group, place, key));
+                    Values::Bytes(Bytes::new(texts)?)
                 }
                 Class::Int => match key.data_type {
                     DataType::Decimal128(..) => Values::I128(
@@ -257,7 +278,7 @@ impl Groups {
             };
             let valid = |group| u8::from(at(group, self.stride - 1) >> place & 1 == 0);
             let valid: Vec<u8> = all.map(valid).collect();
-            Vector::new(values, valid.contains(&0).then_some(valid))
+            Ok(Vector::new(values, valid.contains(&0).then_some(valid)))
         };
         self.keys.iter().enumerate().map(of).collect()
     }

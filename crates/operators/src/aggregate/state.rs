@@ -3,11 +3,15 @@
 //! Sums of decimals wrap in 128 bits and those of integers in 64, as DataFusion's do. Where the bounds
 //! of values prove that a vector's sum fits into 64 bits, it is added up there.
 
+use std::cell::Cell;
+use std::ops::Range;
+
 use super::assignment::Assignment;
 use crate::compute::compare::total;
 use crate::compute::intervals::Facts;
+use crate::site::TaskError;
 use crate::types::Class;
-use crate::vector::{Values, Vector};
+use crate::vector::{Bytes, Values, Vector};
 
 /// Sums of groups.
 #[derive(Debug)]
@@ -117,15 +121,24 @@ impl Sum {
         }
     }
 
-    /// The sums of all groups.
-    pub(crate) fn values(&self) -> Values {
+    /// Bytes of a group's.
+    pub(crate) fn state_bytes(&self) -> usize {
         match self {
-            Sum::Wrapping(sums) => Values::I64(sums.clone()),
+            Sum::Wrapping(_) | Sum::Float(_) => size_of::<i64>(),
+            Sum::Decimal { .. } => size_of::<i64>() + size_of::<i128>(),
+        }
+    }
+
+    /// The sums of some groups.
+    pub(crate) fn values(&self, groups: Range<usize>) -> Values {
+        match self {
+            Sum::Wrapping(sums) => Values::I64(sums[groups].to_vec()),
             Sum::Decimal { small, large, .. } => {
                 let sum = |(small, large): (&i64, &i128)| large.wrapping_add(i128::from(*small));
-                Values::I128(small.iter().zip(large).map(sum).collect())
+                let both = small[groups.clone()].iter().zip(&large[groups]);
+                Values::I128(both.map(sum).collect())
             }
-            Sum::Float(sums) => Values::F64(sums.clone()),
+            Sum::Float(sums) => Values::F64(sums[groups].to_vec()),
         }
     }
 }
@@ -163,6 +176,8 @@ fn or_zero<'a, T: Copy + Default>(
 pub(crate) struct Extremes {
     greatest: bool,
     best: Best,
+    /// Bytes of the texts among them.
+    text_bytes: usize,
 }
 
 /// What is best so far. Where there is none yet, numbers are worse than all others.
@@ -184,7 +199,11 @@ impl Extremes {
             Class::Bool => Best::Bool(Vec::new()),
             Class::Bytes => Best::Bytes(Vec::new()),
         };
-        Extremes { greatest, best }
+        Extremes {
+            greatest,
+            best,
+            text_bytes: 0,
+        }
     }
 
     /// Makes room for so many groups.
@@ -203,13 +222,13 @@ impl Extremes {
         let greatest = self.greatest;
         let valid = vector.valid.as_deref();
         match (&mut self.best, &vector.values) {
-            (Best::Int(best), Values::I64(values)) => {
+            // The worst of 64 bits is better than many a value of 128, so none may stand for a null.
+            (Best::Int(best), Values::I64(values)) if valid.is_none() => {
                 let worst = if greatest { i64::MIN } else { i64::MAX };
-                let values = or_worst(values.iter().copied(), valid, worst);
                 let step = |best, &value: &i64| better(best, value, greatest);
                 let end =
                     |best: &mut i128, found: i64| *best = better(*best, found.into(), greatest);
-                assignment.fold(&values, best, |_| worst, step, end);
+                assignment.fold(values, best, |_| worst, step, end);
             }
             (Best::Int(best), values) => {
                 let worst = if greatest { i128::MIN } else { i128::MAX };
@@ -238,34 +257,69 @@ impl Extremes {
                         best
                     }
                 };
+                let bytes = Cell::new(self.text_bytes);
                 let end = |best: &mut Option<Vec<u8>>, row: Option<usize>| {
                     if let Some(text) = row.map(|row| texts.get(row))
                         && best.as_deref().is_none_or(|best| improves(text, best))
                     {
+                        let dropped = best.as_ref().map_or(0, Vec::len);
+                        bytes.set(bytes.get() - dropped + text.len());
                         *best = Some(text.to_vec());
                     }
                 };
                 assignment.fold(&rows, best, |_| None, step, end);
+                self.text_bytes = bytes.get();
             }
             (best, values) => unreachable!("{values:?} cannot be compared with {best:?}"),
         }
     }
 
-    /// Those of all groups.
-    pub(crate) fn values(&self) -> Values {
+    /// Bytes of a group's, but for texts.
+    pub(crate) fn state_bytes(&self) -> usize {
+        match self.best {
+            Best::Int(_) => size_of::<i128>(),
+            Best::Float(_) => size_of::<i64>(),
+            Best::Bool(_) => size_of::<u8>(),
+            Best::Bytes(_) => size_of::<Option<Vec<u8>>>(),
+        }
+    }
+
+    /// Bytes of all groups' texts.
+    pub(crate) fn all_text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    /// Whether these are texts.
+    pub(crate) fn are_texts(&self) -> bool {
+        matches!(self.best, Best::Bytes(_))
+    }
+
+    /// Bytes of a group's text.
+    pub(crate) fn text_bytes(&self, group: usize) -> usize {
         match &self.best {
-            Best::Int(best) => Values::I128(best.clone()),
+            Best::Bytes(best) => best[group].as_ref().map_or(0, Vec::len),
+            _ => 0,
+        }
+    }
+
+    /// Those of some groups.
+    ///
+    /// # Errors
+    /// If their texts have two gigabytes.
+    pub(crate) fn values(&self, groups: Range<usize>) -> Result<Values, TaskError> {
+        Ok(match &self.best {
+            Best::Int(best) => Values::I128(best[groups].to_vec()),
             Best::Float(best) => {
                 // The way to the total order is its own way back.
                 let float = |&best: &i64| f64::from_bits(total(f64::from_bits(best as u64)) as u64);
-                Values::F64(best.iter().map(float).collect())
+                Values::F64(best[groups].iter().map(float).collect())
             }
-            Best::Bool(best) => Values::Bool(best.clone()),
+            Best::Bool(best) => Values::Bool(best[groups].to_vec()),
             Best::Bytes(best) => {
-                let texts: Vec<&[u8]> = best.iter().map(|b| b.as_deref().unwrap_or(&[])).collect();
-                Values::texts(&texts)
+                let texts = best[groups].iter().map(|b| b.as_deref().unwrap_or(&[]));
+                Values::Bytes(Bytes::new(texts)?)
             }
-        }
+        })
     }
 }
 

@@ -127,7 +127,7 @@ pub(crate) fn case(
     {
         merged.put(&*frame.evaluate_at(value, &open)?, &open);
     }
-    Ok(merged.finish())
+    merged.finish()
 }
 
 /// Values that come from several branches. Rows that none of them gives one are null.
@@ -180,7 +180,7 @@ impl Merged {
         }
     }
 
-    fn finish(self) -> Vector {
+    fn finish(self) -> Result<Vector, TaskError> {
         let Merged {
             mut values,
             valid,
@@ -195,13 +195,9 @@ impl Merged {
                 crate::vector::text(&texts[first[row] as usize], at)
             };
             let rows = bytes.index.len();
-            let data = BinaryArray::from_iter_values((0..rows).map(text));
-            *bytes = Bytes {
-                data,
-                index: (0..rows as u32).collect(),
-            };
+            *bytes = Bytes::new((0..rows).map(text))?;
         }
         let valid = valid.contains(&0).then_some(valid);
-        Vector::new(values, valid)
+        Ok(Vector::new(values, valid))
     }
 }

@@ -1,8 +1,9 @@
 //! Parts of texts, patterns over them, and the years of dates.
 
-use arrow_array::{Array, BinaryArray};
+use arrow_array::Array;
 
 use crate::compute::like::Pattern;
+use crate::site::TaskError;
 use crate::vector::{Bytes, Values, Vector};
 
 /// Whether texts are like a pattern.
@@ -17,7 +18,10 @@ pub(crate) fn like(of: &Vector, pattern: &Pattern, negated: bool) -> Vector {
 }
 
 /// Parts of texts: from a character on, counted from 1, so many.
-pub(crate) fn substring(of: &Vector, from: i64, count: i64) -> Vector {
+///
+/// # Errors
+/// If they have two gigabytes.
+pub(crate) fn substring(of: &Vector, from: i64, count: i64) -> Result<Vector, TaskError> {
     let texts = of.values.bytes();
     // The part begins before the text if it must; what is there counts, too.
     let start = from.saturating_sub(1);
@@ -27,22 +31,18 @@ pub(crate) fn substring(of: &Vector, from: i64, count: i64) -> Vector {
         let all =
             (0..texts.data.len()).map(|at| part(crate::vector::text(&texts.data, at), start, end));
         Bytes {
-            data: BinaryArray::from_iter_values(all),
             index: texts.index.clone(),
+            ..Bytes::new(all)?
         }
     } else {
         let rows = texts.index.len();
-        let all = (0..rows).map(|row| part(texts.get(row), start, end));
-        Bytes {
-            data: BinaryArray::from_iter_values(all),
-            index: (0..rows as u32).collect(),
-        }
+        Bytes::new((0..rows).map(|row| part(texts.get(row), start, end)))?
     };
-    Vector {
+    Ok(Vector {
         values: Values::Bytes(bytes),
         valid: of.valid.clone(),
         constant: of.constant,
-    }
+    })
 }
 
 fn part(text: &[u8], start: u64, end: u64) -> &[u8] {

@@ -25,11 +25,28 @@ pub(crate) fn columns() -> Vec<DataType> {
     ]
 }
 
-/// How large the values of a column are that has no extreme ones.
+/// How large the values of a column are.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Size {
     Small,
+    /// Small ones and extreme ones.
     Any,
+    /// All are large: beyond 64 bits, if the type has such.
+    Large,
+    /// All are as far below zero.
+    Deep,
+}
+
+impl Size {
+    /// One of them.
+    pub(crate) fn any(random: &mut Rng) -> Size {
+        match random.u8(0..8) {
+            0 => Size::Large,
+            1 => Size::Deep,
+            2..5 => Size::Any,
+            _ => Size::Small,
+        }
+    }
 }
 
 /// A value of a type, or null.
@@ -57,7 +74,10 @@ fn integer(random: &mut Rng, data_type: &DataType, size: Size) -> i128 {
         max = 10i128.pow(u32::from(*precision)) - 1;
         min = -max;
     }
+    let near = random.i128(0..=1_000);
     let found = match random.u8(0..10) {
+        _ if size == Size::Large => max.saturating_sub(near).max(max / 2),
+        _ if size == Size::Deep => min.saturating_add(near).min(min / 2),
         0 if size == Size::Any => min,
         1 if size == Size::Any => max,
         2 if size == Size::Any => random.i128(min..=max),

@@ -33,7 +33,7 @@ use mio::Waker;
 
 pub use options::{Limits, NodeOptions};
 pub use shelf::{Extent, Loading, Opened, Shelf, ShownFiles, Stock};
-pub use tasks::{NoWorker, Outcome, Worker};
+pub use tasks::{NoWorker, Outcome, Output, Worker};
 
 use desk::{Desk, Door};
 use tasks::Tasks;

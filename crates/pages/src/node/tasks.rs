@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use super::Shared;
 use super::options::NodeOptions;
 use super::shelf::Opened;
+use crate::Wanted;
 use crate::remote::WorkTimes;
 use crate::remote::wire::Kind;
 
@@ -28,17 +29,12 @@ const QUEUE: usize = 4096;
 
 /// Runs tasks: the part of a query that runs beside the pages.
 pub trait Worker: Send + Sync {
-    /// Runs a task over a table, and gives each batch of results to `out`, which waits for room and
-    /// says whether anybody wants more.
+    /// Runs a task over a table, and gives what comes out to `out`. As long as nothing comes out it
+    /// asks now and then whether that is [wanted](Output::wanted), and ends when it is not.
     ///
     /// # Errors
     /// Why the task has no end.
-    fn run(
-        &self,
-        table: &Arc<Opened>,
-        task: &[u8],
-        out: &mut dyn FnMut(Vec<u8>) -> bool,
-    ) -> Result<(), Outcome>;
+    fn run(&self, table: &Arc<Opened>, task: &[u8], out: &mut dyn Output) -> Result<(), Outcome>;
 
     /// What tasks have taken lately, for readers who choose where to run theirs.
     fn times(&self) -> WorkTimes {
@@ -46,17 +42,21 @@ pub trait Worker: Send + Sync {
     }
 }
 
+/// Where a task's results go.
+pub trait Output {
+    /// Takes a batch, and waits for room for it. False if nobody wants more.
+    fn batch(&mut self, batch: Vec<u8>) -> bool;
+
+    /// Whether anybody wants more.
+    fn wanted(&self) -> Wanted;
+}
+
 /// Runs nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoWorker;
 
 impl Worker for NoWorker {
-    fn run(
-        &self,
-        _: &Arc<Opened>,
-        _: &[u8],
-        _: &mut dyn FnMut(Vec<u8>) -> bool,
-    ) -> Result<(), Outcome> {
+    fn run(&self, _: &Arc<Opened>, _: &[u8], _: &mut dyn Output) -> Result<(), Outcome> {
         let text = "this node gives pages away and runs no operators";
         Err(Outcome::Refused(text.to_owned()))
     }
@@ -195,6 +195,21 @@ pub(super) struct Job {
     pub(super) mailbox: Arc<Mailbox>,
 }
 
+impl Output for &Job {
+    fn batch(&mut self, batch: Vec<u8>) -> bool {
+        let wanted = self.control.take();
+        if wanted {
+            self.mailbox.put(self.asker, News::Batch(batch));
+        }
+        wanted
+    }
+
+    fn wanted(&self) -> Wanted {
+        let control = Arc::clone(&self.control);
+        Wanted::new(move || !control.is_cancelled())
+    }
+}
+
 /// The threads.
 pub(super) struct Tasks {
     queue: Mutex<VecDeque<Job>>,
@@ -259,10 +274,11 @@ impl Tasks {
     /// Ends the threads; what they run is cancelled, what waits is not begun.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::Release);
+        // Whoever has taken a job has noted it as running before the queue is free again.
+        let waiting = std::mem::take(&mut *self.queue.lock());
         for control in self.running.lock().iter() {
             control.cancel();
         }
-        let waiting = std::mem::take(&mut *self.queue.lock());
         for job in waiting {
             self.count(-1);
             let text = "the storage node is ending".to_owned();
@@ -309,22 +325,14 @@ impl Tasks {
 
     fn run(&self, job: &Job) -> News {
         if job.control.is_cancelled() {
-            return News::Finished;
+            return ended();
         }
-        let mut out = |batch| {
-            let wanted = job.control.take();
-            if wanted {
-                job.mailbox.put(job.asker, News::Batch(batch));
-            }
-            wanted
-        };
+        let mut out = job;
         let worker = &self.worker;
         let run = std::panic::AssertUnwindSafe(|| worker.run(&job.opened, &job.task, &mut out));
         // A task that panics is one reader's misfortune, not the node's.
         match std::panic::catch_unwind(run) {
-            Ok(Ok(())) if job.control.is_cancelled() => News::Failed(Outcome::Busy(
-                "the task was ended before its time".to_owned(),
-            )),
+            Ok(Ok(())) if job.control.is_cancelled() => ended(),
             Ok(Ok(())) => {
                 self.shared.figures.tasks.fetch_add(1, Ordering::Relaxed);
                 News::Finished
@@ -335,4 +343,10 @@ impl Tasks {
             )),
         }
     }
+}
+
+/// What is said of a task that was cancelled: its results are not all there are.
+fn ended() -> News {
+    let text = "the task was ended before its time".to_owned();
+    News::Failed(Outcome::Busy(text))
 }

@@ -216,7 +216,16 @@ pub(crate) fn a_task_that_is_cancelled_ends(road: &Road) {
         stand.ended.load(Ordering::Acquire).then_some(())
     })
     .unwrap();
-    // And so does one whose reader goes.
+    // And so does one that has said nothing yet,
+    stand.ended.store(false, Ordering::Release);
+    let task = session.run(&open, 1, b"work long").unwrap();
+    session.turn(Duration::from_millis(50)).unwrap();
+    session.cancel(task).unwrap();
+    until(&mut session, |_| {
+        stand.ended.load(Ordering::Acquire).then_some(())
+    })
+    .unwrap();
+    // and one whose reader goes.
     stand.ended.store(false, Ordering::Release);
     let task = session.run(&open, 1, b"count 1000000").unwrap();
     assert!(matches!(event(&mut session, task), TaskEvent::Batch(_)));
@@ -264,6 +273,9 @@ pub(crate) fn a_node_that_stops_ends_its_tasks(road: &Road) {
     let open = session.open_file("file", 4096).unwrap();
     let task = session.run(&open, 1, b"count 1000000").unwrap();
     assert!(matches!(event(&mut session, task), TaskEvent::Batch(_)));
+    // It does not wait for one that has nothing to say either.
+    session.run(&open, 1, b"work long").unwrap();
+    session.turn(Duration::from_millis(50)).unwrap();
     stand.node.take().unwrap().stop().unwrap();
     assert!(stand.ended.load(Ordering::Acquire));
     // It is not taken for the end.

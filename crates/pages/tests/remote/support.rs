@@ -10,7 +10,7 @@ use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::{Device, Domain, VerbsOptions};
-use kumiki_pages::node::{Limits, Node, NodeOptions, Opened, Outcome, ShownFiles, Worker};
+use kumiki_pages::node::{Limits, Node, NodeOptions, Opened, Outcome, Output, ShownFiles, Worker};
 use kumiki_pages::remote::{Session, SessionError, SessionOptions};
 use tempfile::NamedTempFile;
 
@@ -157,22 +157,26 @@ pub(crate) fn until<T>(
 struct Scribe(Arc<AtomicBool>);
 
 impl Worker for Scribe {
-    fn run(
-        &self,
-        table: &Arc<Opened>,
-        task: &[u8],
-        out: &mut dyn FnMut(Vec<u8>) -> bool,
-    ) -> Result<(), Outcome> {
+    fn run(&self, table: &Arc<Opened>, task: &[u8], out: &mut dyn Output) -> Result<(), Outcome> {
         let task = std::str::from_utf8(task).unwrap();
         match task.split_once(' ') {
             Some(("count", to)) => {
                 for number in 0..to.parse().unwrap() {
                     let batch = format!("{number} of {}", table.unit).into_bytes();
-                    if !out(batch) {
+                    if !out.batch(batch) {
                         self.0.store(true, Ordering::Release);
                         break;
                     }
                 }
+                Ok(())
+            }
+            // It has nothing to say, however long it takes.
+            Some(("work", _)) => {
+                let wanted = out.wanted();
+                while wanted.is() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                self.0.store(true, Ordering::Release);
                 Ok(())
             }
             Some(("refuse", why)) => Err(Outcome::Refused(why.to_owned())),

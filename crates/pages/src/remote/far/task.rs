@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::{Held, Inner, TURN};
+use crate::Wanted;
 use crate::remote::session::{Open, SessionError, TaskEvent};
 
 /// Batches that may come before they are taken.
@@ -19,6 +20,7 @@ pub struct TaskStream {
     /// None when it is over.
     held: Option<Held>,
     task: u32,
+    wanted: Wanted,
 }
 
 impl std::fmt::Debug for TaskStream {
@@ -38,7 +40,20 @@ impl TaskStream {
         // It is on its way before anybody waits for it.
         held.session.turn(Duration::ZERO)?;
         let held = Some(held);
-        Ok(TaskStream { inner, held, task })
+        let wanted = Wanted::default();
+        Ok(TaskStream {
+            inner,
+            held,
+            task,
+            wanted,
+        })
+    }
+
+    /// Cancels the task, and ends with [`SessionError::Unwanted`], when it is no longer wanted.
+    #[must_use]
+    pub fn while_wanted(mut self, wanted: &Wanted) -> TaskStream {
+        self.wanted = wanted.clone();
+        self
     }
 
     /// Waits for the next event, and lets the node send another batch for one that was taken.
@@ -54,6 +69,10 @@ impl TaskStream {
                     held.session.give_credit(self.task, 1)?;
                 }
                 return Ok(event);
+            }
+            if !self.wanted.is() {
+                let text = "nobody waits for a task's results any more".to_owned();
+                return Err(SessionError::Unwanted(text));
             }
             if Instant::now() > deadline {
                 let address = held.session.address();
@@ -86,6 +105,10 @@ impl Iterator for TaskStream {
                 }
                 Some(Err(error))
             }
+            Err(error @ SessionError::Unwanted(_)) => {
+                self.cancel();
+                Some(Err(error))
+            }
             Err(error) => {
                 self.held = None;
                 Some(Err(error))
@@ -94,13 +117,19 @@ impl Iterator for TaskStream {
     }
 }
 
-impl Drop for TaskStream {
-    fn drop(&mut self) {
+impl TaskStream {
+    fn cancel(&mut self) {
         if let Some(mut held) = self.held.take()
             && held.session.cancel(self.task).is_ok()
             && held.session.turn(Duration::ZERO).is_ok()
         {
             self.inner.give_back(held);
         }
+    }
+}
+
+impl Drop for TaskStream {
+    fn drop(&mut self) {
+        self.cancel();
     }
 }

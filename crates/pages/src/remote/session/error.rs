@@ -18,4 +18,7 @@ pub enum SessionError {
     /// A value cannot be computed.
     #[error("{0}")]
     Value(String),
+    /// Whoever has asked wants no answer any more.
+    #[error("{0}")]
+    Unwanted(String),
 }
