@@ -18,7 +18,7 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::Stream;
-use operators::{Site, Task, TaskError, Work};
+use operators::{Site, Task, TaskError, Wanted, Work};
 use tokio::sync::mpsc;
 
 use crate::session::Held;
@@ -157,7 +157,13 @@ impl Run {
         let buffered = others && is_short(&self.task.fragment.work);
         let mut kept = Vec::new();
         let mut handed_over = false;
-        let mut batches = candidate.site.run(&self.task);
+        // It holds a sender of its own, so that it must not outlive this.
+        let asked = sender.clone();
+        let task = Task {
+            wanted: Wanted::new(move || !asked.is_closed()),
+            ..self.task.clone()
+        };
+        let mut batches = candidate.site.run(&task);
         loop {
             let begun = Instant::now();
             let next = batches.next();
