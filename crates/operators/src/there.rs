@@ -19,6 +19,9 @@ use crate::here::Here;
 use crate::measure::WorkCosts;
 use crate::site::{Batches, Site, Task, TaskError};
 
+/// Bytes of a batch that travels, about, but for one of a single row.
+const BATCH_BYTES: usize = 4 << 20;
+
 /// Has a storage node run tasks beside its pages.
 #[derive(Clone, Debug)]
 pub struct There {
@@ -138,11 +141,13 @@ impl Worker for Operators {
         let table = table.ok_or_else(|| Outcome::Refused("a file has no rows".to_owned()))?;
         let task = decode(table, task, out.wanted()).map_err(Outcome::Refused)?;
         for batch in self.here.run(&task) {
-            let mut bytes = Vec::new();
-            let encoded = block::encode(&batch.map_err(outcome)?, &mut bytes);
-            encoded.map_err(|error| Outcome::Refused(error.to_string()))?;
-            if !out.batch(bytes) {
-                break;
+            for part in block::parts(batch.map_err(outcome)?, BATCH_BYTES) {
+                let mut bytes = Vec::new();
+                let encoded = block::encode(&part, &mut bytes);
+                encoded.map_err(|error| Outcome::Refused(error.to_string()))?;
+                if !out.batch(bytes) {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -164,3 +169,6 @@ fn outcome(error: TaskError) -> Outcome {
         TaskError::Refused(_) => Outcome::Refused(text),
     }
 }
+
+#[cfg(test)]
+mod tests;

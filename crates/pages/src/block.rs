@@ -96,6 +96,25 @@ pub fn encode(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), BlockError> 
     Ok(())
 }
 
+/// A batch as several ones, in their order, that take so many bytes at most, about; but for one of a
+/// single row. Messages have an end, and so does the memory of those who send and receive them.
+#[must_use]
+pub fn parts(batch: RecordBatch, bytes: usize) -> Vec<RecordBatch> {
+    let mut parts = Vec::new();
+    // What is to be looked at yet, the first rows at the end.
+    let mut rest = vec![batch];
+    while let Some(batch) = rest.pop() {
+        let rows = batch.num_rows();
+        if rows > 1 && size(&batch) > bytes {
+            rest.push(batch.slice(rows / 2, rows - rows / 2));
+            rest.push(batch.slice(0, rows / 2));
+        } else {
+            parts.push(batch);
+        }
+    }
+    parts
+}
+
 /// Bytes that a batch takes, about, so that memory need not grow in steps.
 fn size(batch: &RecordBatch) -> usize {
     let of = |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or(0);

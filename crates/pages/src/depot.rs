@@ -20,11 +20,17 @@ use crate::tables::{Load, LoadOptions, Mode, Tables, TablesError};
 
 /// Where tables are loaded and removed; see the [module](self).
 pub trait Depot: Send + Sync {
-    /// The newest versions of all tables.
+    /// The newest versions of all tables but those that are damaged.
     ///
     /// # Errors
     /// The depot cannot be asked.
     fn list(&self) -> Result<Vec<Arc<Table>>, DepotError>;
+
+    /// Tables that are damaged, and in which way.
+    ///
+    /// # Errors
+    /// The depot cannot be asked.
+    fn damaged(&self) -> Result<Vec<(String, String)>, DepotError>;
 
     /// The newest version of a table; `None` if there is no such table.
     ///
@@ -105,6 +111,10 @@ impl Depot for Tables {
         Ok(Tables::list(self))
     }
 
+    fn damaged(&self) -> Result<Vec<(String, String)>, DepotError> {
+        Ok(Tables::damaged(self))
+    }
+
     fn table(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
         match Tables::table(self, name) {
             Err(TablesError::Unknown { .. }) => Ok(None),
@@ -144,8 +154,14 @@ impl Sink for Load {
 impl Depot for Far {
     fn list(&self) -> Result<Vec<Arc<Table>>, DepotError> {
         let listed = self.tables()?;
-        let opened = listed.iter().map(|listed| Ok(self.open(&listed.name)?));
-        opened.collect()
+        let sound = listed.iter().filter(|listed| listed.found.is_ok());
+        sound.map(|listed| Ok(self.open(&listed.name)?)).collect()
+    }
+
+    fn damaged(&self) -> Result<Vec<(String, String)>, DepotError> {
+        let listed = self.tables()?.into_iter();
+        let damaged = listed.filter_map(|listed| Some((listed.name, listed.found.err()?)));
+        Ok(damaged.collect())
     }
 
     fn table(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {

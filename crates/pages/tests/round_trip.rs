@@ -155,6 +155,34 @@ fn random_tables_come_back_from_records() {
 }
 
 #[test]
+fn batches_are_divided_by_their_bytes() {
+    for seed in 0..60 {
+        let mut rng = Rng::with_seed(seed);
+        let columns = rng.usize(1..8);
+        let schema = support::schema(&mut rng, columns);
+        let rows = [0, 1, 63, 2000][rng.usize(..4)];
+        let batch = support::batch(&mut rng, &schema, rows);
+        let most = [1, 5_000, 100_000][rng.usize(..3)];
+        let mut at = 0;
+        for part in block::parts(batch.clone(), most) {
+            let rows = part.num_rows();
+            assert_eq!(
+                format!("{part:?}"),
+                format!("{:?}", batch.slice(at, rows)),
+                "seed {seed}"
+            );
+            at += rows;
+            let mut bytes = Vec::new();
+            block::encode(&part, &mut bytes).unwrap();
+            // Its header and gaps are no rows.
+            let beside = 256 * (1 + columns);
+            assert!(rows <= 1 || bytes.len() <= most + beside, "seed {seed}");
+        }
+        assert_eq!(at, rows, "seed {seed}");
+    }
+}
+
+#[test]
 fn random_batches_travel() {
     for seed in 0..100 {
         let mut rng = Rng::with_seed(seed);

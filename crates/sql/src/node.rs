@@ -142,7 +142,9 @@ impl Store for StorageNode {
 
     fn tables(&self) -> Result<Vec<String>, String> {
         let listed = self.far.tables().map_err(|error| error.to_string())?;
-        Ok(listed.into_iter().map(|listed| listed.name).collect())
+        // One that is damaged has no columns that could be told of; who asks for it hears why.
+        let sound = listed.into_iter().filter(|listed| listed.found.is_ok());
+        Ok(sound.map(|listed| listed.name).collect())
     }
 
     fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {

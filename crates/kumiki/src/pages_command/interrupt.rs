@@ -55,6 +55,10 @@ impl Depot for Stoppable<dyn Depot> {
         self.inner.list()
     }
 
+    fn damaged(&self) -> Result<Vec<(String, String)>, DepotError> {
+        self.inner.damaged()
+    }
+
     fn table(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
         self.inner.table(name)
     }

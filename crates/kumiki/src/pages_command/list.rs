@@ -1,7 +1,7 @@
 //! Tells which tables there are.
 
 use base::size::Size;
-use pages::{Layout, Table, TablesError};
+use pages::{DepotError, Layout, Table, TablesError};
 use serde_json::{Value, json};
 
 use super::List;
@@ -12,8 +12,9 @@ pub(super) fn list(options: &List) -> Result<(), String> {
         let tables = options.place.open_read_only()?;
         (tables.list(), tables.damaged())
     } else {
-        let list = options.place.open()?.list();
-        (list.map_err(|error| error.to_string())?, Vec::new())
+        let depot = options.place.open()?;
+        let says = |error: DepotError| error.to_string();
+        (depot.list().map_err(says)?, depot.damaged().map_err(says)?)
     };
     if let Some(name) = &options.table {
         let table = find(&list, &damaged, name)?;

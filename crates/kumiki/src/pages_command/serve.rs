@@ -151,16 +151,20 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let told = Told::new(&options.dirs[0], node.address())?;
     announce(&node, count).map_err(|error| error.to_string())?;
     let (stop, stopped) = channel();
+    let failed = stop.clone();
+    // Whoever is told nothing would wait for a node that serves nobody.
+    node.on_failure(move || failed.send(()).unwrap_or_default());
     signals::stop_on(signals, Reread::new(None, log), move || {
         // Nobody listens any more once the first one has come.
         stop.send(()).unwrap_or_default();
     });
-    // All senders are gone only if the thread of signals has ended, which is as good as a signal.
+    // The node may send as long as it is there, so that nothing but a word or the time ends a wait.
     while stopped.recv_timeout(TIDY) == Err(RecvTimeoutError::Timeout) {
         stock.tidy();
     }
     drop(told);
-    node.stop().map_err(|error| error.to_string())
+    node.stop()
+        .map_err(|error| format!("the storage node has failed: {error}"))
 }
 
 fn node_options(options: &Serve) -> Result<NodeOptions, String> {

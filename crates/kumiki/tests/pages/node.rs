@@ -175,6 +175,35 @@ fn tables_are_loaded_listed_checked_and_removed_while_it_runs() {
     );
 }
 
+/// A table that cannot be read is not passed over in silence.
+#[test]
+fn a_table_that_is_damaged_is_told_of() {
+    let mut node = Node::start(&[]);
+    done(node.load("nation,region", &[]));
+    let files_of = node.table("region")["segments"][0]["id"].clone();
+    node.signal(Signal::TERM);
+    assert_eq!(node.end().code(), Some(0));
+    let id = files_of.as_str().expect("a name");
+    std::fs::remove_file(node.dir().join(format!("{id}.0"))).expect("it is there");
+    node.start_again();
+    let said = done(node.command(&["ls"]));
+    assert!(said.contains("nation"), "{said}");
+    assert!(said.contains("damaged") && said.contains(id), "{said}");
+    let listed = json(&done(node.command(&["ls", "--json"])));
+    assert_eq!(listed[1]["name"], "region");
+    let damage = listed[1]["damage"].as_str().expect("it is damaged");
+    assert!(damage.contains(id), "{damage}");
+    for said in [
+        refused(node.command(&["ls", "region"])),
+        refused(node.load("region", &[])),
+        refused(node.load("region", &["--append"])),
+    ] {
+        assert!(said.contains("region is damaged"), "{said}");
+    }
+    done(node.load("region", &["--replace"]));
+    assert_eq!(node.table("region")["rows"], 5);
+}
+
 #[test]
 fn it_ends_when_it_is_told_to_and_has_its_tables_afterwards() {
     let mut node = Node::start(&["--io", "static", "--io-threads", "2"]);

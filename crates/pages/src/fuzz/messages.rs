@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::fuzz_messages;
 use crate::remote::load::Definition;
-use crate::remote::{Condition, Listed, WorkTimes, wire};
+use crate::remote::{Condition, Listed, Newest, WorkTimes, wire};
 use crate::row::Form;
 use crate::segment::Groups;
 use crate::table::{Layout, SegmentId, TableId, Version};
@@ -57,18 +57,22 @@ fn messages() -> Vec<(String, Vec<u8>)> {
         "definition".to_owned(),
         definition.encode_as(TableId(5)).unwrap(),
     ));
-    let listed = Listed {
-        name: "numbers".to_owned(),
+    let newest = Newest {
         id: TableId(5),
         version: Version(6),
         rows: 1000,
         pages: 300,
         page_size: 4096,
     };
-    inputs.push((
-        "listed".to_owned(),
-        Listed::encode(&[listed.clone(), listed]),
-    ));
+    let listed = |name: &str, found| Listed {
+        name: name.to_owned(),
+        found,
+    };
+    let list = [
+        listed("numbers", Ok(newest)),
+        listed("texts", Err("a file of it is gone".to_owned())),
+    ];
+    inputs.push(("listed".to_owned(), Listed::encode(&list)));
     let condition = Condition {
         waiting: 1,
         read: Duration::from_micros(80),

@@ -2,14 +2,16 @@
 //!
 //! The way of a turn: sleep until something happens, or look again at once while something is expected
 //! → what readers have said → reads are begun, of each reader in turn → reads that are over →
-//! what tasks have said → replies leave.
+//! what tasks, loads and the clerk have said → replies leave → who is beyond its limits is shown out.
 //!
 //! Invariants:
-//! 1. A turn does not block but in the poll. Files are opened by the shelf, which has them open.
+//! 1. A turn does not block but in the poll. What the shelf is asked for is the clerk's to do, and what
+//!    becomes of loads and tasks that of their threads: they answer by the mailbox.
 //! 2. A reader's place is used again for another one only with another number of visit; what was
 //!    begun for the earlier one is dropped when it is over.
 //! 3. What a reader does that makes no sense ends its link alone.
 
+mod news;
 mod reading;
 mod replies;
 mod saying;
@@ -32,11 +34,11 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::Shared;
-use super::guest::Guest;
+use super::clerk::Clerk;
+use super::guest::{Guest, Handle};
 use super::landing::Landing;
 use super::loading::LoadHandle;
 use super::options::NodeOptions;
-use super::shelf::Shelf;
 use super::tasks::{Asker, Mailbox, News, Tasks};
 use crate::remote::CLUSTER;
 pub(super) use reading::ByExtent;
@@ -54,7 +56,7 @@ const EVENTS: usize = 256;
 /// See the [module](self).
 pub(super) struct Desk {
     options: NodeOptions,
-    shelf: Arc<dyn Shelf>,
+    clerk: Arc<Clerk>,
     tasks: Arc<Tasks>,
     shared: Arc<Shared>,
     poll: Poll,
@@ -72,6 +74,10 @@ pub(super) struct Desk {
     waiting: std::collections::VecDeque<usize>,
     /// Guests to whom something is to be said.
     touched: Vec<usize>,
+    /// There are guests whose links are to end.
+    is_condemning: bool,
+    /// When who waits is to hear of it again.
+    next_progress: Instant,
     /// Threads of loads that are over, or nearly so.
     leaving: Vec<JoinHandle<()>>,
     mailbox: Arc<Mailbox>,
@@ -97,7 +103,7 @@ impl Desk {
     pub(super) fn new(
         options: &NodeOptions,
         door: Door,
-        shelf: Arc<dyn Shelf>,
+        clerk: Arc<Clerk>,
         tasks: Arc<Tasks>,
         shared: Arc<Shared>,
     ) -> io::Result<Desk> {
@@ -110,6 +116,7 @@ impl Desk {
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();
         fabric.limits.queue = options.limits.inline_bytes;
+        fabric.limits.message = options.limits.message;
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
         let depth = match options.way {
             Way::Here => options.depth.min(AT_ONCE),
@@ -123,7 +130,7 @@ impl Desk {
         Ok(Desk {
             mailbox: Arc::new(Mailbox::new(Arc::clone(&waker))),
             options: options.clone(),
-            shelf,
+            clerk,
             tasks,
             shared,
             poll,
@@ -139,6 +146,8 @@ impl Desk {
             visits: 0,
             waiting: std::collections::VecDeque::new(),
             touched: Vec::new(),
+            is_condemning: false,
+            next_progress: Instant::now(),
             leaving: Vec::new(),
             news: Vec::new(),
             message: Vec::new(),
@@ -171,7 +180,9 @@ impl Desk {
         while self.fabric.connections() > 0 && Instant::now() < deadline {
             self.turn(events, Some(Duration::from_millis(1)))?;
         }
-        // Whoever stops a node may open its tables anew at once.
+        // Whoever stops a node may open its tables anew at once. Of loads that the clerk has begun last
+        // nobody may have heard.
+        self.hear_news();
         for guest in std::mem::take(&mut self.guests) {
             let loads = guest.1.loads.into_values();
             self.leaving.extend(loads.map(LoadHandle::end));
@@ -189,6 +200,7 @@ impl Desk {
         // Who waits for room or for buffers goes on when a read is over, and who waits for its link when
         // that has drained: neither is a reason to stay awake.
         let timeout = self.fabric.timeout(self.began.elapsed());
+        let timeout = timeout.into_iter().chain(self.until_progress()).min();
         if timeout == Some(Duration::ZERO) {
             return timeout;
         }
@@ -233,8 +245,10 @@ impl Desk {
         self.begin_reads()?;
         // Of those that were begun some may be over: all, where this thread reads by itself.
         self.finish_reads();
-        self.hear_tasks();
+        self.hear_news();
+        self.tell_progress();
         self.reply();
+        self.carry_out();
         // Whoever hears of a page finds it in the figures.
         self.tell_figures();
         self.fabric.flush();
@@ -294,14 +308,14 @@ impl Desk {
     /// Gives back what a reader had.
     fn forget(&mut self, guest: usize) {
         let gone = self.guests.remove(guest);
-        for control in gone.tasks.values() {
-            control.cancel();
+        for task in gone.tasks.values() {
+            task.control.cancel();
         }
         for load in gone.loads.into_values() {
             self.see_off(load);
         }
         for handle in gone.handles.into_values() {
-            self.files.close(handle, &mut *self.reads);
+            self.close(handle);
         }
         for memory in gone.registered {
             self.reads.unregister(memory);
@@ -310,6 +324,12 @@ impl Desk {
         self.touched.retain(|&touched| touched != guest);
         let readers = &self.shared.figures.readers;
         readers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Nobody needs what a guest had open.
+    fn close(&mut self, handle: Handle) {
+        self.files.close(&handle, &mut *self.reads);
+        self.clerk.let_go(handle.opened);
     }
 
     /// A load gets nothing more to do; its thread may have something to do still.

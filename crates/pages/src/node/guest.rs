@@ -6,7 +6,7 @@ use std::sync::Arc;
 use disk::reads::Registered;
 use fabric::Link;
 use fabric::window::Far;
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use super::loading::LoadHandle;
 use super::shelf::Opened;
@@ -28,16 +28,65 @@ pub(super) struct Guest {
     pub(super) queue: VecDeque<(u32, Wanted)>,
     /// How much of what was begun is not answered.
     pub(super) under_way: usize,
-    pub(super) tasks: HashMap<u32, Arc<Control>>,
+    pub(super) tasks: HashMap<u32, Task>,
     pub(super) loads: HashMap<u32, LoadHandle>,
+    /// Loads that the clerk is to begin.
+    pub(super) beginning: HashSet<u32>,
+    /// Questions, and steps of loads, that are not answered.
+    pub(super) requests: HashSet<u32>,
     /// A message that tells what is there: begun, and empty if nothing is.
     pub(super) there: Vec<u8>,
     /// Pages that were written through a device and are not known to have arrived.
     pub(super) written: Vec<u32>,
     /// What the link did not take yet.
-    pub(super) overflow: VecDeque<Vec<u8>>,
+    pub(super) overflow: Overflow,
+    /// Why its link is to end at the end of the turn.
+    pub(super) verdict: Option<String>,
     /// In the list of those to whom something is to be said.
     pub(super) is_touched: bool,
+}
+
+/// A task that a reader has begun.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) control: Arc<Control>,
+    /// The reader was told that it has no end; it runs still.
+    pub(super) failed: bool,
+}
+
+/// Messages that a link did not take yet.
+#[derive(Debug, Default)]
+pub(super) struct Overflow {
+    messages: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Overflow {
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn push(&mut self, message: Vec<u8>) {
+        self.bytes += message.len() + size_of::<Vec<u8>>();
+        self.messages.push_back(message);
+    }
+
+    /// The message whose turn it is.
+    pub(super) fn first(&self) -> Option<&[u8]> {
+        self.messages.front().map(Vec::as_slice)
+    }
+
+    /// The first message has gone.
+    pub(super) fn pop(&mut self) {
+        if let Some(message) = self.messages.pop_front() {
+            self.bytes -= message.len() + size_of::<Vec<u8>>();
+        }
+    }
 }
 
 /// A table that a reader has opened.
@@ -61,9 +110,12 @@ impl Guest {
             under_way: 0,
             tasks: HashMap::default(),
             loads: HashMap::default(),
+            beginning: HashSet::default(),
+            requests: HashSet::default(),
             there: Vec::new(),
             written: Vec::new(),
-            overflow: VecDeque::new(),
+            overflow: Overflow::default(),
+            verdict: None,
             is_touched: false,
         }
     }
@@ -71,6 +123,16 @@ impl Guest {
     /// Pages that are asked for and not answered.
     pub(super) fn owed(&self) -> usize {
         self.queue.len() + self.under_way
+    }
+
+    /// Whether something is under way of which it waits to hear.
+    pub(super) fn waits(&self) -> bool {
+        !self.tasks.is_empty() || !self.requests.is_empty()
+    }
+
+    /// A task is over; returns whether that is to be told.
+    pub(super) fn end_task(&mut self, request: u32) -> bool {
+        self.tasks.remove(&request).is_some_and(|task| !task.failed)
     }
 
     /// Bytes of all windows.

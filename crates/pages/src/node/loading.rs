@@ -1,6 +1,7 @@
 //! Loads that readers have begun: each on a thread of its own, as it encodes, writes and syncs.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -83,24 +84,29 @@ impl LoadHandle {
 fn work(load: Box<dyn Loading>, steps: &Receiver<(Asker, Step)>, mailbox: &Mailbox) {
     let mut load = Some(load);
     while let Ok((asker, step)) = steps.recv() {
-        let done = match (step, load.take()) {
-            (Step::Push(block), Some(mut going)) => {
-                let pushed = going.push(block);
-                load = pushed.is_ok().then_some(going);
-                pushed.map(|()| Vec::new())
-            }
-            (Step::Prepare, Some(mut going)) => {
-                let prepared = going.prepare();
-                load = prepared.is_ok().then_some(going);
-                prepared.map(|()| Vec::new())
-            }
-            (Step::Commit, Some(going)) => going.commit(),
-            (_, None) => Err("the load has failed before, or is over".to_owned()),
-        };
+        // Each step has an answer: who waits for one is told for ever that it is under way.
+        let done = catch_unwind(AssertUnwindSafe(|| take(&mut load, step)));
+        let done = done.unwrap_or_else(|_| {
+            Err("the load made the storage node panic; its log says where".to_owned())
+        });
         let news = match done {
             Ok(answer) => News::Told(answer),
             Err(text) => News::Failed(Outcome::Refused(text)),
         };
         mailbox.put(asker, news);
     }
+}
+
+/// Takes a step; the load is over when one has failed.
+fn take(load: &mut Option<Box<dyn Loading>>, step: Step) -> Result<Vec<u8>, String> {
+    let Some(mut going) = load.take() else {
+        return Err("the load has failed before, or is over".to_owned());
+    };
+    match step {
+        Step::Push(block) => going.push(block)?,
+        Step::Prepare => going.prepare()?,
+        Step::Commit => return going.commit(),
+    }
+    *load = Some(going);
+    Ok(Vec::new())
 }

@@ -10,10 +10,13 @@
 //! | `landing` | where pages land on their way |
 //! | `tasks` | threads that run tasks |
 //! | `loading` | threads that load rows |
+//! | `clerk` | the thread that asks the shelf |
 //!
-//! Each thread has links of its own and reads of its own; none waits for another, and none blocks on
-//! a read. A reader gets what it asked for in the order in which the device has it.
+//! Each desk's thread has links of its own and reads of its own; none waits for another, and none blocks
+//! on a read. A reader gets what it asked for in the order in which the device has it. A desk whose thread
+//! fails ends the node: its readers, and those whom it would have let in, have nobody else.
 
+mod clerk;
 mod desk;
 mod guest;
 mod landing;
@@ -22,19 +25,23 @@ mod options;
 mod shelf;
 mod tasks;
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use fabric::tcp::{Deal, listen};
 use mio::Waker;
+use parking_lot::Mutex;
 
 pub use options::{Limits, NodeOptions};
 pub use shelf::{Extent, Loading, Opened, Shelf, ShownFiles, Stock};
 pub use tasks::{NoWorker, Outcome, Output, Worker};
 
+use clerk::Clerk;
 use desk::{Desk, Door};
 use tasks::Tasks;
 
@@ -43,9 +50,9 @@ use tasks::Tasks;
 pub struct Node {
     address: SocketAddr,
     shared: Arc<Shared>,
-    wakers: Vec<Arc<Waker>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     tasks: Arc<Tasks>,
+    clerk: Arc<Clerk>,
 }
 
 /// What a node's threads share.
@@ -53,6 +60,55 @@ pub struct Node {
 pub(crate) struct Shared {
     ending: AtomicBool,
     figures: Figures,
+    /// Those of the desks.
+    wakers: Mutex<Vec<Arc<Waker>>>,
+    alarm: Mutex<Alarm>,
+}
+
+/// Who is to be told when a desk's thread has failed.
+#[derive(Default)]
+struct Alarm {
+    has_failed: bool,
+    call: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Alarm");
+        shown.field("has_failed", &self.has_failed);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Has all desks end.
+    fn end(&self) -> io::Result<()> {
+        self.ending.store(true, Ordering::Release);
+        self.wakers.lock().iter().try_for_each(|waker| waker.wake())
+    }
+
+    /// A desk's work; if it fails, all others end, too.
+    fn guard(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let done = catch_unwind(AssertUnwindSafe(work));
+        let done =
+            done.unwrap_or_else(|_| Err(io::Error::other("it has panicked; its log says where")));
+        if let Err(error) = &done {
+            tracing::error!(%error, "a storage node's thread has failed: the node ends");
+            let woken = self.end();
+            if let Err(error) = woken {
+                tracing::error!(%error, "a storage node's threads cannot be woken");
+            }
+            let call = {
+                let mut alarm = self.alarm.lock();
+                alarm.has_failed = true;
+                alarm.call.take()
+            };
+            if let Some(call) = call {
+                call();
+            }
+        }
+        done
+    }
 }
 
 /// What a node has done since it began.
@@ -94,24 +150,49 @@ impl Node {
         let mut node = Node {
             address,
             shared: Arc::clone(&shared),
-            wakers: Vec::new(),
             threads: Vec::new(),
             tasks: Arc::clone(&tasks),
+            clerk: Clerk::start(shelf)?,
         };
         let deal = Deal::among(threads);
         for number in 0..threads {
-            let (shelf, shared) = (Arc::clone(&shelf), Arc::clone(&shared));
+            let (clerk, shared) = (Arc::clone(&node.clerk), Arc::clone(&shared));
             let door = Door {
                 listener: listener.take(),
                 deal: Arc::clone(&deal),
                 number,
             };
-            let desk = Desk::new(&options, door, shelf, Arc::clone(&tasks), shared)?;
-            node.wakers.push(desk.waker());
-            let thread = std::thread::Builder::new().name(format!("pages-{number}"));
-            node.threads.push(thread.spawn(move || desk.run())?);
+            let desk = Desk::new(&options, door, clerk, Arc::clone(&tasks), shared)?;
+            node.shared.wakers.lock().push(desk.waker());
+            node.spawn(format!("pages-{number}"), move || desk.run())?;
         }
         Ok(node)
+    }
+
+    /// Gives a desk's work a thread.
+    fn spawn(
+        &mut self,
+        name: String,
+        work: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(name);
+        let thread = thread.spawn(move || shared.guard(work))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Has this called when one of the node's threads has failed, at once if one has already. The node
+    /// serves nobody any more then; [`Node::stop`] says why.
+    pub fn on_failure(&self, call: impl FnOnce() + Send + 'static) {
+        let mut alarm = self.shared.alarm.lock();
+        match alarm.has_failed {
+            true => {
+                drop(alarm);
+                call();
+            }
+            false => alarm.call = Some(Box::new(call)),
+        }
     }
 
     /// Where it listens.
@@ -135,12 +216,11 @@ impl Node {
     }
 
     fn end(&mut self) -> io::Result<()> {
+        // What the clerk has begun last, desks still hear of.
+        self.clerk.end();
         self.shared.ending.store(true, Ordering::Release);
         self.tasks.end();
-        for waker in &self.wakers {
-            waker.wake()?;
-        }
-        let mut result = Ok(());
+        let mut result = self.shared.end();
         for thread in self.threads.drain(..) {
             let ended = thread.join();
             let ended = ended.unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
@@ -157,3 +237,6 @@ impl Drop for Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

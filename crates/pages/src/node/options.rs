@@ -48,21 +48,31 @@ pub struct Limits {
     pub windows: usize,
     /// Bytes of all its windows.
     pub window_bytes: usize,
+    /// Questions, and steps of loads, that are not answered yet.
+    pub requests: usize,
+    /// Bytes of the longest message, in either direction.
+    pub message: usize,
+    /// Bytes of replies that its link does not take: who does not read what it asks for is shown out.
+    pub overflow: usize,
     /// Tasks that run or wait.
     pub tasks: usize,
+    /// Batches that a task may send before its reader has taken one; credit beyond that is not given.
+    pub credit: u32,
     /// Loads that are going on.
     pub loads: usize,
     /// Bytes of a task.
     pub task_bytes: usize,
     /// Readers at a time, on each thread.
     pub readers: usize,
+    /// How often who waits is told that what it waits for is under way.
+    pub progress: Duration,
     /// How long it is waited for readers to take what was sent, when the node ends.
     pub farewell: Duration,
 }
 
 impl Default for Limits {
-    /// 8192 pages, 16 MiB, 1024 tables, 8 windows of 1 GiB in all, 64 tasks of 1 MiB, 8 loads, 1024
-    /// readers, 2 s.
+    /// 8192 pages, 16 MiB, 1024 tables, 8 windows of 1 GiB in all, 256 requests, messages of 1 GiB, 64 MiB
+    /// that are not read, 64 tasks of 1 MiB with 16 batches each, 8 loads, 1024 readers; every 5 s, 2 s.
     fn default() -> Limits {
         Limits {
             pages: 8192,
@@ -70,10 +80,15 @@ impl Default for Limits {
             handles: 1024,
             windows: 8,
             window_bytes: 1 << 30,
+            requests: 256,
+            message: 1 << 30,
+            overflow: 64 << 20,
             tasks: 64,
+            credit: 16,
             loads: 8,
             task_bytes: 1 << 20,
             readers: 1024,
+            progress: Duration::from_secs(5),
             farewell: Duration::from_secs(2),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A task's batches wait for their reader: it gives credit, and without it the task's thread waits.
 //! So a reader that does not take what it asked for holds a thread and no more memory than its
-//! credit; after [`PATIENCE`] without credit the task is ended.
+//! credit, which nobody has more of than the node's [limit](super::Limits::credit); after [`PATIENCE`] without credit the task is ended.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,6 +16,7 @@ use mio::Waker;
 use parking_lot::{Condvar, Mutex};
 
 use super::Shared;
+use super::loading::LoadHandle;
 use super::options::NodeOptions;
 use super::shelf::Opened;
 use crate::Wanted;
@@ -98,17 +99,21 @@ pub(super) struct Asker {
     pub(super) request: u32,
 }
 
-/// What a task says.
+/// What a task, a load or the clerk says.
 #[derive(Debug)]
 pub(super) enum News {
     Batch(Vec<u8>),
     Finished,
     Failed(Outcome),
-    /// A load's answer.
+    /// An answer, of a load or of the clerk.
     Told(Vec<u8>),
+    /// What was opened.
+    Opened(Arc<Opened>),
+    /// A load that has begun.
+    Begun(LoadHandle),
 }
 
-/// What tasks have said to a desk.
+/// What was said to a desk.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     news: Mutex<Vec<(Asker, News)>>,
@@ -142,21 +147,24 @@ impl Mailbox {
 #[derive(Debug, Default)]
 pub(super) struct Control {
     credit: Mutex<u32>,
+    /// The credit that it has at most: what is given beyond that is not.
+    most: u32,
     changed: Condvar,
     cancelled: AtomicBool,
 }
 
 impl Control {
-    pub(super) fn with_credit(credit: u32) -> Arc<Control> {
+    pub(super) fn with_credit(credit: u32, most: u32) -> Arc<Control> {
         Arc::new(Control {
-            credit: Mutex::new(credit),
+            credit: Mutex::new(credit.min(most)),
+            most,
             ..Control::default()
         })
     }
 
     pub(super) fn add_credit(&self, more: u32) {
         let mut credit = self.credit.lock();
-        *credit = credit.saturating_add(more);
+        *credit = credit.saturating_add(more).min(self.most);
         self.changed.notify_one();
     }
 
@@ -305,10 +313,18 @@ impl Tasks {
                 return None;
             }
             if let Some(job) = queue.pop_front() {
-                self.running.lock().push(Arc::clone(&job.control));
+                self.take_up(&job);
                 return Some(job);
             }
             self.come.wait(&mut queue);
+        }
+    }
+
+    fn take_up(&self, job: &Job) {
+        self.running.lock().push(Arc::clone(&job.control));
+        // Who ends the threads may have looked at those that run just before.
+        if self.ending.load(Ordering::Acquire) {
+            job.control.cancel();
         }
     }
 
@@ -325,14 +341,14 @@ impl Tasks {
 
     fn run(&self, job: &Job) -> News {
         if job.control.is_cancelled() {
-            return ended();
+            return before_its_time();
         }
         let mut out = job;
         let worker = &self.worker;
         let run = std::panic::AssertUnwindSafe(|| worker.run(&job.opened, &job.task, &mut out));
         // A task that panics is one reader's misfortune, not the node's.
         match std::panic::catch_unwind(run) {
-            Ok(Ok(())) if job.control.is_cancelled() => ended(),
+            Ok(Ok(())) if job.control.is_cancelled() => before_its_time(),
             Ok(Ok(())) => {
                 self.shared.figures.tasks.fetch_add(1, Ordering::Relaxed);
                 News::Finished
@@ -345,8 +361,11 @@ impl Tasks {
     }
 }
 
-/// What is said of a task that was cancelled: its results are not all there are.
-fn ended() -> News {
+/// What must not be taken for the end of a task.
+fn before_its_time() -> News {
     let text = "the task was ended before its time".to_owned();
     News::Failed(Outcome::Busy(text))
 }
+
+#[cfg(test)]
+mod tests;

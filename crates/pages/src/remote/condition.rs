@@ -1,7 +1,7 @@
 //! Which tables a node has, and how busy it is.
 //!
-//! A table in a list, in bytes: name (a count and bytes), id (16), version (8), rows (8), pages (8), bytes
-//! of a page (4). A condition: eight numbers of 8 bytes in the order of its fields; what a thread takes is in
+//! A table in a list, in bytes: name (a count and bytes); then 1, id (16), version (8), rows (8), pages (8),
+//! bytes of a page (4), or 0 and what is wrong with it (a count and bytes). A condition: eight numbers of 8 bytes in the order of its fields; what a thread takes is in
 //! picoseconds. All of it
 //! little-endian; see [`base::codec`] for counts.
 
@@ -11,16 +11,23 @@ use std::time::Duration;
 use base::codec::{Malformed, MalformedKind, Reader, put_bytes, put_count, put_u64};
 
 use crate::node::Figures;
-use crate::table::{TableId, Version};
+use crate::table::{Table, TableId, Version};
 
 /// A table that a node has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
     /// Its name.
     pub name: String,
+    /// Its newest version; of a table that is damaged, what is wrong with it.
+    pub found: Result<Newest, String>,
+}
+
+/// The newest version of a table that a node has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Newest {
     /// Which table.
     pub id: TableId,
-    /// Its newest version.
+    /// Which version.
     pub version: Version,
     /// Rows.
     pub rows: u64,
@@ -28,6 +35,38 @@ pub struct Listed {
     pub pages: u64,
     /// Bytes of a page.
     pub page_size: u32,
+}
+
+impl Newest {
+    /// That of a table.
+    #[must_use]
+    pub fn of(table: &Table) -> Newest {
+        Newest {
+            id: table.id,
+            version: table.version,
+            rows: table.rows(),
+            pages: table.pages(),
+            page_size: table.page_size.bytes() as u32,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.id.0.to_le_bytes());
+        for number in [self.version.0, self.rows, self.pages] {
+            put_u64(out, number);
+        }
+        out.extend(self.page_size.to_le_bytes());
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Newest, Malformed> {
+        Ok(Newest {
+            id: TableId(u128::from_le_bytes(reader.array()?)),
+            version: Version(reader.u64()?),
+            rows: reader.u64()?,
+            pages: reader.u64()?,
+            page_size: reader.u32()?,
+        })
+    }
 }
 
 impl Listed {
@@ -38,11 +77,11 @@ impl Listed {
         put_count(&mut out, all.len() as u64);
         for listed in all {
             put_bytes(&mut out, listed.name.as_bytes());
-            out.extend(listed.id.0.to_le_bytes());
-            for number in [listed.version.0, listed.rows, listed.pages] {
-                put_u64(&mut out, number);
+            out.push(u8::from(listed.found.is_ok()));
+            match &listed.found {
+                Ok(newest) => newest.encode(&mut out),
+                Err(damage) => put_bytes(&mut out, damage.as_bytes()),
             }
-            out.extend(listed.page_size.to_le_bytes());
         }
         out
     }
@@ -56,16 +95,13 @@ impl Listed {
         let count = reader.count()?;
         let mut all = Vec::new();
         for _ in 0..count {
-            let name = reader.bytes()?.to_vec();
-            all.push(Listed {
-                name: String::from_utf8(name)
-                    .map_err(|_| reader.malformed(MalformedKind::NotText))?,
-                id: TableId(u128::from_le_bytes(reader.array()?)),
-                version: Version(reader.u64()?),
-                rows: reader.u64()?,
-                pages: reader.u64()?,
-                page_size: reader.u32()?,
-            });
+            let name = reader.text()?.to_owned();
+            let found = match reader.u8()? {
+                0 => Err(reader.text()?.to_owned()),
+                1 => Ok(Newest::decode(&mut reader)?),
+                other => return Err(reader.malformed(MalformedKind::Kind(other, "table"))),
+            };
+            all.push(Listed { name, found });
         }
         reader.end()?;
         Ok(all)
@@ -156,15 +192,23 @@ mod tests {
 
     #[test]
     fn lists_and_conditions_travel() {
-        let listed = Listed {
-            name: "lineitem".to_owned(),
+        let newest = Newest {
             id: TableId(7 << 100),
             version: Version(3),
             rows: 6_001_215,
             pages: 99,
             page_size: 131_072,
         };
-        for all in [vec![], vec![listed.clone(), listed]] {
+        let listed = |name: &str, found| Listed {
+            name: name.to_owned(),
+            found,
+        };
+        let damage = "a file of it is gone".to_owned();
+        let two = vec![
+            listed("lineitem", Ok(newest)),
+            listed("orders", Err(damage)),
+        ];
+        for all in [vec![], two] {
             let bytes = Listed::encode(&all);
             assert_eq!(Listed::decode(&bytes), Ok(all));
             assert!(Listed::decode(&bytes[..bytes.len() - 1]).is_err());

@@ -18,7 +18,7 @@ pub mod session;
 pub(crate) mod window;
 pub(crate) mod wire;
 
-pub use condition::{Condition, Listed, WorkTimes};
+pub use condition::{Condition, Listed, Newest, WorkTimes};
 
 pub use far::{Far, FarOptions, TaskStream};
 pub use load::FarLoad;

@@ -74,6 +74,18 @@ impl Replicas {
         asked.collect()
     }
 
+    /// What each node has of a table that is to be replaced: one that is damaged is nothing.
+    fn replaceable(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, DepotError> {
+        let asked = self.nodes.iter().map(|node| {
+            let table = || match node.damaged()?.iter().any(|(damaged, _)| damaged == name) {
+                true => Ok(None),
+                false => Depot::table(node, name),
+            };
+            table().map_err(|error: DepotError| of(&address(node), &error))
+        });
+        asked.collect()
+    }
+
     /// The version that all nodes have; `None` if none has one.
     fn common(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
         let versions = self.versions(name)?;
@@ -121,7 +133,10 @@ impl Replicas {
                 segment,
             });
         }
-        let versions = self.versions(name)?;
+        let versions = match mode {
+            Mode::Replace => self.replaceable(name)?,
+            _ => self.versions(name)?,
+        };
         let there = || versions.iter().flatten();
         if mode == Mode::Create && there().next().is_some() {
             return Err(TablesError::Exists(name.to_owned()).into());
@@ -169,6 +184,20 @@ impl Depot for Replicas {
                     all.push(table);
                 }
             }
+        }
+        Ok(all)
+    }
+
+    /// As any of the nodes has them, with the node's name.
+    fn damaged(&self) -> Result<Vec<(String, String)>, DepotError> {
+        let mut all = Vec::new();
+        for node in &self.nodes {
+            let address = address(node);
+            let damaged = node.damaged().map_err(|error| of(&address, &error))?;
+            let damaged = damaged.into_iter();
+            all.extend(
+                damaged.map(|(name, what)| (name, format!("storage node {address}: {what}"))),
+            );
         }
         Ok(all)
     }

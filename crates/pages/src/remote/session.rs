@@ -7,6 +7,7 @@
 //! Pages lie where the node has put them: in a window of this side's memory where the way of
 //! messages has one, else in memory of their own.
 
+mod answers;
 mod error;
 mod heard;
 mod options;
@@ -26,6 +27,7 @@ use foldhash::HashMap;
 use mio::{Events, Poll, Token};
 use slab::Slab;
 
+use answers::Answers;
 pub use error::SessionError;
 pub use options::SessionOptions;
 
@@ -64,9 +66,8 @@ pub struct Session {
     /// A message that asks for pages: its handle, and its bytes.
     asking: Option<(u32, Vec<u8>)>,
     next_request: u32,
-    answers: HashMap<u32, Result<Vec<u8>, SessionError>>,
+    answers: Answers,
     window_answers: HashMap<u16, Result<Vec<u8>, String>>,
-    results: HashMap<u32, VecDeque<TaskEvent>>,
     message: Vec<u8>,
 }
 
@@ -191,12 +192,11 @@ impl Session {
             arrived: VecDeque::new(),
             asking: None,
             next_request: 0,
-            answers: HashMap::default(),
+            answers: Answers::default(),
             window_answers: HashMap::default(),
-            results: HashMap::default(),
             message: Vec::new(),
         };
-        session.until("the handshake", |session| session.up.then_some(()))?;
+        session.until("the handshake", None, |session| session.up.then_some(()))?;
         Ok(session)
     }
 
@@ -362,7 +362,7 @@ impl Session {
     /// See [`SessionError`].
     pub fn run(&mut self, open: &Open, credit: u32, task: &[u8]) -> Result<u32, SessionError> {
         let request = self.next_request();
-        self.results.insert(request, VecDeque::new());
+        self.answers.begin(request);
         self.say(&Say::Run {
             request,
             handle: open.handle,
@@ -374,12 +374,12 @@ impl Session {
 
     /// What a task has said next, if anything has come.
     pub fn heard(&mut self, task: u32) -> Option<TaskEvent> {
-        let all = self.results.get_mut(&task)?;
-        let event = all.pop_front()?;
-        if !matches!(event, TaskEvent::Batch(_)) {
-            self.results.remove(&task);
-        }
-        Some(event)
+        self.answers.take_event(task)
+    }
+
+    /// When a task began, or the node has said last that it is at it.
+    pub(super) fn heard_of(&self, task: u32) -> Option<Instant> {
+        self.answers.heard(task)
     }
 
     /// Lets a task send so many batches more.
@@ -395,7 +395,7 @@ impl Session {
     /// # Errors
     /// See [`SessionError`].
     pub fn cancel(&mut self, request: u32) -> Result<(), SessionError> {
-        self.results.remove(&request);
+        self.answers.forget(request);
         self.say(&Say::Cancel { request })
     }
 
@@ -439,7 +439,7 @@ impl Session {
 
     /// Begins a load; the answer, which comes to this request, is nothing.
     pub(super) fn begin_load(&mut self, definition: &[u8]) -> Result<u32, SessionError> {
-        let request = self.next_request();
+        let request = self.asked();
         self.say(&Say::Load {
             request,
             definition,
@@ -448,7 +448,7 @@ impl Session {
     }
 
     pub(super) fn send_part(&mut self, load: u32, block: &[u8]) -> Result<u32, SessionError> {
-        let request = self.next_request();
+        let request = self.asked();
         self.say(&Say::Part {
             request,
             load,
@@ -459,20 +459,29 @@ impl Session {
     }
 
     pub(super) fn prepare_load(&mut self, load: u32) -> Result<u32, SessionError> {
-        let request = self.next_request();
+        let request = self.asked();
         self.say(&Say::Prepare { request, load })?;
         Ok(request)
     }
 
     pub(super) fn commit_load(&mut self, load: u32) -> Result<u32, SessionError> {
-        let request = self.next_request();
+        let request = self.asked();
         self.say(&Say::Commit { request, load })?;
         Ok(request)
     }
 
-    /// Waits for the answer to a request.
+    /// Waits for the answer to a request, for as long as the node says that it is at it.
     pub(super) fn answer_to(&mut self, request: u32) -> Result<Vec<u8>, SessionError> {
-        self.until("an answer", |session| session.answers.remove(&request))?
+        self.until("an answer", Some(request), |session| {
+            session.answers.take(request)
+        })?
+    }
+
+    /// A request to which an answer will come.
+    fn asked(&mut self) -> u32 {
+        let request = self.next_request();
+        self.answers.ask(request);
+        request
     }
 
     fn next_request(&mut self) -> u32 {
@@ -481,7 +490,7 @@ impl Session {
     }
 
     fn ask(&mut self, question: Question<'_>) -> Result<Vec<u8>, SessionError> {
-        let request = self.next_request();
+        let request = self.asked();
         self.say(&Say::Ask { request, question })?;
         self.answer_to(request)
     }
@@ -499,17 +508,21 @@ impl Session {
         self.check()
     }
 
-    /// Turns until there is something, or the patience is over.
+    /// Turns until there is something, or the patience is over. While the node says that it is at this
+    /// request, the patience begins anew.
     fn until<T>(
         &mut self,
         what: &str,
+        request: Option<u32>,
         mut ready: impl FnMut(&mut Session) -> Option<T>,
     ) -> Result<T, SessionError> {
-        let deadline = Instant::now() + self.options.patience;
+        let begun = Instant::now();
         loop {
             if let Some(found) = ready(self) {
                 return Ok(found);
             }
+            let heard = request.and_then(|request| self.answers.heard(request));
+            let deadline = heard.map_or(begun, |heard| heard.max(begun)) + self.options.patience;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let text = format!("{what} has not come in {:?}", self.options.patience);
@@ -560,7 +573,7 @@ impl Session {
             window: number,
             grant: &grant,
         })?;
-        let answer = self.until("the answer to a window", |session| {
+        let answer = self.until("the answer to a window", None, |session| {
             session.window_answers.remove(&number)
         })?;
         let met = answer.and_then(|answer| {

@@ -32,6 +32,11 @@
 //! | 6 | *unread* | `tag` u32; a text: why a page cannot be had |
 //! | 7 | *batch* | `request` u32; a batch of a task's results |
 //! | 8 | *finished* | `request` u32: that was all |
+//! | 9 | *working* | `request` u32 of each question, step of a load and task that is not over: it is waited for with reason |
+//!
+//! *Working* comes every few seconds while anything is under way, so that who waits can tell a long
+//! sync or a long task from a node that is gone. A batch that is longer than messages may be fails its
+//! task, and any other answer its request: nothing is left out.
 //!
 //! Replies come in any order. A reader's numbers, `tag` and `request`, are its own; those that are
 //! in use at a time differ. What makes no sense ends the link.
@@ -192,6 +197,9 @@ pub(crate) enum Reply<'a> {
     },
     Finished {
         request: u32,
+    },
+    Working {
+        requests: &'a [[u8; 4]],
     },
 }
 
@@ -397,6 +405,10 @@ impl Reply<'_> {
                 out.extend(bytes);
             }
             Reply::Finished { request } => words(out, 8, [request]),
+            Reply::Working { requests } => {
+                out.push(9);
+                out.extend(requests.as_flattened());
+            }
         }
     }
 }
@@ -423,13 +435,9 @@ impl<'a> Reply<'a> {
                 kind: Kind::decode(&mut reader)?,
                 text: text(&mut reader)?,
             },
-            4 => {
-                let (tags, rest) = reader.rest().as_chunks();
-                if !rest.is_empty() {
-                    return Err(reader.malformed(MalformedKind::Cut));
-                }
-                Reply::There { tags }
-            }
+            4 => Reply::There {
+                tags: numbers(&mut reader)?,
+            },
             5 => Reply::Page {
                 tag: reader.u32()?,
                 bytes: reader.rest(),
@@ -444,6 +452,9 @@ impl<'a> Reply<'a> {
             },
             8 => Reply::Finished {
                 request: reader.u32()?,
+            },
+            9 => Reply::Working {
+                requests: numbers(&mut reader)?,
             },
             other => return Err(reader.malformed(MalformedKind::Kind(other, "reply"))),
         };
@@ -471,6 +482,15 @@ fn words<const N: usize>(out: &mut Vec<u8>, first: u8, words: [u32; N]) {
     }
 }
 
+/// The rest, as numbers of four bytes.
+fn numbers<'a>(reader: &mut Reader<'a>) -> Result<&'a [[u8; 4]], Malformed> {
+    let (numbers, rest) = reader.rest().as_chunks();
+    match rest.is_empty() {
+        true => Ok(numbers),
+        false => Err(reader.malformed(MalformedKind::Cut)),
+    }
+}
+
 /// The rest, as a text.
 fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
     let malformed = reader.malformed(MalformedKind::NotText);
@@ -488,162 +508,4 @@ pub(crate) fn begin_there(out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// One of each.
-    pub(crate) fn said() -> Vec<Say<'static>> {
-        static WANTED: [[u8; 16]; 2] = [[7; 16], [9; 16]];
-        let ask = |question| Say::Ask {
-            request: 9,
-            question,
-        };
-        vec![
-            Say::Window {
-                window: 3,
-                grant: b"grant",
-            },
-            ask(Question::Tables),
-            ask(Question::Open(7, "lineitem")),
-            ask(Question::File(512, "disk")),
-            ask(Question::Condition),
-            ask(Question::Remove("lineitem")),
-            Say::Load {
-                request: 1,
-                definition: b"table",
-            },
-            Say::Part {
-                request: 2,
-                load: 1,
-                block: b"rows",
-            },
-            Say::Commit {
-                request: 3,
-                load: 1,
-            },
-            Say::Close { handle: 4 },
-            Say::Read {
-                handle: 5,
-                pages: Pages(&WANTED),
-            },
-            Say::Run {
-                request: 1,
-                handle: 2,
-                credit: 3,
-                task: b"task",
-            },
-            Say::More {
-                request: 1,
-                credit: 2,
-            },
-            Say::Cancel { request: u32::MAX },
-            Say::Prepare {
-                request: 4,
-                load: 1,
-            },
-        ]
-    }
-
-    /// One of each.
-    pub(crate) fn replies() -> Vec<Reply<'static>> {
-        static TAGS: [[u8; 4]; 2] = [[1, 0, 0, 0], [2, 0, 0, 0]];
-        let failed = |kind| Reply::Failed {
-            request: 2,
-            kind,
-            text: "why",
-        };
-        vec![
-            Reply::Window {
-                window: 1,
-                answer: Ok(b"yes"),
-            },
-            Reply::Window {
-                window: 1,
-                answer: Err("no"),
-            },
-            Reply::Told {
-                request: 1,
-                answer: b"so",
-            },
-            failed(Kind::Refused),
-            failed(Kind::Page),
-            failed(Kind::Value),
-            failed(Kind::Busy),
-            Reply::There { tags: &TAGS },
-            Reply::Page {
-                tag: 1,
-                bytes: b"page",
-            },
-            Reply::Unread {
-                tag: 1,
-                text: "gone",
-            },
-            Reply::Batch {
-                request: 1,
-                bytes: b"batch",
-            },
-            Reply::Finished { request: 7 },
-        ]
-    }
-
-    #[test]
-    fn what_is_said_is_heard() {
-        for said in said() {
-            let mut bytes = Vec::new();
-            said.encode(&mut bytes);
-            assert_eq!(Say::decode(&bytes), Ok(said));
-        }
-        for reply in replies() {
-            let mut bytes = Vec::new();
-            reply.encode(&mut bytes);
-            assert_eq!(Reply::decode(&bytes), Ok(reply));
-        }
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_no_message() {
-        for bytes in [
-            &b""[..],
-            &[0],
-            &[12],
-            &[2, 0, 0, 0, 0, 5],
-            &[2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff],
-            &[3, 0, 0, 0],
-            &[3, 0, 0, 0, 0, 0],
-            &[4, 0, 0, 0, 0, 1, 2, 3],
-        ] {
-            assert!(Say::decode(bytes).is_err(), "{bytes:?}");
-        }
-        for bytes in [
-            &b""[..],
-            &[0],
-            &[9],
-            &[1, 0, 0, 2],
-            &[3, 0, 0, 0, 0, 4],
-            &[4, 1],
-            &[6, 0, 0, 0, 0, 0xff],
-            &[8, 0, 0, 0],
-        ] {
-            assert!(Reply::decode(bytes).is_err(), "{bytes:?}");
-        }
-    }
-
-    #[test]
-    fn a_page_s_entry_is_read_as_it_was_written() {
-        let wanted = Wanted {
-            tag: 0x0102_0304,
-            segment: 0x0506,
-            window: 0x0708,
-            page: 0x090a_0b0c,
-            slot: 0x0d0e_0f10,
-        };
-        let mut bytes = Vec::new();
-        begin_read(&mut bytes, 3);
-        bytes.extend(wanted.encode());
-        let Ok(Say::Read { handle, pages }) = Say::decode(&bytes) else {
-            panic!("no read");
-        };
-        assert_eq!(handle, 3);
-        assert_eq!(pages.iter().collect::<Vec<_>>(), [wanted]);
-    }
-}
+pub(crate) mod tests;

@@ -69,10 +69,16 @@ pub struct Load {
     /// The new segment's. Its files go, unless it is published.
     files: Arc<SegmentFiles>,
     bytes: u64,
+    /// Bytes that were written since the files were synced last, and after how many they are again.
+    unsynced: u64,
+    sync_after: u64,
 }
 
 /// Pages that are written at once, at most.
 const PAGES_AT_ONCE: usize = 256;
+/// Bytes after which what was written is synced, though more is to come: whoever commits waits for what
+/// is left, and the system does not gather more than its disks write in a moment.
+const SYNC_AFTER: u64 = 256 << 20;
 
 impl Tables {
     /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the
@@ -125,6 +131,8 @@ impl Tables {
             shape,
             files,
             bytes: 0,
+            unsynced: 0,
+            sync_after: SYNC_AFTER,
         })
     }
 
@@ -325,19 +333,30 @@ impl Load {
                 written.at("write", &self.files.paths()[stripe])?;
             }
         }
-        self.bytes += pages
-            .iter()
-            .map(|(_, bytes)| bytes.len() as u64)
-            .sum::<u64>();
+        let lengths = pages.iter().map(|(_, bytes)| bytes.len() as u64);
+        let written = lengths.sum::<u64>();
+        self.bytes += written;
+        self.unsynced += written;
+        if self.unsynced >= self.sync_after {
+            self.sync_pages()?;
+        }
+        Ok(())
+    }
+
+    /// Makes what was written durable. If that fails nobody knows what of it is: the load is over then,
+    /// so that no later sync is believed.
+    fn sync_pages(&mut self) -> Result<(), TablesError> {
+        for (stripe, path) in self.files.paths().iter().enumerate() {
+            self.files.file(stripe).sync_data().at("sync", path)?;
+        }
+        self.unsynced = 0;
         Ok(())
     }
 
     /// Makes the segment durable, with its directory and all names.
-    fn sync(&self, segment: &Segment) -> Result<(), TablesError> {
+    fn sync(&mut self, segment: &Segment) -> Result<(), TablesError> {
+        self.sync_pages()?;
         let Inner { disk, dirs, .. } = &*self.inner;
-        for (stripe, path) in self.files.paths().iter().enumerate() {
-            self.files.file(stripe).sync_data().at("sync", path)?;
-        }
         let path = self.files.directory();
         let file = disk.create_new(path).at("create", path)?;
         let bytes = directory::directory(segment);
@@ -472,3 +491,6 @@ impl Inner {
         Ok(SegmentFiles::new(disk, id, page_size, directory, stripes))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use disk::reads::{PageCache, ReadFile, Way};
 use fabric::shm::Shm;
 use kumiki_pages::node::{Extent, Limits, NoWorker, Node, NodeOptions, Opened, Shelf};
-use kumiki_pages::remote::{Far, FarOptions, Listed, SessionOptions};
+use kumiki_pages::remote::{Far, FarOptions, Listed, Newest, SessionOptions};
 use kumiki_pages::{
     Address, Cache, Groups, Memory, Page, PageError, PageNo, PageSize, Shape, Source, Table, Tally,
     Version,
@@ -36,11 +36,7 @@ impl Shelf for One {
         let table = self.0.table.as_ref().unwrap();
         Ok(Listed::encode(&[Listed {
             name: table.name.clone(),
-            id: table.id,
-            version: table.version,
-            rows: table.rows(),
-            pages: table.pages(),
-            page_size: table.page_size.bytes() as u32,
+            found: Ok(Newest::of(table)),
         }]))
     }
 
@@ -165,7 +161,8 @@ pub(crate) fn a_table_s_pages_come_in_the_order_in_which_they_were_asked_for(roa
     let library = Library::new(road);
     let far = library.far(road, None);
     let listed = far.tables().unwrap();
-    assert_eq!((listed.len(), listed[0].rows), (1, 2 * ROWS as u64));
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].found.as_ref().unwrap().rows, 2 * ROWS as u64);
     let table = far.open("numbers").unwrap();
     assert_eq!(table.id, library.table.id);
     assert_eq!(table.segments.len(), 2);

@@ -1,9 +1,12 @@
 //! A storage node and its readers, over every way on which messages travel. RDMA is tested where
 //! there is a device: `cargo xtask rdma` runs these tests in a machine that has one. What holds: see
-//! `suite`, `far`, `stock` and `replicas`. What strangers and clumsy readers do to a node: see `strangers`.
+//! `suite`, `far`, `stock` and `replicas`. What strangers and clumsy readers do to a node: see `strangers`
+//! and `limits`; and what nodes do that take long: `slow`.
 
 mod far;
+mod limits;
 mod replicas;
+mod slow;
 mod stock;
 mod strangers;
 mod suite;
@@ -49,6 +52,9 @@ conform! {
     suite::a_task_that_is_cancelled_ends
     suite::a_task_without_an_end_says_why
     suite::a_node_that_stops_ends_its_tasks
+    limits::a_batch_that_is_too_long_fails_its_task
+    limits::an_answer_that_is_too_long_is_told
+    limits::credit_has_an_end
     far::a_table_s_pages_come_in_the_order_in_which_they_were_asked_for
     far::what_a_cache_has_is_not_read_again
     far::a_torn_page_is_not_believed
@@ -59,6 +65,8 @@ conform! {
     stock::a_load_that_is_broken_off_leaves_nothing
     stock::who_has_begun_with_a_version_goes_on_with_it
     stock::a_load_that_cannot_be_is_refused_with_its_reason
+    stock::a_table_that_is_damaged_says_so
+    replicas::a_table_that_is_damaged_on_one_node_is_replaced_on_all
     replicas::every_depot_keeps_what_depots_keep
     replicas::replicas_are_equal_bit_by_bit
     replicas::nodes_that_differ_are_made_equal_by_replacing

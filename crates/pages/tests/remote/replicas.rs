@@ -188,6 +188,30 @@ pub(crate) fn a_node_that_is_lost_leaves_the_others_as_they_were(road: &Road) {
     assert_eq!(one.files(), empty);
 }
 
+pub(crate) fn a_table_that_is_damaged_on_one_node_is_replaced_on_all(road: &Road) {
+    let (one, mut two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    load(&both, Mode::Create, 0, 50_000).unwrap();
+    two.damage();
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    let address = two.far().options().session.address.to_string();
+    let damaged = both.damaged().unwrap();
+    assert_eq!((damaged.len(), &*damaged[0].0), (1, "numbers"));
+    assert!(damaged[0].1.contains(&address), "{damaged:?}");
+    for mode in [Mode::Create, Mode::Append] {
+        let error = load(&both, mode, 0, 1).unwrap_err().to_string();
+        assert!(
+            error.contains(&address) && error.contains("damaged"),
+            "{error}"
+        );
+    }
+    load(&both, Mode::Replace, 0, 7).unwrap();
+    assert_eq!(
+        (found(&both), both.damaged().unwrap().len()),
+        (Some((7, 2)), 0)
+    );
+}
+
 /// A stock whose loads prepare, and do not commit.
 struct Reluctant(Stock);
 

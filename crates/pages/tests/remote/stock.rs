@@ -12,7 +12,7 @@ use fabric::shm::Shm;
 use kumiki_pages::node::{Limits, NoWorker, Node, NodeOptions, Shelf, ShownFiles, Stock};
 use kumiki_pages::remote::{Far, FarLoad, FarOptions, Session, SessionError, SessionOptions};
 use kumiki_pages::{
-    Address, Groups, Layout, LoadOptions, Mode, PageSize, Source, Table, Tables, widen,
+    Address, Depot as _, Groups, Layout, LoadOptions, Mode, PageSize, Source, Table, Tables, widen,
 };
 use tempfile::TempDir;
 
@@ -109,6 +109,20 @@ impl Depot {
         }
         assert_eq!(load.rows(), (to - from) as u64);
         load.commit().unwrap()
+    }
+
+    /// Cuts the files in which pages lie, which the node, started again, finds.
+    pub(crate) fn damage(&mut self) {
+        self.stop();
+        for dir in self.dirs() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|end| end == "0") {
+                    std::fs::write(path, "cut").unwrap();
+                }
+            }
+        }
+        self.start();
     }
 
     /// How many files there are.
@@ -248,4 +262,38 @@ pub(crate) fn a_load_that_cannot_be_is_refused_with_its_reason(road: &Road) {
     two.push(&batch(3, 5)).unwrap();
     assert_eq!(two.commit().unwrap().rows(), 2);
     assert_eq!(one.commit().unwrap().rows(), 0);
+}
+
+/// Who lists or asks for it is told what is wrong; and it can be replaced, or removed.
+pub(crate) fn a_table_that_is_damaged_says_so(road: &Road) {
+    let mut node = Depot::new(road);
+    node.load(Mode::Create, 0, 50_000);
+    node.damage();
+    let far = node.far();
+    let listed = far.tables().unwrap();
+    assert_eq!((listed.len(), &*listed[0].name), (1, "numbers"));
+    let damage = listed[0].found.as_ref().unwrap_err();
+    assert!(damage.contains("has 3 bytes"), "{damage}");
+    assert_eq!(far.list().unwrap().len(), 0);
+    assert_eq!(
+        far.damaged().unwrap(),
+        [("numbers".to_owned(), damage.clone())]
+    );
+    let asked = [
+        far.open("numbers").unwrap_err().to_string(),
+        far.table("numbers").unwrap_err().to_string(),
+        node.begin(Mode::Append).unwrap_err().to_string(),
+    ];
+    for error in asked {
+        assert!(error.contains(damage), "{error}");
+    }
+    let error = node.begin(Mode::Create).unwrap_err();
+    assert!(error.to_string().contains("already"), "{error}");
+    let table = node.load(Mode::Replace, 0, 10);
+    assert_eq!(numbers(&far, &table).unwrap().len(), 10);
+    assert_eq!(far.damaged().unwrap(), []);
+    node.damage();
+    let far = node.far();
+    far.remove("numbers").unwrap();
+    assert_eq!(far.tables().unwrap(), []);
 }

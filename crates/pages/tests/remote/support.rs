@@ -10,7 +10,9 @@ use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::{Device, Domain, VerbsOptions};
-use kumiki_pages::node::{Limits, Node, NodeOptions, Opened, Outcome, Output, ShownFiles, Worker};
+use kumiki_pages::node::{
+    Limits, Node, NodeOptions, Opened, Outcome, Output, Shelf, ShownFiles, Worker,
+};
 use kumiki_pages::remote::{Session, SessionError, SessionOptions};
 use tempfile::NamedTempFile;
 
@@ -100,18 +102,9 @@ impl Stand {
         shown.show_memory("memory", bytes.into());
         let ended = Arc::new(AtomicBool::new(false));
         let worker = Scribe(Arc::clone(&ended));
-        let options = NodeOptions {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            secret: secret(),
-            threads: 2,
-            task_threads: 2,
-            way,
-            depth: 64,
-            transport: road.transport,
-            shm: Shm::default(),
-            verbs: road.verbs.clone(),
-            limits,
-        };
+        let mut options = node_options(road, limits);
+        options.way = way;
+        options.threads = 2;
         let node = Node::start(options, Arc::new(shown), Arc::new(worker)).unwrap();
         Stand {
             node: Some(node),
@@ -122,16 +115,46 @@ impl Stand {
     }
 
     pub(crate) fn options(&self) -> SessionOptions {
-        let node = self.node.as_ref().expect("it runs");
-        let mut options = SessionOptions::new(node.address(), secret());
-        options.patience = PATIENCE;
-        self.road.set(&mut options);
-        options
+        session_options(&self.road, self.node.as_ref().expect("it runs"))
     }
 
     pub(crate) fn session(&self) -> Session {
         Session::connect(self.options()).unwrap()
     }
+}
+
+/// A node of one desk.
+fn node_options(road: &Road, limits: Limits) -> NodeOptions {
+    NodeOptions {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        secret: secret(),
+        threads: 1,
+        task_threads: 2,
+        way: Way::Static { threads: 2 },
+        depth: 64,
+        transport: road.transport,
+        shm: Shm::default(),
+        verbs: road.verbs.clone(),
+        limits,
+    }
+}
+
+/// Starts a node of one desk.
+pub(crate) fn serve(
+    road: &Road,
+    shelf: Arc<dyn Shelf>,
+    worker: Arc<dyn Worker>,
+    limits: Limits,
+) -> Node {
+    Node::start(node_options(road, limits), shelf, worker).unwrap()
+}
+
+/// A session with a node.
+pub(crate) fn session_options(road: &Road, node: &Node) -> SessionOptions {
+    let mut options = SessionOptions::new(node.address(), secret());
+    options.patience = PATIENCE;
+    road.set(&mut options);
+    options
 }
 
 pub(crate) fn secret() -> Secret {
@@ -177,6 +200,12 @@ impl Worker for Scribe {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 self.0.store(true, Ordering::Release);
+                Ok(())
+            }
+            Some(("large", bytes)) => {
+                for bytes in [1, bytes.parse().unwrap(), 1] {
+                    out.batch(vec![7; bytes]);
+                }
                 Ok(())
             }
             Some(("refuse", why)) => Err(Outcome::Refused(why.to_owned())),

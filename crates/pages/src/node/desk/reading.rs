@@ -59,7 +59,7 @@ impl Files {
     }
 
     /// Closes them, if nobody else uses them.
-    pub(super) fn close(&mut self, handle: Handle, reads: &mut dyn Reads<Landing>) {
+    pub(super) fn close(&mut self, handle: &Handle, reads: &mut dyn Reads<Landing>) {
         let key = key(&handle.opened);
         let Some((files, users)) = self.0.get_mut(&key) else {
             return;

@@ -7,10 +7,10 @@ use fabric::memory::Grant;
 use fabric::window::Far;
 
 use super::Desk;
-use crate::node::guest::Handle;
+use crate::node::clerk::Errand;
+use crate::node::guest::Task;
 use crate::node::landing::Whole;
 use crate::node::loading::LoadHandle;
-use crate::node::shelf::Opened;
 use crate::node::tasks::{Asker, Control, Job};
 use crate::remote::Condition;
 use crate::remote::wire::{INLINE, Kind, Pages, Question, Reply, Say};
@@ -25,7 +25,7 @@ impl Desk {
             Say::Ask { request, question } => self.answer(guest, request, question),
             Say::Close { handle } => {
                 if let Some(handle) = self.guests[guest].handles.remove(&handle) {
-                    self.files.close(handle, &mut *self.reads);
+                    self.close(handle);
                 }
                 Ok(())
             }
@@ -37,32 +37,29 @@ impl Desk {
                 task,
             } => self.take_task(guest, (request, handle, credit), task),
             Say::More { request, credit } => {
-                if let Some(control) = self.guests[guest].tasks.get(&request) {
-                    control.add_credit(credit);
+                if let Some(task) = self.guests[guest].tasks.get(&request) {
+                    task.control.add_credit(credit);
                 }
                 Ok(())
             }
             Say::Load {
                 request,
                 definition,
-            } => {
-                self.begin_load(guest, request, definition);
-                Ok(())
-            }
+            } => self.begin_load(guest, request, definition),
             Say::Part {
                 request,
                 load,
                 block,
             } => {
-                let asker = self.asker(guest, request);
+                let asker = self.ask(guest, request)?;
                 self.load(guest, load)?.push(asker, block)
             }
             Say::Prepare { request, load } => {
-                let asker = self.asker(guest, request);
+                let asker = self.ask(guest, request)?;
                 self.load(guest, load)?.prepare(asker)
             }
             Say::Commit { request, load } => {
-                let asker = self.asker(guest, request);
+                let asker = self.ask(guest, request)?;
                 let load = self.guests[guest].loads.remove(&load);
                 let load = load.ok_or("there is no such load")?;
                 let asked = load.commit(asker);
@@ -70,20 +67,36 @@ impl Desk {
                 asked
             }
             Say::Cancel { request } => {
-                if let Some(control) = self.guests[guest].tasks.get(&request) {
-                    control.cancel();
+                if let Some(task) = self.guests[guest].tasks.get(&request) {
+                    task.control.cancel();
                 }
                 Ok(())
             }
         }
     }
 
-    fn asker(&self, guest: usize, request: u32) -> Asker {
-        Asker {
-            guest,
-            visit: self.guests[guest].visit,
-            request,
+    /// Takes note of a request that is answered later.
+    fn ask(&mut self, guest: usize, request: u32) -> Result<Asker, String> {
+        let limit = self.options.limits.requests;
+        let visitor = &mut self.guests[guest];
+        if visitor.requests.len() >= limit {
+            return Err(format!("more than {limit} requests are made at a time"));
         }
+        if visitor.tasks.contains_key(&request) || !visitor.requests.insert(request) {
+            return Err(format!("request {request} is under way already"));
+        }
+        Ok(Asker {
+            guest,
+            visit: visitor.visit,
+            request,
+        })
+    }
+
+    /// Has the clerk do what may take its time.
+    fn send_clerk(&mut self, guest: usize, request: u32, errand: Errand) -> Result<(), String> {
+        let asker = self.ask(guest, request)?;
+        self.clerk.give(errand, asker, &self.mailbox);
+        Ok(())
     }
 
     fn load(&self, guest: usize, load: u32) -> Result<&LoadHandle, String> {
@@ -91,24 +104,20 @@ impl Desk {
         load.ok_or_else(|| "there is no such load".to_owned())
     }
 
-    fn begin_load(&mut self, guest: usize, request: u32, definition: &[u8]) {
+    fn begin_load(&mut self, guest: usize, request: u32, definition: &[u8]) -> Result<(), String> {
         let limit = self.options.limits.loads;
-        if self.guests[guest].loads.len() >= limit {
+        let visitor = &mut self.guests[guest];
+        if visitor.loads.contains_key(&request) {
+            return Err(format!("load {request} is going on already"));
+        }
+        if visitor.loads.len() + visitor.beginning.len() >= limit {
             let text = format!("{limit} loads are going on already; wait for some to end");
-            return self.fail(guest, request, Kind::Busy, &text);
+            self.fail(guest, request, Kind::Busy, &text);
+            return Ok(());
         }
-        let begun = self.shelf.load(definition).and_then(|load| {
-            let handle = LoadHandle::start(load, Arc::clone(&self.mailbox));
-            handle.map_err(|error| error.to_string())
-        });
-        match begun {
-            Ok(handle) => {
-                self.guests[guest].loads.insert(request, handle);
-                let answer = &[][..];
-                self.say(guest, &Reply::Told { request, answer });
-            }
-            Err(text) => self.fail(guest, request, Kind::Refused, &text),
-        }
+        self.send_clerk(guest, request, Errand::Load(definition.to_vec()))?;
+        self.guests[guest].beginning.insert(request);
+        Ok(())
     }
 
     fn take_window(&mut self, guest: usize, window: u16, grant: &[u8]) -> Result<(), String> {
@@ -137,49 +146,18 @@ impl Desk {
     }
 
     fn answer(&mut self, guest: usize, request: u32, question: Question<'_>) -> Result<(), String> {
-        let answer = match question {
-            Question::Tables => self.shelf.tables(),
-            Question::Open(version, name) => {
-                let opened = self.shelf.open(name, Version(version));
-                opened.and_then(|opened| self.open(guest, &opened))
+        let errand = match question {
+            Question::Tables => Errand::Tables,
+            Question::Open(version, name) => Errand::Open(name.to_owned(), Version(version)),
+            Question::File(unit, name) => Errand::File(name.to_owned(), unit as usize),
+            Question::Remove(name) => Errand::Remove(name.to_owned()),
+            Question::Condition => {
+                let answer = &self.condition().encode()[..];
+                self.say(guest, &Reply::Told { request, answer });
+                return Ok(());
             }
-            Question::File(unit, name) => {
-                let opened = self.shelf.file(name, unit as usize);
-                opened.and_then(|opened| self.open(guest, &opened))
-            }
-            Question::Condition => Ok(self.condition().encode()),
-            Question::Remove(name) => self.shelf.remove(name).map(|()| Vec::new()),
         };
-        match answer {
-            Ok(answer) => self.say(
-                guest,
-                &Reply::Told {
-                    request,
-                    answer: &answer,
-                },
-            ),
-            Err(text) => self.fail(guest, request, Kind::Refused, &text),
-        }
-        Ok(())
-    }
-
-    fn open(&mut self, guest: usize, opened: &Arc<Opened>) -> Result<Vec<u8>, String> {
-        let limit = self.options.limits.handles;
-        if self.guests[guest].handles.len() >= limit {
-            return Err(format!("{limit} tables are open already; close some"));
-        }
-        let files = self.files.open(opened, &mut *self.reads);
-        let visitor = &mut self.guests[guest];
-        let number = visitor.next_handle;
-        visitor.next_handle += 1;
-        let handle = Handle {
-            opened: Arc::clone(opened),
-            files,
-        };
-        visitor.handles.insert(number, handle);
-        let mut answer = number.to_le_bytes().to_vec();
-        answer.extend_from_slice(&opened.description);
-        Ok(answer)
+        self.send_clerk(guest, request, errand)
     }
 
     fn condition(&self) -> Condition {
@@ -225,8 +203,8 @@ impl Desk {
             return Err(format!("a task of more than {longest} bytes"));
         }
         let visitor = &mut self.guests[guest];
-        if visitor.tasks.contains_key(&request) {
-            return Err(format!("task {request} runs already"));
+        if visitor.tasks.contains_key(&request) || visitor.requests.contains(&request) {
+            return Err(format!("request {request} is under way already"));
         }
         let Some(open) = visitor.handles.get(&handle) else {
             return Err(format!("there is no open table {handle}"));
@@ -236,7 +214,7 @@ impl Desk {
             self.fail(guest, request, Kind::Busy, &text);
             return Ok(());
         }
-        let control = Control::with_credit(credit);
+        let control = Control::with_credit(credit, self.options.limits.credit);
         let asker = Asker {
             guest,
             visit: visitor.visit,
@@ -249,7 +227,8 @@ impl Desk {
             asker,
             mailbox: Arc::clone(&self.mailbox),
         };
-        visitor.tasks.insert(request, control);
+        let failed = false;
+        visitor.tasks.insert(request, Task { control, failed });
         if self.tasks.put(job).is_err() {
             self.guests[guest].tasks.remove(&request);
             let text = "too many tasks wait at this storage node; try again later";

@@ -12,8 +12,8 @@ use disk::reads::PageCache;
 use parking_lot::Mutex;
 
 use super::{Extent, Loading, Opened, Shelf, ShownFiles};
-use crate::remote::Listed;
 use crate::remote::load::Definition;
+use crate::remote::{Listed, Newest};
 use crate::table::Version;
 use crate::tables::{self, Load, Tables};
 
@@ -82,15 +82,17 @@ fn forget(opened: &mut HashMap<(String, Version), Kept>, now: Instant) {
 
 impl Shelf for Stock {
     fn tables(&self) -> Result<Vec<u8>, String> {
-        let listed = |table: &Arc<crate::Table>| Listed {
+        let sound = self.tables.list();
+        let sound = sound.iter().map(|table| Listed {
             name: table.name.clone(),
-            id: table.id,
-            version: table.version,
-            rows: table.rows(),
-            pages: table.pages(),
-            page_size: table.page_size.bytes() as u32,
-        };
-        let all: Vec<Listed> = self.tables.list().iter().map(listed).collect();
+            found: Ok(Newest::of(table)),
+        });
+        let damaged = self.tables.damaged();
+        let damaged = damaged.into_iter().map(|(name, damage)| Listed {
+            name,
+            found: Err(damage),
+        });
+        let all: Vec<Listed> = sound.chain(damaged).collect();
         Ok(Listed::encode(&all))
     }
 

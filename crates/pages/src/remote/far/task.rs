@@ -11,8 +11,6 @@ use crate::remote::session::{Open, SessionError, TaskEvent};
 
 /// Batches that may come before they are taken.
 const CREDIT: u32 = 4;
-/// A task that says nothing for so many times a session's patience is given up.
-const PATIENCE: u32 = 20;
 
 /// A task's results, in the order in which the task has made them. Dropping it cancels the task.
 pub struct TaskStream {
@@ -61,8 +59,8 @@ impl TaskStream {
         let Some(held) = &mut self.held else {
             return Ok(TaskEvent::Finished);
         };
-        let patience = self.inner.options.session.patience * PATIENCE;
-        let deadline = Instant::now() + patience;
+        let patience = self.inner.options.session.patience;
+        let begun = Instant::now();
         loop {
             if let Some(event) = held.session.heard(self.task) {
                 if matches!(event, TaskEvent::Batch(_)) {
@@ -74,10 +72,12 @@ impl TaskStream {
                 let text = "nobody waits for a task's results any more".to_owned();
                 return Err(SessionError::Unwanted(text));
             }
-            if Instant::now() > deadline {
+            // A task may take long and say nothing; but its node says that it is at it.
+            let heard = held.session.heard_of(self.task).unwrap_or(begun);
+            if heard.max(begun).elapsed() > patience {
                 let address = held.session.address();
                 let text =
-                    format!("storage node {address}: a task has said nothing in {patience:?}");
+                    format!("storage node {address}: nothing was heard of a task in {patience:?}");
                 return Err(SessionError::Lost(text));
             }
             held.session.turn(TURN)?;

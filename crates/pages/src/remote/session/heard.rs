@@ -27,7 +27,7 @@ impl Session {
                 self.window_answers.insert(window, answer);
             }
             Reply::Told { request, answer } => {
-                self.answers.insert(request, Ok(answer.to_vec()));
+                self.answers.answer(request, Ok(answer.to_vec()));
             }
             Reply::Failed {
                 request,
@@ -52,13 +52,16 @@ impl Session {
                 self.arrived.push_back(Arrived { token, page });
             }
             Reply::Batch { request, bytes } => {
-                if let Some(results) = self.results.get_mut(&request) {
-                    results.push_back(TaskEvent::Batch(copied(bytes)));
+                // Batches of a task that was cancelled are not worth a copy.
+                if self.answers.heard(request).is_some() {
+                    let batch = TaskEvent::Batch(copied(bytes));
+                    self.answers.tell(request, batch);
                 }
             }
-            Reply::Finished { request } => {
-                if let Some(results) = self.results.get_mut(&request) {
-                    results.push_back(TaskEvent::Finished);
+            Reply::Finished { request } => self.answers.tell(request, TaskEvent::Finished),
+            Reply::Working { requests } => {
+                for request in requests {
+                    self.answers.is_at(u32::from_le_bytes(*request));
                 }
             }
         }
@@ -76,12 +79,7 @@ impl Session {
             // It is about the link itself, which ends.
             return self.lose(&error.to_string());
         }
-        match self.results.get_mut(&request) {
-            Some(results) => results.push_back(TaskEvent::Failed(error)),
-            None => {
-                self.answers.insert(request, Err(error));
-            }
-        }
+        self.answers.fail(request, error);
     }
 
     /// A page lies in its slot.

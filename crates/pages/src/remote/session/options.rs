@@ -25,7 +25,8 @@ pub struct SessionOptions {
     pub depth: usize,
     /// Bytes of a window, for each size of pages.
     pub window_bytes: usize,
-    /// How long an answer may take.
+    /// How long a node may say nothing of what it is asked for: no answer, and not that it is at it,
+    /// which nodes say every few seconds.
     pub patience: Duration,
 }
 

@@ -1,0 +1,141 @@
+//! What the shelf is asked for, done on a thread of its own.
+//!
+//! A shelf may wait: for a lock that is held while something is synced, for files that are opened, made or
+//! removed. So desks, which must not wait, never touch it: they give errands to the clerk, whose
+//! answers come by the desk's mailbox.
+//!
+//! 1. Errands are done one after the other, in the order in which they were given.
+//! 2. Each has one answer, also when the clerk ends.
+
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use super::loading::LoadHandle;
+use super::shelf::{Opened, Shelf};
+use super::tasks::{Asker, Mailbox, News, Outcome};
+use crate::table::Version;
+
+/// What a shelf is asked for.
+#[derive(Debug)]
+pub(super) enum Errand {
+    Tables,
+    Open(String, Version),
+    File(String, usize),
+    Remove(String),
+    Load(Vec<u8>),
+}
+
+/// What the clerk's thread gets.
+enum Order {
+    Do(Errand, Asker, Arc<Mailbox>),
+    /// Whoever lets go of a version last may remove its files.
+    LetGo(Arc<Opened>),
+}
+
+/// See the [module](self).
+pub(super) struct Clerk {
+    orders: Mutex<Option<Sender<Order>>>,
+    ending: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Clerk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clerk").finish_non_exhaustive()
+    }
+}
+
+impl Clerk {
+    pub(super) fn start(shelf: Arc<dyn Shelf>) -> io::Result<Arc<Clerk>> {
+        let (orders, come) = channel();
+        let ending = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::Builder::new().name("pages-clerk".to_owned());
+        let is_ending = Arc::clone(&ending);
+        let thread = thread.spawn(move || work(&*shelf, &come, &is_ending))?;
+        Ok(Arc::new(Clerk {
+            orders: Mutex::new(Some(orders)),
+            ending,
+            thread: Mutex::new(Some(thread)),
+        }))
+    }
+
+    /// Has something done; the answer comes to the mailbox.
+    pub(super) fn give(&self, errand: Errand, asker: Asker, mailbox: &Arc<Mailbox>) {
+        if !self.order(Order::Do(errand, asker, Arc::clone(mailbox))) {
+            mailbox.put(asker, is_ending());
+        }
+    }
+
+    /// Lets go of what was open.
+    pub(super) fn let_go(&self, opened: Arc<Opened>) {
+        self.order(Order::LetGo(opened));
+    }
+
+    /// Whether the thread will get it. What it does not get is dropped.
+    fn order(&self, order: Order) -> bool {
+        let orders = self.orders.lock();
+        orders
+            .as_ref()
+            .is_some_and(|orders| orders.send(order).is_ok())
+    }
+
+    /// Ends the thread: what it does is done, what waits is refused.
+    pub(super) fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+        drop(self.orders.lock().take());
+        let thread = self.thread.lock().take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that opens tables has panicked");
+        }
+    }
+}
+
+fn is_ending() -> News {
+    let text = "the storage node is ending".to_owned();
+    News::Failed(Outcome::Busy(text))
+}
+
+fn work(shelf: &dyn Shelf, orders: &Receiver<Order>, ending: &AtomicBool) {
+    while let Ok(order) = orders.recv() {
+        match order {
+            Order::Do(_, asker, mailbox) if ending.load(Ordering::Acquire) => {
+                mailbox.put(asker, is_ending());
+            }
+            Order::Do(errand, asker, mailbox) => {
+                mailbox.put(asker, run(shelf, errand, &mailbox));
+            }
+            Order::LetGo(opened) => drop(opened),
+        }
+    }
+}
+
+fn run(shelf: &dyn Shelf, errand: Errand, mailbox: &Arc<Mailbox>) -> News {
+    // A shelf that panics is one reader's misfortune, not the node's.
+    let done = catch_unwind(AssertUnwindSafe(|| answer(shelf, errand, mailbox)));
+    let done = done
+        .unwrap_or_else(|_| Err("this made the storage node panic; its log says where".to_owned()));
+    done.unwrap_or_else(|text| News::Failed(Outcome::Refused(text)))
+}
+
+fn answer(shelf: &dyn Shelf, errand: Errand, mailbox: &Arc<Mailbox>) -> Result<News, String> {
+    Ok(match errand {
+        Errand::Tables => News::Told(shelf.tables()?),
+        Errand::Open(name, version) => News::Opened(shelf.open(&name, version)?),
+        Errand::File(name, unit) => News::Opened(shelf.file(&name, unit)?),
+        Errand::Remove(name) => {
+            shelf.remove(&name)?;
+            News::Told(Vec::new())
+        }
+        Errand::Load(definition) => {
+            let load = LoadHandle::start(shelf.load(&definition)?, Arc::clone(mailbox));
+            News::Begun(load.map_err(|error| error.to_string())?)
+        }
+    })
+}

@@ -1,0 +1,84 @@
+//! What becomes of tasks when the node ends, and of credit.
+
+use bytes::Bytes;
+use mio::{Poll, Token};
+
+use super::*;
+
+/// No threads: what runs, these tests run.
+fn tasks() -> Tasks {
+    Tasks {
+        queue: Mutex::default(),
+        come: Condvar::new(),
+        ending: AtomicBool::new(false),
+        running: Mutex::default(),
+        worker: Arc::new(Silent),
+        shared: Arc::default(),
+        threads: Mutex::default(),
+    }
+}
+
+/// Has no results.
+struct Silent;
+
+impl Worker for Silent {
+    fn run(&self, _: &Arc<Opened>, _: &[u8], _: &mut dyn Output) -> Result<(), Outcome> {
+        Ok(())
+    }
+}
+
+fn job(poll: &Poll) -> Job {
+    let waker = Waker::new(poll.registry(), Token(0)).unwrap();
+    Job {
+        opened: Arc::new(Opened {
+            table: None,
+            description: Bytes::new(),
+            unit: 512,
+            extents: Vec::new(),
+            kept: None,
+        }),
+        task: Vec::new(),
+        control: Control::with_credit(1, 1),
+        asker: Asker {
+            guest: 0,
+            visit: 0,
+            request: 0,
+        },
+        mailbox: Arc::new(Mailbox::new(Arc::new(waker))),
+    }
+}
+
+#[test]
+fn what_was_not_done_is_not_finished() {
+    let (tasks, poll) = (tasks(), Poll::new().unwrap());
+    let job = job(&poll);
+    assert!(matches!(tasks.run(&job), News::Finished));
+    job.control.cancel();
+    let news = tasks.run(&job);
+    assert!(
+        matches!(news, News::Failed(Outcome::Busy(_))),
+        "a reader would take {news:?} for a result"
+    );
+}
+
+#[test]
+fn a_task_that_begins_while_the_node_ends_is_cancelled() {
+    let (tasks, poll) = (tasks(), Poll::new().unwrap());
+    let job = job(&poll);
+    // It was found in the queue, and nobody saw it among those that run.
+    tasks.end();
+    tasks.take_up(&job);
+    assert!(job.control.is_cancelled());
+}
+
+#[test]
+fn nobody_has_more_credit_than_the_node_gives() {
+    let control = Control::with_credit(u32::MAX, 3);
+    control.add_credit(u32::MAX);
+    for left in (0..3).rev() {
+        assert!(control.take());
+        assert_eq!(*control.credit.lock(), left);
+    }
+    control.add_credit(1);
+    assert_eq!(*control.credit.lock(), 1);
+}

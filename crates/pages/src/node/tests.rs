@@ -1,0 +1,72 @@
+//! A node whose threads fail.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use disk::reads::Way;
+use fabric::Secret;
+use fabric::shm::Shm;
+use fabric::tcp::Transport;
+
+use super::*;
+use crate::remote::{Session, SessionError, SessionOptions};
+
+/// Far longer than anything takes here.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn node() -> Node {
+    let options = NodeOptions {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        secret: Secret::new("s"),
+        threads: 2,
+        task_threads: 1,
+        way: Way::Here,
+        depth: 16,
+        transport: Transport::Tcp,
+        shm: Shm::default(),
+        verbs: None,
+        limits: Limits::default(),
+    };
+    Node::start(options, Arc::new(ShownFiles::default()), Arc::new(NoWorker)).unwrap()
+}
+
+fn session(node: &Node) -> Result<Session, SessionError> {
+    let mut options = SessionOptions::new(node.address(), Secret::new("s"));
+    options.transport = Transport::Tcp;
+    options.patience = PATIENCE;
+    Session::connect(options)
+}
+
+#[test]
+fn a_thread_that_fails_ends_the_node_with_its_error() {
+    let mut node = node();
+    let mut reader = session(&node).unwrap();
+    let (failed, told) = channel();
+    node.on_failure(move || failed.send(()).unwrap());
+    let failing = || Err(io::Error::other("no memory for pages"));
+    node.spawn("failing".to_owned(), failing).unwrap();
+    told.recv_timeout(PATIENCE).expect("it is told");
+    // Nobody waits for a node that serves nobody.
+    let lost = std::iter::repeat_with(|| reader.turn(Duration::from_millis(10)));
+    let lost = lost.take(6000).find_map(Result::err);
+    assert!(matches!(lost, Some(SessionError::Lost(_))), "{lost:?}");
+    assert!(session(&node).is_err());
+    // Whoever asks later is told, too.
+    let (failed, told) = channel();
+    node.on_failure(move || failed.send(()).unwrap());
+    told.recv_timeout(PATIENCE).expect("it is told at once");
+    let error = node.stop().expect_err("it has failed").to_string();
+    assert!(error.contains("no memory for pages"), "{error}");
+}
+
+#[test]
+fn a_thread_that_panics_ends_the_node() {
+    let mut node = node();
+    let (failed, told) = channel();
+    node.on_failure(move || failed.send(()).unwrap());
+    node.spawn("failing".to_owned(), || panic!("a bug"))
+        .unwrap();
+    told.recv_timeout(PATIENCE).expect("it is told");
+    let error = node.stop().expect_err("it has failed").to_string();
+    assert!(error.contains("panicked"), "{error}");
+}
