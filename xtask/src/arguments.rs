@@ -27,7 +27,11 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Task {
     /// Everything that must hold before a change is taken.
-    Ci,
+    Ci {
+        /// Only the steps whose names contain this.
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+    },
     /// Install the programs that tests and benchmarks stand beside, and print their versions.
     Peers,
     /// Hold ARCHITECTURE.md against the crates.

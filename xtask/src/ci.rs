@@ -47,10 +47,12 @@ const PLANTED_ROUNDS: u64 = 100;
 type Step = (&'static str, fn() -> Result<()>);
 
 const STEPS: &[Step] = &[
-    ("format", || run(cargo().args(["fmt", "--all", "--check"]))),
+    ("format", || {
+        execute(cargo().args(["fmt", "--all", "--check"]))
+    }),
     ("architecture", arch::check),
     ("clippy", || {
-        run(cargo().args([
+        execute(cargo().args([
             "clippy",
             "--workspace",
             "--all-targets",
@@ -64,7 +66,7 @@ const STEPS: &[Step] = &[
         command
             .args(["doc", "--workspace", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings");
-        run(&mut command)
+        execute(&mut command)
     }),
     ("fuzz", || fuzz::run_all(FUZZ)),
     ("loom: journal", || loom("kumiki-journal", "loom_handover")),
@@ -95,7 +97,7 @@ const STEPS: &[Step] = &[
         for package in packages {
             tests.args(["--features", &format!("{package}/simulation")]);
         }
-        run(&mut tests)?;
+        execute(&mut tests)?;
         sim::run(Protocol::Locks, SEEDS, None, None)?;
         sim::run(Protocol::TwoPhaseCommit, SEEDS, None, None)?;
         sim::run(Protocol::Replica, SEEDS, None, None)?;
@@ -135,25 +137,30 @@ const STEPS: &[Step] = &[
     ("sql in the binary", || {
         // With all packages, so that nothing is compiled for the sake of other features.
         let test = "test --workspace --features kumiki/sql --test sql";
-        run(cargo().args(test.split(' ')))
+        execute(cargo().args(test.split(' ')))
     }),
-    ("tests", || run(cargo().args(["test", "--workspace"]))),
+    ("tests", || execute(cargo().args(["test", "--workspace"]))),
 ];
 
-/// Runs all steps.
+/// Runs all steps, or those whose names contain `only`.
 ///
 /// # Errors
-/// With the first step that fails.
-pub fn run_all() -> Result<()> {
+/// With the first step that fails, or if there is none.
+pub fn run(only: Option<&str>) -> Result<()> {
     let started = Instant::now();
     let mut times = Vec::new();
-    for (name, step) in STEPS {
+    let is_wanted = |(name, _): &&Step| only.is_none_or(|only| name.contains(only));
+    for (name, step) in STEPS.iter().filter(is_wanted) {
         println!("\n==> {name}");
         let begun = Instant::now();
         step().with_context(|| format!("ci stopped at the step '{name}'"))?;
         let seconds = begun.elapsed().as_secs_f64();
         println!("<== {name}: passed in {seconds:.1} s");
         times.push((name, seconds));
+    }
+    if times.is_empty() {
+        let names: Vec<_> = STEPS.iter().map(|(name, _)| *name).collect();
+        bail!("no step is called so; there are: {}", names.join(", "));
     }
     println!("\nci: all {} steps passed", times.len());
     for (name, seconds) in times {
@@ -163,7 +170,7 @@ pub fn run_all() -> Result<()> {
     Ok(())
 }
 
-fn run(command: &mut Command) -> Result<()> {
+fn execute(command: &mut Command) -> Result<()> {
     let name = format!("{:?}", command.get_args().next().unwrap_or_default());
     process::run(&name, command.current_dir(build::root()))
 }
@@ -174,7 +181,7 @@ fn planted(feature: &str, test: &str) -> Result<()> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", test]);
     build::planted(&mut command, feature)?;
-    run(&mut command)
+    execute(&mut command)
 }
 
 /// Loom explores the interleavings of a small model; it replaces the atomics of the whole build,
@@ -185,7 +192,9 @@ fn loom(package: &str, test: &str) -> Result<()> {
     command
         .arg("--target-dir")
         .arg(build::target_dir()?.join("loom"));
-    run(command.env("RUSTFLAGS", "--cfg loom"))
+    // Models are small: what links them for longer gains nothing.
+    command.env("CARGO_PROFILE_RELEASE_LTO", "off");
+    execute(command.env("RUSTFLAGS", "--cfg loom"))
 }
 
 /// One experiment, with its checks, and its report. What it measures is not judged: the machine
@@ -195,10 +204,12 @@ fn benchmarks() -> Result<()> {
     let results = build::target_dir()?.join("bench-results");
     let mut experiment = Command::new(&binary);
     experiment.args(["bench", "run", "silo-latency", "--quick", "--out"]);
-    run(experiment.arg(&results))?;
-    run(Command::new(&binary)
-        .args(["bench", "report"])
-        .arg(&results))
+    execute(experiment.arg(&results))?;
+    execute(
+        Command::new(&binary)
+            .args(["bench", "report"])
+            .arg(&results),
+    )
 }
 
 fn crash_during_checkpoints() -> Result<()> {

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> Result<()> {
     match task {
-        Task::Ci => ci::run_all(),
+        Task::Ci { only } => ci::run(only.as_deref()),
         Task::Peers => peers::install(),
         Task::Arch => arch::check(),
         Task::Rdma { filter } => rdma::run(filter.as_deref()),
