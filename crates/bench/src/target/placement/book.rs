@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::contest::Contest;
+use super::contest::{Contest, candidates};
 use super::{Data, Query, QueryJob, Road, Way};
 use crate::result::median;
-use crate::sample::{RunError, Sample};
+use crate::sample::{Check, RunError, Sample};
 
 /// The page size at which placements should hardly differ.
 const LARGE_KIB: usize = 128;
@@ -87,7 +87,20 @@ impl Book {
             let close = ratios.iter().filter(|&&ratio| ratio <= CLOSE).count();
             close as f64 / ratios.len() as f64
         };
+        let alone = self
+            .0
+            .iter()
+            .filter(|((_, way), times)| !times.are_whole(*way));
+        let all = match alone.count() {
+            0 => Ok(()),
+            alone => Err(format!(
+                "{alone} of {} choices do not stand beside all placements, turn by turn",
+                self.0.len()
+            )),
+        };
         let mut sample = Sample::default();
+        let check = Check::new("all choices stand beside all placements", all);
+        sample.checks.push(check);
         sample.values.set("near-best", share(&ran));
         sample.values.set("well-chosen", share(&chosen));
         spreads.sort_by(f64::total_cmp);
@@ -100,6 +113,13 @@ impl Book {
 }
 
 impl Times {
+    /// Whether there are as many times of every placement as of the planner's queries.
+    fn are_whole(&self, way: Way) -> bool {
+        let of = |way: &Way| self.placed.get(way).map_or(0, Vec::len);
+        let mut all = candidates(way).iter().map(of);
+        !self.planned.is_empty() && all.all(|turns| turns == self.planned.len())
+    }
+
     /// The placements that could be chosen, quickest first, with the medians of their seconds.
     fn ranking(&self) -> Vec<(Way, f64)> {
         let placed = self.placed.iter();
@@ -175,9 +195,14 @@ mod tests {
         book.note(Way::AutoAway, cell, &contest(1.5, Way::RemoteRemote, &away));
         assert_eq!(book.of_best(Way::Auto, other), Some(1.3));
         assert_eq!(book.of_best(Way::AutoAway, other), None);
-        let told = book.tally().expect("a tally").values;
+        let tally = book.tally().expect("a tally");
+        assert!(tally.failure().is_none());
+        let told = tally.values;
         assert_eq!(told.get("near-best"), Some(1.0 / 3.0));
         assert_eq!(told.get("well-chosen"), Some(2.0 / 3.0));
         assert_eq!(told.get("spread"), Some(2.0));
+        // A placement that was left out is found.
+        book.note(Way::Auto, other, &contest(1.0, Way::Local, &away));
+        assert!(book.tally().expect("a tally").failure().is_some());
     }
 }
