@@ -232,10 +232,8 @@ pub fn run_all(duration: Duration) -> Result<()> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let panicked = |_| bail!("a thread that fuzzes has panicked");
-        let outcomes = threads.into_iter();
-        outcomes
-            .map(|thread| thread.join().unwrap_or_else(panicked))
-            .collect()
+        let mut threads = threads.into_iter();
+        threads.try_for_each(|thread| thread.join().unwrap_or_else(panicked))
     })
 }
 
