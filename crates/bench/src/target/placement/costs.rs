@@ -20,8 +20,8 @@ use super::{Data, QueryJob, Road, Way};
 
 /// Bytes of pages that probes read, at most.
 const PROBED: u64 = 64 << 20;
-/// How often each probe runs; the quickest counts.
-const PROBES: usize = 2;
+/// How often each probe runs.
+const PROBES: usize = 3;
 /// How often a round trip is timed.
 const ROUND_TRIPS: usize = 16;
 
@@ -84,16 +84,10 @@ fn measure(job: &QueryJob, stage: &mut Stage) -> Result<Measured, String> {
         way(Way::RemoteRemote),
     );
     let counting = query::counting();
-    let own = probe(&local, stage, &counting)?;
-    let taken = probe(&far, stage, &counting)?;
-    let counted = probe(&there, stage, &counting)?;
-    let working = query::working(job.data.variant);
-    let work = probe(&local, stage, &working)?;
+    let [own, taken, counted] = probes([&local, &far, &there], stage, &counting)?;
+    let [work] = probes([&local], stage, &query::working(job.data.variant))?;
     let everything = query::everything(job.data.variant);
-    let all = [
-        probe(&local, stage, &everything)?,
-        probe(&there, stage, &everything)?,
-    ];
+    let all = probes([&local, &there], stage, &everything)?;
     let threads = job.threads as f64;
     let side = |page_s: f64, operation_s: f64| Side {
         page_s,
@@ -102,11 +96,9 @@ fn measure(job: &QueryJob, stage: &mut Stage) -> Result<Measured, String> {
         threads,
     };
     let own_s = own.page(own.took.1);
-    let operations = work.estimate.operations;
-    let operations = work.estimate.rows as f64 * (operations.0 as f64 + 1.0)
-        + work.estimate.rows as f64 * work.estimate.selectivity * operations.1 as f64;
-    let busy = work.took.0 * threads - work.estimate.pages as f64 * own_s;
-    let operation_s = (busy / operations).max(1e-11);
+    // Of the processor alone: what waits for pages does no operations.
+    let busy = work.took.1 - work.estimate.pages as f64 * own_s;
+    let operation_s = (busy / work.estimate.all_operations()).max(1e-11);
     let byte_s = (all[1].took.0 - all[0].took.0) / all[0].estimate.result_bytes as f64;
     let link = Link {
         round_trip_s: round_trip(job, stage)?,
@@ -144,21 +136,34 @@ impl Probe {
     }
 }
 
-fn probe(job: &QueryJob, stage: &mut Stage, fragment: &Fragment) -> Result<Probe, String> {
-    let rows = probed(stage, job.connections.max(job.threads));
-    let table = stage.table();
-    let estimate = estimate::estimate(table, fragment, &rows.concat());
+/// Runs a fragment in several placements, by turns, so that a disk whose speed drifts does it to all of them;
+/// of each the run in the middle counts.
+fn probes<const N: usize>(
+    jobs: [&QueryJob; N],
+    stage: &mut Stage,
+    fragment: &Fragment,
+) -> Result<[Probe; N], String> {
+    let parts = jobs.map(|job| job.connections.max(job.threads)).into_iter();
+    let rows = probed(stage, parts.max().unwrap_or(1));
+    let estimate = estimate::estimate(stage.table(), fragment, &rows.concat());
     let estimate = estimate.map_err(|error| error.to_string())?;
-    // The first time is for caches and connections.
-    run::probe(job, stage, fragment, &rows)?;
-    let mut took = run::probe(job, stage, fragment, &rows)?;
-    for _ in 1..PROBES {
-        let again = run::probe(job, stage, fragment, &rows)?;
-        if again.0 < took.0 {
-            took = again;
+    let mut took: [Vec<Took>; N] = std::array::from_fn(|_| Vec::new());
+    // The first turn is for caches and connections.
+    for turn in 0..=PROBES {
+        for (job, took) in jobs.iter().zip(&mut took) {
+            let ran = run::probe(job, stage, fragment, &rows)?;
+            if turn > 0 {
+                took.push(ran);
+            }
         }
     }
-    Ok(Probe { estimate, took })
+    Ok(took.map(|mut took| {
+        took.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Probe {
+            estimate,
+            took: took[PROBES / 2],
+        }
+    }))
 }
 
 /// Rows of the table's beginning, in so many parts.
