@@ -208,7 +208,7 @@ fn build_test(package: &str, test: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
         };
         let target = &message["target"];
         let id = message["package_id"].as_str().unwrap_or_default();
-        if !id.contains(&format!("#{package}@")) {
+        if !is_of(id, package) {
             continue;
         }
         if target["kind"][0] == "bin" {
@@ -219,6 +219,14 @@ fn build_test(package: &str, test: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
     }
     let built = built.with_context(|| format!("cargo built no test {test} in {package}"))?;
     Ok((built, programs))
+}
+
+/// Whether cargo's name for a package is that of this one: its directory's name stands for its own.
+fn is_of(id: &str, package: &str) -> bool {
+    id.rsplit_once('#').is_some_and(|(path, version)| {
+        let named = version.split_once('@').map(|(name, _)| name);
+        named.or(path.rsplit('/').next()) == Some(package)
+    })
 }
 
 #[cfg(test)]
@@ -240,5 +248,13 @@ mod tests {
         let output = "machine\n\nrunning 3 tests\ntest a::one ... ok\ntest two ... FAILED\n\
                       test three ... ok\ntest result: FAILED. 2 passed; 1 failed\n";
         assert_eq!(passed_tests(output), ["a::one", "three"]);
+    }
+
+    #[test]
+    fn packages_are_told_apart() {
+        let fabric = "path+file:///some/where/crates/fabric#kumiki-fabric@0.1.0";
+        assert!(is_of(fabric, "kumiki-fabric") && !is_of(fabric, "fabric"));
+        let kumiki = "path+file:///some/kumiki#0.1.0";
+        assert!(is_of(kumiki, "kumiki") && !is_of(kumiki, "kumiki-pages"));
     }
 }
