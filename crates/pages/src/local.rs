@@ -45,12 +45,13 @@ pub struct LocalOptions {
 }
 
 impl Default for LocalOptions {
-    /// The way that suits, past the page cache, 128 reads and 4 MiB ahead, 64 MiB of memory, no cache.
+    /// The way that suits, past the page cache, 256 reads, as many as a storage node has, and 4 MiB ahead, 64
+    /// MiB of memory, no cache.
     fn default() -> LocalOptions {
         LocalOptions {
             way: None,
             page_cache: PageCache::Past,
-            depth: 128,
+            depth: 256,
             ahead_bytes: 4 << 20,
             pool_bytes: 64 << 20,
             cache: None,
