@@ -129,10 +129,7 @@ fn result_rows(fragment: &Fragment, seen: &[Range], passing: f64) -> u64 {
         Work::Rows { limit, .. } => limit.map_or(f64::INFINITY, |limit| limit as f64),
         Work::Aggregate { by, .. } => {
             let groups = |key: &crate::Expr| match key {
-                crate::Expr::Column(column) => match seen[*column] {
-                    Range::Int { min, max } => max.saturating_sub(min) as f64 + 1.0,
-                    _ => GROUPS,
-                },
+                crate::Expr::Column(column) => values(&seen[*column]).unwrap_or(GROUPS),
                 _ => GROUPS,
             };
             // Without keys there is one group, even of no rows.
@@ -145,8 +142,53 @@ fn result_rows(fragment: &Fragment, seen: &[Range], passing: f64) -> u64 {
     passing.min(most).ceil() as u64
 }
 
+/// How many values lie between bounds, if that can be told: integers do, and texts that differ in their
+/// last byte alone, as those of one letter.
+fn values(bounds: &Range) -> Option<f64> {
+    match bounds {
+        Range::Int { min, max } => Some(max.saturating_sub(*min) as f64 + 1.0),
+        Range::Bytes {
+            min,
+            max: Some(max),
+        } => {
+            let alike = min.iter().zip(max).take_while(|(a, b)| a == b).count();
+            match (&min[alike..], &max[alike..]) {
+                ([], []) => Some(1.0),
+                // One without that byte, and those with it.
+                ([], [last]) => Some(f64::from(*last) + 2.0),
+                ([first], [last]) => Some(f64::from(last - first) + 1.0),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
 fn width(data_type: &DataType) -> u64 {
     data_type
         .primitive_width()
         .map_or(TEXT, |width| width as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_one_letter_are_few() {
+        let between = |min: &str, max: &str| {
+            values(&Range::Bytes {
+                min: min.into(),
+                max: Some(max.into()),
+            })
+        };
+        assert_eq!(between("A", "R"), Some(18.0));
+        assert_eq!(between("x-1", "x-9"), Some(9.0));
+        assert_eq!(between("x", "x"), Some(1.0));
+        assert_eq!(between("", "\u{1}"), Some(3.0));
+        assert_eq!(between("AIR", "TRUCK"), None);
+        assert_eq!(between("A", "AB"), Some(68.0));
+        assert_eq!(values(&Range::Int { min: -1, max: 1 }), Some(3.0));
+        assert_eq!(values(&Range::Unknown), None);
+    }
 }

@@ -8,6 +8,10 @@
 //!
 //! Whoever reads asks for the next page when there is room, brings those that have come, in any
 //! order, and takes the first one if it is there. What a cache has is never asked for.
+//!
+//! What is asked for begins to be read when the reader turns to its source, which it does when it has to
+//! wait. Who works long on pages that have come all at once would leave the source idle meanwhile: so
+//! the reader also [looks](Ahead::is_due), without waiting, each time that some of them were taken.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,6 +21,10 @@ use crate::page::{Page, PageError};
 use crate::source::Tally;
 use crate::table::{Address, Table};
 
+/// So many pages are taken, at most, before the source is looked at; an eighth of those that are read
+/// ahead where that is less.
+const LOOK: usize = 32;
+
 /// See the [module](self).
 pub(crate) struct Ahead {
     pages: Vec<Address>,
@@ -25,6 +33,8 @@ pub(crate) struct Ahead {
     asked: usize,
     /// Pages that may be asked for and not taken.
     limit: usize,
+    /// Pages that were taken since the source was looked at.
+    unlooked: usize,
     come: VecDeque<Option<Come>>,
     cache: Option<Arc<Cache>>,
     tally: Option<Arc<Tally>>,
@@ -51,6 +61,7 @@ impl Ahead {
             given: 0,
             asked: 0,
             limit: limit.max(1),
+            unlooked: 0,
             come: VecDeque::new(),
             cache,
             tally: None,
@@ -104,6 +115,7 @@ impl Ahead {
         self.come.front()?.as_ref()?;
         let Come { page, cached } = self.come.pop_front()??;
         self.given += 1;
+        self.unlooked += 1;
         match &self.tally {
             Some(tally) if cached => tally.add_cached(1),
             Some(tally) => tally.add_read(1),
@@ -113,6 +125,16 @@ impl Ahead {
             self.end();
         }
         Some(page)
+    }
+
+    /// Whether the reader should look at its source before it takes another page: begin to read what was
+    /// asked for, and fetch what has come. If so, it counts as done.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let due = self.unlooked >= (self.limit / 8).clamp(1, LOOK);
+        if due {
+            self.unlooked = 0;
+        }
+        due
     }
 
     /// Whether all pages were taken, or one could not be had.

@@ -168,6 +168,7 @@ fn errors_have_states_and_end_nothing() {
             "22012",
         ),
         ("set kumiki.nothing = 1", "22023"),
+        ("set statement_timeout = soon", "22023"),
         (
             "create external table f stored as csv location '/etc/passwd'",
             "25006",
@@ -205,6 +206,31 @@ fn a_query_can_be_cancelled() {
         canceller.join().unwrap();
         assert_eq!(client.ask("select 1").rows(), [["1"]]);
     }
+}
+
+#[test]
+fn a_statement_ends_when_its_time_is_over() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    client.ask("set statement_timeout = '500ms'").tags();
+    assert_eq!(client.ask("show statement_timeout").rows(), [["500ms"]]);
+    for extended in [false, true] {
+        let begun = Instant::now();
+        let answer = match extended {
+            true => client.prepared(LONG, &[], false, 0),
+            false => client.ask(LONG),
+        };
+        let (state, text) = answer.error();
+        assert_eq!(state, "57014");
+        assert!(text.contains("statement timeout"), "{text}");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+    // Others have as long as they want.
+    let mut other = Client::connect(served.address);
+    assert_eq!(other.ask("show statement_timeout").rows(), [["0"]]);
+    client.ask("reset statement_timeout").tags();
+    assert_eq!(client.ask("show statement_timeout").rows(), [["0"]]);
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
 }
 
 #[test]
@@ -376,6 +402,28 @@ fn psql_asks() {
     assert_eq!(text(&given.stdout), "0|ALGERIA\n1|ARGENTINA\n");
     let refused = psql(&served, "wrong", &[NATIONS]).expect("it is there");
     assert!(!refused.status.success());
+}
+
+#[test]
+fn psql_copies_rows() {
+    let served = Served::start(|_| ());
+    let asked = [
+        "\\copy (select r_regionkey, r_name from region order by 1 limit 2) to stdout csv header",
+        "copy region (r_regionkey) to stdout",
+        "copy (select 1 where false) to stdout (format csv, header)",
+    ];
+    let Some(given) = psql(&served, "", &asked) else {
+        return;
+    };
+    let expected = "r_regionkey,r_name\n0,AFRICA\n1,AMERICA\n0\n1\n2\n3\n4\nInt64(1)\n";
+    assert_eq!(text(&given.stdout), expected, "{}", text(&given.stderr));
+    for refused in [
+        "copy region to stdout (format binary)",
+        "copy nowhere to stdout",
+    ] {
+        let refused = psql(&served, "", &[refused]).expect("it is there");
+        assert!(!refused.status.success());
+    }
 }
 
 #[test]

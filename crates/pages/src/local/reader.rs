@@ -143,6 +143,15 @@ pub(super) enum Begun {
     Full,
 }
 
+/// What a reader does if nothing is over yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// It waits until something is.
+    Wait,
+    /// It comes again later.
+    Look,
+}
+
 impl Reader {
     pub(super) fn add(&mut self, file: &Arc<ReadFile>) -> FileId {
         self.reads.add(Arc::clone(file))
@@ -183,15 +192,25 @@ impl Reader {
         Ok(Begun::Yes)
     }
 
-    /// Waits until something is over, and tells each page by its place. Where memory is scarce and pages
-    /// `stay` in it, they are copied out.
-    pub(super) fn wait(
+    /// Begins what was submitted, and tells each page that has come by its place. Where memory is scarce
+    /// and pages `stay` in it, they are copied out.
+    pub(super) fn turn(
         &mut self,
+        turn: Turn,
         unit: usize,
         stay: bool,
         mut tell: impl FnMut(usize, Result<Bytes, String>),
     ) {
-        self.reads.wait(&mut self.done, None);
+        match turn {
+            Turn::Wait => {
+                self.reads.wait(&mut self.done, None);
+            }
+            Turn::Look => {
+                // Reads that could not begin end with the error.
+                let _ = self.reads.start();
+                self.reads.finish(&mut self.done);
+            }
+        }
         let pool = &self.memory.get(&unit).expect("it was prepared").pool;
         let is_scarce = stay && pool.free() * 2 < pool.slots() as usize;
         for Done { into, result } in self.done.drain(..) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use disk::reads::FileId;
 
-use super::reader::{Begun, Reader, Readers};
+use super::reader::{Begun, Reader, Readers, Turn};
 use crate::ahead::Ahead;
 use crate::page::{Page, PageError};
 use crate::table::{Address, SegmentId, Table};
@@ -99,15 +99,15 @@ impl Stream {
             .bring(place, Err(PageError::Unreadable { address, what }));
     }
 
-    /// Waits for pages whose reads are under way.
-    fn turn(&mut self) {
+    /// Begins reads of pages that were asked for, and takes those that are over.
+    fn turn(&mut self, turn: Turn) {
         let Some(reader) = &mut self.reader else {
             return;
         };
         let (ahead, cache) = (&mut self.ahead, &self.readers.options().cache);
         // A cache has memory of its own.
         let stay = cache.is_none();
-        reader.wait(self.table.page_size.bytes(), stay, |place, bytes| {
+        reader.turn(turn, self.table.page_size.bytes(), stay, |place, bytes| {
             let address = ahead.at(place);
             let bytes = bytes.map_err(|what| PageError::Unreadable { address, what });
             ahead.bring(place, bytes);
@@ -128,10 +128,13 @@ impl Iterator for Stream {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ahead.is_over() {
             self.ask();
+            if self.ahead.is_due() {
+                self.turn(Turn::Look);
+            }
             if let Some(page) = self.ahead.take() {
                 return Some(page);
             }
-            self.turn();
+            self.turn(Turn::Wait);
         }
         self.give_back();
         None

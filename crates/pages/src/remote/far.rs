@@ -26,7 +26,7 @@ use crate::table::{Address, PageSize, SegmentId, Table, TableId, Version};
 const KEPT: usize = 16;
 /// Tables that a session has open, at most, before it closes those that it used longest ago.
 const OPEN: usize = 64;
-/// How long one turn of a reader sleeps.
+/// How long one turn of a reader that waits sleeps.
 const TURN: Duration = Duration::from_millis(100);
 
 /// How a storage node is used.
@@ -287,13 +287,16 @@ impl Iterator for Stream {
     fn next(&mut self) -> Option<Self::Item> {
         let deadline = Instant::now() + self.inner.options.session.patience;
         while !self.ahead.is_over() {
-            let asked = self.ask();
+            let mut asked = self.ask();
+            if asked.is_ok() && self.ahead.is_due() {
+                asked = self.turn(Duration::ZERO, deadline);
+            }
             if let Some(page) = self.ahead.take() {
                 self.reader.go_on(&self.inner.pace);
                 return Some(page);
             }
             self.reader.wait(&self.inner.pace);
-            let turned = asked.and_then(|()| self.turn(deadline));
+            let turned = asked.and_then(|()| self.turn(TURN, deadline));
             if let Err(error) = turned {
                 return self.fail(&error);
             }
@@ -332,12 +335,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for pages that were asked for.
-    fn turn(&mut self, deadline: Instant) -> Result<(), SessionError> {
+    /// Asks for pages, and takes those that have come; waits for that, but not longer than this.
+    fn turn(&mut self, at_most: Duration, deadline: Instant) -> Result<(), SessionError> {
         let Some((held, _)) = &mut self.held else {
             return Ok(());
         };
-        held.session.turn(TURN)?;
+        held.session.turn(at_most)?;
         let mut something = false;
         while let Some(arrived) = held.session.arrived() {
             something = true;

@@ -16,11 +16,11 @@ const UNDEFINED_COLUMN: SqlState = SqlState("42703");
 const UNDEFINED_TABLE: SqlState = SqlState("42P01");
 const UNDEFINED_FUNCTION: SqlState = SqlState("42883");
 const INVALID: SqlState = SqlState("42000");
-const UNSUPPORTED: SqlState = SqlState("0A000");
+pub(crate) const UNSUPPORTED: SqlState = SqlState("0A000");
 const READ_ONLY: SqlState = SqlState("25006");
 const DIVISION_BY_ZERO: SqlState = SqlState("22012");
 const DATA: SqlState = SqlState("22000");
-const INVALID_SETTING: SqlState = SqlState("22023");
+pub(crate) const INVALID_SETTING: SqlState = SqlState("22023");
 const NOT_PERMITTED: SqlState = SqlState("42501");
 const OUT_OF_MEMORY: SqlState = SqlState("53200");
 const IO: SqlState = SqlState("58030");
@@ -30,6 +30,8 @@ const COMPLEX: SqlState = SqlState("54001");
 const TOO_MUCH: SqlState = SqlState("53400");
 /// Who does not speak TLS is not let in.
 pub(crate) const NOT_ENCRYPTED: SqlState = SqlState("28000");
+/// A statement was ended before it was over.
+pub(crate) const CANCELLED: SqlState = SqlState("57014");
 /// A parameter that makes no sense.
 pub(crate) const BAD_PARAMETER: SqlState = SqlState("22P02");
 

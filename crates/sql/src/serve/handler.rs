@@ -15,11 +15,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::channel::oneshot;
 use futures::{Sink, Stream, StreamExt, TryStreamExt, stream};
+use pgwire::api::copy::send_copy_out_response;
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
 use pgwire::api::query::{
     ExtendedQueryHandler, SimpleQueryHandler, send_execution_response, send_query_response,
 };
-use pgwire::api::results::{FieldInfo, QueryResponse, Response, Tag};
+use pgwire::api::results::{CopyResponse, FieldInfo, QueryResponse, Response, Tag};
 use pgwire::api::stmt::QueryParser;
 use pgwire::api::store::{Entry, PortalStore};
 use pgwire::api::{
@@ -27,13 +28,19 @@ use pgwire::api::{
 };
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::copy::CopyData;
 use pgwire::messages::data::DataRow;
 use pgwire::messages::extendedquery::Execute;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
-use crate::serve::compatible::{Answer, answer};
-use crate::serve::errors::{SYNTAX, TOO_MANY, error, of_query};
+use crate::serve::compatible::{self, Answer, answer};
+use crate::serve::copy::{Copy, copy};
+use crate::serve::errors::{
+    CANCELLED, INVALID_SETTING, SYNTAX, TOO_MANY, UNSUPPORTED, error, of_query,
+};
 use crate::serve::system::System;
+use crate::serve::timeout::{self, Timeout};
 use crate::serve::{encode, parameters, types};
 use crate::session::{Session, holding};
 use crate::shell::script::{Part, cut};
@@ -48,6 +55,8 @@ pub(crate) struct Handler {
     running: Arc<Semaphore>,
     /// How long a query waits for whoever takes its rows.
     patience: Option<Duration>,
+    /// How long a statement may take.
+    timeout: Timeout,
 }
 
 /// A statement that was prepared: what is known of it from its plan. When it is executed it is planned anew,
@@ -70,11 +79,61 @@ impl Handler {
             session: System::new(session),
             running: Arc::clone(running),
             patience,
+            timeout: Timeout::default(),
         }
     }
 
-    /// Answers one statement, its rows in these formats.
-    async fn run(
+    /// Answers a statement that is no query.
+    fn respond(&self, answer: &Answer, formats: Option<&Format>) -> PgWireResult<Response> {
+        let shown = |batch: RecordBatch| {
+            let schema = batch.schema();
+            let one = stream::iter([Ok(batch)]);
+            let batches = RecordBatchStreamAdapter::new(Arc::clone(&schema), one);
+            query(Box::pin(batches), &schema, formats)
+        };
+        Ok(match answer {
+            Answer::Begin(tag) => Response::TransactionStart(Tag::new(tag)),
+            Answer::End(tag) => Response::TransactionEnd(Tag::new(tag)),
+            Answer::Done(tag) => Response::Execution(Tag::new(tag)),
+            Answer::Limit(milliseconds, tag) => {
+                self.timeout.set(*milliseconds);
+                Response::Execution(Tag::new(tag))
+            }
+            Answer::Shown(batch) => shown(batch.clone()),
+            Answer::ShownLimit => shown(compatible::shown(timeout::NAME, &self.timeout.show())),
+            Answer::Refused(what) => return Err(error(INVALID_SETTING, what)),
+        })
+    }
+
+    /// Answers one query, its rows in these formats, if it is planned in time.
+    async fn run<C: ClientInfo>(
+        &self,
+        client: &C,
+        sql: &str,
+        values: Option<ParamValues>,
+        formats: Option<&Format>,
+    ) -> PgWireResult<Response> {
+        if let Some(copy) = copy(sql) {
+            let copy = copy.map_err(|what| error(UNSUPPORTED, what))?;
+            let response = self.within(self.planned(&copy.sql, values, None)).await?;
+            return Ok(copied(copy, ending(client, self.timeout.get(), response)));
+        }
+        let response = self.within(self.planned(sql, values, formats)).await?;
+        Ok(ending(client, self.timeout.get(), response))
+    }
+
+    /// Has something end when a statement's time is over.
+    async fn within<T>(&self, running: impl Future<Output = PgWireResult<T>>) -> PgWireResult<T> {
+        match self.timeout.get() {
+            None => running.await,
+            Some(limit) => match tokio::time::timeout(limit, running).await {
+                Ok(ended) => ended,
+                Err(_) => Err(took_too_long()),
+            },
+        }
+    }
+
+    async fn planned(
         &self,
         sql: &str,
         values: Option<ParamValues>,
@@ -157,57 +216,86 @@ fn query(
     Response::Query(QueryResponse::new(described, rows))
 }
 
-impl Answer {
-    fn respond(&self, formats: Option<&Format>) -> Response {
-        match self {
-            Answer::Begin(tag) => Response::TransactionStart(Tag::new(tag)),
-            Answer::End(tag) => Response::TransactionEnd(Tag::new(tag)),
-            Answer::Done(tag) => Response::Execution(Tag::new(tag)),
-            Answer::Shown(batch) => {
-                let schema = batch.schema();
-                let one = stream::iter([Ok(RecordBatch::clone(batch))]);
-                let batches = RecordBatchStreamAdapter::new(Arc::clone(&schema), one);
-                query(Box::pin(batches), &schema, formats)
-            }
-        }
-    }
-}
-
-/// Has a response end when the client cancels, while its rows are on their way, too. Whoever waits for the
-/// cancellation last is the one who hears of it: so this waits from the first row on, when all that came
-/// before is through.
-fn cancellable<C: ClientInfo>(client: &C, response: Response) -> Response {
+/// Rows as the lines of a copy, the names of the columns with the first.
+fn copied(copy: Copy, response: Response) -> Response {
     let Response::Query(mut query) = response else {
         return response;
     };
-    let Some(handle) = client.session_extensions().get::<Arc<ConnectionHandle>>() else {
-        return Response::Query(query);
+    let fields = query.row_schema();
+    let columns = fields.len();
+    let mut header = copy.header(fields.iter().map(FieldInfo::name));
+    let rows = std::mem::replace(query.data_rows(), Box::pin(stream::empty()));
+    let ends = stream::iter([None]);
+    let lines = rows.map(Some).chain(ends).filter_map(move |row| {
+        let header = header.take();
+        let line = match row {
+            Some(Ok(row)) => {
+                let line = copy.line(&row);
+                Some(Ok(header.map_or(line.clone(), |header| {
+                    [header, line].concat().into()
+                })))
+            }
+            Some(Err(failed)) => Some(Err(failed)),
+            None => header.map(Ok),
+        };
+        std::future::ready(line.map(|line| line.map(CopyData::new)))
+    });
+    Response::CopyOut(CopyResponse::new(0, columns, lines))
+}
+
+/// Has a response end when the client cancels or the time is over, while its rows are on their way, too.
+/// Whoever waits for the cancellation last is the one who hears of it: so this waits from the first row on,
+/// when all that came before is through.
+fn ending<C: ClientInfo>(client: &C, limit: Option<Duration>, response: Response) -> Response {
+    let Response::Query(mut query) = response else {
+        return response;
     };
-    let handle = Arc::clone(&handle);
+    let handle = client.session_extensions().get::<Arc<ConnectionHandle>>();
+    let handle = handle.as_deref().cloned();
     let fields = query.row_schema();
     let command = query.command_tag().to_owned();
     let rows = std::mem::replace(query.data_rows(), Box::pin(stream::empty()));
-    let begin = async move { until(rows, handle.start_query().await) };
+    let begin = async move {
+        let cancelled = match handle {
+            Some(handle) => handle.start_query().await,
+            None => oneshot::channel().1,
+        };
+        until(rows, cancelled, limit)
+    };
     let mut query = QueryResponse::new(fields, stream::once(begin).flatten());
     query.set_command_tag(&command);
     Response::Query(query)
 }
 
-/// Rows, until somebody cancels.
+/// Rows, until somebody cancels or the time is over.
 fn until(
     rows: impl Stream<Item = PgWireResult<DataRow>> + Send + Unpin,
     cancelled: oneshot::Receiver<()>,
+    limit: Option<Duration>,
 ) -> impl Stream<Item = PgWireResult<DataRow>> + Send {
+    let deadline = limit.map(|limit| Instant::now() + limit);
     let state = Some((rows, cancelled));
-    stream::unfold(state, |state| async move {
+    stream::unfold(state, move |state| async move {
         let (mut rows, mut cancelled) = state?;
+        let late = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             // A sender that is gone cancels nothing.
             Ok(()) = &mut cancelled => Some((Err(PgWireError::QueryCanceled), None)),
+            () = late => Some((Err(took_too_long()), None)),
             row = rows.next() => row.map(|row| (row, Some((rows, cancelled)))),
         }
     })
+}
+
+fn took_too_long() -> PgWireError {
+    let what = "canceling statement due to statement timeout";
+    error(CANCELLED, what)
 }
 
 #[async_trait]
@@ -230,8 +318,8 @@ impl SimpleQueryHandler for Handler {
                 }
             };
             responses.push(match answer(&sql) {
-                Some(answer) => answer.respond(None),
-                None => cancellable(client, self.run(&sql, None, None).await?),
+                Some(answer) => self.respond(&answer, None)?,
+                None => self.run(client, &sql, None, None).await?,
             });
         }
         Ok(responses)
@@ -253,13 +341,19 @@ impl QueryParser for Handler {
     {
         let answer = answer(sql);
         let (parameters, columns) = match &answer {
-            Some(Answer::Shown(batch)) => (Vec::new(), batch.schema()),
-            Some(_) => (Vec::new(), Arc::new(Schema::empty())),
+            Some(answer) => (Vec::new(), answer.columns()),
             None => {
-                let plan = self.session.logical(sql).await;
+                let copy = copy(sql).transpose();
+                let copy = copy.map_err(|what| error(UNSUPPORTED, what))?;
+                let query = copy.as_ref().map_or(sql, |copy| &copy.sql);
+                let plan = self.session.logical(query).await;
                 let plan = plan.map_err(|failed| of_query(&failed))?;
                 let types = parameters::types_of(&plan, declared)?;
-                let columns = parameters::columns(&plan, &types);
+                // Lines of a copy are no rows.
+                let columns = match copy {
+                    None => parameters::columns(&plan, &types),
+                    Some(_) => Arc::new(Schema::empty()),
+                };
                 (types, columns)
             }
         };
@@ -311,12 +405,11 @@ impl ExtendedQueryHandler for Extended {
         let prepared = &portal.statement.statement;
         let formats = Some(&portal.result_column_format);
         if let Some(answer) = &prepared.answer {
-            return Ok(answer.respond(formats));
+            return self.0.respond(answer, formats);
         }
         let values = parameters::values(portal, &prepared.parameters)?;
         let values = (!values.is_empty()).then(|| ParamValues::from(values));
-        let response = self.0.run(&prepared.sql, values, formats).await?;
-        Ok(cancellable(client, response))
+        self.0.run(client, &prepared.sql, values, formats).await
     }
 
     /// All rows at once are written as they come; some at a time are kept between the requests.
@@ -352,6 +445,7 @@ impl ExtendedQueryHandler for Extended {
         match response {
             Response::Query(query) => send_query_response(client, query, false).await?,
             Response::Execution(tag) => send_execution_response(client, tag).await?,
+            Response::CopyOut(copy) => send_copy_out_response(client, copy).await?,
             _ => return Err(error(SYNTAX, "this statement has no answer here")),
         }
         client.set_state(PgWireConnectionState::ReadyForQuery);

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `handler` | statements, by the simple and the extended protocol |
 //! | `compatible` | what clients say to PostgreSQL that DataFusion does not understand |
+//! | `copy` | rows as lines of text |
+//! | `timeout` | how long statements may take |
 //! | `system` | PostgreSQL's system catalogue |
 //! | `auth` | who may connect |
 //! | `tls` | TLS |
@@ -18,12 +20,14 @@
 
 mod auth;
 mod compatible;
+mod copy;
 mod encode;
 mod errors;
 mod handler;
 mod numeric;
 mod parameters;
 mod system;
+mod timeout;
 mod tls;
 mod types;
 
