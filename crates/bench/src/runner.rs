@@ -144,9 +144,16 @@ fn points(experiment: &Experiment, options: &Options) -> Result<Vec<Point>, Benc
     };
     let some: Vec<Point> = all.iter().filter(needed).cloned().collect();
     if some.is_empty() {
-        let ids: Vec<&str> = all.iter().map(|point| point.id.as_str()).collect();
-        let what = format!("no point of {} contains '{only}'; ", experiment.name);
-        return Err(BenchError::Options(what + "there are: " + &ids.join(", ")));
+        /// So many points are named, which show how the others are called.
+        const NAMED: usize = 5;
+        let named = all.iter().take(NAMED).map(|point| point.id.as_str());
+        let named: Vec<&str> = named.collect();
+        let mut what = format!("no point of {} contains '{only}'; ", experiment.name);
+        what += &format!("there are:\n  {}", named.join("\n  "));
+        if all.len() > NAMED {
+            what += &format!("\n  and {} more, called alike", all.len() - NAMED);
+        }
+        return Err(BenchError::Options(what));
     }
     Ok(some)
 }

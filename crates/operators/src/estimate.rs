@@ -6,9 +6,10 @@
 use arrow_schema::DataType;
 use pages::{Range, Table};
 
+use crate::expr::{Expr, ExprError};
 use crate::filter::Filter;
 use crate::fragment::{Fragment, Work};
-use crate::program::Program;
+use crate::program::{NodeId, Program};
 use crate::prune::Known;
 use crate::scan::{self, Needed, Pieces, Turns};
 use crate::site::{Rows, TaskError};
@@ -17,6 +18,8 @@ use crate::site::{Rows, TaskError};
 const GROUPS: f64 = 1000.0;
 /// Bytes that are copied in the time of an operation.
 const COPIED: u64 = 16;
+/// Operations in whose time a key's group is found.
+const LOOK_UP: u64 = 4;
 /// Bytes of a text of which nothing is known.
 const TEXT: u64 = 16;
 
@@ -31,7 +34,8 @@ pub struct Estimate {
     pub rows: u64,
     /// Of these rows, the part that passes the filter; from 0 to 1.
     pub selectivity: f64,
-    /// Operations for a row of those in the pages, and of those that pass: nodes of expressions.
+    /// Operations for a row of those in the pages, and of those that pass: what is compared, computed,
+    /// looked up and added.
     pub operations: (u64, u64),
     /// Rows that come out.
     pub result_rows: u64,
@@ -64,7 +68,11 @@ pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Est
         .map(|condition| Filter::new(condition, &mut program))
         .transpose();
     let filter = filter.map_err(|error| TaskError::Refused(error.to_string()))?;
-    let filtering = program.nodes.len() as u64;
+    let filtering = filter
+        .as_ref()
+        .map_or(0, |filter| filter.operations(&program));
+    let made =
+        made(fragment, &mut program).map_err(|error| TaskError::Refused(error.to_string()))?;
     let needed = Needed::of(table, fragment, |_| true);
     let mut turns = Turns::new(needed.groups.len());
     let (mut pages, mut rows, mut passing) = (0, 0, 0.0);
@@ -107,29 +115,46 @@ pub fn estimate(table: &Table, fragment: &Fragment, rows: &[Rows]) -> Result<Est
         } else {
             passing / rows as f64
         },
-        operations: (filtering, operations(fragment, width)),
+        operations: (filtering, operations(fragment, made, width)),
         result_rows,
         result_bytes: result_rows * width,
     })
 }
 
-/// Operations for a row that passes, and of which so many bytes come out.
-fn operations(fragment: &Fragment, width: u64) -> u64 {
-    match &fragment.work {
+/// How many expressions have to be computed for a row that passes.
+fn made(fragment: &Fragment, program: &mut Program) -> Result<u64, ExprError> {
+    let expressions: Vec<&Expr> = match &fragment.work {
+        Work::Rows { project, order, .. } => {
+            let keys = order.iter().map(|key| &key.expr);
+            project.iter().chain(keys).collect()
+        }
+        Work::Aggregate { by, aggregates } => {
+            let of = aggregates.iter().flat_map(|a| a.of.iter().chain(&a.filter));
+            by.iter().chain(of).collect()
+        }
+    };
+    let nodes: Result<Vec<NodeId>, _> = expressions.iter().map(|of| program.add(of)).collect();
+    Ok(program.computing(&nodes?) as u64)
+}
+
+/// Operations for a row that passes, for which so much is computed, and of which so many bytes come out.
+fn operations(fragment: &Fragment, made: u64, width: u64) -> u64 {
+    let rest = match &fragment.work {
         Work::Rows { project, order, .. } => {
             let copied = width / COPIED;
             copied.max(project.len() as u64) + order.len() as u64
         }
-        Work::Aggregate { by, aggregates } => (2 * by.len() + 2 * aggregates.len()) as u64,
-    }
+        Work::Aggregate { by, aggregates } => LOOK_UP * by.len() as u64 + aggregates.len() as u64,
+    };
+    made + rest
 }
 
 fn result_rows(fragment: &Fragment, seen: &[Range], passing: f64) -> u64 {
     let most = match &fragment.work {
         Work::Rows { limit, .. } => limit.map_or(f64::INFINITY, |limit| limit as f64),
         Work::Aggregate { by, .. } => {
-            let groups = |key: &crate::Expr| match key {
-                crate::Expr::Column(column) => values(&seen[*column]).unwrap_or(GROUPS),
+            let groups = |key: &Expr| match key {
+                Expr::Column(column) => values(&seen[*column]).unwrap_or(GROUPS),
                 _ => GROUPS,
             };
             // Without keys there is one group, even of no rows.

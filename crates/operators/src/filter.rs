@@ -105,6 +105,17 @@ impl Filter {
         Plan::Conjuncts(open)
     }
 
+    /// Operations for a row: a test is one, whatever it was made of.
+    pub(crate) fn operations(&self, program: &Program) -> u64 {
+        let conditions = self.conjuncts.iter().filter_map(|conjunct| match conjunct {
+            Conjunct::Test { .. } => None,
+            Conjunct::Condition(node) => Some(*node),
+        });
+        let conditions: Vec<NodeId> = conditions.collect();
+        let tests = self.conjuncts.len() - conditions.len();
+        (tests + program.computing(&conditions)) as u64
+    }
+
     /// The part of rows that pass, where this is known of columns, as far as one can tell.
     pub(crate) fn selectivity(&self, program: &Program, columns: &[Known<'_>]) -> f64 {
         /// That of a condition of which nothing is known.

@@ -82,6 +82,22 @@ impl Program {
         self.compile(expr)
     }
 
+    /// How many of these nodes, and of those below them, compute something; each counts once.
+    pub(crate) fn computing(&self, roots: &[NodeId]) -> usize {
+        let mut seen = vec![false; self.nodes.len()];
+        let mut open = roots.to_vec();
+        let mut computing = 0;
+        while let Some(node) = open.pop() {
+            if std::mem::replace(&mut seen[node], true) {
+                continue;
+            }
+            let op = &self.nodes[node].op;
+            computing += usize::from(!matches!(op, Op::Column(_) | Op::Literal(..)));
+            open.extend(children(op));
+        }
+        computing
+    }
+
     /// Of each column, whether a node is about it.
     pub(crate) fn columns_used(&self) -> Vec<bool> {
         let mut used = vec![false; self.columns.len()];

@@ -10,6 +10,7 @@ use arrow_array::types::{
     UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
+use arrow_buffer::NullBufferBuilder;
 use arrow_schema::TimeUnit;
 
 use crate::kind::Kind;
@@ -185,7 +186,21 @@ fn float_of_decimal(value: i128, kind: Kind, form: Form, to: &mut [u8]) -> Resul
 
 /// The decimal that is nearest.
 fn unscaled(value: f64, kind: Kind) -> i128 {
-    (value * 10_f64.powi(scale(kind))).round() as i128
+    nearest(value * 10_f64.powi(scale(kind)))
+}
+
+/// The nearest integer, of two the one farther from zero.
+fn nearest(value: f64) -> i128 {
+    /// From here on floats are integers.
+    const WHOLE: f64 = (1_u64 << 52) as f64;
+    if value.abs() < WHOLE {
+        // Without a call, which rounding and wide integers need on some processors.
+        let whole = value as i64;
+        let rest = value - whole as f64;
+        (whole + i64::from(rest >= 0.5) - i64::from(rest <= -0.5)).into()
+    } else {
+        value.round() as i128
+    }
 }
 
 fn read_float(bytes: &[u8], form: Form) -> f64 {
@@ -198,10 +213,8 @@ fn read_float(bytes: &[u8], form: Form) -> f64 {
 
 /// The integer in an attribute, as the column's kind has it.
 fn read_int(bytes: &[u8], kind: Kind, form: Form) -> Result<i128, String> {
-    match form {
-        Form::F32 | Form::F64 => return Ok(unscaled(read_float(bytes, form), kind)),
-        Form::Chars(_) => return days(bytes).ok_or_else(|| "there is no such date".to_owned()),
-        _ => {}
+    if let Form::Chars(_) = form {
+        return days(bytes).ok_or_else(|| "there is no such date".to_owned());
     }
     let unsigned = matches!(form, Form::U8 | Form::U16 | Form::U32 | Form::U64);
     let negative = !unsigned && bytes[bytes.len() - 1] >> 7 == 1;
@@ -281,13 +294,39 @@ impl Typed {
     where
         T::Native: TryFrom<i128>,
     {
-        let value = |bytes: &[u8]| {
-            let value = read_int(bytes, self.kind, self.form)?;
+        let (kind, form) = (self.kind, self.form);
+        match form {
+            Form::F32 | Form::F64 => {
+                let unit = 10_f64.powi(scale(kind));
+                self.collect::<T>(values, |bytes| Ok(nearest(read_float(bytes, form) * unit)))
+            }
+            _ => self.collect::<T>(values, |bytes| read_int(bytes, kind, form)),
+        }
+    }
+
+    fn collect<'a, T: ArrowPrimitiveType>(
+        self,
+        values: impl Iterator<Item = Option<&'a [u8]>>,
+        read: impl Fn(&[u8]) -> Result<i128, String>,
+    ) -> Result<ArrayRef, String>
+    where
+        T::Native: TryFrom<i128>,
+    {
+        let expected = values.size_hint().0;
+        let mut natives = Vec::with_capacity(expected);
+        let mut nulls = NullBufferBuilder::new(expected);
+        for value in values {
+            let Some(bytes) = value else {
+                natives.push(T::Native::default());
+                nulls.append_null();
+                continue;
+            };
+            let value = read(bytes)?;
             let native = T::Native::try_from(value);
-            native.map_err(|_| format!("{value} is no {:?}", self.kind))
-        };
-        let values = values.map(|bytes| bytes.map(value).transpose());
-        let array = values.collect::<Result<PrimitiveArray<T>, String>>()?;
+            natives.push(native.map_err(|_| format!("{value} is no {:?}", self.kind))?);
+            nulls.append_non_null();
+        }
+        let array = PrimitiveArray::<T>::new(natives.into(), nulls.finish());
         Ok(Arc::new(array.with_data_type(self.kind.data_type())))
     }
 }
@@ -355,6 +394,38 @@ fn days(text: &[u8]) -> Option<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floats_are_rounded_as_the_library_does() {
+        let near = [
+            0.0,
+            0.25,
+            0.5,
+            0.75,
+            1.0,
+            1.5,
+            2.5,
+            1e6 + 0.5,
+            90_071_992_547_409.5,
+        ];
+        let far = [
+            4_503_599_627_370_495.5,
+            4_503_599_627_370_496.0,
+            1e18,
+            1e30,
+            f64::NAN,
+        ];
+        for value in near.into_iter().chain(far) {
+            for value in [value, -value, value.next_down(), value.next_up()] {
+                assert_eq!(nearest(value), value.round() as i128, "{value}");
+            }
+        }
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..100_000 {
+            let value = (rng.f64() - 0.5) * 10_f64.powi(rng.i32(0..20));
+            assert_eq!(nearest(value), value.round() as i128, "{value}");
+        }
+    }
 
     #[test]
     fn dates_are_written_and_read() {

@@ -11,6 +11,8 @@ use crate::target::{Far, Job, Order, Place, Reader, ReadsJob};
 const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
 /// Reads under way of who has a few connections.
 const DEPTH: usize = 256;
+/// Bytes under way of such a one, at most: as many as readers of pages are ahead.
+const AHEAD: usize = 4 << 20;
 /// Threads of the paper's local I/O from which on its devices are busy.
 const BUSY: usize = 100;
 
@@ -176,7 +178,7 @@ fn remote(
         },
         connections: links,
         depth: match place {
-            Place::Memory => DEPTH,
+            Place::Memory => DEPTH.min(AHEAD / size),
             // Some are on their way while the disk has as many as it takes.
             Place::Disk => 2 * DEPTH / links.min(4),
         },

@@ -9,7 +9,7 @@ use super::stage::Stage;
 use super::{QueryJob, Way};
 
 /// So many turns there are at least, however long they take, and at most.
-const TURNS: (usize, usize) = (2, 15);
+const TURNS: (usize, usize) = (3, 15);
 
 /// What came of it.
 #[derive(Clone, Debug)]
