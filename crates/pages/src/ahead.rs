@@ -159,3 +159,53 @@ impl Ahead {
         self.pages.get(self.given).copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Int64Array, RecordBatch};
+
+    use super::*;
+    use crate::memory::Memory;
+    use crate::segment::Shape;
+    use crate::table::{PageNo, PageSize};
+
+    #[test]
+    fn who_takes_pages_that_have_come_at_once_looks_at_the_source_meanwhile() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let values = Int64Array::from_iter_values((0..100_000).map(|_| rng.i64(..)));
+        let batch = RecordBatch::try_from_iter([("n", Arc::new(values) as _)]).unwrap();
+        let size = PageSize::new(4096).unwrap();
+        let shape = Shape::new(batch.schema(), size, vec![vec![0]], None).unwrap();
+        let memory = Memory::new();
+        let table = memory.table("numbers", &shape, [&[batch][..]]).unwrap();
+        let segment = table.segments[0].id;
+        let page = |page| Address {
+            segment,
+            page: PageNo(page),
+        };
+        let pages: Vec<Address> = (0..table.segments[0].pages).map(page).collect();
+        assert!(pages.len() > 100);
+        for (limit, at_most) in [(1024, 32), (64, 8), (8, 1), (1, 1)] {
+            let mut ahead = Ahead::new(&table, pages.clone(), limit, None);
+            let (mut asked, mut taken, mut most) = (Vec::new(), 0, 0);
+            while !ahead.is_over() {
+                asked.extend(std::iter::from_fn(|| ahead.ask()));
+                if ahead.is_due() {
+                    most = most.max(std::mem::take(&mut taken));
+                }
+                match ahead.take() {
+                    Some(page) => {
+                        page.unwrap();
+                        taken += 1;
+                    }
+                    None => {
+                        for (place, address) in asked.drain(..) {
+                            ahead.bring(place, Ok(memory.bytes(address).unwrap()));
+                        }
+                    }
+                }
+            }
+            assert_eq!(most, at_most, "{limit} pages ahead");
+        }
+    }
+}

@@ -10,6 +10,7 @@
 mod answers;
 mod error;
 mod heard;
+mod landing;
 mod options;
 
 use std::collections::VecDeque;
@@ -19,9 +20,7 @@ use std::time::{Duration, Instant};
 
 use base::NodeId;
 use bytes::Bytes;
-use disk::reads::Pool;
 use fabric::tcp::{Tcp, TcpOptions, Transport};
-use fabric::window::Window;
 use fabric::{Inbox, Link, Messages, Peer};
 use foldhash::HashMap;
 use mio::{Events, Poll, Token};
@@ -29,11 +28,13 @@ use slab::Slab;
 
 use answers::Answers;
 pub use error::SessionError;
+pub use landing::Landed;
+use landing::Pages;
 pub use options::SessionOptions;
 
 use super::CLUSTER;
 use super::condition::{Condition, Listed};
-use super::window::{Reserved, Slot, Slots};
+use super::window::Reserved;
 use super::wire::{INLINE, Question, Say, WANTED, Wanted, begin_read};
 use crate::table::{Table, Version};
 
@@ -71,19 +72,6 @@ pub struct Session {
     message: Vec<u8>,
 }
 
-/// How pages of a size come.
-enum Pages {
-    /// Into a window of this number.
-    Window(u16, Arc<Slots>),
-    /// In messages; they are put into this memory.
-    Messages(Pool),
-}
-
-/// How many pages of a size fit into so many bytes; one at least.
-fn slots(bytes: usize, unit: usize) -> u32 {
-    u32::try_from(bytes / unit).unwrap_or(u32::MAX).max(1)
-}
-
 /// A page that is asked for.
 #[derive(Debug)]
 struct Pending {
@@ -99,33 +87,6 @@ pub struct Arrived {
     pub token: u64,
     /// It; or why not.
     pub page: Result<Landed, String>,
-}
-
-/// A page where it has landed.
-#[derive(Debug)]
-pub enum Landed {
-    /// In a window.
-    Slot(Slot),
-    /// In memory of its own.
-    Own(Bytes),
-}
-
-impl AsRef<[u8]> for Landed {
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            Landed::Slot(slot) => slot.as_ref(),
-            Landed::Own(bytes) => bytes,
-        }
-    }
-}
-
-impl From<Landed> for Bytes {
-    fn from(landed: Landed) -> Bytes {
-        match landed {
-            Landed::Slot(slot) => Bytes::from_owner(slot),
-            Landed::Own(bytes) => bytes,
-        }
-    }
 }
 
 /// A table, or a file, that is open at the node.
@@ -529,63 +490,6 @@ impl Session {
                 self.lose(&text);
             }
             self.turn(left)?;
-        }
-    }
-
-    /// Makes a window for pages of this size, if there is none and the way of messages has such.
-    fn prepare(&mut self, unit: usize) -> Result<(), SessionError> {
-        if self.windows.contains_key(&unit) {
-            return Ok(());
-        }
-        let pages = match self.window(unit)? {
-            Some((number, slots)) => Pages::Window(number, slots),
-            None => {
-                let pool = Pool::new(slots(self.options.window_bytes, unit), unit);
-                Pages::Messages(pool.map_err(|error| SessionError::Lost(error.to_string()))?)
-            }
-        };
-        self.windows.insert(unit, pages);
-        Ok(())
-    }
-
-    fn window(&mut self, unit: usize) -> Result<Option<(u16, Arc<Slots>)>, SessionError> {
-        let bytes = slots(self.options.window_bytes, unit) as usize * unit;
-        let made = match self.fabric.transport_of(self.link) {
-            Some(Transport::Shm) => Window::shm(&self.options.shm, bytes),
-            Some(Transport::Verbs) => match &self.options.verbs {
-                Some(domain) => Window::verbs(domain, bytes),
-                None => return Ok(None),
-            },
-            _ => return Ok(None),
-        };
-        let mut window = match made {
-            Ok(window) => window,
-            Err(error) => {
-                tracing::warn!(%error, "no window for pages can be made; they come in messages");
-                return Ok(None);
-            }
-        };
-        let number = self.next_window;
-        self.next_window += 1;
-        let mut grant = Vec::new();
-        window.grant().encode(&mut grant);
-        self.say(&Say::Window {
-            window: number,
-            grant: &grant,
-        })?;
-        let answer = self.until("the answer to a window", None, |session| {
-            session.window_answers.remove(&number)
-        })?;
-        let met = answer.and_then(|answer| {
-            let met = window.meet(&answer);
-            met.map_err(|error| error.to_string())
-        });
-        match met {
-            Ok(()) => Ok(Some((number, Slots::new(window, unit)))),
-            Err(why) => {
-                tracing::warn!(why, "the node reaches no window; pages come in messages");
-                Ok(None)
-            }
         }
     }
 
