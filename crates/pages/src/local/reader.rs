@@ -157,7 +157,7 @@ impl Reader {
         self.reads.add(Arc::clone(file))
     }
 
-    /// Begins to read a page, at the next [wait](Reader::wait) at the latest.
+    /// Begins to read a page, at the next [turn](Reader::turn) at the latest.
     ///
     /// # Errors
     /// The system has no memory for it.

@@ -60,7 +60,7 @@ pub(crate) enum Say<'a> {
 /// Questions, and their bodies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Question<'a> {
-    /// 0: which tables there are. Answer: see [`Listed`](super::Listed).
+    /// 0: which tables there are. Answer: see [`Listed`](crate::remote::Listed).
     Tables,
     /// 1, `version` u64 and a name: what is needed to read this version of a table, or the newest one
     /// if it is zero. Answer: `handle` u32, then the table as
@@ -69,7 +69,7 @@ pub(crate) enum Question<'a> {
     /// 2, `unit` u32 and a name: a file that the node was told to show, as pages of so many bytes.
     /// Answer: `handle` u32, `pages` u64.
     File(u32, &'a str),
-    /// 3: how busy the node is. Answer: see [`Condition`](super::Condition).
+    /// 3: how busy the node is. Answer: see [`Condition`](crate::remote::Condition).
     Condition,
     /// 4, a name: that the table is removed. Answer: nothing.
     Remove(&'a str),
