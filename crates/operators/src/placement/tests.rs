@@ -131,9 +131,13 @@ fn what_a_cache_has_does_not_travel() {
     assert_eq!(cold.chosen, Some(Placement::RemoteRemote));
     assert_eq!(warm.chosen, Some(Placement::RemoteLocal));
     let seconds = |choice: &Choice| choice.candidates[1].seconds.expect("a time");
-    // The link is the slowest part: 300 pages of 131 µs.
+    // The link is by far the slowest part: 300 pages of 131 µs.
     let link = 300.0 * link().page_s;
-    assert!((seconds(&cold) - seconds(&half) - link / 2.0).abs() < 1e-9);
+    let spared = seconds(&cold) - seconds(&half);
+    assert!(
+        (spared / (link / 2.0) - 1.0).abs() < 0.02,
+        "{spared} of {link}"
+    );
     assert!(seconds(&half) > seconds(&warm));
     let why = &half.candidates[1].why;
     assert!(
@@ -157,7 +161,16 @@ fn a_node_s_own_time_for_pages_counts_if_it_is_known() {
     let ([here, there], [same, quicker]) = (seconds(None), seconds(Some(0.5e-3)));
     assert_eq!(here, same);
     // 300 pages on two threads, each half a millisecond less.
-    assert!((there - quicker - 0.075).abs() < 1e-9, "{there} {quicker}");
+    assert!((there - quicker - 0.075).abs() < 1e-4, "{there} {quicker}");
+}
+
+#[test]
+fn what_goes_on_side_by_side_takes_as_long_as_the_longest_or_a_little_longer() {
+    assert_eq!(together([0.0, 0.0]), 0.0);
+    assert_eq!(together([2.0, 0.0, 0.0]), 2.0);
+    assert!((together([2.0, 2.0]) / 2.0 - 1.189).abs() < 1e-3);
+    assert!(together([0.1, 2.0, 0.5]) < 2.01);
+    assert!(together([1.0, 2.0]) < together([1.5, 2.0]));
 }
 
 #[test]
