@@ -174,6 +174,9 @@ fn errors_have_states_and_end_nothing() {
             "25006",
         ),
         ("copy nation to '/tmp/stolen.csv'", "25006"),
+        ("copy nation to '/tmp/stolen'", "25006"),
+        ("copy nation from stdin", "25006"),
+        ("copy nation to stdout (format binary)", "0A000"),
         ("create table copied as select 1", "25006"),
     ] {
         let (state, text) = client.ask(sql).error();

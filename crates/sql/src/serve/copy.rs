@@ -14,6 +14,8 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use pgwire::messages::data::DataRow;
 
+use crate::serve::errors::{READ_ONLY, SqlState, UNSUPPORTED};
+
 /// What is to be copied, and how it is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Copy {
@@ -32,8 +34,11 @@ struct Form {
     escape: char,
 }
 
-/// What a statement wants copied to its client; `None` if it is another statement, or what is wrong with it.
-pub(crate) fn copy(sql: &str) -> Option<Result<Copy, String>> {
+/// Why nothing is copied, and the class of that error.
+pub(crate) type Refused = (SqlState, String);
+
+/// What a statement wants copied to its client, or why that is not done; `None` if it is another statement.
+pub(crate) fn copy(sql: &str) -> Option<Result<Copy, Refused>> {
     let first = sql.split_whitespace().next()?;
     if !first.eq_ignore_ascii_case("copy") {
         return None;
@@ -49,7 +54,18 @@ pub(crate) fn copy(sql: &str) -> Option<Result<Copy, String>> {
                 legacy_options,
                 ..
             },
-        ] => Some(of(source, options, legacy_options)),
+        ] => {
+            let copy = of(source, options, legacy_options);
+            Some(copy.map_err(|what| (UNSUPPORTED, what)))
+        }
+        [Statement::Copy { to: true, .. }] => {
+            let what = "files of the server's machine are not written: use COPY … TO STDOUT, or \\copy of psql";
+            Some(Err((READ_ONLY, what.to_owned())))
+        }
+        [Statement::Copy { to: false, .. }] => {
+            let what = "tables are not written by SQL: load them with `kumiki pages load`";
+            Some(Err((READ_ONLY, what.to_owned())))
+        }
         _ => None,
     }
 }

@@ -36,9 +36,7 @@ use tokio::time::Instant;
 
 use crate::serve::compatible::{self, Answer, answer};
 use crate::serve::copy::{Copy, copy};
-use crate::serve::errors::{
-    CANCELLED, INVALID_SETTING, SYNTAX, TOO_MANY, UNSUPPORTED, error, of_query,
-};
+use crate::serve::errors::{CANCELLED, INVALID_SETTING, SYNTAX, TOO_MANY, error, of_query};
 use crate::serve::system::System;
 use crate::serve::timeout::{self, Timeout};
 use crate::serve::{encode, parameters, types};
@@ -114,7 +112,7 @@ impl Handler {
         formats: Option<&Format>,
     ) -> PgWireResult<Response> {
         if let Some(copy) = copy(sql) {
-            let copy = copy.map_err(|what| error(UNSUPPORTED, what))?;
+            let copy = copy.map_err(|(state, what)| error(state, what))?;
             let response = self.within(self.planned(&copy.sql, values, None)).await?;
             return Ok(copied(copy, ending(client, self.timeout.get(), response)));
         }
@@ -344,7 +342,7 @@ impl QueryParser for Handler {
             Some(answer) => (Vec::new(), answer.columns()),
             None => {
                 let copy = copy(sql).transpose();
-                let copy = copy.map_err(|what| error(UNSUPPORTED, what))?;
+                let copy = copy.map_err(|(state, what)| error(state, what))?;
                 let query = copy.as_ref().map_or(sql, |copy| &copy.sql);
                 let plan = self.session.logical(query).await;
                 let plan = plan.map_err(|failed| of_query(&failed))?;
