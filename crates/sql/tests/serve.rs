@@ -226,7 +226,7 @@ fn a_statement_ends_when_its_time_is_over() {
         let (state, text) = answer.error();
         assert_eq!(state, "57014");
         assert!(text.contains("statement timeout"), "{text}");
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(begun.elapsed() < Duration::from_secs(60));
     }
     // Others have as long as they want.
     let mut other = Client::connect(served.address);

@@ -303,14 +303,15 @@ mod tests {
         let query = wanted("copy (select 1 as one) to stdout with (format csv, header false)");
         assert_eq!(query.sql, "SELECT 1 AS one");
         assert!(!query.has_header);
-        for other in [
-            "select 1",
-            "copy t from stdin",
-            "copy t to '/tmp/file'",
-            "copy",
-            "",
-        ] {
+        for other in ["select 1", "copy", ""] {
             assert_eq!(copy(other), None, "{other}");
+        }
+        for written in ["copy t from stdin", "copy t to '/tmp/file'"] {
+            let refused = copy(written);
+            assert!(
+                matches!(refused, Some(Err((READ_ONLY, _)))),
+                "{written}: {refused:?}"
+            );
         }
         for refused in [
             "copy t to stdout (format binary)",
