@@ -134,11 +134,10 @@ fn write_pairs(
     while !stop.load(Ordering::Relaxed) {
         at += 1;
         let address = addresses[at % addresses.len()];
-        if std::net::TcpStream::connect(address).is_err() {
+        let Ok(mut client) = support::Client::try_connect(address) else {
             std::thread::sleep(Duration::from_millis(5));
             continue;
-        }
-        let mut client = support::Client::connect(address);
+        };
         for _ in 0..20 {
             number += 1;
             let text = number.to_string();

@@ -18,15 +18,20 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).expect("connect");
+        Client::try_connect(address).expect("connect")
+    }
+
+    /// The same where nobody may listen.
+    pub(crate) fn try_connect(address: SocketAddr) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Client {
+        Ok(Client {
             stream,
             buffer: Vec::new(),
             parser: ReplyParser::new(),
-        }
+        })
     }
 
     pub(crate) fn send(&mut self, args: &[&str]) {
