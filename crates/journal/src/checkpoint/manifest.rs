@@ -5,7 +5,7 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKIMF` |
-//! | 8 | 4 | version | of this format and that of the parts: 2; in version 1 it is the same, and the parts are of version 1 |
+//! | 8 | 4 | version | of this format and that of the parts: 3; in versions 1 and 2 it is the same, and the parts are of that version |
 //! | 12 | 4 | size | of the manifest in bytes |
 //! | 16 | 8 | epoch | *S*: the checkpoint holds everything up to it and nothing later |
 //! | 24 | 8 | stamp | the time of *S*, milliseconds since the Unix epoch |
