@@ -57,7 +57,7 @@ pub(crate) struct Options {
         requires = "cassandra"
     )]
     lock_table: Vec<LockTable>,
-    /// Send writes of several clients to Cassandra as one batch. The manual says what that changes.
+    /// Send writes of several clients to Cassandra as one batch. docs/proxy.md says what that changes.
     #[arg(long, requires = "cassandra")]
     merge_writes: bool,
     /// Threads that have clients; default: as many as there are processors, less those of

@@ -1,4 +1,4 @@
-//! The RDMA device of `kumiki serve`.
+//! The RDMA device of `kumiki serve`, and of `kumiki pages` and `kumiki sql`.
 
 use std::time::Duration;
 

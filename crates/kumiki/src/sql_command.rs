@@ -84,7 +84,7 @@ struct Ask {
     /// How results are written: table, csv or json (an object for each row, one a line).
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::from_str)]
     format: Format,
-    /// Tell how long statements take, on standard error.
+    /// Tell how long statements take, and what became of their pages, on standard error.
     #[arg(long)]
     timing: bool,
     /// Tell the progress of long queries on standard error, even where that is no terminal.

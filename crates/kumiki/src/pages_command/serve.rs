@@ -44,10 +44,10 @@ pub(crate) struct Serve {
     /// How pages are read.
     #[arg(long, value_name = "WAY", default_value = "auto")]
     io: Io,
-    /// Threads that read, for each thread that serves readers (--io static).
+    /// Threads that read, for each thread that serves readers or runs operators (--io static).
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     io_threads: u16,
-    /// Reads under way at a time, for each thread that serves readers.
+    /// Reads under way at a time, for each thread that serves readers or runs operators.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=32768))]
     depth: u16,
     /// Read through the operating system's page cache, and not past it.
