@@ -32,9 +32,11 @@
 //! | `execute` | a transaction: where it goes, and what is done when that fails |
 //! | `bulk` | many transactions in one message, each by itself |
 //! | `ramp` | read-atomic keys: several of them read, or written, all or nothing and without locks |
+//! | `one_sided` | reads of newest versions that nodes have published, without the nodes |
 //! | `transact` | transactions in steps: reads, then writes, on condition that the reads hold |
 //! | `map` | the cluster's file, as nodes have it |
 //! | `pool` | connections |
+//! | `backoff` | pauses between attempts |
 //! | `sessions` | numbers by which replicated partitions know transactions again |
 //! | `error` `options` | what can go wrong; how a client is set up |
 //!

@@ -5,7 +5,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`word`](self) `word` | the record word: current version, lock, marks |
+//! | `word` | the record word: current version, lock, marks |
 //! | `origin`, `record` | records and versions in memory |
 //! | [`epoch`] | the global epoch, the workers' places in it, time stamps |
 //! | `garbage` | memory that waits until nobody can see it |

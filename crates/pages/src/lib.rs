@@ -6,6 +6,7 @@
 //! | [`bounds`] | what is known of a column's values without reading them |
 //! | [`page`] | a page as it was read: arrays without copying |
 //! | `kind`, `entry`, `encode` | columns' values as bytes |
+//! | `codec` | integers in bytes, and reading of bytes that may be anything |
 //! | `distinct`, `gauge`, `fill` | how much fits into a page, and in which form |
 //! | [`row`], `cell` | the layout of rows |
 //! | [`widen()`] | from the types that pages have to those of columns |

@@ -17,9 +17,11 @@
 //! | `snapshots` | consistent copies of all keys that clients take in pieces |
 //! | `routing` `coordination` | in a cluster: where keys lead; transactions with other nodes |
 //! | `read_atomic` | what is refused of commands and blocks with read-atomic keys |
+//! | `published` | newest versions of read-atomic keys, in memory that clients read by themselves |
 //! | [`replication`] | what a node says of its replicas |
 //! | `redirect` | what a node does that does not lead its partition |
 //! | `partition` | what is served: the partition behind all this |
+//! | `glob` | patterns of `KEYS`, `SCAN` and `CONFIG GET` |
 //! | `render` `refusal` | replies and errors as RESP |
 //! | `clients` `cursors` `shared` | what runtimes have in common |
 //! | `figures` | figures of the server |

@@ -12,12 +12,18 @@
 //! | [`options`] | what a session may set |
 //! | [`table`] | tables and schemas as DataFusion wants them |
 //! | [`scan`] | a scan of a table, with all that it does to rows beside the data |
+//! | `fragment` | fragments made of what a scan has been given to do |
+//! | `strips` | how a table's rows are divided among a scan's partitions |
+//! | `fetch` | a task's batches as a stream |
 //! | [`pushdown`] | rules that move aggregates and the first rows of an order into scans |
+//! | `groups` | whether an aggregate makes few groups of many rows |
+//! | `statistics` | what DataFusion's optimiser is told of tables |
 //! | [`load`] | CSV and Parquet files into tables of pages |
 //! | [`meter`] | how many pages a scan has read |
 //! | [`place`] | where a query's fragments run |
 //! | [`translate`] | DataFusion's expressions as those of the executor beside the data |
 //! | [`scalar`] | DataFusion's values as ours, and back |
+//! | `display` | fragments as `EXPLAIN` shows them |
 //! | `explain` | errors in words |
 //! | [`serve`] | `kumiki sql serve`: PostgreSQL's protocol |
 //! | [`shell`] | `kumiki sql`: statements from the command line, from files and from a terminal |

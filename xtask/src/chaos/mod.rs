@@ -4,8 +4,8 @@
 //! One round: clients drive load; several faults strike, each at its time; they end, and the
 //! partition must serve again soon; what all clients saw must be strictly serializable, nothing that
 //! was acknowledged may be missing, and all nodes must come to have the same. Six rounds are a
-//! *life* of a partition: three with reads by lease and three without, after all of its nodes were
-//! killed at once.
+//! *life* of a partition: three without reads by lease and then, after all of its nodes were killed
+//! at once, three with them.
 //!
 //! | module | what |
 //! |---|---|

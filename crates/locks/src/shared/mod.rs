@@ -5,6 +5,17 @@
 //! built travels together. The machine does no I/O: requests and results go in, transactions and
 //! answers come out of [`Shared::step`].
 //!
+//! | module | concept |
+//! |---|---|
+//! | `entry` | what a proxy knows of one key, and who asks for it |
+//! | `serving` | requests: what is to be done for them next, and when |
+//! | `flight`, `operation` | how transactions are built of what waits; transactions that own their bytes |
+//! | `settling`, `failing` | transactions that have committed; and others |
+//! | `reading` | what was read of a key, and who is answered by it |
+//! | `era` | how tokens are drawn when there is no record |
+//! | `sweep` | looking at all records |
+//! | `counters` | what has happened |
+//!
 //! Nobody believes anybody's clock. How long a lease lasts is measured by each proxy on its own
 //! monotonic clock: by the one that wrote the record from before the record was sent, by every
 //! other one from when it has first seen that very write. A holder counts from when it sent its
@@ -22,8 +33,7 @@
 //! | a lease has ended | read, and release what is still the same write |
 //!
 //! A lock is released by putting a record that says so and stays for some seconds, so that the
-//! next token is above the last one. The module `era` says how tokens are drawn when there is no
-//! record.
+//! next token is above the last one.
 //!
 //! 1. A record is replaced only by a transaction that checks its version, and created only where
 //!    there is none. So a write that comes late, after its proxy gave it up, has no effect if any
