@@ -52,14 +52,9 @@ const STEPS: &[Step] = &[
     }),
     ("architecture", arch::check),
     ("clippy", || {
-        execute(cargo().args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ]))
+        clippy(&[])?;
+        // With all packages, so that nothing is checked for the sake of other features.
+        clippy(&["--features", "kumiki/sql"])
     }),
     ("docs", || {
         let mut command = cargo();
@@ -173,6 +168,14 @@ pub fn run(only: Option<&str>) -> Result<()> {
 fn execute(command: &mut Command) -> Result<()> {
     let name = format!("{:?}", command.get_args().next().unwrap_or_default());
     process::run(&name, command.current_dir(build::root()))
+}
+
+/// Checks all packages, with these arguments besides.
+fn clippy(features: &[&str]) -> Result<()> {
+    let mut command = cargo();
+    command.args(["clippy", "--workspace", "--all-targets"]);
+    command.args(features).args(["--", "-D", "warnings"]);
+    execute(&mut command)
 }
 
 /// A test that must find the bug which a feature of a package plants. It is built, as all tests are, with
