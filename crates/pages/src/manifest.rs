@@ -17,7 +17,7 @@
 //! | 1 | layout | 0: columns; 1: rows |
 //! | 4 | columns | how many; each is a column as below |
 //! | 4 | groups | how many; each is a number of columns (4) and their places in the schema (4 each) |
-//! | 4 | segments | how many; each is a segment as below |
+//! | 4 | segments | how many, at most 65,535; each is a segment as below |
 //!
 //! A column:
 //!
@@ -49,7 +49,7 @@ use arrow_schema::{DataType, Field, Schema};
 use crate::codec::{Reader, push_count, push_text, u32_at};
 use crate::directory::directory;
 use crate::kind::Kind;
-use crate::table::{Layout, PageSize, SegmentId, Table, TableId, Version, is_name};
+use crate::table::{Layout, PageSize, SEGMENT_LIMIT, SegmentId, Table, TableId, Version, is_name};
 
 const MAGIC: &[u8; 8] = b"KUMIKITB";
 const FORMAT: u32 = 1;
@@ -171,6 +171,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(Table, Vec<SegmentHead>), String> 
     let mut reader = Reader::new(&bytes[HEAD..]);
     let table = decode_table(&mut reader)?;
     let count = reader.count(42)?;
+    if count > SEGMENT_LIMIT {
+        return Err(format!(
+            "it has {count} segments, and a table has {SEGMENT_LIMIT} at most"
+        ));
+    }
     let heads = (0..count).map(|_| decode_head(&mut reader));
     let heads = heads.collect::<Result<Vec<_>, String>>()?;
     reader.end()?;

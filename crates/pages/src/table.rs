@@ -27,6 +27,23 @@ pub struct TableId(pub u128);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Version(pub u64);
 
+impl Version {
+    /// The first one of a table.
+    pub const FIRST: Version = Version(1);
+
+    /// The version behind this one; `None` if there is no number left for it.
+    #[must_use]
+    pub fn next(self) -> Option<Version> {
+        self.0.checked_add(1).map(Version)
+    }
+
+    /// Whether somebody may choose this number for a new version: it is one, and there is one behind it.
+    #[must_use]
+    pub fn may_be_chosen(self) -> bool {
+        self >= Version::FIRST && self.next().is_some()
+    }
+}
+
 /// Tells a segment from all others, of all tables and nodes; copies on several nodes share it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(pub u128);
@@ -138,6 +155,9 @@ pub enum Layout {
 
 /// The longest name of a table.
 pub const NAME_LIMIT: usize = 63;
+
+/// Segments of a table at most: readers name them to storage nodes by numbers of 16 bits.
+pub const SEGMENT_LIMIT: usize = u16::MAX as usize;
 
 /// Whether a table may have this name: letters, digits and `_` of ASCII, [`NAME_LIMIT`] at most.
 #[must_use]

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use fastrand::Rng;
 use kumiki_pages::{Groups, Memory, PageSize, Shape, Table};
 
@@ -38,4 +40,23 @@ fn tables_travel() {
         }
         Table::decode(&bytes[..rng.usize(..bytes.len())]).unwrap_err();
     }
+}
+
+/// Readers name segments by numbers of 16 bits.
+#[test]
+fn a_table_has_as_many_segments_as_can_be_named() {
+    let mut rng = Rng::with_seed(1);
+    let schema = support::schema(&mut rng, 1);
+    let groups = Groups::OneEach.resolve(&schema).unwrap();
+    let shape = Shape::new(schema.clone(), PageSize::default(), groups, None).unwrap();
+    let rows = [support::batch(&mut rng, &schema, 3)];
+    let table = Memory::new().table("t", &shape, [&rows[..]]).unwrap();
+    let mut table = (*table).clone();
+    let segment = Arc::clone(&table.segments[0]);
+    table.segments = vec![segment; 65_535];
+    let most = Table::decode(&table.encode()).unwrap();
+    assert_eq!(most.segments.len(), 65_535);
+    table.segments.push(Arc::clone(&most.segments[0]));
+    let error = Table::decode(&table.encode()).unwrap_err().to_string();
+    assert!(error.contains("65536 segments"), "{error}");
 }

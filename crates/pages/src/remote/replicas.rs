@@ -13,7 +13,9 @@
 //! Until step 3 an error leaves no node with anything. In it, only a node that is lost, or a disk that
 //! fails, can leave some nodes with the new version and others without: [`Apart`] says which. Readers
 //! take the newest version meanwhile. Of two loads at once into the same nodes, the first node takes one
-//! and refuses the other one before that is anywhere, because both begin with it.
+//! and refuses the other one before that is anywhere, because both begin with it. So they do if both know
+//! each node by the same address: those who name nodes in different ways, such as one by its address on
+//! another network, may begin with different ones, and leave nodes with different versions.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use super::load::{FarLoad, blocks};
 use super::session::{Session, SessionError};
 use crate::depot::{Depot, DepotError, Sink, could_lie_in_pages};
 use crate::table::{SegmentId, Table, TableId, Version};
-use crate::tables::{Identity, LoadOptions, Mode, TablesError};
+use crate::tables::{Identity, LoadOptions, Mode, TablesError, behind};
 
 /// Several storage nodes that are to have the same tables; see the [module](self).
 #[derive(Clone, Debug)]
@@ -129,7 +131,7 @@ impl Replicas {
             let table = self.common(name)?.ok_or_else(unknown)?;
             return Ok(Identity {
                 table: table.id,
-                version: Version(table.version.0 + 1),
+                version: behind(name, table.version)?,
                 segment,
             });
         }
@@ -141,12 +143,13 @@ impl Replicas {
         if mode == Mode::Create && there().next().is_some() {
             return Err(TablesError::Exists(name.to_owned()).into());
         }
-        let newest = there().map(|table| table.version.0).max().unwrap_or(0);
+        let newest = there().map(|table| table.version).max();
+        let version = newest.map_or(Ok(Version::FIRST), |newest| behind(name, newest))?;
         let id = there().next().map(|table| table.id);
         let id = id.filter(|id| there().all(|table| table.id == *id));
         Ok(Identity {
             table: id.unwrap_or_else(TableId::new),
-            version: Version(newest + 1),
+            version,
             segment,
         })
     }
@@ -174,14 +177,16 @@ fn of(node: &str, why: &impl Display) -> DepotError {
 }
 
 impl Depot for Replicas {
-    /// Those that any of the nodes has, as the first one that has each.
+    /// Those that any of the nodes has, each in the newest version that any has.
     fn list(&self) -> Result<Vec<Arc<Table>>, DepotError> {
         let mut all: Vec<Arc<Table>> = Vec::new();
         for node in &self.nodes {
             let list = Depot::list(node).map_err(|error| of(&address(node), &error))?;
             for table in list {
-                if !all.iter().any(|known| known.name == table.name) {
-                    all.push(table);
+                match all.iter_mut().find(|known| known.name == table.name) {
+                    Some(known) if known.version < table.version => *known = table,
+                    Some(_) => {}
+                    None => all.push(table),
                 }
             }
         }

@@ -15,7 +15,7 @@ use crate::page::Page;
 use crate::row::{Form, RowSchema};
 use crate::segment::{Groups, SegmentBuilder, Shape};
 use crate::table::{
-    Layout, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version, is_name,
+    Layout, PageNo, PageSize, SEGMENT_LIMIT, Segment, SegmentId, Table, TableId, Version, is_name,
 };
 
 /// How a new table lies in pages.
@@ -50,7 +50,8 @@ pub enum Mode {
 pub struct Identity {
     /// Which table. To append it must be that which is there.
     pub table: TableId,
-    /// Which version of it: to append the one behind that which is there, otherwise any later one.
+    /// Which version of it: to append the one behind that which is there, otherwise any later one that
+    /// [may be chosen](Version::may_be_chosen).
     pub version: Version,
     /// The new segment, which nobody has had.
     pub segment: SegmentId,
@@ -72,6 +73,8 @@ pub struct Load {
     /// Bytes that were written since the files were synced last, and after how many they are again.
     unsynced: u64,
     sync_after: u64,
+    /// Segments of a table to which nothing is appended any more.
+    segment_limit: usize,
 }
 
 /// Pages that are written at once, at most.
@@ -114,9 +117,20 @@ impl Tables {
             return Err(TablesError::BadName(name.to_owned()));
         }
         drop(self.inner.writable()?);
+        if let Some(identity) = identity.filter(|identity| !identity.version.may_be_chosen()) {
+            return Err(TablesError::Options(format!(
+                "no version of a table may be called {}",
+                identity.version.0
+            )));
+        }
         let shape = match mode {
             Mode::Create if self.exists(name) => return Err(TablesError::Exists(name.to_owned())),
-            Mode::Append => shape_of(&self.opened(name)?, schema)?,
+            Mode::Append => {
+                let opened = self.opened(name)?;
+                // Before all rows are written for nothing.
+                check_segments(&opened.table, SEGMENT_LIMIT)?;
+                shape_of(&opened, schema)?
+            }
             Mode::Create | Mode::Replace => options.shape(schema)?,
         };
         let id = identity.map_or_else(SegmentId::new, |identity| identity.segment);
@@ -133,6 +147,7 @@ impl Tables {
             bytes: 0,
             unsynced: 0,
             sync_after: SYNC_AFTER,
+            segment_limit: SEGMENT_LIMIT,
         })
     }
 
@@ -215,6 +230,18 @@ fn shape_of(opened: &Opened, schema: &SchemaRef) -> Result<Shape, TablesError> {
         groups,
         rows,
     )?)
+}
+
+/// Whether a table may have one segment more.
+fn check_segments(table: &Table, limit: usize) -> Result<(), TablesError> {
+    match table.segments.len() < limit {
+        true => Ok(()),
+        false => Err(TablesError::Options(format!(
+            "table {} has {limit} segments, one of each load, and no table has more: load all rows anew \
+             and replace it, and append more of them at once",
+            table.name
+        ))),
+    }
 }
 
 /// How records of a table are laid out: its pages tell.
@@ -389,6 +416,7 @@ impl Load {
         self.check_identity(before.as_ref().map(|before| &*before.table))?;
         Ok(match (self.mode, before) {
             (Mode::Append, Some(before)) => {
+                check_segments(&before.table, self.segment_limit)?;
                 // Another load may have ended in between.
                 if before.table.groups != self.shape.groups
                     || before.table.schema != self.shape.schema
@@ -402,7 +430,7 @@ impl Load {
                 }
                 Opened {
                     table: Arc::new(Table {
-                        version: state.next_version(&self.name),
+                        version: state.next_version(&self.name)?,
                         ..(*before.table).clone()
                     }),
                     files: before.files,
@@ -415,7 +443,7 @@ impl Load {
                 });
             }
             (Mode::Create, Some(_)) => return Err(TablesError::Exists(self.name.clone())),
-            (_, before) => self.first(before.map(|before| before.table), state),
+            (_, before) => self.first(before.map(|before| before.table), state)?,
         })
     }
 
@@ -426,7 +454,7 @@ impl Load {
         };
         let follows = match self.mode {
             Mode::Append => {
-                before.id == identity.table && before.version.0 + 1 == identity.version.0
+                before.id == identity.table && before.version.next() == Some(identity.version)
             }
             Mode::Create | Mode::Replace => before.version < identity.version,
         };
@@ -440,13 +468,17 @@ impl Load {
     }
 
     /// A version that has no segments of others.
-    fn first(&self, before: Option<Arc<Table>>, state: &super::State) -> Opened {
+    fn first(
+        &self,
+        before: Option<Arc<Table>>,
+        state: &super::State,
+    ) -> Result<Opened, TablesError> {
         let (id, version) = match (self.identity, &before) {
             (Some(identity), _) => (identity.table, identity.version),
-            (None, Some(before)) => (before.id, state.next_version(&self.name)),
-            (None, None) => (TableId::new(), Version(1)),
+            (None, Some(before)) => (before.id, state.next_version(&self.name)?),
+            (None, None) => (TableId::new(), Version::FIRST),
         };
-        Opened {
+        Ok(Opened {
             table: Arc::new(Table {
                 id,
                 name: self.name.clone(),
@@ -458,7 +490,7 @@ impl Load {
                 segments: Vec::new(),
             }),
             files: Vec::new(),
-        }
+        })
     }
 }
 

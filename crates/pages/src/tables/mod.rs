@@ -255,11 +255,20 @@ impl State {
     }
 
     /// The version behind that of a table.
-    fn next_version(&self, name: &str) -> Version {
-        let version = self
-            .tables
-            .get(name)
-            .map_or(0, |opened| opened.table.version.0);
-        Version(version + 1)
+    fn next_version(&self, name: &str) -> Result<Version, TablesError> {
+        match self.tables.get(name) {
+            Some(opened) => behind(name, opened.table.version),
+            None => Ok(Version::FIRST),
+        }
     }
+}
+
+/// The version behind this one of a table, which somebody else may have numbered.
+pub(crate) fn behind(name: &str, version: Version) -> Result<Version, TablesError> {
+    version.next().ok_or_else(|| {
+        TablesError::Options(format!(
+            "table {name} has version {}, and no number is left for another one: remove it, and load it anew",
+            version.0
+        ))
+    })
 }

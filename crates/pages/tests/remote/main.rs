@@ -72,5 +72,7 @@ conform! {
     replicas::nodes_that_differ_are_made_equal_by_replacing
     replicas::of_two_loads_at_once_one_is_on_all_nodes_and_one_on_none
     replicas::a_node_that_is_lost_leaves_the_others_as_they_were
+    replicas::the_newest_version_of_any_node_is_listed
+    replicas::numbers_of_versions_that_make_no_sense_are_refused
     replicas::which_nodes_have_a_version_is_told
 }

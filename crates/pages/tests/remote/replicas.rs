@@ -8,10 +8,10 @@ use bytes::Bytes;
 use disk::RealDisk;
 use disk::reads::PageCache;
 use kumiki_pages::node::{Loading, Opened, Shelf, ShownFiles, Stock};
-use kumiki_pages::remote::{Apart, Far, Replicas};
+use kumiki_pages::remote::{Apart, Far, FarLoad, Replicas, Session, SessionError};
 use kumiki_pages::{
-    Address, Depot, DepotError, LoadOptions, Mode, PageSize, Sink, Source, Table, Tables,
-    TablesError, Version,
+    Address, Depot, DepotError, Identity, LoadOptions, Mode, PageSize, SegmentId, Sink, Source,
+    Table, TableId, Tables, TablesError, Version,
 };
 
 use crate::stock::{self, batch, numbers, schema};
@@ -210,6 +210,66 @@ pub(crate) fn a_table_that_is_damaged_on_one_node_is_replaced_on_all(road: &Road
         (found(&both), both.damaged().unwrap().len()),
         (Some((7, 2)), 0)
     );
+}
+
+pub(crate) fn the_newest_version_of_any_node_is_listed(road: &Road) {
+    let nodes = [stock::Depot::new(road), stock::Depot::new(road)];
+    let both = Replicas::new(nodes.iter().map(stock::Depot::far).collect());
+    // Whichever of them is asked first.
+    for (newer, older) in [(0, 1), (1, 0)] {
+        load(&nodes[older].far(), Mode::Create, 0, 10).unwrap();
+        load(&nodes[newer].far(), Mode::Create, 0, 10).unwrap();
+        load(&nodes[newer].far(), Mode::Append, 10, 20).unwrap();
+        let listed = both.list().unwrap();
+        let versions: Vec<u64> = listed.iter().map(|table| table.version.0).collect();
+        assert_eq!(versions, [2]);
+        both.remove("numbers").unwrap();
+    }
+}
+
+pub(crate) fn numbers_of_versions_that_make_no_sense_are_refused(road: &Road) {
+    let node = stock::Depot::new(road);
+    let far = node.far();
+    let begin_as = |mode, version| {
+        let session = Session::connect(far.options().session.clone()).unwrap();
+        let identity = Identity {
+            table: TableId::new(),
+            version: Version(version),
+            segment: SegmentId::new(),
+        };
+        FarLoad::begin_as(
+            session,
+            "numbers",
+            &schema(),
+            &options(),
+            mode,
+            Some(identity),
+        )
+    };
+    for version in [0, u64::MAX] {
+        for mode in [Mode::Create, Mode::Replace] {
+            let error = begin_as(mode, version).unwrap_err();
+            assert!(matches!(error, SessionError::Refused(_)), "{error}");
+        }
+    }
+    begin_as(Mode::Create, u64::MAX - 1)
+        .unwrap()
+        .commit()
+        .unwrap();
+    // The last one that there is.
+    load(&far, Mode::Replace, 0, 10).unwrap();
+    let all = Replicas::new(vec![far.clone()]);
+    for mode in [Mode::Replace, Mode::Append] {
+        for depot in [&far as &dyn Depot, &all] {
+            let error = load(depot, mode, 0, 10).unwrap_err().to_string();
+            assert!(error.contains("no number is left"), "{error}");
+        }
+    }
+    // The node is as it was.
+    assert_eq!(found(&far), Some((10, u64::MAX)));
+    far.remove("numbers").unwrap();
+    load(&all, Mode::Create, 0, 10).unwrap();
+    assert_eq!(found(&far), Some((10, 1)));
 }
 
 /// A stock whose loads prepare, and do not commit.

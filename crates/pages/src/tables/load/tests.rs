@@ -1,4 +1,4 @@
-//! When what is loaded is synced.
+//! When what is loaded is synced, and which versions come out.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,15 +18,21 @@ fn batch(from: i64) -> RecordBatch {
     RecordBatch::try_from_iter([("n", numbers)]).unwrap()
 }
 
-fn begin(disk: &FaultDisk) -> Load {
+fn tables(disk: &FaultDisk) -> Tables {
     let dirs: [PathBuf; DIRS] = ["/data/one".into(), "/data/two".into()];
-    let tables = Tables::open(Arc::new(disk.clone()), &dirs).unwrap();
+    Tables::open(Arc::new(disk.clone()), &dirs).unwrap()
+}
+
+fn begin_as(tables: &Tables, mode: Mode, identity: Option<Identity>) -> Result<Load, TablesError> {
     let options = LoadOptions {
         page_size: PageSize::ALL[0],
         ..LoadOptions::default()
     };
-    let schema = batch(0).schema();
-    let mut load = tables.load("t", &schema, &options, Mode::Create).unwrap();
+    tables.load_as("t", &batch(0).schema(), &options, mode, identity)
+}
+
+fn begin(disk: &FaultDisk) -> Load {
+    let mut load = begin_as(&tables(disk), Mode::Create, None).unwrap();
     load.sync_after = AFTER;
     load
 }
@@ -63,4 +69,58 @@ fn a_load_whose_sync_failed_is_over() {
     assert!(error.contains("cannot sync"), "{error}");
     assert!(load.push(&batch(0)).is_err());
     assert!(load.commit().is_err());
+}
+
+#[test]
+fn a_table_gets_no_more_segments_than_it_may_have() {
+    let tables = tables(&FaultDisk::new());
+    for mode in [Mode::Create, Mode::Append] {
+        let mut load = begin_as(&tables, mode, None).unwrap();
+        load.segment_limit = 2;
+        load.push(&batch(0)).unwrap();
+        load.commit().unwrap();
+    }
+    let mut load = begin_as(&tables, Mode::Append, None).unwrap();
+    load.segment_limit = 2;
+    load.push(&batch(0)).unwrap();
+    let error = load.commit().unwrap_err().to_string();
+    assert!(error.contains("2 segments"), "{error}");
+    assert!(error.contains("replace"), "{error}");
+    assert_eq!(tables.table("t").unwrap().segments.len(), 2);
+    // All rows at once are a single one.
+    let mut load = begin_as(&tables, Mode::Replace, None).unwrap();
+    load.segment_limit = 1;
+    assert_eq!(load.commit().unwrap().segments.len(), 0);
+}
+
+/// Somebody else numbers versions, and may do so in any way.
+#[test]
+fn numbers_of_versions_have_an_end() {
+    let tables = tables(&FaultDisk::new());
+    let called = |version| {
+        Some(Identity {
+            table: TableId(7),
+            version: Version(version),
+            segment: SegmentId::new(),
+        })
+    };
+    for mode in [Mode::Create, Mode::Replace] {
+        for version in [0, u64::MAX] {
+            let error = begin_as(&tables, mode, called(version)).err().unwrap();
+            assert!(error.to_string().contains("version"), "{error}");
+        }
+    }
+    let late = begin_as(&tables, Mode::Create, called(u64::MAX - 1)).unwrap();
+    late.commit().unwrap();
+    let last = begin_as(&tables, Mode::Replace, None).unwrap();
+    assert_eq!(last.commit().unwrap().version, Version(u64::MAX));
+    for identity in [None, called(1), called(u64::MAX - 1)] {
+        for mode in [Mode::Append, Mode::Replace] {
+            let load = begin_as(&tables, mode, identity).unwrap();
+            assert!(load.commit().is_err(), "{mode:?} as {identity:?}");
+        }
+    }
+    tables.remove("t").unwrap();
+    let anew = begin_as(&tables, Mode::Create, None).unwrap();
+    assert_eq!(anew.commit().unwrap().version, Version::FIRST);
 }
