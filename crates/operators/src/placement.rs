@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Of the pages of remote-local those that a cache here has do not come. Where both sides share
-//! processors, a placement takes at least the time of all its work, divided by the processors: with
-//! remote-local the node's, too.
+//! processors, remote-local takes at least the time of all its work, the node's included, divided by the
+//! processors: with the others one side alone works.
 //!
 //! Nothing is measured here: who reads pages and runs fragments does, and keeps [`Costs`]. Who
 //! knows what pages take of the processors says so with [`PageWork`].

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use bytes::Bytes;
 use pages::block;
 use pages::node::{Opened, Outcome, Output, Worker};
 use pages::remote::{Far, SessionError, TaskStream, WorkTimes};
@@ -46,7 +47,7 @@ impl Site for There {
     fn run(&self, task: &Task) -> Batches {
         match self.begin(task) {
             Ok(stream) => Box::new(Results {
-                stream,
+                stream: Some(stream),
                 schema: Arc::clone(&task.fragment.output),
             }),
             Err(error) => Box::new(iter::once(Err(error))),
@@ -86,21 +87,26 @@ fn decode(table: &Arc<Table>, bytes: &[u8], wanted: Wanted) -> Result<Task, Stri
 }
 
 /// A task's results, as they come.
-struct Results {
-    stream: TaskStream,
+struct Results<S> {
+    /// None after an error: batches behind one that is left out would look like all of them.
+    stream: Option<S>,
     schema: SchemaRef,
 }
 
-impl Iterator for Results {
+impl<S: Iterator<Item = Result<Bytes, SessionError>>> Iterator for Results<S> {
     type Item = Result<RecordBatch, TaskError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.stream.next()?;
-        Some(batch.map_err(TaskError::from).and_then(|bytes| {
+        let batch = self.stream.as_mut()?.next()?;
+        let batch = batch.map_err(TaskError::from).and_then(|bytes| {
             // A node that sends what is no batch is not to be asked again.
             block::decode(bytes, &self.schema)
                 .map_err(|error| TaskError::Refused(error.to_string()))
-        }))
+        });
+        if batch.is_err() {
+            self.stream = None;
+        }
+        Some(batch)
     }
 }
 

@@ -92,3 +92,21 @@ fn long_results_travel_in_batches_that_fit_into_messages() {
     }
     assert_eq!(at, batch.num_rows());
 }
+
+#[test]
+fn after_what_is_no_batch_nothing_comes() {
+    let batch = rows();
+    let mut bytes = Vec::new();
+    block::encode(&batch, &mut bytes).unwrap();
+    let mut torn = bytes.clone();
+    torn[0] ^= 1;
+    let sent = [bytes.clone(), torn, bytes].map(|bytes| Ok(bytes.into()));
+    let mut results = Results {
+        stream: Some(sent.into_iter()),
+        schema: batch.schema(),
+    };
+    assert_eq!(results.next().unwrap().unwrap(), batch);
+    let error = results.next().unwrap().unwrap_err();
+    assert!(matches!(error, TaskError::Refused(_)), "{error}");
+    assert!(results.next().is_none(), "it goes on behind a gap");
+}
