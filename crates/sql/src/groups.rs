@@ -1,8 +1,10 @@
 //! Whether an aggregate makes few groups of many rows.
 //!
 //! Where nearly each row is a group of its own, a partial aggregate is work for nothing, and what it
-//! yields is no shorter than the rows. How many groups there are is bounded by how far apart the least
-//! and the greatest value of the columns lie, which pages tell of numbers and of short texts.
+//! yields is no shorter than the rows. How many groups there are is guessed from how far apart the least
+//! and the greatest value of the columns lie, which pages tell of numbers and of short texts. Of numbers
+//! there are no more values than that; of texts there may be, as longer ones lie between short ones.
+//! A wrong guess costs time and no more.
 
 use operators::Expr;
 use pages::{Range, Table};
@@ -21,7 +23,7 @@ pub(crate) fn are_few(scan: &PagesScan, by: &[Expr], rows_for_each: u64) -> bool
     rows < 10_000 || groups.saturating_mul(rows_for_each.into()) <= rows
 }
 
-/// At most how many different values an expression has, if that is known.
+/// About how many different values an expression has at most, if that can be told.
 fn values(table: &Table, expr: &Expr) -> Option<u128> {
     match expr {
         Expr::Column(column) => values_of(table, *column),
@@ -52,7 +54,8 @@ fn values_of(table: &Table, column: usize) -> Option<u128> {
     Some(max.abs_diff(min).saturating_add(1))
 }
 
-/// A text of one character as a number.
+/// A text of one character as a number: whoever has such texts at both ends is supposed to have no longer
+/// ones between them.
 fn short(text: &[u8]) -> Option<i128> {
     match text {
         [] => Some(0),
