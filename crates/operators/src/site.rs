@@ -67,6 +67,9 @@ pub enum TaskError {
     /// The node that ran it is gone; another one that has the pages may run it.
     #[error("{0}")]
     Lost(String),
+    /// Nobody took what came out for so long that the node has ended the task: another one would do so, too.
+    #[error("{0}")]
+    Untaken(String),
     /// The node does not run it: it does not know the table's version, or the task makes no sense.
     #[error("{0}")]
     Refused(String),

@@ -115,7 +115,9 @@ impl From<SessionError> for TaskError {
         let text = error.to_string();
         match error {
             SessionError::Lost(_) | SessionError::Busy(_) => TaskError::Lost(text),
-            SessionError::Refused(_) => TaskError::Refused(text),
+            SessionError::Untaken(_) => TaskError::Untaken(text),
+            // Tasks change nothing: a node that is in doubt of one makes no sense.
+            SessionError::Refused(_) | SessionError::Doubtful(_) => TaskError::Refused(text),
             SessionError::Page(_) => TaskError::Remote(text),
             SessionError::Value(_) => TaskError::Value(text),
             SessionError::Unwanted(_) => TaskError::Unwanted,
@@ -171,6 +173,7 @@ fn outcome(error: TaskError) -> Outcome {
         TaskError::Unwanted => Outcome::Busy(text),
         TaskError::Page(PageError::Lost { .. }) | TaskError::Lost(_) => Outcome::Busy(text),
         TaskError::Page(_) | TaskError::Remote(_) => Outcome::Page(text),
+        TaskError::Untaken(_) => Outcome::Untaken(text),
         TaskError::Value(_) => Outcome::Value(text),
         TaskError::Refused(_) => Outcome::Refused(text),
     }

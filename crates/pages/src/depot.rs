@@ -41,7 +41,8 @@ pub trait Depot: Send + Sync {
     /// Removes a table.
     ///
     /// # Errors
-    /// There is none, or it cannot be removed.
+    /// There is none, or it cannot be removed. The table is as it was, but for errors that say that
+    /// nobody knows; of several nodes see [`DepotError::Apart`].
     fn remove(&self, name: &str) -> Result<(), DepotError>;
 
     /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the table's, and
@@ -73,8 +74,9 @@ pub trait Sink: Send {
     /// Makes the rows part of the table, durably and all at once. Returns the table's new version.
     ///
     /// # Errors
-    /// As [`Sink::push`]: the table is as it was. If a node is lost on the way nobody knows whether the
-    /// rows are there, but all of them are or none; of several nodes see [`DepotError::Apart`].
+    /// As [`Sink::push`]: the table is as it was. If a node is lost on the way, or a disk fails, nobody
+    /// knows whether the rows are there, and the error says so, but all of them are or none; of several
+    /// nodes see [`DepotError::Apart`].
     fn commit(self: Box<Self>) -> Result<Arc<Table>, DepotError>;
 }
 
@@ -101,7 +103,7 @@ pub enum DepotError {
     /// Several storage nodes have different versions of a table.
     #[error("{0}")]
     Different(String),
-    /// Some of several storage nodes have made a change, and others have not.
+    /// Some of several storage nodes have made a change, or may have, and others have not.
     #[error(transparent)]
     Apart(#[from] Apart),
 }

@@ -117,25 +117,29 @@ fn work(shelf: &dyn Shelf, orders: &Receiver<Order>, ending: &AtomicBool) {
 }
 
 fn run(shelf: &dyn Shelf, errand: Errand, mailbox: &Arc<Mailbox>) -> News {
+    let changes = matches!(errand, Errand::Remove(_));
     // A shelf that panics is one reader's misfortune, not the node's.
     let done = catch_unwind(AssertUnwindSafe(|| answer(shelf, errand, mailbox)));
-    let done = done
-        .unwrap_or_else(|_| Err("this made the storage node panic; its log says where".to_owned()));
-    done.unwrap_or_else(|text| News::Failed(Outcome::Refused(text)))
+    let done = done.unwrap_or_else(|_| {
+        let text = "this made the storage node panic; its log says where".to_owned();
+        Err(match changes {
+            true => Outcome::Doubtful(text),
+            false => Outcome::Refused(text),
+        })
+    });
+    done.unwrap_or_else(News::Failed)
 }
 
-fn answer(shelf: &dyn Shelf, errand: Errand, mailbox: &Arc<Mailbox>) -> Result<News, String> {
-    Ok(match errand {
-        Errand::Tables => News::Told(shelf.tables()?),
-        Errand::Open(name, version) => News::Opened(shelf.open(&name, version)?),
-        Errand::File(name, unit) => News::Opened(shelf.file(&name, unit)?),
-        Errand::Remove(name) => {
-            shelf.remove(&name)?;
-            News::Told(Vec::new())
-        }
-        Errand::Load(definition) => {
-            let load = LoadHandle::start(shelf.load(&definition)?, Arc::clone(mailbox));
-            News::Begun(load.map_err(|error| error.to_string())?)
-        }
-    })
+fn answer(shelf: &dyn Shelf, errand: Errand, mailbox: &Arc<Mailbox>) -> Result<News, Outcome> {
+    let answer = match errand {
+        Errand::Tables => shelf.tables().map(News::Told),
+        Errand::Open(name, version) => shelf.open(&name, version).map(News::Opened),
+        Errand::File(name, unit) => shelf.file(&name, unit).map(News::Opened),
+        Errand::Remove(name) => return shelf.remove(&name).map(|()| News::Told(Vec::new())),
+        Errand::Load(definition) => shelf.load(&definition).and_then(|load| {
+            let load = LoadHandle::start(load, Arc::clone(mailbox));
+            load.map(News::Begun).map_err(|error| error.to_string())
+        }),
+    };
+    answer.map_err(Outcome::Refused)
 }

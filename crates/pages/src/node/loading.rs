@@ -85,28 +85,31 @@ fn work(load: Box<dyn Loading>, steps: &Receiver<(Asker, Step)>, mailbox: &Mailb
     let mut load = Some(load);
     while let Ok((asker, step)) = steps.recv() {
         // Each step has an answer: who waits for one is told for ever that it is under way.
+        let commits = matches!(step, Step::Commit);
         let done = catch_unwind(AssertUnwindSafe(|| take(&mut load, step)));
         let done = done.unwrap_or_else(|_| {
-            Err("the load made the storage node panic; its log says where".to_owned())
+            let text = "the load made the storage node panic; its log says where".to_owned();
+            Err(match commits {
+                true => Outcome::Doubtful(text),
+                false => Outcome::Refused(text),
+            })
         });
-        let news = match done {
-            Ok(answer) => News::Told(answer),
-            Err(text) => News::Failed(Outcome::Refused(text)),
-        };
-        mailbox.put(asker, news);
+        mailbox.put(asker, done.map_or_else(News::Failed, News::Told));
     }
 }
 
 /// Takes a step; the load is over when one has failed.
-fn take(load: &mut Option<Box<dyn Loading>>, step: Step) -> Result<Vec<u8>, String> {
+fn take(load: &mut Option<Box<dyn Loading>>, step: Step) -> Result<Vec<u8>, Outcome> {
     let Some(mut going) = load.take() else {
-        return Err("the load has failed before, or is over".to_owned());
+        let text = "the load has failed before, or is over".to_owned();
+        return Err(Outcome::Refused(text));
     };
-    match step {
-        Step::Push(block) => going.push(block)?,
-        Step::Prepare => going.prepare()?,
+    let done = match step {
+        Step::Push(block) => going.push(block),
+        Step::Prepare => going.prepare(),
         Step::Commit => return going.commit(),
-    }
+    };
+    done.map_err(Outcome::Refused)?;
     *load = Some(going);
     Ok(Vec::new())
 }

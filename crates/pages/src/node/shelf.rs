@@ -11,6 +11,7 @@ use disk::reads::ReadFile;
 
 pub use stock::Stock;
 
+use super::tasks::Outcome;
 use crate::table::{Table, Version};
 use crate::tables;
 
@@ -46,9 +47,10 @@ pub trait Shelf: Send + Sync {
     /// Removes a table.
     ///
     /// # Errors
-    /// A text: there is none, or it cannot be removed.
-    fn remove(&self, name: &str) -> Result<(), String> {
-        Err(format!("this node removes nothing, {name} neither"))
+    /// There is none, or it cannot be removed. But for [`Outcome::Doubtful`] it is as it was.
+    fn remove(&self, name: &str) -> Result<(), Outcome> {
+        let text = format!("this node removes nothing, {name} neither");
+        Err(Outcome::Refused(text))
     }
 }
 
@@ -70,8 +72,8 @@ pub trait Loading: Send {
     /// [`Table::encode`] gives it.
     ///
     /// # Errors
-    /// A text that says what is wrong.
-    fn commit(self: Box<Self>) -> Result<Vec<u8>, String>;
+    /// What is wrong. But for [`Outcome::Doubtful`] the table is as it was.
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome>;
 }
 
 /// A version of a table, or a file, whose pages can be read. Stays readable as long as this lives, even

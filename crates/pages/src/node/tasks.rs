@@ -2,7 +2,8 @@
 //!
 //! A task's batches wait for their reader: it gives credit, and without it the task's thread waits.
 //! So a reader that does not take what it asked for holds a thread and no more memory than its
-//! credit, which nobody has more of than the node's [limit](super::Limits::credit); after [`PATIENCE`] without credit the task is ended.
+//! credit, which nobody has more of than the node's [limit](super::Limits::credit); after [`PATIENCE`]
+//! without credit the task is ended, and its reader told that it was for that.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -63,7 +64,7 @@ impl Worker for NoWorker {
     }
 }
 
-/// Why a task has no end; each with a text for people.
+/// Why a task has no end, or a change was not made; each with a text for people.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Outcome {
     /// The task makes no sense here.
@@ -78,6 +79,12 @@ pub enum Outcome {
     /// The node ends, or has too much to do; another one may do it.
     #[error("{0}")]
     Busy(String),
+    /// Nobody took the task's results for long: another node would wait in vain, too.
+    #[error("{0}")]
+    Untaken(String),
+    /// Nobody knows whether a change was made that was asked for.
+    #[error("{0}")]
+    Doubtful(String),
 }
 
 impl Outcome {
@@ -87,6 +94,8 @@ impl Outcome {
             Outcome::Page(_) => Kind::Page,
             Outcome::Value(_) => Kind::Value,
             Outcome::Busy(_) => Kind::Busy,
+            Outcome::Untaken(_) => Kind::Untaken,
+            Outcome::Doubtful(_) => Kind::Doubtful,
         }
     }
 }
@@ -151,6 +160,8 @@ pub(super) struct Control {
     most: u32,
     changed: Condvar,
     cancelled: AtomicBool,
+    /// Whether it was cancelled because nobody gave credit.
+    untaken: AtomicBool,
 }
 
 impl Control {
@@ -179,12 +190,14 @@ impl Control {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Waits for credit and takes one; false if nobody wants more.
-    fn take(&self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+    /// Waits for credit for so long, and takes one; false if nobody wants more.
+    fn take(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
         let mut credit = self.credit.lock();
         while *credit == 0 && !self.is_cancelled() {
-            if self.changed.wait_until(&mut credit, deadline).timed_out() {
+            let waited = self.changed.wait_until(&mut credit, deadline);
+            if waited.timed_out() && *credit == 0 && !self.is_cancelled() {
+                self.untaken.store(true, Ordering::Release);
                 // What was not sent must not be taken for the end.
                 self.cancelled.store(true, Ordering::Release);
             }
@@ -205,7 +218,7 @@ pub(super) struct Job {
 
 impl Output for &Job {
     fn batch(&mut self, batch: Vec<u8>) -> bool {
-        let wanted = self.control.take();
+        let wanted = self.control.take(PATIENCE);
         if wanted {
             self.mailbox.put(self.asker, News::Batch(batch));
         }
@@ -341,14 +354,16 @@ impl Tasks {
 
     fn run(&self, job: &Job) -> News {
         if job.control.is_cancelled() {
-            return before_its_time();
+            return before_its_time(&job.control);
         }
         let mut out = job;
         let worker = &self.worker;
         let run = std::panic::AssertUnwindSafe(|| worker.run(&job.opened, &job.task, &mut out));
         // A task that panics is one reader's misfortune, not the node's.
         match std::panic::catch_unwind(run) {
-            Ok(Ok(())) if job.control.is_cancelled() => before_its_time(),
+            Ok(Ok(()) | Err(Outcome::Busy(_))) if job.control.is_cancelled() => {
+                before_its_time(&job.control)
+            }
             Ok(Ok(())) => {
                 self.shared.figures.tasks.fetch_add(1, Ordering::Relaxed);
                 News::Finished
@@ -361,10 +376,15 @@ impl Tasks {
     }
 }
 
-/// What must not be taken for the end of a task.
-fn before_its_time() -> News {
-    let text = "the task was ended before its time".to_owned();
-    News::Failed(Outcome::Busy(text))
+/// What must not be taken for the end of a task that was cancelled.
+fn before_its_time(control: &Control) -> News {
+    News::Failed(match control.untaken.load(Ordering::Acquire) {
+        true => Outcome::Untaken(format!(
+            "nobody took the results of a task for {} s, so that the storage node ended it",
+            PATIENCE.as_secs()
+        )),
+        false => Outcome::Busy("the task was ended before its time".to_owned()),
+    })
 }
 
 #[cfg(test)]

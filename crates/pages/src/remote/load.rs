@@ -256,16 +256,16 @@ impl FarLoad {
     /// Makes the rows part of the table, durably and all at once; returns the table's new version.
     ///
     /// # Errors
-    /// As [`FarLoad::push`]; if the node is lost on the way, nobody knows whether the rows are there,
-    /// but all of them are or none.
+    /// As [`FarLoad::push`]. With [`SessionError::Doubtful`] nobody knows whether the rows are there, but
+    /// all of them are or none; with any other one they are not.
     pub fn commit(mut self) -> Result<Arc<Table>, SessionError> {
         while !self.unanswered.is_empty() {
             self.hear_one()?;
         }
         let request = self.session.commit_load(self.load)?;
-        let answer = self.session.answer_to(request)?;
+        let answer = self.session.answer_of_change(request)?;
         let table = Table::decode(&answer);
-        let table = table.map_err(|error| SessionError::Lost(error.to_string()))?;
+        let table = table.map_err(|error| SessionError::Doubtful(error.to_string()))?;
         Ok(Arc::new(table))
     }
 }

@@ -11,7 +11,9 @@
 //! 3. the nodes commit, one after the other in the order of their addresses.
 //!
 //! Until step 3 an error leaves no node with anything. In it, only a node that is lost, or a disk that
-//! fails, can leave some nodes with the new version and others without: [`Apart`] says which. Readers
+//! fails, can leave some nodes with the new version and others without: [`Apart`] says which, and of which
+//! nobody knows. Where nobody knows of the first one, the others are not asked to commit: they would make a
+//! version that may be nowhere else. Readers
 //! take the newest version meanwhile. Of two loads at once into the same nodes, the first node takes one
 //! and refuses the other one before that is anywhere, because both begin with it. So they do if both know
 //! each node by the same address: those who name nodes in different ways, such as one by its address on
@@ -36,9 +38,9 @@ pub struct Replicas {
     nodes: Vec<Far>,
 }
 
-/// Some storage nodes have made a change, and others have not.
+/// Some storage nodes have made a change, or may have, and others have not.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{what} is done on {}, but failed on {}: {remedy}", done.join(", "), left(failed))]
+#[error("{what}: {}: {remedy}", told(done, doubtful, failed))]
 pub struct Apart {
     /// What was to be done, such as `making version 3 of table t`.
     pub what: String,
@@ -46,13 +48,25 @@ pub struct Apart {
     pub remedy: &'static str,
     /// Addresses of the nodes on which it is.
     pub done: Vec<String>,
-    /// Addresses of the others, and what they have said. Of those that were lost nobody knows.
+    /// Addresses of those of which nobody knows whether it is, and why.
+    pub doubtful: Vec<(String, String)>,
+    /// Addresses of those on which it is not, and what they have said.
     pub failed: Vec<(String, String)>,
 }
 
-fn left(failed: &[(String, String)]) -> String {
-    let failed = failed.iter().map(|(node, why)| format!("{node} ({why})"));
-    failed.collect::<Vec<_>>().join(", ")
+fn told(done: &[String], doubtful: &[(String, String)], failed: &[(String, String)]) -> String {
+    let each = |nodes: &[(String, String)]| {
+        let nodes = nodes.iter().map(|(node, why)| format!("{node} ({why})"));
+        nodes.collect::<Vec<_>>().join(", ")
+    };
+    let all = [
+        ("done on ", done.join(", ")),
+        ("nobody knows whether it is done on ", each(doubtful)),
+        ("not done on ", each(failed)),
+    ];
+    let all = all.iter().filter(|(_, nodes)| !nodes.is_empty());
+    let all = all.map(|(what, nodes)| format!("{what}{nodes}"));
+    all.collect::<Vec<_>>().join("; ")
 }
 
 impl Replicas {
@@ -213,31 +227,32 @@ impl Depot for Replicas {
 
     /// Removes it from those that have it; an error if none has.
     fn remove(&self, name: &str) -> Result<(), DepotError> {
-        let mut removed = Vec::new();
-        let mut failed = Vec::new();
-        let mut unknown = None;
+        let (mut done, mut doubtful, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut absent = None;
         for node in &self.nodes {
-            match Depot::table(node, name) {
-                Ok(None) => unknown = Some(Depot::remove(node, name)),
-                _ => match Depot::remove(node, name) {
-                    Ok(()) => removed.push(address(node)),
-                    Err(error) => failed.push((address(node), error.to_string())),
-                },
+            if matches!(Depot::table(node, name), Ok(None)) {
+                absent = Some(Depot::remove(node, name));
+                continue;
+            }
+            match Depot::remove(node, name) {
+                Ok(()) => done.push(address(node)),
+                Err(DepotError::Node(SessionError::Doubtful(why))) => {
+                    doubtful.push((address(node), why));
+                }
+                Err(error) => failed.push((address(node), error.to_string())),
             }
         }
-        match (removed.is_empty(), failed.pop(), unknown) {
-            (true, None, Some(unknown)) => unknown,
-            (true, Some((node, why)), _) => Err(DepotError::Replica { node, why }),
-            (false, Some(last), _) => {
-                failed.push(last);
-                Err(DepotError::Apart(Apart {
-                    what: format!("removing table {name}"),
-                    remedy: "remove it again",
-                    done: removed,
-                    failed,
-                }))
-            }
-            (_, None, _) => Ok(()),
+        match (&*done, &*doubtful, &*failed) {
+            ([], [], []) => absent.unwrap_or(Ok(())),
+            (_, [], []) => Ok(()),
+            ([], [], [(node, why)]) => Err(of(node, why)),
+            _ => Err(DepotError::Apart(Apart {
+                what: format!("removing table {name}"),
+                remedy: "remove it again",
+                done,
+                doubtful,
+                failed,
+            })),
         }
     }
 
@@ -301,25 +316,33 @@ impl Sink for ReplicaLoad {
         // All at once: they sync side by side.
         self.each(FarLoad::begin_to_prepare)?;
         self.each(FarLoad::prepare)?;
-        let (mut done, mut failed, mut table) = (Vec::new(), Vec::new(), None);
+        let (mut done, mut doubtful, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut table = None;
         for load in self.loads {
             let node = load.address().to_string();
+            if table.is_none() && !doubtful.is_empty() {
+                failed.push((node, "it was not asked".to_owned()));
+                continue;
+            }
             match load.commit() {
                 Ok(committed) => {
                     table.get_or_insert(committed);
                     done.push(node);
                 }
+                Err(SessionError::Doubtful(why)) => doubtful.push((node, why)),
                 // Nobody has it: so nobody is to get it.
                 Err(error) if table.is_none() => return Err(of(&node, &error)),
                 Err(error) => failed.push((node, error.to_string())),
             }
         }
         match table {
-            Some(table) if failed.is_empty() => Ok(table),
+            Some(table) if doubtful.is_empty() && failed.is_empty() => Ok(table),
             _ => Err(DepotError::Apart(Apart {
                 what: self.what,
-                remedy: "replace the table on all of them",
+                remedy: "see with 'kumiki pages ls' what each of them has, and replace the table on all \
+                         of them if that differs",
                 done,
+                doubtful,
                 failed,
             })),
         }

@@ -393,9 +393,12 @@ impl Session {
     /// Has the node remove a table.
     ///
     /// # Errors
-    /// See [`SessionError`].
+    /// See [`SessionError`]; but for [`SessionError::Doubtful`] the table is as it was.
     pub fn remove(&mut self, name: &str) -> Result<(), SessionError> {
-        self.ask(Question::Remove(name)).map(drop)
+        let request = self.asked();
+        let question = Question::Remove(name);
+        self.say(&Say::Ask { request, question })?;
+        self.answer_of_change(request).map(drop)
     }
 
     /// Begins a load; the answer, which comes to this request, is nothing.
@@ -436,6 +439,11 @@ impl Session {
         self.until("an answer", Some(request), |session| {
             session.answers.take(request)
         })?
+    }
+
+    /// As [`Session::answer_to`], for a request that changes what others see.
+    pub(super) fn answer_of_change(&mut self, request: u32) -> Result<Vec<u8>, SessionError> {
+        self.answer_to(request).map_err(SessionError::of_change)
     }
 
     /// A request to which an answer will come.

@@ -61,9 +61,19 @@ pub enum TablesError {
     /// The tables were opened for reading alone.
     #[error("the tables were opened for reading alone")]
     ReadOnly,
+    /// A change failed in such a way that nobody knows whether it was made.
+    #[error("{0}; nobody knows whether the change was made: open the tables again")]
+    Doubtful(Box<TablesError>),
     /// An earlier change failed in such a way that nobody knows what is on the disk.
     #[error("an earlier change of the tables failed ({0}): open them again")]
     Failed(String),
+}
+
+impl TablesError {
+    /// What the error means of a change that was begun.
+    pub(super) fn of_change(self) -> TablesError {
+        TablesError::Doubtful(Box::new(self))
+    }
 }
 
 fn known(tables: &[String]) -> String {

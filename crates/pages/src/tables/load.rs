@@ -336,7 +336,7 @@ impl Load {
     /// Makes the rows part of the table, durably and all at once.
     ///
     /// # Errors
-    /// As [`Load::prepare`]. The table is as it was, but after a sync that failed: then nobody knows
+    /// As [`Load::prepare`]. The table is as it was, but for [`TablesError::Doubtful`]: then nobody knows
     /// before the tables are opened again, and it is as it was or has all rows.
     pub fn commit(mut self) -> Result<Arc<Table>, TablesError> {
         self.prepare()?;

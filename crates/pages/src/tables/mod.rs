@@ -169,7 +169,7 @@ impl Tables {
     /// Removes a table, also one that is damaged.
     ///
     /// # Errors
-    /// If there is none, or as the system says.
+    /// If there is none, or as the system says. But for [`TablesError::Doubtful`] it is as it was.
     pub fn remove(&self, name: &str) -> Result<(), TablesError> {
         let mut state = self.inner.writable()?;
         if !state.damaged.contains_key(name) && !state.tables.contains_key(name) {
@@ -177,8 +177,9 @@ impl Tables {
             return self.table(name).map(|_| ());
         }
         let path = self.inner.main().join(files::manifest_name(name));
-        self.inner.disk.remove(&path).at("remove", &path)?;
-        self.inner.sync_dir(self.inner.main(), &mut state)?;
+        let removed = self.inner.disk.remove(&path).at("remove", &path);
+        let synced = removed.and_then(|()| self.inner.sync_dir(self.inner.main(), &mut state));
+        synced.map_err(TablesError::of_change)?;
         state.damaged.remove(name);
         state.put(name, None);
         Ok(())
@@ -212,7 +213,8 @@ impl Inner {
         synced
     }
 
-    /// Publishes a version of a table: its segments are durable.
+    /// Publishes a version of a table: its segments are durable. An error before the renaming leaves the
+    /// table as it was, one after it is [doubtful](TablesError::Doubtful).
     fn publish(&self, state: &mut State, opened: Opened) -> Result<(), TablesError> {
         let Opened { table, .. } = &opened;
         let directories = table.segments.iter().map(|segment| directory(segment));
@@ -222,9 +224,11 @@ impl Inner {
         if let Err(error) = self.disk.rename(&new, &path) {
             // It may have happened none the less.
             state.failed = Some(error.to_string());
-            return Err(error).at("rename", &new);
+            let error = Err(error).at("rename", &new);
+            return error.map_err(TablesError::of_change);
         }
-        self.sync_dir(self.main(), state)?;
+        let synced = self.sync_dir(self.main(), state);
+        synced.map_err(TablesError::of_change)?;
         let name = table.name.clone();
         state.damaged.remove(&name);
         state.put(&name, Some(opened));

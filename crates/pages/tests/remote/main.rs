@@ -75,4 +75,7 @@ conform! {
     replicas::the_newest_version_of_any_node_is_listed
     replicas::numbers_of_versions_that_make_no_sense_are_refused
     replicas::which_nodes_have_a_version_is_told
+    replicas::of_which_nodes_nobody_knows_is_told
+    replicas::where_a_table_was_removed_is_told
+    replicas::where_a_table_was_not_removed_is_told
 }

@@ -1,18 +1,21 @@
 //! What every depot keeps, over directories, a storage node and several ones; and what several ones keep
 //! together.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use disk::RealDisk;
 use disk::reads::PageCache;
-use kumiki_pages::node::{Loading, Opened, Shelf, ShownFiles, Stock};
+use kumiki_pages::node::{Loading, Opened, Outcome, Shelf, ShownFiles, Stock};
 use kumiki_pages::remote::{Apart, Far, FarLoad, Replicas, Session, SessionError};
 use kumiki_pages::{
     Address, Depot, DepotError, Identity, LoadOptions, Mode, PageSize, SegmentId, Sink, Source,
     Table, TableId, Tables, TablesError, Version,
 };
+use tempfile::TempDir;
 
 use crate::stock::{self, batch, numbers, schema};
 use crate::support::Road;
@@ -272,10 +275,39 @@ pub(crate) fn numbers_of_versions_that_make_no_sense_are_refused(road: &Road) {
     assert_eq!(found(&far), Some((10, 1)));
 }
 
-/// A stock whose loads prepare, and do not commit.
-struct Reluctant(Stock);
+/// What becomes of a change that a node is asked for.
+#[derive(Clone, Copy, PartialEq)]
+enum Change {
+    /// It is not made, and the node says so.
+    Refused,
+    /// It is made, and the node does not know.
+    Doubtful,
+    /// It is made, and nothing is heard of it for long.
+    Silent,
+}
 
-struct Load(Box<dyn Loading>);
+/// How long readers here wait for a node that says nothing.
+const SHORT: Duration = Duration::from_millis(1500);
+
+impl Change {
+    fn make<T>(self, make: impl FnOnce() -> Result<T, Outcome>) -> Result<T, Outcome> {
+        let text = "the disk has just broken".to_owned();
+        if self == Change::Refused {
+            return Err(Outcome::Refused(text));
+        }
+        let made = make()?;
+        if self == Change::Doubtful {
+            return Err(Outcome::Doubtful(text));
+        }
+        std::thread::sleep(3 * SHORT);
+        Ok(made)
+    }
+}
+
+/// A stock whose loads prepare, and do not commit as they should.
+struct Reluctant(Stock, Change);
+
+struct Load(Box<dyn Loading>, Change);
 
 impl Shelf for Reluctant {
     fn tables(&self) -> Result<Vec<u8>, String> {
@@ -291,7 +323,11 @@ impl Shelf for Reluctant {
     }
 
     fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
-        Ok(Box::new(Load(self.0.load(definition)?)))
+        Ok(Box::new(Load(self.0.load(definition)?, self.1)))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Outcome> {
+        self.1.make(|| self.0.remove(name))
     }
 }
 
@@ -304,42 +340,138 @@ impl Loading for Load {
         self.0.prepare()
     }
 
-    fn commit(self: Box<Self>) -> Result<Vec<u8>, String> {
-        Err("the disk has just broken".to_owned())
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
+        self.1.make(|| self.0.commit())
+    }
+}
+
+/// A node that makes changes, or does not, in this way, and has a table of so many rows, if of any.
+fn reluctant(road: &Road, change: Change, rows: i64) -> (stock::Depot, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let dirs: [PathBuf; 1] = [dir.path().join("pages")];
+    let tables = Tables::open(Arc::new(RealDisk), &dirs).unwrap();
+    if rows > 0 {
+        load(&tables, Mode::Create, 0, rows).unwrap();
+    }
+    let shelf = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+    let node = stock::Depot::with(road, Arc::new(Reluctant(shelf, change)));
+    (node, dir)
+}
+
+fn address(node: &stock::Depot) -> SocketAddr {
+    node.far().options().session.address
+}
+
+fn rows(node: &stock::Depot) -> Option<u64> {
+    found(&node.far()).map(|(rows, _)| rows)
+}
+
+/// These nodes, for somebody who does not wait for long.
+fn hasty(nodes: [&stock::Depot; 2]) -> Replicas {
+    let far = nodes.map(|node| {
+        let mut options = node.far().options().clone();
+        options.session.patience = SHORT;
+        Far::new(options)
+    });
+    Replicas::new(far.to_vec())
+}
+
+/// Addresses that were told, without what was said of them.
+fn nodes(told: &[(String, String)]) -> Vec<String> {
+    told.iter().map(|(node, _)| node.clone()).collect()
+}
+
+fn apart(error: DepotError) -> Apart {
+    match error {
+        DepotError::Apart(apart) => apart,
+        other => panic!("{other}"),
     }
 }
 
 pub(crate) fn which_nodes_have_a_version_is_told(road: &Road) {
-    let dir = tempfile::tempdir().unwrap();
-    let dirs: [PathBuf; 1] = [dir.path().join("pages")];
-    let tables = Tables::open(Arc::new(RealDisk), &dirs).unwrap();
-    let shelf = Stock::new(tables, ShownFiles::default(), PageCache::Past);
-    let broken = stock::Depot::with(road, Arc::new(Reluctant(shelf)));
+    let (broken, _dir) = reluctant(road, Change::Refused, 0);
     let sound = [stock::Depot::new(road), stock::Depot::new(road)];
-    let nodes = vec![sound[0].far(), broken.far(), sound[1].far()];
-    let all = Replicas::new(nodes.clone());
-    let address = |far: &Far| far.options().session.address;
-    let first = nodes.iter().map(address).min().unwrap();
+    let all = Replicas::new(vec![sound[0].far(), broken.far(), sound[1].far()]);
+    let mut sound_nodes = sound.each_ref().map(address);
+    sound_nodes.sort();
     let error = load(&all, Mode::Create, 0, 10).unwrap_err();
-    let rows = |node: &stock::Depot| found(&node.far()).map(|(rows, _)| rows);
-    if address(&nodes[1]) == first {
+    if address(&broken) < sound_nodes[0] {
         // Nobody had it when it turned out.
         assert!(matches!(error, DepotError::Replica { .. }), "{error}");
         assert_eq!(sound.each_ref().map(rows), [None, None]);
     } else {
-        let DepotError::Apart(Apart { done, failed, .. }) = &error else {
-            panic!("{error}");
-        };
-        let mut sound_nodes = sound.each_ref().map(|node| address(&node.far()));
-        sound_nodes.sort();
-        assert_eq!(*done, sound_nodes.map(|node| node.to_string()));
-        assert_eq!(failed.len(), 1);
-        assert_eq!(failed[0].0, address(&nodes[1]).to_string());
-        assert!(
-            error.to_string().contains("the disk has just broken"),
-            "{error}"
-        );
+        let told = error.to_string();
+        assert!(told.contains("the disk has just broken"), "{told}");
+        let apart = apart(error);
+        assert_eq!(apart.done, sound_nodes.map(|node| node.to_string()));
+        assert_eq!(nodes(&apart.failed), [address(&broken).to_string()]);
+        assert_eq!(apart.doubtful, []);
         assert_eq!(sound.each_ref().map(rows), [Some(10), Some(10)]);
     }
-    assert_eq!(found(&broken.far()), None);
+    assert_eq!(rows(&broken), None);
+}
+
+/// It may have changed, so that it is not said that nothing has.
+pub(crate) fn of_which_nodes_nobody_knows_is_told(road: &Road) {
+    for change in [Change::Doubtful, Change::Silent] {
+        let (one, _one) = reluctant(road, change, 0);
+        let (two, _two) = reluctant(road, change, 0);
+        let mut both = [&one, &two];
+        both.sort_by_key(|node| address(node));
+        let error = load(&hasty(both), Mode::Create, 0, 10).unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("nobody knows"), "{told}");
+        let apart = apart(error);
+        assert!(apart.done.is_empty(), "{told}");
+        assert_eq!(nodes(&apart.doubtful), [address(both[0]).to_string()]);
+        assert_eq!(nodes(&apart.failed), [address(both[1]).to_string()]);
+        assert_eq!(both.map(rows), [Some(10), None]);
+        // One node alone says it as well.
+        let far = both[1].far();
+        let mut options = far.options().clone();
+        options.session.patience = SHORT;
+        let error = load(&Far::new(options), Mode::Create, 0, 10).unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("nobody knows"), "{told}");
+        assert_eq!(rows(both[1]), Some(10));
+    }
+}
+
+pub(crate) fn where_a_table_was_removed_is_told(road: &Road) {
+    for change in [Change::Refused, Change::Doubtful, Change::Silent] {
+        let sound = stock::Depot::new(road);
+        load(&sound.far(), Mode::Create, 0, 10).unwrap();
+        let (broken, _dir) = reluctant(road, change, 10);
+        let error = hasty([&sound, &broken]).remove("numbers").unwrap_err();
+        let apart = apart(error);
+        assert_eq!(apart.done, [address(&sound).to_string()]);
+        let (told, none, left) = match change {
+            Change::Refused => (apart.failed, apart.doubtful, Some(10)),
+            Change::Doubtful | Change::Silent => (apart.doubtful, apart.failed, None),
+        };
+        assert_eq!(nodes(&told), [address(&broken).to_string()]);
+        assert_eq!(none, []);
+        assert_eq!((rows(&sound), rows(&broken)), (None, left));
+    }
+}
+
+/// What nothing has changed on is told of each node.
+pub(crate) fn where_a_table_was_not_removed_is_told(road: &Road) {
+    let (one, _one) = reluctant(road, Change::Refused, 10);
+    let (two, _two) = reluctant(road, Change::Refused, 10);
+    let error = Replicas::new(vec![one.far()])
+        .remove("numbers")
+        .unwrap_err();
+    assert!(matches!(error, DepotError::Replica { .. }), "{error}");
+    let error = hasty([&one, &two]).remove("numbers").unwrap_err();
+    let apart = apart(error);
+    let mut both = [&one, &two].map(address);
+    both.sort();
+    assert_eq!(nodes(&apart.failed), both.map(|node| node.to_string()));
+    assert_eq!((apart.done.len(), apart.doubtful.len()), (0, 0));
+    let (three, _three) = reluctant(road, Change::Doubtful, 10);
+    let error = Replicas::new(vec![three.far()])
+        .remove("numbers")
+        .unwrap_err();
+    assert!(error.to_string().contains("nobody knows"), "{error}");
 }

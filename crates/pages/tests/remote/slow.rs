@@ -99,7 +99,7 @@ impl Loading for SlowLoad {
         self.0.prepare()
     }
 
-    fn commit(self: Box<Self>) -> Result<Vec<u8>, String> {
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
         std::thread::sleep(LONG);
         self.0.commit()
     }
@@ -135,7 +135,7 @@ impl Loading for Clumsy {
         Ok(())
     }
 
-    fn commit(self: Box<Self>) -> Result<Vec<u8>, String> {
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
         Ok(Vec::new())
     }
 }

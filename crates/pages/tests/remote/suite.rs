@@ -250,6 +250,7 @@ pub(crate) fn a_task_without_an_end_says_why(road: &Road) {
         "value lost",
         "page torn",
         "busy now",
+        "untaken results",
         "panic",
     ] {
         let task = session.run(&open, 1, text.as_bytes()).unwrap();
@@ -261,6 +262,7 @@ pub(crate) fn a_task_without_an_end_says_why(road: &Road) {
             "value" => matches!(error, SessionError::Value(_)),
             "page" => matches!(error, SessionError::Page(_)),
             "busy" => matches!(error, SessionError::Busy(_)),
+            "untaken" => matches!(error, SessionError::Untaken(_)),
             _ => matches!(error, SessionError::Refused(_)),
         };
         assert!(right && error.to_string().contains(said), "{text}: {error}");

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use disk::reads::PageCache;
 use parking_lot::Mutex;
 
-use super::{Extent, Loading, Opened, Shelf, ShownFiles};
+use super::{Extent, Loading, Opened, Outcome, Shelf, ShownFiles};
 use crate::remote::load::Definition;
 use crate::remote::{Listed, Newest};
 use crate::table::Version;
-use crate::tables::{self, Load, Tables};
+use crate::tables::{self, Load, Tables, TablesError};
 
 /// How long a version is kept that was not asked for.
 const KEPT: Duration = Duration::from_secs(600);
@@ -149,8 +149,16 @@ impl Shelf for Stock {
         Ok(Box::new(Batches(load.map_err(|error| error.to_string())?)))
     }
 
-    fn remove(&self, name: &str) -> Result<(), String> {
-        self.tables.remove(name).map_err(|error| error.to_string())
+    fn remove(&self, name: &str) -> Result<(), Outcome> {
+        self.tables.remove(name).map_err(outcome)
+    }
+}
+
+/// What is told of a change that was not made, or perhaps was.
+fn outcome(error: TablesError) -> Outcome {
+    match error {
+        TablesError::Doubtful(why) => Outcome::Doubtful(why.to_string()),
+        error => Outcome::Refused(error.to_string()),
     }
 }
 
@@ -168,8 +176,8 @@ impl Loading for Batches {
         self.0.prepare().map_err(|error| error.to_string())
     }
 
-    fn commit(self: Box<Self>) -> Result<Vec<u8>, String> {
-        let table = self.0.commit().map_err(|error| error.to_string())?;
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
+        let table = self.0.commit().map_err(outcome)?;
         Ok(table.encode())
     }
 }

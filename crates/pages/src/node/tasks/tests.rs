@@ -76,9 +76,26 @@ fn nobody_has_more_credit_than_the_node_gives() {
     let control = Control::with_credit(u32::MAX, 3);
     control.add_credit(u32::MAX);
     for left in (0..3).rev() {
-        assert!(control.take());
+        assert!(control.take(PATIENCE));
         assert_eq!(*control.credit.lock(), left);
     }
     control.add_credit(1);
     assert_eq!(*control.credit.lock(), 1);
+}
+
+/// Another node would have it wait as long again.
+#[test]
+fn a_task_whose_results_nobody_takes_says_so() {
+    let (tasks, poll) = (tasks(), Poll::new().unwrap());
+    let job = job(&poll);
+    assert!(job.control.take(Duration::ZERO), "it has credit for one");
+    assert!(!job.control.take(Duration::from_millis(1)));
+    let news = tasks.run(&job);
+    let News::Failed(Outcome::Untaken(text)) = &news else {
+        panic!("a reader would take {news:?} for a node that is lost");
+    };
+    assert!(text.contains("120 s"), "{text}");
+    // Credit that comes too late brings nothing back.
+    job.control.add_credit(1);
+    assert!(!job.control.take(Duration::ZERO));
 }

@@ -9,6 +9,10 @@ pub enum SessionError {
     /// It has too much to do, or is ending. Another node, or the same one later, may do it.
     #[error("{0}")]
     Busy(String),
+    /// It has ended a task whose results nobody took for long. It is as good as before, and so would another
+    /// one wait in vain.
+    #[error("{0}")]
+    Untaken(String),
     /// It does not do this, or does not have it.
     #[error("{0}")]
     Refused(String),
@@ -18,7 +22,21 @@ pub enum SessionError {
     /// A value cannot be computed.
     #[error("{0}")]
     Value(String),
+    /// It was asked to make a change, and may have made it or not.
+    #[error("{0}; nobody knows whether the change was made: see with 'kumiki pages ls'")]
+    Doubtful(String),
     /// Whoever has asked wants no answer any more.
     #[error("{0}")]
     Unwanted(String),
+}
+
+impl SessionError {
+    /// What the error means after a change was asked for: of a node that is lost nobody knows whether it
+    /// had made the change before.
+    pub(super) fn of_change(self) -> SessionError {
+        match self {
+            SessionError::Lost(why) => SessionError::Doubtful(why),
+            told => told,
+        }
+    }
 }

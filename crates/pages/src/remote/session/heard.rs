@@ -74,6 +74,8 @@ impl Session {
             Kind::Page => SessionError::Page(text),
             Kind::Value => SessionError::Value(text),
             Kind::Busy => SessionError::Busy(text),
+            Kind::Untaken => SessionError::Untaken(text),
+            Kind::Doubtful => SessionError::Doubtful(text),
         };
         if request == u32::MAX {
             // It is about the link itself, which ends.

@@ -55,6 +55,10 @@ pub(crate) enum Kind {
     Value = 2,
     /// The node ends, or has too much to do.
     Busy = 3,
+    /// Nobody took a task's results for long.
+    Untaken = 4,
+    /// Nobody knows whether a change was made that was asked for. All other kinds say that it was not.
+    Doubtful = 5,
 }
 
 impl Reply<'_> {
@@ -161,6 +165,8 @@ impl Kind {
             1 => Kind::Page,
             2 => Kind::Value,
             3 => Kind::Busy,
+            4 => Kind::Untaken,
+            5 => Kind::Doubtful,
             other => return Err(reader.malformed(MalformedKind::Kind(other, "failure"))),
         })
     }

@@ -95,6 +95,8 @@ pub(crate) fn replies() -> Vec<Reply<'static>> {
         },
         Reply::Finished { request: 7 },
         Reply::Working { requests: &TAGS },
+        failed(Kind::Untaken),
+        failed(Kind::Doubtful),
     ]
 }
 
@@ -132,7 +134,7 @@ fn what_makes_no_sense_is_no_message() {
         &[10],
         &[9, 1],
         &[1, 0, 0, 2],
-        &[3, 0, 0, 0, 0, 4],
+        &[3, 0, 0, 0, 0, 6],
         &[4, 1],
         &[6, 0, 0, 0, 0, 0xff],
         &[8, 0, 0, 0],

@@ -124,3 +124,48 @@ fn numbers_of_versions_have_an_end() {
     let anew = begin_as(&tables, Mode::Create, None).unwrap();
     assert_eq!(anew.commit().unwrap().version, Version::FIRST);
 }
+
+/// What the table is when a change of the disk has failed in the end of a load, or of removing it, and what
+/// was said: none if it went well.
+fn ends(removes: bool, nth: u64) -> (bool, Option<TablesError>) {
+    let disk = FaultDisk::new();
+    let kept = tables(&disk);
+    let end = |kept: &Tables| match removes {
+        true => kept.remove("t"),
+        false => begin_as(kept, Mode::Append, None)?.commit().map(drop),
+    };
+    let mut first = begin_as(&kept, Mode::Create, None).unwrap();
+    first.push(&batch(0)).unwrap();
+    first.commit().unwrap();
+    disk.plan(Fault {
+        on: OpKind::Change,
+        nth: disk.count(OpKind::Change) + nth,
+        kind: FaultKind::Io,
+    });
+    let error = end(&kept).err();
+    drop(kept);
+    let found = tables(&disk).table("t");
+    let changed = match removes {
+        true => found.is_err(),
+        false => found.unwrap().version == Version(2),
+    };
+    (changed, error)
+}
+
+#[test]
+fn an_error_says_whether_a_change_was_made() {
+    for removes in [false, true] {
+        let mut made = 0;
+        for nth in 0.. {
+            match ends(removes, nth) {
+                (changed, None) => {
+                    assert!(changed);
+                    break;
+                }
+                (changed, Some(TablesError::Doubtful(_))) => made += u32::from(changed),
+                (changed, Some(error)) => assert!(!changed, "{error}"),
+            }
+        }
+        assert!(made > 0, "nobody has to be in doubt");
+    }
+}
