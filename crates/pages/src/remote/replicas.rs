@@ -12,12 +12,13 @@
 //!
 //! Until step 3 an error leaves no node with anything. In it, only a node that is lost, or a disk that
 //! fails, can leave some nodes with the new version and others without: [`Apart`] says which, and of which
-//! nobody knows. Where nobody knows of the first one, the others are not asked to commit: they would make a
-//! version that may be nowhere else. Readers
-//! take the newest version meanwhile. Of two loads at once into the same nodes, the first node takes one
-//! and refuses the other one before that is anywhere, because both begin with it. So they do if both know
-//! each node by the same address: those who name nodes in different ways, such as one by its address on
-//! another network, may begin with different ones, and leave nodes with different versions.
+//! nobody knows. Where nobody knows of the first one, the others are not asked to commit. Readers take the
+//! newest version meanwhile.
+//!
+//! Of two loads at once into the same nodes, the first node takes one and refuses the other one before that
+//! is anywhere, because both begin with it. So they do if both know each node by the same address: those who
+//! name nodes in different ways, such as one by its address on another network, may begin with different
+//! ones, and leave nodes with different versions.
 
 use std::fmt::Display;
 use std::sync::Arc;

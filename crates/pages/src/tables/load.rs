@@ -119,7 +119,7 @@ impl Tables {
         drop(self.inner.writable()?);
         if let Some(identity) = identity.filter(|identity| !identity.version.may_be_chosen()) {
             return Err(TablesError::Options(format!(
-                "no version of a table may be called {}",
+                "table {name} gets no version {}: if no other number is left, remove it and load it anew",
                 identity.version.0
             )));
         }
