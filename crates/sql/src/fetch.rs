@@ -6,8 +6,10 @@
 //!
 //! **When a node is lost.** A task that has handed nothing over begins anew on the next replica. One
 //! that has, ends with an error: what was handed over cannot be taken back, and another replica
-//! yields rows in whatever order. Aggregates and limits are short; as long as there is another replica
-//! nothing of them is handed over before the last batch is there, so that they begin anew at any point.
+//! yields rows in whatever order. Aggregates and limits are short, mostly; as long as there is another
+//! replica nothing of them is handed over before the last batch is there, so that they begin anew at any
+//! point. Of those that are longer than [`KEPT_BYTES`] what was kept is handed over then, and the rest as
+//! it comes: no replica is worth a memory full of results.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use std::time::Instant;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::Stream;
@@ -25,6 +28,8 @@ use crate::session::Held;
 
 /// Batches that wait for whoever takes them, for each task.
 const AHEAD: usize = 4;
+/// Bytes of batches that a task keeps, at most, so as to begin anew if its node is lost.
+const KEPT_BYTES: usize = 64 << 20;
 
 /// A place where a task may run.
 #[derive(Clone)]
@@ -53,6 +58,7 @@ pub(crate) fn fetch(
         candidates,
         task,
         meters,
+        kept_bytes: KEPT_BYTES,
         _held: held,
     };
     // The thread begins when somebody wants the first batch, and no earlier.
@@ -85,6 +91,8 @@ struct Run {
     candidates: Vec<Candidate>,
     task: Task,
     meters: Meters,
+    /// See [`KEPT_BYTES`].
+    kept_bytes: usize,
     _held: Option<Arc<Held>>,
 }
 
@@ -154,8 +162,8 @@ impl Run {
         sender: &Sender,
     ) -> Result<Came, DataFusionError> {
         let failed = |error| failed(&self.task.table.name, &error);
-        let buffered = others && is_short(&self.task.fragment.work);
-        let mut kept = Vec::new();
+        let mut keeps = others && is_short(&self.task.fragment.work);
+        let (mut kept, mut bytes) = (Vec::new(), RecordBatchMemoryCounter::new());
         let mut handed_over = false;
         // It holds a sender of its own, so that it must not outlive this.
         let asked = sender.clone();
@@ -175,7 +183,16 @@ impl Run {
                     return Ok(Came::Nowhere(error));
                 }
                 Some(Err(error)) => return Err(failed(error)),
-                Some(Ok(batch)) if buffered => kept.push(batch),
+                Some(Ok(batch)) if keeps => {
+                    bytes.count_batch(&batch);
+                    kept.push(batch);
+                    if bytes.memory_usage() > self.kept_bytes {
+                        (keeps, handed_over) = (false, true);
+                        if self.hand_over_all(&mut kept, sender).is_err() {
+                            return Ok(Came::Through);
+                        }
+                    }
+                }
                 Some(Ok(batch)) if batch.num_rows() == 0 => {}
                 Some(Ok(batch)) => {
                     handed_over = true;
@@ -185,12 +202,15 @@ impl Run {
                 }
             }
         }
-        for batch in kept {
-            if self.hand_over(batch, sender).is_err() {
-                break;
-            }
-        }
+        // Whether anybody wants them makes no difference any more.
+        let _ = self.hand_over_all(&mut kept, sender);
         Ok(Came::Through)
+    }
+
+    /// Gives what was kept to who wants it; an error as that of [`Run::hand_over`].
+    fn hand_over_all(&self, kept: &mut Vec<RecordBatch>, sender: &Sender) -> Result<(), ()> {
+        kept.drain(..)
+            .try_for_each(|batch| self.hand_over(batch, sender))
     }
 
     /// Gives a batch to who wants it; an error if nobody does any more.
@@ -200,7 +220,7 @@ impl Run {
     }
 }
 
-/// Whether a task yields little enough to be kept until its end.
+/// Whether a task mostly yields little enough to be kept until its end.
 fn is_short(work: &Work) -> bool {
     match work {
         Work::Aggregate { .. } => true,
@@ -221,6 +241,10 @@ fn failed(table: &str, error: &TaskError) -> DataFusionError {
             "table {table}: a storage node was lost in the middle of the query, and no other one \
              can go on from there: {what}; ask again"
         )),
+        TaskError::Untaken(what) => DataFusionError::Execution(format!(
+            "table {table}: {what}: ask again and take the rows faster, or let the scan run here \
+             (SET kumiki.placement = 'remote-local')"
+        )),
         TaskError::Refused(what) => DataFusionError::Execution(format!(
             "table {table}: a storage node refused its part of the query: {what}"
         )),
@@ -236,3 +260,6 @@ pub(crate) async fn off_runtime<T: Send + 'static>(
         .await
         .map_err(|error| DataFusionError::Execution(format!("a look-up did not end: {error}")))
 }
+
+#[cfg(test)]
+mod tests;
