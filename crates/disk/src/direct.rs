@@ -20,7 +20,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -347,5 +347,9 @@ impl DiskFile for DirectFile {
 
     fn write_and_sync(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         self.write(parts, offset, true)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.fd()
     }
 }

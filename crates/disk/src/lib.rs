@@ -46,6 +46,7 @@ mod transfer;
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 pub use direct::DirectDisk;
@@ -164,6 +165,12 @@ pub trait DiskFile: Send + Sync {
     fn write_and_sync(&self, parts: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
         self.write_all_at(parts, offset)?;
         self.sync_data()
+    }
+
+    /// What the operating system knows it by, if the file is one of the operating system's: whoever
+    /// reads it in another way begins with that, because its name may be gone.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 }
 

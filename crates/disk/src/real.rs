@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -193,6 +194,10 @@ impl DiskFile for RealFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
     }
 }
 

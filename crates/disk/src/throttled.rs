@@ -6,6 +6,7 @@
 //! Sleeps are collected until they are worth one ([`WORTH`]), at the latest in a sync.
 
 use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,5 +187,9 @@ impl DiskFile for ThrottledFile {
         self.device.write(bytes(parts));
         self.device.sync();
         self.below.write_and_sync(parts, offset)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.below.fd()
     }
 }

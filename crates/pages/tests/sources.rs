@@ -411,6 +411,41 @@ fn local_pages_lie_where_they_were_read() {
     assert!((start(&kept[0])..start(&kept[0]) + UNIT).contains(&at));
 }
 
+/// Who only reads tables has their files, too: another process that replaces one takes nothing from him,
+/// however late he comes to a segment.
+#[test]
+fn what_another_process_replaces_is_read_to_its_end() {
+    for page_cache in [PageCache::Past, PageCache::Through] {
+        let disk = Disk::on_disk();
+        let beside = Tables::open_read_only(Arc::new(RealDisk), disk.tables.dirs()).unwrap();
+        let options = LocalOptions {
+            page_cache,
+            ahead_bytes: UNIT,
+            ..LocalOptions::default()
+        };
+        let case = disk.case("beside".to_owned(), Local::new(beside, options));
+        let list: List = (0..case.all.len()).collect();
+        let mut pages = case.read(&list);
+        case.assert_page(&pages.next().unwrap().unwrap(), 0);
+        let options = LoadOptions::default();
+        let load = disk
+            .tables
+            .load("numbers", &schema(), &options, Mode::Replace);
+        let mut load = load.unwrap();
+        load.push(&batch(0)).unwrap();
+        load.commit().unwrap();
+        let removed = disk.table.segments.iter().map(|segment| segment.id);
+        for id in removed {
+            assert!(disk.tables.segment(id).is_none(), "nobody here has it");
+        }
+        for (page, &place) in pages.by_ref().zip(&list[1..]) {
+            case.assert_page(&page.unwrap(), place);
+        }
+        assert!(pages.next().is_none());
+        case.assert_comes(&list);
+    }
+}
+
 /// What was removed is read to its end by whoever has it, and then is gone: nobody keeps it open.
 #[test]
 fn files_go_with_their_last_reader() {

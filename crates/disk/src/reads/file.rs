@@ -47,17 +47,39 @@ impl ReadFile {
     /// # Errors
     /// `InvalidInput` if it is no ordinary file, or as the operating system says.
     pub fn open(path: &Path, page_cache: PageCache) -> io::Result<ReadFile> {
+        ReadFile::open_at(path, path, page_cache)
+    }
+
+    /// Opens a file that somebody has open already, also one that was removed since then. `path` is
+    /// what it is, or was, called.
+    ///
+    /// # Errors
+    /// As [`ReadFile::open`].
+    pub fn open_again(
+        file: BorrowedFd<'_>,
+        path: &Path,
+        page_cache: PageCache,
+    ) -> io::Result<ReadFile> {
+        // A duplicate would share whether reads are direct with the one that is open.
+        let held = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        // Where there is no `/proc` the name is all there is, and its error the one to be told.
+        ReadFile::open_at(&held, path, page_cache).or_else(|_| ReadFile::open(path, page_cache))
+    }
+
+    /// Opens what is found at a place, and calls it by a name.
+    fn open_at(place: &Path, path: &Path, page_cache: PageCache) -> io::Result<ReadFile> {
         if page_cache == PageCache::Through {
-            return ReadFile::through(path, None);
+            return ReadFile::through(place, path, None);
         }
         let direct = OpenOptions::new()
             .read(true)
             .custom_flags(OFlags::DIRECT.bits().cast_signed())
-            .open(path);
+            .open(place);
         let file = match direct {
             Ok(file) => file,
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                return ReadFile::through(path, Some("the file system has no direct reads"));
+                let why = "the file system has no direct reads";
+                return ReadFile::through(place, path, Some(why));
             }
             Err(error) => return Err(error),
         };
@@ -73,14 +95,14 @@ impl ReadFile {
             }),
             None => {
                 let why = "the file system has no direct reads at multiples of 4 KiB";
-                ReadFile::through(path, Some(why))
+                ReadFile::through(place, path, Some(why))
             }
         }
     }
 
     /// Opens it for reads through the page cache, for some reason.
-    fn through(path: &Path, why: Option<&str>) -> io::Result<ReadFile> {
-        let file = File::open(path)?;
+    fn through(place: &Path, path: &Path, why: Option<&str>) -> io::Result<ReadFile> {
+        let file = File::open(place)?;
         let len = length(&file, path)?;
         let note = |why| format!("{} is read through the page cache: {why}", path.display());
         Ok(ReadFile {
@@ -211,6 +233,26 @@ mod tests {
         let through = ReadFile::open(&path, PageCache::Through).unwrap();
         assert_eq!((through.alignment(), through.is_direct()), (1, false));
         assert_eq!(through.note(), None, "it was asked for");
+    }
+
+    #[test]
+    fn what_is_open_is_opened_again_after_it_was_removed() {
+        for dir in [std::env::temp_dir(), "/dev/shm".into()] {
+            let dir = tempfile::tempdir_in(dir).unwrap();
+            let path = filled(dir.path(), 10_000);
+            let held = File::open(&path).unwrap();
+            let before = ReadFile::open(&path, PageCache::Past).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            for way in [PageCache::Past, PageCache::Through] {
+                let file = ReadFile::open_again(held.as_fd(), &path, way).unwrap();
+                assert_eq!((file.len(), &file.path), (10_000, &path));
+                let is_direct = way == PageCache::Past && before.is_direct();
+                assert_eq!(file.is_direct(), is_direct, "as one that has its name");
+                let mut buffer = Buffer::new(ALIGNMENT);
+                assert_eq!(file.file.read_at(&mut buffer, 0).unwrap(), ALIGNMENT);
+                assert!(buffer.iter().all(|&byte| byte == 7));
+            }
+        }
     }
 
     #[test]

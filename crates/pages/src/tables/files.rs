@@ -244,8 +244,10 @@ impl SegmentFiles {
         Location::of(page, self.files.len() as u16, self.page_size)
     }
 
-    /// The files, open for many reads at once; opened when that is first asked for, and kept. They are
-    /// those that the operating system has under these names, whatever disk the tables are on.
+    /// The files, open for many reads at once; opened when that is first asked for, and kept. Another
+    /// process may have removed their names by then, as that of a version that it has replaced: so they
+    /// are opened from those that are held. Those of a disk that has none of the operating system's are
+    /// what this one has under their names.
     ///
     /// # Errors
     /// A text that names the file and says why it cannot be opened.
@@ -258,15 +260,19 @@ impl SegmentFiles {
         if let Some(files) = &*kept {
             return Ok(Arc::clone(files));
         }
-        let open = |path: &PathBuf| {
-            let file = ReadFile::open(path, page_cache);
+        let open = |(stripe, path): (usize, &PathBuf)| {
+            let file = match self.file(stripe).fd() {
+                Some(held) => ReadFile::open_again(held, path, page_cache),
+                None => ReadFile::open(path, page_cache),
+            };
             let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
             if let Some(note) = file.note() {
                 tracing::debug!(note, "reading pages");
             }
             Ok(Arc::new(file))
         };
-        let files: ReadFiles = self.paths.iter().map(open).collect::<Result<_, String>>()?;
+        let stripes = self.paths.iter().enumerate();
+        let files: ReadFiles = stripes.map(open).collect::<Result<_, String>>()?;
         *kept = Some(Arc::clone(&files));
         Ok(files)
     }
