@@ -292,10 +292,10 @@ impl Iterator for Stream {
                 asked = self.turn(Duration::ZERO, deadline);
             }
             if let Some(page) = self.ahead.take() {
-                self.reader.go_on(&self.inner.pace);
+                self.reader.go_on(&self.inner.pace, Instant::now());
                 return Some(page);
             }
-            self.reader.wait(&self.inner.pace);
+            self.reader.wait(&self.inner.pace, Instant::now());
             let turned = asked.and_then(|()| self.turn(TURN, deadline));
             if let Err(error) = turned {
                 return self.fail(&error);
@@ -354,7 +354,7 @@ impl Stream {
                 what: format!("storage node {}: {what}", held.session.address()),
             });
             self.ahead.bring(place, bytes);
-            self.reader.came(&self.inner.pace);
+            self.reader.came(&self.inner.pace, Instant::now());
         }
         if !something && Instant::now() > deadline {
             let patience = self.inner.options.session.patience;
@@ -382,7 +382,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.reader.end(&self.inner.pace);
+        self.reader.end(&self.inner.pace, Instant::now());
         if let Some((held, _)) = self.held.take() {
             self.inner.give_back(held);
         }
