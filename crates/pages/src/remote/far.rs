@@ -263,6 +263,7 @@ impl Source for Far {
             ahead: Ahead::new(table, pages, limit, cache).tallied(self.tally.clone()),
             held: None,
             due: None,
+            failed: None,
             reader: Reader::new(table.page_size),
         })
     }
@@ -275,8 +276,10 @@ struct Stream {
     ahead: Ahead,
     /// A session, once a page is needed that no cache has; and the first page that it was asked for.
     held: Option<(Held, Opened)>,
-    /// A page that there was no room to ask for.
+    /// A page that is to be asked for next, and was not yet: there was no room, or no session.
     due: Option<(usize, Address)>,
+    /// Why nothing is asked for any more. Pages that have come before are still taken.
+    failed: Option<SessionError>,
     /// What it tells of the pages' pace.
     reader: Reader,
 }
@@ -287,16 +290,18 @@ impl Iterator for Stream {
     fn next(&mut self) -> Option<Self::Item> {
         let deadline = Instant::now() + self.inner.options.session.patience;
         while !self.ahead.is_over() {
-            let mut asked = self.ask();
-            if asked.is_ok() && self.ahead.is_due() {
-                asked = self.turn(Duration::ZERO, deadline);
+            if self.failed.is_none() {
+                self.failed = self.go_ahead(deadline).err();
             }
             if let Some(page) = self.ahead.take() {
                 self.reader.go_on(&self.inner.pace, Instant::now());
                 return Some(page);
             }
             self.reader.wait(&self.inner.pace, Instant::now());
-            let turned = asked.and_then(|()| self.turn(TURN, deadline));
+            let turned = match self.failed.take() {
+                Some(error) => Err(error),
+                None => self.turn(TURN, deadline),
+            };
             if let Err(error) = turned {
                 return self.fail(&error);
             }
@@ -306,9 +311,22 @@ impl Iterator for Stream {
 }
 
 impl Stream {
+    /// Asks for pages, and has the node hear of them if that is due.
+    fn go_ahead(&mut self, deadline: Instant) -> Result<(), SessionError> {
+        self.ask()?;
+        if self.ahead.is_due() {
+            self.turn(Duration::ZERO, deadline)?;
+        }
+        Ok(())
+    }
+
     /// Asks for pages, as far as there is room.
     fn ask(&mut self) -> Result<(), SessionError> {
-        while let Some((place, address)) = self.due.take().or_else(|| self.ahead.ask()) {
+        loop {
+            self.due = self.due.take().or_else(|| self.ahead.ask());
+            let Some((place, address)) = self.due else {
+                return Ok(());
+            };
             if self.held.is_none() {
                 let mut held = self.inner.take()?;
                 let opened = held.open_table(&self.table)?;
@@ -318,9 +336,9 @@ impl Stream {
                 unreachable!("it was taken");
             };
             if held.session.room(&opened.open) == 0 {
-                self.due = Some((place, address));
-                break;
+                return Ok(());
             }
+            self.due = None;
             let segment = opened.places.get(&address.segment).copied();
             let Some(segment) = segment else {
                 let what = "its segment is not in the table's version".to_owned();
@@ -332,7 +350,6 @@ impl Stream {
             held.session
                 .read(&opened.open, segment, address.page.0, token);
         }
-        Ok(())
     }
 
     /// Asks for pages, and takes those that have come; waits for that, but not longer than this.

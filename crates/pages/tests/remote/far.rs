@@ -1,8 +1,11 @@
 //! A table on a storage node, read by many.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow_array::{Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
@@ -24,16 +27,22 @@ const ROWS: i64 = 20_000;
 /// A node that has one table of two segments, each in two files.
 struct Library {
     node: Option<Node>,
+    address: SocketAddr,
+    shelf: Arc<One>,
     table: Arc<Table>,
     memory: Memory,
     files: Vec<NamedTempFile>,
 }
 
-struct One(Arc<Opened>);
+struct One {
+    opened: Arc<Opened>,
+    /// How often somebody has asked for a version of it.
+    asked: AtomicU64,
+}
 
 impl Shelf for One {
     fn tables(&self) -> Result<Vec<u8>, String> {
-        let table = self.0.table.as_ref().unwrap();
+        let table = self.opened.table.as_ref().unwrap();
         Ok(Listed::encode(&[Listed {
             name: table.name.clone(),
             found: Ok(Newest::of(table)),
@@ -41,8 +50,9 @@ impl Shelf for One {
     }
 
     fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         match (name, version) {
-            ("numbers", Version(0 | 1)) => Ok(Arc::clone(&self.0)),
+            ("numbers", Version(0 | 1)) => Ok(Arc::clone(&self.opened)),
             _ => Err(format!("there is no version {} of {name}", version.0)),
         }
     }
@@ -61,6 +71,22 @@ fn batch(from: i64) -> RecordBatch {
     let texts: Vec<String> = (from..from + ROWS).map(|n| format!("row {n}")).collect();
     let texts = StringArray::from(texts);
     RecordBatch::try_new(Arc::new(schema), vec![Arc::new(numbers), Arc::new(texts)]).unwrap()
+}
+
+fn start(road: &Road, listen: SocketAddr, shelf: &Arc<One>) -> Node {
+    let options = NodeOptions {
+        listen,
+        secret: secret(),
+        threads: 1,
+        task_threads: 1,
+        way: Way::Static { threads: 2 },
+        depth: 64,
+        transport: road.transport,
+        shm: Shm::default(),
+        verbs: road.verbs.clone(),
+        limits: Limits::default(),
+    };
+    Node::start(options, shelf.clone(), Arc::new(NoWorker)).unwrap()
 }
 
 impl Library {
@@ -100,21 +126,15 @@ impl Library {
             extents,
             kept: None,
         };
-        let options = NodeOptions {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            secret: secret(),
-            threads: 1,
-            task_threads: 1,
-            way: Way::Static { threads: 2 },
-            depth: 64,
-            transport: road.transport,
-            shm: Shm::default(),
-            verbs: road.verbs.clone(),
-            limits: Limits::default(),
-        };
-        let node = Node::start(options, Arc::new(One(Arc::new(opened))), Arc::new(NoWorker));
+        let shelf = Arc::new(One {
+            opened: Arc::new(opened),
+            asked: AtomicU64::new(0),
+        });
+        let node = start(road, "127.0.0.1:0".parse().unwrap(), &shelf);
         Library {
-            node: Some(node.unwrap()),
+            address: node.address(),
+            node: Some(node),
+            shelf,
             table,
             memory,
             files,
@@ -122,14 +142,38 @@ impl Library {
     }
 
     fn far(&self, road: &Road, cache: Option<Arc<Cache>>) -> Far {
-        let address = self.node.as_ref().unwrap().address();
-        let mut session = SessionOptions::new(address, secret());
+        let mut session = SessionOptions::new(self.address, secret());
         session.patience = PATIENCE;
         road.set(&mut session);
         let mut options = FarOptions::new(session);
         options.cache = cache;
         options.ahead_bytes = 40 * 4096;
         Far::new(options)
+    }
+
+    /// The node is away from now on.
+    fn leave(&mut self) {
+        self.node.take().unwrap().stop().unwrap();
+    }
+
+    /// The node is there again.
+    fn come_back(&mut self, road: &Road) {
+        self.node = Some(start(road, self.address, &self.shelf));
+    }
+
+    /// Pages that the node has read.
+    fn pages_read(&self) -> u64 {
+        let figures = self.node.as_ref().unwrap().figures();
+        figures.pages.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the node has read so many pages.
+    fn until_pages_read(&self, count: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.pages_read() < count as u64 {
+            assert!(Instant::now() < deadline, "it has not read {count} pages");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Addresses of all pages, in an order that says nothing.
@@ -213,9 +257,52 @@ pub(crate) fn what_a_cache_has_is_not_read_again(road: &Road) {
         assert_eq!(figures.hits, round * asked.len() as u64);
         assert_eq!(figures.pages, asked.len() as u64);
     }
-    let read = &library.node.as_ref().unwrap().figures().pages;
-    let read = read.load(std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(read, asked.len() as u64);
+    assert_eq!(library.pages_read(), asked.len() as u64);
+}
+
+/// Who works on pages of the cache has the node read others meanwhile.
+pub(crate) fn the_node_reads_while_pages_of_the_cache_are_taken(road: &Road) {
+    let library = Library::new(road);
+    let far = library.far(road, Some(Arc::new(Cache::new(64 << 20))));
+    let table = far.open("numbers").unwrap();
+    let asked = library.addresses(1);
+    let known = &asked[..20];
+    library.check(far.read(&table, known.to_vec()), known);
+    library.until_pages_read(known.len());
+    let mut pages = far.read(&table, asked.clone());
+    // Half of what the cache has: none of the others is waited for.
+    library.check(pages.by_ref().take(10), &known[..10]);
+    library.until_pages_read(known.len() + 1);
+    library.check(pages, &asked[10..]);
+}
+
+/// What cannot be asked for is told of in its turn: what the cache has comes before, and nothing is asked
+/// for meanwhile, although the node would answer again.
+pub(crate) fn a_node_that_is_away_for_a_moment_is_told_of_in_its_turn(road: &Road) {
+    let mut library = Library::new(road);
+    let cache = Arc::new(Cache::new(64 << 20));
+    let far = library.far(road, Some(Arc::clone(&cache)));
+    let table = far.open("numbers").unwrap();
+    let asked = library.addresses(1);
+    let (known, others) = asked.split_at(30);
+    library.check(far.read(&table, known.to_vec()), known);
+    drop(far);
+    // One that has no session yet.
+    let far = library.far(road, Some(cache));
+    library.leave();
+    let mut pages = far.read(&table, asked.clone());
+    library.check(pages.by_ref().take(10), &known[..10]);
+    library.come_back(road);
+    library.check(pages.by_ref().take(20), &known[10..]);
+    let begun = Instant::now();
+    let error = pages.next().unwrap().expect_err("it was away");
+    assert!(
+        matches!(error, PageError::Lost { address, .. } if address == others[0]),
+        "{error}"
+    );
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    assert!(pages.next().is_none());
+    library.check(far.read(&table, asked.clone()), &asked);
 }
 
 pub(crate) fn a_torn_page_is_not_believed(road: &Road) {
@@ -245,7 +332,7 @@ pub(crate) fn a_node_that_dies_loses_its_pages(road: &Road) {
     let asked: Vec<Address> = library.addresses(1).repeat(100);
     let mut pages = far.read(&table, asked);
     pages.next().unwrap().unwrap();
-    library.node.take().unwrap().stop().unwrap();
+    library.leave();
     let error = pages.find_map(Result::err).expect("it is gone");
     assert!(matches!(error, PageError::Lost { .. }), "{error}");
     assert!(pages.next().is_none());
@@ -257,11 +344,18 @@ pub(crate) fn a_node_that_dies_loses_its_pages(road: &Road) {
 
 pub(crate) fn a_version_that_is_gone_is_told(road: &Road) {
     let library = Library::new(road);
-    let far = library.far(road, None);
+    let far = library.far(road, Some(Arc::new(Cache::new(64 << 20))));
+    let asked = library.addresses(1);
+    let known = &asked[..30];
+    library.check(far.read(&library.table, known.to_vec()), known);
+    let before = library.shelf.asked.load(Ordering::Relaxed);
     let mut table = Table::clone(&library.table);
     table.version = Version(7);
-    let asked = library.addresses(1);
-    let error = far.read(&Arc::new(table), asked).next().unwrap();
+    let mut pages = far.read(&Arc::new(table), asked.clone());
+    library.check(pages.by_ref().take(30), known);
+    let error = pages.next().unwrap();
     let error = error.expect_err("there is no such version");
     assert!(error.to_string().contains("no version 7"), "{error}");
+    let asked_for = library.shelf.asked.load(Ordering::Relaxed) - before;
+    assert_eq!(asked_for, 1, "the first answer holds");
 }

@@ -57,8 +57,10 @@ conform! {
     limits::credit_has_an_end
     far::a_table_s_pages_come_in_the_order_in_which_they_were_asked_for
     far::what_a_cache_has_is_not_read_again
+    far::the_node_reads_while_pages_of_the_cache_are_taken
     far::a_torn_page_is_not_believed
     far::a_node_that_dies_loses_its_pages
+    far::a_node_that_is_away_for_a_moment_is_told_of_in_its_turn
     far::a_version_that_is_gone_is_told
     stock::what_was_loaded_is_read_and_stays
     stock::rows_are_loaded_in_the_layout_of_rows
