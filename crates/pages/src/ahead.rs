@@ -170,7 +170,7 @@ mod tests {
     use crate::table::{PageNo, PageSize};
 
     #[test]
-    fn who_takes_pages_that_have_come_at_once_looks_at_the_source_meanwhile() {
+    fn a_look_is_due_when_an_eighth_of_what_is_read_ahead_was_taken() {
         let mut rng = fastrand::Rng::with_seed(3);
         let values = Int64Array::from_iter_values((0..100_000).map(|_| rng.i64(..)));
         let batch = RecordBatch::try_from_iter([("n", Arc::new(values) as _)]).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +18,8 @@ use crate::tables::Tables;
 const KEPT: usize = 16;
 /// Slots of a reader's own, for when others have taken all memory.
 const SPARE: u32 = 8;
-/// How long a reader that is given back waits for what is under way before it is given up.
+/// How long whoever gives back a reader waits for any of what is under way to be over. A thread of its
+/// own waits for the rest, and the reader is not used again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What all streams share.
@@ -99,7 +101,7 @@ impl Readers {
         files.for_each(|file| reader.reads.remove(file));
         while reader.reads.under_way() > 0 {
             if reader.reads.wait(&mut reader.done, Some(PATIENCE)) == 0 {
-                return;
+                return give_up(reader);
             }
             reader.done.clear();
         }
@@ -107,6 +109,15 @@ impl Readers {
         if idle.len() < KEPT && !reader.has_failed {
             idle.push(reader);
         }
+    }
+}
+
+/// Has a reader end whose reads may be stuck. They write to memory that is lent to them, so that it ends
+/// when they are over, however long that takes; nobody else waits for that.
+fn give_up(reader: Reader) {
+    let thread = Builder::new().name("reads-end".to_owned());
+    if let Err(error) = thread.spawn(move || drop(reader)) {
+        tracing::warn!("no thread could wait for reads that are stuck: {error}");
     }
 }
 
@@ -238,3 +249,6 @@ impl Memory {
         Ok(self.spare.as_ref().and_then(Pool::take))
     }
 }
+
+#[cfg(test)]
+mod tests;
