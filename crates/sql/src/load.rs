@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::compute::kernels::cmp::not_distinct;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::{
@@ -367,9 +369,39 @@ fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, String> {
         let found = batch.column_by_name(field.name());
         let found = found.filter(|_| same_width(&batch.schema(), target));
         let found = found.ok_or_else(|| other_columns(&batch.schema(), target))?;
-        cast_with_options(found, field.data_type(), &strict)
-            .map_err(|error| format!("column {}: {error}", field.name()))
+        let says = |what: String| format!("column {}: {what}", field.name());
+        let fitted = cast_with_options(found, field.data_type(), &strict);
+        let fitted = fitted.map_err(|error| says(error.to_string()))?;
+        match lost(found, &fitted, &strict) {
+            None => Ok(fitted),
+            Some(value) => Err(says(format!(
+                "{value} is not the same as {}: load it into a table of its own, or change it in the file",
+                field.data_type()
+            ))),
+        }
     });
     let columns = columns.collect::<Result<Vec<_>, String>>()?;
     RecordBatch::try_new(Arc::clone(target), columns).map_err(|error| error.to_string())
+}
+
+/// The first value that has become another one; the time of day of what has become a date does not count,
+/// and texts are read or refused.
+fn lost(found: &ArrayRef, fitted: &ArrayRef, strict: &CastOptions<'_>) -> Option<String> {
+    let (from, to) = (found.data_type(), fitted.data_type());
+    let is_day = *to == DataType::Date32 && from.is_temporal();
+    let is_plain = from.is_numeric() || from.is_temporal();
+    if from == to || !is_plain || is_day {
+        return None;
+    }
+    let shown = |row| array_value_to_string(found, row).unwrap_or_default();
+    let first = || (0..found.len()).find(|row| found.is_valid(*row)).map(shown);
+    let Ok(back) = cast_with_options(fitted, from, strict) else {
+        return first();
+    };
+    let Ok(same) = not_distinct(&found, &back) else {
+        return first();
+    };
+    let changed = (0..found.len()).filter(|row| !same.value(*row));
+    // There is one zero among integers and decimals.
+    changed.map(shown).find(|value| value != "-0.0")
 }

@@ -234,6 +234,20 @@ fn a_value_that_does_not_fit_is_an_error_and_no_null() {
         error.contains("column n") && error.contains("70000"),
         "{error}"
     );
+    // What would be another value there does not fit either.
+    for (number, shown) in [("1.5::double", "1.5"), ("1.5::decimal(5, 2)", "1.50")] {
+        let file = place.dir.path().join("half.parquet");
+        parquet(&format!("select {number} as n"), &file);
+        let error = place.load(&[&file], |request| {
+            append(request);
+            request.format = Format::Parquet;
+        });
+        let error = error.unwrap_err();
+        assert!(
+            error.contains("column n") && error.contains(shown),
+            "{error}"
+        );
+    }
     let null = place.file("null.csv", "n,m\n,1\n");
     let columns: Columns = "n smallint not null, m int".parse().unwrap();
     let error = place.load(&[&null], |request| {
@@ -242,6 +256,18 @@ fn a_value_that_does_not_fit_is_an_error_and_no_null() {
     });
     assert!(error.unwrap_err().contains("null.csv"));
     assert_eq!(place.ask("select * from t"), [["1"]]);
+    let whole = place.dir.path().join("whole.parquet");
+    parquet(
+        "select * from (values (-0.0::double), (2.0), (null)) as v(n)",
+        &whole,
+    );
+    place
+        .load(&[&whole], |request| {
+            append(request);
+            request.format = Format::Parquet;
+        })
+        .unwrap();
+    assert_eq!(place.ask("select sum(n), count(*) from t"), [["3", "4"]]);
 }
 
 /// A node that is gone in the middle of a load leaves nothing on the other one.
