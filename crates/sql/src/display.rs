@@ -139,6 +139,13 @@ impl fmt::Display for Named<'_, Expr> {
         match self.1 {
             Expr::Column(column) => f.write_str(self.0.field(*column).name()),
             Expr::Literal(value) => self.of(value).fmt(f),
+            Expr::Binary(_, Operator::And, _) => {
+                for (place, one) in conditions(self.1).into_iter().enumerate() {
+                    let before = if place == 0 { "(" } else { " AND " };
+                    write!(f, "{before}{}", self.of(one))?;
+                }
+                f.write_str(")")
+            }
             Expr::Binary(left, operator, right) => {
                 let (left, right) = (self.of(&**left), self.of(&**right));
                 write!(f, "({left} {} {right})", symbol(*operator))
@@ -188,6 +195,18 @@ impl<'a> Named<'a, Expr> {
             write!(f, " ELSE {}", self.of(otherwise))?;
         }
         f.write_str(" END")
+    }
+}
+
+/// The conditions all of which an expression wants, in their order.
+pub(crate) fn conditions(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::Binary(left, Operator::And, right) => {
+            let mut all = conditions(left);
+            all.extend(conditions(right));
+            all
+        }
+        one => vec![one],
     }
 }
 

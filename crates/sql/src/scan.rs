@@ -44,7 +44,6 @@ use crate::display;
 use crate::fetch::{Meters, fetch};
 use crate::fragment::fragment;
 use crate::meter::{PageFigures, pages_of};
-use crate::options::KumikiOptions;
 use crate::place::{Placed, Placement};
 use crate::session::Held;
 use crate::statistics;
@@ -59,6 +58,8 @@ pub struct PagesScan {
     filter: Option<Expr>,
     work: Work,
     partitions: Arc<Vec<Vec<Rows>>>,
+    /// Whether anything but the choice of columns moves in.
+    push_down: bool,
     /// Where it runs, once that is decided.
     placed: Option<Placed>,
     statistics: Arc<Statistics>,
@@ -67,7 +68,7 @@ pub struct PagesScan {
 }
 
 impl PagesScan {
-    /// Yields columns of a table, in at most so many partitions.
+    /// Yields columns of a table, in at most so many partitions; what stands above moves in if that is wanted.
     ///
     /// # Errors
     /// If there is no such column.
@@ -75,6 +76,7 @@ impl PagesScan {
         replicated: Arc<Replicated>,
         columns: &[usize],
         partitions: usize,
+        push_down: bool,
     ) -> Result<PagesScan> {
         let table = &replicated.table;
         let output = Arc::new(table.schema.project(columns)?);
@@ -89,6 +91,7 @@ impl PagesScan {
                 limit: None,
             },
             partitions: Arc::new(strips),
+            push_down,
             placed: None,
             statistics: Arc::new(statistics),
             properties: Arc::new(properties),
@@ -180,6 +183,9 @@ impl PagesScan {
     /// What translates expressions over the output; `None` if nothing can be added to the work.
     #[must_use]
     pub fn translator(&self) -> Option<Translator> {
+        if !self.push_down {
+            return None;
+        }
         let columns = self.plain_columns()?.to_vec();
         Some(Translator::new(
             &self.table().schema,
@@ -234,14 +240,17 @@ impl PagesScan {
         }
     }
 
-    /// The same with one more filter, which is also given as DataFusion has it, for its estimates.
-    fn filtered(&self, filters: Vec<Expr>, originals: Vec<Arc<dyn PhysicalExpr>>) -> Result<Self> {
-        let stood = FilterExec::try_new(conjunction(originals), Arc::new(self.clone()))?;
-        let all = self.filter.iter().cloned().chain(filters);
-        Ok(PagesScan {
-            filter: all.reduce(|a, b| Expr::Binary(Box::new(a), Operator::And, Box::new(b))),
-            ..self.standing_for(&stood)?
-        })
+    /// The same with one more condition, of those that are left out where all of them together are more
+    /// than the executor takes.
+    fn and(&self, condition: Expr) -> Option<PagesScan> {
+        let before = self.filter.as_ref().map(display::conditions);
+        let before = before.unwrap_or_default().into_iter().cloned();
+        let all = before.chain([condition]).collect();
+        let more = PagesScan {
+            filter: all_of(all),
+            ..self.clone()
+        };
+        more.is_possible().then_some(more)
     }
 
     /// Takes the estimates and properties of a plan above that is to be replaced.
@@ -395,7 +404,7 @@ impl ExecutionPlan for PagesScan {
         let Work::Rows { project, order, .. } = &self.work else {
             return None;
         };
-        if !order.is_empty() {
+        if !order.is_empty() || !self.push_down {
             return None;
         }
         Some(Arc::new(PagesScan {
@@ -426,6 +435,10 @@ impl ExecutionPlan for PagesScan {
         let Some(project) = translator.translate_all(exprs) else {
             return Ok(None);
         };
+        let is_column = |expr: &Expr| matches!(expr, Expr::Column(_));
+        if !self.push_down && !project.iter().all(is_column) {
+            return Ok(None);
+        }
         Ok(Some(Arc::new(PagesScan {
             work: Work::Rows {
                 project,
@@ -441,31 +454,41 @@ impl ExecutionPlan for PagesScan {
         &self,
         _: FilterPushdownPhase,
         result: ChildPushdownResult,
-        config: &ConfigOptions,
+        _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let translator = self.translator();
-        let allowed = KumikiOptions::of(config).push_down;
-        let Some(translator) = translator.filter(|_| allowed) else {
+        let Some(translator) = self.translator() else {
             return Ok(FilterPushdownPropagation::all_unsupported(result));
         };
         let mut answers = Vec::new();
-        let (mut filters, mut originals) = (Vec::new(), Vec::new());
+        let mut originals = Vec::new();
+        let mut filtered = self.clone();
         for asked in result.parent_filters {
-            let translated = translator.translate(&asked.filter);
-            answers.push(match translated {
-                Some(_) => PushedDown::Yes,
-                None => PushedDown::No,
-            });
-            if let Some(filter) = translated {
-                filters.push(filter);
-                originals.push(asked.filter);
+            let condition = translator.translate(&asked.filter);
+            match condition.and_then(|condition| filtered.and(condition)) {
+                Some(more) => {
+                    filtered = more;
+                    originals.push(asked.filter);
+                    answers.push(PushedDown::Yes);
+                }
+                None => answers.push(PushedDown::No),
             }
         }
         let answer = FilterPushdownPropagation::with_parent_pushdown_result(answers);
-        if filters.is_empty() {
+        if originals.is_empty() {
             return Ok(answer);
         }
-        let scan = self.filtered(filters, originals)?;
+        let stood = FilterExec::try_new(conjunction(originals), Arc::new(self.clone()))?;
+        let scan = filtered.standing_for(&stood)?;
         Ok(answer.with_updated_node(Arc::new(scan)))
     }
+}
+
+/// An expression that wants all of some conditions, in their order. It is no deeper than it must be.
+fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
+    if conditions.len() < 2 {
+        return conditions.pop();
+    }
+    let rest = conditions.split_off(conditions.len().div_ceil(2));
+    let (a, b) = (all_of(conditions)?, all_of(rest)?);
+    Some(Expr::Binary(Box::new(a), Operator::And, Box::new(b)))
 }

@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 
 use crate::catalogue::{Catalogue, Replicated};
 use crate::fetch::off_runtime;
+use crate::options::KumikiOptions;
 use crate::scan::PagesScan;
 
 /// A version of a table. Filters come to the scan as physical expressions, which have the types with
@@ -60,7 +61,9 @@ impl TableProvider for PagesTable {
         let all = || (0..self.schema().fields().len()).collect();
         let columns = projection.cloned().unwrap_or_else(all);
         let partitions = state.config().target_partitions();
-        let scan = PagesScan::new(Arc::clone(&self.replicated), &columns, partitions)?;
+        let push_down = KumikiOptions::of(state.config().options()).push_down;
+        let replicated = Arc::clone(&self.replicated);
+        let scan = PagesScan::new(replicated, &columns, partitions, push_down)?;
         Ok(Arc::new(scan))
     }
 }

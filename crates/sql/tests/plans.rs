@@ -2,7 +2,8 @@
 
 mod support;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 use kumiki_sql::Session;
 use pages::{Groups, PageSize};
 use support::{answers, plan, session, shown, tpch};
@@ -167,6 +168,45 @@ async fn without_push_down_scans_yield_columns() {
             .await
             .contains("FilterExec")
     );
+    let sql = "select n_nationkey + 1 as more from nation limit 3";
+    let text = explained(&session, sql).await;
+    let scan = scans(&text)[0];
+    assert!(
+        scan.contains("rows=[n_nationkey]") && !scan.contains("limit="),
+        "{text}"
+    );
+    assert!(text.contains("ProjectionExec"), "{text}");
+}
+
+#[tokio::test]
+async fn conditions_that_are_too_many_for_a_scan_are_left_above_it() {
+    let session = sessions(2);
+    let like = |number: usize| format!("n_name not like '%{number}%'");
+    let all = |count: usize| (0..count).map(like).collect::<Vec<_>>().join(" and ");
+    for count in [100, 300] {
+        let sql = format!("select n_name from nation where {}", all(count));
+        let text = explained(&session, &sql).await;
+        assert!(!text.contains("FilterExec"), "{count}: {text}");
+        assert!(
+            text.contains("(n_name NOT LIKE '%0%' AND n_name NOT LIKE '%1%' AND"),
+            "{text}"
+        );
+    }
+    let lists = (0..5).map(|list| {
+        let numbers = (0..1000).map(|number| (2 * number + list).to_string());
+        let numbers: Vec<_> = numbers.collect();
+        format!("n_nationkey + {list} in ({})", numbers.join(", "))
+    });
+    let lists: Vec<_> = lists.collect();
+    let sql = format!("select count(*) from nation where {}", lists.join(" and "));
+    let text = explained(&session, &sql).await;
+    assert!(
+        text.contains("filter=") && text.contains("FilterExec"),
+        "{text}"
+    );
+    let counted = session.plan(&sql).await.unwrap().collect().await.unwrap();
+    let count = counted[0].column(0).as_primitive::<Int64Type>().value(0);
+    assert_eq!(count, 13);
 }
 
 #[tokio::test]
