@@ -3,6 +3,10 @@
 //! A statement ends with a semicolon that is in no quotes and no comment. A line that begins with a
 //! backslash, between statements, is a command of the shell.
 
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
 /// A part of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part {
@@ -91,53 +95,153 @@ fn comment(text: &str) -> Option<usize> {
 /// Where the semicolon is that ends a statement.
 fn end_of_statement(text: &str) -> Option<usize> {
     let mut at = 0;
+    // Whether a word ends here.
+    let mut word = false;
     while let Some(next) = text[at..].chars().next() {
-        match next {
+        let rest = &text[at..];
+        let length = match next {
             ';' => return Some(at),
-            '\'' | '"' => {
-                // A doubled quote is an end and a beginning.
-                let inside = &text[at + 1..];
-                at += 2 + inside.find(next)?;
+            '\'' if is_escaped(&text[..at]) => escaped(rest)?,
+            // A doubled quote is an end and a beginning.
+            '\'' | '"' => 2 + rest[1..].find(next)?,
+            '$' if !word && tag(rest).is_some() => {
+                let tag = tag(rest)?;
+                2 * tag.len() + rest[tag.len()..].find(tag)?
             }
-            _ => match comment(&text[at..]) {
-                Some(length) => at += length,
-                None => at += next.len_utf8(),
-            },
+            _ => comment(rest).unwrap_or(next.len_utf8()),
+        };
+        word = length == next.len_utf8() && is_word(next);
+        at += length;
+    }
+    None
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$')
+}
+
+/// Whether a quote behind this text begins a string with escapes: `E'…'`.
+fn is_escaped(before: &str) -> bool {
+    let mut before = before.chars().rev();
+    matches!(before.next(), Some('e' | 'E')) && !before.next().is_some_and(is_word)
+}
+
+/// How long the string with escapes is with which a text begins.
+fn escaped(text: &str) -> Option<usize> {
+    let mut characters = text.char_indices().skip(1);
+    while let Some((at, next)) = characters.next() {
+        match next {
+            '\\' => drop(characters.next()?),
+            '\'' => return Some(at + 1),
+            _ => {}
         }
     }
     None
 }
 
-/// How many operators a statement has, outside of quotes and comments. Each may be a level of an
-/// expression's tree, and so of whatever walks over it.
+/// What quotes the string with which a text begins, if it is one in dollars: `$$…$$`, `$name$…$name$`.
+fn tag(text: &str) -> Option<&str> {
+    let name = &text[1..];
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+    let named = !name.starts_with(|c: char| c.is_ascii_digit());
+    (named && name[end..].starts_with('$')).then(|| &text[..end + 2])
+}
+
+/// How many operators a statement has: whatever may be a level of its tree, and so of whatever walks over it.
+/// That are operators on values, those between queries and tables, and brackets.
 #[must_use]
 pub fn operators(sql: &str) -> usize {
+    let of = |dialect: &dyn Dialect| {
+        // What cannot be cut into tokens is not read, and has no tree.
+        let tokens = Tokenizer::new(dialect, sql).tokenize();
+        tokens.map_or(0, |tokens| levels(&tokens))
+    };
+    // Most are read as the first, and some things that are PostgreSQL's own as the second.
+    of(&GenericDialect {}).max(of(&PostgreSqlDialect {}))
+}
+
+fn levels(tokens: &[Token]) -> usize {
     let mut count = 0;
-    let mut at = 0;
-    let mut word = String::new();
-    while let Some(next) = sql[at..].chars().next() {
-        if next.is_alphanumeric() || next == '_' {
-            word.push(next.to_ascii_lowercase());
-            at += next.len_utf8();
-            continue;
-        }
-        count += usize::from(matches!(
-            word.as_str(),
-            "and" | "or" | "not" | "union" | "is"
-        ));
-        word.clear();
-        at += match next {
-            '\'' | '"' => match sql[at + 1..].find(next) {
-                Some(end) => end + 2,
-                None => return count,
-            },
-            _ => comment(&sql[at..]).unwrap_or_else(|| {
-                count += usize::from("+-*/%|&^<>=~:[(".contains(next));
-                next.len_utf8()
-            }),
+    // Whether tables are listed, in each of the brackets that are open: commas join them.
+    let mut tables = vec![false];
+    for token in tokens {
+        let listed = tables.last_mut().expect("the outermost is never closed");
+        let is_level = match token {
+            Token::Comma => *listed,
+            Token::LParen => {
+                tables.push(false);
+                true
+            }
+            Token::RParen => {
+                if tables.len() > 1 {
+                    tables.pop();
+                }
+                false
+            }
+            Token::Word(word) => {
+                match word.keyword {
+                    Keyword::FROM => *listed = true,
+                    Keyword::SELECT
+                    | Keyword::WHERE
+                    | Keyword::GROUP
+                    | Keyword::HAVING
+                    | Keyword::ORDER
+                    | Keyword::LIMIT => *listed = false,
+                    _ => {}
+                }
+                is_operator(word.keyword)
+            }
+            Token::EOF
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::NationalStringLiteral(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::DollarQuotedString(_)
+            | Token::HexStringLiteral(_)
+            | Token::Whitespace(_)
+            | Token::Period
+            | Token::RBracket
+            | Token::RBrace
+            | Token::SemiColon
+            | Token::Placeholder(_) => false,
+            _ => true,
         };
+        count += usize::from(is_level);
     }
     count
+}
+
+fn is_operator(word: Keyword) -> bool {
+    matches!(
+        word,
+        Keyword::AND
+            | Keyword::OR
+            | Keyword::XOR
+            | Keyword::NOT
+            | Keyword::IS
+            | Keyword::NOTNULL
+            | Keyword::IN
+            | Keyword::BETWEEN
+            | Keyword::LIKE
+            | Keyword::ILIKE
+            | Keyword::RLIKE
+            | Keyword::REGEXP
+            | Keyword::SIMILAR
+            | Keyword::MATCH
+            | Keyword::MEMBER
+            | Keyword::DIV
+            | Keyword::OVERLAPS
+            | Keyword::OPERATOR
+            | Keyword::COLLATE
+            | Keyword::AT
+            | Keyword::CASE
+            | Keyword::UNION
+            | Keyword::EXCEPT
+            | Keyword::INTERSECT
+            | Keyword::MINUS
+            | Keyword::JOIN
+            | Keyword::APPLY
+    )
 }
 
 #[cfg(test)]
@@ -163,6 +267,11 @@ mod tests {
         assert_eq!(parts("select ';' ;"), ["select ';'"]);
         assert_eq!(parts("select 'it''s; ' ;"), ["select 'it''s; '"]);
         assert_eq!(parts("select \"a;b\";"), ["select \"a;b\""]);
+        assert_eq!(parts("select e'\\';';"), ["select e'\\';'"]);
+        assert_eq!(parts("select one'\\'; 2;"), ["select one'\\'", "2"]);
+        assert_eq!(parts("select $$;'$$;"), ["select $$;'$$"]);
+        assert_eq!(parts("select $a$;$$;$a$;"), ["select $a$;$$;$a$"]);
+        assert_eq!(parts("select $1; $2;"), ["select $1", "$2"]);
         assert_eq!(parts("select 1 -- a; b\n, 2;"), ["select 1 -- a; b\n, 2"]);
         assert_eq!(
             parts("select /* ; /* ; */ ; */ 3;"),
@@ -194,13 +303,23 @@ mod tests {
     fn operators_are_counted_outside_of_quotes() {
         assert_eq!(operators("select 1 + 2 * 3"), 2);
         assert_eq!(operators("a = 'x = y' and b or not c -- = = ="), 4);
-        assert_eq!(operators("f(a, b, c) in (1, 2, 3)"), 2);
+        assert_eq!(operators("f(a, b, c) in (1, 2, 3)"), 3);
         assert_eq!(operators("select 'ü + "), 0);
+        assert_eq!(operators("select e'\\'', 1 + 1 + 1"), 2);
+        assert_eq!(operators("select $$'$$, $1 + 1"), 1);
+        assert_eq!(operators("select 1 except select 2 intersect select 3"), 2);
+        assert_eq!(
+            operators("select a, b from s, t join u using (c) where a in (1, 2)"),
+            5
+        );
+        assert_eq!(operators("select x at time zone 'a' like 'b' xor c"), 3);
     }
 
     #[test]
     fn no_text_makes_it_panic() {
-        for text in ["'é", "é;é", "/*é", "--é", "\"", "\\", "/", "-", "*/;"] {
+        for text in [
+            "'é", "é;é", "/*é", "--é", "\"", "\\", "/", "-", "*/;", "e'é\\", "$é", "$é$", ")",
+        ] {
             let _ = cut(text);
             let _ = operators(text);
         }
