@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{Result, TableReference, exec_datafusion_err, plan_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
-use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement};
+use datafusion::logical_expr::{
+    DdlStatement, Deallocate, LogicalPlan, ResetVariable, SetVariable, Statement,
+};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext};
@@ -200,6 +203,7 @@ impl Shared {
         catalogue.register_schema(SCHEMA, Arc::new(schema))?;
         context.register_catalog(CATALOGUE, Arc::new(catalogue));
         Ok(Session {
+            initial: Arc::new(settings(&context)),
             context,
             workers: Arc::clone(&self.workers),
             rights: self.settings.rights,
@@ -223,6 +227,8 @@ pub(crate) fn holding(context: TaskContext, held: impl Send + Sync + 'static) ->
 #[derive(Clone)]
 pub struct Session {
     context: SessionContext,
+    /// What its own settings were at the beginning.
+    initial: Arc<Vec<ConfigEntry>>,
     workers: Arc<Workers>,
     rights: Rights,
 }
@@ -251,8 +257,38 @@ impl Session {
         if operators(sql) > MOST_OPERATORS {
             return plan_err!("{TOO_COMPLEX}");
         }
+        let ours = self.ours(sql);
+        let sql = ours.as_deref().unwrap_or(sql);
         let plan = self.context.state().create_logical_plan(sql).await;
         self.verified(plan?).await
+    }
+
+    /// What shows or resets a setting of ours, if a statement asks for that: DataFusion does so with its own
+    /// alone.
+    fn ours(&self, sql: &str) -> Option<String> {
+        let words: Vec<String> = sql
+            .split_whitespace()
+            .map(str::to_ascii_lowercase)
+            .collect();
+        let [verb, name] = &words[..] else {
+            return None;
+        };
+        if !name.starts_with(KumikiOptions::PREFIX) {
+            return None;
+        }
+        let of = |all: &[ConfigEntry]| {
+            let found = all.iter().find(|entry| entry.key == *name)?;
+            let value = found.value.as_deref().unwrap_or_default();
+            Some(value.replace('\'', "''"))
+        };
+        match verb.as_str() {
+            "show" => {
+                let value = of(&settings(&self.context))?;
+                Some(format!("SELECT '{name}' AS name, '{value}' AS value"))
+            }
+            "reset" => Some(format!("SET {name} = '{}'", of(&self.initial)?)),
+            _ => None,
+        }
     }
 
     /// [`Session::logical`] of a statement that was read already, and has no more operators than one may.
@@ -263,6 +299,37 @@ impl Session {
         let statement = DfStatement::Statement(Box::new(statement));
         let plan = self.context.state().statement_to_plan(statement).await;
         self.verified(plan?).await
+    }
+
+    /// Has its own settings be what they were at the beginning.
+    ///
+    /// # Errors
+    /// None that is known of.
+    pub(crate) async fn reset(&self) -> Result<()> {
+        let now = settings(&self.context);
+        for (now, then) in now.iter().zip(self.initial.iter()) {
+            if now.value == then.value {
+                continue;
+            }
+            let name = then.key.clone();
+            let statement = match then.value.clone() {
+                Some(value) => Statement::SetVariable(SetVariable {
+                    variable: name,
+                    value,
+                }),
+                None => Statement::ResetVariable(ResetVariable { variable: name }),
+            };
+            let plan = LogicalPlan::Statement(statement);
+            self.context.execute_logical_plan(plan).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a statement that SQL has prepared, if there is one of that name.
+    pub(crate) async fn deallocate(&self, name: &str) {
+        let name = name.to_owned();
+        let plan = LogicalPlan::Statement(Statement::Deallocate(Deallocate { name }));
+        let _ = self.context.execute_logical_plan(plan).await;
     }
 
     async fn verified(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -350,6 +417,22 @@ fn setting(plan: &LogicalPlan) -> Option<&str> {
         LogicalPlan::Statement(Statement::Prepare(prepare)) => setting(&prepare.input),
         _ => None,
     }
+}
+
+/// The settings that concern a session alone, in an order that is always the same.
+fn settings(context: &SessionContext) -> Vec<ConfigEntry> {
+    let state = context.state();
+    let options = state.config_options();
+    let mut own: Vec<_> = options.entries().into_iter().collect();
+    own.retain(|entry| is_own(&entry.key));
+    // Those of extensions are not told with their prefix.
+    let ours = KumikiOptions::of(options).entries().into_iter();
+    own.extend(ours.map(|entry| ConfigEntry {
+        key: format!("{}.{}", KumikiOptions::PREFIX, entry.key),
+        ..entry
+    }));
+    own.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    own
 }
 
 /// The table that a statement changes, if it does that.

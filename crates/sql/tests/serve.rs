@@ -5,13 +5,18 @@ mod support;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use kumiki_sql::catalogue::Place;
+use kumiki_sql::meter::PageMeter;
 use kumiki_sql::serve::{Options, Server, Stopper, Tls};
-use kumiki_sql::{Catalogue, Rights, Settings, Shared};
-use pages::{Groups, PageSize};
-use support::tpch;
-use support::wire::Client;
+use kumiki_sql::{Catalogue, Placement, Rights, Settings, Shared, Store};
+use operators::Site;
+use pages::{Groups, PageSize, Table};
+use support::wire::{Answer, Client, Message};
+use support::{MemoryStore, tpch};
 
 /// A server over TPC-H at scale factor 0.01.
 struct Served {
@@ -23,12 +28,16 @@ struct Served {
 impl Served {
     fn start(change: impl FnOnce(&mut Options)) -> Served {
         let store = tpch::store(0.01, PageSize::default(), &Groups::OneEach);
+        Served::over(store, change)
+    }
+
+    fn over(store: Arc<dyn Store>, change: impl FnOnce(&mut Options)) -> Served {
         let settings = Settings {
             partitions: NonZeroUsize::new(2).unwrap(),
             rights: Rights::Read,
             ..Settings::default()
         };
-        let shared = Shared::new(Catalogue::new(vec![store as _]), settings).unwrap();
+        let shared = Shared::new(Catalogue::new(vec![store]), settings).unwrap();
         let mut options = options();
         change(&mut options);
         let (told, tell) = std::sync::mpsc::channel();
@@ -102,6 +111,234 @@ fn the_simple_protocol_answers_several_statements() {
     assert_eq!(client.ask(types).rows()[0].len(), 4);
     // Nothing asked is answered by nothing.
     assert_eq!(client.ask(";").0[0].0, b'I');
+    // What was executed before an error is answered.
+    let half = client.ask("select 1; select nothing from nation; select 2");
+    assert_eq!(
+        (half.rows(), half.error().0),
+        (vec![vec!["1".to_owned()]], "42703".to_owned())
+    );
+    // A quote with a backslash before it ends nothing in such a string.
+    assert_eq!(
+        client.ask("select e'it\\'s;'; select 2").rows(),
+        [["it's;"], ["2"]]
+    );
+}
+
+/// Messages of the extended protocol: a statement, a portal of it by name, and so many rows of that.
+fn parse(client: &mut Client, sql: &str) {
+    client.send(b'P', &[&b"\0"[..], sql.as_bytes(), b"\0\0\0"].concat());
+}
+
+fn bind(client: &mut Client, portal: &str) {
+    client.send(b'B', &[portal.as_bytes(), &[0; 8]].concat());
+}
+
+fn execute(client: &mut Client, portal: &str, most: i32) {
+    let rows = [portal.as_bytes(), b"\0", &most.to_be_bytes()].concat();
+    client.send(b'E', &rows);
+}
+
+#[test]
+fn portals_give_rows_in_parts_until_their_transaction_ends() {
+    let served = Served::start(|options| options.queries = NonZeroUsize::MIN);
+    let mut client = Client::connect(served.address);
+    client.ask("begin");
+    parse(&mut client, "select n_nationkey from nation order by 1");
+    bind(&mut client, "some");
+    execute(&mut client, "some", 2);
+    client.send(b'S', b"");
+    let first = client.until_ready();
+    assert_eq!(first.rows(), [["0"], ["1"]]);
+    assert!(first.0.iter().any(|message| message.0 == b's'));
+    execute(&mut client, "some", -1);
+    client.send(b'S', b"");
+    let rest = client.until_ready();
+    assert_eq!(
+        (rest.rows().len(), &rest.tags()[..]),
+        (23, &["SELECT 23".to_owned()][..])
+    );
+    // One that is not at its end does not keep its place beyond the transaction.
+    let many = "select l_orderkey from lineitem";
+    parse(&mut client, many);
+    bind(&mut client, "many");
+    execute(&mut client, "many", 1);
+    client.send(b'S', b"");
+    assert_eq!(client.until_ready().rows().len(), 1);
+    client.ask("commit");
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
+    execute(&mut client, "many", 1);
+    client.send(b'S', b"");
+    assert_eq!(client.until_ready().error().0, "34000");
+    // Outside of one it ends with the message that it came in.
+    parse(&mut client, many);
+    bind(&mut client, "many");
+    execute(&mut client, "many", 1);
+    client.send(b'S', b"");
+    assert_eq!(client.until_ready().rows().len(), 1);
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
+}
+
+/// A store whose one table has other columns from some time on.
+#[derive(Debug)]
+struct Changing {
+    store: MemoryStore,
+    changed: AtomicBool,
+}
+
+impl Store for Changing {
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    fn place(&self, table: &Table) -> Place {
+        self.store.place(table)
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn tables(&self) -> Result<Vec<String>, String> {
+        Ok(vec!["t".to_owned()])
+    }
+
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
+        let now = usize::from(self.changed.load(Ordering::Relaxed));
+        let found = (name == "t").then(|| Arc::clone(&self.store.tables[now]));
+        Ok(found)
+    }
+
+    fn site(
+        &self,
+        table: &Arc<Table>,
+        placement: Placement,
+        meter: &Arc<PageMeter>,
+    ) -> Option<Arc<dyn Site>> {
+        self.store.site(table, placement, meter)
+    }
+}
+
+#[test]
+fn a_prepared_statement_whose_columns_have_changed_is_refused() {
+    let mut store = MemoryStore::new();
+    for table in ["nation", "region"] {
+        let rows = tpch::rows(table, 0.01);
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|batch| batch.project(&[1, 0]).unwrap())
+            .collect();
+        let rows = match table {
+            "nation" => rows,
+            _ => rows
+                .iter()
+                .map(|batch| batch.project(&[1, 0]).unwrap())
+                .collect(),
+        };
+        store.add("t", &rows, PageSize::default(), &Groups::OneEach);
+    }
+    let store = Arc::new(Changing {
+        store,
+        changed: AtomicBool::new(false),
+    });
+    let served = Served::over(Arc::clone(&store) as _, |_| ());
+    let mut client = Client::connect(served.address);
+    parse(&mut client, "select * from t limit 1");
+    let ask = |client: &mut Client| {
+        bind(client, "");
+        execute(client, "", 0);
+        client.send(b'S', b"");
+        client.until_ready()
+    };
+    assert_eq!(ask(&mut client).rows(), [["ALGERIA", "0"]]);
+    store.changed.store(true, Ordering::Relaxed);
+    let (state, what) = ask(&mut client).error();
+    assert!(
+        state == "0A000" && what.contains("prepared again"),
+        "{what}"
+    );
+    assert_eq!(
+        client.ask("select * from t limit 1").rows(),
+        [["0", "AFRICA"]]
+    );
+}
+
+#[test]
+fn copies_are_of_what_was_asked_and_end_as_they_should() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let lines = |answer: &Answer| {
+        let lines = answer.0.iter().filter(|message| message.0 == b'd');
+        let text = |message: &Message| String::from_utf8(message.1.clone()).unwrap();
+        lines.map(text).collect::<Vec<_>>()
+    };
+    // A quoted text is a text, whatever is in it.
+    let quoted = "copy (select r_name from region where r_comment = '\\'' union \
+                  select n_name from nation --') to stdout";
+    let answer = client.ask(quoted);
+    assert_eq!(
+        (lines(&answer), answer.tags()),
+        (vec![], vec!["COPY 0".to_owned()])
+    );
+    let answer = client.ask("copy (select 'a''''b' as x) to stdout csv header");
+    assert_eq!(
+        (lines(&answer).concat(), answer.tags()),
+        ("x\na''b\n".to_owned(), vec!["COPY 1".to_owned()])
+    );
+    let answer = client.ask("copy (select 1 as x where false) to stdout csv header");
+    assert_eq!(
+        (lines(&answer).concat(), answer.tags()),
+        ("x\n".to_owned(), vec!["COPY 0".to_owned()])
+    );
+    // After an error among its rows nothing comes but that.
+    for extended in [false, true] {
+        let sql = "copy (select 1 / (n_nationkey - 3) from nation) to stdout";
+        let answer = match extended {
+            true => client.prepared(sql, &[], false, 0),
+            false => client.ask(sql),
+        };
+        assert_eq!(answer.error().0, "22012");
+        let kinds = answer.0.iter().map(|message| message.0);
+        assert!(!kinds.into_iter().any(|kind| matches!(kind, b'f' | b'c')));
+    }
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
+}
+
+#[test]
+fn settings_end_when_it_is_said() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let show = |client: &mut Client, name: &str| {
+        let shown = client.ask(&format!("show {name}"));
+        let mut rows = shown.rows();
+        rows.pop()
+            .unwrap_or_else(|| panic!("{name}: {:?}", shown.0))
+    };
+    client.ask("set local statement_timeout = '7s'");
+    assert_eq!(show(&mut client, "statement_timeout"), ["0"]);
+    client.ask("begin; set local statement_timeout = '7s'");
+    assert_eq!(show(&mut client, "statement_timeout"), ["7s"]);
+    client.ask("commit");
+    assert_eq!(show(&mut client, "statement_timeout"), ["0"]);
+    const ZONE: &str = "datafusion.execution.time_zone";
+    let changed = "set statement_timeout = 9000; set kumiki.placement = 'local'; \
+                   set timezone = 'Asia/Tokyo'; set kumiki.push_down = false";
+    for reset in ["reset all", "discard all"] {
+        assert_eq!(client.ask(changed).tags(), ["SET"; 4]);
+        assert_eq!(show(&mut client, ZONE)[1], "Asia/Tokyo");
+        client.ask(reset);
+        assert_eq!(show(&mut client, "statement_timeout"), ["0"]);
+        assert_eq!(show(&mut client, "kumiki.placement")[1], "auto");
+        assert_eq!(show(&mut client, "kumiki.push_down")[1], "true");
+        assert_ne!(show(&mut client, ZONE)[1], "Asia/Tokyo");
+    }
+    client.ask("set kumiki.placement = 'local'; reset kumiki.placement");
+    assert_eq!(show(&mut client, "kumiki.placement")[1], "auto");
+    client.ask("set timezone = 'Asia/Tokyo'; reset timezone");
+    assert_ne!(show(&mut client, ZONE)[1], "Asia/Tokyo");
+    client.ask("prepare one as select 1");
+    assert_eq!(client.ask("execute one").rows(), [["1"]]);
+    assert_eq!(client.ask("deallocate one").tags(), ["DEALLOCATE"]);
+    assert!(!client.ask("execute one").error().1.is_empty());
 }
 
 #[test]
@@ -169,6 +406,8 @@ fn errors_have_states_and_end_nothing() {
         ),
         ("set kumiki.nothing = 1", "22023"),
         ("set statement_timeout = soon", "22023"),
+        ("set client_encoding to 'LATIN1'", "22023"),
+        ("copy nation to stdout (format csv, quote ',')", "22023"),
         (
             "create external table f stored as csv location '/etc/passwd'",
             "25006",
@@ -217,6 +456,17 @@ fn a_statement_ends_when_its_time_is_over() {
     let mut client = Client::connect(served.address);
     client.ask("set statement_timeout = '500ms'").tags();
     assert_eq!(client.ask("show statement_timeout").rows(), [["500ms"]]);
+    // It is a part of the rows that has this time, not the client between parts.
+    client.ask("begin");
+    parse(&mut client, "select l_orderkey from lineitem");
+    bind(&mut client, "slow");
+    for _ in 0..2 {
+        execute(&mut client, "slow", 2);
+        client.send(b'S', b"");
+        assert_eq!(client.until_ready().rows().len(), 2);
+        std::thread::sleep(Duration::from_millis(700));
+    }
+    client.ask("commit");
     for extended in [false, true] {
         let begun = Instant::now();
         let answer = match extended {
@@ -281,10 +531,9 @@ fn a_query_whose_rows_nobody_takes_gives_its_place_to_others() {
     });
     let mut slow = Client::connect(served.address);
     let sql = "select l_orderkey from lineitem, nation";
-    let execute = [&b"\0"[..], &3u32.to_be_bytes()].concat();
-    slow.send(b'P', &[&b"\0"[..], sql.as_bytes(), b"\0\0\0"].concat());
-    slow.send(b'B', b"\0\0\0\0\0\0\0\0");
-    slow.send(b'E', &execute);
+    parse(&mut slow, sql);
+    bind(&mut slow, "");
+    execute(&mut slow, "", 3);
     slow.send(b'H', b"");
     // Three rows, and word that there are more.
     while slow.receive().expect("it answers").0 != b's' {}
@@ -293,7 +542,7 @@ fn a_query_whose_rows_nobody_takes_gives_its_place_to_others() {
     assert_eq!(other.ask("select count(*) from region").rows(), [["5"]]);
     assert!(begun.elapsed() < Duration::from_secs(20));
     // What had come before is there still, and then there is an error, no end.
-    slow.send(b'E', &[&b"\0"[..], &0u32.to_be_bytes()].concat());
+    execute(&mut slow, "", 0);
     slow.send(b'S', b"");
     let answer = slow.until_ready();
     assert!(answer.tags().is_empty(), "{:?}", answer.tags());
@@ -361,6 +610,17 @@ fn nonsense_closes_its_own_connection_alone() {
     assert_eq!(good.ask(&long).rows(), [["901"]]);
     let too_long = format!("select 1{}", " + 1".repeat(100_000));
     assert_eq!(good.ask(&too_long).error().0, "54001");
+    // So it is where something stands before that hides the end of a text.
+    for hidden in [
+        "select e'\\'', 1{}",
+        "select $$'$$, 1{}",
+        "copy (select 1{}) to stdout",
+    ] {
+        let hidden = hidden.replace("{}", &" + 1".repeat(100_000));
+        assert_eq!(good.ask(&hidden).error().0, "54001");
+    }
+    let unions = format!("select 1{}", " except select 1".repeat(100_000));
+    assert_eq!(good.ask(&unions).error().0, "54001");
     assert_eq!(good.ask("select 1").rows(), [["1"]]);
 }
 

@@ -3,10 +3,12 @@
 //! | statement | answer |
 //! |---|---|
 //! | `BEGIN`, `COMMIT`, `ROLLBACK` and their kin | done: each statement sees one version of each table, and nothing is written |
-//! | `SET` of what concerns PostgreSQL alone | done |
+//! | `SET` of what concerns PostgreSQL alone | done; refused if it asks for what is not there, as another encoding |
 //! | `SHOW` of the same | what drivers expect |
-//! | `SET`, `SHOW`, `RESET` of `statement_timeout` | as PostgreSQL: longer statements end |
-//! | `DISCARD`, `RESET`, `DEALLOCATE`, `LISTEN`, `UNLISTEN` | done |
+//! | `SET`, `SHOW`, `RESET` of `statement_timeout`, `SET LOCAL`, too | as PostgreSQL: longer statements end |
+//! | `RESET ALL`, `DISCARD ALL` | settings are as when the connection began; portals are closed |
+//! | `DEALLOCATE` | the prepared statement is forgotten |
+//! | `DISCARD`, `LISTEN`, `UNLISTEN` | done |
 
 use std::sync::Arc;
 
@@ -26,12 +28,27 @@ pub(crate) enum Answer {
     Done(&'static str),
     /// The value of a setting.
     Shown(RecordBatch),
-    /// How long statements may take from now on, in milliseconds, and what was done by that.
-    Limit(u64, &'static str),
+    /// How long statements may take from now on, in milliseconds.
+    Limit(u64, Span),
     /// How long statements may take is wanted.
     ShownLimit,
+    /// Settings are to be as they were when the connection began.
+    Reset(&'static str),
+    /// A prepared statement is to be forgotten.
+    Deallocate(String),
     /// A setting has no such value.
     Refused(String),
+}
+
+/// For how long a setting is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Span {
+    /// Until it is set again.
+    Session,
+    /// Until the transaction ends.
+    Transaction,
+    /// Until it is set again, as it was at the beginning: by `RESET`.
+    Reset,
 }
 
 impl Answer {
@@ -51,27 +68,64 @@ pub(crate) fn shown(name: &str, value: &str) -> RecordBatch {
     RecordBatch::try_from_iter([(name, value)]).expect("a row of one text")
 }
 
-/// Settings that concern PostgreSQL alone, and their values.
-const SETTINGS: [(&str, &str); 14] = [
-    ("application_name", ""),
-    ("bytea_output", "hex"),
-    ("client_encoding", "UTF8"),
-    ("client_min_messages", "notice"),
-    ("datestyle", "ISO, MDY"),
-    ("default_transaction_read_only", "on"),
-    ("extra_float_digits", "1"),
-    ("intervalstyle", "postgres"),
-    ("lock_timeout", "0"),
-    ("search_path", "public"),
-    ("server_encoding", "UTF8"),
-    ("server_version", "16.6"),
-    ("standard_conforming_strings", "on"),
-    ("transaction_isolation", "repeatable read"),
+/// A setting that concerns PostgreSQL alone.
+struct Setting {
+    name: &'static str,
+    value: &'static str,
+    /// With what a value has to begin, in lower case, so that what clients get is what they asked for;
+    /// nothing: it may be anything.
+    given: &'static [&'static str],
+}
+
+const fn any(name: &'static str, value: &'static str) -> Setting {
+    Setting {
+        name,
+        value,
+        given: &[],
+    }
+}
+
+const fn fixed(name: &'static str, value: &'static str, given: &'static [&'static str]) -> Setting {
+    Setting { name, value, given }
+}
+
+const ENCODINGS: &[&str] = &["utf8", "utf-8", "unicode"];
+
+const SETTINGS: [Setting; 14] = [
+    any("application_name", ""),
+    fixed("bytea_output", "hex", &["hex"]),
+    fixed("client_encoding", "UTF8", ENCODINGS),
+    any("client_min_messages", "notice"),
+    fixed("datestyle", "ISO, MDY", &["iso"]),
+    any("default_transaction_read_only", "on"),
+    any("extra_float_digits", "1"),
+    fixed("intervalstyle", "postgres", &["postgres"]),
+    any("lock_timeout", "0"),
+    any("search_path", "public"),
+    any("server_encoding", "UTF8"),
+    any("server_version", "16.6"),
+    fixed("standard_conforming_strings", "on", &["on", "true", "1"]),
+    any("transaction_isolation", "repeatable read"),
 ];
 
+impl Setting {
+    /// The answer to a client that sets it.
+    fn set(&self, value: &str) -> Answer {
+        let value = value.trim_matches(|c| matches!(c, '\'' | '"'));
+        let known = self.given.is_empty() || value == "default";
+        if known || self.given.iter().any(|given| value.starts_with(given)) {
+            return Answer::Done("SET");
+        }
+        let (name, only) = (self.name, self.value);
+        Answer::Refused(format!(
+            "invalid value for parameter \"{name}\": \"{value}\": it is {only} here, and cannot be changed"
+        ))
+    }
+}
+
 /// The answer to a statement; `None` if it is DataFusion's to answer.
-pub(crate) fn answer(sql: &str) -> Option<Answer> {
-    let sql = sql.to_ascii_lowercase();
+pub(crate) fn answer(statement: &str) -> Option<Answer> {
+    let sql = statement.to_ascii_lowercase();
     let mut words = sql.split(|c: char| c.is_whitespace() || matches!(c, '=' | ';'));
     let mut next = || words.find(|word| !word.is_empty());
     match next()? {
@@ -79,32 +133,53 @@ pub(crate) fn answer(sql: &str) -> Option<Answer> {
         "start" if next() == Some("transaction") => Some(Answer::Begin("START TRANSACTION")),
         "commit" | "end" => Some(Answer::End("COMMIT")),
         "rollback" | "abort" => Some(Answer::End("ROLLBACK")),
-        "discard" if next() == Some("all") => Some(Answer::Limit(0, "DISCARD")),
+        "discard" if next() == Some("all") => Some(Answer::Reset("DISCARD ALL")),
         "discard" => Some(Answer::Done("DISCARD")),
-        "deallocate" => Some(Answer::Done("DEALLOCATE")),
+        "deallocate" => {
+            let name = next().filter(|name| *name != "prepare").or_else(next)?;
+            Some(match name {
+                "all" => Answer::Done("DEALLOCATE ALL"),
+                // In quotes its letters are as they were written.
+                name => Answer::Deallocate(match name.strip_prefix('"') {
+                    Some(_) => statement.split('"').nth(1)?.to_owned(),
+                    None => name.to_owned(),
+                }),
+            })
+        }
         "listen" => Some(Answer::Done("LISTEN")),
         "unlisten" => Some(Answer::Done("UNLISTEN")),
         "reset" => match next()? {
             name if is_ours(name) => None,
-            timeout::NAME | "all" => Some(Answer::Limit(0, "RESET")),
+            timeout::NAME => Some(Answer::Limit(0, Span::Reset)),
+            "all" => Some(Answer::Reset("RESET")),
             _ => Some(Answer::Done("RESET")),
         },
         "set" => {
             let mut name = next()?;
+            let mut span = Span::Session;
             if matches!(name, "session" | "local") {
+                if name == "local" {
+                    span = Span::Transaction;
+                }
                 name = next()?;
             }
+            let value: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+            let value = value.join(" ");
+            let value = value.strip_prefix("to ").unwrap_or(&value);
             if name == timeout::NAME {
-                let value: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-                let value = value.join(" ");
-                let value = timeout::parse(value.strip_prefix("to ").unwrap_or(&value));
-                return Some(match value {
-                    Ok(milliseconds) => Answer::Limit(milliseconds, "SET"),
+                return Some(match timeout::parse(value) {
+                    Ok(milliseconds) => Answer::Limit(milliseconds, span),
                     Err(what) => Answer::Refused(what),
                 });
             }
-            let known = matches!(name, "transaction" | "characteristics" | "names" | "role");
-            (known || setting(name).is_some()).then_some(Answer::Done("SET"))
+            if matches!(name, "transaction" | "characteristics" | "role") {
+                return Some(Answer::Done("SET"));
+            }
+            let name = match name {
+                "names" => "client_encoding",
+                name => name,
+            };
+            setting(name).map(|setting| setting.set(value))
         }
         "show" => {
             let name = next()?;
@@ -115,20 +190,21 @@ pub(crate) fn answer(sql: &str) -> Option<Answer> {
             if name == timeout::NAME {
                 return Some(Answer::ShownLimit);
             }
-            let (name, value) = setting(name)?;
-            Some(Answer::Shown(shown(name, value)))
+            let setting = setting(name)?;
+            Some(Answer::Shown(shown(setting.name, setting.value)))
         }
         _ => None,
     }
 }
 
-fn setting(name: &str) -> Option<(&'static str, &'static str)> {
-    SETTINGS.iter().copied().find(|(known, _)| *known == name)
+fn setting(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name)
 }
 
 /// Whether a setting is DataFusion's or ours.
 fn is_ours(name: &str) -> bool {
-    name.starts_with("datafusion.") || name.starts_with("kumiki.")
+    let zones = ["timezone", "time.zone"];
+    name.starts_with("datafusion.") || name.starts_with("kumiki.") || zones.contains(&name)
 }
 
 #[cfg(test)]
@@ -139,13 +215,37 @@ mod tests {
     fn what_concerns_postgresql_is_answered() {
         assert_eq!(answer("BEGIN;"), Some(Answer::Begin("BEGIN")));
         assert_eq!(answer("commit"), Some(Answer::End("COMMIT")));
+        for (sql, name) in [
+            ("DEALLOCATE One", "one"),
+            ("deallocate prepare \"One two\";", "One two"),
+        ] {
+            let named = Answer::Deallocate(name.to_owned());
+            assert_eq!(answer(sql), Some(named), "{sql}");
+        }
+        assert_eq!(
+            answer("deallocate all"),
+            Some(Answer::Done("DEALLOCATE ALL"))
+        );
         for set in [
             "SET client_encoding = 'UTF8'",
             "set extra_float_digits=3",
             "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
             "set search_path to public",
+            "set names 'utf8'",
+            "SET client_encoding TO DEFAULT",
+            "SET datestyle = 'ISO, DMY'",
         ] {
             assert_eq!(answer(set), Some(Answer::Done("SET")), "{set}");
+        }
+        // Who asked for another encoding would read nonsense.
+        for refused in [
+            "set client_encoding to latin1",
+            "set names 'SQL_ASCII'",
+            "set bytea_output = escape",
+            "set standard_conforming_strings = off",
+        ] {
+            let answered = answer(refused);
+            assert!(matches!(answered, Some(Answer::Refused(_))), "{refused}");
         }
         let Some(Answer::Shown(batch)) = answer("SHOW TRANSACTION ISOLATION LEVEL") else {
             panic!("it is shown");
@@ -155,19 +255,21 @@ mod tests {
 
     #[test]
     fn statements_can_be_limited_in_time() {
-        for (sql, milliseconds, done) in [
-            ("SET statement_timeout = '5 s';", 5000, "SET"),
-            ("set session statement_timeout to 7", 7, "SET"),
-            ("set statement_timeout=default", 0, "SET"),
-            ("reset statement_timeout", 0, "RESET"),
-            ("DISCARD ALL", 0, "DISCARD"),
+        for (sql, milliseconds, span) in [
+            ("SET statement_timeout = '5 s';", 5000, Span::Session),
+            ("set session statement_timeout to 7", 7, Span::Session),
+            ("set local statement_timeout to 7", 7, Span::Transaction),
+            ("set statement_timeout=default", 0, Span::Session),
+            ("reset statement_timeout", 0, Span::Reset),
         ] {
             assert_eq!(
                 answer(sql),
-                Some(Answer::Limit(milliseconds, done)),
+                Some(Answer::Limit(milliseconds, span)),
                 "{sql}"
             );
         }
+        assert_eq!(answer("DISCARD ALL"), Some(Answer::Reset("DISCARD ALL")));
+        assert_eq!(answer("reset all;"), Some(Answer::Reset("RESET")));
         let refused = answer("set statement_timeout = soon");
         assert!(matches!(refused, Some(Answer::Refused(_))), "{refused:?}");
         let shown = answer("show statement_timeout").expect("it is ours");
@@ -184,6 +286,7 @@ mod tests {
             "show tables",
             "show datafusion.execution.batch_size",
             "reset kumiki.placement",
+            "reset timezone",
             "",
         ] {
             assert_eq!(answer(sql), None, "{sql}");

@@ -8,19 +8,21 @@
 
 use bytes::{Bytes, BytesMut};
 use datafusion::sql::sqlparser::ast::{
-    CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, Statement,
+    CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget, Expr, Ident,
+    ObjectName, Query, SelectItem, SetExpr, Statement, TableFactor,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use pgwire::messages::data::DataRow;
 
-use crate::serve::errors::{READ_ONLY, SqlState, UNSUPPORTED};
+use crate::serve::errors::{INVALID_SETTING, READ_ONLY, SqlState, UNSUPPORTED};
 
 /// What is to be copied, and how it is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Copy {
-    /// The query whose rows are wanted.
-    pub(crate) sql: String,
+    /// The query whose rows are wanted, as it was read: written out as a text and read again it might be
+    /// another one.
+    pub(crate) query: Box<Query>,
     form: Form,
     has_header: bool,
 }
@@ -28,10 +30,10 @@ pub(crate) struct Copy {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Form {
     csv: bool,
-    delimiter: char,
+    delimiter: u8,
     null: String,
-    quote: char,
-    escape: char,
+    quote: u8,
+    escape: u8,
 }
 
 /// Why nothing is copied, and the class of that error.
@@ -39,8 +41,8 @@ pub(crate) type Refused = (SqlState, String);
 
 /// What a statement wants copied to its client, or why that is not done; `None` if it is another statement.
 pub(crate) fn copy(sql: &str) -> Option<Result<Copy, Refused>> {
-    let first = sql.split_whitespace().next()?;
-    if !first.eq_ignore_ascii_case("copy") {
+    let first = sql.trim_start().split(|c: char| !c.is_alphanumeric());
+    if !first.into_iter().next()?.eq_ignore_ascii_case("copy") {
         return None;
     }
     let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).ok()?;
@@ -54,10 +56,7 @@ pub(crate) fn copy(sql: &str) -> Option<Result<Copy, Refused>> {
                 legacy_options,
                 ..
             },
-        ] => {
-            let copy = of(source, options, legacy_options);
-            Some(copy.map_err(|what| (UNSUPPORTED, what)))
-        }
+        ] => Some(of(source, options, legacy_options)),
         [Statement::Copy { to: true, .. }] => {
             let what = "files of the server's machine are not written: use COPY … TO STDOUT, or \\copy of psql";
             Some(Err((READ_ONLY, what.to_owned())))
@@ -74,45 +73,46 @@ fn of(
     source: &CopySource,
     options: &[CopyOption],
     legacy: &[CopyLegacyOption],
-) -> Result<Copy, String> {
-    let sql = match source {
-        CopySource::Query(query) => query.to_string(),
+) -> Result<Copy, Refused> {
+    let query = match source {
+        CopySource::Query(query) => query.clone(),
         CopySource::Table {
             table_name,
             columns,
-        } => {
-            let names: Vec<String> = columns.iter().map(Ident::to_string).collect();
-            let columns = match &names[..] {
-                [] => "*".to_owned(),
-                names => names.join(", "),
-            };
-            format!("SELECT {columns} FROM {table_name}")
-        }
+        } => Box::new(all_of(table_name, columns)),
     };
     let mut wanted = Wanted::default();
+    let unknown = |what| (UNSUPPORTED, what);
     for option in options {
-        wanted.option(option)?;
+        wanted.option(option).map_err(unknown)?;
     }
     for option in legacy {
-        wanted.legacy(option)?;
+        wanted.legacy(option).map_err(unknown)?;
     }
-    let quote = wanted.quote.unwrap_or('"');
-    let form = Form {
-        csv: wanted.csv,
-        delimiter: wanted
-            .delimiter
-            .unwrap_or(if wanted.csv { ',' } else { '\t' }),
-        null: wanted
-            .null
-            .unwrap_or_else(|| if wanted.csv { "" } else { "\\N" }.to_owned()),
-        quote,
-        escape: wanted.escape.unwrap_or(quote),
-    };
     Ok(Copy {
-        sql,
-        form,
+        query,
         has_header: wanted.header,
+        form: wanted.form().map_err(|what| (INVALID_SETTING, what))?,
     })
+}
+
+/// The query for columns of a table; for all, if none is named.
+fn all_of(table: &ObjectName, columns: &[Ident]) -> Query {
+    let shape = "SELECT * FROM t";
+    let read = Parser::new(&PostgreSqlDialect {}).try_with_sql(shape);
+    let read = read.and_then(|mut parser| parser.parse_query());
+    let mut query = *read.expect("it is a query");
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        if let TableFactor::Table { name, .. } = &mut select.from[0].relation {
+            *name = table.clone();
+        }
+        if !columns.is_empty() {
+            let columns = columns.iter().cloned();
+            let columns = columns.map(|name| SelectItem::UnnamedExpr(Expr::Identifier(name)));
+            select.projection = columns.collect();
+        }
+    }
+    query
 }
 
 /// Options, as far as they were given.
@@ -169,6 +169,49 @@ impl Wanted {
         }
         Ok(())
     }
+
+    /// The form, if what is written in it can be read again.
+    fn form(self) -> Result<Form, String> {
+        let csv = self.csv;
+        let byte = |name: &str, given: Option<char>, otherwise: u8| match given.map(u8::try_from) {
+            None => Ok(otherwise),
+            Some(Ok(byte)) if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(byte),
+            Some(_) => Err(format!(
+                "COPY {name} must be a single one-byte character, and no end of a line"
+            )),
+        };
+        if !csv && (self.quote.is_some() || self.escape.is_some()) {
+            return Err("COPY QUOTE and ESCAPE require CSV mode: add FORMAT csv".to_owned());
+        }
+        let quote = byte("quote", self.quote, b'"')?;
+        let form = Form {
+            csv,
+            delimiter: byte("delimiter", self.delimiter, if csv { b',' } else { b'\t' })?,
+            null: self
+                .null
+                .unwrap_or_else(|| if csv { "" } else { "\\N" }.to_owned()),
+            quote,
+            escape: byte("escape", self.escape, quote)?,
+        };
+        let delimiter = form.delimiter;
+        let in_null = |byte: u8| form.null.as_bytes().contains(&byte);
+        if !csv && matches!(delimiter, b'a'..=b'z' | b'0'..=b'9' | b'\\' | b'.') {
+            let delimiter = char::from(delimiter);
+            return Err(format!(
+                "COPY delimiter cannot be \"{delimiter}\" in text format"
+            ));
+        }
+        if csv && delimiter == form.quote {
+            return Err("COPY delimiter and quote must be different".to_owned());
+        }
+        if in_null(b'\n') || in_null(b'\r') {
+            return Err("COPY null must not have an end of a line".to_owned());
+        }
+        if in_null(delimiter) || csv && in_null(form.quote) {
+            return Err("COPY null must have neither the delimiter nor the quote".to_owned());
+        }
+        Ok(form)
+    }
 }
 
 fn is_utf8(name: &str) -> bool {
@@ -202,7 +245,7 @@ impl Form {
         let mut line = BytesMut::new();
         for (n, value) in values.enumerate() {
             if n > 0 {
-                push(&mut line, self.delimiter);
+                line.extend_from_slice(&[self.delimiter]);
             }
             match value {
                 None => line.extend_from_slice(self.null.as_bytes()),
@@ -224,7 +267,7 @@ impl Form {
                 8 => b'b',
                 11 => b'v',
                 12 => b'f',
-                byte if self.delimiter == char::from(byte) && byte.is_ascii() => byte,
+                byte if byte == self.delimiter => byte,
                 byte => {
                     line.extend_from_slice(&[byte]);
                     continue;
@@ -235,27 +278,20 @@ impl Form {
     }
 
     fn quoted(&self, line: &mut BytesMut, value: &[u8]) {
-        let is = |c: char, byte: u8| c == char::from(byte) && byte.is_ascii();
-        let mistaken = |&byte: &u8| {
-            is(self.delimiter, byte) || is(self.quote, byte) || matches!(byte, b'\n' | b'\r')
-        };
+        let mistaken = |byte: &u8| [self.delimiter, self.quote, b'\n', b'\r'].contains(byte);
         // An empty text is told from null by its quotes.
         if value != self.null.as_bytes() && value != b"\\." && !value.iter().any(mistaken) {
             return line.extend_from_slice(value);
         }
-        push(line, self.quote);
+        line.extend_from_slice(&[self.quote]);
         for &byte in value {
-            if is(self.quote, byte) || is(self.escape, byte) {
-                push(line, self.escape);
+            if byte == self.quote || byte == self.escape {
+                line.extend_from_slice(&[self.escape]);
             }
             line.extend_from_slice(&[byte]);
         }
-        push(line, self.quote);
+        line.extend_from_slice(&[self.quote]);
     }
-}
-
-fn push(line: &mut BytesMut, c: char) {
-    line.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
 /// The values of a row: each is a length, negative for null, and so many bytes.
@@ -296,12 +332,13 @@ mod tests {
 
     #[test]
     fn tables_and_queries_are_copied() {
-        assert_eq!(wanted("COPY t TO STDOUT").sql, "SELECT * FROM t");
+        let text = |copy: &Copy| copy.query.to_string();
+        assert_eq!(text(&wanted("COPY t TO STDOUT")), "SELECT * FROM t");
         let named = wanted("copy pages.t (a, \"B\") to stdout csv header");
-        assert_eq!(named.sql, "SELECT a, \"B\" FROM pages.t");
+        assert_eq!(text(&named), "SELECT a, \"B\" FROM pages.t");
         assert!(named.has_header && named.form.csv);
-        let query = wanted("copy (select 1 as one) to stdout with (format csv, header false)");
-        assert_eq!(query.sql, "SELECT 1 AS one");
+        let query = wanted("copy(select 1 as one) to stdout with (format csv, header false)");
+        assert_eq!(text(&query), "SELECT 1 AS one");
         assert!(!query.has_header);
         for other in ["select 1", "copy", ""] {
             assert_eq!(copy(other), None, "{other}");
@@ -319,6 +356,29 @@ mod tests {
             "copy t to stdout csv force quote a",
         ] {
             assert!(matches!(copy(refused), Some(Err(_))), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_refused() {
+        for refused in [
+            "copy t to stdout (delimiter 'n')",
+            "copy t to stdout (delimiter '\\')",
+            "copy t to stdout (format csv, quote ',')",
+            "copy t to stdout (format csv, null 'a,b')",
+            "copy t to stdout (format csv, null '\"')",
+            "copy t to stdout (null '\t')",
+            "copy t to stdout (quote '|')",
+        ] {
+            let answered = copy(refused);
+            let told = matches!(answered, Some(Err((INVALID_SETTING, _))));
+            assert!(told, "{refused}: {answered:?}");
+        }
+        for taken in [
+            "copy t to stdout (delimiter '|', null '')",
+            "copy t to stdout (format csv, delimiter 'x', quote '|', escape '\\')",
+        ] {
+            assert!(matches!(copy(taken), Some(Ok(_))), "{taken}");
         }
     }
 

@@ -25,13 +25,15 @@ const NOT_PERMITTED: SqlState = SqlState("42501");
 const OUT_OF_MEMORY: SqlState = SqlState("53200");
 const IO: SqlState = SqlState("58030");
 const INTERNAL: SqlState = SqlState("XX000");
-const COMPLEX: SqlState = SqlState("54001");
+pub(crate) const COMPLEX: SqlState = SqlState("54001");
 /// More than the server wants to do at once.
 const TOO_MUCH: SqlState = SqlState("53400");
 /// Who does not speak TLS is not let in.
 pub(crate) const NOT_ENCRYPTED: SqlState = SqlState("28000");
 /// A statement was ended before it was over.
 pub(crate) const CANCELLED: SqlState = SqlState("57014");
+/// Nothing of that name was bound, or it has ended with its transaction.
+pub(crate) const NO_PORTAL: SqlState = SqlState("34000");
 /// A parameter that makes no sense.
 pub(crate) const BAD_PARAMETER: SqlState = SqlState("22P02");
 

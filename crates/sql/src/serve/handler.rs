@@ -9,39 +9,35 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{ParamValues, exec_err};
 use datafusion::error::DataFusionError;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::channel::oneshot;
-use futures::{Sink, Stream, StreamExt, TryStreamExt, stream};
-use pgwire::api::copy::send_copy_out_response;
+use futures::{Sink, SinkExt, StreamExt, stream};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
-use pgwire::api::query::{
-    ExtendedQueryHandler, SimpleQueryHandler, send_execution_response, send_query_response,
-};
-use pgwire::api::results::{CopyResponse, FieldInfo, QueryResponse, Response, Tag};
+use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler, send_ready_for_query};
+use pgwire::api::results::{FieldInfo, QueryResponse, Response, Tag};
 use pgwire::api::stmt::QueryParser;
 use pgwire::api::store::{Entry, PortalStore};
-use pgwire::api::{
-    ClientInfo, ClientPortalStore, ConnectionHandle, DEFAULT_NAME, PgWireConnectionState, Type,
-};
+use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
-use pgwire::messages::copy::CopyData;
-use pgwire::messages::data::DataRow;
-use pgwire::messages::extendedquery::Execute;
+use pgwire::messages::extendedquery::{Execute, PortalSuspended, Sync as PgSync};
+use pgwire::messages::response::{EmptyQueryResponse, ReadyForQuery, TransactionStatus};
+use pgwire::messages::simplequery::Query;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
-use crate::serve::compatible::{self, Answer, answer};
+use crate::serve::bounds::Bounds;
+use crate::serve::compatible::{self, Answer, Span, answer};
 use crate::serve::copy::{Copy, copy};
-use crate::serve::errors::{CANCELLED, INVALID_SETTING, SYNTAX, TOO_MANY, error, of_query};
+use crate::serve::errors::{
+    COMPLEX, INVALID_SETTING, NO_PORTAL, SYNTAX, TOO_MANY, UNSUPPORTED, error, of_query,
+};
+use crate::serve::send::{describe, done, lines, rows};
 use crate::serve::system::System;
 use crate::serve::timeout::{self, Timeout};
 use crate::serve::{encode, parameters, types};
-use crate::session::{Session, holding};
-use crate::shell::script::{Part, cut};
+use crate::session::{MOST_OPERATORS, Session, TOO_COMPLEX, holding};
+use crate::shell::script::{Part, cut, operators};
 
 /// How long a query waits for others to end before it is refused.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,13 +54,41 @@ pub(crate) struct Handler {
 }
 
 /// A statement that was prepared: what is known of it from its plan. When it is executed it is planned anew,
-/// over the tables' newest versions.
+/// over the versions that tables have then.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     sql: String,
-    answer: Option<Answer>,
+    kind: Kind,
     parameters: Vec<Type>,
     columns: SchemaRef,
+}
+
+/// What a statement is.
+#[derive(Clone, Debug)]
+enum Kind {
+    /// One that needs no query.
+    Answer(Answer),
+    /// Rows as lines of text.
+    Copy(Copy),
+    /// All others, which are DataFusion's.
+    Query,
+}
+
+impl Kind {
+    /// Nothing walks over a statement's tree before it is known not to be too deep.
+    fn of(sql: &str) -> PgWireResult<Kind> {
+        if let Some(answer) = answer(sql) {
+            return Ok(Kind::Answer(answer));
+        }
+        if operators(sql) > MOST_OPERATORS {
+            return Err(error(COMPLEX, TOO_COMPLEX));
+        }
+        match copy(sql) {
+            None => Ok(Kind::Query),
+            Some(Ok(copy)) => Ok(Kind::Copy(copy)),
+            Some(Err((state, what))) => Err(error(state, what)),
+        }
+    }
 }
 
 impl Handler {
@@ -82,96 +106,131 @@ impl Handler {
     }
 
     /// Answers a statement that is no query.
-    fn respond(&self, answer: &Answer, formats: Option<&Format>) -> PgWireResult<Response> {
+    async fn respond<C>(
+        &self,
+        client: &mut C,
+        answer: &Answer,
+        formats: Option<&Format>,
+    ) -> PgWireResult<Response>
+    where
+        C: ClientInfo + ClientPortalStore,
+        C::PortalStore: PortalStore,
+    {
         let shown = |batch: RecordBatch| {
             let schema = batch.schema();
             let one = stream::iter([Ok(batch)]);
             let batches = RecordBatchStreamAdapter::new(Arc::clone(&schema), one);
             query(Box::pin(batches), &schema, formats)
         };
+        let within = client.transaction_status() != TransactionStatus::Idle;
         Ok(match answer {
             Answer::Begin(tag) => Response::TransactionStart(Tag::new(tag)),
-            Answer::End(tag) => Response::TransactionEnd(Tag::new(tag)),
+            Answer::End(tag) => {
+                self.timeout.end_transaction();
+                client.portal_store().clear_portals();
+                Response::TransactionEnd(Tag::new(tag))
+            }
             Answer::Done(tag) => Response::Execution(Tag::new(tag)),
-            Answer::Limit(milliseconds, tag) => {
-                self.timeout.set(*milliseconds);
-                Response::Execution(Tag::new(tag))
+            Answer::Limit(milliseconds, span) => {
+                match span {
+                    Span::Transaction if within => self.timeout.set_local(*milliseconds),
+                    // It would end at once.
+                    Span::Transaction => {}
+                    Span::Session | Span::Reset => self.timeout.set(*milliseconds),
+                }
+                let is_reset = *span == Span::Reset;
+                Response::Execution(Tag::new(if is_reset { "RESET" } else { "SET" }))
             }
             Answer::Shown(batch) => shown(batch.clone()),
             Answer::ShownLimit => shown(compatible::shown(timeout::NAME, &self.timeout.show())),
+            Answer::Reset(tag) => {
+                self.timeout.set(0);
+                let settings = self.session.session().reset().await;
+                settings.map_err(|failed| of_query(&failed))?;
+                if *tag != "RESET" {
+                    client.portal_store().clear_portals();
+                }
+                Response::Execution(Tag::new(tag))
+            }
+            Answer::Deallocate(name) => {
+                client.portal_store().rm_statement(name);
+                self.session.session().deallocate(name).await;
+                Response::Execution(Tag::new("DEALLOCATE"))
+            }
             Answer::Refused(what) => return Err(error(INVALID_SETTING, what)),
         })
     }
 
-    /// Answers one query, its rows in these formats, if it is planned in time.
-    async fn run<C: ClientInfo>(
-        &self,
-        client: &C,
-        sql: &str,
-        values: Option<ParamValues>,
-        formats: Option<&Format>,
-    ) -> PgWireResult<Response> {
-        if let Some(copy) = copy(sql) {
-            let copy = copy.map_err(|(state, what)| error(state, what))?;
-            let response = self.within(self.planned(&copy.sql, values, None)).await?;
-            return Ok(copied(copy, ending(client, self.timeout.get(), response)));
-        }
-        let response = self.within(self.planned(sql, values, formats)).await?;
-        Ok(ending(client, self.timeout.get(), response))
+    /// Plans one statement and does nothing of it.
+    async fn logical(&self, sql: &str, kind: &Kind) -> PgWireResult<LogicalPlan> {
+        let plan = match kind {
+            Kind::Copy(copy) => self.session.logical_of(copy.query.clone()).await,
+            Kind::Answer(_) | Kind::Query => self.session.logical(sql).await,
+        };
+        plan.map_err(|failed| of_query(&failed))
     }
 
-    /// Has something end when a statement's time is over.
-    async fn within<T>(&self, running: impl Future<Output = PgWireResult<T>>) -> PgWireResult<T> {
-        match self.timeout.get() {
-            None => running.await,
-            Some(limit) => match tokio::time::timeout(limit, running).await {
-                Ok(ended) => ended,
-                Err(_) => Err(took_too_long()),
-            },
-        }
-    }
-
-    async fn planned(
+    /// Has one query begin, whose rows are described as these columns already, if they are described.
+    async fn begun(
         &self,
-        sql: &str,
+        plan: LogicalPlan,
         values: Option<ParamValues>,
         formats: Option<&Format>,
+        described: Option<&Schema>,
     ) -> PgWireResult<Response> {
         let failed = |failed| of_query(&failed);
         let place = admitted(&self.running).await.map_err(failed)?;
-        let plan = self.session.logical(sql).await.map_err(failed)?;
         let tag = tag(&plan);
-        let context = self.session.session().context();
-        let mut planned = context.execute_logical_plan(plan).await.map_err(failed)?;
+        let session = self.session.session();
+        let planned = session.context().execute_logical_plan(plan).await;
+        let mut planned = planned.map_err(failed)?;
         if let Some(values) = values {
             planned = planned.with_param_values(values).map_err(failed)?;
         }
         let schema = Arc::new(planned.schema().as_arrow().clone());
+        if described.is_some_and(|described| !types::same(described, &schema)) {
+            let what = "cached plan must not change result type: the table has other columns than it had, so \
+                        that the statement has to be prepared again";
+            return Err(error(UNSUPPORTED, what));
+        }
         let context = planned.task_ctx();
         let plan = planned.create_physical_plan().await.map_err(failed)?;
-        drop(place);
         if schema.fields().is_empty() {
             return Ok(Response::Execution(Tag::new(tag)));
         }
-        Ok(query(self.begun(plan, context), &schema, formats))
+        let batches = session.run(plan, holding(context, place), self.patience);
+        Ok(query(batches.map_err(failed)?, &schema, formats))
     }
 
-    /// The rows of a plan that begins when the first of them is wanted, and there is a place for it: the
-    /// statements of one message do not wait for each other's places.
-    fn begun(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        context: TaskContext,
-    ) -> SendableRecordBatchStream {
-        let session = self.session.session().clone();
-        let (running, patience) = (Arc::clone(&self.running), self.patience);
-        let schema = plan.schema();
-        let begin = async move {
-            let place = admitted(&running).await?;
-            session.run(plan, holding(context, place), patience)
+    /// Executes one statement of a script, from planning to the last row.
+    async fn execute<C>(&self, client: &mut C, bounds: &mut Bounds, sql: &str) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let kind = Kind::of(sql)?;
+        let response = match &kind {
+            Kind::Answer(answer) => self.respond(client, answer, None).await?,
+            Kind::Copy(_) | Kind::Query => {
+                let begun = async {
+                    let plan = self.logical(sql, &kind).await?;
+                    self.begun(plan, None, None, None).await
+                };
+                bounds.within(begun).await??
+            }
         };
-        let batches = stream::once(begin).try_flatten();
-        Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+        match (response, &kind) {
+            (Response::Query(query), Kind::Copy(copy)) => {
+                lines(client, bounds, query, copy).await?;
+            }
+            (Response::Query(mut query), _) => {
+                describe(client, &query.row_schema()).await?;
+                rows(client, bounds, &mut query, None).await?;
+            }
+            (response, _) => done(client, response).await?,
+        }
+        Ok(())
     }
 }
 
@@ -214,90 +273,24 @@ fn query(
     Response::Query(QueryResponse::new(described, rows))
 }
 
-/// Rows as the lines of a copy, the names of the columns with the first.
-fn copied(copy: Copy, response: Response) -> Response {
-    let Response::Query(mut query) = response else {
-        return response;
-    };
-    let fields = query.row_schema();
-    let columns = fields.len();
-    let mut header = copy.header(fields.iter().map(FieldInfo::name));
-    let rows = std::mem::replace(query.data_rows(), Box::pin(stream::empty()));
-    let ends = stream::iter([None]);
-    let lines = rows.map(Some).chain(ends).filter_map(move |row| {
-        let header = header.take();
-        let line = match row {
-            Some(Ok(row)) => {
-                let line = copy.line(&row);
-                Some(Ok(header.map_or(line.clone(), |header| {
-                    [header, line].concat().into()
-                })))
-            }
-            Some(Err(failed)) => Some(Err(failed)),
-            None => header.map(Ok),
-        };
-        std::future::ready(line.map(|line| line.map(CopyData::new)))
-    });
-    Response::CopyOut(CopyResponse::new(0, columns, lines))
-}
-
-/// Has a response end when the client cancels or the time is over, while its rows are on their way, too.
-/// Whoever waits for the cancellation last is the one who hears of it: so this waits from the first row on,
-/// when all that came before is through.
-fn ending<C: ClientInfo>(client: &C, limit: Option<Duration>, response: Response) -> Response {
-    let Response::Query(mut query) = response else {
-        return response;
-    };
-    let handle = client.session_extensions().get::<Arc<ConnectionHandle>>();
-    let handle = handle.as_deref().cloned();
-    let fields = query.row_schema();
-    let command = query.command_tag().to_owned();
-    let rows = std::mem::replace(query.data_rows(), Box::pin(stream::empty()));
-    let begin = async move {
-        let cancelled = match handle {
-            Some(handle) => handle.start_query().await,
-            None => oneshot::channel().1,
-        };
-        until(rows, cancelled, limit)
-    };
-    let mut query = QueryResponse::new(fields, stream::once(begin).flatten());
-    query.set_command_tag(&command);
-    Response::Query(query)
-}
-
-/// Rows, until somebody cancels or the time is over.
-fn until(
-    rows: impl Stream<Item = PgWireResult<DataRow>> + Send + Unpin,
-    cancelled: oneshot::Receiver<()>,
-    limit: Option<Duration>,
-) -> impl Stream<Item = PgWireResult<DataRow>> + Send {
-    let deadline = limit.map(|limit| Instant::now() + limit);
-    let state = Some((rows, cancelled));
-    stream::unfold(state, move |state| async move {
-        let (mut rows, mut cancelled) = state?;
-        let late = async {
-            match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            // A sender that is gone cancels nothing.
-            Ok(()) = &mut cancelled => Some((Err(PgWireError::QueryCanceled), None)),
-            () = late => Some((Err(took_too_long()), None)),
-            row = rows.next() => row.map(|row| (row, Some((rows, cancelled)))),
-        }
-    })
-}
-
-fn took_too_long() -> PgWireError {
-    let what = "canceling statement due to statement timeout";
-    error(CANCELLED, what)
-}
-
 #[async_trait]
 impl SimpleQueryHandler for Handler {
+    async fn on_query<C>(&self, client: &mut C, query: Query) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        begin(client)?;
+        self.do_query(client, &query.query).await?;
+        client.set_state(PgWireConnectionState::ReadyForQuery);
+        let status = client.transaction_status();
+        send_ready_for_query(client, status).await
+    }
+
+    /// Executes the statements of a script, each from planning to its last row before the next one: what they
+    /// answer is sent by then.
     async fn do_query<C>(&self, client: &mut C, text: &str) -> PgWireResult<Vec<Response>>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
@@ -306,22 +299,37 @@ impl SimpleQueryHandler for Handler {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let script = cut(text);
-        let rest = script.rest.map(Part::Statement);
-        let mut responses = Vec::new();
-        for part in script.parts.into_iter().chain(rest) {
+        let parts: Vec<Part> = script
+            .parts
+            .into_iter()
+            .chain(script.rest.map(Part::Statement))
+            .collect();
+        if parts.is_empty() {
+            let nothing = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
+            client.feed(nothing).await?;
+        }
+        let mut bounds = Bounds::of(client, None).await;
+        for part in parts {
             let sql = match part {
                 Part::Statement(sql) => sql,
                 Part::Command(line) => {
                     return Err(error(SYNTAX, format!("{line} is no statement")));
                 }
             };
-            responses.push(match answer(&sql) {
-                Some(answer) => self.respond(&answer, None)?,
-                None => self.run(client, &sql, None, None).await?,
-            });
+            bounds.again(self.timeout.get());
+            self.execute(client, &mut bounds, &sql).await?;
         }
-        Ok(responses)
+        Ok(Vec::new())
     }
+}
+
+/// A client's message is taken up, if it is its turn.
+fn begin<C: ClientInfo>(client: &mut C) -> PgWireResult<()> {
+    if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+        return Err(PgWireError::NotReadyForQuery);
+    }
+    client.set_state(PgWireConnectionState::QueryInProgress);
+    Ok(())
 }
 
 #[async_trait]
@@ -330,34 +338,31 @@ impl QueryParser for Handler {
 
     async fn parse_sql<C>(
         &self,
-        _: &C,
+        client: &C,
         sql: &str,
         declared: &[Option<Type>],
     ) -> PgWireResult<Option<Prepared>>
     where
         C: ClientInfo + Unpin + Send + Sync,
     {
-        let answer = answer(sql);
-        let (parameters, columns) = match &answer {
-            Some(answer) => (Vec::new(), answer.columns()),
-            None => {
-                let copy = copy(sql).transpose();
-                let copy = copy.map_err(|(state, what)| error(state, what))?;
-                let query = copy.as_ref().map_or(sql, |copy| &copy.sql);
-                let plan = self.session.logical(query).await;
-                let plan = plan.map_err(|failed| of_query(&failed))?;
+        let kind = Kind::of(sql)?;
+        let (parameters, columns) = match &kind {
+            Kind::Answer(answer) => (Vec::new(), answer.columns()),
+            Kind::Copy(_) | Kind::Query => {
+                let mut bounds = Bounds::of(client, self.timeout.get()).await;
+                let plan = bounds.within(self.logical(sql, &kind)).await??;
                 let types = parameters::types_of(&plan, declared)?;
                 // Lines of a copy are no rows.
-                let columns = match copy {
-                    None => parameters::columns(&plan, &types),
-                    Some(_) => Arc::new(Schema::empty()),
+                let columns = match &kind {
+                    Kind::Copy(_) => Arc::new(Schema::empty()),
+                    Kind::Answer(_) | Kind::Query => parameters::columns(&plan, &types),
                 };
                 (types, columns)
             }
         };
         Ok(Some(Prepared {
             sql: sql.to_owned(),
-            answer,
+            kind,
             parameters,
             columns,
         }))
@@ -388,6 +393,7 @@ impl ExtendedQueryHandler for Extended {
         Arc::clone(&self.0)
     }
 
+    /// Has a portal's statement begin; of a query the rows are to be taken.
     async fn do_query<C>(
         &self,
         client: &mut C,
@@ -401,16 +407,25 @@ impl ExtendedQueryHandler for Extended {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let prepared = &portal.statement.statement;
-        let formats = Some(&portal.result_column_format);
-        if let Some(answer) = &prepared.answer {
-            return self.0.respond(answer, formats);
-        }
+        let (formats, described) = match &prepared.kind {
+            Kind::Answer(answer) => {
+                let formats = Some(&portal.result_column_format);
+                return self.0.respond(client, answer, formats).await;
+            }
+            // Lines are made of values as texts.
+            Kind::Copy(_) => (None, None),
+            Kind::Query => (
+                Some(&portal.result_column_format),
+                Some(prepared.columns.as_ref()),
+            ),
+        };
         let values = parameters::values(portal, &prepared.parameters)?;
         let values = (!values.is_empty()).then(|| ParamValues::from(values));
-        self.0.run(client, &prepared.sql, values, formats).await
+        let plan = self.0.logical(&prepared.sql, &prepared.kind).await?;
+        self.0.begun(plan, values, formats, described).await
     }
 
-    /// All rows at once are written as they come; some at a time are kept between the requests.
+    /// Rows are written as they come, also where some of them are wanted at a time.
     async fn on_execute<C>(&self, client: &mut C, message: Execute) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
@@ -418,35 +433,85 @@ impl ExtendedQueryHandler for Extended {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
+        begin(client)?;
         let name = message.name.as_deref().unwrap_or(DEFAULT_NAME);
-        let ready = matches!(client.state(), PgWireConnectionState::ReadyForQuery);
-        let portal = match client.portal_store().get_portal(name) {
-            Some(Entry::Value(portal)) if ready && message.max_rows == 0 => portal,
-            _ => return self._on_execute(client, message).await,
-        };
-        let state = portal.state();
-        let new = matches!(*state.lock().await, PortalExecutionState::Initial);
-        if !new || portal.statement.statement.answer.is_some() {
-            return self._on_execute(client, message).await;
-        }
-        client.set_state(PgWireConnectionState::QueryInProgress);
-        let cancelled = match client.session_extensions().get::<Arc<ConnectionHandle>>() {
-            Some(handle) => handle.start_query().await,
-            None => oneshot::channel().1,
-        };
-        let response = tokio::select! {
-            biased;
-            response = self.do_query(client, &portal, 0) => response?,
-            Ok(()) = cancelled => return Err(PgWireError::QueryCanceled),
-        };
-        *state.lock().await = PortalExecutionState::Finished;
-        match response {
-            Response::Query(query) => send_query_response(client, query, false).await?,
-            Response::Execution(tag) => send_execution_response(client, tag).await?,
-            Response::CopyOut(copy) => send_copy_out_response(client, copy).await?,
-            _ => return Err(error(SYNTAX, "this statement has no answer here")),
+        match client.portal_store().get_portal(name) {
+            Some(Entry::Value(portal)) => {
+                // None, or fewer, are all.
+                let most = usize::try_from(message.max_rows).ok();
+                let most = most.filter(|most| *most > 0);
+                self.some_of(client, &portal, most).await?;
+            }
+            Some(Entry::Empty) => {
+                let nothing = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
+                client.feed(nothing).await?;
+            }
+            None => {
+                let what = format!("portal \"{name}\" does not exist");
+                return Err(error(NO_PORTAL, what));
+            }
         }
         client.set_state(PgWireConnectionState::ReadyForQuery);
         Ok(())
+    }
+
+    /// Portals end with their transaction, and so do their queries; outside of one, here.
+    async fn on_sync<C>(&self, client: &mut C, _: PgSync) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Prepared>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let status = client.transaction_status();
+        if status == TransactionStatus::Idle {
+            client.portal_store().clear_portals();
+        }
+        let ready = PgWireBackendMessage::ReadyForQuery(ReadyForQuery::new(status));
+        client.send(ready).await?;
+        Ok(())
+    }
+}
+
+impl Extended {
+    /// Sends rows of a portal, so many of them at most, of which some may have been sent before.
+    async fn some_of<C>(
+        &self,
+        client: &mut C,
+        portal: &Portal<Prepared>,
+        most: Option<usize>,
+    ) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Prepared>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let mut bounds = Bounds::of(client, self.0.timeout.get()).await;
+        let state = portal.state();
+        // What ends with an error is over.
+        let before = std::mem::replace(&mut *state.lock().await, PortalExecutionState::Finished);
+        let response = match before {
+            PortalExecutionState::Initial => {
+                let begun = self.do_query(client, portal, 0);
+                bounds.within(begun).await??
+            }
+            PortalExecutionState::Suspended(query) => Response::Query(query),
+            PortalExecutionState::Finished => Response::Execution(Tag::new("SELECT").with_rows(0)),
+        };
+        match (response, &portal.statement.statement.kind) {
+            (Response::Query(query), Kind::Copy(copy)) => {
+                lines(client, &mut bounds, query, copy).await
+            }
+            (Response::Query(mut query), _) => {
+                if rows(client, &mut bounds, &mut query, most).await? {
+                    *state.lock().await = PortalExecutionState::Suspended(query);
+                    let more = PgWireBackendMessage::PortalSuspended(PortalSuspended::new());
+                    client.feed(more).await?;
+                }
+                Ok(())
+            }
+            (response, _) => done(client, response).await,
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `handler` | statements, by the simple and the extended protocol |
 //! | `compatible` | what clients say to PostgreSQL that DataFusion does not understand |
+//! | `send` | what statements answer, on its way to the client |
+//! | `bounds` | what ends a statement before it is over |
 //! | `copy` | rows as lines of text |
 //! | `timeout` | how long statements may take |
 //! | `system` | PostgreSQL's system catalogue |
@@ -19,6 +21,7 @@
 //! nothing else; statements that would touch files of this machine are refused.
 
 mod auth;
+mod bounds;
 mod compatible;
 mod copy;
 mod encode;
@@ -26,6 +29,7 @@ mod errors;
 mod handler;
 mod numeric;
 mod parameters;
+mod send;
 mod system;
 mod timeout;
 mod tls;

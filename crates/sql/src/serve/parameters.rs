@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::LogicalPlan;
 use pgwire::api::Type;
@@ -109,7 +109,13 @@ fn parse(data_type: &Type, text: &str) -> Option<ScalarValue> {
         Type::FLOAT4 => ScalarValue::Float32(Some(text.parse().ok()?)),
         Type::FLOAT8 => ScalarValue::Float64(Some(text.parse().ok()?)),
         Type::NUMERIC => decimal(text)?,
-        Type::DATE => cast(text, &datafusion::arrow::datatypes::DataType::Date32)?,
+        Type::DATE => cast(text, &DataType::Date32)?,
+        Type::TIMESTAMP => cast(text, &DataType::Timestamp(TimeUnit::Microsecond, None))?,
+        Type::TIMESTAMPTZ => {
+            let zone = Some("UTC".into());
+            cast(text, &DataType::Timestamp(TimeUnit::Microsecond, zone))?
+        }
+        Type::BYTEA => ScalarValue::Binary(Some(bytea(text)?)),
         _ => ScalarValue::Utf8(Some(text.to_owned())),
     })
 }
@@ -149,8 +155,18 @@ fn decimal(text: &str) -> Option<ScalarValue> {
     Some(ScalarValue::Decimal128(Some(unscaled), 38, scale))
 }
 
-fn cast(text: &str, to: &datafusion::arrow::datatypes::DataType) -> Option<ScalarValue> {
+fn cast(text: &str, to: &DataType) -> Option<ScalarValue> {
     ScalarValue::Utf8(Some(text.to_owned())).cast_to(to).ok()
+}
+
+/// Bytes as PostgreSQL's clients write them: two digits for each.
+fn bytea(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("\\x")?.as_bytes();
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |[high, low]: &[u8; 2]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok();
+    let bytes = pairs.iter().map(byte);
+    rest.is_empty().then(|| bytes.collect()).flatten()
 }
 
 #[cfg(test)]
@@ -166,6 +182,17 @@ mod tests {
             (Type::FLOAT8, "0.5", 0.5f64.to_be_bytes().to_vec()),
             (Type::TEXT, "ä", "ä".as_bytes().to_vec()),
             (Type::DATE, "2000-01-02", 1i32.to_be_bytes().to_vec()),
+            (
+                Type::TIMESTAMP,
+                "2000-01-01 00:00:01.5",
+                1_500_000i64.to_be_bytes().to_vec(),
+            ),
+            (
+                Type::TIMESTAMPTZ,
+                "2000-01-01 00:00:00Z",
+                0i64.to_be_bytes().to_vec(),
+            ),
+            (Type::BYTEA, "\\x00fF", vec![0, 255]),
             (
                 Type::NUMERIC,
                 "-12.05",
@@ -186,6 +213,8 @@ mod tests {
             (Type::NUMERIC, "1.2.3"),
             (Type::NUMERIC, ""),
             (Type::DATE, "tomorrow"),
+            (Type::BYTEA, "\\x0"),
+            (Type::BYTEA, "00"),
         ] {
             assert_eq!(parse(&data_type, text), None, "{text}");
         }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{Query, Statement};
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
@@ -61,6 +61,23 @@ impl System {
             Ok([statement]) => self.session.logical_of(statement).await,
             Err(_) => Err(refused),
         }
+    }
+
+    /// [`System::logical`] of a query that was read already, and has no more operators than one may.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) async fn logical_of(&self, query: Box<Query>) -> Result<LogicalPlan> {
+        let statement = Statement::Query(query);
+        let refused = match self.session.logical_of(statement.clone()).await {
+            Ok(plan) => return Ok(plan),
+            Err(refused) => refused,
+        };
+        if !names_system(&statement.to_string()) {
+            return Err(refused);
+        }
+        let rewritten = self.rewriter()?.rewrite(statement);
+        self.session.logical_of(rewritten).await
     }
 
     fn rewriter(&self) -> Result<&PostgresCompatibilityParser> {

@@ -2,8 +2,9 @@
 //!
 //! Values are PostgreSQL's: milliseconds, or a number with one of the units below; 0 is without end.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// The setting's name.
 pub(crate) const NAME: &str = "statement_timeout";
@@ -19,24 +20,51 @@ const UNITS: [(&str, u64); 5] = [
 /// As long as PostgreSQL lets it be, in milliseconds.
 const LONGEST: u64 = i32::MAX as u64;
 
-/// The setting of one connection, in milliseconds.
+/// The setting of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Timeout(AtomicU64);
+pub(crate) struct Timeout(Mutex<Limits>);
+
+/// In milliseconds.
+#[derive(Debug, Default)]
+struct Limits {
+    session: u64,
+    /// Until the transaction ends, in the place of the other.
+    local: Option<u64>,
+}
+
+impl Limits {
+    fn now(&self) -> u64 {
+        self.local.unwrap_or(self.session)
+    }
+}
 
 impl Timeout {
     pub(crate) fn set(&self, milliseconds: u64) {
-        self.0.store(milliseconds, Ordering::Relaxed);
+        *self.0.lock() = Limits {
+            session: milliseconds,
+            local: None,
+        };
+    }
+
+    /// Until the transaction ends.
+    pub(crate) fn set_local(&self, milliseconds: u64) {
+        self.0.lock().local = Some(milliseconds);
+    }
+
+    /// A transaction has ended.
+    pub(crate) fn end_transaction(&self) {
+        self.0.lock().local = None;
     }
 
     /// How long a statement may take; `None` is without end.
     pub(crate) fn get(&self) -> Option<Duration> {
-        let milliseconds = self.0.load(Ordering::Relaxed);
+        let milliseconds = self.0.lock().now();
         (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
     }
 
     /// The value as it is shown: in the longest unit that has no rest.
     pub(crate) fn show(&self) -> String {
-        let milliseconds = self.0.load(Ordering::Relaxed);
+        let milliseconds = self.0.lock().now();
         let whole = |(_, unit): &&(&str, u64)| milliseconds.is_multiple_of(*unit);
         match UNITS.iter().find(whole) {
             Some((name, unit)) if milliseconds > 0 => format!("{}{name}", milliseconds / unit),
@@ -72,6 +100,19 @@ pub(crate) fn parse(value: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_local_ends_with_the_transaction() {
+        let timeout = Timeout::default();
+        timeout.set(2000);
+        timeout.set_local(7);
+        assert_eq!(timeout.show(), "7ms");
+        timeout.end_transaction();
+        assert_eq!(timeout.show(), "2s");
+        timeout.set_local(7);
+        timeout.set(0);
+        assert_eq!(timeout.get(), None);
+    }
 
     #[test]
     fn values_are_read_and_shown_as_postgresql_does() {

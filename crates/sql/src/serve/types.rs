@@ -71,6 +71,17 @@ fn format(formats: &Format, place: usize) -> FieldFormat {
     }
 }
 
+/// Whether clients see the same types.
+pub(crate) fn same(one: &Schema, other: &Schema) -> bool {
+    let types = |schema: &Schema| {
+        let fields = schema.fields().iter();
+        fields
+            .map(|field| of_column(field.data_type()))
+            .collect::<Vec<_>>()
+    };
+    types(one) == types(other)
+}
+
 /// A null of a parameter's type.
 pub(crate) fn null(data_type: &Type) -> ScalarValue {
     match *data_type {
@@ -80,7 +91,10 @@ pub(crate) fn null(data_type: &Type) -> ScalarValue {
         Type::INT8 => ScalarValue::Int64(None),
         Type::FLOAT4 => ScalarValue::Float32(None),
         Type::FLOAT8 => ScalarValue::Float64(None),
+        Type::NUMERIC => ScalarValue::Decimal128(None, 38, 10),
         Type::DATE => ScalarValue::Date32(None),
+        Type::TIMESTAMP => ScalarValue::TimestampMicrosecond(None, None),
+        Type::TIMESTAMPTZ => ScalarValue::TimestampMicrosecond(None, Some("UTC".into())),
         Type::BYTEA => ScalarValue::Binary(None),
         _ => ScalarValue::Utf8(None),
     }
