@@ -219,7 +219,9 @@ pub(crate) fn a_load_that_is_broken_off_leaves_nothing(road: &Road) {
     load.push(&batch(0, 100_000)).unwrap();
     depot.stop();
     let error = load.commit().expect_err("the node is gone");
-    assert!(matches!(error, SessionError::Lost(_)), "{error}");
+    // Whoever hears of the end before the commit has gone knows that it was not made.
+    let lost = matches!(error, SessionError::Lost(_) | SessionError::Doubtful(_));
+    assert!(lost, "{error}");
     depot.start();
     assert_eq!(depot.files(), empty);
     depot.load(Mode::Create, 0, 10);
