@@ -151,7 +151,10 @@ fn figures_of_locks_are_those_of_info() {
     let of = |families: &Families, name: &str, label: &str| {
         sum(families, &format!("kumiki_proxy_locks_{name}"), label)
     };
-    let families = until(admin, |all| of(all, "waiting", "") == 1.0);
+    // Figures are read one after the other, while one of them may still change.
+    let families = until(admin, |all| {
+        of(all, "waiting", "") == 1.0 && of(all, "requests_total", "") == 9.0
+    });
     for (name, label, expected) in [
         ("info", "keeping=\"memory\"", 1.0),
         ("longest_lease_seconds", "", 60.0),
