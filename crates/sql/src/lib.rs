@@ -20,6 +20,7 @@
 //! | `statistics` | what DataFusion's optimiser is told of tables |
 //! | [`load`] | CSV and Parquet files into tables of pages |
 //! | [`meter`] | how many pages a scan has read |
+//! | `newest` | tables as they are now, in plans that were made earlier |
 //! | [`place`] | where a query's fragments run |
 //! | [`translate`] | DataFusion's expressions as those of the executor beside the data |
 //! | [`scalar`] | DataFusion's values as ours, and back |
@@ -41,6 +42,7 @@ mod fragment;
 mod groups;
 pub mod load;
 pub mod meter;
+mod newest;
 pub mod node;
 pub mod options;
 pub mod place;

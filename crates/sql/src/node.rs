@@ -33,6 +33,8 @@ pub struct StorageNode {
     costs: Arc<WorkCosts>,
     /// What it has said of itself last, how long that took, and when it was.
     condition: Mutex<Option<(Condition, Duration, Instant)>>,
+    /// Held by whoever asks: one of them is enough.
+    asking: Mutex<()>,
 }
 
 impl StorageNode {
@@ -44,35 +46,31 @@ impl StorageNode {
             far: Far::new(options),
             costs: Arc::default(),
             condition: Mutex::new(None),
+            asking: Mutex::new(()),
         }
     }
 
-    /// How busy it is, and how long it takes to answer; what it has said last where it does not answer.
-    fn condition(&self) -> (Condition, Duration) {
-        let mut last = self.condition.lock();
-        if let Some((condition, took, asked)) = *last
-            && asked.elapsed() < BELIEVED
-        {
-            return (condition, took);
-        }
-        if last.is_none() {
-            // Making the connection is no part of what an answer takes.
-            drop(self.far.condition());
+    /// Asks how busy it is, if it has not said so lately. It may take as long as a node may take to answer.
+    fn ask(&self) {
+        let _asking = self.asking.lock();
+        let last = *self.condition.lock();
+        if last.is_some_and(|(.., asked)| asked.elapsed() < BELIEVED) {
+            return;
         }
         let begun = Instant::now();
         match self.far.condition() {
             Ok(condition) => {
-                let took = begun.elapsed();
-                *last = Some((condition, took, Instant::now()));
-                (condition, took)
+                let now = Instant::now();
+                *self.condition.lock() = Some((condition, now - begun, now));
             }
-            Err(error) => {
-                tracing::debug!("{} does not say how busy it is: {error}", self.name);
-                last.map_or((Condition::default(), begun.elapsed()), |(c, took, _)| {
-                    (c, took)
-                })
-            }
+            Err(error) => tracing::debug!("{} does not say how busy it is: {error}", self.name),
         }
+    }
+
+    /// How busy it was when it said so last, and how long it took to answer.
+    fn condition(&self) -> (Condition, Duration) {
+        let last = self.condition.lock();
+        last.map_or_else(Default::default, |(condition, took, _)| (condition, took))
     }
 }
 
@@ -152,8 +150,10 @@ impl Store for StorageNode {
         if !listed.iter().any(|listed| listed.name == name) {
             return Ok(None);
         }
-        let table = self.far.open(name);
-        table.map(Some).map_err(|error| error.to_string())
+        let table = self.far.open(name).map_err(|error| error.to_string())?;
+        // A plan is going to be made. Whoever makes it does not wait for nodes.
+        self.ask();
+        Ok(Some(table))
     }
 
     fn site(

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
@@ -26,6 +26,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::time::timeout;
 
 use crate::catalogue::Catalogue;
+use crate::newest::newest;
 use crate::options::KumikiOptions;
 use crate::pushdown::rules;
 use crate::shell::script::operators;
@@ -203,6 +204,7 @@ impl Shared {
         catalogue.register_schema(SCHEMA, Arc::new(schema))?;
         context.register_catalog(CATALOGUE, Arc::new(catalogue));
         Ok(Session {
+            catalogue: Arc::clone(&self.catalogue),
             initial: Arc::new(settings(&context)),
             context,
             workers: Arc::clone(&self.workers),
@@ -227,6 +229,7 @@ pub(crate) fn holding(context: TaskContext, held: impl Send + Sync + 'static) ->
 #[derive(Clone)]
 pub struct Session {
     context: SessionContext,
+    catalogue: Arc<Catalogue>,
     /// What its own settings were at the beginning.
     initial: Arc<Vec<ConfigEntry>>,
     workers: Arc<Workers>,
@@ -246,7 +249,24 @@ impl Session {
     /// If it makes no sense, names what does not exist, or is not allowed; the text says what.
     pub async fn plan(&self, sql: &str) -> Result<DataFrame> {
         let plan = self.logical(sql).await?;
-        self.context.execute_logical_plan(plan).await
+        self.begin(plan).await
+    }
+
+    /// Has a statement begin that [`Session::logical`] has planned: what sets something sets it; of a query,
+    /// what is to be run comes back.
+    ///
+    /// # Errors
+    /// As [`Session::plan`].
+    pub async fn begin(&self, plan: LogicalPlan) -> Result<DataFrame> {
+        let begun = Instant::now();
+        let is_prepared = matches!(plan, LogicalPlan::Statement(Statement::Execute(_)));
+        let frame = self.context.execute_logical_plan(plan).await?;
+        if !is_prepared {
+            return Ok(frame);
+        }
+        let (state, plan) = frame.into_parts();
+        let plan = newest(plan, &self.catalogue, begun).await?;
+        Ok(DataFrame::new(state, plan))
     }
 
     /// Plans one statement and does nothing of it, not even what sets something.
@@ -257,19 +277,19 @@ impl Session {
         if operators(sql) > MOST_OPERATORS {
             return plan_err!("{TOO_COMPLEX}");
         }
+        let begun = Instant::now();
         let ours = self.ours(sql);
         let sql = ours.as_deref().unwrap_or(sql);
         let plan = self.context.state().create_logical_plan(sql).await;
-        self.verified(plan?).await
+        self.verified(plan?, begun).await
     }
 
     /// What shows or resets a setting of ours, if a statement asks for that: DataFusion does so with its own
     /// alone.
     fn ours(&self, sql: &str) -> Option<String> {
-        let words: Vec<String> = sql
-            .split_whitespace()
-            .map(str::to_ascii_lowercase)
-            .collect();
+        // More words than two are another statement, and there may be very many.
+        let words = sql.split_whitespace().take(3);
+        let words: Vec<_> = words.map(str::to_ascii_lowercase).collect();
         let [verb, name] = &words[..] else {
             return None;
         };
@@ -296,9 +316,10 @@ impl Session {
     /// # Errors
     /// The same.
     pub(crate) async fn logical_of(&self, statement: ast::Statement) -> Result<LogicalPlan> {
+        let begun = Instant::now();
         let statement = DfStatement::Statement(Box::new(statement));
         let plan = self.context.state().statement_to_plan(statement).await;
-        self.verified(plan?).await
+        self.verified(plan?, begun).await
     }
 
     /// Has its own settings be what they were at the beginning.
@@ -332,7 +353,8 @@ impl Session {
         let _ = self.context.execute_logical_plan(plan).await;
     }
 
-    async fn verified(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    /// The plan, of which it is certain that the session may execute it, over the tables as they are now.
+    async fn verified(&self, plan: LogicalPlan, begun: Instant) -> Result<LogicalPlan> {
         self.permitted().verify_plan(&plan).map_err(refused)?;
         if let Some(name) = setting(&plan)
             && self.rights == Rights::Read
@@ -350,7 +372,7 @@ impl Session {
                  add rows or to replace them, and 'kumiki pages remove {name}' to remove it"
             );
         }
-        Ok(plan)
+        newest(plan, &self.catalogue, begun).await
     }
 
     /// Has a plan run on the threads of queries, in a task of its own, so that whoever waits for its batches

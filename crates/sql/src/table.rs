@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -23,14 +24,16 @@ use crate::scan::PagesScan;
 #[derive(Clone, Debug)]
 pub struct PagesTable {
     replicated: Arc<Replicated>,
+    looked_up: Instant,
 }
 
 impl PagesTable {
-    /// The table as a query sees it.
+    /// The table as a query sees it, looked up just now.
     #[must_use]
     pub fn new(replicated: Replicated) -> PagesTable {
         PagesTable {
             replicated: Arc::new(replicated),
+            looked_up: Instant::now(),
         }
     }
 
@@ -38,6 +41,12 @@ impl PagesTable {
     #[must_use]
     pub fn replicated(&self) -> &Replicated {
         &self.replicated
+    }
+
+    /// When it was the newest version.
+    #[must_use]
+    pub(crate) fn looked_up(&self) -> Instant {
+        self.looked_up
     }
 }
 

@@ -328,3 +328,62 @@ fn parquet_files_are_loaded() {
         assert_eq!(rows, [["200010000", "1", "1996-01-01", "200010000.0"]]);
     }
 }
+
+/// A view and a prepared statement keep their plans, and are of the tables as they are when one asks.
+#[test]
+fn plans_that_are_kept_are_of_the_newest_version() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for place in Place::all() {
+        let one = place.file("one.csv", "n\n1\n");
+        place.load(&[&one], |_| ()).unwrap();
+        let session = place.session();
+        let ask = |sql: &str| runtime.block_on(ask(&session, sql));
+        ask("create view v as select n + 0 as n from t where n < 10").unwrap();
+        ask("create view w as select n from v where n in (select n from t)").unwrap();
+        ask("prepare p(bigint) as select count(*) from w where n > $1").unwrap();
+        let kept = [
+            "select count(*) from v",
+            "select count(*) from w",
+            "execute p(0)",
+        ];
+        let all = || kept.map(|sql| ask(sql).map(|rows| texts(&rows).concat()));
+        let both = "select (select count(*) from t) as a, (select count(*) from w) as b, \
+                    (select count(*) from t join v using (n)) as c";
+        assert_eq!(
+            all(),
+            ["1", "1", "1"].map(|count| Ok(vec![count.to_owned()]))
+        );
+
+        let two = place.file("two.csv", "n\n2\n");
+        place
+            .load(&[&two], |request| request.mode = Mode::Append)
+            .unwrap();
+        assert_eq!(
+            all(),
+            ["2", "2", "2"].map(|count| Ok(vec![count.to_owned()]))
+        );
+        assert_eq!(texts(&ask(both).unwrap()), [["2", "2", "2"]]);
+
+        let other = place.file("other.csv", "m,n\n1,7\n");
+        place
+            .load(&[&other], |request| request.mode = Mode::Replace)
+            .unwrap();
+        for refused in all() {
+            let error = refused.unwrap_err();
+            assert!(error.contains("table t has other columns"), "{error}");
+        }
+        assert_eq!(texts(&ask("select n from t").unwrap()), [["7"]]);
+        place
+            .load(&[&one], |request| request.mode = Mode::Replace)
+            .unwrap();
+        assert_eq!(
+            all(),
+            ["1", "1", "1"].map(|count| Ok(vec![count.to_owned()]))
+        );
+        place.depot().remove("t").unwrap();
+        for refused in all() {
+            let error = refused.unwrap_err();
+            assert!(error.contains("'t' not found"), "{error}");
+        }
+    }
+}

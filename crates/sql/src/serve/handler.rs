@@ -182,7 +182,7 @@ impl Handler {
         let place = admitted(&self.running).await.map_err(failed)?;
         let tag = tag(&plan);
         let session = self.session.session();
-        let planned = session.context().execute_logical_plan(plan).await;
+        let planned = session.begin(plan).await;
         let mut planned = planned.map_err(failed)?;
         if let Some(values) = values {
             planned = planned.with_param_values(values).map_err(failed)?;
