@@ -335,7 +335,7 @@ fn settings_end_when_it_is_said() {
     assert_eq!(show(&mut client, "kumiki.placement")[1], "auto");
     client.ask("set timezone = 'Asia/Tokyo'; reset timezone");
     assert_ne!(show(&mut client, ZONE)[1], "Asia/Tokyo");
-    client.ask("prepare one as select 1");
+    assert_eq!(client.ask("prepare one as select 1").tags(), ["PREPARE"]);
     assert_eq!(client.ask("execute one").rows(), [["1"]]);
     assert_eq!(client.ask("deallocate one").tags(), ["DEALLOCATE"]);
     assert!(!client.ask("execute one").error().1.is_empty());

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{ParamValues, exec_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, Statement};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Sink, SinkExt, StreamExt, stream};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
@@ -243,11 +243,11 @@ async fn admitted(running: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Data
     }
 }
 
-/// What the client is told that a statement did.
+/// What the client is told that a statement without rows did.
 fn tag(plan: &LogicalPlan) -> &'static str {
     match plan {
+        LogicalPlan::Statement(Statement::Prepare(_)) => "PREPARE",
         LogicalPlan::Statement(_) => "SET",
-        LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => "EXPLAIN",
         _ => "SELECT",
     }
 }
