@@ -361,8 +361,11 @@ impl Messages for Tcp {
         let connection = self.connections.get_mut(place);
         let connection = connection.filter(|found| found.link == on);
         let connection = connection.ok_or(SendError::Down)?;
-        connection.take(len, parts, &mut self.pool)?;
+        let written = connection.take(len, parts, &mut self.pool)?;
         note(&mut self.dirty, place, &mut connection.in_dirty);
+        if let Err(error) = written {
+            self.fail(place, &error);
+        }
         Ok(())
     }
 

@@ -178,7 +178,7 @@ fn texts(parts: &[Vector], data_type: &DataType) -> Result<ArrayRef, TaskError> 
         offsets.push(end);
     }
     let mut values = Vec::with_capacity(end);
-    rows().for_each(|text| values.extend_from_slice(text));
+    parts.iter().for_each(|part| append(part, &mut values));
     let offsets = OffsetBuffer::new(offsets.into());
     let nulls = valid(parts).as_deref().map(nulls);
     let wrong = |error| TaskError::Value(format!("a text is not UTF-8: {error}"));
@@ -188,6 +188,28 @@ fn texts(parts: &[Vector], data_type: &DataType) -> Result<ArrayRef, TaskError> 
         }
         _ => Arc::new(BinaryArray::new(offsets, values.into(), nulls)),
     })
+}
+
+/// Appends the texts of a vector. Those that lie one behind the other are copied together.
+fn append(part: &Vector, values: &mut Vec<u8>) {
+    let texts = part.values.bytes();
+    let (offsets, data) = (texts.data.value_offsets(), texts.data.value_data());
+    let mut run = 0..0;
+    for (row, &at) in texts.index.iter().enumerate() {
+        let at = at as usize;
+        // Keys of null rows may point anywhere.
+        let Some([from, to]) = offsets.get(at..at + 2).filter(|_| part.is_valid(row)) else {
+            continue;
+        };
+        let text = *from as usize..*to as usize;
+        if text.start == run.end {
+            run.end = text.end;
+        } else {
+            values.extend_from_slice(&data[run]);
+            run = text;
+        }
+    }
+    values.extend_from_slice(&data[run]);
 }
 
 /// Which rows of vectors, one behind the other, are not null; all, if there is none.

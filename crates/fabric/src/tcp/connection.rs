@@ -2,7 +2,7 @@
 //!
 //! An idle connection holds no buffers; its mailbox, if messages travel through memory.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use crate::room::Room;
 
 /// Bytes that are written before others have their turn.
 const TURN: usize = 1 << 20;
+/// Bytes of a part from which on copying it takes longer than a call of the system.
+const LONG: usize = 16 << 10;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -122,26 +124,66 @@ impl Connection {
         self.output.len() + self.early.len()
     }
 
-    /// Takes a message of this length to be sent, in parts.
+    /// Takes a message of this length to be sent, in parts. If nothing waits before it and its last part is
+    /// long, it is written at once, without being copied to what waits.
     #[inline]
     pub(super) fn take(
         &mut self,
         len: usize,
         parts: &[&[u8]],
         pool: &mut Vec<Vec<u8>>,
-    ) -> Result<(), SendError> {
+    ) -> Result<io::Result<()>, SendError> {
         let waiting = self.waiting();
-        let to = match self.phase {
+        let is_up = match self.phase {
             _ if self.closing || self.failed.is_some() => return Err(SendError::Down),
-            Phase::Up => &mut self.output,
-            Phase::Connecting(_) | Phase::Greeting(..) => &mut self.early,
+            Phase::Up => true,
+            Phase::Connecting(_) | Phase::Greeting(..) => false,
             Phase::Ending(_) => return Err(SendError::Down),
         };
         self.room.admit(waiting, LENGTH + len)?;
-        to.append(&message_head(len), pool);
-        for part in parts {
-            to.append(part, pool);
+        let head = message_head(len);
+        if is_up
+            && waiting == 0
+            && !self.full
+            && let [first @ .., last] = parts
+            && last.len() >= LONG
+        {
+            let first = [&head, &first.concat()[..]].concat();
+            return Ok(self.write_at_once(&first, last, pool));
         }
+        let to = match is_up {
+            true => &mut self.output,
+            false => &mut self.early,
+        };
+        to.append(&head, pool);
+        parts.iter().for_each(|part| to.append(part, pool));
+        Ok(Ok(()))
+    }
+
+    /// Writes both of them, as far as that is possible now, and has the rest wait.
+    fn write_at_once(
+        &mut self,
+        first: &[u8],
+        last: &[u8],
+        pool: &mut Vec<Vec<u8>>,
+    ) -> io::Result<()> {
+        let mut both = [IoSlice::new(first), IoSlice::new(last)];
+        let mut rest = &mut both[..];
+        while !rest.is_empty() {
+            let written = match &mut self.rings {
+                Some(through) => through.rings.write(&rest[0]),
+                None => self.stream.write_vectored(rest),
+            };
+            match written {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => IoSlice::advance_slices(&mut rest, n),
+                // Flushing notices it, too.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        rest.iter().for_each(|part| self.output.append(part, pool));
         Ok(())
     }
 

@@ -38,8 +38,7 @@ impl Desk {
             News::Batch(bytes) => {
                 let is_wanted = visitor.tasks.get(&request).is_some_and(|task| !task.failed);
                 if is_wanted {
-                    let bytes = &bytes[..];
-                    self.say(guest, &Reply::Batch { request, bytes });
+                    self.send_batch(guest, request, &bytes);
                 }
             }
             News::Finished => {

@@ -75,6 +75,20 @@ impl Desk {
         }
     }
 
+    /// Sends a batch of a task's results.
+    pub(super) fn send_batch(&mut self, guest: usize, request: u32, batch: &[u8]) {
+        let mut head = Vec::with_capacity(8);
+        let bytes = &[][..];
+        Reply::Batch { request, bytes }.encode(&mut head);
+        if let Err(TooLong(bytes)) = self.send(guest, &[&head, batch]) {
+            let reply = Reply::Batch {
+                request,
+                bytes: batch,
+            };
+            self.cannot_say(guest, &reply, bytes);
+        }
+    }
+
     /// Sends a message in parts; keeps it if the link takes no more.
     fn send(&mut self, guest: usize, parts: &[&[u8]]) -> Result<(), TooLong> {
         let limits = &self.options.limits;
