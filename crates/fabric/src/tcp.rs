@@ -20,10 +20,12 @@
 //! Invariants:
 //! 1. A connection is registered once, for both directions, edge-triggered. A message costs no
 //!    system call of its own: one read takes all that have come, one write sends all that wait.
+//!    But for a long one before which nothing waits: it is written as it is sent, so that it is not
+//!    copied before.
 //! 2. No connection waits for another: each has one read in turn, and writes a bounded amount.
 //! 3. A link number is never used twice: its lower bits are a place among the connections, its
 //!    upper ones count.
-//! 4. Work is done in `receive` and `flush`; events are only noted.
+//! 4. Work is done in `receive` and `flush`, and for long messages in `send`; events are only noted.
 //! 5. Messages of a link may travel through memory that both processes have mapped, see
 //!    [`Transport`]. Its connection stays: it tells of the peer's end, and wakes who sleeps.
 //! 6. A link through memory is *looked at* in each turn, and turns follow each other without
