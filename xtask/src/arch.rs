@@ -1,4 +1,5 @@
-//! The architecture check: `ARCHITECTURE.md` against `cargo metadata` and the sources.
+//! The architecture check: `ARCHITECTURE.md` against `cargo metadata` and the sources, and the links of all
+//! pages (module `links`).
 //!
 //! | table in the page | begins with | what is held against it |
 //! |---|---|---|
@@ -7,25 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 use crate::build;
+use crate::links;
+use crate::workspace::{Crate, Workspace, files};
 
-/// A crate of the workspace as cargo sees it.
-#[derive(Clone, Debug, Default)]
-pub struct Crate {
-    /// The directory's name, which is what people call the crate.
-    pub name: String,
-    /// Names of the workspace's crates that it uses, tests included.
-    pub uses: Vec<String>,
-    /// Where its sources lie.
-    pub dir: PathBuf,
-}
-
-/// A crate's place: a number, or outside of the order (`–`), which only developers' tools are.
+/// A crate's place: a number, or outside of the order (`–`), as developers' tools are, which may use
+/// each other.
 type Tier = Option<u32>;
 
 /// Checks the workspace that this was built from.
@@ -35,52 +27,18 @@ type Tier = Option<u32>;
 pub fn check() -> Result<()> {
     let page = fs::read_to_string(build::root().join("ARCHITECTURE.md"))
         .context("cannot read ARCHITECTURE.md")?;
-    let crates = crates(&build::metadata()?)?;
+    let crates: Vec<Crate> = Workspace::read()?.crates().cloned().collect();
     let mut complaints = check_tiers(&page, &crates)?;
     complaints.extend(check_unsafe(&page, &crates)?);
+    complaints.extend(links::check(build::root_path())?);
     if !complaints.is_empty() {
         bail!(
-            "ARCHITECTURE.md and the code disagree:\n  {}",
+            "the pages and the code disagree:\n  {}",
             complaints.join("\n  ")
         );
     }
     println!("architecture: {} crates stand in their tiers", crates.len());
     Ok(())
-}
-
-fn crates(metadata: &Value) -> Result<Vec<Crate>> {
-    let packages = metadata["packages"]
-        .as_array()
-        .context("no packages in metadata")?;
-    let mut crates = Vec::new();
-    for package in packages {
-        let manifest = package["manifest_path"]
-            .as_str()
-            .context("no manifest_path")?;
-        let dir = Path::new(manifest)
-            .parent()
-            .context("a manifest without a directory")?;
-        let dependencies = package["dependencies"]
-            .as_array()
-            .context("no dependencies")?;
-        let paths = dependencies.iter().filter_map(|d| d["path"].as_str());
-        let mut uses: Vec<String> = paths.map(|path| file_name(Path::new(path))).collect();
-        uses.sort();
-        uses.dedup();
-        crates.push(Crate {
-            name: file_name(dir),
-            uses,
-            dir: dir.to_owned(),
-        });
-    }
-    Ok(crates)
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// Complaints about crates that are missing in the table, in the table alone, or that use a crate
@@ -110,8 +68,10 @@ pub fn check_tiers(page: &str, crates: &[Crate]) -> Result<Vec<String>> {
             match (tier, tiers.get(used)) {
                 // A crate may use itself in its own tests, under another set of features.
                 _ if *used == one.name => {}
+                // The tests of every crate may use their helpers, also where these use the crate.
+                _ if used == "testkit" => {}
                 (Some(own), Some(Some(other))) if other < own => {}
-                (None, Some(Some(_))) => {}
+                (None, Some(_)) => {}
                 _ => complaints.push(format!("{} must not use {used}", one.name)),
             }
         }
@@ -138,7 +98,7 @@ fn check_unsafe(page: &str, crates: &[Crate]) -> Result<Vec<String>> {
     }
     let mut complaints = Vec::new();
     for one in crates {
-        for file in sources(&one.dir)? {
+        for file in files(&one.dir, "rs")? {
             let text = fs::read_to_string(&file)?;
             match named.get_mut(&file) {
                 _ if !has_unsafe(&text) => {}
@@ -155,22 +115,6 @@ fn check_unsafe(page: &str, crates: &[Crate]) -> Result<Vec<String>> {
     let idle = named.iter().filter(|(_, seen)| !**seen);
     complaints.extend(idle.map(|(file, _)| format!("{} has no unsafe code", file.display())));
     Ok(complaints)
-}
-
-/// The Rust sources of a crate: all of them, tests and benchmarks too.
-fn sources(dir: &Path) -> Result<Vec<PathBuf>> {
-    let (mut files, mut dirs) = (Vec::new(), vec![dir.to_owned()]);
-    while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
-            let path = entry?.path();
-            if path.is_dir() && file_name(&path) != "target" {
-                dirs.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    Ok(files)
 }
 
 /// Whether the keyword `unsafe` opens a block, function, trait or implementation. Comments and
@@ -232,7 +176,7 @@ mod tests {
         Crate {
             name: name.to_owned(),
             uses,
-            dir: PathBuf::new(),
+            ..Crate::default()
         }
     }
 

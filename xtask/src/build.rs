@@ -1,41 +1,28 @@
-//! Building the real binary, and with a planted bug on request.
+//! Building the programs that are judged, and those that judge.
 
 use std::env;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::process;
 
-/// Which binary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Build {
-    /// As users run it.
-    Honest,
-    /// It acknowledges before the sync. Every harness must find that out.
-    PlantedEarlyReply,
-    /// As a part of a transaction over several partitions it votes before its part is durable.
-    PlantedEarlyDecision,
-    /// As a leader it believes in its lease without a look at the clock.
-    PlantedStaleLease,
-    /// As a former leader it keeps what it had executed and what was not committed.
-    PlantedKeptOverlay,
-}
+/// The profile of everything that is only run to judge: see the workspace's manifest.
+pub const PROFILE: &str = "ci";
 
-impl Build {
-    /// The feature that plants the bug.
-    fn planted(self) -> Option<&'static str> {
-        match self {
-            Build::Honest => None,
-            Build::PlantedEarlyReply => Some("store/planted-early-reply"),
-            Build::PlantedEarlyDecision => Some("cluster/planted-early-decision"),
-            Build::PlantedStaleLease => Some("replica/planted-stale-lease"),
-            Build::PlantedKeptOverlay => Some("replica/planted-kept-overlay"),
-        }
-    }
-}
+/// The environment variable by which a process of a planted build chooses its bug; without it the process
+/// has none.
+pub const PLANTED: &str = "KUMIKI_PLANTED";
+
+/// Where cargo keeps what it compiles on the way, if that is not the target directory.
+pub const BUILD_DIR: &str = "CARGO_BUILD_BUILD_DIR";
+
+/// The feature with which bugs can be planted. Without it they are not in the program.
+const FEATURE: &str = "base/planted";
 
 /// The cargo that runs us, or the one on the path.
 #[must_use]
@@ -43,10 +30,48 @@ pub fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// `cargo test` for all packages. What runs for the sake of one crate is then compiled as for all.
+#[must_use]
+pub fn cargo_test() -> Command {
+    let mut command = cargo();
+    command.args(["test", "--workspace"]);
+    run_more_tests(&mut command);
+    command
+}
+
+/// Has test programs run twice as many tests at a time as there are processors: most of them wait for servers,
+/// time-outs and disks.
+pub fn run_more_tests(command: &mut Command) {
+    const THREADS: &str = "RUST_TEST_THREADS";
+    if env::var_os(THREADS).is_none() {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        command.env(THREADS, (2 * processors).to_string());
+    }
+}
+
 /// The workspace's root.
 #[must_use]
 pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The same as cargo writes it: without a way up.
+#[must_use]
+pub fn root_path() -> &'static Path {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own)
+}
+
+/// The name of a package, of what cargo's messages call it: its directory's name stands for its own.
+#[must_use]
+pub fn package_of(id: &str) -> &str {
+    let Some((path, version)) = id.rsplit_once('#') else {
+        return id;
+    };
+    match version.split_once('@') {
+        Some((name, _)) => name,
+        None => path.rsplit('/').next().unwrap_or(path),
+    }
 }
 
 /// What `cargo metadata` says of the workspace, without dependencies from outside.
@@ -75,46 +100,120 @@ pub fn target_dir() -> Result<PathBuf> {
     Ok(PathBuf::from(dir))
 }
 
-/// Has a command build things with a planted bug: what comes of it lies in a directory of its own, so that
-/// it never replaces the honest build. What both have in common is compiled once.
+/// Has a command build what can have planted bugs. What comes of it lies in a directory of its own, so that
+/// it never replaces the honest build; what both have in common is compiled once.
 ///
 /// # Errors
 /// If cargo fails.
-pub fn planted(command: &mut Command, feature: &str) -> Result<()> {
+pub fn planted(command: &mut Command) -> Result<()> {
     let honest = target_dir()?;
-    command.args(["--features", feature]);
+    command.args(["--features", FEATURE]);
     command.arg("--target-dir").arg(honest.join("planted"));
-    command.env("CARGO_BUILD_BUILD_DIR", honest);
+    if env::var_os(BUILD_DIR).is_none() {
+        command.env(BUILD_DIR, honest);
+    }
     Ok(())
 }
 
-/// Builds `kumiki` with optimisation and returns where it lies, for planted bugs as [`planted`] does.
+/// Programs that are built to judge.
+#[derive(Clone, Debug, Default)]
+pub struct Programs {
+    /// The product.
+    pub kumiki: PathBuf,
+    /// The harnesses.
+    pub torture: PathBuf,
+}
+
+/// Builds the product as it is judged, with planted bugs in it on request, and returns where it lies.
 ///
 /// # Errors
 /// If the build fails.
-pub fn kumiki(build: Build) -> Result<PathBuf> {
+pub fn kumiki(with_bugs: bool) -> Result<PathBuf> {
+    let built = build(&["kumiki-cli"], with_bugs)?;
+    executable(&built, "kumiki")
+}
+
+/// Builds the program that runs experiments, and in the same directory the product, whose servers it
+/// measures. Returns where both lie: kumiki-bench, then kumiki.
+///
+/// # Errors
+/// If the build fails.
+pub fn bench() -> Result<[PathBuf; 2]> {
+    let built = build(&["kumiki-bench", "kumiki-cli"], false)?;
+    Ok([
+        executable(&built, "kumiki-bench")?,
+        executable(&built, "kumiki")?,
+    ])
+}
+
+/// Builds the harnesses alone and returns where they lie.
+///
+/// # Errors
+/// If the build fails.
+pub fn torture() -> Result<PathBuf> {
+    executable(&build(&["kumiki-torture"], false)?, "torture")
+}
+
+/// Builds the product as it is published, and as it is measured, and returns where it lies.
+///
+/// # Errors
+/// If the build fails.
+pub fn published() -> Result<PathBuf> {
+    executable(&build_with("dist", &["kumiki-cli"], false)?, "kumiki")
+}
+
+/// Builds the product and the harnesses, both in one go, so that what they share is compiled once.
+///
+/// # Errors
+/// If the build fails.
+pub fn programs(with_bugs: bool) -> Result<Programs> {
+    let built = build(&["kumiki-cli", "kumiki-torture"], with_bugs)?;
+    Ok(Programs {
+        kumiki: executable(&built, "kumiki")?,
+        torture: executable(&built, "torture")?,
+    })
+}
+
+/// Builds the programs of packages and returns what cargo says of them, as lines of JSON.
+fn build(packages: &[&str], with_bugs: bool) -> Result<String> {
+    build_with(PROFILE, packages, with_bugs)
+}
+
+fn build_with(profile: &str, packages: &[&str], with_bugs: bool) -> Result<String> {
     let mut command = cargo();
-    command
-        .current_dir(root())
-        .args(["build", "--release", "--package", "kumiki"]);
-    command.args([
-        "--bin",
-        "kumiki",
-        "--message-format",
-        "json-render-diagnostics",
-    ]);
-    if let Some(feature) = build.planted() {
-        planted(&mut command, feature)?;
+    command.current_dir(root()).args(["build", "--bins"]);
+    command.args(["--profile", profile]);
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    command.args(["--message-format", "json-render-diagnostics"]);
+    if with_bugs {
+        planted(&mut command)?;
     }
     command.stderr(std::process::Stdio::inherit());
-    let messages = process::output("cargo build", &mut command)?;
+    process::output("cargo build", &mut command)
+}
+
+fn executable(messages: &str, name: &str) -> Result<PathBuf> {
     for line in messages.lines() {
         let message: Value = serde_json::from_str(line).context("cargo's message is not JSON")?;
-        if message["target"]["name"] == "kumiki"
+        if message["target"]["name"] == name
             && let Some(path) = message["executable"].as_str()
         {
             return Ok(PathBuf::from(path));
         }
     }
-    bail!("cargo built no binary named kumiki")
+    bail!("cargo built no program named {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_told_apart() {
+        let fabric = "path+file:///some/where/crates/fabric#kumiki-fabric@0.1.0";
+        assert_eq!(package_of(fabric), "kumiki-fabric");
+        assert_eq!(package_of("path+file:///some/kumiki#0.1.0"), "kumiki");
+    }
 }

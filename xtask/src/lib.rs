@@ -1,34 +1,19 @@
-//! Developers' commands: what `cargo xtask …` runs, and what its tests run.
+//! Developers' commands: what `cargo xtask …` runs itself, and what the harnesses (crate `torture`) use of
+//! it.
 //!
-//! The harnesses here look at the server from outside. They speak RESP over their own small
-//! [`client`], keep their own books of what was acknowledged, and share no code with what they
-//! judge; so a misunderstanding inside the server cannot hide itself in its test.
+//! This crate is compiled before the first check can run, so it depends on little. The harnesses, which
+//! link large parts of the workspace, are a program of their own that it builds and starts.
 
 #![forbid(unsafe_code)]
 
 pub mod arch;
-pub mod bench;
 pub mod build;
-pub mod cassandra;
-pub mod chaos;
 pub mod ci;
-pub mod client;
-pub mod cluster;
-pub mod crash;
-pub mod failover;
-pub mod fuzz;
 pub mod interrupt;
+mod links;
+pub mod nightly;
+pub mod pairs;
 pub mod peers;
 pub mod process;
 pub mod rdma;
-pub mod server;
-pub mod sim;
-pub mod smoke;
-pub mod spread;
-pub mod status;
-pub mod trace;
-
-/// The examples in the README compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+pub mod workspace;

@@ -13,8 +13,65 @@ use anyhow::{Context, Result, bail};
 
 use crate::{build, process};
 
+/// The environment variable with which a test fails that lacks a peer, instead of being left out.
+pub const REQUIRED: &str = "KUMIKI_REQUIRE_PEERS";
+
+/// The environment variable that names the groups of peers which tests meet; all of them without it.
+pub const SELECTED: &str = "KUMIKI_PEERS";
+
+/// Peers that are installed together, and tests of which are run or left out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Group {
+    /// Redis, its commands and its benchmark, and what traces, pins and counts processes.
+    Redis,
+    /// Redis's client for Python.
+    Python,
+    /// A Redis client for Node.
+    Node,
+    /// Cassandra, its drivers for Java, Python and Rust, cqlsh, and YCSB.
+    Cassandra,
+    /// PostgreSQL's command psql.
+    Postgres,
+    /// etcd.
+    Etcd,
+    /// twemproxy.
+    Twemproxy,
+    /// A small machine that has an RDMA device in software.
+    Rdma,
+}
+
+impl Group {
+    /// All of them, in the order in which they are installed.
+    pub const ALL: &[Group] = &[
+        Group::Redis,
+        Group::Python,
+        Group::Node,
+        Group::Postgres,
+        Group::Twemproxy,
+        Group::Cassandra,
+        Group::Etcd,
+        Group::Rdma,
+    ];
+
+    /// The name in `KUMIKI_PEERS` and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Redis => "redis",
+            Group::Python => "python",
+            Group::Node => "node",
+            Group::Cassandra => "cassandra",
+            Group::Postgres => "postgres",
+            Group::Etcd => "etcd",
+            Group::Twemproxy => "twemproxy",
+            Group::Rdma => "rdma",
+        }
+    }
+}
+
 /// A program, the Debian package that has it, and how it tells its version.
 struct Peer {
+    group: Group,
     program: &'static str,
     package: &'static str,
     version: &'static str,
@@ -29,62 +86,80 @@ impl Peer {
 
 const PEERS: &[Peer] = &[
     Peer {
+        group: Group::Redis,
         program: "redis-server",
         package: "redis-server",
         version: "--version",
     },
     Peer {
+        group: Group::Redis,
         program: "redis-cli",
         package: "redis-tools",
         version: "--version",
     },
     Peer {
+        group: Group::Redis,
         program: "redis-benchmark",
         package: "redis-tools",
         version: "--version",
     },
     Peer {
+        group: Group::Redis,
         program: "strace",
         package: "strace",
         version: "--version",
     },
     Peer {
+        group: Group::Redis,
+        program: "valgrind",
+        package: "valgrind",
+        version: "--version",
+    },
+    Peer {
+        group: Group::Python,
         program: "python3",
         package: "python3",
         version: "--version",
     },
     Peer {
+        group: Group::Python,
         program: "pip3",
         package: "python3-pip",
         version: "--version",
     },
     Peer {
+        group: Group::Node,
         program: "node",
         package: "nodejs",
         version: "--version",
     },
     Peer {
+        group: Group::Node,
         program: "npm",
         package: "npm",
         version: "--version",
     },
     Peer {
+        group: Group::Redis,
         program: "taskset",
         package: "util-linux",
         version: "--version",
     },
     Peer {
+        group: Group::Redis,
         program: "setpriv",
         package: "util-linux",
         version: "--version",
     },
     Peer {
+        group: Group::Postgres,
         program: "psql",
         package: "postgresql-client",
         version: "--version",
     },
     // twemproxy. The folder is on the paths of few but root.
     Peer {
+        group: Group::Twemproxy,
         program: "/usr/sbin/nutcracker",
         package: "nutcracker",
         version: "--version",
@@ -93,6 +168,7 @@ const PEERS: &[Peer] = &[
 
 /// A library of another language, for tests with clients that are not ours.
 struct Library {
+    group: Group,
     name: &'static str,
     version: &'static str,
     /// What is named beside it, so that its version is not left to the installer.
@@ -112,6 +188,7 @@ const PIP: &[&str] = &["pip3", "install", "--quiet", "--upgrade", "--target"];
 
 const LIBRARIES: &[Library] = &[
     Library {
+        group: Group::Python,
         name: "redis",
         version: "7.1.1",
         beside: &[],
@@ -121,6 +198,7 @@ const LIBRARIES: &[Library] = &[
         join: "==",
     },
     Library {
+        group: Group::Cassandra,
         name: "cassandra-driver",
         version: "3.30.1",
         beside: &[],
@@ -131,6 +209,7 @@ const LIBRARIES: &[Library] = &[
     },
     // After its driver: each brings a folder `bin`, and the last one's stays.
     Library {
+        group: Group::Cassandra,
         name: "cqlsh",
         version: "6.2.2",
         beside: &["cassandra-driver==3.30.1"],
@@ -140,6 +219,7 @@ const LIBRARIES: &[Library] = &[
         join: "==",
     },
     Library {
+        group: Group::Node,
         name: "ioredis",
         version: "5.8.2",
         beside: &[],
@@ -183,24 +263,25 @@ impl Library {
     }
 }
 
-/// Installs what is missing, programs with apt-get and libraries of other languages with the
-/// installers of those, and prints what is there.
+/// Installs what is missing of these groups, programs with apt-get and libraries of other languages with
+/// the installers of those, and prints what is there.
 ///
 /// # Errors
 /// If something is missing and cannot be installed.
-pub fn install() -> Result<()> {
-    let mut packages: Vec<&str> = PEERS
-        .iter()
-        .filter(|p| version(p).is_none())
-        .map(|p| p.package)
-        .collect();
+pub fn install(groups: &[Group]) -> Result<()> {
+    let has = |group: Group| groups.contains(&group);
+    // The drivers of Cassandra for Python are installed by pip.
+    let is_wanted = |group| has(group) || group == Group::Python && has(Group::Cassandra);
+    let wanted = || PEERS.iter().filter(|peer| is_wanted(peer.group));
+    let missing = wanted().filter(|peer| version(peer).is_none());
+    let mut packages: Vec<&str> = missing.map(|peer| peer.package).collect();
     packages.dedup();
     if !packages.is_empty() {
         println!("peers: installing {}", packages.join(" "));
         apt(&packages)?;
         stop_services();
     }
-    for peer in PEERS {
+    for peer in wanted() {
         let Some(version) = version(peer) else {
             bail!(
                 "{} is still missing; install the package {}",
@@ -210,11 +291,33 @@ pub fn install() -> Result<()> {
         };
         println!("peers: {:<16} {version}", peer.name());
     }
-    LIBRARIES.iter().try_for_each(Library::install)?;
-    cassandra::install()?;
-    rust_driver::install()?;
-    etcd::install()?;
-    rdma::install()
+    let libraries = LIBRARIES.iter().filter(|library| has(library.group));
+    libraries.into_iter().try_for_each(Library::install)?;
+    if has(Group::Cassandra) {
+        cassandra::install()?;
+        rust_driver::install()?;
+    }
+    if has(Group::Etcd) {
+        etcd::install()?;
+    }
+    if has(Group::Rdma) {
+        rdma::install()?;
+    }
+    Ok(())
+}
+
+/// Names of groups, as `KUMIKI_PEERS` has them.
+#[must_use]
+pub fn names(groups: &[Group]) -> String {
+    let names: Vec<_> = groups.iter().map(|group| group.name()).collect();
+    names.join(",")
+}
+
+/// The versions of the programs that are installed, a line each.
+#[must_use]
+pub fn versions() -> String {
+    let line = |peer: &Peer| Some(format!("{} {}\n", peer.name(), version(peer)?));
+    PEERS.iter().filter_map(line).collect()
 }
 
 /// Whether a program can be started.
@@ -229,7 +332,7 @@ pub fn has(program: &str) -> bool {
 /// `KUMIKI_REQUIRE_PEERS` is set.
 #[must_use]
 pub fn are_required() -> bool {
-    env::var_os("KUMIKI_REQUIRE_PEERS").is_some_and(|value| value != "0")
+    env::var_os(REQUIRED).is_some_and(|value| value == "1")
 }
 
 fn version(peer: &Peer) -> Option<String> {

@@ -103,12 +103,30 @@ impl Drop for Guarded {
     }
 }
 
-/// Runs a command to its end, its output passed through.
+/// How long a command may take to stop after Ctrl-C, which reaches it as well, and again after SIGTERM.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs a command to its end, its output passed through. After Ctrl-C it has time to stop what it has
+/// started.
 ///
 /// # Errors
-/// If it cannot be started or fails.
+/// If it cannot be started or fails, or the user asked to stop.
 pub fn run(name: &str, command: &mut Command) -> Result<()> {
-    let status = Guarded::spawn(name, command)?.wait()?;
+    let mut child = Guarded::spawn(name, command)?;
+    let status = match child.wait() {
+        Ok(status) => status,
+        Err(error) => {
+            let deadline = Instant::now() + GRACE;
+            while Instant::now() < deadline {
+                if child.exited()?.is_some() {
+                    return Err(error);
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+            child.terminate(GRACE)?;
+            return Err(error);
+        }
+    };
     if !status.success() {
         bail!("{name} failed ({status})");
     }

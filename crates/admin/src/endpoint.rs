@@ -46,7 +46,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::{about, exposition};
+use crate::about::{self, Build};
+use crate::exposition;
 
 /// What an endpoint tells of.
 pub trait Subject: Send + Sync + 'static {
@@ -145,6 +146,8 @@ pub struct Admin {
 /// What connections share.
 #[derive(Default)]
 struct State {
+    /// What `/build` shows.
+    build: Build,
     /// What is told of, once there is something.
     subject: OnceLock<Arc<dyn Subject>>,
     /// How much is logged, if that can be changed.
@@ -165,12 +168,12 @@ impl Starting {
 }
 
 impl Admin {
-    /// Listens on `address`, and says that the process is starting until there is something to tell
+    /// Listens on `address` for a program of this `build`, and says that the process is starting until there is something to tell
     /// of ([`Admin::attach`]). Whether the address lies open to strangers is told by [`check`].
     ///
     /// # Errors
     /// The address cannot be listened on, or the system refuses a thread.
-    pub fn start(address: SocketAddr) -> Result<Admin, StartError> {
+    pub fn start(address: SocketAddr, build: Build) -> Result<Admin, StartError> {
         let refused = |error| StartError::Listen { address, error };
         let listener = std::net::TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true)?;
@@ -179,7 +182,10 @@ impl Admin {
             .enable_io()
             .enable_time()
             .build()?;
-        let state = Arc::<State>::default();
+        let state = Arc::new(State {
+            build,
+            ..State::default()
+        });
         let (stop, stopped) = oneshot::channel();
         let own = Arc::clone(&state);
         let serve = move || {
@@ -352,7 +358,7 @@ fn show(state: &State, path: &str) -> Response<Full<Bytes>> {
             Some(why) => response(StatusCode::SERVICE_UNAVAILABLE, TEXT, why),
         },
         "/health/live" => response(StatusCode::OK, TEXT, "ok\n".into()),
-        "/build" => response(StatusCode::OK, "application/json", build()),
+        "/build" => response(StatusCode::OK, "application/json", describe(state.build)),
         "/" => response(StatusCode::OK, "text/html; charset=utf-8", page()),
         "/log-level" => match state.log.get() {
             Some(log) => response(StatusCode::OK, TEXT, format!("{}\n", log.get())),
@@ -389,15 +395,15 @@ fn starting(state: &State) -> String {
     }
 }
 
-/// No value of these needs escaping: versions, hexadecimal digits and names of platforms.
-fn build() -> String {
+/// No other value of these needs escaping: versions and names of platforms.
+fn describe(build: Build) -> String {
     let [system, processor] = about::PLATFORM;
     format!(
         "{{\"version\":\"{}\",\"commit\":\"{}\",\"profile\":\"{}\",\"os\":\"{system}\",\
          \"arch\":\"{processor}\",\"redis_version\":\"{}\"}}\n",
         about::VERSION,
-        about::COMMIT.escape_default(),
-        about::PROFILE,
+        build.commit.escape_default(),
+        build.profile.escape_default(),
         about::REDIS_VERSION,
     )
 }

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `endpoint` | the HTTP endpoint, which asks a [`Subject`] |
 //! | [`exposition`] | Prometheus's text format |
-//! | [`about`] | what this program is |
+//! | [`about`] | the program's version and build |
 //! | [`process`] | what the operating system tells of the process |
+//!
+//! Decision that binds this crate: `docs/decisions/0064-the-admin-endpoint-is-http-by-a-library.md`.
 
 #![forbid(unsafe_code)]
 
@@ -14,4 +16,5 @@ mod endpoint;
 pub mod exposition;
 pub mod process;
 
+pub use about::Build;
 pub use endpoint::{Admin, LogLevel, StartError, Starting, Subject, check};

@@ -5,6 +5,8 @@
 //! that executes it, the [`Participant`](participant::Participant) of transactions over several, how both are written as
 //! bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`memory`]), and places of threads
 //! ([`affinity`], [`cpus`]). It knows no other crate of the workspace.
+//!
+//! Decision that binds this crate: `docs/decisions/0021-versions-carry-their-origin.md`.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +22,7 @@ pub mod memory;
 pub mod number;
 pub mod participant;
 pub mod partition;
+pub mod planted;
 pub mod size;
 pub mod transaction;
 pub mod versions;

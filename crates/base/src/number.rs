@@ -60,8 +60,9 @@ pub enum Decimal {
     Infinite,
 }
 
-/// The longest text that can be a fraction, in bytes.
-const MAX_TEXT: usize = 255;
+/// The longest text that can be a fraction, in bytes: one less than Redis's `MAX_LONG_DOUBLE_CHARS`. The greatest
+/// sums have 4,933 digits before the point.
+const MAX_TEXT: usize = 5 * 1024 - 1;
 /// How many decimals a sum has at most.
 const DECIMALS: i32 = 17;
 /// A finite number is below 1.19e4932: it has at most this many digits before the point.
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        let long = "1".repeat(256);
+        let long = format!("1.{}", "0".repeat(MAX_TEXT - 1));
         for text in [
             "", " 1", "1 ", "a", "1a", "nan", "-nan", "1e", "1e+", ".", "--1", "1.2.3", "1e5000",
             "1e-5000", &long,
@@ -363,6 +364,21 @@ mod tests {
         }
         assert_eq!(sum("1.1e4932", "1.1e4932"), Err(OpError::NotFinite));
         assert_eq!(sum("1.1e4932", "1").unwrap().len(), 4933);
+    }
+
+    #[test]
+    fn a_sum_can_be_added_to_again() {
+        let once = sum("0", "-1e308").unwrap();
+        assert_eq!(once, format!("-1{}", "0".repeat(308)));
+        assert_eq!(sum(&once, "-1e308"), Ok(format!("-2{}", "0".repeat(308))));
+        let greatest = sum("1.1e4932", "0.00000000000000001").unwrap();
+        assert!(greatest.len() <= MAX_TEXT);
+        assert_eq!(
+            sum(&greatest, "-1.1e4932").as_deref(),
+            Ok("0.00000000000000001")
+        );
+        let fraction = format!("1.{}", "0".repeat(MAX_TEXT - 2));
+        assert_eq!(sum(&fraction, "1").as_deref(), Ok("2"));
     }
 
     #[test]

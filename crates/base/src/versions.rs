@@ -173,6 +173,15 @@ impl OwnedContent {
 }
 
 impl OwnedFound {
+    /// The id of the version that was found.
+    #[must_use]
+    pub fn id(&self) -> Option<TransactionId> {
+        match self {
+            OwnedFound::Version(version) => Some(version.id),
+            OwnedFound::Nothing | OwnedFound::NotThere | OwnedFound::Gone => None,
+        }
+    }
+
     /// A copy. Its siblings are those of `last`, if they are the same: versions that are read together
     /// are often of one transaction.
     #[must_use]

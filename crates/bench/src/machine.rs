@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -187,23 +186,6 @@ fn file_system(path: &Path) -> String {
         }
     }
     best.1
-}
-
-/// The commit of the working directory's repository, with `+` when the tree has changes.
-#[must_use]
-pub fn commit() -> String {
-    let git = |args: &[&str]| {
-        let output = Command::new("git").args(args).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        output.status.success().then(|| text.trim().to_owned())
-    };
-    match git(&["rev-parse", "--short=12", "HEAD"]) {
-        Some(commit) if !commit.is_empty() => {
-            let changed = git(&["status", "--porcelain", "-uno"]).is_some_and(|c| !c.is_empty());
-            commit + if changed { "+" } else { "" }
-        }
-        _ => unknown(),
-    }
 }
 
 /// Seconds since 1970.

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cassandra::Installed;
+use testkit::peers::{Group, Selection};
+
 use crate::sample::RunError;
-use crate::ycsb::Ycsb;
+use cassandra::Installed;
+use cassandra::ycsb::Ycsb;
 
 /// Where `cargo xtask peers` puts etcd, below the repository.
 const ETCD: &str = "target/peers/etcd/etcd";
@@ -20,8 +22,9 @@ pub struct Peers {
     pub twemproxy: Option<PathBuf>,
     /// The repository, in which Cassandra and YCSB are looked for when they are needed.
     pub root: PathBuf,
-    /// Whether the lack of one is a failure. Otherwise its points are skipped.
-    pub required: bool,
+    /// Which groups of peers are measured. The points of others are left out; those of a selected one
+    /// that is missing are skipped, or fail if peers are required.
+    pub selection: Selection,
 }
 
 impl Peers {
@@ -44,52 +47,56 @@ impl Peers {
             redis: first(Box::new(installed("redis-server"))),
             twemproxy: first(Box::new(installed("nutcracker"))),
             root: root.to_owned(),
-            required: false,
+            selection: Selection::default(),
         }
     }
 
     pub(crate) fn cassandra(&self) -> Result<Installed, RunError> {
-        Installed::find(&self.root).map_err(|error| self.lacking(error.to_string()))
+        self.selected(Group::Cassandra)?;
+        Installed::find(&self.root).map_err(|error| self.lacking(&error.to_string()))
     }
 
     pub(crate) fn ycsb(&self) -> Result<Ycsb, RunError> {
-        Ycsb::find(&self.root).map_err(|error| self.lacking(error.to_string()))
-    }
-
-    fn lacking(&self, what: String) -> RunError {
-        match self.required {
-            true => RunError::Failed(what),
-            false => RunError::Skipped(what),
-        }
+        self.selected(Group::Cassandra)?;
+        Ycsb::find(&self.root).map_err(|error| self.lacking(&error.to_string()))
     }
 
     /// `redis-server`, or `None` if Kumiki has to do.
     pub(crate) fn redis(&self) -> Result<Option<&Path>, RunError> {
-        match (&self.redis, self.required) {
-            (None, true) => {
+        let is_selected = self.selection.has(Group::Redis);
+        match self.redis.as_deref().filter(|_| is_selected) {
+            None if is_selected && self.selection.required => {
                 let what = "redis-server is not installed; Debian's package has this name";
-                Err(RunError::Failed(what.to_owned()))
+                Err(self.lacking(what))
             }
-            (found, _) => Ok(found.as_deref()),
+            found => Ok(found),
         }
     }
 
     pub(crate) fn twemproxy(&self) -> Result<&Path, RunError> {
+        self.selected(Group::Twemproxy)?;
         let what = "twemproxy is not installed; Debian's package is called nutcracker";
-        found(self.twemproxy.as_deref(), self.required, what)
+        self.twemproxy.as_deref().ok_or_else(|| self.lacking(what))
     }
 
     pub(crate) fn etcd(&self) -> Result<&Path, RunError> {
+        self.selected(Group::Etcd)?;
         let what = "etcd is not installed; in Kumiki's repository `cargo xtask peers` installs it";
-        found(self.etcd.as_deref(), self.required, what)
+        self.etcd.as_deref().ok_or_else(|| self.lacking(what))
     }
-}
 
-fn found<'p>(program: Option<&'p Path>, required: bool, what: &str) -> Result<&'p Path, RunError> {
-    match (program, required) {
-        (Some(program), _) => Ok(program),
-        (None, true) => Err(RunError::Failed(what.to_owned())),
-        (None, false) => Err(RunError::Skipped(what.to_owned())),
+    fn selected(&self, group: Group) -> Result<(), RunError> {
+        match self.selection.left_out(group) {
+            Some(line) => Err(RunError::Skipped(line)),
+            None => Ok(()),
+        }
+    }
+
+    fn lacking(&self, what: &str) -> RunError {
+        match self.selection.required {
+            true => RunError::Failed(what.to_owned()),
+            false => RunError::Skipped(what.to_owned()),
+        }
     }
 }
 
@@ -110,11 +117,13 @@ mod tests {
         let find = || Peers::find(dir.path(), path.as_os_str());
         assert_eq!(find().etcd, None);
         assert!(matches!(find().etcd(), Err(RunError::Skipped(_))));
-        let required = Peers {
-            required: true,
+        let selecting = |list| Peers {
+            selection: Selection::parse(list, Some("1")).unwrap(),
             ..find()
         };
-        assert!(matches!(required.etcd(), Err(RunError::Failed(_))));
+        assert!(matches!(selecting(None).etcd(), Err(RunError::Failed(_))));
+        let others = selecting(Some("redis"));
+        assert!(matches!(others.etcd(), Err(RunError::Skipped(_))));
         let in_path = place("bin/etcd");
         assert_eq!(find().etcd(), Ok(in_path.as_path()));
         let in_repository = place(ETCD);

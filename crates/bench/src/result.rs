@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `schema` | [`SCHEMA`]; a file with another one is refused |
 //! | `experiment`, `title` | what was run |
-//! | `commit`, `version` | of the program; the commit is that of the working directory, or `unknown` |
+//! | `commit`, `version`, `profile` | of the program that measured: the commit of its sources, with `-dirty` if they differed from it, or `unknown`; the cargo profile that it was built with, empty in older files |
 //! | `started` | seconds since 1970 |
 //! | `complete` | false while it runs, and when it was stopped |
 //! | `recorded` | transactions were recorded: checks count, figures do not |
@@ -48,6 +48,8 @@ pub struct Results {
     pub title: String,
     pub commit: String,
     pub version: String,
+    #[serde(default)]
+    pub profile: String,
     pub started: u64,
     pub complete: bool,
     pub recorded: bool,

@@ -49,9 +49,16 @@ pub struct Options {
     pub affinity: Option<Affinity>,
     /// Writes wrong values on purpose: a test of the checks.
     pub plant: bool,
+    /// The commit that this program was built from, for the result file.
+    pub commit: String,
+    /// The cargo profile that it was built with, for the result file.
+    pub profile: String,
     /// The program whose `serve` starts a server; without one, points that need servers are
     /// skipped.
     pub server: Option<PathBuf>,
+    /// The program whose `storage-node` and `older-proxy` are the processes that only experiments need, as
+    /// kumiki-bench's are; without one, points that need them are skipped.
+    pub laboratory: Option<PathBuf>,
     /// Programs of others, which some points stand beside.
     pub peers: Peers,
 }
@@ -163,7 +170,8 @@ fn empty(experiment: &Experiment, options: &Options, points: &[Point]) -> Result
         schema: SCHEMA,
         experiment: experiment.name.to_owned(),
         title: experiment.title.to_owned(),
-        commit: machine::commit(),
+        commit: options.commit.clone(),
+        profile: options.profile.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started: machine::unix_time(),
         complete: false,
@@ -314,6 +322,7 @@ impl Run<'_> {
             affinity: self.options.affinity.as_ref(),
             plant: self.options.plant,
             server: self.options.server.as_deref(),
+            laboratory: self.options.laboratory.as_deref(),
             calibrations: &self.calibrations,
             fixtures: &self.fixtures,
             stages: &self.stages,

@@ -1,6 +1,6 @@
 //! A storage node that is measured: a process of its own, which shows one file, or memory.
 //!
-//! A program that runs experiments starts itself with `bench storage-node SHOWING` for it, where
+//! A program that runs experiments starts itself with `storage-node SHOWING` for it, where
 //! `SHOWING` is a [`Showing`] as JSON, and has [`serve`] do the rest.
 
 use std::io;

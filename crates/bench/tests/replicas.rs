@@ -1,6 +1,9 @@
-//! The experiments on replicas at the smallest scale. They have a file of their own, because many
-//! members at once would be a load on the disk that others are measured on.
+//! The experiments on replicas at the smallest scale. A program of its own, because many members at once
+//! are a load on the disk and the processors that other experiments are measured on.
 
+#[path = "it/checks.rs"]
+mod checks;
+#[path = "it/support.rs"]
 mod support;
 
 use std::path::Path;
@@ -8,8 +11,10 @@ use std::path::Path;
 use bench::result::Results;
 use bench::runner::Options;
 use bench::table;
+use testkit::peers::Group;
 
-use support::{experiment, left, options, peers, run, whole};
+use crate::checks::whole;
+use crate::support::{experiment, left, options, peers, run};
 
 /// Runs an experiment on replicas of this process, and checks what is the same for all of them.
 fn replicas(name: &str) -> Results {
@@ -82,8 +87,7 @@ fn raft_etcd_without_kumiki() {
         only: Some("system=etcd".to_owned()),
         ..options(dir)
     };
-    if peers().etcd.is_none() && !peers().required {
-        eprintln!("skipped: etcd is not installed (see cargo xtask peers)");
+    if testkit::peers::find(Group::Etcd, "etcd", || peers().etcd).is_none() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

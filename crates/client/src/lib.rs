@@ -51,6 +51,12 @@
 //! 4. No call takes longer than its time, [`Options::timeout`].
 //!
 //! It knows nothing of servers' insides: it speaks [`cluster::message`] over [`fabric`].
+//!
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0017-transactions-over-partitions-are-one-shot.md`
+//! - `docs/decisions/0028-the-rust-client-reads-without-a-coordinator.md`
+//! - `docs/decisions/0049-sessions-are-opened-by-entries.md`
 
 #![forbid(unsafe_code)]
 

@@ -21,6 +21,29 @@
 //! | `simulation` | whole clusters in virtual time, with faults (a cargo feature) |
 //!
 //! It knows neither RESP nor how a partition keeps its data.
+//!
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0016-the-commit-point-is-that-all-parts-are-prepared.md`
+//! - `docs/decisions/0017-transactions-over-partitions-are-one-shot.md`
+//! - `docs/decisions/0018-reads-over-partitions-hold-nothing.md`
+//! - `docs/decisions/0019-wait-die.md`
+//! - `docs/decisions/0020-acknowledgements-of-commits-cause-no-sync.md`
+//! - `docs/decisions/0022-read-atomic-writes-hold-nothing.md`
+//! - `docs/decisions/0024-replaced-versions-are-kept-by-time.md`
+//! - `docs/decisions/0027-refusals-do-not-depend-on-where-keys-lie.md`
+//! - `docs/decisions/0028-the-rust-client-reads-without-a-coordinator.md`
+//! - `docs/decisions/0030-readers-understand-all-algorithms.md`
+//! - `docs/decisions/0032-forget-notices-wait-for-other-messages.md`
+//! - `docs/decisions/0036-slot-readers-rest-on-one-word.md`
+//! - `docs/decisions/0037-publications-are-admitted-by-a-generation.md`
+//! - `docs/decisions/0038-keys-are-published-on-request.md`
+//! - `docs/decisions/0040-a-door-says-how-peers-reach-slots.md`
+//! - `docs/decisions/0044-each-runtime-coordinates-by-itself.md`
+//! - `docs/decisions/0056-the-leader-is-a-hint.md`
+//! - `docs/decisions/0057-a-home-is-a-partition.md`
+//! - `docs/decisions/0061-members-links-have-an-address-of-their-own.md`
+//! - `docs/decisions/0062-node-numbers-are-in-the-file.md`
 
 #![forbid(unsafe_code)]
 

@@ -5,6 +5,7 @@
 use base::change::siblings;
 use base::participant::{Isolation, Participant, Prepare, Sequenced, State};
 use base::partition::OwnedReply;
+use base::planted::{self, Bug};
 use base::transaction::{Holder, check_guards};
 use base::versions::{Ask, Found, OwnedFound};
 use base::{Abort, Epoch, NodeId, Op, Timestamp, TransactionId};
@@ -218,7 +219,10 @@ impl<C> Node<C> {
             Ok(()) => Answer::Versions(founds),
             Err(abort) => Answer::Aborted(abort),
         };
-        let epoch = shown(&answer, partition);
+        let mut epoch = shown(&answer, partition);
+        if let Answer::Versions(founds) = &answer {
+            epoch = epoch.max(commit_what_others_show(partition, asks, founds));
+        }
         (answer, epoch)
     }
 
@@ -368,7 +372,7 @@ impl<C> Node<C> {
                 Answer::Aborted(abort)
             }
         };
-        let epoch = if cfg!(feature = "planted-early-decision") {
+        let epoch = if planted::is(Bug::EarlyDecision) {
             Epoch::ZERO
         } else {
             shown(&answer, partition)
@@ -397,6 +401,31 @@ fn not_done(abort: Abort) -> Answer {
 
 /// What an answer promises or shows of the partition. Those that something was in the way show
 /// nothing.
+/// Commits what is prepared here and was asked for by its id: another partition shows it, so that its transaction
+/// has committed. Otherwise a later read of the key alone could be older than this one. Returns the epoch that
+/// must be durable before anyone is told.
+///
+/// A commit that another transaction is in the way of is left to the coordinator.
+fn commit_what_others_show(
+    partition: &mut impl Participant,
+    asks: &[Ask<'_>],
+    founds: &[OwnedFound],
+) -> Epoch {
+    let mut epoch = Epoch::ZERO;
+    for (ask, found) in asks.iter().zip(founds) {
+        let (Ask::OneOf { .. }, Some(id)) = (ask, found.id()) else {
+            continue;
+        };
+        if !matches!(partition.state(id), (State::Prepared(_), _)) {
+            continue;
+        }
+        if let Ok((_, committed)) = partition.commit(id) {
+            epoch = epoch.max(committed);
+        }
+    }
+    epoch
+}
+
 fn shown(answer: &Answer, partition: &impl Participant) -> Epoch {
     match answer {
         Answer::Aborted(abort) if abort.shows() || *abort == Abort::Forgotten => {

@@ -1,5 +1,6 @@
 //! Every interleaving of writers, publishers and readers of one slot, under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-cluster --release --test slots_loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-cluster --release --test slots_loom`. A program of its own,
+//! because loom replaces the atomics of the whole build.
 
 #![cfg(loom)]
 #![allow(dead_code)]

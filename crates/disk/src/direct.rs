@@ -31,7 +31,7 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::buffers::Buffer;
-use crate::real::{RealDisk, RealFile};
+use crate::real::{PRIVATE_FILE, RealDisk, RealFile};
 use crate::ring::Ring;
 use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, transfer};
 
@@ -111,6 +111,7 @@ fn create(path: &Path) -> io::Result<File> {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(PRIVATE_FILE)
             .custom_flags(flags.bits().cast_signed())
             .open(path)
     };

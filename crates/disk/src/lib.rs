@@ -107,7 +107,7 @@ pub trait Disk: Send + Sync {
     /// Takes `dir`, which exists, for the sole use of the caller until the lock is dropped.
     ///
     /// # Errors
-    /// [`LockError::InUse`] when someone has it.
+    /// [`LockError::InUse`] when another process has it, [`LockError::OpenHere`] when this one has.
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError>;
 }
 
@@ -214,7 +214,7 @@ pub trait DirLock: Send + Sync {}
 /// Why a directory cannot be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Someone else has it.
+    /// Another process has it.
     #[error(
         "directory {} is used by another process{}; stop it, or choose another directory",
         dir.display(),
@@ -225,6 +225,16 @@ pub enum LockError {
         dir: PathBuf,
         /// Who has it, when the lock file says so.
         pid: Option<u32>,
+    },
+    /// This process has it.
+    #[error(
+        "directory {} is open in this process already; use what has it open, or choose another \
+         directory",
+        dir.display()
+    )]
+    OpenHere {
+        /// The directory.
+        dir: PathBuf,
     },
     /// The lock file cannot be opened or locked.
     #[error("cannot lock directory {}: {source}", dir.display())]

@@ -1,9 +1,9 @@
 //! The file system.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read, Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::FallocateFlags;
@@ -13,6 +13,10 @@ use crate::{Access, DirEntry, DirLock, Disk, DiskFile, LockError, common_parent,
 
 /// The most parts that one vectored write may have (Linux's `IOV_MAX`).
 const PARTS_MAX: usize = 1024;
+
+/// Directories and files that are made are the owner's alone: they hold what clients keep.
+pub(crate) const PRIVATE_DIR: u32 = 0o700;
+pub(crate) const PRIVATE_FILE: u32 = 0o600;
 
 /// The operating system's files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +34,7 @@ impl Disk for RealDisk {
         if above != dir {
             self.create_dir_all(above)?;
         }
-        match fs::create_dir(dir) {
+        match DirBuilder::new().mode(PRIVATE_DIR).create(dir) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             other => other?,
         }
@@ -42,6 +46,7 @@ impl Disk for RealDisk {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(PRIVATE_FILE)
             .open(path)?;
         Ok(Box::new(RealFile(file)))
     }
@@ -92,11 +97,16 @@ impl Disk for RealDisk {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(PRIVATE_FILE)
             .open(dir.join("LOCK"))
             .map_err(io_error)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
+                if is_open_elsewhere_here(&file) {
+                    let dir = dir.to_owned();
+                    return Err(LockError::OpenHere { dir });
+                }
                 let mut text = String::new();
                 // The number is a courtesy; a lock file that cannot be read still locks.
                 let _ = file.read_to_string(&mut text);
@@ -112,6 +122,24 @@ impl Disk for RealDisk {
         writeln!(file, "{}", std::process::id()).map_err(io_error)?;
         Ok(Box::new(RealLock { file }))
     }
+}
+
+/// Returns `true` if this process has the file open by another descriptor, too. The number in the
+/// lock file does not say so: processes of two containers can have the same one.
+fn is_open_elsewhere_here(file: &File) -> bool {
+    let identity = |found: &fs::Metadata| (found.dev(), found.ino());
+    let Ok(wanted) = file.metadata().map(|found| identity(&found)) else {
+        return false;
+    };
+    let open = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let same = open.filter(|entry| {
+        entry.file_name().to_str() != Some(&file.as_raw_fd().to_string())
+            && fs::metadata(entry.path()).is_ok_and(|found| identity(&found) == wanted)
+    });
+    same.count() > 0
 }
 
 /// The kernel drops the lock when the file is closed, also when the process dies. The file itself
@@ -204,6 +232,19 @@ impl DiskFile for RealFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_made_is_the_owner_s_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        RealDisk.create_dir_all(&data.join("log0")).unwrap();
+        drop(RealDisk.create_new(&data.join("log0/file")).unwrap());
+        drop(RealDisk.lock_dir(&data).unwrap());
+        for made in ["", "log0", "log0/file", "LOCK"] {
+            let mode = fs::metadata(data.join(made)).unwrap().mode();
+            assert_eq!(mode & 0o077, 0, "{made}: {mode:o}");
+        }
+    }
 
     /// As a program has it that another thread is just starting.
     #[test]

@@ -2,6 +2,7 @@
 //! who meet no hold pay nothing; the answer says what is so now.
 
 use base::Abort;
+use base::planted::{self, Bug};
 use base::transaction::Holder;
 
 use crate::log::RedoLog;
@@ -47,8 +48,7 @@ impl<L: RedoLog> Worker<L> {
     }
 
     fn read_what_is_held(&self) -> bool {
-        !cfg!(feature = "planted-ignored-holds")
-            && self.state.reads.iter().any(|(_, seen)| seen.has(HELD))
+        !planted::is(Bug::IgnoredHolds) && self.state.reads.iter().any(|(_, seen)| seen.has(HELD))
     }
 
     /// Who holds what the transaction needs; the oldest of them, whatever the order of records in

@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 
 use base::change::SYSTEM_GENERATION;
 use base::epochs::EpochClock;
+use base::planted::{self, Bug};
 use base::{Abort, Epoch, Tid, TransactionId};
 
 use crate::engine::Place;
@@ -96,7 +97,7 @@ impl<L: RedoLog> Worker<L> {
         }
         let epoch = self.engine.epochs.commit_epoch();
         self.validate(epoch, writes)?;
-        if !cfg!(feature = "planted-ignored-holds") {
+        if !planted::is(Bug::IgnoredHolds) {
             self.enters_no_range(writes, locked, None)?;
         }
         let read = self.state.reads.iter().map(|(_, seen)| seen);
@@ -152,7 +153,7 @@ impl<L: RedoLog> Worker<L> {
 
     /// Step 3. `own` is the write set, sorted by record and locked.
     fn validate(&self, epoch: Epoch, own: &[Write]) -> Result<(), Stop> {
-        if cfg!(feature = "planted-no-validation") {
+        if planted::is(Bug::NoValidation) {
             return Ok(());
         }
         let mine = |record| {
@@ -360,7 +361,7 @@ pub(crate) fn counts(version: VersionRef, generation: u16) -> bool {
 /// Whether nobody has ever written the record, nor is about to.
 fn never_written(record: RecordRef, own: bool) -> bool {
     let seen = record.word().load();
-    let about = if cfg!(feature = "planted-ignored-holds") {
+    let about = if planted::is(Bug::IgnoredHolds) {
         LOCK
     } else {
         LOCK | HELD

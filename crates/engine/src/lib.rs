@@ -28,6 +28,32 @@
 //!
 //! It knows no files, no network and no partitions. There are no globals: any number of engines
 //! live side by side.
+//!
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0001-record-word-is-a-pointer.md`
+//! - `docs/decisions/0002-phantoms-are-found-by-scanning-again.md`
+//! - `docs/decisions/0003-hash-table-in-front-of-the-index.md`
+//! - `docs/decisions/0004-flush-is-one-write.md`
+//! - `docs/decisions/0005-absent-keys-have-versions.md`
+//! - `docs/decisions/0007-dbsize-adds-counters.md`
+//! - `docs/decisions/0008-expiry-leaves-no-trace-in-the-log.md`
+//! - `docs/decisions/0011-time-is-as-coarse-as-fixed-epochs.md`
+//! - `docs/decisions/0013-values-are-logged-not-operations.md`
+//! - `docs/decisions/0014-holds-are-marks-in-the-record-word.md`
+//! - `docs/decisions/0015-a-partitions-own-state-is-records.md`
+//! - `docs/decisions/0019-wait-die.md`
+//! - `docs/decisions/0021-versions-carry-their-origin.md`
+//! - `docs/decisions/0022-read-atomic-writes-hold-nothing.md`
+//! - `docs/decisions/0023-a-prepared-version-is-bytes-in-a-system-record.md`
+//! - `docs/decisions/0024-replaced-versions-are-kept-by-time.md`
+//! - `docs/decisions/0025-ids-order-the-versions-of-a-read-atomic-key.md`
+//! - `docs/decisions/0026-every-writer-of-a-read-atomic-key-draws-an-id.md`
+//! - `docs/decisions/0029-a-deletion-outlives-older-prepared-writes.md`
+//! - `docs/decisions/0031-retained-versions-age-by-the-janitors-time.md`
+//! - `docs/decisions/0037-publications-are-admitted-by-a-generation.md`
+//! - `docs/decisions/0054-an-entry-seizes-holds.md`
+//! - `docs/decisions/0055-two-times-of-expiry.md`
 
 #![deny(unsafe_code)]
 

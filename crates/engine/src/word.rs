@@ -24,6 +24,8 @@
 //!    not locked, so that nothing else of it changes: who has `HELD` may publish as if it had
 //!    `LOCK`.
 
+use base::planted::{self, Bug};
+
 use crate::sync::{AtomicU64, Ordering, spin_hint};
 
 pub(crate) const LOCK: u64 = 1;
@@ -85,7 +87,7 @@ impl Word {
 
     /// Locks for a transaction that validates when it commits.
     pub(crate) fn lock_to_commit(&self) -> Result<Seen, Refused> {
-        self.lock_unless(if cfg!(feature = "planted-ignored-holds") {
+        self.lock_unless(if planted::is(Bug::IgnoredHolds) {
             HELD
         } else {
             HOLDS
@@ -195,7 +197,7 @@ impl Word {
         let now = self.load();
         now.pointer() == seen.pointer()
             && !now.has(DEAD)
-            && (cfg!(feature = "planted-ignored-holds") || !now.has(HELD))
+            && (planted::is(Bug::IgnoredHolds) || !now.has(HELD))
             && (own || !now.has(LOCK))
     }
 }

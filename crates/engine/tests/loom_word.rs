@@ -1,5 +1,6 @@
 //! Every interleaving of the record word's protocol, under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-engine --release --test loom_word`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-engine --release --test loom_word`. A program of its own,
+//! because loom replaces the atomics of the whole build.
 
 #![cfg(loom)]
 #![allow(dead_code)]

@@ -17,6 +17,16 @@
 //! | [`fuzz`] | entry points for fuzzing the decoders |
 //!
 //! It does not know what messages mean: neither keys nor transactions.
+//!
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0033-links-are-made-over-tcp.md`
+//! - `docs/decisions/0034-each-side-reads-its-own-mailbox.md`
+//! - `docs/decisions/0035-shared-memory-files-lose-their-names.md`
+//! - `docs/decisions/0039-device-readers-have-their-own-connection.md`
+//! - `docs/decisions/0041-auto-has-one-region-of-slots.md`
+//! - `docs/decisions/0043-a-thread-looks-or-sleeps-as-a-whole.md`
+//! - `docs/decisions/0069-windows-are-lent-to-peers-who-know-the-secret.md`
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,6 @@
 //! Every interleaving of two sides of a ring, under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-fabric --release --test loom_ring`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-fabric --release --test loom_ring`. A program of its own,
+//! because loom replaces the atomics of the whole build.
 
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub)]

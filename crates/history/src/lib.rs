@@ -1,6 +1,6 @@
 //! Recorded histories of transactions, and the checkers that judge them.
 //!
-//! A test runs a [`workload`] against a store and records what every transaction saw and wrote; a
+//! A test runs transactions against a store and records what every one of them saw and wrote; a
 //! checker then says whether some serial execution explains it. The store is a black box: the same
 //! workload and the same checkers serve an embedded database, a server and a cluster.
 //!
@@ -10,15 +10,17 @@
 //! | [`json`] | a history as JSON lines: the documented format, for other checkers too |
 //! | [`recorder`] | records from many threads |
 //! | [`check`] | serializable, read atomic, both also strictly; [`verdict`] says what they found |
-//! | [`workload`] | transactions over few hot keys, and transfers that keep a sum |
 //!
 //! ```
-//! use kumiki_history::workload::{mixed, Serial};
-//! use kumiki_history::{check, Recorder};
+//! use kumiki_history::{check, Outcome, Recorder};
 //!
-//! let store = Serial::new();
 //! let recorder = Recorder::new();
-//! mixed::run(&mixed::Options::default(), &recorder, |_| store.clone());
+//! let mut log = recorder.process();
+//! let mut entry = log.begin();
+//! entry.read("x", None, None);
+//! entry.write("x", 1, None);
+//! entry.end(Outcome::Committed);
+//! drop(log);
 //! let history = recorder.finish();
 //! assert!(check::strictly_serializable(&history).is_accepted());
 //! ```
@@ -30,7 +32,6 @@ pub mod json;
 pub mod model;
 pub mod recorder;
 pub mod verdict;
-pub mod workload;
 
 pub use model::{History, Key, Op, Outcome, Transaction, Value};
 pub use recorder::Recorder;

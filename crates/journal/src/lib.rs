@@ -33,10 +33,22 @@
 //!    or appends is told why.
 //! 4. An idle journal costs no processor time.
 //!
-//! The feature `planted-early-reply` breaks the first of these on purpose, for tests of the tests.
+//! The planted bug [`EarlyReply`](base::planted::Bug::EarlyReply) breaks the first of these on purpose.
 //!
 //! This crate does not know the index or how transactions are validated. It asks its
 //! [`EpochClock`](base::epochs::EpochClock) which epochs are finished.
+//!
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0008-expiry-leaves-no-trace-in-the-log.md`
+//! - `docs/decisions/0009-buffers-span-epochs.md`
+//! - `docs/decisions/0010-adaptive-epochs-are-the-default.md`
+//! - `docs/decisions/0011-time-is-as-coarse-as-fixed-epochs.md`
+//! - `docs/decisions/0012-removals-are-not-synced.md`
+//! - `docs/decisions/0013-values-are-logged-not-operations.md`
+//! - `docs/decisions/0015-a-partitions-own-state-is-records.md`
+//! - `docs/decisions/0021-versions-carry-their-origin.md`
+//! - `docs/decisions/0045-a-replicas-log-is-not-the-journal.md`
 
 #![forbid(unsafe_code)]
 

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use base::Epoch;
 use base::epochs::EpochClock;
+use base::planted::{self, Bug};
 use parking_lot::Mutex;
 
 use crate::buffer::Buffer;
@@ -346,8 +347,9 @@ impl Logger {
         }
         let (bytes, blocks) = (sealer.at - at, sealer.sequence - state.sequence);
         state.sequence = sealer.sequence;
-        #[cfg(feature = "planted-early-reply")]
-        context.horizon.publish(self.index, state.closed);
+        if planted::is(Bug::EarlyReply) {
+            context.horizon.publish(self.index, state.closed);
+        }
         let start = Instant::now();
         state.file.write_and_sync(&parts, bytes)?;
         state.last_write = Instant::now();

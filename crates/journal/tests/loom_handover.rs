@@ -1,6 +1,7 @@
 //! The buffer hand-over under loom: every interleaving of workers and logger.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-journal --test loom_handover --release`
+//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-journal --test loom_handover --release`. A program of
+//! its own, because loom replaces the atomics of the whole build.
 
 #![cfg(loom)]
 

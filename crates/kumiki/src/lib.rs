@@ -30,8 +30,8 @@
 //! ```
 //!
 //! Where a program knows its operations beforehand it can hand them over as a list of [`Op`]s to a
-//! [`Worker`], which is faster. [`server::serve`] puts the Redis protocol in front of a [`Db`] that
-//! the program has opened.
+//! [`Worker`], which is faster. With the feature `server`, the function `server::serve` puts the Redis protocol in
+//! front of a [`Db`] that the program has opened.
 
 #![forbid(unsafe_code)]
 
@@ -46,4 +46,10 @@ pub use store::{
 };
 
 /// Serving a database over the network.
+#[cfg(feature = "server")]
 pub use server;
+
+/// The examples in the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

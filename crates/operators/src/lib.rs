@@ -27,6 +27,11 @@
 //! | [`there`] | the site that has a storage node run them |
 //!
 //! It does not know SQL, nor how pages travel.
+//!
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0066-fragments-are-our-own.md`
+//! - `docs/decisions/0067-bounds-decide-the-width-of-arithmetic.md`
 
 #![forbid(unsafe_code)]
 

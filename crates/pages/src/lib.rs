@@ -21,7 +21,6 @@
 //! | [`remote`] | reading pages of a storage node |
 //! | [`tables`] | tables on disks |
 //! | [`depot`] | where tables are loaded, whoever keeps them |
-//! | [`tpch`] | the tables of TPC-H |
 //! | [`sort`] | rows in the order of a column |
 //! | [`progress`] | how far a load is |
 //! | `mean` | what something takes on the average |
@@ -31,6 +30,13 @@
 //! | `wanted` | whether anybody still wants what takes long |
 //!
 //! It does not know transactions, nor SQL.
+//!
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0065-segments-never-change.md`
+//! - `docs/decisions/0067-bounds-decide-the-width-of-arithmetic.md`
+//! - `docs/decisions/0068-scans-drive-their-own-session.md`
+//! - `docs/decisions/0069-windows-are-lent-to-peers-who-know-the-secret.md`
 
 #![deny(unsafe_code)]
 
@@ -64,7 +70,6 @@ pub mod sort;
 pub mod source;
 pub mod table;
 pub mod tables;
-pub mod tpch;
 mod wanted;
 mod widen;
 

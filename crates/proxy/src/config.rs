@@ -6,16 +6,6 @@ use std::time::Duration;
 
 use crate::locks;
 
-/// The queues between threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Queues {
-    /// Rings without locks (paper 3, section 5.1).
-    #[default]
-    LockFree,
-    /// Queues behind locks: the paper's older design, to be measured beside the other.
-    Mutex,
-}
-
 /// Who does the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stack {
@@ -25,9 +15,6 @@ pub enum Stack {
     /// refuses that.
     #[default]
     Uring,
-    /// Another thread beside each, with a copy in each direction: with [`Queues::Mutex`] the
-    /// paper's older design, to be measured beside the other (paper 3, section 4.3).
-    Relayed,
 }
 
 /// What the proxy stands before.
@@ -79,10 +66,12 @@ pub struct Limits {
     pub request: resp::Limits,
     /// Input of one connection that is not yet a whole request.
     pub query_buffer: usize,
-    /// Replies held for a connection, beyond which its requests wait.
-    pub output_soft: usize,
+    /// Replies of a connection that wait for those before them, beyond which its requests wait.
+    pub unordered: usize,
     /// Replies held for a connection, beyond which it is closed.
-    pub output_hard: usize,
+    pub output: usize,
+    /// Input and replies of all connections together. The connection that needs more is closed.
+    pub in_flight: u64,
     /// The body of one request of CQL.
     pub envelope: usize,
     /// Arguments held by a `MULTI` block.
@@ -101,8 +90,9 @@ impl Default for Limits {
             clients: 10_000,
             request: resp::Limits::default(),
             query_buffer: 1 << 30,
-            output_soft: 1 << 20,
-            output_hard: 4 << 30,
+            unordered: 1 << 20,
+            output: 4 << 30,
+            in_flight: 1 << 30,
             envelope: 64 << 20,
             block_bytes: 64 << 20,
             block_commands: 64 << 10,
@@ -138,8 +128,6 @@ pub struct Config {
     /// For each thread (those with clients first) the processor that it stays on; empty: wherever
     /// the system puts them.
     pub cpus: Vec<usize>,
-    /// The queues between threads.
-    pub queues: Queues,
     /// Who does the network.
     pub network: Stack,
     /// Queries that may wait for one node, or be under way to it, over all threads.
@@ -160,6 +148,8 @@ pub struct Config {
     pub health: Duration,
     /// Where figures and health are served over HTTP.
     pub admin: Option<SocketAddr>,
+    /// Which sources the program was built from, to show in figures.
+    pub build: admin::Build,
     /// How clients' connections are encrypted; `None`: they are not.
     pub tls: Option<TlsClients>,
     /// How connections to nodes are encrypted; `None`: they are not.
@@ -196,7 +186,6 @@ impl Config {
             threads_for_each_node: 1,
             connections: 1,
             cpus: Vec::new(),
-            queues: Queues::LockFree,
             network: Stack::default(),
             queue: 4096,
             packs: None,
@@ -206,6 +195,7 @@ impl Config {
             patience: Duration::from_secs(3),
             health: Duration::from_secs(5),
             admin: None,
+            build: admin::Build::default(),
             tls: None,
             node_tls: None,
             password: None,
@@ -220,11 +210,9 @@ impl Config {
 
     /// Packets that may be without any reply on one connection to a node.
     pub(crate) fn packs_under_way(&self) -> usize {
-        let by_nodes = match (&self.nodes, self.network) {
-            (Nodes::Redis(_), Stack::Sockets | Stack::Uring) => 2,
-            // As the paper's design had it.
-            (Nodes::Redis(_), Stack::Relayed) => usize::MAX,
-            (Nodes::Kumiki(_) | Nodes::Cassandra(_), _) => usize::MAX,
+        let by_nodes = match &self.nodes {
+            Nodes::Redis(_) => 2,
+            Nodes::Kumiki(_) | Nodes::Cassandra(_) => usize::MAX,
         };
         self.packs.unwrap_or(by_nodes)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use admin::about;
+use admin::about::{self, Build};
 
 use crate::config::Config;
 use crate::figures::{Clients, FrontFigures};
@@ -17,6 +17,7 @@ use crate::redis::Kind;
 /// All figures of a proxy.
 pub(crate) struct About {
     pub(crate) kind: Kind,
+    pub(crate) build: Build,
     address: SocketAddr,
     pub(crate) started: Instant,
     network_threads: usize,
@@ -43,6 +44,7 @@ impl About {
             (0..config.network_threads).map(|_| Arc::new(FrontFigures::new(Arc::clone(&clients))));
         Arc::new(About {
             kind,
+            build: config.build,
             address,
             started,
             network_threads: config.network_threads,

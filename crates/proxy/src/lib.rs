@@ -5,13 +5,16 @@
 //! | [`config`] | how a proxy is set up |
 //! | [`net`] | the network as threads see it: sockets, or a stack that bypasses the kernel |
 //! | `tls` | the same, encrypted |
-//! | `threads` | the threads, and the rings between them |
+//! | `threads` | the threads, and what connects them |
+//! | [`queue`] | the queues between threads |
 //! | `machine` | what carries requests and replies, whatever their protocol |
 //! | [`locks`] | locks with leases and tokens, which no node is asked about |
 //! | `redis` | RESP: one server in front of Kumiki, Redis Cluster or Redis servers |
 //! | `cassandra` | CQL: the one node in front of a Cassandra cluster |
 //! | `nodes` `figures` | the nodes; what was done |
 //! | `info` `metrics` | the figures as `INFO`; for Prometheus, and what the admin endpoint tells |
+//!
+//! Decision that binds this crate: `docs/decisions/0063-tls-is-a-network-around-a-network.md`.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +27,7 @@ mod machine;
 mod metrics;
 pub mod net;
 mod nodes;
+pub mod queue;
 mod redis;
 mod threads;
 mod tls;
@@ -33,16 +37,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-pub use admin::{Admin, LogLevel};
-pub use config::{
-    Config, Limits, LockTable, Nodes, Queues, Stack, StartError, TlsClients, TlsNodes,
-};
+pub use admin::{Admin, Build, LogLevel};
+pub use config::{Config, Limits, LockTable, Nodes, Stack, StartError, TlsClients, TlsNodes};
 pub use redis::Kind;
 
 use crate::info::About;
-use crate::machine::ring::Bell;
+use crate::machine::bell::Bell;
 use crate::machine::thread::{Stopping, Watch};
+use crate::net::Network;
 use crate::nodes::Duties;
+use crate::queue::Queues;
+use crate::threads::{Configured, Given, Parts};
 use crate::tls::Setup;
 
 /// A proxy that is serving.
@@ -161,7 +166,10 @@ impl Running {
 /// The [`StartError`] says what to change.
 pub fn start(config: &Config) -> Result<Running, StartError> {
     check(config)?;
-    let admin = config.admin.map(Admin::start).transpose()?;
+    let admin = config
+        .admin
+        .map(|address| Admin::start(address, config.build));
+    let admin = admin.transpose()?;
     start_with(config, admin)
 }
 
@@ -173,7 +181,11 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     let listen = config.listen;
     let shows_certificate = |tls: &TlsClients| tls.client_ca.is_some();
     // Before Cassandra the nodes say who must give a password; they have yet to be asked.
-    let asks = config.password.is_some() || matches!(config.nodes, Nodes::Cassandra(_));
+    let has_password = config
+        .password
+        .as_ref()
+        .is_some_and(|password| !password.is_empty());
+    let asks = has_password || matches!(config.nodes, Nodes::Cassandra(_));
     let is_closed = asks || config.tls.as_ref().is_some_and(shows_certificate);
     if !listen.ip().is_loopback() && !is_closed && !config.insecure {
         return Err(StartError::Open { listen });
@@ -191,15 +203,28 @@ pub fn check(config: &Config) -> Result<(), StartError> {
 /// # Errors
 /// The [`StartError`] says what to change.
 pub fn start_with(config: &Config, admin: Option<Admin>) -> Result<Running, StartError> {
+    start_of::<Configured>(config, admin)
+}
+
+/// As [`start`], without an admin endpoint, with threads that use the network `N` and the queues `Q`;
+/// [`Config::network`] has no effect.
+///
+/// # Errors
+/// The [`StartError`] says what to change.
+pub fn start_on<N: Network, Q: Queues>(config: &Config) -> Result<Running, StartError> {
+    start_of::<Given<N, Q>>(config, None)
+}
+
+fn start_of<P: Parts>(config: &Config, admin: Option<Admin>) -> Result<Running, StartError> {
     check(config)?;
     if let Some(admin) = &admin {
         admin.starting().tell("asking the nodes what they are");
     }
     let tls = Setup::load(config).map_err(|what| StartError::Tls { what })?;
     let mut running = match &config.nodes {
-        Nodes::Kumiki(seeds) => redis::start(config, tls, seeds, true),
-        Nodes::Redis(seeds) => redis::start(config, tls, seeds, false),
-        Nodes::Cassandra(seeds) => cassandra::start(config, tls, seeds),
+        Nodes::Kumiki(seeds) => redis::start::<P>(config, tls, seeds, true),
+        Nodes::Redis(seeds) => redis::start::<P>(config, tls, seeds, false),
+        Nodes::Cassandra(seeds) => cassandra::start::<P>(config, tls, seeds),
     }?;
     if let Some(admin) = &admin {
         admin.attach(Arc::new(metrics::Told {

@@ -18,8 +18,8 @@ use admin::process::{self, Process};
 use crate::figures::{FrontFigures, NodeFigures, Now};
 use crate::info::About;
 use crate::locks::desk::LockDesk;
+use crate::machine::bell::Bell;
 use crate::machine::query::NodeIndex;
-use crate::machine::ring::Bell;
 use crate::machine::thread::Stopping;
 use crate::nodes::{Duties, Needed};
 
@@ -168,7 +168,7 @@ const FAMILIES: &[Family<Fill>] = &[
         "kumiki_proxy_build_info",
         Kind::Gauge,
         "What runs, in labels; the value is always 1.",
-        |_, out| about::describe(out),
+        |f, out| about::describe(f.told.about.build, out),
     ),
     family(
         "kumiki_proxy_info",

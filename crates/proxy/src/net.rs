@@ -11,8 +11,7 @@
 //!    did not.
 //! 2. A network belongs to one thread; only its [`Network::Waker`] is given to others.
 
-mod buffered;
-mod relayed;
+pub mod buffered;
 mod uring;
 
 use std::io::{self, IoSlice, Read, Write};
@@ -23,7 +22,6 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use socket2::{SockRef, TcpKeepalive};
 
-pub use relayed::{Relayed, RelayedListener, RelayedStream, RelayedWaker};
 pub use uring::{Uring, UringListener, UringStream};
 
 /// Something has happened to a stream or a listener.

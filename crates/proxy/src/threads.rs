@@ -1,38 +1,41 @@
-//! The threads of a proxy, and the rings between them.
+//! The threads of a proxy, and the queues between them.
 //!
 //! Threads with clients come first; those with nodes follow, or, without any, each of the first has
 //! connections to the nodes of its own. Whatever the protocol, they are made here.
 
+use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use budget::Budget;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::config::{Config, Queues, Stack, StartError};
+use crate::config::{Config, Stack, StartError};
 use crate::figures::BackFigures;
 use crate::info::About;
 use crate::locks::desk::LockDesk;
 use crate::machine::back::{Back, Door};
+use crate::machine::bell::Bell;
 use crate::machine::face::Face;
 use crate::machine::front::Front;
 use crate::machine::link::LinkLimits;
 use crate::machine::outbox::{Hatch, Outbox, Shares};
-use crate::machine::ring::{Bell, ring};
 use crate::machine::thread::{LISTENER, Stopping, Thread, Watch};
 use crate::machine::wire::Wire;
-use crate::net::{Network, Relayed, Sockets, Uring};
+use crate::net::{Network, Sockets, Uring};
 use crate::nodes::{Duties, Nodes};
+use crate::queue::{LockFree, Queues};
 use crate::redis::Kind;
 use crate::tls::{Setup, Tls};
 use crate::{Running, Stopper};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// Room of a ring between two threads.
-const RING: usize = 8192;
+/// Room of a queue between two threads.
+const QUEUE: usize = 8192;
 
 /// What a proxy stands on, whatever its protocol: its nodes are found, and it listens.
 pub(crate) struct Ground {
@@ -46,7 +49,56 @@ pub(crate) struct Ground {
 }
 
 /// Threads that run, and what stops them.
-type Threads = (Vec<JoinHandle<()>>, Stopper);
+pub(crate) type Threads = (Vec<JoinHandle<()>>, Stopper);
+
+/// Which network and which queues a proxy's threads have.
+pub(crate) trait Parts {
+    /// Starts the threads.
+    fn spawn<F: Face, W: Wire>(
+        ground: Ground,
+        config: &Config,
+        face: impl Fn() -> F,
+        options: &Arc<W::Options>,
+    ) -> std::io::Result<Threads>;
+}
+
+/// The network that [`Config::network`] names, and queues without locks.
+pub(crate) struct Configured;
+
+impl Parts for Configured {
+    fn spawn<F: Face, W: Wire>(
+        ground: Ground,
+        config: &Config,
+        face: impl Fn() -> F,
+        options: &Arc<W::Options>,
+    ) -> std::io::Result<Threads> {
+        match to_be_had(config.network, Uring::open) {
+            Stack::Sockets => {
+                Given::<Sockets, LockFree>::spawn::<F, W>(ground, config, face, options)
+            }
+            Stack::Uring => Given::<Uring, LockFree>::spawn::<F, W>(ground, config, face, options),
+        }
+    }
+}
+
+/// This network and these queues.
+pub(crate) struct Given<N, Q>(PhantomData<(N, Q)>);
+
+impl<N: Network, Q: Queues> Parts for Given<N, Q> {
+    fn spawn<F: Face, W: Wire>(
+        ground: Ground,
+        config: &Config,
+        face: impl Fn() -> F,
+        options: &Arc<W::Options>,
+    ) -> std::io::Result<Threads> {
+        let tls = ground.tls.clone();
+        match tls.is_plain() {
+            true => ground.spawn::<F, W, N, Q>(config, face, options, N::open),
+            false => ground
+                .spawn::<F, W, _, Q>(config, face, options, || Ok(Tls::around(N::open()?, &tls))),
+        }
+    }
+}
 
 impl Ground {
     /// Listens, and opens the locks.
@@ -78,7 +130,7 @@ impl Ground {
     }
 
     /// Starts the threads of a proxy whose clients and nodes speak one protocol.
-    pub(crate) fn start<F: Face, W: Wire>(
+    pub(crate) fn start<P: Parts, F: Face, W: Wire>(
         self,
         config: &Config,
         face: impl Fn() -> F,
@@ -86,21 +138,7 @@ impl Ground {
         duties: Arc<dyn Duties>,
     ) -> Result<Running, StartError> {
         let (address, kind, about) = (self.address, self.kind, Arc::clone(&self.about));
-        let tls = self.tls.clone();
-        let started = match (to_be_had(config.network, Uring::open), tls.is_plain()) {
-            (Stack::Sockets, true) => self.spawn::<F, W, _>(config, face, options, Sockets::open),
-            (Stack::Relayed, true) => self.spawn::<F, W, _>(config, face, options, Relayed::open),
-            (Stack::Sockets, false) => self.spawn::<F, W, _>(config, face, options, || {
-                Ok(Tls::around(Sockets::open()?, &tls))
-            }),
-            (Stack::Uring, true) => self.spawn::<F, W, _>(config, face, options, Uring::open),
-            (Stack::Uring, false) => self.spawn::<F, W, _>(config, face, options, || {
-                Ok(Tls::around(Uring::open()?, &tls))
-            }),
-            (Stack::Relayed, false) => self.spawn::<F, W, _>(config, face, options, || {
-                Ok(Tls::around(Relayed::open()?, &tls))
-            }),
-        };
+        let started = P::spawn::<F, W>(self, config, face, options);
         let (threads, stopper) = started.map_err(|error| StartError::Thread { error })?;
         Ok(Running {
             address,
@@ -115,7 +153,7 @@ impl Ground {
         })
     }
 
-    fn spawn<F: Face, W: Wire, N: Network>(
+    fn spawn<F: Face, W: Wire, N: Network, Q: Queues>(
         self,
         config: &Config,
         face: impl Fn() -> F,
@@ -143,7 +181,7 @@ impl Ground {
             }
         }
         let backs = if inline { fronts } else { backs };
-        let mut rings = Rings::new(config.queues, fronts, backs, inline);
+        let mut queues = Queued::new::<Q>(fronts, backs, inline);
         let limits = LinkLimits {
             packs: config.packs_under_way(),
             pack_count: config.pack_count,
@@ -167,6 +205,7 @@ impl Ground {
             stopping: Arc::clone(&stopping),
             bells: bells.clone(),
         };
+        let budget = Budget::new(config.limits.in_flight);
         let mut threads = Vec::new();
         for (index, mut network) in networks.into_iter().enumerate() {
             let front = match listeners.next() {
@@ -175,9 +214,10 @@ impl Ground {
                     index as u16,
                     face(),
                     config.limits,
+                    Arc::clone(&budget),
                     network.listen(listener, LISTENER)?,
                     Outbox::new(
-                        std::mem::take(&mut rings.hatches[index]),
+                        std::mem::take(&mut queues.hatches[index]),
                         shares(index),
                         room,
                     ),
@@ -193,7 +233,7 @@ impl Ground {
                     Arc::clone(options),
                     limits,
                     Arc::clone(&self.nodes),
-                    std::mem::take(&mut rings.doors[back]),
+                    std::mem::take(&mut queues.doors[back]),
                     Arc::new(BackFigures::new(back, Arc::clone(&self.nodes))),
                 )
             });
@@ -228,16 +268,16 @@ impl Ground {
     }
 }
 
-/// The rings between threads with clients and threads with nodes.
-struct Rings {
+/// The queues between threads with clients and threads with nodes.
+struct Queued {
     hatches: Vec<Vec<Hatch>>,
     doors: Vec<Vec<Door>>,
 }
 
-impl Rings {
+impl Queued {
     /// `inline`: each thread has both, and passes to itself.
-    fn new(queues: Queues, fronts: &[Arc<Bell>], backs: &[Arc<Bell>], inline: bool) -> Rings {
-        let mut rings = Rings {
+    fn new<Q: Queues>(fronts: &[Arc<Bell>], backs: &[Arc<Bell>], inline: bool) -> Queued {
+        let mut queues = Queued {
             hatches: fronts.iter().map(|_| Vec::new()).collect(),
             doors: backs.iter().map(|_| Vec::new()).collect(),
         };
@@ -246,14 +286,14 @@ impl Rings {
                 if inline && front != back {
                     continue;
                 }
-                let (orders, taken_orders) = ring(queues, RING);
-                let (replies, taken_replies) = ring(queues, RING);
-                rings.hatches[front].push(Hatch {
+                let (orders, taken_orders) = Q::queue(QUEUE);
+                let (replies, taken_replies) = Q::queue(QUEUE);
+                queues.hatches[front].push(Hatch {
                     orders,
                     replies: taken_replies,
                     bell: Arc::clone(back_bell),
                 });
-                rings.doors[back].push(Door {
+                queues.doors[back].push(Door {
                     front: front as u16,
                     orders: taken_orders,
                     replies,
@@ -261,7 +301,7 @@ impl Rings {
                 });
             }
         }
-        rings
+        queues
     }
 }
 
@@ -332,7 +372,6 @@ mod tests {
         assert_eq!(to_be_had(Stack::Uring, refuses), Stack::Sockets);
         assert_eq!(to_be_had(Stack::Uring, Uring::open), Stack::Uring);
         let never = || panic!("nobody asked for it");
-        assert_eq!(to_be_had(Stack::Relayed, never), Stack::Relayed);
         assert_eq!(to_be_had(Stack::Sockets, never), Stack::Sockets);
     }
 
@@ -381,12 +420,9 @@ mod tests {
         let tls = Setup::load(&config).expect("none");
         let ground = Ground::new(&config, Kind::Cassandra, Arc::default(), tls);
         let (options, duties) = (Arc::default(), Arc::new(Idle));
-        let started = ground.expect("it listens").start::<Fragile, CqlWire>(
-            &config,
-            || Fragile,
-            &options,
-            duties,
-        );
+        let started = ground
+            .expect("it listens")
+            .start::<Configured, Fragile, CqlWire>(&config, || Fragile, &options, duties);
         let running = started.expect("it starts");
         let mut client = TcpStream::connect(running.address()).expect("it accepts");
         client.write_all(b"anything").expect("it reads");

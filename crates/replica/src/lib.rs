@@ -2,6 +2,24 @@
 //!
 //! The leader takes locks and executes before consensus; what many clients' transactions write
 //! goes through one append, one sync and one transfer.
+//!
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0042-slots-of-a-leader-have-the-leaders-lease.md`
+//! - `docs/decisions/0045-a-replicas-log-is-not-the-journal.md`
+//! - `docs/decisions/0046-write-sets-are-replicated.md`
+//! - `docs/decisions/0047-a-group-is-of-clients.md`
+//! - `docs/decisions/0048-commits-travel-with-the-next-group.md`
+//! - `docs/decisions/0049-sessions-are-opened-by-entries.md`
+//! - `docs/decisions/0050-a-failed-snapshot-stops-nothing.md`
+//! - `docs/decisions/0051-deadlines-are-kept-in-cells.md`
+//! - `docs/decisions/0052-the-raft-library-has-no-io.md`
+//! - `docs/decisions/0053-reads-are-executed-first-and-confirmed-afterwards.md`
+//! - `docs/decisions/0054-an-entry-seizes-holds.md`
+//! - `docs/decisions/0055-two-times-of-expiry.md`
+//! - `docs/decisions/0059-a-leader-drains-before-it-hands-over.md`
+//! - `docs/decisions/0060-members-are-told-apart-by-incarnation.md`
+//! - `docs/decisions/0061-members-links-have-an-address-of-their-own.md`
 
 #![forbid(unsafe_code)]
 

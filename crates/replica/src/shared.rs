@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::partition::OwnedReply;
+use base::planted::{self, Bug};
 use base::{Abort, Epoch, NodeId};
 use engine::Engine;
 use hashbrown::HashMap;
@@ -202,7 +203,7 @@ impl Shared {
             return false;
         }
         let now = self.time.now().since.as_nanos() as u64;
-        let holds = now < until || cfg!(feature = "planted-stale-lease");
+        let holds = now < until || planted::is(Bug::StaleLease);
         holds
             && self.tickets.is_serving()
             && !self.ticking.load(Ordering::SeqCst)

@@ -71,6 +71,11 @@ impl Block {
         token(args.at(2)).map(drop)
     }
 
+    /// What its commands take, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn needs_memory(&self) -> bool {
         self.commands
             .iter()

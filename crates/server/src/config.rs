@@ -75,6 +75,8 @@ pub struct Config {
     pub cpus: Vec<usize>,
     /// Where figures and health are served over HTTP, for monitoring; `None`: nowhere.
     pub admin: Option<SocketAddr>,
+    /// Which sources the program was built from, to show in figures.
+    pub build: admin::Build,
     /// When replies leave.
     pub durability: Durability,
     /// The default user's password.
@@ -118,6 +120,7 @@ impl Default for Config {
             threads: 1,
             cpus: Vec::new(),
             admin: None,
+            build: admin::Build::default(),
             durability: Durability::Group,
             password: None,
             insecure: false,
@@ -215,7 +218,11 @@ impl Config {
     /// # Errors
     /// [`StartError::Open`] or [`StartError::Admin`] if one does.
     pub fn check(&self) -> Result<(), StartError> {
-        let closed = is_loopback(self.listen.ip()) || self.password.is_some() || self.insecure;
+        let has_password = self
+            .password
+            .as_ref()
+            .is_some_and(|password| !password.is_empty());
+        let closed = is_loopback(self.listen.ip()) || has_password || self.insecure;
         if !closed {
             return Err(StartError::Open {
                 listen: self.listen,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{Epoch, Version};
+use budget::{Budget, Share};
 use mio::net::TcpStream;
 use resp::{Parser, Protocol, Writer};
 
@@ -42,6 +43,8 @@ pub(crate) struct Connection {
     pub(crate) task: Option<Task>,
     pub(crate) state: State,
     pub(crate) last_command: &'static str,
+    /// What it holds of the memory that all connections share.
+    pub(crate) share: Share,
 }
 
 /// Where a connection stands with the runtime's loop.
@@ -79,6 +82,7 @@ impl Connection {
         stream: TcpStream,
         client: Arc<Client>,
         authenticated: bool,
+        budget: &Arc<Budget>,
     ) -> Connection {
         Connection {
             key,
@@ -100,6 +104,7 @@ impl Connection {
                 ..State::default()
             },
             last_command: "NULL",
+            share: Share::new(budget),
         }
     }
 

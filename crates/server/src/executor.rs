@@ -292,7 +292,7 @@ impl Executor {
             return;
         };
         let from = connection.output.position();
-        let limit = self.context.shared.config.limits.output_hard;
+        let limit = self.context.shared.config.limits.output;
         match task {
             Task::Keys(mut keys) => match keys.step(&mut self.worker, limit) {
                 Step::Waits => connection.task = Some(Task::Keys(keys)),

@@ -77,8 +77,8 @@ fn server(figures: &Figures<'_>, out: &mut String) -> Result {
     let now = now.unwrap_or_default() + figures.uptime;
     writeln!(out, "redis_version:{}", about::REDIS_VERSION)?;
     writeln!(out, "kumiki_version:{}", about::VERSION)?;
-    writeln!(out, "kumiki_commit:{}", about::COMMIT)?;
-    writeln!(out, "kumiki_profile:{}", about::PROFILE)?;
+    writeln!(out, "kumiki_commit:{}", shared.config.build.commit)?;
+    writeln!(out, "kumiki_profile:{}", shared.config.build.profile)?;
     writeln!(out, "redis_mode:{}", shared.mode())?;
     writeln!(out, "os:{}", about::PLATFORM.join(" "))?;
     writeln!(out, "arch_bits:{}", usize::BITS)?;
@@ -107,7 +107,10 @@ fn memory(figures: &Figures<'_>, out: &mut String) -> Result {
     writeln!(out, "used_memory_rss_human:{}", Size(resident))?;
     writeln!(out, "maxmemory:{most}")?;
     writeln!(out, "maxmemory_human:{}", Size(most))?;
-    writeln!(out, "maxmemory_policy:noeviction")
+    writeln!(out, "maxmemory_policy:noeviction")?;
+    let clients = &figures.shared.in_flight;
+    writeln!(out, "mem_clients_normal:{}", clients.used())?;
+    writeln!(out, "maxmemory_clients:{}", clients.limit())
 }
 
 /// Redis's names, for its tools. A checkpoint is what they call `rdb`, and the log `aof`.

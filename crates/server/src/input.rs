@@ -14,7 +14,7 @@ use resp::{Args, ProtocolError, Span};
 use crate::command::{Command, table};
 use crate::connection::Connection;
 use crate::executor::Executor;
-use crate::limits::{BATCH, LARGE_READ, READ_BUFFER};
+use crate::limits::{BATCH, LARGE_READ, READ_BUFFER, TURN_REPLIES};
 
 /// Commands that were parsed together.
 #[derive(Default)]
@@ -120,6 +120,7 @@ pub(crate) fn execute(
 ) -> usize {
     let limits = executor.context.shared.config.limits;
     connection.state.stalled = false;
+    let most = connection.output.pending() + TURN_REPLIES;
     executor.worker.serve(connection.client.id);
     let mut done = 0;
     loop {
@@ -131,7 +132,7 @@ pub(crate) fn execute(
                 executor.execute(connection, entry.command, Args::new(input, spans));
             }
             done = entry.end;
-            if connection.must_wait(limits.output_soft) {
+            if connection.must_wait(most) {
                 if done < input.len() {
                     connection.parser.reset();
                     connection.state.stalled = true;
@@ -156,10 +157,17 @@ pub(crate) fn execute(
 }
 
 impl Connection {
-    /// Whether no further command may be executed for now.
+    /// Whether no further command may be executed in this turn, in which replies may grow to `most` bytes.
     #[inline]
-    pub(crate) fn must_wait(&self, output_soft: usize) -> bool {
-        self.state.closing || self.task.is_some() || self.output.pending() > output_soft
+    fn must_wait(&self, most: usize) -> bool {
+        self.state.closing || self.task.is_some() || self.output.pending() > most
+    }
+
+    /// What it holds of requests and replies, in bytes.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |block| block.bytes());
+        self.input.len() + self.output.pending() + block
     }
 }
 

@@ -37,6 +37,18 @@
 //!    then on, commands that read what is durable are answered, and `INFO persistence` and the
 //!    server's log say why.
 //! 4. A `MULTI` block is one transaction; `WATCH` is its precondition.
+//!
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0006-snapshots-of-clients-belong-to-connections.md`
+//! - `docs/decisions/0007-dbsize-adds-counters.md`
+//! - `docs/decisions/0027-refusals-do-not-depend-on-where-keys-lie.md`
+//! - `docs/decisions/0039-device-readers-have-their-own-connection.md`
+//! - `docs/decisions/0040-a-door-says-how-peers-reach-slots.md`
+//! - `docs/decisions/0041-auto-has-one-region-of-slots.md`
+//! - `docs/decisions/0042-slots-of-a-leader-have-the-leaders-lease.md`
+//! - `docs/decisions/0044-each-runtime-coordinates-by-itself.md`
+//! - `docs/decisions/0058-every-waiting-reply-has-a-mark-where-tickets-can-be-lost.md`
 
 #![forbid(unsafe_code)]
 
@@ -83,7 +95,7 @@ use std::time::{Instant, SystemTime};
 use mio::{Poll, Waker};
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use admin::{Admin, Starting};
+pub use admin::{Admin, Build, Starting};
 pub use config::{Config, Durability, Membership, StartError};
 pub use limits::Limits;
 pub use partition::{Partition, Replicated};
@@ -179,7 +191,10 @@ impl Drop for Running {
 /// The [`StartError`] says what to do.
 pub fn serve(partition: impl Into<Partition>, config: Config) -> Result<Running, StartError> {
     config.check()?;
-    let admin = config.admin.map(Admin::start).transpose()?;
+    let admin = config
+        .admin
+        .map(|address| Admin::start(address, config.build));
+    let admin = admin.transpose()?;
     serve_with(partition, config, admin)
 }
 
@@ -314,6 +329,7 @@ fn share(
         snapshots: snapshots::Places::default(),
         cursors: cursors::Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
         memory: MemoryWatch::new(config.maxmemory),
+        in_flight: budget::Budget::new(config.limits.in_flight),
         routes: config
             .cluster
             .as_ref()

@@ -6,11 +6,11 @@
 //! | clients | the connection is told so and closed |
 //! | argument, arguments, line | a protocol error, and the connection is closed |
 //! | unparsed input | the connection is closed |
-//! | replies not yet taken, soft | the connection's requests wait until it has taken some |
-//! | replies not yet taken, hard | the connection is closed |
+//! | replies not yet taken | the connection is closed |
+//! | what all connections hold of requests and replies | the connection that needs more is closed |
 //! | commands and bytes of a `MULTI` block | the command is refused and the block cannot execute |
 //! | snapshots open at once | the command is refused |
-//! | commands executed in one turn | other connections get their turn first |
+//! | commands executed, and replies made, in one turn | other connections get their turn first |
 
 /// Sizes in bytes unless said otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +21,10 @@ pub struct Limits {
     pub request: resp::Limits,
     /// Input of one connection that is not yet a whole command.
     pub query_buffer: usize,
-    /// Replies held for a connection, beyond which its requests wait.
-    pub output_soft: usize,
     /// Replies held for a connection, beyond which it is closed.
-    pub output_hard: usize,
+    pub output: usize,
+    /// Input, replies and blocks of all connections together. The connection that needs more is closed.
+    pub in_flight: u64,
     /// Arguments held by a `MULTI` block.
     pub block_bytes: usize,
     /// Commands in a `MULTI` block (a count).
@@ -43,8 +43,8 @@ impl Default for Limits {
             clients: 10_000,
             request: resp::Limits::default(),
             query_buffer: 1 << 30,
-            output_soft: 1 << 20,
-            output_hard: 4 << 30,
+            output: 4 << 30,
+            in_flight: 1 << 30,
             block_bytes: 1 << 30,
             block_commands: 1 << 20,
             cursors: 64 * 1024,
@@ -59,6 +59,8 @@ impl Default for Limits {
 pub(crate) const READ_BUFFER: usize = 64 * 1024;
 /// Most bytes read at a time into the input of a connection that sends a large argument.
 pub(crate) const LARGE_READ: usize = 1 << 20;
+/// Replies that one connection gets in a turn, after which others get theirs.
+pub(crate) const TURN_REPLIES: usize = 1 << 20;
 /// Commands that are parsed, and their keys fetched, before the first is executed.
 pub(crate) const BATCH: usize = 32;
 /// Keys visited in one slice of a long command.

@@ -82,7 +82,7 @@ const FAMILIES: &[Family] = &[
     gauge(
         "kumiki_build_info",
         "What runs, in labels; the value is always 1.",
-        |_, out| about::describe(out),
+        |f, out| about::describe(f.shared.config.build, out),
     ),
     gauge(
         "kumiki_uptime_seconds",

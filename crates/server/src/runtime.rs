@@ -9,8 +9,8 @@
 //! 1. A connection is registered once, for both directions, edge-triggered; its state remembers
 //!    whether the socket has input or is full. No system call but the read and the write is made
 //!    for a command.
-//! 2. A connection whose client takes no replies is not read from beyond the soft limit of its
-//!    output, and closed beyond the hard one. No connection waits for another.
+//! 2. A connection whose client takes no replies is closed when these, and its input, have no room any
+//!    more in the memory that all connections share. No connection waits for another.
 //! 3. Before sleeping with replies that wait, the thread has said so and looked once more at what
 //!    is durable (see [`Signal`](crate::shared::Signal)): no wake-up is lost. The same holds for
 //!    transactions that wait for keys.
@@ -331,11 +331,8 @@ impl Runtime {
             return self.lists.touched(key, connection);
         }
         connection.output.borrow_buffer(&mut self.pool);
-        let soft = self.executor.context.shared.config.limits.output_soft;
         if connection.task.is_some() {
             self.executor.step_task(connection);
-        } else if connection.output.pending() > soft {
-            // It goes on when its client has taken some: see `settle_one`.
         } else if connection.state.stalled {
             input::resume(&mut self.executor, connection, &mut self.batch);
         } else if connection.state.readable {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use base::Epoch;
 use base::versions::ReadAtomic;
+use budget::Budget;
 use cluster::ramp::Published;
 use mio::Waker;
 
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     /// Of snapshots that clients have open.
     pub(crate) snapshots: Places,
     pub(crate) memory: MemoryWatch,
+    /// What connections hold of requests and replies.
+    pub(crate) in_flight: Arc<Budget>,
     /// What is known of the cluster, if this is a node of one.
     pub(crate) routes: Option<Arc<Routes>>,
     pub(crate) counters: Counters,

@@ -5,7 +5,9 @@
 //! query once; told are the medians of their times, in milliseconds. That the results are equal is checked in
 //! the first round.
 
-#[path = "../tests/support/mod.rs"]
+// Tests use the rest of it.
+#[allow(dead_code)]
+#[path = "../tests/it/support.rs"]
 mod support;
 
 use std::path::Path;

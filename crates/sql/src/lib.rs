@@ -30,6 +30,8 @@
 //! | [`shell`] | `kumiki sql`: statements from the command line, from files and from a terminal |
 //!
 //! It does not know how pages travel, nor what is in them.
+//!
+//! Decision that binds this crate: `docs/decisions/0066-fragments-are-our-own.md`.
 
 #![forbid(unsafe_code)]
 

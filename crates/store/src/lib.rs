@@ -26,6 +26,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Decision that binds this crate: `docs/decisions/0010-adaptive-epochs-are-the-default.md`.
 
 #![forbid(unsafe_code)]
 

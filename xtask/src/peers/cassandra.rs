@@ -10,7 +10,9 @@
 //!
 //! The Python driver and cqlsh are libraries as others are.
 
+use std::env;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -59,25 +61,34 @@ pub(super) fn install() -> Result<()> {
         println!("peers: installing {}", PACKAGES.join(" "));
         super::apt(&PACKAGES)?;
     }
-    let java = bench::cassandra::java()?;
-    if !has_programs() {
+    let Some(compiler) = compiler().filter(|_| has_programs()) else {
         bail!(
-            "javac or mvn is still missing; install the packages {}",
+            "javac 17 or mvn is still missing; install the packages {}",
             PACKAGES.join(" and ")
         );
-    }
-    println!("peers: {:<16} {}", "java 17", java.display());
+    };
+    println!("peers: {:<16} {}", "java 17", compiler.display());
     SETS.iter().try_for_each(Set::install)
 }
 
-/// Whether Java 17, its compiler and Maven are there.
+/// Returns `true` if the compiler of Java 17, beside which Java itself lies, and Maven are installed.
 fn has_programs() -> bool {
-    let Ok(java) = bench::cassandra::java() else {
-        return false;
-    };
-    let compiler = java.with_file_name("javac");
-    let has = |command: &mut Command| process::output("a program", command).is_ok();
-    has(Command::new(compiler).arg("--version")) && has(Command::new("mvn").arg("--version"))
+    let maven = process::output("mvn", Command::new("mvn").arg("--version"));
+    compiler().is_some() && maven.is_ok()
+}
+
+/// The compiler of Java 17: the one on the path, that of `JAVA_HOME`, or one of Debian's.
+fn compiler() -> Option<PathBuf> {
+    let home = env::var_os("JAVA_HOME").map(PathBuf::from);
+    let debian = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten();
+    let homes = home.into_iter().chain(debian.map(|entry| entry.path()));
+    let of_homes = homes.map(|home| home.join("bin/javac"));
+    std::iter::once(PathBuf::from("javac"))
+        .chain(of_homes)
+        .find(|program| {
+            let version = process::output("javac", Command::new(program).arg("--version"));
+            version.is_ok_and(|text| text.starts_with("javac 17"))
+        })
 }
 
 impl Set {

@@ -2,7 +2,7 @@
 //!
 //! | where | what |
 //! |---|---|
-//! | `crates/kumiki/tests/clients/cassandra/rust` | the program, a workspace of its own with a lock file of its own |
+//! | `crates/cli/tests/clients/cassandra/rust` | the program, a workspace of its own with a lock file of its own |
 //! | `target/peers/rust-driver/source` | the same, copied here and built |
 //! | `target/peers/rust-driver/rust-driver` | what came of it |
 //!
@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 use crate::build::{self, cargo};
 use crate::process;
 
-const SOURCE: &str = "crates/kumiki/tests/clients/cassandra/rust";
+const SOURCE: &str = "crates/cli/tests/clients/cassandra/rust";
 const PLACE: &str = "target/peers/rust-driver";
 const PROGRAM: &str = "rust-driver";
 

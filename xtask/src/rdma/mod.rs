@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::build::{self, Build, cargo};
+use crate::build::{self, cargo};
 use crate::{peers, process};
 
 pub use machine::{Ended, Job, has_machine, run_job};
@@ -23,9 +23,8 @@ pub(crate) use machine::{INIT, libraries, place};
 /// Tests that are run in the machine.
 struct Suite {
     package: &'static str,
-    test: &'static str,
     /// Those whose names contain this; the others need no device.
-    only: Option<&'static str>,
+    only: &'static str,
     /// Megabytes of memory that the machine has.
     memory: u32,
 }
@@ -33,36 +32,28 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite {
         package: "kumiki-fabric",
-        test: "verbs",
-        only: None,
-        memory: 1024,
-    },
-    Suite {
-        package: "kumiki-fabric",
-        test: "conformance",
-        only: Some("verbs"),
+        only: "verbs",
         memory: 1024,
     },
     Suite {
         package: "kumiki-pages",
-        test: "remote",
-        only: Some("verbs"),
+        only: "verbs",
         memory: 1024,
     },
     Suite {
         package: "kumiki-operators",
-        test: "placements",
-        only: Some("verbs"),
+        only: "verbs",
         memory: 1024,
     },
     // Processes of the real binary, which is carried into the machine as well.
     Suite {
-        package: "kumiki",
-        test: "read_atomic",
-        only: Some("verbs::"),
+        package: "kumiki-cli",
+        only: "read_atomic::verbs::",
         memory: 2048,
     },
 ];
+/// The program of the integration tests of each package.
+const PROGRAM: &str = "it";
 /// The test that is no test: the second process of others.
 const SECOND_PROCESS: &str = "plays_a_peer_if_told_to";
 /// Told to the tests there: a missing device is a failure.
@@ -105,12 +96,12 @@ pub fn run(filter: Option<&str>) -> Result<()> {
 /// Runs the experiment over transports, as far as it needs a device: for function. What it measures in an
 /// emulated machine is no figure of anything, and its report says so.
 fn experiment() -> Result<()> {
-    let program = build::kumiki(Build::Honest)?;
+    let [program, kumiki] = build::bench()?;
     println!("rdma: {EXPERIMENT}: starting the machine");
     let mut job = Job::new(&program);
     (job.memory, job.patience) = (2048, PATIENCE);
+    job.beside.push(kumiki);
     let arguments = [
-        "bench",
         "run",
         EXPERIMENT,
         "--quick",
@@ -155,12 +146,11 @@ impl Suite {
     fn run(&self, filter: Option<&str>) -> Result<usize> {
         let Suite {
             package,
-            test,
             only,
             memory,
         } = self;
-        let (program, placed) = build_test(package, test)?;
-        println!("rdma: {package}, {test}: starting the machine");
+        let (program, placed) = build_test(package)?;
+        println!("rdma: {package}: starting the machine");
         let mut job = Job::new(&program);
         (job.beside, job.placed) = (placed.clone(), placed);
         (job.memory, job.patience) = (*memory, PATIENCE);
@@ -170,15 +160,15 @@ impl Suite {
         // By itself it does nothing; tests start it as their second process.
         job.arguments
             .extend(["--skip".into(), SECOND_PROCESS.into()]);
-        job.arguments.extend(filter.or(*only).map(str::to_owned));
+        job.arguments.push(filter.unwrap_or(only).to_owned());
         let ended = run_job(&job)?;
         if ended.status != 0 {
             let status = ended.status;
-            bail!("{package}, {test}: failed in the machine (status {status})");
+            bail!("{package}: failed in the machine (status {status})");
         }
         let ran = passed_tests(&ended.output).len();
         if ran == 0 && filter.is_none() {
-            bail!("{package}, {test}: no test ran in the machine");
+            bail!("{package}: no test ran in the machine");
         }
         Ok(ran)
     }
@@ -194,10 +184,17 @@ fn passed_tests(output: &str) -> Vec<&str> {
 
 /// Builds a test and returns where its program lies, and where the package's programs do that it may
 /// start. With the features that all packages want, as all tests are built: nothing is compiled twice.
-fn build_test(package: &str, test: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
+fn build_test(package: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
     let mut command = cargo();
     command.current_dir(build::root()).stderr(Stdio::inherit());
-    command.args(["test", "--no-run", "--workspace", "--test", test]);
+    command.args([
+        "test",
+        "--no-run",
+        "--workspace",
+        "--test",
+        PROGRAM,
+        "--bins",
+    ]);
     command.args(["--message-format", "json-render-diagnostics"]);
     let messages = process::output("cargo test --no-run", &mut command)?;
     let (mut built, mut programs) = (None, Vec::new());
@@ -208,25 +205,17 @@ fn build_test(package: &str, test: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
         };
         let target = &message["target"];
         let id = message["package_id"].as_str().unwrap_or_default();
-        if !is_of(id, package) {
+        if build::package_of(id) != package {
             continue;
         }
         if target["kind"][0] == "bin" {
             programs.push(path);
-        } else if target["name"] == *test && target["kind"][0] == "test" {
+        } else if target["name"] == PROGRAM && target["kind"][0] == "test" {
             built = Some(path);
         }
     }
-    let built = built.with_context(|| format!("cargo built no test {test} in {package}"))?;
+    let built = built.with_context(|| format!("cargo built no tests of {package}"))?;
     Ok((built, programs))
-}
-
-/// Whether cargo's name for a package is that of this one: its directory's name stands for its own.
-fn is_of(id: &str, package: &str) -> bool {
-    id.rsplit_once('#').is_some_and(|(path, version)| {
-        let named = version.split_once('@').map(|(name, _)| name);
-        named.or(path.rsplit('/').next()) == Some(package)
-    })
 }
 
 #[cfg(test)]
@@ -248,13 +237,5 @@ mod tests {
         let output = "machine\n\nrunning 3 tests\ntest a::one ... ok\ntest two ... FAILED\n\
                       test three ... ok\ntest result: FAILED. 2 passed; 1 failed\n";
         assert_eq!(passed_tests(output), ["a::one", "three"]);
-    }
-
-    #[test]
-    fn packages_are_told_apart() {
-        let fabric = "path+file:///some/where/crates/fabric#kumiki-fabric@0.1.0";
-        assert!(is_of(fabric, "kumiki-fabric") && !is_of(fabric, "fabric"));
-        let kumiki = "path+file:///some/kumiki#0.1.0";
-        assert!(is_of(kumiki, "kumiki") && !is_of(kumiki, "kumiki-pages"));
     }
 }

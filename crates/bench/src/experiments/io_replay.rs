@@ -20,7 +20,7 @@ const PARTS: [f64; 2] = [0.5, 1.0];
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "io-replay",
     title: "The page accesses of TPC-H's third query, here and of a storage node",
-    paper: Some("paper 4, figures 4.19 to 4.31"),
+    paper: Some("paper 4, single points of figures 4.19 to 4.31"),
     about: &[
         "The query is executed once as a classic row store does it, by index-nested-loop joins over \
          pages of 16 KiB, its answer is compared with a plain computation, and each page that it \

@@ -1,10 +1,10 @@
 //! `lock-latency`: locks by the proxy, and by lightweight transactions of Cassandra (paper 3, section
 //! 6.5).
 
-use crate::cassandra::Paxos;
 use crate::experiment::{Effort, Experiment, Param, Point, Scale};
 use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
 use crate::target::{Job, Keeper, LocksJob};
+use cassandra::Paxos;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "lock-latency",
@@ -122,7 +122,7 @@ fn plots() -> Vec<Plot> {
     vec![
         Plot {
             title: "Median latency of taking a lock",
-            caption: "Repeats figure 11, whose curves are not available as numbers.",
+            caption: "After figure 11, whose curves are not available as numbers.",
             shape: Shape::Bars {
                 x: "nodes",
                 y: "latency-p50",
@@ -134,7 +134,7 @@ fn plots() -> Vec<Plot> {
         },
         lines(
             "A lock by lightweight transactions, by one of the proxy with its table in memory",
-            "Medians of the same run. In the paper the proxy takes about 1/35 of the time.",
+            "Medians of the same run. In the paper the proxy takes about 1/35 of the time; it does not say with how many nodes.",
             "of-memory",
             vec![Mark::Line {
                 value: 35.0,
@@ -167,7 +167,7 @@ fn compare() -> Vec<Compare> {
     vec![
         of_memory(
             "five nodes, Paxos v1: median, by the proxy's in memory",
-            Some("35"),
+            Some("35 (how many nodes is not said)"),
             5,
             Paxos::V1,
             least,

@@ -64,7 +64,7 @@ fn points(scale: &Scale) -> Vec<Point> {
 fn plots() -> Vec<Plot> {
     vec![Plot {
         title: "Throughput by threads that have clients",
-        caption: "Repeats figure 10: in the paper linear up to 4 threads, then 1.5 times from 4 to 8 \
+        caption: "After figure 10: in the paper linear up to 4 threads, then 1.5 times from 4 to 8 \
                   and 1.4 times from 8 to 16.",
         shape: Shape::Lines {
             x: "threads",

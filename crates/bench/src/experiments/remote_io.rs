@@ -19,7 +19,7 @@ const BUSY: usize = 100;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "remote-io",
     title: "Reads of a storage node, beside reads here and the fabric alone",
-    paper: Some("paper 4, figures 4.2 to 4.18 and table 4.2"),
+    paper: Some("paper 4, table 4.2, and single points of figures 4.2 to 4.18"),
     about: &[
         "Random reads of a file, as many under way as there may be. 'fabric': the storage node has \
          the pages in memory and answers at once. 'local': this process reads the file, past the \

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
-use pages::tpch::TpchTable;
+use tpch::TpchTable;
 
 use super::{Answer, DATE, SEGMENT};
 

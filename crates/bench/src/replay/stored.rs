@@ -14,11 +14,11 @@ use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use disk::RealDisk;
-use pages::tpch::TpchTable;
 use pages::{
     Address, Layout, LoadOptions, Local, LocalOptions, Mode, PageEntry, PageSize, Range, Source,
     Table, Tables, widen,
 };
+use tpch::TpchTable;
 
 use super::{PAGE, SEGMENT};
 

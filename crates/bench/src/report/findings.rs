@@ -130,6 +130,7 @@ mod tests {
             title: String::new(),
             commit: String::new(),
             version: String::new(),
+            profile: String::new(),
             started: 0,
             complete: true,
             recorded: false,

@@ -28,7 +28,7 @@ pub enum ReportError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// There is nothing to report.
-    #[error("{} holds no results; `kumiki bench run NAME --out {}` makes some", dir.display(), dir.display())]
+    #[error("{} holds no results; `kumiki-bench run NAME --out {}` makes some", dir.display(), dir.display())]
     Empty {
         /// The directory.
         dir: PathBuf,
@@ -95,9 +95,9 @@ pub fn page(all: &[Results]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>Kumiki: measured</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
     );
-    page += "<h1>Kumiki, measured</h1>\n<p>Each figure repeats one of a paper on this machine. \
+    page += "<h1>Kumiki, measured</h1>\n<p>The figures follow those of the papers as far as each says, on this machine. \
              Error bars are the least and the greatest of all runs, bars and dots their median. \
-             The paper's values are from its text, since its plots are not available as numbers; \
+             The papers' values are from their texts, and for paper 2 from the points that its authors have published; \
              where they are drawn they are dashed. Absolute figures depend on the machine; ratios \
              within one run say more.</p>\n<nav><ul>\n";
     for results in all {
@@ -302,7 +302,7 @@ fn conditions(page: &mut String, results: &Results) {
     let _ = writeln!(
         page,
         "<p class=\"conditions\">{}, {} cores, {:.0} GiB; {}; disk: {}; memory: {}. Version {} \
-         ({}). Effort {effort}: {records} records, {repetitions} repetitions of {} s after {} s. \
+         ({}{}). Effort {effort}: {records} records, {repetitions} repetitions of {} s after {} s. \
          Others used {foreign:.2} cores in the median of all runs.</p>",
         escape(&host.processor),
         host.cores,
@@ -312,6 +312,10 @@ fn conditions(page: &mut String, results: &Results) {
         escape(&host.in_memory),
         escape(&results.version),
         escape(&results.commit),
+        match results.profile.as_str() {
+            "" => String::new(),
+            profile => format!(", {}", escape(profile)),
+        },
         time.as_secs_f64(),
         warm_up.as_secs_f64(),
     );

@@ -45,6 +45,7 @@ fn results(points: Vec<PointResult>) -> Results {
         title: "Made up".to_owned(),
         commit: "unknown".to_owned(),
         version: "0".to_owned(),
+        profile: "debug".to_owned(),
         started: 1,
         complete: true,
         recorded: false,

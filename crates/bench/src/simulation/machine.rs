@@ -3,8 +3,9 @@
 //! A thread does its work in the order in which it came. A thread with work waits until its machine
 //! has a processor for it, in the order in which threads got work, and has it for one piece.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
+
+use ::simulation::EventQueue;
 
 use super::Machines;
 
@@ -40,11 +41,7 @@ struct Host {
 /// All threads, and what is on its way to them.
 pub(super) struct Machine<W> {
     now: u64,
-    order: u64,
-    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    /// The events, by the third field.
-    slots: Vec<Option<Event<W>>>,
-    free_slots: Vec<usize>,
+    events: EventQueue<u64, Event<W>>,
     threads: Vec<Thread<W>>,
     hosts: Vec<Host>,
     /// What all pieces of work that have begun take together.
@@ -71,10 +68,7 @@ impl<W> Machine<W> {
         };
         Machine {
             now: 0,
-            order: 0,
-            events: BinaryHeap::new(),
-            slots: Vec::new(),
-            free_slots: Vec::new(),
+            events: EventQueue::new(),
             threads: (0..threads).map(thread).collect(),
             hosts,
             used: 0.0,
@@ -95,7 +89,8 @@ impl<W> Machine<W> {
     /// Gives a thread work after a delay.
     pub(super) fn give(&mut self, thread: ThreadId, delay: u64, service: f64, what: W) {
         let work = Work { service, what };
-        self.schedule(self.now + delay, Event::Arrives(thread, work));
+        self.events
+            .push(self.now + delay, Event::Arrives(thread, work));
     }
 
     /// Gives the thread whose work was returned last more work, before everything else that it has.
@@ -114,10 +109,9 @@ impl<W> Machine<W> {
             self.dispatch(host);
         }
         loop {
-            let Reverse((time, _, slot)) = self.events.pop()?;
+            let (time, event) = self.events.pop()?;
             self.now = time;
-            self.free_slots.push(slot);
-            match self.slots[slot].take().expect("it was put there") {
+            match event {
                 Event::Arrives(thread, work) => {
                     self.threads[thread].work.push_back(work);
                     self.make_ready(thread);
@@ -151,18 +145,9 @@ impl<W> Machine<W> {
             let work = self.threads[thread].work.front();
             let service = work.expect("a ready thread has work").service;
             self.used += service;
-            self.schedule(self.now + service.max(0.0) as u64, Event::Ends(thread));
+            self.events
+                .push(self.now + service.max(0.0) as u64, Event::Ends(thread));
         }
-    }
-
-    fn schedule(&mut self, time: u64, event: Event<W>) {
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[slot] = Some(event);
-        self.order += 1;
-        self.events.push(Reverse((time, self.order, slot)));
     }
 }
 

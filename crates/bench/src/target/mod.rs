@@ -176,6 +176,9 @@ pub struct Context<'c> {
     pub plant: bool,
     /// The program whose `serve` starts a server, if there is one.
     pub server: Option<&'c Path>,
+    /// The program whose `storage-node` and `older-proxy` are the processes that only experiments need, if
+    /// there is one.
+    pub laboratory: Option<&'c Path>,
     /// Service times that were measured in this round.
     pub calibrations: &'c Calibrations,
     /// What was made for all points of this run of the experiment.
@@ -186,7 +189,23 @@ pub struct Context<'c> {
     pub peers: &'c Peers,
 }
 
-impl Context<'_> {
+impl<'c> Context<'c> {
+    /// The program whose `serve` starts a server. Points are skipped if there is none; they fail if
+    /// the program that was named does not exist.
+    pub(crate) fn server(&self) -> Result<&'c Path, RunError> {
+        let none = || RunError::Skipped("there is no program to start servers with".to_owned());
+        let program = self.server.ok_or_else(none)?;
+        if !program.is_file() {
+            let what = format!(
+                "there is no program {}, whose servers are measured: `cargo build --release \
+                 --package kumiki-cli` builds kumiki beside kumiki-bench, and --server names another",
+                program.display()
+            );
+            return Err(RunError::Failed(what));
+        }
+        Ok(program)
+    }
+
     /// A new directory in a place; removed when it is dropped.
     pub(crate) fn directory(&self, place: Place) -> Result<tempfile::TempDir, RunError> {
         let above = match place {

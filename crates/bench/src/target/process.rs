@@ -32,7 +32,7 @@ impl Process {
     ) -> Result<Process, RunError> {
         let mut last = String::new();
         for _ in 0..TRIES {
-            let addresses = loopback::free_addresses(2);
+            let addresses = testkit::free_addresses(2);
             let addresses =
                 addresses.map_err(|error| RunError::failed("looking for ports")(&error))?;
             let arguments = arguments(addresses[0], addresses[1].port())?;

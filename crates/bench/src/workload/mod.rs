@@ -25,7 +25,7 @@ pub enum Workload {
     Transfers(Transfers),
 }
 
-/// Transfers between accounts, after [`history::workload::conservation`].
+/// Transfers between accounts, after [`testkit::workload::transfers`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transfers {
     /// How many accounts there are.
@@ -37,8 +37,8 @@ pub struct Transfers {
 impl Transfers {
     /// The workload's options; each account begins with the same balance.
     #[must_use]
-    pub fn options(&self) -> history::workload::conservation::Options {
-        history::workload::conservation::Options {
+    pub fn options(&self) -> testkit::workload::transfers::Options {
+        testkit::workload::transfers::Options {
             accounts: self.accounts,
             audit_every: self.audit_every,
             ..Default::default()

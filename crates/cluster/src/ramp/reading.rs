@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use base::change::siblings::{self, Siblings};
 use base::partition::OwnedReply;
+use base::planted::{self, Bug};
 use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion, ReadAtomic};
 use base::{Op, TransactionId};
 
@@ -191,7 +192,7 @@ impl Reading {
             stage: Stage::Done,
             missing: 0,
             begun: now,
-            has_second_round: !cfg!(feature = "planted-one-round"),
+            has_second_round: !planted::is(Bug::OneRound),
             tally: Tally::default(),
         };
         reading.begin(now);

@@ -20,13 +20,25 @@ pub struct Counts {
     pub unknown: u64,
 }
 
-impl Counts {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Counts) {
+impl ::simulation::Counts for Counts {
+    fn add(&mut self, other: &Counts) {
         self.committed += other.committed;
         self.declined += other.declined;
         self.aborted += other.aborted;
         self.unknown += other.unknown;
+    }
+
+    fn text(&self) -> String {
+        let Counts {
+            committed,
+            declined,
+            aborted,
+            unknown,
+        } = self;
+        format!(
+            "transactions: {committed} committed, {declined} declined, {aborted} aborted, \
+             {unknown} of unknown outcome\n"
+        )
     }
 }
 

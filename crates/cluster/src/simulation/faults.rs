@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::simulation::draw;
 use fabric::sim::Place;
 
 use super::plan::TICK;
@@ -65,7 +66,7 @@ impl World {
     }
 
     fn draw(&mut self, share: u32) -> bool {
-        self.random.u32(..1000) < share
+        draw::chance(&mut self.random, share)
     }
 
     fn separate(&mut self, node: usize, other: usize) {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::simulation::{Trace, draw};
 use base::clock::ManualClock;
 use base::participant::{Participant, State};
 use base::{Epoch, NodeId, Op, TransactionId};
@@ -21,7 +22,6 @@ use super::partition::Partition;
 use super::plan::Faults;
 use super::reached::Point;
 use super::tap::{Said, Tap};
-use super::trace::Trace;
 use super::world::{BEGIN_MS, Event, Life, World};
 use crate::codec;
 use crate::node::Node;
@@ -364,7 +364,7 @@ impl World {
             Task::Begin(ops, ticket) => node.begin(partition, ops, *ticket, now),
         }
         node.turn(partition, now);
-        let crashes = self.random.u32(..1000) < faults.crash_at_step;
+        let crashes = draw::chance(&mut self.random, faults.crash_at_step);
         let mut tap = Tap {
             node: machine.id,
             now,
@@ -390,7 +390,7 @@ impl World {
         }
         self.obey(at);
         if let (Some(group), true) = (self.group_at(at), is_leader && is_asked)
-            && self.random.u32(..1000) < faults.depose_at_step
+            && draw::chance(&mut self.random, faults.depose_at_step)
         {
             self.depose(group);
         }

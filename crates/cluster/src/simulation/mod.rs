@@ -28,8 +28,7 @@
 //! | `faults` | what goes wrong |
 //! | `tap` | listens to what nodes send |
 //! | `finale`, `doubt`, `chronicle` | the judgement |
-//! | `reached` | what runs have met |
-//! | `trace` | what happened, to compare and to read |
+//! | `reached` | the points that runs should reach |
 
 mod book;
 mod chronicle;
@@ -47,13 +46,12 @@ mod plan;
 mod reached;
 mod scatter;
 mod tap;
-mod trace;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use ::simulation::catch;
 
 pub use chronicle::Counts;
-pub use reached::{Point, Reached};
+pub use reached::Point;
 
 /// What clients do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,33 +74,14 @@ impl Scenario {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// The seed, which gives the same run again.
-    pub seed: u64,
-    /// What is wrong, if anything is.
-    pub failure: Option<String>,
-    /// The same for the same events.
-    pub hash: u64,
-    /// What was met.
-    pub reached: Reached,
-    /// How the clients' transactions ended.
-    pub counts: Counts,
-    /// Every event, if asked for.
-    pub trace: Vec<String>,
-    /// The history as JSON lines, if asked for.
-    pub history: String,
-}
+pub type Run = ::simulation::Run<Point, Counts>;
 
 /// Runs a cluster; `keep_trace` keeps every event and the history as text.
 #[must_use]
 pub fn run(scenario: Scenario, seed: u64, keep_trace: bool) -> Run {
     let mut world = world::World::new(scenario, seed, keep_trace);
-    let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
-    if let Err(panic) = outcome {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        world.fail(format!("a panic: {}", text.unwrap_or("without words")));
+    if let Err(panic) = catch(|| world.run()) {
+        world.fail(panic);
     }
     let history = keep_trace.then(|| world.chronicle.text().to_owned());
     Run {
@@ -111,7 +90,7 @@ pub fn run(scenario: Scenario, seed: u64, keep_trace: bool) -> Run {
         hash: world.trace.hash(),
         reached: world.reached,
         counts: world.chronicle.counts,
-        trace: world.trace.into_lines(),
+        trace: world.trace.take_lines(),
         history: history.unwrap_or_default(),
     }
 }

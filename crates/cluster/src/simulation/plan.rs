@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::simulation::draw;
 use fastrand::Rng;
 
 use super::Scenario;
@@ -37,7 +38,7 @@ pub(super) struct Plan {
 }
 
 /// What goes wrong, and how often: shares of 1000, per step of a node or per tick.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Faults {
     /// A node crashes when it has handled something: before it has sent what follows, after that,
     /// or in the middle.
@@ -95,8 +96,8 @@ impl Plan {
             flushes,
             // So that there are transactions for as long as there are faults.
             think: calm * 3 / transactions,
-            sync: [Duration::from_micros(300), ms(2), ms(10)][random.usize(..3)],
-            delay: [Duration::from_micros(100), ms(1), ms(5)][random.usize(..3)],
+            sync: draw::one_of(random, &[Duration::from_micros(300), ms(2), ms(10)]),
+            delay: draw::one_of(random, &[Duration::from_micros(100), ms(1), ms(5)]),
             calm,
             faults,
             timeouts: Timeouts {
@@ -121,13 +122,7 @@ impl Faults {
         if random.u8(..8) == 0 {
             return Faults::default();
         }
-        let mut some = |share: u32| {
-            if random.bool() {
-                random.u32(1..=share)
-            } else {
-                0
-            }
-        };
+        let mut some = |most| draw::share(random, most);
         Faults {
             crash_at_step: some(4),
             crash_at_protocol: some(25),
@@ -140,40 +135,16 @@ impl Faults {
             slow_link: some(20),
             clock_step: some(20),
             client: some(30),
-            clock_step_ms: [20, 500, 4_000, 12_000][random.usize(..4)],
+            clock_step_ms: draw::one_of(random, &[20, 500, 4_000, 12_000]),
         }
     }
 
-    /// Whether nothing goes wrong.
+    /// Returns `true` if nothing goes wrong.
     pub(super) fn is_none(&self) -> bool {
-        let Faults {
-            crash_at_step,
-            crash_at_protocol,
-            crash,
-            depose,
-            depose_at_step,
-            separate,
-            break_links,
-            slow_disk,
-            slow_link,
-            clock_step,
-            clock_step_ms: _,
-            client,
-        } = *self;
-        [
-            crash_at_step,
-            crash_at_protocol,
-            crash,
-            depose,
-            depose_at_step,
-            separate,
-            break_links,
-            slow_disk,
-            slow_link,
-            clock_step,
-            client,
-        ]
-        .iter()
-        .all(|share| *share == 0)
+        let none = Faults {
+            clock_step_ms: self.clock_step_ms,
+            ..Faults::default()
+        };
+        *self == none
     }
 }

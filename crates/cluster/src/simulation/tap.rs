@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use ::simulation::{Trace, draw};
 use base::{NodeId, Op, TransactionId};
 use fabric::sim::Endpoint;
 use fabric::{Inbox, Link, Messages, SendError};
 use fastrand::Rng;
 
-use super::trace::Trace;
 use crate::codec;
 use crate::message::{Answer, Message, Notice, Request};
 
@@ -51,7 +51,7 @@ impl Tap<'_> {
         );
         if self.left.is_none()
             && is_protocol(&message)
-            && self.random.u32(..1000) < self.crash_share
+            && draw::chance(self.random, self.crash_share)
         {
             // The last message that leaves is this one, or the one before.
             self.left = Some(self.random.usize(..2));

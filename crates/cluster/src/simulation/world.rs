@@ -1,10 +1,9 @@
 //! A cluster, its clients and the network in virtual time: what happens next.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::simulation::{Coverage, EventQueue, Trace, draw};
 use base::Epoch;
 use fabric::sim::{Network, Options};
 use fastrand::Rng;
@@ -17,8 +16,7 @@ use super::group::Group;
 use super::keys::{Keys, READ_ATOMIC};
 use super::machine::Machine;
 use super::plan::{Plan, TICK};
-use super::reached::Reached;
-use super::trace::Trace;
+use super::reached::Point;
 use crate::slot::SLOTS;
 use crate::topology::Topology;
 
@@ -64,29 +62,6 @@ pub(super) enum Event {
     Rest,
 }
 
-struct Scheduled {
-    at: Duration,
-    number: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Scheduled) -> bool {
-        self.number == other.number
-    }
-}
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
 /// Everything there is.
 pub(super) struct World {
     pub(super) plan: Plan,
@@ -103,11 +78,10 @@ pub(super) struct World {
     pub(super) chronicle: Chronicle,
     pub(super) finale: Finale,
     pub(super) trace: Trace,
-    pub(super) reached: Reached,
+    pub(super) reached: Coverage<Point>,
     /// Why the run has failed.
     pub(super) failure: Option<String>,
-    queue: BinaryHeap<Reverse<Scheduled>>,
-    scheduled: u64,
+    queue: EventQueue<Duration, Event>,
 }
 
 /// More events than any run has: one that goes on is stuck.
@@ -142,10 +116,9 @@ impl World {
             chronicle: Chronicle::default(),
             finale: Finale::default(),
             trace: Trace::new(keep_trace),
-            reached: Reached::default(),
+            reached: Coverage::default(),
             failure: None,
-            queue: BinaryHeap::new(),
-            scheduled: 0,
+            queue: EventQueue::new(),
             topology,
             plan,
         };
@@ -198,7 +171,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        let next = self.queue.peek().map(|Reverse(scheduled)| scheduled.at);
+        let next = self.queue.next_at();
         let network = self.network.next_event_at();
         match (next, network) {
             (None, None) => self.fail("nothing is left to happen".to_owned()),
@@ -208,10 +181,10 @@ impl World {
                 self.receive();
             }
             _ => {
-                let Reverse(scheduled) = self.queue.pop().expect("it was seen");
-                self.now = scheduled.at;
+                let (at, event) = self.queue.pop().expect("it was seen");
+                self.now = at;
                 self.network.advance(self.now);
-                self.happen(scheduled.event);
+                self.happen(event);
             }
         }
     }
@@ -251,18 +224,12 @@ impl World {
 
     /// Schedules an event.
     pub(super) fn after(&mut self, delay: Duration, event: Event) {
-        self.scheduled += 1;
-        self.queue.push(Reverse(Scheduled {
-            at: self.now + delay,
-            number: self.scheduled,
-            event,
-        }));
+        self.queue.push(self.now + delay, event);
     }
 
     /// A time up to a limit, more often short than long.
     pub(super) fn while_up_to(&mut self, limit: Duration) -> Duration {
-        let share = self.random.f64();
-        Duration::from_micros(10) + limit.mul_f64(share * share)
+        draw::mostly_short(&mut self.random, limit)
     }
 
     pub(super) fn fail(&mut self, why: String) {

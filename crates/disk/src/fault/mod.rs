@@ -364,10 +364,8 @@ impl Disk for FaultDisk {
         state.begin(&[OpKind::Read]).map_err(io_error)?;
         state.has_dir(dir).map_err(io_error)?;
         if !state.locked.insert(dir.to_owned()) {
-            return Err(LockError::InUse {
-                dir: dir.to_owned(),
-                pid: Some(std::process::id()),
-            });
+            let dir = dir.to_owned();
+            return Err(LockError::OpenHere { dir });
         }
         Ok(Box::new(FaultLock {
             state: Arc::clone(&self.state),

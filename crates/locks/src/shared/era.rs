@@ -44,8 +44,6 @@ struct Open {
     stamp_ms: u64,
     /// When it was asked for, by our clock.
     asked: Moment,
-    #[cfg(feature = "planted-forgotten-token")]
-    drawn: u64,
 }
 
 impl Era {
@@ -54,8 +52,6 @@ impl Era {
             number,
             stamp_ms: deadline_ms.saturating_sub(LENGTH_MS as u64),
             asked,
-            #[cfg(feature = "planted-forgotten-token")]
-            drawn: 0,
         });
     }
 
@@ -71,24 +67,16 @@ impl Era {
 
     /// A token for a key whose last one, as far as its record tells, was `last`. `None`: a newer
     /// era is needed.
-    #[cfg(not(feature = "planted-forgotten-token"))]
-    pub(super) fn token(&mut self, last: Option<Token>) -> Option<Token> {
+    pub(super) fn token(&self, last: Option<Token>) -> Option<Token> {
         let stamp = self.open?.stamp_ms;
         let next = last.map_or(0, |last| last.0 + 1);
         let token = Token::at_ms(stamp).max(Token(next));
         let is_of_last = last.is_some_and(|last| last.ms() == token.ms());
         (is_of_last || token.ms() <= stamp + AHEAD_MS).then_some(token)
     }
-
-    #[cfg(feature = "planted-forgotten-token")]
-    pub(super) fn token(&mut self, _: Option<Token>) -> Option<Token> {
-        let open = self.open.as_mut()?;
-        open.drawn += 1;
-        Some(Token(Token::at_ms(open.stamp_ms).0 + open.drawn))
-    }
 }
 
-#[cfg(all(test, not(feature = "planted-forgotten-token")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

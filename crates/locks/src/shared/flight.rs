@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::planted::{self, Bug};
 use base::transaction::When;
 
 use super::Shared;
@@ -201,7 +202,12 @@ impl Shared {
             What::Set(setting) if setting.token.is_some() => setting.token,
             What::Set(_) => {
                 self.era.usable(self.now)?;
-                let token = self.era.token(last);
+                let token = if planted::is(Bug::ForgottenToken) {
+                    let first = self.era.token(None);
+                    first.map(|first| Token(first.0 + self.writes))
+                } else {
+                    self.era.token(last)
+                };
                 if token.is_none() {
                     self.era.close();
                 }

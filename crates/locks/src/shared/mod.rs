@@ -173,7 +173,7 @@ pub struct Shared {
     held: usize,
     counters: Counters,
     out: Vec<Command>,
-    #[cfg(feature = "planted-trusted-wall-clock")]
+    /// What the wall clock shows. Only a planted bug sets and reads it.
     wall_ms: u64,
 }
 
@@ -206,7 +206,6 @@ impl Shared {
             held: 0,
             counters: Counters::default(),
             out: Vec::new(),
-            #[cfg(feature = "planted-trusted-wall-clock")]
             wall_ms: 0,
         }
     }
@@ -387,9 +386,9 @@ impl Shared {
         self.held
     }
 
-    /// What the wall clock shows, for the planted bug.
-    #[cfg(feature = "planted-trusted-wall-clock")]
-    pub fn set_wall_ms(&mut self, wall_ms: u64) {
+    /// Tells what the wall clock shows, which the planted bug believes.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn set_wall_ms(&mut self, wall_ms: u64) {
         self.wall_ms = wall_ms;
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::ids::Version;
 use base::partition::OwnedReply;
+use base::planted::{self, Bug};
 
 use super::Shared;
 use super::entry::{Known, Over, Pending, Phase, Plan, Sighting, What, Work, Write};
@@ -254,13 +255,11 @@ impl Shared {
         })
     }
 
-    #[cfg(not(feature = "planted-trusted-wall-clock"))]
-    fn seems_ended(&self, _: &Record) -> bool {
-        false
-    }
-
-    #[cfg(feature = "planted-trusted-wall-clock")]
+    /// Returns `true` if another proxy's lease has ended by the wall clock, with the planted bug.
     fn seems_ended(&self, record: &Record) -> bool {
+        if !planted::is(Bug::TrustedWallClock) {
+            return false;
+        }
         match record.state {
             State::Held {
                 lease: Lease::For(time),

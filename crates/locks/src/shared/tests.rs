@@ -239,7 +239,6 @@ fn a_free_lock_takes_one_transaction_and_many_share_one() {
     }
 }
 
-#[cfg(not(feature = "planted-trusted-wall-clock"))]
 #[test]
 fn the_lock_of_a_dead_proxy_ends_a_lease_after_it_is_first_seen() {
     let mut rig = Rig::new(2);
@@ -444,7 +443,6 @@ fn a_creation_that_comes_after_its_era_changes_nothing() {
     assert_eq!(rig.partition.held(), 0);
 }
 
-#[cfg(not(feature = "planted-forgotten-token"))]
 #[test]
 fn tokens_grow_where_nothing_is_left_of_the_last_lock() {
     let mut rig = Rig::new(3);

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::judge::{Grant, Judge};
 use super::plan::{LONGEST_LEASE_MS, LONGEST_WAIT_MS};
-use super::reached::{Point, Reached};
+use super::reached::Point;
 use crate::error::LockError;
 use crate::lock::{Answer, Change, Effect, Lease, Lock, Request, Ticket, Token, Verdict};
 use crate::moment::Moment;
+use ::simulation::Coverage;
 
 /// What a client asks for, by a name of its own.
 #[derive(Clone, Debug)]
@@ -210,7 +211,7 @@ impl Client {
         &mut self,
         outcome: &Result<Answer, LockError>,
         judge: &mut Judge,
-        reached: &mut Reached,
+        reached: &mut Coverage<Point>,
         now: Moment,
     ) -> Result<(), String> {
         let open = self.open.take().expect("an answer to a request");
@@ -236,7 +237,7 @@ impl Client {
         open: &Open,
         answer: &Answer,
         judge: &mut Judge,
-        reached: &mut Reached,
+        reached: &mut Coverage<Point>,
         now: Moment,
     ) -> Result<(), String> {
         let owner = &*open.ask.owner;

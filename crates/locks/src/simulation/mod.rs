@@ -31,8 +31,7 @@
 //! | `world`, `faults` | what happens next, and what goes wrong |
 //! | `proxy`, `client` | who takes part |
 //! | `judge` | what clients believe |
-//! | `reached` | what runs have met |
-//! | `trace` | what happened, to compare and to read |
+//! | `reached` | the points that runs should reach |
 
 mod client;
 mod faults;
@@ -41,43 +40,29 @@ mod judge;
 mod plan;
 mod proxy;
 mod reached;
-mod trace;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use ::simulation::catch;
 
-pub use reached::{Point, Reached};
+pub use reached::Point;
 
 /// How a run ended.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// The seed, which gives the same run again.
-    pub seed: u64,
-    /// What is wrong, if anything is.
-    pub failure: Option<String>,
-    /// The same for the same events.
-    pub hash: u64,
-    /// What was met.
-    pub reached: Reached,
-    /// Every event, if asked for.
-    pub trace: Vec<String>,
-}
+pub type Run = ::simulation::Run<Point>;
 
 /// Runs one seed; `keep_trace` keeps every event as text.
 #[must_use]
 pub fn run(seed: u64, keep_trace: bool) -> Run {
     let mut world = world::World::new(seed, keep_trace);
-    let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
-    if let Err(panic) = outcome {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        world.fail(format!("a panic: {}", text.unwrap_or("without words")));
+    if let Err(panic) = catch(|| world.run()) {
+        world.fail(panic);
     }
     Run {
         seed,
         failure: world.failure,
         hash: world.trace.hash(),
         reached: world.reached,
-        trace: world.trace.into_lines(),
+        counts: (),
+        trace: world.trace.take_lines(),
+        history: String::new(),
     }
 }

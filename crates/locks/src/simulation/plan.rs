@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ::simulation::draw;
+
 /// When the faults stop, when clients stop doing as they please, when the last round begins, and
 /// when all must be at rest.
 pub(super) const FAULTS_END: Duration = Duration::from_secs(12);
@@ -50,7 +52,7 @@ impl Plan {
             keys: rng.usize(1..=4),
             batch: if rng.bool() { 1 } else { 16 },
             loyal: rng.bool(),
-            think_ms: [5, 50, 400][rng.usize(0..3)],
+            think_ms: draw::one_of(rng, &[5, 50, 400]),
             lost: rarely(rng, 60),
             slow: rarely(rng, 60),
             refused: rarely(rng, 100),

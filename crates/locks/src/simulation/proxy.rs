@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use base::partition::OwnedReply;
+use base::planted::{self, Bug};
 use base::transaction::Abort;
 
 use super::plan::Plan;
@@ -162,19 +163,15 @@ impl Proxy {
     }
 
     /// Takes what has come, and gives out what follows.
-    pub(super) fn handle(
-        &mut self,
-        mail: Mail,
-        now: Moment,
-        #[cfg_attr(not(feature = "planted-trusted-wall-clock"), expect(unused))] wall_ms: u64,
-    ) -> Vec<Doing> {
+    pub(super) fn handle(&mut self, mail: Mail, now: Moment, wall_ms: u64) -> Vec<Doing> {
         let (local, came) = (self.local(now), self.unpaused(now));
         let mut doings = Vec::new();
         match self.table.as_mut() {
             None => return doings,
             Some(Table::Shared(table)) => {
-                #[cfg(feature = "planted-trusted-wall-clock")]
-                table.set_wall_ms(wall_ms);
+                if planted::is(Bug::TrustedWallClock) {
+                    table.set_wall_ms(wall_ms);
+                }
                 match mail {
                     Mail::Request(ticket, key, ask) => {
                         self.open.insert(ticket, (came, ask.wait()));

@@ -1,16 +1,15 @@
 //! What happens next.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ::simulation::{Coverage, EventQueue, Trace, VirtualTime};
 use base::transaction::Abort;
 
 use super::client::{Client, Stage};
 use super::judge::Judge;
 use super::plan::{CLIENTS_END, END, FAULTS_END, LAST_ROUND, Plan};
 use super::proxy::{Doing, Mail, Proxy, REQUEST_TIMEOUT, Table};
-use super::reached::{Point, Reached};
-use super::trace::Trace;
+use super::reached::Point;
 use crate::authority::Ledger;
 use crate::error::LockError;
 use crate::lock::{Answer, Ticket};
@@ -49,8 +48,9 @@ pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) rng: fastrand::Rng,
     pub(super) now: Moment,
-    events: BTreeMap<(Moment, u64), Event>,
-    numbers: u64,
+    queue: EventQueue<Moment, Event>,
+    /// How many requests clients have sent.
+    tickets: u64,
     pub(super) proxies: Vec<Proxy>,
     clients: Vec<Client>,
     partition: Partition,
@@ -60,8 +60,14 @@ pub(super) struct World {
     pub(super) skew_ms: i64,
     pub(super) judge: Judge,
     pub(super) trace: Trace,
-    pub(super) reached: Reached,
+    pub(super) reached: Coverage<Point>,
     pub(super) failure: Option<String>,
+}
+
+impl VirtualTime for Moment {
+    fn as_us(self) -> u128 {
+        u128::from(Moment::as_us(self))
+    }
 }
 
 fn at(time: Duration) -> Moment {
@@ -80,8 +86,8 @@ impl World {
             plan,
             rng,
             now: Moment::default(),
-            events: BTreeMap::new(),
-            numbers: 0,
+            queue: EventQueue::new(),
+            tickets: 0,
             proxies,
             clients,
             partition: Partition::default(),
@@ -89,7 +95,7 @@ impl World {
             skew_ms: 0,
             judge: Judge::default(),
             trace: Trace::new(keep_trace),
-            reached: Reached::default(),
+            reached: Coverage::default(),
             failure: None,
         }
     }
@@ -107,7 +113,7 @@ impl World {
         self.push(at(FAULTS_END), Event::Heals);
         self.push(at(LAST_ROUND), Event::LastRound);
         while self.failure.is_none()
-            && let Some(((moment, _), event)) = self.events.pop_first()
+            && let Some((moment, event)) = self.queue.pop()
         {
             if moment > at(END) {
                 break;
@@ -126,8 +132,7 @@ impl World {
     }
 
     pub(super) fn push(&mut self, moment: Moment, event: Event) {
-        self.numbers += 1;
-        self.events.insert((moment, self.numbers), event);
+        self.queue.push(moment, event);
     }
 
     /// Within this time, at random.
@@ -376,8 +381,8 @@ impl World {
         } else {
             self.rng.usize(0..self.proxies.len())
         };
-        self.numbers += 1;
-        let ticket = Ticket(self.numbers);
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
         let mail = Mail::Request(ticket, key.clone(), ask.clone());
         let client = &mut self.clients[number];
         client.sends(ticket, proxy, &key, ask, &mut self.judge, self.now);

@@ -8,7 +8,7 @@ use arrow_array::types::{Decimal128Type, Int64Type};
 use arrow_schema::{DataType, Field, Schema};
 use kumiki_operators::{Aggregate, Expr, Fragment, Function, Operator, Scalar, Value, Work};
 
-use crate::lineitem;
+use super::lineitem;
 
 /// All queries, with their names.
 pub(crate) fn all() -> Vec<(&'static str, Fragment)> {

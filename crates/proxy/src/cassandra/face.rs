@@ -18,6 +18,10 @@ use crate::machine::face::{Desk, Face, Letter, Progress};
 use crate::machine::pack::Pack;
 use crate::machine::query::{ClientId, NodeIndex, Reply};
 
+/// Replies that a client has not taken, in bytes, beyond which it is not read from. Drivers read all the time, and
+/// bound how many requests are under way: who does not read is broken, or hostile.
+const UNREAD: usize = 1 << 20;
+
 /// The longest body of a request by which it does that.
 const STRANGERS: usize = 16 * 1024;
 
@@ -220,6 +224,10 @@ impl Face for CqlFace {
     fn seal(&mut self, client: &mut Client, out: &mut Pack) {
         client.gathered.seal(client.framing, out);
         CqlFace::frames_follow(client);
+    }
+
+    fn unread(&self) -> usize {
+        UNREAD
     }
 
     fn refusal(&self) -> &'static [u8] {

@@ -18,8 +18,8 @@ use super::prepared::Prepared;
 use super::topology::{Known, Nature, topology};
 use super::wire::Options;
 use crate::config::Limits;
+use crate::machine::bell::Bell;
 use crate::machine::query::NodeIndex;
-use crate::machine::ring::Bell;
 use crate::nodes::{Duties, Needed, Nodes};
 
 /// How often the nodes are asked without a reason.

@@ -73,11 +73,11 @@ use crate::Running;
 use crate::config::{Config, StartError};
 use crate::nodes::Nodes;
 use crate::redis::Kind;
-use crate::threads::Ground;
+use crate::threads::{Ground, Parts};
 use crate::tls::Setup;
 
 /// Starts a proxy in front of Cassandra.
-pub(crate) fn start(
+pub(crate) fn start<P: Parts>(
     config: &Config,
     tls: Setup,
     seeds: &[SocketAddr],
@@ -121,7 +121,7 @@ pub(crate) fn start(
     };
     let state = Arc::new(State::new(setting, nature, known));
     let face = || CqlFace::new(Arc::clone(&state));
-    let mut running = ground.start::<CqlFace, CqlWire>(config, face, &options, state.clone())?;
+    let mut running = ground.start::<P, CqlFace, CqlWire>(config, face, &options, state.clone())?;
     state.set_bells(running.stopper.bells.clone());
     let (kept, near) = (Arc::clone(&state), seeds.to_vec());
     running.keep("keeper", move || kept.keep(&near))?;

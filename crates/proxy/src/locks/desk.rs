@@ -11,7 +11,7 @@ use super::kept::Kept;
 use super::mail::Mail;
 use super::memory::Memory;
 use super::{Keeping, LockStartError, Options, Outcome, clock};
-use crate::machine::ring::Bell;
+use crate::machine::bell::Bell;
 
 /// The locks of a proxy; all threads with clients share it.
 pub(crate) struct LockDesk {

@@ -143,7 +143,10 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let first = open(directory.path()).expect("it opens");
         let error = open(directory.path()).map(drop).expect_err("it is in use");
-        assert!(error.to_string().contains("used by another"), "{error}");
+        assert!(
+            error.to_string().contains("open in this process already"),
+            "{error}"
+        );
         drop(first);
         open(directory.path()).map(drop).expect("it opens");
     }

@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use super::Outcome;
-use crate::machine::ring::Bell;
+use crate::machine::bell::Bell;
 
 const THREAD_SHIFT: u32 = 48;
 const RENEWS: u64 = 1 << 47;

@@ -9,15 +9,16 @@ use std::time::Duration;
 use slab::Slab;
 
 use super::arena::Arena;
+use super::bell::Bell;
 use super::link::{Link, LinkLimits, Surroundings};
 use super::query::{Lane, NodeIndex, Order, Query, Reply, Why};
-use super::ring::{Bell, Consumer, Producer};
 use super::wire::Wire;
 use crate::figures::{BackFigures, Now};
 use crate::net::{Happened, Network};
 use crate::nodes::Nodes;
+use crate::queue::{Consumer, Producer};
 
-/// Queries taken from one ring at a time, so that all threads get their turn.
+/// Queries taken from one queue at a time, so that all threads get their turn.
 const TAKEN: usize = 256;
 /// How often connections are looked at that wait for something.
 const TICK: Duration = Duration::from_millis(20);
@@ -29,7 +30,7 @@ const UNNEEDED: Duration = Duration::from_secs(300);
 /// not make one each time, which may take a handshake and a password.
 const RELEASED: Duration = Duration::from_secs(1);
 
-/// A ring from and one to a thread with clients.
+/// A queue from and one to a thread with clients.
 pub(crate) struct Door {
     /// Which thread it is.
     pub(crate) front: u16,
@@ -40,7 +41,7 @@ pub(crate) struct Door {
 
 struct Front {
     door: Door,
-    /// Replies for which the ring had no room.
+    /// Replies for which the queue had no room.
     late: VecDeque<Reply>,
     /// Something was put since its bell was rung.
     told: bool,
@@ -300,7 +301,9 @@ impl<N: Network, W: Wire> Back<N, W> {
 
     /// Whether there is something to take: asked before sleeping.
     pub(crate) fn has_mail(&self) -> bool {
-        self.fronts.iter().any(|front| front.door.orders.len() > 0)
+        self.fronts
+            .iter()
+            .any(|front| front.door.orders.count() > 0)
     }
 
     /// How long the thread may sleep.

@@ -119,6 +119,11 @@ pub(crate) trait Face: Send + 'static {
     /// Puts what has been gathered for the client: it is about to be written.
     fn seal(&mut self, _: &mut Self::Client, _: &mut Pack) {}
 
+    /// Replies that a client has not taken, in bytes, beyond which nothing more is read of it.
+    fn unread(&self) -> usize {
+        usize::MAX
+    }
+
     /// What a client is told that there is no room for.
     fn refusal(&self) -> &'static [u8];
 }

@@ -18,6 +18,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::size::Size;
+use budget::Budget;
 use bytes::BytesMut;
 use slab::Slab;
 
@@ -35,7 +37,7 @@ use connection::{Connection, list};
 
 /// A piece of a request of at most so many bytes is copied, so that it keeps nothing else.
 const SMALL: usize = 4096;
-/// Replies taken from one ring in a turn, so that requests get their turn, too.
+/// Replies taken from one queue in a turn, so that requests get their turn, too.
 const TAKEN: usize = 1024;
 
 /// See the module's page.
@@ -43,6 +45,8 @@ pub(crate) struct Front<N: Network, F: Face> {
     thread: u16,
     face: F,
     limits: Limits,
+    /// What connections of all threads hold of requests and replies.
+    budget: Arc<Budget>,
     listener: Option<N::Listener>,
     accepting: bool,
     accept_from: Duration,
@@ -64,6 +68,7 @@ impl<N: Network, F: Face> Front<N, F> {
         thread: u16,
         face: F,
         limits: Limits,
+        budget: Arc<Budget>,
         listener: N::Listener,
         outbox: Outbox,
         figures: Arc<FrontFigures>,
@@ -72,6 +77,7 @@ impl<N: Network, F: Face> Front<N, F> {
             thread,
             face,
             limits,
+            budget,
             listener: Some(listener),
             accepting: false,
             accept_from: Duration::ZERO,
@@ -246,7 +252,7 @@ impl<N: Network, F: Face> Front<N, F> {
         if connection.dead || connection.progress == Progress::Close || self.stopping {
             return list(&mut self.touched, &mut connection.in_touched, place);
         }
-        if connection.out.len() > self.limits.output_soft {
+        if connection.out.len() > self.face.unread() {
             // It goes on when its client has taken some.
             return;
         }
@@ -337,9 +343,19 @@ impl<N: Network, F: Face> Front<N, F> {
                 self.figures.sent(before - connection.out.len());
             }
             let len = connection.out.len();
-            connection.dead |= len > self.limits.output_hard;
-            if before > self.limits.output_soft && len <= self.limits.output_soft {
+            connection.dead |= len > self.limits.output;
+            let unread = self.face.unread();
+            if before > unread && len <= unread {
                 list(&mut self.ready, &mut connection.in_ready, place);
+            }
+            if connection.share.set(len + connection.input.len()).is_err() {
+                let limit = Size(self.budget.limit());
+                tracing::warn!(
+                    "a client is closed: with {} of requests and of replies that it has not taken, all clients \
+                     together would hold more than {limit} (--max-client-memory)",
+                    Size(len as u64)
+                );
+                connection.dead = true;
             }
             let idle = connection.under_way == 0 && len == 0;
             let ends = match connection.progress {

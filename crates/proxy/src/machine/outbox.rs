@@ -6,14 +6,15 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bell::Bell;
 use super::query::{ClientId, NodeIndex, Order, Query, Reply};
-use super::ring::{Bell, Consumer, Producer};
 use super::room::Room;
+use crate::queue::{Consumer, Producer};
 
-/// A full ring is tried again after this.
+/// A full queue is tried again after this.
 const RETRY: Duration = Duration::from_micros(100);
 
-/// A ring to and one from a thread with nodes.
+/// A queue to and one from a thread with nodes.
 pub(crate) struct Hatch {
     pub(crate) orders: Producer<Order>,
     pub(crate) replies: Consumer<Reply>,
@@ -22,7 +23,7 @@ pub(crate) struct Hatch {
 
 struct Back {
     hatch: Hatch,
-    /// Queries for which the ring had no room.
+    /// Queries for which the queue had no room.
     late: VecDeque<Order>,
     /// Something was put since its bell was rung.
     told: bool,
@@ -108,7 +109,7 @@ impl Outbox {
 
     /// Whether there are replies.
     pub(crate) fn has_replies(&self) -> bool {
-        self.backs.iter().any(|back| back.hatch.replies.len() > 0)
+        self.backs.iter().any(|back| back.hatch.replies.count() > 0)
     }
 
     /// Sends what has waited for its time, unless nobody waits for it any more.

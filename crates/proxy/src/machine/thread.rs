@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::arena::Arena;
 use super::back::Back;
+use super::bell::Bell;
 use super::face::Face;
 use super::front::Front;
-use super::ring::Bell;
 use super::wire::Wire;
 use crate::Stopper;
 use crate::net::{Happened, Network};

@@ -73,14 +73,19 @@ pub(crate) fn pause(query: &Query, now: Duration, patience: Duration) -> Option<
     Some(doubled.min(LONGEST_PAUSE))
 }
 
+/// What follows behind an error after which a command may simply be given again.
+pub(crate) const NOTHING: &str = "; nothing has happened, retry it";
+/// How an error begins after which nobody knows.
+pub(crate) const UNKNOWN: &str = "-UNKNOWN ";
+
 /// What a client is told of a query that failed at a node.
 pub(crate) fn told(failure: &Failure, node: SocketAddr) -> Bytes {
     let text = match failure {
         Failure::Unsent(why) => {
-            format!("-CLUSTERDOWN node {node} {why}; nothing has happened, retry it\r\n")
+            format!("-CLUSTERDOWN node {node} {why}{NOTHING}\r\n")
         }
         Failure::Lost(why) => format!(
-            "-UNKNOWN node {node} {why}: whether the command took effect is not known; read what \
+            "{UNKNOWN}node {node} {why}: whether the command took effect is not known; read what \
              it writes to find out, before it is given again\r\n"
         ),
     };

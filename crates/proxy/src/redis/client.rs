@@ -11,6 +11,7 @@ use super::block::{Block, Watches};
 use super::commands::LockCommand;
 use super::join::Join;
 use super::lock::Telling;
+use super::route::Cursors;
 use crate::locks::letters::Question;
 use crate::machine::pack::Pack;
 use crate::machine::query::ClientId;
@@ -22,8 +23,8 @@ pub(crate) enum Pending {
     Waiting,
     /// Several nodes' replies make the client's.
     Join(Box<Join>),
-    /// One step of a `SCAN` over all nodes: which of them it is at, and how many there are.
-    Scan { at: usize, of: usize },
+    /// One step of a `SCAN` over all nodes.
+    Scan(Cursors),
     /// A `WATCH`: the keys' versions come, or the number of the connection that watches.
     Watch(Vec<Bytes>),
     /// A `COMMAND`: the proxy's commands about locks are added.
@@ -60,6 +61,8 @@ pub(crate) struct Client {
     pub(crate) watches: Watches,
     /// The last command is executed by one node for several: the next waits until it has ended.
     pub(crate) alone: bool,
+    /// When what is to be sent again last is sent.
+    pub(crate) last_again: Option<Duration>,
     /// The last command waits for something to happen.
     pub(crate) waits: bool,
     /// It has, or had, a connection of its own to some node.
@@ -98,6 +101,7 @@ impl Client {
             block: None,
             watches: Watches::default(),
             alone: false,
+            last_again: None,
             waits: false,
             own_lanes: Vec::new(),
             asked: BTreeMap::new(),

@@ -69,7 +69,7 @@ impl Face for RespFace {
     fn read(&mut self, client: &mut Client, input: &mut BytesMut, desk: &mut Desk<'_>) -> Progress {
         let commands = Arc::clone(&self.commands);
         loop {
-            let is_full = client.held() > self.state.limits.output_soft;
+            let is_full = client.held() > self.state.limits.unordered;
             if is_full || client.alone && !client.is_idle() {
                 return Progress::AwaitsReply;
             }
@@ -363,13 +363,13 @@ impl RespFace {
                 }
                 self.send_parts(client, command, parts, rule, desk);
             }
-            Way::Scan { at, of, part } => {
+            Way::Scan { cursors, part } => {
                 if !desk.has_room(part.node) {
                     return Done::Not(Progress::AwaitsRoom);
                 }
                 let mut errand = self.errand(client, command, part.node, 0);
                 if let Some(pending) = client.pending(errand.sequence) {
-                    *pending = Pending::Scan { at, of };
+                    *pending = Pending::Scan(cursors);
                 }
                 errand.safe = true;
                 desk.send(errand, part.bytes);
@@ -387,7 +387,7 @@ impl RespFace {
         desk: &mut Desk<'_>,
     ) {
         let lane = self.lane(client);
-        let join = Join::new(rule, parts.len());
+        let join = Join::new(rule, command.read_only, parts.len());
         let sequence = client.expect(Pending::Join(Box::new(join)));
         for (part, piece) in parts.into_iter().enumerate() {
             let errand = Errand {

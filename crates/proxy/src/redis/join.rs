@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use resp::{Protocol, Value, Writer};
 
+use super::again::{NOTHING, UNKNOWN};
+
 /// How the replies of the parts become one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
@@ -20,14 +22,17 @@ pub(crate) enum Rule {
 #[derive(Debug)]
 pub(crate) struct Join {
     rule: Rule,
+    /// The command changes nothing.
+    read_only: bool,
     parts: Vec<Option<Bytes>>,
     missing: usize,
 }
 
 impl Join {
-    pub(crate) fn new(rule: Rule, parts: usize) -> Join {
+    pub(crate) fn new(rule: Rule, read_only: bool, parts: usize) -> Join {
         Join {
             rule,
+            read_only,
             parts: vec![None; parts],
             missing: parts,
         }
@@ -44,9 +49,8 @@ impl Join {
 
     fn whole(&self, protocol: Protocol) -> Bytes {
         let parts: Vec<&Bytes> = self.parts.iter().flatten().collect();
-        // What one part could not do, the command could not do.
-        if let Some(error) = parts.iter().find(|part| part.first() == Some(&b'-')) {
-            return (*error).clone();
+        if let Some(error) = self.error(&parts) {
+            return error;
         }
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out, protocol);
@@ -78,6 +82,27 @@ impl Join {
     }
 }
 
+impl Join {
+    /// What one part could not do, the command could not do. If others have changed something, the error says
+    /// so, whatever the error of the part claims.
+    fn error(&self, parts: &[&Bytes]) -> Option<Bytes> {
+        let is_error = |part: &&&Bytes| part.first() == Some(&b'-');
+        let errors: Vec<&Bytes> = parts.iter().filter(is_error).copied().collect();
+        let unknown = |error: &&&Bytes| error.starts_with(UNKNOWN.as_bytes());
+        let error = errors.iter().find(unknown).or(errors.first())?;
+        let (all, done) = (parts.len(), parts.len() - errors.len());
+        if done == 0 || self.read_only {
+            return Some(Bytes::clone(error));
+        }
+        let text = String::from_utf8_lossy(&error[1..]);
+        let text = text.trim_end();
+        let text = text.strip_suffix(NOTHING).unwrap_or(text);
+        let told =
+            format!("-PARTIAL {done} of {all} parts of the command were executed, but: {text}\r\n");
+        Some(told.into())
+    }
+}
+
 fn number(reply: &[u8]) -> i64 {
     match Value::decode(reply) {
         Ok(Value::Int(number)) => number,
@@ -104,7 +129,11 @@ mod tests {
     use super::*;
 
     fn joined(rule: Rule, parts: &[&'static [u8]]) -> Vec<u8> {
-        let mut join = Join::new(rule, parts.len());
+        joined_of(rule, true, parts)
+    }
+
+    fn joined_of(rule: Rule, read_only: bool, parts: &[&'static [u8]]) -> Vec<u8> {
+        let mut join = Join::new(rule, read_only, parts.len());
         // They may come in any order.
         let mut whole = None;
         for (part, reply) in parts.iter().enumerate().rev() {
@@ -138,6 +167,19 @@ mod tests {
     fn an_error_of_one_part_is_that_of_the_whole() {
         let parts: [&[u8]; 2] = [b":1\r\n", b"-OOM no\r\n"];
         assert_eq!(joined(Rule::Sum, &parts), b"-OOM no\r\n");
+        let down: &[u8] = b"-CLUSTERDOWN node a is gone; nothing has happened, retry it\r\n";
+        let unknown: &[u8] = b"-UNKNOWN node b is gone\r\n";
+        let writes = |parts: &[&'static [u8]]| joined_of(Rule::First, false, parts);
+        assert_eq!(writes(&[down, down]), down);
+        assert_eq!(writes(&[down, unknown]), unknown);
+        assert_eq!(
+            writes(&[b"+OK\r\n", down]),
+            b"-PARTIAL 1 of 2 parts of the command were executed, but: CLUSTERDOWN node a is gone\r\n"
+        );
+        assert_eq!(
+            writes(&[b"+OK\r\n", down, unknown]),
+            b"-PARTIAL 1 of 3 parts of the command were executed, but: UNKNOWN node b is gone\r\n"
+        );
         let fewer: [&[u8]; 1] = [b"*1\r\n$1\r\na\r\n"];
         let told = joined(Rule::Places(vec![vec![0, 1]]), &fewer);
         assert!(told.starts_with(b"-ERR"));

@@ -32,6 +32,10 @@ const REST: Duration = Duration::from_millis(50);
 /// How long one node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long is waited at the start for a node that loads its data.
+const LOADING: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 /// What was found out.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
@@ -150,9 +154,10 @@ impl State {
                 continue;
             }
             match self.look(seeds, options) {
-                Ok((map, mut addresses)) => {
+                Ok((mut map, mut addresses)) => {
                     addresses.extend(seeds);
                     let mut known = self.known.write();
+                    map.follow(&known.map);
                     known.addresses = Arc::new(addresses);
                     if *known.map != map {
                         tracing::info!(nodes = map.all().len(), "slots have moved");
@@ -220,6 +225,31 @@ pub(crate) fn discover(
     options: &Options,
     nodes: &Nodes,
 ) -> Result<(Kind, Known), Vec<String>> {
+    let until = Instant::now() + LOADING;
+    loop {
+        let found = try_discover(addresses, kumiki, options, nodes);
+        match found {
+            Err(tried) if tried.iter().any(|what| what.contains("LOADING")) => {
+                if Instant::now() >= until {
+                    return Err(tried);
+                }
+                tracing::info!(
+                    "waiting for a node that loads its data: {}",
+                    tried.join("; ")
+                );
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            found => return found,
+        }
+    }
+}
+
+fn try_discover(
+    addresses: &[SocketAddr],
+    kumiki: bool,
+    options: &Options,
+    nodes: &Nodes,
+) -> Result<(Kind, Known), Vec<String>> {
     let mut tried = Vec::new();
     for &address in addresses {
         let found = Asked::connect(address, options).and_then(|mut asked| {
@@ -274,7 +304,11 @@ fn slots(asked: &mut Asked, address: SocketAddr, nodes: &Nodes) -> Result<Option
     let reply = asked.ask(&[b"CLUSTER", b"SLOTS"])?;
     let list = match Value::decode(&reply).map_err(|error| error.to_string())? {
         Value::Array(list) => list,
-        Value::Error(_) => return Ok(None),
+        Value::Error(text) if has_no_cluster(&text) => return Ok(None),
+        Value::Error(text) => {
+            let text = String::from_utf8_lossy(&text);
+            return Err(format!("does not tell which node has which slot: {text}"));
+        }
         _ => return Err("does not tell which node has which slot".to_owned()),
     };
     if list.is_empty() {
@@ -295,6 +329,13 @@ fn slots(asked: &mut Asked, address: SocketAddr, nodes: &Nodes) -> Result<Option
         told.extend(text.lines().filter_map(|line| listed(line, address)));
     }
     Ok(Some((Map::new(&ranges, nodes.place(address)), told)))
+}
+
+/// Whether this error of a node says that it is of no cluster. Others (it loads its data, its user may not ask)
+/// say nothing about that.
+fn has_no_cluster(error: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(error).to_ascii_lowercase();
+    text.contains("cluster support disabled") || text.starts_with("err unknown command")
 }
 
 /// One element of the reply to `CLUSTER SLOTS`: the first slot, the last, and whose they are.
@@ -395,6 +436,26 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_that_are_not_about_clusters_say_nothing_about_them() {
+        for (error, has_none) in [
+            ("ERR This instance has cluster support disabled", true),
+            ("ERR unknown command 'CLUSTER'", true),
+            (
+                "ERR unknown command `CLUSTER`, with args beginning with: `SLOTS`, ",
+                true,
+            ),
+            ("LOADING Redis is loading the dataset in memory", false),
+            ("NOAUTH Authentication required.", false),
+            (
+                "NOPERM this user has no permissions to run the 'cluster|slots' command",
+                false,
+            ),
+        ] {
+            assert_eq!(has_no_cluster(error.as_bytes()), has_none, "{error}");
+        }
+    }
 
     #[test]
     fn nodes_are_where_others_say() {

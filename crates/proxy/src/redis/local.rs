@@ -65,7 +65,12 @@ pub(crate) fn run(
             None => writer.error(&wrong_number("echo")),
         },
         "select" if args.get(1) == Some(b"0") => writer.ok(),
-        "select" => writer.error("ERR SELECT is not allowed: the proxy has database 0 alone"),
+        // The connection is closed, because many clients go on after the error: in database 0.
+        "select" => {
+            writer.error("ERR SELECT is not allowed: the proxy has database 0 alone");
+            client.answer(desk.out, out.into());
+            return Done::Last;
+        }
         "readonly" | "readwrite" | "asking" => writer.ok(),
         "cluster" => writer.error("ERR This instance has cluster support disabled"),
         "info" => {

@@ -67,7 +67,7 @@ impl RespFace {
         desk: &mut Desk<'_>,
     ) -> Done {
         let Some(locks) = &self.state.locks else {
-            client.refuse(desk.out, "ERR this proxy keeps no locks");
+            client.refuse(desk.out, "ERR this proxy keeps no locks: its log says why");
             return Done::Taken;
         };
         if !client.has_asked_locks_alone() {

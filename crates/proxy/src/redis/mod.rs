@@ -52,7 +52,7 @@ use self::wire::{Options, RespWire};
 use crate::Running;
 use crate::config::{Config, StartError};
 use crate::nodes::Nodes;
-use crate::threads::Ground;
+use crate::threads::{Ground, Parts};
 use crate::tls::Setup;
 
 /// What the nodes are.
@@ -70,7 +70,7 @@ pub enum Kind {
 }
 
 /// Starts a proxy in front of Kumiki, or Redis.
-pub(crate) fn start(
+pub(crate) fn start<P: Parts>(
     config: &Config,
     tls: Setup,
     seeds: &[SocketAddr],
@@ -98,7 +98,8 @@ pub(crate) fn start(
     };
     let state = Arc::new(State::new(setting, kind, known));
     let face = || RespFace::new(Arc::clone(&state));
-    let mut running = ground.start::<RespFace, RespWire>(config, face, &options, state.clone())?;
+    let mut running =
+        ground.start::<P, RespFace, RespWire>(config, face, &options, state.clone())?;
     let (kept, seeds) = (Arc::clone(&state), seeds.to_vec());
     running.keep("keeper", move || kept.keep(&seeds, &options))?;
     running.release = Box::new(move || state.stop());

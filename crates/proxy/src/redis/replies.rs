@@ -59,7 +59,7 @@ impl RespFace {
         let kumiki = self.state.kind == Kind::Kumiki;
         let reply = match client.pending(query.sequence) {
             None | Some(Pending::Waiting | Pending::Ready(_)) => bytes,
-            Some(Pending::Scan { at, of }) => route::scanned(&bytes, *at, *of),
+            Some(Pending::Scan(cursors)) => route::scanned(&bytes, *cursors),
             Some(Pending::Commands(telling)) => lock::told(&bytes, telling, protocol),
             Some(Pending::Join(join)) => match join.add(query.part, bytes, protocol) {
                 Some(whole) => whole,
@@ -218,6 +218,19 @@ fn send_again(
     pause: Duration,
     desk: &mut Desk<'_>,
 ) {
+    // What is sent again keeps its order, although some of it was tried more often.
+    let waits = client.last_again.is_some_and(|last| last >= desk.now);
+    let due = client.last_again.unwrap_or_default().max(desk.now + pause);
+    if waits || !pause.is_zero() {
+        client.last_again = Some(due);
+    }
+    // What waits for this moment has not left yet.
+    let least = if waits {
+        Duration::from_nanos(1)
+    } else {
+        Duration::ZERO
+    };
+    let pause = due.saturating_sub(desk.now).max(least);
     let own = (node, query.lane);
     if LaneName::of(query.lane).own.is_some() && !client.own_lanes.contains(&own) {
         client.own_lanes.push(own);

@@ -25,7 +25,7 @@ pub(crate) enum Way {
     /// On a connection of the client's own.
     Own { node: NodeIndex, route: u32 },
     /// To one node after the other.
-    Scan { at: usize, of: usize, part: Part },
+    Scan { cursors: Cursors, part: Part },
     /// Nowhere.
     Refused(&'static str),
 }
@@ -40,8 +40,22 @@ pub(crate) struct Part {
 
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 
-/// How many low bits of a cursor name the node.
+/// How many low bits of a cursor name the node: 0 for none, where a scan begins.
 const CURSOR_BITS: u32 = 10;
+
+/// How a cursor names a node.
+fn name(node: NodeIndex) -> u64 {
+    u64::from(node.0) % ((1 << CURSOR_BITS) - 1) + 1
+}
+
+/// The names that the cursors of a step of `SCAN` may have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cursors {
+    /// Of the node that is asked.
+    node: u64,
+    /// Of the node behind it; 0: it is the last one.
+    next: u64,
+}
 
 /// What leads a query with a key of this slot to its node once more.
 pub(crate) fn route(slot: u16) -> u32 {
@@ -123,7 +137,7 @@ fn everywhere(map: &Map, how: Everywhere, args: Args<'_>) -> Way {
         Everywhere::Sum => Rule::Sum,
         Everywhere::Append => Rule::Append,
         Everywhere::First => Rule::First,
-        Everywhere::Scan => return scan(nodes, args),
+        Everywhere::Scan => return scan(map, args),
     };
     let bytes = super::block::encode(args);
     let parts = nodes.iter().map(|&node| Part {
@@ -138,31 +152,40 @@ fn everywhere(map: &Map, how: Everywhere, args: Args<'_>) -> Way {
 }
 
 /// A step of `SCAN`: the cursor's low bits name the node, the others are that node's cursor.
-fn scan(nodes: &[NodeIndex], args: Args<'_>) -> Way {
+fn scan(map: &Map, args: Args<'_>) -> Way {
+    const INVALID: Way = Way::Refused("ERR invalid cursor");
     let cursor = args.get(1).and_then(|arg| std::str::from_utf8(arg).ok());
     let Some(cursor) = cursor.and_then(|text| text.parse::<u64>().ok()) else {
-        return Way::Refused("ERR invalid cursor");
+        return INVALID;
     };
-    let at = (cursor & ((1 << CURSOR_BITS) - 1)) as usize;
-    let Some(&node) = nodes.get(at) else {
-        return Way::Refused("ERR invalid cursor");
+    let (named, inner) = (cursor & ((1 << CURSOR_BITS) - 1), cursor >> CURSOR_BITS);
+    if named == 0 && inner != 0 {
+        return INVALID;
+    }
+    let is_named = (named != 0).then_some(|node| name(node) == named);
+    let Some(step) = map.step(is_named) else {
+        return INVALID;
     };
-    let inner = (cursor >> CURSOR_BITS).to_string();
+    let inner = if step.is_named { inner } else { 0 };
+    let inner = inner.to_string();
     let mut words: Vec<&[u8]> = args.iter().collect();
     words[1] = inner.as_bytes();
     let mut out = Vec::new();
     write_command(&mut out, &words);
     let part = Part {
-        node,
+        node: step.node,
         route: 0,
         bytes: out.into(),
     };
-    let of = nodes.len();
-    Way::Scan { at, of, part }
+    let cursors = Cursors {
+        node: name(step.node),
+        next: step.next.map_or(0, name),
+    };
+    Way::Scan { cursors, part }
 }
 
 /// The reply of one node to a step of `SCAN`, with the cursor for the next step.
-pub(crate) fn scanned(reply: &Bytes, at: usize, of: usize) -> Bytes {
+pub(crate) fn scanned(reply: &Bytes, cursors: Cursors) -> Bytes {
     let elements = super::join::elements(reply);
     let &[cursor, keys] = &elements[..] else {
         return reply.clone();
@@ -179,9 +202,8 @@ pub(crate) fn scanned(reply: &Bytes, at: usize, of: usize) -> Bytes {
         return reply.clone();
     };
     let next = match inner {
-        0 if at + 1 < of => at as u64 + 1,
-        0 => 0,
-        inner if inner >> (u64::BITS - CURSOR_BITS) == 0 => inner << CURSOR_BITS | at as u64,
+        0 => cursors.next,
+        inner if inner >> (u64::BITS - CURSOR_BITS) == 0 => inner << CURSOR_BITS | cursors.node,
         _ => return Bytes::from_static(b"-ERR the node's cursor is too large for the proxy\r\n"),
     };
     let mut out = Vec::new();
@@ -313,7 +335,7 @@ mod tests {
     #[test]
     fn a_scan_visits_all_nodes() {
         let step = |cursor: u64| match way_of(Kind::RedisServers, &format!("scan {cursor}")) {
-            Way::Scan { at, of, part } => (at, of, part.node.0, part.bytes),
+            Way::Scan { cursors, part } => (cursors, part.node.0, part.bytes),
             other => panic!("{other:?}"),
         };
         let reply = |cursor: &str| {
@@ -324,18 +346,31 @@ mod tests {
             let text = String::from_utf8(reply.to_vec()).unwrap();
             text.split("\r\n").nth(2).unwrap().parse::<u64>().unwrap()
         };
-        let (at, of, node, bytes) = step(0);
-        assert_eq!((at, of, node), (0, 2, 0));
+        let (cursors, node, bytes) = step(0);
+        assert_eq!(node, 0);
         assert_eq!(bytes, "*2\r\n$4\r\nscan\r\n$1\r\n0\r\n");
-        let second = next(&scanned(&reply("17"), at, of));
-        let (at, of, node, bytes) = step(second);
-        assert_eq!((at, node), (0, 0));
+        let second = next(&scanned(&reply("17"), cursors));
+        let (cursors, node, bytes) = step(second);
+        assert_eq!(node, 0);
         assert_eq!(bytes, "*2\r\n$4\r\nscan\r\n$2\r\n17\r\n");
-        let third = next(&scanned(&reply("0"), at, of));
-        let (at, of, node, _) = step(third);
-        assert_eq!((at, node), (1, 1));
-        let last = scanned(&reply("0"), at, of);
+        let third = next(&scanned(&reply("0"), cursors));
+        let (cursors, node, _) = step(third);
+        assert_eq!(node, 1);
+        let last = scanned(&reply("0"), cursors);
         assert_eq!(last, "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n");
+        // Node 0 is gone, and node 2 has what it had: a cursor of node 0 means nothing there.
+        let mut map = Map::even(&[NodeIndex(2), NodeIndex(1)]);
+        map.follow(&two());
+        let way = with_args(&format!("scan {second}"), |args| scan(&map, args));
+        let Way::Scan { part, .. } = way else {
+            panic!("{way:?}");
+        };
+        assert_eq!(part.node, NodeIndex(2));
+        assert_eq!(part.bytes, "*2\r\n$4\r\nscan\r\n$1\r\n0\r\n");
+        assert_eq!(
+            way_of(Kind::RedisServers, "scan 1024"),
+            Way::Refused("ERR invalid cursor")
+        );
         assert_eq!(
             way_of(Kind::RedisServers, "scan x"),
             Way::Refused("ERR invalid cursor")

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use ::simulation::draw;
+
 use super::reached::Point;
 use super::volume::Volume;
 use super::world::{Event, World, all};
@@ -32,7 +34,7 @@ impl World {
         if self.is_calm() || self.random.u8(..6) == 0 {
             return self.mend();
         }
-        if self.random.u32(..1000) < self.plan.faults.change {
+        if draw::chance(&mut self.random, self.plan.faults.change) {
             let nodes = self.nodes.len();
             let node = self.random.usize(..nodes);
             let id = self.nodes[node].id;
@@ -84,10 +86,10 @@ impl World {
                 let node = usize::from(node.0) - 1;
                 self.nodes[node].lost_disk = false;
                 self.admin.out.retain(|out| *out != node);
-                self.reached.add(Point::Added);
+                self.reached.hit(Point::Added);
             }
-            (Change::Remove(_), Some(Ok(()))) => self.reached.add(Point::Removed),
-            (Change::Transfer(_), Some(Ok(()))) => self.reached.add(Point::HandedOver),
+            (Change::Remove(_), Some(Ok(()))) => self.reached.hit(Point::Removed),
+            (Change::Transfer(_), Some(Ok(()))) => self.reached.hit(Point::HandedOver),
             _ => {}
         }
     }
@@ -199,7 +201,7 @@ impl World {
     /// A node loses its disk, and starts with an empty one.
     pub(super) fn wipe(&mut self, node: usize) {
         self.note(format_args!("node {} loses its disk", node + 1));
-        self.reached.add(Point::LostDisk);
+        self.reached.hit(Point::LostDisk);
         if self.nodes[node].running.is_some() {
             self.crash(node);
         }

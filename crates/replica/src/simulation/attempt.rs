@@ -167,7 +167,7 @@ impl World {
         match (attempt.stage, state) {
             (Stage::Ask | Stage::Refuse, State::Prepared(_)) => {
                 attempt.ops = attempt.job.blind();
-                self.reached.add(Point::FoundPrepared);
+                self.reached.hit(Point::FoundPrepared);
                 self.decide(attempt)
             }
             (Stage::Ask, State::Unknown) => {
@@ -175,7 +175,7 @@ impl World {
                 true
             }
             (Stage::Refuse, State::Unknown | State::Refused) => {
-                self.reached.add(Point::Refused);
+                self.reached.hit(Point::Refused);
                 self.book.aborted();
                 false
             }
@@ -215,7 +215,7 @@ impl World {
             &attempt.ops,
         );
         self.book.counts.committed += 1;
-        self.reached.add(Point::CommittedAttempt);
+        self.reached.hit(Point::CommittedAttempt);
         attempt.stage = Stage::Forget;
         true
     }

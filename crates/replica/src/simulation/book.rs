@@ -16,7 +16,7 @@ use history::{History, Outcome, Verdict};
 use super::job::{ACCOUNTS, COUNTERS, DEPOSIT, Job, Seen, Step};
 
 /// How many transactions ended how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Those that took effect.
     pub committed: u64,
@@ -26,15 +26,43 @@ pub struct Counts {
     pub unknown: u64,
     /// Reads of what may be old.
     pub stale: u64,
+    /// States that were compared by their indexes.
+    pub states: u64,
+    /// Milliseconds until the partition served after the faults, one for each run.
+    pub served_ms: Vec<u64>,
 }
 
-impl Counts {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Counts) {
+impl ::simulation::Counts for Counts {
+    fn add(&mut self, other: &Counts) {
         self.committed += other.committed;
         self.aborted += other.aborted;
         self.unknown += other.unknown;
         self.stale += other.stale;
+        self.states += other.states;
+        self.served_ms.extend(&other.served_ms);
+    }
+
+    fn text(&self) -> String {
+        let Counts {
+            committed,
+            aborted,
+            unknown,
+            stale,
+            states,
+            served_ms,
+        } = self;
+        let mut text = format!(
+            "transactions: {committed} committed, {aborted} aborted, {unknown} of unknown outcome, \
+             {stale} reads of old states\n{states} states compared by their indexes\n"
+        );
+        let mut served = served_ms.clone();
+        served.sort_unstable();
+        if let (Some(median), Some(most)) = (served.get(served.len() / 2), served.last()) {
+            text += &format!(
+                "served again after the faults within {median} ms (median), {most} ms (most)\n"
+            );
+        }
+        text
     }
 }
 

@@ -386,7 +386,7 @@ impl World {
             self.book.wrong(odd.clone());
         }
         if doing.doubt && doing.once.is_some() {
-            self.reached.add(Point::ToldAgain);
+            self.reached.hit(Point::ToldAgain);
         }
         let process = self.clients[client].process;
         self.book
@@ -412,7 +412,7 @@ impl World {
         let age =
             doing.stale.expect("it was asked for").mul_f64(1.05) + self.plan.election.mul_f64(1.2);
         self.book.stale(&seen, at.saturating_sub(age), at);
-        self.reached.add(Point::Stale);
+        self.reached.hit(Point::Stale);
         self.rethink(client);
     }
 
@@ -425,16 +425,16 @@ impl World {
             Abort::Forgotten if self.plan.forgets_clients() => {
                 return self.forgotten(client, doing);
             }
-            Abort::Unavailable { .. } if doing.is_opening() => self.reached.add(Point::Full),
+            Abort::Unavailable { .. } if doing.is_opening() => self.reached.hit(Point::Full),
             _ => {}
         }
         let leader = match abort {
             Abort::Elsewhere { leader } => {
-                self.reached.add(Point::Redirected);
+                self.reached.hit(Point::Redirected);
                 Some(leader)
             }
             Abort::Held { .. } => {
-                self.reached.add(Point::Held);
+                self.reached.hit(Point::Held);
                 None
             }
             Abort::Conflict { .. } | Abort::Unavailable { .. } => None,
@@ -443,7 +443,7 @@ impl World {
             Abort::Precondition { .. } => return self.decline(client),
             // What was sent before is refused, too, whenever it arrives.
             Abort::Stale { .. } => {
-                self.reached.add(Point::Fenced);
+                self.reached.hit(Point::Fenced);
                 return self.decline(client);
             }
             other => return self.fail(format!("client {client} was told: {other}")),
@@ -475,7 +475,7 @@ impl World {
 
     /// Its session is not remembered: this was not executed, and nobody knows of what was sent before.
     fn forgotten(&mut self, client: usize, mut doing: Doing) {
-        self.reached.add(Point::Forgotten);
+        self.reached.hit(Point::Forgotten);
         self.clients[client].session = None;
         // What is in a script does no harm a second time.
         if doing.doubt && self.clients[client].script.is_none() {
@@ -511,7 +511,7 @@ impl World {
     }
 
     fn unknown(&mut self, client: usize, doing: &Doing) {
-        self.reached.add(Point::Unknown);
+        self.reached.hit(Point::Unknown);
         let process = self.clients[client].process;
         self.book
             .unknown(process, &doing.job, (doing.begun, self.now));

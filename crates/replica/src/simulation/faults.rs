@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::plan::TICK;
 use super::reached::Point;
 use super::world::{Event, World};
+use ::simulation::draw;
 
 const LONG: Duration = Duration::from_millis(500);
 
@@ -23,7 +24,7 @@ impl World {
             _ => node,
         };
         if self.draw(faults.crash) && self.nodes[node].running.is_some() {
-            self.reached.add(Point::Crashed);
+            self.reached.hit(Point::Crashed);
             self.crash(node);
         }
         if self.draw(faults.power) && !self.nodes[node].power_fails {
@@ -64,7 +65,7 @@ impl World {
             "node {} pauses until {until:?}, wholly: {wholly}",
             node + 1
         ));
-        self.reached.add(Point::Paused);
+        self.reached.hit(Point::Paused);
         let one = &mut self.nodes[node];
         if wholly {
             one.paused_until = until;
@@ -96,7 +97,7 @@ impl World {
     }
 
     fn draw(&mut self, share: u32) -> bool {
-        self.random.u32(..1000) < share
+        draw::chance(&mut self.random, share)
     }
 
     fn separate(&mut self, node: usize) {
@@ -108,7 +109,7 @@ impl World {
             node + 1,
             other + 1
         ));
-        self.reached.add(Point::Separated);
+        self.reached.hit(Point::Separated);
         self.network.cut(node, other, until);
         if !one_way {
             self.network.cut(other, node, until);
@@ -126,7 +127,7 @@ impl World {
             "node {} hears others: {hears}, is heard: {is_heard}, until {until:?}",
             node + 1
         ));
-        self.reached.add(Point::Isolated);
+        self.reached.hit(Point::Isolated);
         for other in (0..self.nodes.len()).filter(|other| *other != node) {
             if !hears {
                 self.network.cut(other, node, until);

@@ -50,7 +50,7 @@ impl World {
             .is_some_and(|(begun, _)| begun >= self.plan.calm);
         if served && !self.finale.served {
             self.finale.served = true;
-            self.reached.serves(since.as_millis() as u64);
+            self.book.counts.served_ms.push(since.as_millis() as u64);
         }
         if !self.finale.served {
             if since > self.plan.election * SERVES_WITHIN {
@@ -75,7 +75,7 @@ impl World {
         }
         let hashes: Vec<_> = self.witnesses.values().map(|one| (one.1, one.2)).collect();
         self.note(format_args!("{} states: {hashes:x?}", hashes.len()));
-        self.reached.states(hashes.len() as u64);
+        self.book.counts.states += hashes.len() as u64;
         self.finale.over = true;
     }
 

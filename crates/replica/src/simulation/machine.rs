@@ -140,7 +140,7 @@ impl World {
             let running = one.running.as_mut().expect("it has failed");
             running.member.step_aside();
             running.blocked_until = self.now + RETRY;
-            self.reached.add(Point::DiskFull);
+            self.reached.hit(Point::DiskFull);
             return self.note(format_args!("node {} steps aside: {failure}", node + 1));
         }
         if !one.power_fails {
@@ -150,7 +150,7 @@ impl World {
             "the power of node {} fails: {failure}",
             node + 1
         ));
-        self.reached.add(Point::PowerFailed);
+        self.reached.hit(Point::PowerFailed);
         self.crash(node);
     }
 
@@ -214,7 +214,7 @@ impl World {
         running.job_planned = false;
         let jobs = std::mem::take(&mut *running.jobs.lock());
         jobs.into_iter().for_each(|job| job());
-        self.reached.add(Point::SnapshotMade);
+        self.reached.hit(Point::SnapshotMade);
         self.plan_turn(node, Duration::ZERO);
     }
 
@@ -258,7 +258,7 @@ impl World {
                 "node {} leads: {leads} in term {term}",
                 node + 1
             ));
-            self.reached.add(if leads {
+            self.reached.hit(if leads {
                 Point::Elected
             } else {
                 Point::Deposed
@@ -310,7 +310,7 @@ impl World {
             return self.at(later, Event::Call(request));
         }
         if self.nodes[node].leads() && self.nodes.iter().filter(|one| one.leads()).count() > 1 {
-            self.reached.add(Point::OldLeader);
+            self.reached.hit(Point::OldLeader);
         }
         let running = self.nodes[node].running.as_mut().expect("asked before");
         let (ticket, outcome) = request.call.run(&mut running.worker, self.now);

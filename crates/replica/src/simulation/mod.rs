@@ -24,8 +24,7 @@
 //! | `admin` | changes of members |
 //! | `faults` | what goes wrong |
 //! | `book`, `finale` | the judgement |
-//! | `reached` | what runs have met |
-//! | `trace` | what happened, to compare and to read |
+//! | `reached` | the points that runs should reach |
 
 mod admin;
 mod attempt;
@@ -40,36 +39,19 @@ mod network;
 mod node;
 mod plan;
 mod reached;
-mod trace;
 mod volume;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use ::simulation::catch;
 pub use book::Counts;
-pub use reached::{Point, Reached};
+pub use reached::Point;
 
 /// How a run ended.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// The seed, which gives the same run again.
-    pub seed: u64,
-    /// What is wrong, if anything is.
-    pub failure: Option<String>,
-    /// The same for the same events.
-    pub hash: u64,
-    /// What was met.
-    pub reached: Reached,
-    /// How the clients' transactions ended.
-    pub counts: Counts,
-    /// Every event, if asked for.
-    pub trace: Vec<String>,
-    /// The history as JSON lines, if asked for.
-    pub history: String,
-}
+pub type Run = ::simulation::Run<Point, Counts>;
 
 /// A run that takes longer than this is stuck: something waits for what never happens.
 const STUCK: Duration = Duration::from_secs(20);
@@ -82,24 +64,14 @@ pub fn run(seed: u64, keep_trace: bool) -> Run {
         // Nobody listens any more if it took too long.
         let _ = tell.send(run_here(seed, keep_trace));
     });
-    told.recv_timeout(STUCK).unwrap_or_else(|_| Run {
-        seed,
-        failure: Some(format!("it hangs: there is no end after {STUCK:?}")),
-        hash: 0,
-        reached: Reached::default(),
-        counts: Counts::default(),
-        trace: Vec::new(),
-        history: String::new(),
-    })
+    told.recv_timeout(STUCK)
+        .unwrap_or_else(|_| Run::failed(seed, format!("it hangs: there is no end after {STUCK:?}")))
 }
 
 fn run_here(seed: u64, keep_trace: bool) -> Run {
     let mut world = world::World::new(seed, keep_trace);
-    let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
-    if let Err(panic) = outcome {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        world.fail(format!("a panic: {}", text.unwrap_or("without words")));
+    if let Err(panic) = catch(|| world.run()) {
+        world.fail(panic);
     }
     let history = keep_trace.then(|| world.book.text().to_owned());
     Run {
@@ -107,8 +79,8 @@ fn run_here(seed: u64, keep_trace: bool) -> Run {
         failure: world.failure.take(),
         hash: world.trace.hash(),
         reached: world.reached.clone(),
-        counts: world.book.counts,
-        trace: std::mem::take(&mut world.trace).into_lines(),
+        counts: world.book.counts.clone(),
+        trace: world.trace.take_lines(),
         history: history.unwrap_or_default(),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::simulation::draw;
 use fastrand::Rng;
 
 use super::plan::Plan;
@@ -62,10 +63,10 @@ impl Network {
         now: Duration,
         random: &mut Rng,
     ) -> Vec<Duration> {
-        if self.is_cut(from, to, now) || random.u32(..1000) < self.lose {
+        if self.is_cut(from, to, now) || draw::chance(random, self.lose) {
             return Vec::new();
         }
-        let copies = 1 + usize::from(random.u32(..1000) < self.repeat);
+        let copies = 1 + usize::from(draw::chance(random, self.repeat));
         let arrivals = (0..copies).map(|_| {
             let slow = !self.orderly && random.u8(..50) == 0;
             let factor = if slow { random.u32(2..=40) } else { 1 };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::simulation::draw;
 use fastrand::Rng;
 
 use crate::options::Grouping;
@@ -46,7 +47,7 @@ pub(super) struct Plan {
 }
 
 /// What goes wrong, and how often: shares of 1000, per message or per tick.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Faults {
     pub(super) lose: u32,
     pub(super) repeat: u32,
@@ -92,12 +93,12 @@ impl Plan {
             rates: (0..founders + spares)
                 .map(|_| random.u64(960_000..=1_040_000))
                 .collect(),
-            ahead_ms: [0, 20, 300][random.usize(..3)],
-            snapshot_bytes: [6 << 10, 20 << 10, 60 << 10, 1 << 20][random.usize(..4)],
-            kept_entries: [0, 3, 30][random.usize(..3)],
-            chunk: [100, 700, 1 << 20][random.usize(..3)],
-            message: [300, 4096, 8 << 20][random.usize(..3)],
-            segment_bytes: [4 << 10, 16 << 10, 256 << 10][random.usize(..3)],
+            ahead_ms: draw::one_of(random, &[0, 20, 300]),
+            snapshot_bytes: draw::one_of(random, &[6 << 10, 20 << 10, 60 << 10, 1 << 20]),
+            kept_entries: draw::one_of(random, &[0, 3, 30]),
+            chunk: draw::one_of(random, &[100, 700, 1 << 20]),
+            message: draw::one_of(random, &[300, 4096, 8 << 20]),
+            segment_bytes: draw::one_of(random, &[4 << 10, 16 << 10, 256 << 10]),
             session: if short_sessions { ms(400) } else { ms(600_000) },
             sessions: if short_sessions {
                 random.usize(clients..=20)
@@ -112,9 +113,9 @@ impl Plan {
             },
             keys: random.usize(3..=8),
             flushes: !short_sessions && random.u8(..5) == 0,
-            think: [ms(2), ms(10), ms(40)][random.usize(..3)],
-            sync: [Duration::from_micros(100), ms(1), ms(4)][random.usize(..3)],
-            delay: [Duration::from_micros(200), ms(1), ms(4)][random.usize(..3)],
+            think: draw::one_of(random, &[ms(2), ms(10), ms(40)]),
+            sync: draw::one_of(random, &[Duration::from_micros(100), ms(1), ms(4)]),
+            delay: draw::one_of(random, &[Duration::from_micros(200), ms(1), ms(4)]),
             orderly: random.bool(),
             calm,
             faults: Faults::draw(random),
@@ -136,13 +137,7 @@ impl Faults {
         if random.u8(..10) == 0 {
             return Faults::default();
         }
-        let mut some = |share: u32| {
-            if random.bool() {
-                random.u32(1..=share)
-            } else {
-                0
-            }
-        };
+        let mut some = |most| draw::share(random, most);
         Faults {
             lose: some(60),
             repeat: some(60),
@@ -160,8 +155,8 @@ impl Faults {
         }
     }
 
-    /// Whether nothing goes wrong.
+    /// Returns `true` if nothing goes wrong.
     pub(super) fn is_none(&self) -> bool {
-        format!("{self:?}") == format!("{:?}", Faults::default())
+        *self == Faults::default()
     }
 }

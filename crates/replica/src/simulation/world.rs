@@ -1,10 +1,10 @@
 //! A partition, its clients and the network in virtual time: what happens next.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::simulation::{Coverage, EventQueue, Trace, draw};
 use base::NodeId;
 use fastrand::Rng;
 
@@ -17,8 +17,7 @@ use super::finale::Finale;
 use super::network::Network;
 use super::node::Node;
 use super::plan::{Plan, TICK};
-use super::reached::Reached;
-use super::trace::Trace;
+use super::reached::Point;
 
 /// Which life of a node is meant: what was scheduled in another one does not count.
 pub(super) type Life = u32;
@@ -88,29 +87,6 @@ pub(super) enum Event {
     Rest,
 }
 
-struct Scheduled {
-    at: Duration,
-    number: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Scheduled) -> bool {
-        self.number == other.number
-    }
-}
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
 /// What a state's hashes are, and which node had it first.
 pub(super) type Witness = (usize, u64, u64);
 
@@ -135,11 +111,10 @@ pub(super) struct World {
     pub(super) book: Book,
     pub(super) finale: Finale,
     pub(super) trace: Trace,
-    pub(super) reached: Reached,
+    pub(super) reached: Coverage<Point>,
     /// Why the run has failed.
     pub(super) failure: Option<String>,
-    queue: BinaryHeap<Reverse<Scheduled>>,
-    scheduled: u64,
+    queue: EventQueue<Duration, Event>,
 }
 
 /// More events than any run has: one that goes on is stuck.
@@ -178,10 +153,9 @@ impl World {
             book: Book::default(),
             finale: Finale::default(),
             trace: Trace::new(keep_trace),
-            reached: Reached::default(),
+            reached: Coverage::default(),
             failure: None,
-            queue: BinaryHeap::new(),
-            scheduled: 0,
+            queue: EventQueue::new(),
             plan,
         };
         world.note(format_args!("seed {seed}"));
@@ -199,12 +173,12 @@ impl World {
             if events > MOST_EVENTS {
                 return self.fail("the partition does not come to rest".to_owned());
             }
-            let Some(Reverse(scheduled)) = self.queue.pop() else {
+            let Some((at, event)) = self.queue.pop() else {
                 return self.fail("nothing is left to happen".to_owned());
             };
-            self.now = scheduled.at;
+            self.now = at;
             self.truth.set(self.now);
-            self.happen(scheduled.event);
+            self.happen(event);
             if let Some(wrong) = self.book.take_wrong() {
                 self.fail(wrong);
             }
@@ -335,18 +309,12 @@ impl World {
 
     /// Schedules an event at a time.
     pub(super) fn at(&mut self, at: Duration, event: Event) {
-        self.scheduled += 1;
-        self.queue.push(Reverse(Scheduled {
-            at: at.max(self.now),
-            number: self.scheduled,
-            event,
-        }));
+        self.queue.push(at.max(self.now), event);
     }
 
     /// A time up to a limit, more often short than long.
     pub(super) fn while_up_to(&mut self, limit: Duration) -> Duration {
-        let share = self.random.f64();
-        Duration::from_micros(10) + limit.mul_f64(share * share)
+        draw::mostly_short(&mut self.random, limit)
     }
 
     pub(super) fn note(&mut self, what: std::fmt::Arguments<'_>) {

@@ -390,6 +390,7 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ),
         ("io-threads", config.threads.to_string()),
         ("maxclients", config.limits.clients.to_string()),
+        ("maxmemory-clients", config.limits.in_flight.to_string()),
         (
             "maxmemory",
             shared.memory.most.load(Ordering::Relaxed).to_string(),

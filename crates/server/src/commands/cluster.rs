@@ -53,6 +53,13 @@ pub(super) const COMMANDS: &[Command] = &[
         readonly,
         "Lets this connection read what a replica has, which may be a little old.",
     ),
+    command(
+        "role",
+        1,
+        Flags::FAST,
+        super::replication::role,
+        "Whether this node leads its partition, and who else has it.",
+    ),
     command("readwrite", 1, Flags::FAST, readwrite, "Ends READONLY."),
     command(
         "asking",

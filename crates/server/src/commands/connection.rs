@@ -165,19 +165,17 @@ fn echo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     connection.writer().bulk(args.at(1));
 }
 
+/// There is database 0 alone. The connection is closed after the error for another one: many clients go on
+/// after it, and what they then write, or flush, would be in database 0.
 fn select(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    match int(args.at(1)) {
-        Ok(0) => connection.writer().ok(),
-        Ok(number) if i32::try_from(number).is_ok() => {
-            connection.writer().error("ERR DB index is out of range");
-        }
-        Ok(_) => connection
-            .writer()
-            .error("ERR value is out of range, value must between -2147483648 and 2147483647"),
-        Err(_) => connection
-            .writer()
-            .error("ERR value is not an integer or out of range"),
-    }
+    let refusal = match int(args.at(1)) {
+        Ok(0) => return connection.writer().ok(),
+        Ok(number) if i32::try_from(number).is_ok() => "ERR DB index is out of range",
+        Ok(_) => "ERR value is out of range, value must between -2147483648 and 2147483647",
+        Err(_) => "ERR value is not an integer or out of range",
+    };
+    connection.writer().error(refusal);
+    connection.state.closing = true;
 }
 
 fn quit(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
@@ -249,6 +247,10 @@ fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     }
     let id = connection.client.id as i64;
     let mode = context.shared.mode();
+    let role = match super::replication::follower(&context.shared) {
+        None => "master",
+        Some(_) => "replica",
+    };
     let mut writer = connection.writer();
     let protocol = writer.protocol().number();
     writer.map(7);
@@ -263,7 +265,7 @@ fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
         writer.bulk(name.as_bytes());
         writer.int(value);
     }
-    for (name, value) in [("mode", mode), ("role", "master")] {
+    for (name, value) in [("mode", mode), ("role", role)] {
         writer.bulk(name.as_bytes());
         writer.bulk(value.as_bytes());
     }

@@ -1,10 +1,11 @@
 //! `CLUSTER REPLICATION`: what a node says of its replica, and changes of who takes part. It is
 //! Kumiki's own; `kumiki cluster` gives it.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::NodeId;
-use replica::Change;
+use replica::{Change, Role, Status};
 use resp::Args;
 
 use super::is;
@@ -32,6 +33,55 @@ fn report(shared: &Shared) -> Report {
         };
     };
     own.report(partition)
+}
+
+/// This node's replica, unless it leads or there is none: then the node is what Redis calls a master.
+pub(super) fn follower(shared: &Shared) -> Option<Status> {
+    let status = shared.partition.replicated()?.member().status();
+    (status.role != Role::Leader).then_some(status)
+}
+
+/// `ROLE`: offsets are indexes of the partition's log.
+pub(super) fn role(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    let shared = &context.shared;
+    let address = |node| shared.routes.as_ref().map(|routes| routes.address_of(node));
+    let Some(own) = shared.partition.replicated() else {
+        return write_master(connection, 0, &[]);
+    };
+    let status = own.member().status();
+    if status.role == Role::Leader {
+        let others = status.members.iter().filter(|one| one.node != status.node);
+        let active = others.filter(|one| one.active);
+        let replicas = active.filter_map(|one| Some((address(one.node)?, one.matched)));
+        return write_master(connection, status.last, &replicas.collect::<Vec<_>>());
+    }
+    let leader = status.leader.and_then(address);
+    let mut writer = connection.writer();
+    writer.array(5);
+    writer.bulk(b"slave");
+    let host = leader.map_or_else(String::new, |leader| leader.ip().to_string());
+    writer.bulk(host.as_bytes());
+    writer.int(leader.map_or(0, |leader| leader.port().into()));
+    writer.bulk(match (leader, status.receiving) {
+        (None, _) => b"connect",
+        (Some(_), Some(_)) => b"sync",
+        (Some(_), None) => b"connected",
+    });
+    writer.int(status.applied as i64);
+}
+
+fn write_master(connection: &mut Connection, offset: u64, replicas: &[(SocketAddr, u64)]) {
+    let mut writer = connection.writer();
+    writer.array(3);
+    writer.bulk(b"master");
+    writer.int(offset as i64);
+    writer.array(replicas.len());
+    for (address, offset) in replicas {
+        writer.array(3);
+        writer.bulk(address.ip().to_string().as_bytes());
+        writer.bulk(address.port().to_string().as_bytes());
+        writer.bulk(offset.to_string().as_bytes());
+    }
 }
 
 pub(super) fn replication(context: &mut Context, connection: &mut Connection, args: Args<'_>) {

@@ -84,7 +84,13 @@ impl Runtime {
             return;
         }
         let authenticated = shared.config.password.is_none();
-        let connection = entry.insert(Connection::new(key, stream, client, authenticated));
+        let connection = entry.insert(Connection::new(
+            key,
+            stream,
+            client,
+            authenticated,
+            &shared.in_flight,
+        ));
         self.lists.ready(key, connection);
     }
 }

@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use base::Epoch;
+use base::size::Size;
 
 use super::Runtime;
 use crate::connection::Connection;
@@ -162,8 +163,19 @@ impl Runtime {
         }
         context.bytes_out += write(connection) as u64;
         let limits = &context.shared.config.limits;
-        if connection.output.pending() > limits.output_hard {
+        let held = connection.held_bytes();
+        if connection.output.pending() > limits.output {
             tracing::warn!(client = %connection.client.address, "closed: it takes no replies");
+            connection.state.dead = true;
+        } else if connection.share.set(held).is_err() {
+            let budget = &context.shared.in_flight;
+            let (used, limit) = (Size(budget.used()), Size(budget.limit()));
+            tracing::warn!(
+                client = %connection.client.address,
+                "closed: with {} of requests and of replies that it has not taken, all clients together would hold \
+                 more than {limit} (now {used}; --max-client-memory)",
+                Size(held as u64)
+            );
             connection.state.dead = true;
         }
         if connection.state.dead || connection.state.closing && connection.output.is_empty() {
@@ -189,10 +201,7 @@ impl Runtime {
                 false
             }
             Some(Next::Told) => false,
-            None => {
-                (state.stalled || state.readable)
-                    && connection.output.pending() <= limits.output_soft
-            }
+            None => state.stalled || state.readable,
         };
         if more && !connection.state.closing {
             self.lists.ready(key, connection);

@@ -40,7 +40,7 @@ pub(super) fn plots() -> Vec<Plot> {
     vec![
         bars(
             "How long a replay takes, here and of a storage node",
-            "Reads of 16 KiB on the disk. Repeats figure 4.19, where remote reads, which have no \
+            "Reads of 16 KiB on the disk. After figure 4.19, where remote reads, which have no \
              cache, take more than twice as long as local ones, which have some.",
             only(&[
                 disk,
@@ -55,7 +55,7 @@ pub(super) fn plots() -> Vec<Plot> {
         ),
         bars(
             "Replays and random reads, here",
-            "On the disk, by size, without a cache and with caches. Repeats figures 4.20 to 4.23, \
+            "On the disk, by size, without a cache and with caches. After figures 4.20 to 4.23, \
              where replays are faster by far.",
             only(&[disk, ("mode", &["local".into()]), ("threads", usual)]),
             "size",
@@ -64,7 +64,7 @@ pub(super) fn plots() -> Vec<Plot> {
         ),
         bars(
             "Replays of a storage node",
-            "On the disk, over shared memory, by size. Repeats figures 4.24 to 4.31, where replays \
+            "On the disk, over shared memory, by size. After figures 4.24 to 4.31, where replays \
              are no faster than random reads, for want of a cache.",
             only(&[
                 disk,
@@ -79,7 +79,7 @@ pub(super) fn plots() -> Vec<Plot> {
         ),
         lines(
             "Replays by threads",
-            "Reads of 16 KiB on the disk. Repeats figures 4.22 and 4.26.",
+            "Reads of 16 KiB on the disk. After figures 4.22 and 4.26.",
             only(&[
                 disk,
                 recorded,
@@ -91,7 +91,7 @@ pub(super) fn plots() -> Vec<Plot> {
         ),
         lines(
             "Replays by connections",
-            "Reads of 16 KiB on the disk over shared memory, by io_uring. Repeats figure 4.30.",
+            "Reads of 16 KiB on the disk over shared memory, by io_uring. After figure 4.30.",
             only(&[
                 disk,
                 recorded,

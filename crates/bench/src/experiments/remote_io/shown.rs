@@ -32,7 +32,7 @@ pub(super) fn plots() -> Vec<Plot> {
     );
     all.push(Plot {
         title: "Reads of 512 bytes by connections and I/O threads",
-        caption: "The node reads the disk by so many threads in all. Repeats figures 4.12 to 4.14, \
+        caption: "The node reads the disk by so many threads in all. After figures 4.12 to 4.14, \
                   where 4.3 M reads a second are reached with 100 connections.",
         shape: Shape::Lines {
             x: "threads",
@@ -45,7 +45,7 @@ pub(super) fn plots() -> Vec<Plot> {
     });
     all.push(Plot {
         title: "Reads by connections, a new thread for each read",
-        caption: "Of 512 bytes, on the disk. Repeats figure 4.10: at most 70 k, fewer with more \
+        caption: "Of 512 bytes, on the disk. After figure 4.10: at most 70 k, fewer with more \
                   connections, some hundreds with threads pinned.",
         shape: Shape::Lines {
             x: "links",
@@ -64,12 +64,16 @@ pub(super) fn plots() -> Vec<Plot> {
     });
     all.push(Plot {
         title: "Processors over time, a new thread for each read",
-        caption: "Reads of 512 bytes, on the disk. Repeats figure 4.11 for both processes: the paper \
+        caption: "Reads of 512 bytes, on the disk. After figure 4.11 for both processes: the paper \
                   sees few cores busy beside those that poll.",
         shape: Shape::Course,
         only: only(with(
             at("remote", "disk", 512),
-            &[("way", "dynamic".into()), ("links", 1.0.into()), ("pinned", "no".into())],
+            &[
+                ("way", "dynamic".into()),
+                ("links", 1.0.into()),
+                ("pinned", "no".into()),
+            ],
         )),
         paper: Vec::new(),
     });
@@ -104,7 +108,7 @@ fn tops() -> Vec<Plot> {
     vec![
         bars(
             "The fabric alone",
-            "Bytes a second of pages that need no read. Repeats figures 4.2 to 4.5, where there are \
+            "Bytes a second of pages that need no read. After figures 4.2 to 4.5, where there are \
              up to 6 M reads of 512 bytes.",
             vec![
                 ("mode", vec!["fabric".into()]),
@@ -116,7 +120,7 @@ fn tops() -> Vec<Plot> {
         ),
         bars(
             "On the disk, by size",
-            "Bytes a second: plain threads here, and a storage node with io_uring. Repeats figure \
+            "Bytes a second: plain threads here, and a storage node with io_uring. After figure \
              4.18.",
             vec![
                 ("device", vec!["disk".into()]),

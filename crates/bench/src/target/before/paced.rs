@@ -9,12 +9,12 @@ use std::net::SocketAddr;
 use cql::{Bound, Consistency, ResultBody, ValueList, Version};
 
 use super::system::{Road, System};
-use crate::cassandra::{self, Link, Statement};
 use crate::driver::{Client, DONE, Driven, Pace, Plan};
 use crate::sample::{RunError, Sample};
 use crate::target::Context;
 use crate::target::bare::Bare;
 use crate::target::queries::slice;
+use cassandra::{self, Link, Statement};
 
 /// Slices of each kind in one run.
 const SLICES: u32 = 8;

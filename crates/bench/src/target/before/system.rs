@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use cql::Version;
 
 use super::{BeforeJob, Load};
-use crate::cassandra::{self, Compiler, Nodes};
 use crate::experiment::Effort;
 use crate::machine;
 use crate::sample::RunError;
 use crate::target::cluster as clusters;
 use crate::target::process::Process;
 use crate::target::{Context, Place};
+use cassandra::{self, Compiler, Nodes};
 
 /// Java's heap of a node, in MiB.
 const HEAP: u64 = 1024;

@@ -13,7 +13,7 @@ use super::system::{Road, System};
 use crate::result::median;
 use crate::sample::{RunError, Sample};
 use crate::target::{Context, Place};
-use crate::ycsb::{Binding, Phase, Ycsb};
+use cassandra::ycsb::{Binding, Phase, Ycsb};
 
 /// Seconds at the begin of a run that are not counted, at most: a third of a short one.
 const NOT_COUNTED: u64 = 4;

@@ -128,13 +128,11 @@ pub(super) fn run_with(
 
 /// The program whose processes are measured; the error says that they are not.
 pub(super) fn program<'c>(context: &Context<'c>) -> Result<&'c std::path::Path, RunError> {
-    let skipped = |why: &str| RunError::Skipped(why.to_owned());
     if context.recorder.is_some() || context.affinity.is_some() {
         let why = "servers in processes of their own are neither recorded nor placed";
-        return Err(skipped(why));
+        return Err(RunError::Skipped(why.to_owned()));
     }
-    let missing = || skipped("there is no program to start servers with");
-    context.server.ok_or_else(missing)
+    context.server()
 }
 
 pub(super) fn connect(

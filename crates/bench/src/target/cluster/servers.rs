@@ -83,7 +83,7 @@ impl Servers {
     ) -> Result<Servers, RunError> {
         let has_replicas = shape.replicas > 1;
         let each = if has_replicas { 3 } else { 2 };
-        let addresses = loopback::free_addresses(each * shape.count)
+        let addresses = testkit::free_addresses(each * shape.count)
             .map_err(|error| RunError::failed("looking for ports")(&error))?;
         let node = |(id, of): (u16, &[SocketAddr])| NodeInfo {
             id: NodeId(id),

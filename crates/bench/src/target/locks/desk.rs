@@ -15,7 +15,7 @@ use ::resp::command::write_command;
 use ::resp::reply::{ReplyParser, Value};
 use cql::{Bound, Consistency, ResultBody, ValueList, Version};
 
-use crate::cassandra::{self, Link, Statement};
+use cassandra::{self, Link, Statement};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);

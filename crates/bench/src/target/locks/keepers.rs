@@ -6,12 +6,12 @@ use std::process::Command;
 
 use super::Keeper;
 use super::desk::{Lwt, TABLE};
-use crate::cassandra::{self, Compiler, Nodes, Paxos};
 use crate::experiment::Effort;
 use crate::sample::RunError;
 use crate::target::cluster::{self as clusters, Servers, Shape};
 use crate::target::process::Process;
 use crate::target::{Context, Place};
+use cassandra::{self, Compiler, Nodes, Paxos};
 
 /// Java's heap of a node, in MiB.
 const HEAP: u64 = 768;

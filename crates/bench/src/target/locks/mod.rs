@@ -20,12 +20,12 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::awake::Awake;
-use crate::cassandra::Paxos;
 use crate::driver::Client;
 use crate::latency::Latencies;
 use crate::sample::{Check, RunError, Sample, Values};
 use crate::target::Context;
 use crate::target::bare::Bare;
+use cassandra::Paxos;
 use desk::{Desk, Lwt, Resp};
 use keepers::Started;
 use turns::{Took, Turns};

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int64Type};
-use pages::tpch::TpchTable;
+use tpch::TpchTable;
 
 use super::query::{self, Query, Variant};
 

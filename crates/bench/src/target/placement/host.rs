@@ -42,9 +42,10 @@ impl Host {
         shape: Shape,
         context: &Context<'_>,
     ) -> Result<Host, RunError> {
-        let Some(program) = context.server else {
+        if context.server.is_none() {
             return Host::here(dir, shape);
-        };
+        }
+        let program = context.server()?;
         let start = || {
             Process::start(program, said, "storage-node", |address, _| {
                 Ok(arguments(dir, shape, address))

@@ -12,10 +12,10 @@ use disk::RealDisk;
 use fabric::Secret;
 use fabric::tcp::Transport;
 use pages::remote::{Far, FarOptions, SessionOptions};
-use pages::tpch::TpchTable;
 use pages::{Layout, LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables};
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
+use tpch::TpchTable;
 
 use super::answer::Reference;
 use super::book::Book;

@@ -27,7 +27,7 @@ pub(super) struct Etcd {
 impl Etcd {
     /// Describes them; their data goes to `dir`. Starts none.
     pub(super) fn new(binary: &Path, dir: &Path, count: usize) -> Result<Etcd, RunError> {
-        let addresses = loopback::free_addresses(2 * count);
+        let addresses = testkit::free_addresses(2 * count);
         let addresses = addresses.map_err(|error| RunError::failed("looking for ports")(&error))?;
         let member = |(number, of): (usize, &[SocketAddr])| Member {
             name: format!("member{number}"),

@@ -65,11 +65,7 @@ impl Nodes {
                 Ok(Nodes::Etcd(Etcd::new(binary, dir, count)?))
             }
             System::Kumiki => {
-                let none = || {
-                    let what = "there is no program to start servers with";
-                    RunError::Skipped(what.to_owned())
-                };
-                let binary = context.server.ok_or_else(none)?;
+                let binary = context.server()?;
                 let servers = Servers::new(binary, dir, Shape::replicas(count))?;
                 Ok(Nodes::Kumiki(servers))
             }

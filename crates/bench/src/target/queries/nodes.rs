@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::{QueriesJob, Road};
+use crate::older_proxy::Serving;
 use crate::sample::RunError;
 use crate::target::Context;
 use crate::target::cluster::{self as clusters, Servers, Shape};
@@ -117,6 +118,9 @@ impl Proxy {
         if job.road == Road::Twemproxy {
             return Proxy::twemproxy(context, nodes, dir);
         }
+        if job.road == Road::Older {
+            return Proxy::older(job, context, nodes, dir);
+        }
         let binary = clusters::program(context)?;
         let arguments = |at: SocketAddr, _| {
             let mut all = vec!["proxy".to_owned(), "--listen".to_owned(), at.to_string()];
@@ -130,15 +134,37 @@ impl Proxy {
                 job.aggregation.to_string(),
             ];
             all.extend(threads.into_iter().chain(others));
-            let further: &[&str] = match job.road {
-                Road::Older => &["--older-design"],
-                Road::Sockets => &["--network", "sockets"],
-                _ => &[],
-            };
-            all.extend(further.iter().map(|&argument| argument.to_owned()));
+            if job.road == Road::Sockets {
+                all.extend(["--network", "sockets"].map(str::to_owned));
+            }
             Ok(all)
         };
         Process::start(binary, dir, "proxy", arguments).map(Proxy)
+    }
+
+    fn older(
+        job: &QueriesJob,
+        context: &Context<'_>,
+        nodes: &Nodes,
+        dir: &Path,
+    ) -> Result<Proxy, RunError> {
+        let Some(program) = context.laboratory else {
+            let why = "there is no program whose older proxy could be started";
+            return Err(RunError::Skipped(why.to_owned()));
+        };
+        let arguments = |listen: SocketAddr, _| {
+            let serving = Serving {
+                listen,
+                nodes: nodes.addresses.clone(),
+                kumiki: matches!(nodes.kind, Kind::Kumiki { .. }),
+                network_threads: job.threads,
+                aggregation_threads: job.aggregation,
+            };
+            let serving = serde_json::to_string(&serving);
+            let serving = serving.map_err(|error| RunError::failed("naming the nodes")(&error))?;
+            Ok(["older-proxy", &serving].map(str::to_owned).to_vec())
+        };
+        Process::start(program, dir, "proxy", arguments).map(Proxy)
     }
 
     fn twemproxy(context: &Context<'_>, nodes: &Nodes, dir: &Path) -> Result<Proxy, RunError> {

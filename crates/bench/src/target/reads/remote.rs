@@ -42,7 +42,7 @@ pub(super) fn places(work: &Work<'_>) -> Result<Option<[usize; 2]>, RunError> {
 
 pub(super) fn run(work: &Work<'_>, far: &Far) -> Result<Course, RunError> {
     let places = places(work)?;
-    let Some(program) = work.context.server else {
+    let Some(program) = work.context.laboratory else {
         let why = "there is no program whose storage nodes could be started";
         return Err(RunError::Skipped(why.to_owned()));
     };
@@ -61,9 +61,7 @@ pub(super) fn run(work: &Work<'_>, far: &Far) -> Result<Course, RunError> {
         };
         let showing = serde_json::to_string(&showing);
         let showing = showing.map_err(|error| RunError::failed("naming a file")(&error))?;
-        Ok(["bench", "storage-node", &showing]
-            .map(str::to_owned)
-            .to_vec())
+        Ok(["storage-node", &showing].map(str::to_owned).to_vec())
     })?;
     let address = node.address();
     let timed = work.job.order == Order::Random;

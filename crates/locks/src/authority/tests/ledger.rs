@@ -23,7 +23,6 @@ fn what_waits_for_a_ledger_is_told_when_the_table_stops() {
     assert_eq!(out, []);
 }
 
-#[cfg(not(feature = "planted-forgotten-grace"))]
 #[test]
 fn a_ledger_that_was_under_way_does_not_keep_what_has_ended() {
     let last = Ledger {
@@ -129,7 +128,6 @@ fn the_ledger_forgets_a_long_lease_when_it_has_ended() {
     assert_eq!(table.ledger.unwrap().longest, ms(32_768));
 }
 
-#[cfg(not(feature = "planted-forgotten-grace"))]
 #[test]
 fn a_table_that_lost_its_memory_waits_for_the_longest_lease() {
     let mut table = Kept::new(&small(), None, 5);

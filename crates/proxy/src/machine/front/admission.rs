@@ -1,5 +1,6 @@
 //! Who comes, and who has come and does not begin, or does not go on.
 
+use budget::Share;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -51,7 +52,7 @@ impl<N: Network, F: Face> Front<N, F> {
                 continue;
             };
             // What has come of who takes no replies may not have been read.
-            let unread = connection.readable || connection.out.len() > self.limits.output_soft;
+            let unread = connection.readable || connection.out.len() > self.face.unread();
             if due > now {
                 self.deadlines.set(place, due);
             } else if unread && self.face.has_begun(&connection.client) {
@@ -94,7 +95,8 @@ impl<N: Network, F: Face> Front<N, F> {
         if let Some(patience) = self.face.patience() {
             self.deadlines.set(place, now + patience);
         }
-        entry.insert(Connection::new(id, stream, client, now));
+        let share = Share::new(&self.budget);
+        entry.insert(Connection::new(id, stream, client, now, share));
         self.ready.push(place);
     }
 }

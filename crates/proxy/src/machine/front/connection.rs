@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use budget::Share;
 use bytes::BytesMut;
 
 use crate::machine::face::{Desk, Progress};
@@ -34,12 +35,20 @@ pub(super) struct Connection<S, C> {
     pub(super) dead: bool,
     pub(super) in_ready: bool,
     pub(super) in_touched: bool,
+    /// What it holds of the memory that all connections share.
+    pub(super) share: Share,
 }
 
 impl<S, C> Connection<S, C> {
     /// One that has just been accepted: what came before it was watched may not be told of, so that
     /// it is on the list of those to be read.
-    pub(super) fn new(id: ClientId, stream: S, client: C, now: Duration) -> Connection<S, C> {
+    pub(super) fn new(
+        id: ClientId,
+        stream: S,
+        client: C,
+        now: Duration,
+        share: Share,
+    ) -> Connection<S, C> {
         Connection {
             id,
             stream,
@@ -57,6 +66,7 @@ impl<S, C> Connection<S, C> {
             dead: false,
             in_ready: true,
             in_touched: false,
+            share,
         }
     }
 

@@ -176,7 +176,7 @@ fn as_many_are_woken_as_there_is_room_for_and_no_others() {
             &[(B, 2)],
         ],
     );
-    assert_eq!(thread.turn(), []);
+    assert_eq!(thread.turn(), Vec::<usize>::new());
     let with =
         |thread: &Thread, node: usize| thread.nodes[node].iter().copied().collect::<Vec<_>>();
     assert_eq!(
@@ -184,7 +184,7 @@ fn as_many_are_woken_as_there_is_room_for_and_no_others() {
         (vec![0, 1], vec![5, 5])
     );
     thread.answer(B);
-    assert_eq!(thread.turn(), [], "nobody waits for B");
+    assert_eq!(thread.turn(), Vec::<usize>::new(), "nobody waits for B");
     thread.answer(A);
     assert_eq!(
         thread.turn(),
@@ -209,7 +209,7 @@ fn what_waits_for_something_else_is_woken_by_any_reply() {
     thread.turn();
     thread.parking.begin(7, &mut thread.room);
     thread.parking.end(7, true, &mut thread.room);
-    assert_eq!(thread.turn(), []);
+    assert_eq!(thread.turn(), Vec::<usize>::new());
     thread.answer(A);
     let mut woken = Vec::new();
     thread

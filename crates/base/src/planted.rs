@@ -1,0 +1,156 @@
+//! Bugs that are planted on purpose, so that tests of the tests have something to find.
+//!
+//! A build with the feature `planted` of this crate contains all of them, and the environment
+//! variable `KUMIKI_PLANTED` chooses one when the process first asks. Without the variable such a
+//! build behaves as every other one.
+//!
+//! A build without the feature contains none of them: [`is`] is a constant there, and the
+//! compiler removes what depends on it. It does not contain the variable's name either, by which
+//! a binary with planted code can be recognised.
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// The journal calls epochs durable before it has synced them.
+    EarlyReply,
+    /// Transactions commit without validating what they have read.
+    NoValidation,
+    /// Transactions that validate when they commit ignore what two-phase locking holds.
+    IgnoredHolds,
+    /// Participants of a two-phase commit vote before their part is durable.
+    EarlyDecision,
+    /// Read-atomic reads leave out the second round.
+    OneRound,
+    /// A leader takes its lease for valid without reading the clock.
+    StaleLease,
+    /// A former leader keeps what it has executed and not committed.
+    KeptOverlay,
+    /// A lock is taken over when its lease has ended by the wall clock.
+    TrustedWallClock,
+    /// A token is drawn without regard to the last one of the key.
+    ForgottenToken,
+    /// A lock table that has lost its memory grants before the leases that it forgot have ended.
+    ForgottenGrace,
+}
+
+/// Returns `true` if this process has this bug: never, in a build without planted bugs.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+#[must_use]
+pub const fn is(_: Bug) -> bool {
+    false
+}
+
+#[cfg(feature = "planted")]
+pub use chosen::{VARIABLE, is};
+
+#[cfg(feature = "planted")]
+mod chosen {
+    use std::env;
+    use std::io::{self, Write};
+    use std::process;
+    use std::sync::OnceLock;
+
+    use super::Bug;
+
+    /// The environment variable that chooses a bug by its name.
+    pub const VARIABLE: &str = "KUMIKI_PLANTED";
+
+    impl Bug {
+        /// All bugs.
+        pub const ALL: [Bug; 10] = [
+            Bug::EarlyReply,
+            Bug::NoValidation,
+            Bug::IgnoredHolds,
+            Bug::EarlyDecision,
+            Bug::OneRound,
+            Bug::StaleLease,
+            Bug::KeptOverlay,
+            Bug::TrustedWallClock,
+            Bug::ForgottenToken,
+            Bug::ForgottenGrace,
+        ];
+
+        /// The name that [`VARIABLE`] has for it.
+        #[must_use]
+        pub const fn name(self) -> &'static str {
+            match self {
+                Bug::EarlyReply => "early-reply",
+                Bug::NoValidation => "no-validation",
+                Bug::IgnoredHolds => "ignored-holds",
+                Bug::EarlyDecision => "early-decision",
+                Bug::OneRound => "one-round",
+                Bug::StaleLease => "stale-lease",
+                Bug::KeptOverlay => "kept-overlay",
+                Bug::TrustedWallClock => "trusted-wall-clock",
+                Bug::ForgottenToken => "forgotten-token",
+                Bug::ForgottenGrace => "forgotten-grace",
+            }
+        }
+    }
+
+    /// Returns `true` if this process has this bug. The first call reads [`VARIABLE`], and ends
+    /// the process if it names no bug.
+    #[inline]
+    #[must_use]
+    pub fn is(bug: Bug) -> bool {
+        static CHOSEN: OnceLock<Option<Bug>> = OnceLock::new();
+        let from_environment = || {
+            let name = env::var_os(VARIABLE).unwrap_or_default();
+            parse(&name.to_string_lossy()).unwrap_or_else(|error| {
+                // Not by `eprintln`, whose output a test program keeps to itself.
+                let _ = writeln!(io::stderr(), "{error}");
+                process::exit(2)
+            })
+        };
+        *CHOSEN.get_or_init(from_environment) == Some(bug)
+    }
+
+    /// The bug of this name, and none if the name is empty.
+    fn parse(name: &str) -> Result<Option<Bug>, String> {
+        let bug = Bug::ALL.into_iter().find(|bug| bug.name() == name);
+        if bug.is_none() && !name.is_empty() {
+            let names = Bug::ALL.map(Bug::name).join(", ");
+            return Err(format!(
+                "{VARIABLE}: no planted bug is called '{name}'; there are: {names}"
+            ));
+        }
+        Ok(bug)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn every_bug_has_a_name_of_its_own() {
+            for bug in Bug::ALL {
+                assert!(parse(bug.name()) == Ok(Some(bug)), "{}", bug.name());
+            }
+            assert!(parse("") == Ok(None));
+        }
+
+        #[test]
+        fn an_unknown_name_is_refused_with_the_list() {
+            let Err(error) = parse("early") else {
+                panic!("'early' is no name");
+            };
+            assert!(error.contains("'early'"));
+            for bug in Bug::ALL {
+                assert!(error.contains(bug.name()), "{error}");
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "planted")))]
+mod tests {
+    use super::*;
+
+    const _: () = assert!(!is(Bug::EarlyReply));
+
+    #[test]
+    fn a_default_build_does_not_read_the_environment() {
+        assert!(!is(Bug::NoValidation) && !is(Bug::ForgottenGrace));
+    }
+}

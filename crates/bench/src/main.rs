@@ -1,0 +1,272 @@
+//! The command `kumiki-bench`: experiments, their results, the report.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | everything was measured, and every check held |
+//! | 1 | a check failed, something could not be measured, or a signal stopped the run |
+//! | 2 | the command line makes no sense |
+//! | 130 | a second signal came before the run had stopped |
+
+#![forbid(unsafe_code)]
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use base::affinity::Affinity;
+use bench::experiment::{Effort, Scale};
+use bench::peers::Peers;
+use bench::runner::{self, Options};
+use bench::{experiments, older_proxy, report, storage, table};
+use clap::{Args, Parser, Subcommand};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use testkit::peers::Selection;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Run experiments on Kumiki and report them.
+#[derive(Parser, Debug)]
+#[command(name = "kumiki-bench", version = buildinfo::VERSION, about)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+    /// How much to log on standard error: off, error, warn, info, debug or trace, and after commas
+    /// levels of single modules, for example info,kumiki_proxy=debug.
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        default_value = "info",
+        overrides_with = "log_level"
+    )]
+    log_level: Targets,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// List the experiments.
+    List,
+    /// Run an experiment.
+    Run(Box<Run>),
+    /// Be a storage node that is measured: an experiment starts this program again for it.
+    #[command(hide = true)]
+    StorageNode {
+        /// What it shows, as JSON.
+        #[arg(value_name = "SHOWING")]
+        showing: String,
+    },
+    /// Be a proxy of paper 3's older design: an experiment starts this program again for it.
+    #[command(hide = true)]
+    OlderProxy {
+        /// What it does, as JSON.
+        #[arg(value_name = "SERVING")]
+        serving: String,
+    },
+    /// Draw all results in a directory into one page.
+    Report {
+        /// Where the results are, and where `report.html` goes.
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    /// Which one; `kumiki-bench list` names them.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Fewer points and shorter runs: a minute, to see that the figures make sense.
+    #[arg(long)]
+    quick: bool,
+    /// Where `NAME.json` goes.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+    /// Record all transactions, judge them, and write them to this file as JSON lines. Runs are
+    /// short then, and their figures say nothing.
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Seconds that a run counts.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+    /// Seconds that a run warms up before.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    warm_up: Option<Duration>,
+    /// How often each point is measured.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    repetitions: Option<u16>,
+    /// Keys in a store.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    records: Option<u64>,
+    /// Worker threads, where an experiment does not sweep them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
+    workers: Option<u16>,
+    /// Which processors loggers and workers run on, as in 0:1,2,3+4:5,6,10. Points with other
+    /// numbers of them are skipped.
+    #[arg(long, value_name = "PLACEMENT")]
+    affinity: Option<Affinity>,
+    /// Only points whose name contains this, and what they are compared with.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// A directory on the disk to measure; default: that of the results. What is made there is
+    /// removed again.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// A directory in memory.
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    memory: PathBuf,
+    /// Of the random choices.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The program kumiki, whose servers, proxies and storage nodes are measured; default: the one
+    /// in the directory of kumiki-bench.
+    #[arg(long, value_name = "PATH")]
+    server: Option<PathBuf>,
+    /// Write a wrong value, to see that it is found.
+    #[arg(long, hide = true)]
+    plant_failure: bool,
+}
+
+/// A time in seconds, with a fraction if need be.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let sensible = Duration::from_millis(1)..=Duration::from_secs(3600);
+    time.filter(|time| sensible.contains(time))
+        .ok_or_else(|| format!("'{text}' is not a number of seconds between 0.001 and 3600"))
+}
+
+fn main() -> ExitCode {
+    let Cli { what, log_level } = Cli::parse();
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let log = tracing_subscriber::registry().with(log_level);
+    log.with(lines).init();
+    match execute(what) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kumiki-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Executes a command. What was measured is printed even if a check failed.
+fn execute(what: What) -> Result<(), String> {
+    match what {
+        What::List => list(),
+        What::Run(options) => run(&options),
+        What::StorageNode { showing } => storage::serve(&showing),
+        What::OlderProxy { serving } => older_proxy::serve(&serving),
+        What::Report { dir } => {
+            let path = report::write(&dir).map_err(|error| error.to_string())?;
+            say(&format!("kumiki-bench: the report is {}", path.display()))
+        }
+    }
+}
+
+/// To standard output; a reader that has gone is an error like any other.
+fn say(text: &str) -> Result<(), String> {
+    use std::io::Write;
+    writeln!(std::io::stdout().lock(), "{text}").map_err(|error| error.to_string())
+}
+
+fn list() -> Result<(), String> {
+    for one in experiments::ALL {
+        let paper = one
+            .paper
+            .map_or(String::new(), |paper| format!(" ({paper})"));
+        say(&format!("{:<14} {}{paper}", one.name, one.title))?;
+    }
+    Ok(())
+}
+
+impl Run {
+    fn options(&self) -> Result<Options, String> {
+        let effort = if self.quick {
+            Effort::Quick
+        } else {
+            Effort::Full
+        };
+        let usual = Scale::of(effort);
+        let placed = self.affinity.as_ref().map(|all| all.workers().count());
+        Ok(Options {
+            scale: Scale {
+                records: self.records.unwrap_or(usual.records),
+                time: self.seconds.unwrap_or(usual.time),
+                warm_up: self.warm_up.unwrap_or(usual.warm_up),
+                repetitions: self.repetitions.map_or(usual.repetitions, usize::from),
+                workers: self.workers.map(usize::from).or(placed),
+                ..usual
+            },
+            out: self.out.clone(),
+            disk: self.data.clone().unwrap_or_else(|| self.out.clone()),
+            memory: self.memory.clone(),
+            history: self.history.clone(),
+            only: self.only.clone(),
+            seed: self.seed,
+            affinity: self.affinity.clone(),
+            plant: self.plant_failure,
+            commit: buildinfo::COMMIT.to_owned(),
+            profile: buildinfo::PROFILE.to_owned(),
+            server: self.server.clone().or_else(|| beside("kumiki")),
+            laboratory: std::env::current_exe().ok(),
+            peers: peers()?,
+        })
+    }
+}
+
+/// The path of a program in the directory of this one.
+fn beside(name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    Some(own.with_file_name(name))
+}
+
+/// The programs of others that there are.
+fn peers() -> Result<Peers, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(Peers {
+        selection: Selection::of_environment()?,
+        ..Peers::find(Path::new("."), &path)
+    })
+}
+
+fn run(options: &Run) -> Result<(), String> {
+    if let Some(affinity) = &options.affinity {
+        let usable = base::cpus::usable().map_err(|error| error.to_string())?;
+        affinity.check(&usable).map_err(|error| error.to_string())?;
+    }
+    let experiment = experiments::named(&options.name).ok_or_else(|| {
+        let names: Vec<&str> = experiments::ALL.iter().map(|one| one.name).collect();
+        let all = names.join(", ");
+        format!(
+            "there is no experiment '{}'; there are: {all}",
+            options.name
+        )
+    })?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the flag is still unset when the first signal asks it.
+        flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| format!("cannot receive signals: {error}"))?;
+    }
+    let outcome = runner::run(experiment, &options.options()?, &stop);
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    say(&table::show(experiment, &outcome.results))?;
+    let path = outcome.path.display();
+    say(&format!("kumiki-bench: the results are in {path}"))?;
+    match outcome.failure() {
+        Some(what) => Err(what),
+        None if !outcome.results.complete => Err("stopped before the end".to_owned()),
+        None => Ok(()),
+    }
+}

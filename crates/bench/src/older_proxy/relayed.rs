@@ -1,0 +1,261 @@
+//! A thread of its own does the network of each proxy thread (paper 3, section 4.3, figure 4).
+//!
+//! The proxy thread has the interface of sockets, and never calls the kernel for a connection. What
+//! comes is read by the network's thread, waits in a queue, and is copied out of it; what leaves is
+//! copied into a queue, and written by the network's thread. Every access to a queue takes a mutex,
+//! and both threads wake each other.
+//!
+//! Invariants:
+//! 1. A connection holds at most [`MOST`] bytes in each direction, and as many more as one write
+//!    of the network's thread has taken over. Beyond it the network's thread stops reading, and the
+//!    proxy thread is told that there is no room.
+//! 2. Each thread locks one mutex at a time, so that neither can wait for the other forever.
+//! 3. For each connection there is at most one order to send, one to read on, one to watch and one
+//!    to close, and one event: queues are bounded by the number of connections.
+//! 4. What was written before a connection was closed is sent, as the kernel does it, unless the
+//!    peer takes nothing for [`LINGER`](proxy::net::buffered::LINGER).
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Buf;
+use mio::net::TcpStream;
+use parking_lot::{Condvar, Mutex};
+
+use proxy::net::buffered::MOST;
+use proxy::net::{Happened, Network, Sockets, Wake};
+
+use super::relay::Relay;
+use super::shared::{Line, Order, Queue, Shared, State};
+
+/// See the module's page.
+pub struct Relayed {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A connection.
+pub struct RelayedStream {
+    line: Arc<Line>,
+    /// Until it is watched.
+    accepted: Option<TcpStream>,
+}
+
+/// What accepts connections.
+pub struct RelayedListener {
+    queue: Arc<Queue>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for RelayedListener {
+    fn drop(&mut self) {
+        self.shared.order(Order::Unlisten(Arc::clone(&self.queue)));
+    }
+}
+
+/// What wakes the proxy thread.
+pub struct RelayedWaker(Arc<Shared>);
+
+impl Wake for RelayedWaker {
+    fn wake(&self) {
+        self.0.mail.lock().woken = true;
+        self.0.arrived.notify_one();
+    }
+}
+
+impl Network for Relayed {
+    type Stream = RelayedStream;
+    type Listener = RelayedListener;
+    type Waker = RelayedWaker;
+
+    fn open() -> io::Result<Relayed> {
+        let mut sockets = Sockets::open()?;
+        let shared = Arc::new(Shared {
+            mail: Mutex::default(),
+            arrived: Condvar::new(),
+            waker: sockets.waker()?,
+        });
+        let theirs = Arc::clone(&shared);
+        let builder = std::thread::Builder::new().name("proxy-network".to_owned());
+        let thread = builder.spawn(move || Relay::new(sockets, theirs).run())?;
+        Ok(Relayed {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    fn waker(&mut self) -> io::Result<RelayedWaker> {
+        Ok(RelayedWaker(Arc::clone(&self.shared)))
+    }
+
+    fn listen(
+        &mut self,
+        socket: std::net::TcpListener,
+        token: usize,
+    ) -> io::Result<RelayedListener> {
+        let queue = Arc::new(Queue {
+            token,
+            state: Mutex::default(),
+        });
+        self.shared.order(Order::Listen(socket, Arc::clone(&queue)));
+        Ok(RelayedListener {
+            queue,
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
+    fn accept(&mut self, listener: &RelayedListener) -> io::Result<(RelayedStream, SocketAddr)> {
+        let queue = &listener.queue;
+        let mut state = queue.state.lock();
+        let next = state.waiting.pop_front();
+        let held = next.is_none() && mem::take(&mut state.held);
+        drop(state);
+        if held {
+            self.shared.order(Order::Accept(Arc::clone(queue)));
+        }
+        let (stream, address) = next.unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))?;
+        let line = Line {
+            state: Mutex::new(State {
+                made: true,
+                ..State::default()
+            }),
+        };
+        let stream = RelayedStream {
+            line: Arc::new(line),
+            accepted: Some(stream),
+        };
+        Ok((stream, address))
+    }
+
+    fn watch(&mut self, stream: &mut RelayedStream, token: usize) -> io::Result<()> {
+        stream.line.state.lock().token = token;
+        if let Some(accepted) = stream.accepted.take() {
+            let line = Arc::clone(&stream.line);
+            self.shared.order(Order::Watch(line, accepted));
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, address: SocketAddr, token: usize) -> io::Result<RelayedStream> {
+        let line = Arc::new(Line {
+            state: Mutex::new(State {
+                token,
+                ..State::default()
+            }),
+        });
+        self.shared
+            .order(Order::Connect(Arc::clone(&line), address));
+        Ok(RelayedStream {
+            line,
+            accepted: None,
+        })
+    }
+
+    fn connected(&mut self, stream: &RelayedStream) -> io::Result<()> {
+        let state = stream.line.state.lock();
+        match &state.failed {
+            Some(failure) => Err(failure.error()),
+            None if state.made => Ok(()),
+            None => Err(ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn read(&mut self, stream: &mut RelayedStream, into: &mut [u8]) -> io::Result<usize> {
+        let mut state = stream.line.state.lock();
+        let mut count = 0;
+        while count < into.len()
+            && let Some(first) = state.incoming.front_mut()
+        {
+            let some = first.len().min(into.len() - count);
+            first.copy_to_slice(&mut into[count..count + some]);
+            if first.is_empty() {
+                state.incoming.pop_front();
+            }
+            count += some;
+        }
+        state.incoming_len -= count;
+        if count == 0 {
+            return match &state.failed {
+                Some(failure) => Err(failure.error()),
+                None if state.ended => Ok(0),
+                None => Err(ErrorKind::WouldBlock.into()),
+            };
+        }
+        let goes_on = mem::take(&mut state.held);
+        drop(state);
+        if goes_on {
+            self.shared.order(Order::Receive(Arc::clone(&stream.line)));
+        }
+        Ok(count)
+    }
+
+    fn write(&mut self, stream: &mut RelayedStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        if let Some(accepted) = &mut stream.accepted {
+            // Nobody watches it, so that it is written to directly.
+            return io::Write::write_vectored(accepted, pieces);
+        }
+        let mut state = stream.line.state.lock();
+        if let Some(failure) = &state.failed {
+            return Err(failure.error());
+        }
+        let mut count = 0;
+        for piece in pieces {
+            let some = piece.len().min(MOST.saturating_sub(state.unsent));
+            state.outgoing.extend_from_slice(&piece[..some]);
+            state.unsent += some;
+            count += some;
+        }
+        if count == 0 && pieces.iter().any(|piece| !piece.is_empty()) {
+            state.wanted = true;
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let asks = !mem::replace(&mut state.asked, true);
+        drop(state);
+        if asks {
+            self.shared.order(Order::Send(Arc::clone(&stream.line)));
+        }
+        Ok(count)
+    }
+
+    fn close(&mut self, stream: RelayedStream) {
+        if stream.accepted.is_some() {
+            return;
+        }
+        let token = stream.line.state.lock().token;
+        // Whoever gets the number next is not to hear of this one.
+        self.shared.mail.lock().happened.remove(&token);
+        self.shared.order(Order::Close(stream.line));
+    }
+
+    fn wait(&mut self, happened: &mut Vec<Happened>, timeout: Option<Duration>) -> io::Result<()> {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let mut mail = self.shared.mail.lock();
+        while mail.happened.is_empty() && !mail.woken {
+            match until {
+                None => self.shared.arrived.wait(&mut mail),
+                Some(until) if until <= Instant::now() => break,
+                Some(until) => {
+                    self.shared.arrived.wait_until(&mut mail, until);
+                }
+            }
+        }
+        mail.woken = false;
+        happened.extend(mail.happened.drain().map(|(_, happened)| happened));
+        Ok(())
+    }
+}
+
+impl Drop for Relayed {
+    fn drop(&mut self) {
+        self.shared.order(Order::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("a thread of the network has panicked");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the proxy thread and the network's thread share: the queues between them, and how each of
+//! them tells the other that there is something in one.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use mio::net::TcpStream;
+use parking_lot::{Condvar, Mutex};
+use proxy::net::buffered::Failure;
+use proxy::net::{Happened, Wake};
+
+/// What both threads share.
+pub(super) struct Shared {
+    pub(super) mail: Mutex<Mail>,
+    pub(super) arrived: Condvar,
+    /// Wakes the network's thread.
+    pub(super) waker: mio::Waker,
+}
+
+#[derive(Default)]
+pub(super) struct Mail {
+    /// To the network's thread.
+    pub(super) orders: Vec<Order>,
+    /// To the proxy thread, by its numbers.
+    pub(super) happened: HashMap<usize, Happened, foldhash::fast::RandomState>,
+    /// The proxy thread is to be woken for another reason.
+    pub(super) woken: bool,
+}
+
+pub(super) enum Order {
+    Listen(std::net::TcpListener, Arc<Queue>),
+    Accept(Arc<Queue>),
+    Unlisten(Arc<Queue>),
+    Watch(Arc<Line>, TcpStream),
+    Connect(Arc<Line>, SocketAddr),
+    Send(Arc<Line>),
+    Receive(Arc<Line>),
+    Close(Arc<Line>),
+    Stop,
+}
+
+/// A connection as both threads know it.
+pub(super) struct Line {
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// The proxy thread's number for it.
+    pub(super) token: usize,
+    /// The place among the network's connections.
+    pub(super) place: Option<usize>,
+    pub(super) made: bool,
+    pub(super) failed: Option<Failure>,
+    /// Read, and not taken by the proxy thread.
+    pub(super) incoming: VecDeque<Bytes>,
+    pub(super) incoming_len: usize,
+    /// The network's thread has stopped reading, because there is no room.
+    pub(super) held: bool,
+    /// The peer has ended.
+    pub(super) ended: bool,
+    /// Written by the proxy thread, and not taken by the network's.
+    pub(super) outgoing: BytesMut,
+    /// All that was written and not sent.
+    pub(super) unsent: usize,
+    /// An order to send is under way.
+    pub(super) asked: bool,
+    /// The proxy thread waits for room.
+    pub(super) wanted: bool,
+}
+
+/// Connections that were accepted, or why not.
+pub(super) struct Queue {
+    pub(super) token: usize,
+    pub(super) state: Mutex<Accepted>,
+}
+
+#[derive(Default)]
+pub(super) struct Accepted {
+    pub(super) place: Option<usize>,
+    pub(super) waiting: VecDeque<io::Result<(TcpStream, SocketAddr)>>,
+    /// The network's thread has stopped accepting.
+    pub(super) held: bool,
+}
+
+impl Shared {
+    pub(super) fn order(&self, order: Order) {
+        let mut mail = self.mail.lock();
+        let first = mail.orders.is_empty();
+        mail.orders.push(order);
+        drop(mail);
+        if first {
+            // Later ones are taken with the first.
+            Wake::wake(&self.waker);
+        }
+    }
+}

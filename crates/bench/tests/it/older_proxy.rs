@@ -1,0 +1,48 @@
+//! The proxy in paper 3's older design.
+
+use std::net::SocketAddr;
+
+use bench::older_proxy::{Relayed, Serving, start};
+use testkit::peers::{self, Group};
+use testkit::process::Redis;
+use testkit::{Client, Reply};
+
+#[path = "../../../proxy/tests/it/network/conformance.rs"]
+mod conformance;
+
+#[test]
+fn relayed_networks_conform() {
+    conformance::conforms::<Relayed>();
+}
+
+#[test]
+fn clients_get_what_they_wrote() {
+    let Some(program) = peers::program(Group::Redis, "redis-server") else {
+        return;
+    };
+    let redis = Redis::start(&program, &[]);
+    let serving = Serving {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        nodes: vec![redis.address],
+        kumiki: false,
+        network_threads: 2,
+        aggregation_threads: 1,
+    };
+    let running = start(&serving).expect("the proxy starts");
+    let address = running.address();
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            scope.spawn(move || {
+                let mut connection = Client::connect(address);
+                for turn in 0..200 {
+                    let key = format!("{client}:{}", turn % 20);
+                    let value = turn.to_string();
+                    assert_eq!(connection.call(&["SET", &key, &value]), Reply::status("OK"));
+                    assert_eq!(connection.call(&["GET", &key]), Reply::bulk(&value));
+                }
+            });
+        }
+    });
+    running.stopper().stop();
+    running.wait().expect("no thread is lost");
+}

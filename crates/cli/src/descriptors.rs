@@ -1,0 +1,58 @@
+//! How many files and sockets this process may have open, and how many of them clients get.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What is kept for logs, checkpoints, links to other nodes and the admin endpoint.
+const RESERVE: u64 = 128;
+/// What is kept for each thread.
+const OF_A_THREAD: u64 = 4;
+
+/// Raises the limit as far as this process may, and returns it.
+pub(crate) fn raise() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some() && current != maximum {
+        let raised = Rlimit {
+            current: maximum,
+            maximum,
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "the limit of open files cannot be raised");
+        }
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many clients may connect at once: as many as wanted, as far as the limit of open files leaves what the
+/// process itself needs.
+pub(crate) fn clients(wanted: usize, threads: usize, limit: u64) -> usize {
+    let kept = RESERVE + OF_A_THREAD * threads as u64;
+    let most = limit.saturating_sub(kept).max(1);
+    if most >= wanted as u64 {
+        return wanted;
+    }
+    tracing::warn!(
+        "at most {most} clients instead of {wanted}: this process may have {limit} files open and keeps {kept} \
+         for itself; raise the limit (ulimit -Hn) or lower --max-clients"
+    );
+    most as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_leave_what_the_process_needs() {
+        assert_eq!(clients(10_000, 2, u64::MAX), 10_000);
+        assert_eq!(clients(10_000, 2, 1024), 1024 - 136);
+        assert_eq!(clients(100, 2, 1024), 100);
+        assert_eq!(clients(100, 2, 10), 1);
+    }
+
+    #[test]
+    fn the_limit_is_as_high_as_it_may_be() {
+        let limit = raise();
+        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        assert_eq!(limit, most);
+    }
+}

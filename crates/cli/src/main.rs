@@ -1,0 +1,68 @@
+//! The `kumiki` command.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | stopped as asked; everything acknowledged is durable |
+//! | 1 | could not start, or could not go on, or found what is wrong; the message says what to do |
+//! | 2 | the command line makes no sense |
+//! | 130 | a second signal came before it had stopped; a load, an export or a query was stopped |
+
+#![forbid(unsafe_code)]
+
+mod ask;
+mod bench;
+mod check;
+mod cli;
+mod cluster_command;
+mod config_file;
+mod descriptors;
+mod device;
+mod locks;
+mod logging;
+mod membership;
+mod memory;
+mod output;
+mod pages_command;
+mod passwords;
+mod proxy;
+mod ramp;
+mod rdma;
+mod replicated;
+mod serve;
+mod signals;
+#[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
+mod sql_command;
+
+use std::process::ExitCode;
+
+use admin::{Build, LogLevel};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What the servers' figures tell of this program.
+const BUILD: Build = Build {
+    commit: buildinfo::COMMIT,
+    profile: buildinfo::PROFILE,
+};
+
+fn main() -> ExitCode {
+    let cli::Cli { command, log_level } = cli::Cli::of_process();
+    let log = logging::init(log_level);
+    let done = match command {
+        cli::Command::Serve(options) => serve::serve(*options, &log),
+        cli::Command::Proxy(options) => proxy::run(&options, &log),
+        cli::Command::Bench(options) => Err(bench::exec(&options, &log.get())),
+        cli::Command::Cluster(options) => cluster_command::run(&options),
+        cli::Command::Pages(options) => pages_command::run(&options, &log),
+        cli::Command::Check(options) => check::check(&options),
+        cli::Command::Sql(options) => sql_command::run(&options, &log),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kumiki: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Which node of which cluster `kumiki serve` is.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::NodeId;
+use clap::{Args, ValueEnum};
+use cluster::topology::LoadError;
+use cluster::{Timeouts, Topology};
+use server::Membership;
+
+use crate::rdma::Rdma;
+
+/// Where a server listens that is of no cluster.
+pub(crate) const LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 6380);
+
+/// How messages between nodes, and with Rust clients, travel.
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// For each peer the fastest way that both sides have: memory that they share on one machine,
+    /// else RDMA devices, else TCP.
+    Auto,
+    /// TCP.
+    Tcp,
+    /// Memory that this machine's processes share: for clusters on one machine.
+    Shm,
+    /// RDMA devices: InfiniBand, or RoCE.
+    Verbs,
+}
+
+impl Transport {
+    pub(crate) fn of_links(self) -> fabric::tcp::Transport {
+        match self {
+            Transport::Auto => fabric::tcp::Transport::Auto,
+            Transport::Tcp => fabric::tcp::Transport::Tcp,
+            Transport::Shm => fabric::tcp::Transport::Shm,
+            Transport::Verbs => fabric::tcp::Transport::Verbs,
+        }
+    }
+}
+
+/// Options of a node of a cluster.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct Cluster {
+    /// Serve as a node of the cluster that this file describes; docs/cluster.md says how.
+    #[arg(long = "cluster", value_name = "FILE", requires = "node")]
+    pub(crate) file: Option<PathBuf>,
+    /// Which node of the cluster this is: its id in the file.
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "file",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub(crate) node: Option<u16>,
+    /// How messages between nodes, and with Rust clients, travel.
+    #[arg(long, value_name = "HOW", default_value = "auto", requires = "file")]
+    pub(crate) transport: Transport,
+    #[command(flatten)]
+    pub(crate) rdma: Rdma,
+}
+
+impl Cluster {
+    /// Reads the cluster's file, if there is one, and opens the RDMA device, if one is used.
+    pub(crate) fn join(&self) -> Result<Option<Membership>, String> {
+        let (Some(file), Some(node)) = (&self.file, self.node) else {
+            return Ok(None);
+        };
+        let topology = load(file)?;
+        let membership = Membership {
+            topology: Arc::new(topology),
+            node: NodeId(node),
+            timeouts: Timeouts::default(),
+            transport: self.transport.of_links(),
+            verbs: self.rdma.open(self.transport.of_links())?,
+        };
+        let known = membership.info();
+        known.map_err(|error| format!("{}: {error}; choose one by --node", file.display()))?;
+        Ok(Some(membership))
+    }
+}
+
+/// Reads a cluster's file.
+pub(crate) fn load(file: &Path) -> Result<Topology, String> {
+    Topology::load(file).map_err(|error| match error {
+        LoadError::Mistakes(mistakes) => {
+            format!("the cluster's file cannot be used:\n{mistakes}")
+        }
+        unreadable => unreadable.to_string(),
+    })
+}
+
+/// Where to listen: at the address that was given, or that others know.
+pub(crate) fn listen(
+    given: Option<SocketAddr>,
+    membership: Option<&Membership>,
+) -> Result<SocketAddr, String> {
+    let Some(membership) = membership else {
+        return Ok(given.unwrap_or(LISTEN));
+    };
+    let known = membership.info().map_err(|error| error.to_string())?.client;
+    match given {
+        Some(given) if given != known => Err(format!(
+            "--listen {given} contradicts the cluster's file, which sends clients of node {} to \
+             {known}: leave out --listen, or change the file on all nodes",
+            membership.node
+        )),
+        _ => Ok(known),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        [[node]]
+        id = 3
+        client = "127.0.0.1:7003"
+        fabric = "127.0.0.1:17003"
+        [[partition]]
+        id = 1
+        slots = ["0-16383"]
+        nodes = [3]
+    "#;
+
+    #[test]
+    fn options_that_do_not_suit_a_partition_are_explained() {
+        let nodes = (3..6).map(|id| {
+            format!(
+                "[[node]]\nid = {id}\nclient = \"127.0.0.1:700{id}\"\n\
+                 fabric = \"127.0.0.1:1700{id}\"\nreplica = \"127.0.0.1:2700{id}\"\n"
+            )
+        });
+        let partition = "[[partition]]\nid = 1\nslots = \"0-16383\"\nnodes = [3, 4, 5]\n";
+        let replicated = nodes.collect::<String>() + partition;
+        for (text, args, words) in [
+            (
+                FILE,
+                &["--group", "8"][..],
+                ["--group", "three nodes or more"],
+            ),
+            (FILE, &["--lease-reads"], ["--lease-reads", "leave it out"]),
+            (
+                &replicated,
+                &["--ephemeral"],
+                ["--ephemeral", "partition 1"],
+            ),
+            (
+                &replicated,
+                &["--durability", "async"],
+                ["--durability async", "most of its nodes"],
+            ),
+            (
+                &replicated,
+                &["--loggers", "2"],
+                ["--loggers", "leave it out"],
+            ),
+            (
+                &replicated,
+                &["--epoch-time", "1ms"],
+                ["--epoch-time", "Raft"],
+            ),
+        ] {
+            let said = checked(text, args).unwrap_err();
+            assert!(
+                words.iter().all(|word| said.contains(word)),
+                "{args:?}: {said}"
+            );
+        }
+        assert_eq!(
+            checked(&replicated, &["--group", "8", "--lease-reads"]),
+            Ok(())
+        );
+        assert_eq!(checked(FILE, &["--ephemeral"]), Ok(()));
+    }
+
+    /// What is said of these options of node 3.
+    fn checked(text: &str, args: &[&str]) -> Result<(), String> {
+        let (dir, cluster) = options(text, 3);
+        let membership = cluster.join()?;
+        let file = dir.path().join("cluster.toml").display().to_string();
+        let node = ["kumiki", "serve", "--cluster", &file, "--node", "3"];
+        let cli = <crate::cli::Cli as clap::Parser>::try_parse_from(node.iter().chain(args));
+        let crate::cli::Command::Serve(serve) = cli.expect("it can be read").command else {
+            panic!("another command")
+        };
+        crate::replicated::check(&serve, membership.as_ref())
+    }
+
+    fn options(text: &str, node: u16) -> (tempfile::TempDir, Cluster) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("cluster.toml");
+        std::fs::write(&file, text).unwrap();
+        let cluster = Cluster {
+            file: Some(file),
+            node: Some(node),
+            transport: Transport::Auto,
+            rdma: Rdma::default(),
+        };
+        (dir, cluster)
+    }
+
+    #[test]
+    fn a_node_listens_where_the_file_says() {
+        let (_dir, cluster) = options(FILE, 3);
+        let membership = cluster.join().unwrap();
+        let at = |given: Option<&str>| {
+            listen(given.map(|text| text.parse().unwrap()), membership.as_ref())
+        };
+        let known = "127.0.0.1:7003".parse().unwrap();
+        assert_eq!(at(None), Ok(known));
+        assert_eq!(at(Some("127.0.0.1:7003")), Ok(known));
+        let said = at(Some("127.0.0.1:7004")).unwrap_err();
+        for word in ["127.0.0.1:7004", "127.0.0.1:7003", "node 3", "--listen"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert_eq!(listen(None, None), Ok(LISTEN));
+    }
+
+    #[test]
+    fn an_unknown_node_and_mistakes_are_told() {
+        let (_dir, cluster) = options(FILE, 7);
+        let said = cluster.join().unwrap_err();
+        assert!(
+            said.contains("no node 7") && said.contains("it has: 3"),
+            "{said}"
+        );
+        let (_dir, cluster) = options(&FILE.replace("16383", "100").replace("= [3]", "= [4]"), 3);
+        let said = cluster.join().unwrap_err();
+        let lines: Vec<&str> = said.lines().skip(1).collect();
+        assert!(lines.len() >= 2, "{said}");
+        assert!(
+            lines.iter().all(|line| line.contains("cluster.toml:")),
+            "{said}"
+        );
+    }
+}

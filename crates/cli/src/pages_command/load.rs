@@ -1,0 +1,162 @@
+//! Loads tables.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_array::RecordBatch;
+use base::size::Size;
+use pages::{Depot, DepotError, Groups, LoadOptions, Mode, Progress, Table, TablesError, sort};
+use tpch::TpchTable;
+
+use super::interrupt::Stop;
+use super::progress::Told;
+use super::{Into, Tpch};
+use crate::output::say_line;
+
+pub(super) fn tpch(options: &Tpch, stop: &Stop) -> Result<(), String> {
+    let wanted = wanted(&options.tables)?;
+    have_columns(&wanted, &options.into)?;
+    let depot = stop.of(options.into.place.open()?);
+    // Better now than after an hour of loading others.
+    for table in &wanted {
+        check_new(&*depot, table.name(), &options.into)?;
+    }
+    for table in wanted {
+        let begun = Instant::now();
+        let loaded = load(&*depot, table, options)?;
+        tell(&loaded, begun);
+    }
+    Ok(())
+}
+
+/// Says that a table is there that is to be a new one.
+pub(super) fn check_new(depot: &dyn Depot, name: &str, into: &Into) -> Result<(), String> {
+    if into.mode() != Mode::Create {
+        return Ok(());
+    }
+    match depot.table(name).map_err(|error| error.to_string())? {
+        None => Ok(()),
+        Some(_) => {
+            let exists = TablesError::Exists(name.to_owned());
+            Err(format!("{exists} (--replace, --append)"))
+        }
+    }
+}
+
+/// Says what was loaded.
+pub(super) fn tell(loaded: &Table, begun: Instant) {
+    let written = loaded.segments.last().map_or(0, |segment| {
+        u64::from(segment.pages) * loaded.page_size.bytes() as u64
+    });
+    say_line!(
+        "{}: {} rows in all, {} written, version {}, {:.1} s",
+        loaded.name,
+        loaded.rows(),
+        Size(written),
+        loaded.version.0,
+        begun.elapsed().as_secs_f64()
+    );
+}
+
+/// Tables in the order in which they were named; all, if none was.
+fn wanted(names: &[String]) -> Result<Vec<TpchTable>, String> {
+    if names.is_empty() {
+        return Ok(TpchTable::ALL.to_vec());
+    }
+    let tables = names.iter().map(|name| {
+        TpchTable::named(name).ok_or_else(|| {
+            let all = TpchTable::ALL.map(TpchTable::name).join(", ");
+            format!("TPC-H has no table {name:?}; it has: {all}")
+        })
+    });
+    tables.collect()
+}
+
+/// Refuses columns that none of the tables has: somebody has misspelt them.
+fn have_columns(tables: &[TpchTable], into: &Into) -> Result<(), String> {
+    let schemas: Vec<_> = tables.iter().map(|table| table.schema()).collect();
+    let grouped: &[Vec<String>] = match &into.groups {
+        Groups::Given(given) => given,
+        Groups::OneEach | Groups::Together => &[],
+    };
+    let named = grouped.iter().flatten().chain(&into.sort_by);
+    let is_unknown = |name: &&String| schemas.iter().all(|schema| schema.index_of(name).is_err());
+    match named.into_iter().find(is_unknown) {
+        None => Ok(()),
+        Some(name) => {
+            let tables: Vec<_> = tables.iter().map(|table| table.name()).collect();
+            let tables = tables.join(", ");
+            Err(format!(
+                "there is no column {name:?} in {tables}: correct --groups or --sort-by"
+            ))
+        }
+    }
+}
+
+fn load(depot: &dyn Depot, table: TpchTable, options: &Tpch) -> Result<Arc<Table>, String> {
+    let (into, schema) = (&options.into, table.schema());
+    let names = schema.fields().iter().map(|field| field.name().clone());
+    let widths = names.filter_map(|name| Some((name.clone(), table.text_width(&name)?)));
+    let shape = LoadOptions {
+        groups: of_table(&into.groups, table),
+        text_widths: widths.collect(),
+        forms: table.forms(),
+        ..into.options()
+    };
+    let says = |error: DepotError| error.to_string();
+    let mode = match into.mode() {
+        Mode::Append if depot.table(table.name()).map_err(says)?.is_none() => Mode::Create,
+        mode => mode,
+    };
+    let load = depot.load(table.name(), &schema, &shape, mode);
+    let mut load = load.map_err(says)?;
+    let mut told = Told::new(format!("{}: rows", table.name()));
+    let total = table.rows(options.sf);
+    let rows = table.batches(options.sf, options.threads.into());
+    let by = into
+        .sort_by
+        .as_ref()
+        .and_then(|column| schema.index_of(column).ok());
+    let rows: Box<dyn Iterator<Item = RecordBatch>> = match by {
+        None => Box::new(rows),
+        Some(column) => Box::new(sort::sorted(rows.collect(), column)),
+    };
+    for batch in rows {
+        let pushed = load.push(&batch);
+        let name = table.name();
+        pushed.map_err(|error| format!("{error}; nothing of this load of {name} is kept"))?;
+        told.done(load.rows(), Some(total));
+    }
+    load.commit().map_err(says)
+}
+
+/// Groups that are named have columns of any of the tables; each table takes its own.
+fn of_table(groups: &Groups, table: TpchTable) -> Groups {
+    let Groups::Given(given) = groups else {
+        return groups.clone();
+    };
+    let schema = table.schema();
+    let own = given.iter().map(|names| {
+        let names = names.iter().filter(|name| schema.index_of(name).is_ok());
+        names.cloned().collect::<Vec<String>>()
+    });
+    Groups::Given(own.filter(|names| !names.is_empty()).collect())
+}
+
+/// `each`, `all`, or names.
+pub(super) fn parse_groups(text: &str) -> Result<Groups, String> {
+    match text {
+        "each" => return Ok(Groups::OneEach),
+        "all" => return Ok(Groups::Together),
+        _ => {}
+    }
+    let groups = text.split('/').map(|names| {
+        let names = names.split(',').map(|name| name.trim().to_owned());
+        names.collect::<Vec<String>>()
+    });
+    let groups: Vec<Vec<String>> = groups.collect();
+    if groups.iter().flatten().any(String::is_empty) {
+        return Err("a name is empty: write names such as a,b/c,d, or each, or all".to_owned());
+    }
+    Ok(Groups::Given(groups))
+}

@@ -1,0 +1,204 @@
+//! `kumiki pages serve`: a storage node.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use disk::RealDisk;
+use disk::reads::{PageCache, ReadFile, Way};
+use fabric::shm::Shm;
+use operators::Operators;
+use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
+use pages::{Local, LocalOptions, Tables};
+
+use super::place::{ADDRESS_FILE, Access};
+use crate::cli::parse_address;
+use crate::logging::Log;
+use crate::rdma::Device;
+use crate::signals::{self, Reread};
+
+/// Options of `kumiki pages serve`.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6395", value_parser = parse_address)]
+    listen: SocketAddr,
+    /// A directory of pages; made if it is not there. Given several times, pages are spread over
+    /// them in turn; the first one has what tells of the tables, and is to be named first always.
+    #[arg(long = "dir", value_name = "DIR", default_value = "./kumiki-pages")]
+    dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    access: Access,
+    /// Listen on an address that others reach although there is no secret.
+    #[arg(long)]
+    insecure: bool,
+    /// Threads that serve readers; default: one for two processors.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    /// Threads that run operators; default: one for each processor.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    task_threads: Option<u16>,
+    /// How pages are read.
+    #[arg(long, value_name = "WAY", default_value = "auto")]
+    io: Io,
+    /// Threads that read, for each thread that serves readers or runs operators (--io static).
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    io_threads: u16,
+    /// Reads under way at a time, for each thread that serves readers or runs operators.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=32768))]
+    depth: u16,
+    /// Read through the operating system's page cache, and not past it.
+    #[arg(long)]
+    page_cache: bool,
+    /// Let readers read a file as it is, under a name: for measurements.
+    #[arg(long, value_name = "NAME=FILE", value_parser = parse_shown)]
+    show: Vec<(String, PathBuf)>,
+}
+
+/// How pages are read (paper 4, section 3.2).
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+enum Io {
+    /// As suits the directories: here if all of them lie in memory, else ring; static where the
+    /// system refuses io_uring.
+    Auto,
+    /// By io_uring, past the page cache.
+    Ring,
+    /// By threads that are made beforehand.
+    Static,
+    /// By a new thread for each page.
+    Dynamic,
+    /// By the thread that serves readers, which waits for each: for pages that lie in memory.
+    Here,
+}
+
+fn parse_shown(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+            Ok((name.to_owned(), file.into()))
+        }
+        _ => Err("write NAME=FILE, for example disk=/var/tmp/disk".to_owned()),
+    }
+}
+
+/// Tells where the node is, as long as it runs.
+struct Told(PathBuf);
+
+impl Told {
+    fn new(dir: &Path, address: SocketAddr) -> Result<Told, String> {
+        let path = dir.join(ADDRESS_FILE);
+        let told = std::fs::write(&path, format!("{address}\n"));
+        told.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        Ok(Told(path))
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        // What is left tells of a node that nobody finds, which is an error of its own.
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// How often versions are looked at that nobody may need any more.
+const TIDY: Duration = Duration::from_secs(60);
+
+/// Serves until it is told to stop.
+pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
+    let signals = signals::take(None)?;
+    let has_secret = options.access.secret_file.is_some();
+    if !options.listen.ip().is_loopback() && !has_secret && !options.insecure {
+        return Err(format!(
+            "--listen {}: whoever reaches this address could read and load tables; give \
+             --secret-file, or --insecure if the network is trusted",
+            options.listen
+        ));
+    }
+    let tables = Tables::open(Arc::new(RealDisk), &options.dirs);
+    let tables = tables.map_err(|error| error.to_string())?;
+    for (name, what) in tables.damaged() {
+        tracing::error!("table {name} is damaged: {what}; load it again, or remove it");
+    }
+    let mut shown = ShownFiles::default();
+    let page_cache = match options.page_cache {
+        true => PageCache::Through,
+        false => PageCache::Past,
+    };
+    for (name, path) in &options.show {
+        let file = ReadFile::open(path, page_cache);
+        let file = file.map_err(|error| format!("--show {}: {error}", path.display()))?;
+        if let Some(note) = file.note() {
+            tracing::info!("{note}");
+        }
+        shown.show(name, file);
+    }
+    let count = tables.list().len();
+    let node_options = node_options(options)?;
+    let worker = Operators::new(Arc::new(Local::new(
+        tables.clone(),
+        LocalOptions {
+            way: Some(node_options.way),
+            page_cache,
+            depth: node_options.depth,
+            ..LocalOptions::default()
+        },
+    )));
+    let stock = Arc::new(Stock::new(tables, shown, page_cache));
+    let node = Node::start(node_options, Arc::clone(&stock) as _, Arc::new(worker));
+    let node = node.map_err(|error| format!("cannot serve on {}: {error}", options.listen))?;
+    let told = Told::new(&options.dirs[0], node.address())?;
+    announce(&node, count).map_err(|error| error.to_string())?;
+    let (stop, stopped) = channel();
+    let failed = stop.clone();
+    // Whoever is told nothing would wait for a node that serves nobody.
+    node.on_failure(move || failed.send(()).unwrap_or_default());
+    signals::stop_on(signals, Reread::new(None, log), move || {
+        // Nobody listens any more once the first one has come.
+        stop.send(()).unwrap_or_default();
+    });
+    // The node may send as long as it is there, so that nothing but a word or the time ends a wait.
+    while stopped.recv_timeout(TIDY) == Err(RecvTimeoutError::Timeout) {
+        stock.tidy();
+    }
+    drop(told);
+    node.stop()
+        .map_err(|error| format!("the storage node has failed: {error}"))
+}
+
+fn node_options(options: &Serve) -> Result<NodeOptions, String> {
+    let cpus = base::cpus::usable().map_or(2, |cpus| cpus.len()).max(1);
+    let transport = options.access.transport.of_links();
+    Ok(NodeOptions {
+        listen: options.listen,
+        secret: options.access.secret()?,
+        threads: options.threads.map_or(cpus.div_ceil(2), usize::from),
+        task_threads: options.task_threads.map_or(cpus, usize::from),
+        way: match options.io {
+            Io::Auto => Way::suited(&options.dirs),
+            Io::Ring => Way::Ring,
+            Io::Static => Way::Static {
+                threads: options.io_threads.into(),
+            },
+            Io::Dynamic => Way::Dynamic,
+            Io::Here => Way::Here,
+        },
+        depth: options.depth.into(),
+        transport,
+        shm: Shm::default(),
+        verbs: Device::new(options.access.rdma_device.clone()).open(transport)?,
+        limits: Limits::default(),
+    })
+}
+
+fn announce(node: &Node, tables: usize) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "kumiki: storage node listening on {}, tables: {tables}",
+        node.address()
+    )?;
+    out.flush()
+}

@@ -1,0 +1,394 @@
+//! `kumiki proxy`: stands before nodes, stops when asked.
+
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::size::Size;
+use clap::{ArgGroup, Args};
+use cluster::Topology;
+use proxy::{Admin, Config, Kind, LockTable, Nodes, Running, Stack, TlsClients, TlsNodes};
+
+use crate::BUILD;
+use crate::cli::{parse_address, parse_password, parse_time};
+use crate::locks::{LockOptions, Locks};
+use crate::logging::Log;
+use crate::signals::{self, Reread, stop_on};
+use crate::{descriptors, memory, passwords};
+
+/// Options of `kumiki proxy`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("before").required(true).args(["cluster", "redis", "cassandra"]))]
+#[command(group = ArgGroup::new("password_of_nodes").args(["node_password", "node_password_file"]))]
+pub(crate) struct Options {
+    /// Take options from this file, too; those of the command line win. SIGHUP has its log-level
+    /// read again.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6390", value_parser = parse_address)]
+    listen: SocketAddr,
+    /// Stand before the Kumiki cluster of this file.
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+    /// Stand before Redis: some nodes of a Redis Cluster, or servers that do not know of each other.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    redis: Vec<String>,
+    /// Stand before Cassandra: some nodes of a cluster, which tell of the others.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    cassandra: Vec<String>,
+    /// Where clients reach this proxy, which it tells drivers; default: where it listens.
+    #[arg(long, value_name = "ADDRESS", requires = "cassandra")]
+    advertise: Option<SocketAddr>,
+    /// Where clients reach the other proxies before the same Cassandra, which it tells drivers.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        value_delimiter = ',',
+        requires = "cassandra"
+    )]
+    proxies: Vec<SocketAddr>,
+    /// A table of Cassandra that is locks, such as app.locks: the proxy answers its lightweight
+    /// transactions itself. May be given several times.
+    #[arg(
+        long,
+        value_name = "KEYSPACE.TABLE",
+        value_delimiter = ',',
+        requires = "cassandra"
+    )]
+    lock_table: Vec<LockTable>,
+    /// Send writes of several clients to Cassandra as one batch. docs/proxy.md says what that changes.
+    #[arg(long, requires = "cassandra")]
+    merge_writes: bool,
+    /// Threads that have clients; default: as many as there are processors, less those of
+    /// --aggregation-threads.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
+    network_threads: Option<u16>,
+    /// Threads that have the connections to nodes. With 0 each thread with clients has its own
+    /// connections, and a request's whole way is on one thread: best with few processors.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=512))]
+    aggregation_threads: u16,
+    /// Threads that share a node, of those with connections to nodes.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads_for_each_node: u16,
+    /// Connections of one thread to a node.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    connections: u8,
+    /// The processor of each thread, those with clients first, for example 0,1,2.
+    #[arg(long, value_name = "CPUS", value_delimiter = ',')]
+    affinity: Vec<usize>,
+    /// How threads read and write.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = NetworkChoice::IoUring)]
+    network: NetworkChoice,
+    /// Requests that may wait for one node or be under way to it; beyond it their clients wait.
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    queue: u32,
+    /// Packets on one connection to a node that may be without any reply, while what comes gathers for the
+    /// next; default: 2 before Redis, any number before other nodes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    packs: Option<u32>,
+    /// Requests in one packet to a node, at most.
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pack_count: u32,
+    /// Bytes in one packet to a node, after which nothing is added.
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = Size::from_str)]
+    pack_bytes: Size,
+    /// How long a node may take to answer before it is taken to be dead.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    timeout: Duration,
+    /// How long a request is tried again for while its node fails, if that is safe.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    patience: Duration,
+    /// Serve figures and health over HTTP here.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    admin: Option<SocketAddr>,
+    #[command(flatten)]
+    locks: LockOptions,
+    /// The password that clients must give.
+    #[arg(long, value_name = "PASSWORD", value_parser = parse_password)]
+    requirepass: Option<String>,
+    /// A file with the password that clients must give; other users must not be able to read it.
+    #[arg(long, value_name = "FILE", conflicts_with = "requirepass")]
+    requirepass_file: Option<PathBuf>,
+    /// The user that nodes are told, if they have users.
+    #[arg(long, value_name = "NAME", requires = "password_of_nodes")]
+    node_user: Option<String>,
+    /// The password that nodes want.
+    #[arg(long, value_name = "PASSWORD", value_parser = parse_password)]
+    node_password: Option<String>,
+    /// A file with the password that nodes want; other users must not be able to read it.
+    #[arg(long, value_name = "FILE")]
+    node_password_file: Option<PathBuf>,
+    /// Have clients speak TLS, and show them this certificate (PEM), with those between it and its
+    /// authority.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Serve only clients with a certificate of one of these authorities (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Speak TLS with the nodes.
+    #[arg(long)]
+    node_tls: bool,
+    /// The authorities of the nodes' certificates (PEM); default: those that the system knows.
+    #[arg(long, value_name = "FILE", requires = "node_tls")]
+    node_ca: Option<PathBuf>,
+    /// The name in all nodes' certificates; default: each node's address.
+    #[arg(long, value_name = "NAME", requires = "node_tls")]
+    node_name: Option<String>,
+    /// Serve anyone who can reach the address, without a password.
+    #[arg(long)]
+    insecure: bool,
+    /// Memory for what all clients together have sent and not taken: requests that are not whole, and replies. A
+    /// client that needs more is closed. Default: a quarter of the memory that the machine or the container has.
+    #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
+    max_client_memory: Option<Size>,
+    /// Connections at once.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    maxclients: u32,
+}
+
+/// Values of `--network`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum NetworkChoice {
+    /// One system call for each read and each write.
+    Sockets,
+    /// One system call for all that a thread reads and writes in a turn; sockets where the kernel is
+    /// older than Linux 6.1 or refuses io_uring.
+    IoUring,
+}
+
+/// A time that something is given.
+fn time(text: &str) -> Result<Duration, String> {
+    parse_time(text)
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "it is not a time such as 5s or 500ms".to_owned())
+}
+
+/// Serves until a signal asks to stop.
+pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
+    let file = options.config.as_deref();
+    let signals = signals::take(file)?;
+    let mut config = config(options)?;
+    proxy::check(&config).map_err(|error| error.to_string())?;
+    let admin = options
+        .admin
+        .map(|address| Admin::start(address, BUILD))
+        .transpose();
+    let admin = admin.map_err(|error| error.to_string())?;
+    if let Some(admin) = &admin {
+        let log = Arc::clone(log);
+        admin.control_log(log);
+    }
+    // Before Cassandra only tables of locks need any.
+    let keeps_locks = options.cassandra.is_empty() || !options.lock_table.is_empty();
+    let locks = match keeps_locks {
+        true => Locks::open(&options.locks)?,
+        false => None,
+    };
+    config.locks = locks.as_ref().map(|locks| locks.options.clone());
+    let running = proxy::start_with(&config, admin).map_err(|error| error.to_string())?;
+    let stopper = running.stopper();
+    stop_on(signals, Reread::new(file, log), move || stopper.stop());
+    announce(&running, &config).map_err(|error| format!("cannot announce the address: {error}"))?;
+    let ended = running.wait();
+    locks.map_or(Ok(()), Locks::close)?;
+    ended.map_err(|error| error.to_string())?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn config(options: &Options) -> Result<Config, String> {
+    let nodes = nodes(options)?;
+    let defaults = Config::new(nodes);
+    let processors = base::cpus::usable().map_or(1, |all| all.len().max(1));
+    let aggregation_threads = usize::from(options.aggregation_threads);
+    let network_threads = options.network_threads.map_or_else(
+        || processors.saturating_sub(aggregation_threads).max(1),
+        usize::from,
+    );
+    let threads = network_threads + aggregation_threads;
+    if !options.affinity.is_empty() && options.affinity.len() != threads {
+        return Err(format!(
+            "--affinity names {} processors, and there are {threads} threads: name one for each, \
+             those with clients first",
+            options.affinity.len()
+        ));
+    }
+    refuse_what_has_no_effect(options)?;
+    if !options.lock_table.is_empty() && !options.proxies.is_empty() && !options.locks.are_shared()
+    {
+        return Err(
+            "--lock-table with --proxies: each of several proxies would grant the same locks; have \
+             them share one table by --lock-cluster"
+                .to_owned(),
+        );
+    }
+    Ok(Config {
+        listen: options.listen,
+        advertise: options.advertise,
+        proxies: options.proxies.clone(),
+        lock_tables: options.lock_table.clone(),
+        merge_writes: options.merge_writes,
+        network_threads,
+        aggregation_threads,
+        threads_for_each_node: options.threads_for_each_node.into(),
+        connections: options.connections,
+        cpus: options.affinity.clone(),
+        network: match options.network {
+            NetworkChoice::Sockets => Stack::Sockets,
+            NetworkChoice::IoUring => Stack::Uring,
+        },
+        queue: options.queue as usize,
+        packs: options.packs.map(|packs| packs as usize),
+        pack_count: options.pack_count as usize,
+        pack_bytes: options.pack_bytes.0 as usize,
+        timeout: options.timeout,
+        patience: options.patience,
+        admin: options.admin,
+        build: BUILD,
+        tls: tls(options),
+        node_tls: options.node_tls.then(|| TlsNodes {
+            ca: options.node_ca.clone(),
+            name: options.node_name.clone(),
+        }),
+        password: passwords::given(
+            options.requirepass.as_ref(),
+            options.requirepass_file.as_deref(),
+        )?,
+        node_user: options.node_user.clone(),
+        node_password: passwords::given(
+            options.node_password.as_ref(),
+            options.node_password_file.as_deref(),
+        )?,
+        insecure: options.insecure,
+        limits: proxy::Limits {
+            clients: descriptors::clients(
+                options.maxclients as usize,
+                threads,
+                descriptors::raise(),
+            ),
+            in_flight: options.max_client_memory.map_or_else(
+                || memory::default_client_bound().saturating_mul(2),
+                |size| size.0,
+            ),
+            ..defaults.limits
+        },
+        ..defaults
+    })
+}
+
+/// Refuses options that would be accepted and change nothing: who gives one relies on it.
+fn refuse_what_has_no_effect(options: &Options) -> Result<(), String> {
+    let before_cassandra = !options.cassandra.is_empty();
+    if before_cassandra && (options.requirepass.is_some() || options.requirepass_file.is_some()) {
+        return Err(
+            "--requirepass with --cassandra: there the nodes judge the names and passwords of \
+             clients, and the proxy has none of its own. Leave it out, and have the nodes ask \
+             (PasswordAuthenticator)"
+                .to_owned(),
+        );
+    }
+    let node_password = options.node_password.is_some() || options.node_password_file.is_some();
+    if before_cassandra && node_password && options.node_user.is_none() {
+        return Err(
+            "--node-password with --cassandra: nodes take no password without a name; give \
+             --node-user, too"
+                .to_owned(),
+        );
+    }
+    if before_cassandra
+        && options.lock_table.is_empty()
+        && let Some(given) = options.locks.given()
+    {
+        return Err(format!(
+            "{given} with --cassandra: there are no locks but those of tables; name the tables by \
+             --lock-table, or leave out {given}"
+        ));
+    }
+    let sharing = options.threads_for_each_node;
+    if sharing > 1 && sharing > options.aggregation_threads {
+        return Err(format!(
+            "--threads-for-each-node {sharing}: there are {} threads that could share a node; give \
+             --aggregation-threads {sharing} or more, or leave it out",
+            options.aggregation_threads
+        ));
+    }
+    if options.pack_bytes.0 == 0 {
+        return Err(
+            "--pack-bytes 0: nothing could be sent to a node; give a size such as 64KiB".to_owned(),
+        );
+    }
+    let usable = base::cpus::usable().unwrap_or_default();
+    let away = |cpu: &&usize| !usable.is_empty() && !usable.contains(cpu);
+    if let Some(cpu) = options.affinity.iter().find(away) {
+        let usable: Vec<String> = usable.iter().map(usize::to_string).collect();
+        return Err(format!(
+            "--affinity: this process has no processor {cpu}; it may use {}",
+            usable.join(",")
+        ));
+    }
+    Ok(())
+}
+
+fn tls(options: &Options) -> Option<TlsClients> {
+    Some(TlsClients {
+        cert: options.tls_cert.clone()?,
+        key: options.tls_key.clone()?,
+        client_ca: options.tls_client_ca.clone(),
+    })
+}
+
+fn nodes(options: &Options) -> Result<Nodes, String> {
+    if let Some(file) = &options.cluster {
+        let topology = Topology::load(file).map_err(|error| error.to_string())?;
+        let nodes = topology.nodes().iter().map(|node| node.client);
+        return Ok(Nodes::Kumiki(nodes.collect()));
+    }
+    if !options.cassandra.is_empty() {
+        let nodes = resolve("--cassandra", "127.0.0.1:9042", &options.cassandra)?;
+        return Ok(Nodes::Cassandra(nodes));
+    }
+    resolve("--redis", "127.0.0.1:6379", &options.redis).map(Nodes::Redis)
+}
+
+/// The addresses of nodes that an option names.
+fn resolve(option: &str, example: &str, texts: &[String]) -> Result<Vec<SocketAddr>, String> {
+    let mut nodes = Vec::new();
+    for text in texts {
+        let resolved = text.to_socket_addrs().map_err(|error| {
+            format!("{option} {text}: {error}; give host:port, for example {example}")
+        })?;
+        let first = resolved.into_iter().next();
+        nodes.push(first.ok_or_else(|| format!("{option} {text}: there is no such host"))?);
+    }
+    Ok(nodes)
+}
+
+fn announce(running: &Running, config: &Config) -> std::io::Result<()> {
+    let before = match running.kind() {
+        Kind::Kumiki => "a Kumiki cluster",
+        Kind::RedisCluster => "a Redis Cluster",
+        Kind::RedisServers => "Redis servers",
+        Kind::Cassandra => "a Cassandra cluster",
+    };
+    let threads = match config.aggregation_threads {
+        0 => format!("threads: {}", config.network_threads),
+        more => format!("threads: {} and {more} for nodes", config.network_threads),
+    };
+    let admin = running.admin_address().map_or_else(String::new, |address| {
+        format!(", metrics on http://{address}/metrics")
+    });
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "kumiki: proxy listening on {}, before {before}, {threads}{admin}",
+        running.address()
+    )?;
+    out.flush()
+}

@@ -1,0 +1,138 @@
+//! Which keys `kumiki serve` takes for read atomic, and how it keeps them so.
+
+use std::str::FromStr;
+
+use base::size::Size;
+use base::versions::ReadAtomic;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use cluster::ramp::Algorithm;
+use server::Membership;
+
+use crate::cli::Serve;
+
+/// Options of read-atomic keys.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Read-atomic keys")]
+pub(crate) struct Ramp {
+    /// Keys with this prefix are read atomic: MGET sees all or nothing of what an MSET, or another
+    /// command that only writes, has written to several of them, without locks. May be given
+    /// several times. A node of a cluster has it in the cluster's file instead.
+    /// docs/read-atomic.md says what such keys can and cannot do.
+    #[arg(long, value_name = "PREFIX", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) read_atomic: Vec<String>,
+    /// What versions of read-atomic keys tell of those written with them, when this node writes
+    /// them for Redis clients: fast (which keys these are), small (nothing, so that every read takes
+    /// two rounds) or hybrid (a filter of a fixed size).
+    #[arg(long = "ramp", value_name = "ALGORITHM", default_value = "fast")]
+    pub(crate) algorithm: Algorithm,
+    /// Memory for newest versions of read-atomic keys that Rust clients read by themselves, on this
+    /// machine or through an RDMA device, unless --transport is tcp; 0: none. It is taken from
+    /// /dev/shm; with --transport verbs it is locked memory instead.
+    #[arg(long, value_name = "SIZE", default_value = "32mb", value_parser = Size::from_str)]
+    pub(crate) published: Size,
+}
+
+/// The keys that are read atomic here: by option, and in a cluster by its file.
+///
+/// # Errors
+/// Says which options contradict each other, and what to do.
+pub(crate) fn declared(
+    options: &Serve,
+    membership: Option<&Membership>,
+) -> Result<ReadAtomic, String> {
+    let given = &options.ramp.read_atomic;
+    let Some(membership) = membership else {
+        let prefixes = given.iter().map(|prefix| prefix.as_bytes());
+        return Ok(ReadAtomic::new(prefixes));
+    };
+    if let Some(prefix) = given.first() {
+        return Err(format!(
+            "--read-atomic {prefix} is for a node without a cluster; the nodes of one must agree: \
+             leave it out, and write read_atomic = [\"{prefix}\"] at the top of the cluster's file"
+        ));
+    }
+    let declared = membership.topology.read_atomic();
+    if options.replication.naive && !declared.is_empty() {
+        return Err(
+            "--naive does not suit read-atomic keys, which the cluster's file declares: it executes \
+             after consensus and cannot keep their versions apart; leave it out, or take \
+             read_atomic out of the file on all nodes"
+                .to_owned(),
+        );
+    }
+    Ok(declared.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// A file with one partition, of one node or three.
+    fn file(read_atomic: &str, nodes: u16) -> String {
+        let node = |id| {
+            format!(
+                "[[node]]\nid = {id}\nclient = \"127.0.0.1:{}\"\nfabric = \"127.0.0.1:{}\"\n\
+                 replica = \"127.0.0.1:{}\"\n",
+                7000 + id,
+                17000 + id,
+                27000 + id
+            )
+        };
+        let ids: Vec<u16> = (1..=nodes).collect();
+        let nodes: String = ids.iter().map(node).collect();
+        format!(
+            "{read_atomic}\n{nodes}[[partition]]\nid = 1\nslots = \"0-16383\"\nnodes = {ids:?}\n"
+        )
+    }
+
+    /// What these arguments of node 1 declare.
+    fn of(file: Option<&str>, args: &[&str]) -> Result<Vec<Vec<u8>>, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cluster.toml");
+        let path = path.display().to_string();
+        let mut line = vec!["kumiki", "serve"];
+        if let Some(text) = file {
+            std::fs::write(&path, text).unwrap();
+            line.extend(["--cluster", &path, "--node", "1"]);
+        }
+        line.extend(args);
+        let Command::Serve(serve) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("another command")
+        };
+        let membership = serve.cluster.join()?;
+        let declared = declared(&serve, membership.as_ref())?;
+        Ok(declared.prefixes().map(<[u8]>::to_vec).collect())
+    }
+
+    #[test]
+    fn keys_are_declared_by_option_or_in_the_file() {
+        let two = ["--read-atomic", "ra:", "--read-atomic", "feed:"];
+        assert_eq!(of(None, &two).unwrap(), [&b"ra:"[..], b"feed:"]);
+        assert!(of(None, &[]).unwrap().is_empty());
+        let declared = file("read_atomic = [\"ra:\"]", 1);
+        assert_eq!(of(Some(&declared), &[]).unwrap(), [b"ra:"]);
+        assert!(of(Some(&file("", 1)), &[]).unwrap().is_empty());
+        // Nodes that were told different keys would not keep them read atomic.
+        for text in [&declared, &file("", 1)] {
+            let said = of(Some(text), &["--read-atomic", "x"]).unwrap_err();
+            for word in ["--read-atomic x", "leave it out", "read_atomic = [\"x\"]"] {
+                assert!(said.contains(word), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_naive_way_has_no_read_atomic_keys() {
+        let declared = file("read_atomic = [\"ra:\"]", 3);
+        let said = of(Some(&declared), &["--naive"]).unwrap_err();
+        for word in ["--naive", "read_atomic", "leave it out"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert_eq!(of(Some(&file("", 3)), &["--naive"]), Ok(vec![]));
+        assert_eq!(of(Some(&declared), &[]), Ok(vec![b"ra:".to_vec()]));
+    }
+}

@@ -1,0 +1,273 @@
+//! Opening this node's replica of a partition.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::limits::Limits;
+use clap::Args;
+use cluster::topology::PartitionInfo;
+use fabric::Secret;
+use replica::{Grouping, LogOptions, MemberOptions};
+use server::{Membership, Replicated};
+use store::{EpochTime, RecoveryProgress, RecoveryReport};
+
+use crate::cli::{self, Durability, Serve};
+use crate::device;
+
+/// Where a replica's log and snapshots lie in the data directory.
+pub(crate) const DIRECTORY: &str = "replica";
+/// What a partition that is on one node has in its data directory.
+const LOCAL_DATA: &str = "log0";
+
+/// Options of a replica.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Replication")]
+pub(crate) struct Replication {
+    /// With a replicated partition: the transactions of so many clients go through one append, one
+    /// sync and one transfer at most; what a client sends in a pipeline counts once. With 1 each
+    /// transaction goes by itself. Default: 64.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "file",
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
+    pub(crate) group: Option<u32>,
+    /// With a replicated partition: plain Raft, for comparison. One transaction at a time goes
+    /// through consensus, and is executed after it. Transactions over several partitions are not
+    /// served.
+    #[arg(long, requires = "file", conflicts_with = "group")]
+    pub(crate) naive: bool,
+    /// With a replicated partition: the leader answers reads without asking the others, as long as
+    /// it is sure by its clock that nobody else leads. It needs clocks whose speeds differ by less
+    /// than a tenth.
+    #[arg(long, requires = "file")]
+    pub(crate) lease_reads: bool,
+    /// With a replicated partition: a node that hears nothing of its leader for so long, or up to
+    /// twice as long, wants to lead; the same on all nodes. What READONLY connections read from
+    /// other nodes than the leader is no older than this. Default: 1s.
+    #[arg(long, value_name = "TIME", requires = "file", value_parser = parse_election)]
+    pub(crate) election_timeout: Option<Duration>,
+}
+
+/// The time after which a leader that is silent is replaced.
+const ELECTION: Duration = Duration::from_secs(1);
+
+impl Replication {
+    pub(crate) fn election(&self) -> Duration {
+        self.election_timeout.unwrap_or(ELECTION)
+    }
+}
+
+fn parse_election(text: &str) -> Result<Duration, String> {
+    let time = cli::parse_time(text).ok_or("it is not a time such as 1s or 300ms")?;
+    let sensible = Duration::from_millis(50)..=Duration::from_secs(60);
+    if sensible.contains(&time) {
+        Ok(time)
+    } else {
+        Err("it lies between 50ms and 60s".to_owned())
+    }
+}
+
+/// This node's partition, if several nodes hold it.
+pub(crate) fn partition(membership: &Membership) -> Option<&PartitionInfo> {
+    let topology = &membership.topology;
+    let own = topology.partition(topology.partition_at(membership.node)?)?;
+    (own.nodes.len() > 1).then_some(own)
+}
+
+/// Checks options that contradict what the cluster's file says of this node.
+///
+/// # Errors
+/// Says which, and what to do.
+pub(crate) fn check(options: &Serve, membership: Option<&Membership>) -> Result<(), String> {
+    let given = &options.replication;
+    let Some(partition) = membership.and_then(partition) else {
+        let named = [
+            ("--group", given.group.is_some()),
+            ("--naive", given.naive),
+            ("--lease-reads", given.lease_reads),
+            ("--election-timeout", given.election_timeout.is_some()),
+        ];
+        return match named.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(format!(
+                "{option} is about replicated partitions, and the cluster's file has this node's on \
+                 one node, or gives it none: leave it out, or name three nodes or more there"
+            )),
+            None => Ok(()),
+        };
+    };
+    let named = [
+        (
+            "--ephemeral",
+            options.ephemeral,
+            "a replica that forgets what it has voted for would lose what others rely upon",
+        ),
+        (
+            "--durability async",
+            options.durability == Durability::Async,
+            "its replies wait until most of its nodes have what they show",
+        ),
+        (
+            "--epoch-time",
+            options.epoch_time != EpochTime::Adaptive,
+            "it has Raft's log instead of epochs of one log",
+        ),
+        (
+            "--durability-target",
+            options.durability_target.is_some(),
+            "it has Raft's log instead of epochs of one log",
+        ),
+        (
+            "--max-epoch-diff",
+            options.max_epoch_diff.0.is_some(),
+            "it has Raft's log instead of epochs of one log",
+        ),
+        (
+            "--loggers",
+            options.loggers.is_some(),
+            "it has one log, Raft's",
+        ),
+        (
+            "--affinity",
+            options.affinity.is_some(),
+            "it has no log threads to be placed",
+        ),
+        (
+            "--log-warm-up",
+            options.log_warm_up,
+            "it sets its log's files aside by itself",
+        ),
+    ];
+    match named.iter().find(|(_, given, _)| *given) {
+        Some((option, _, why)) => Err(format!(
+            "{option} does not suit partition {}, which is replicated: {why}; leave it out",
+            partition.id
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to keep a partition that is on one node beside a replica's data, which it would not see.
+///
+/// # Errors
+/// Says what lies there.
+pub(crate) fn refuse_beside_replica(data: &Path) -> Result<(), String> {
+    if !data.join(DIRECTORY).exists() {
+        return Ok(());
+    }
+    Err(format!(
+        "{} has a replica of a partition that several nodes hold: start it with the cluster's file \
+         that it was made with, or name another directory by --data",
+        data.display()
+    ))
+}
+
+/// A replica, and what holds its data directory.
+pub(crate) struct Opened {
+    pub(crate) replicated: Arc<Replicated>,
+    _lock: Box<dyn disk::DirLock>,
+}
+
+/// Reads this node's replica and has it take part.
+///
+/// # Errors
+/// Says what is wrong, and what to do.
+pub(crate) fn open(
+    options: &Serve,
+    membership: &Membership,
+    workers: usize,
+    progress: &dyn Fn(&RecoveryProgress),
+) -> Result<Opened, String> {
+    let data = &options.data;
+    if data.join(LOCAL_DATA).exists() {
+        return Err(format!(
+            "{} has a partition that is on one node, and the cluster's file gives this node one that \
+             several nodes hold: name another directory by --data",
+            data.display()
+        ));
+    }
+    let disk = device::open(options.disk, options.log_device)?;
+    let made = fs::create_dir_all(data);
+    made.map_err(|error| format!("cannot make {}: {error}", data.display()))?;
+    let lock = disk.lock_dir(data).map_err(|error| error.to_string())?;
+    let opening = replica_options(options, membership, workers, disk)?;
+    let start = Instant::now();
+    let mut report = RecoveryReport::default();
+    let member = replica::Partition::open(opening, &mut |bytes_read, bytes_total| {
+        report.bytes = bytes_read;
+        progress(&RecoveryProgress {
+            bytes_read,
+            bytes_total,
+            entries: 0,
+            elapsed: start.elapsed(),
+        });
+    });
+    let member = member.map_err(|error| error.to_string())?;
+    report.elapsed = start.elapsed();
+    report.durable_epoch = member.engine().applied();
+    Ok(Opened {
+        replicated: Arc::new(Replicated::new(member, report)),
+        _lock: lock,
+    })
+}
+
+fn replica_options(
+    options: &Serve,
+    membership: &Membership,
+    workers: usize,
+    disk: Arc<dyn disk::Disk>,
+) -> Result<replica::Options, String> {
+    let (topology, me) = (&membership.topology, membership.node);
+    let partition = partition(membership).expect("it is replicated");
+    let peers = partition.nodes.iter().filter_map(|id| topology.node(*id));
+    let peers = peers.filter_map(|node| Some((node.id, node.replica?)));
+    let peers: std::collections::HashMap<_, _> = peers.collect();
+    let address = peers[&me];
+    let listener = fabric::tcp::listen(address, 1).map_err(|error| {
+        format!(
+            "cannot listen for other replicas on {address}: {error}; the address is that of node \
+             {me} in the cluster's file"
+        )
+    })?;
+    let listener = listener.into_iter().next().expect("one was asked for");
+    let given = &options.replication;
+    let defaults = MemberOptions::new(me, partition.nodes.clone());
+    let member = MemberOptions {
+        grouping: match given.naive {
+            true => Grouping::Naive,
+            false => Grouping::Group(given.group.map_or(replica::GROUP, |group| group as usize)),
+        },
+        election: given.election(),
+        leases: given.lease_reads,
+        snapshot_bytes: match options.checkpoint_log_size.map(|size| size.0) {
+            None => defaults.snapshot_bytes,
+            Some(0) => u64::MAX,
+            Some(size) => size,
+        },
+        seed: fastrand::u64(..),
+        read_atomic: topology.read_atomic().clone(),
+        ..defaults
+    };
+    Ok(replica::Options {
+        disk,
+        dir: Some(options.data.join(DIRECTORY)),
+        log: LogOptions {
+            segment_bytes: options
+                .log_segment_size
+                .map_or(LogOptions::default().segment_bytes, |size| size.0),
+            ..LogOptions::default()
+        },
+        peers,
+        secret: Secret::new(topology.secret().unwrap_or_default()),
+        cluster: topology.fingerprint(),
+        workers,
+        limits: Limits {
+            value: options.max_value.0 as usize,
+            ..Limits::default()
+        },
+        ..replica::Options::new(member, listener)
+    })
+}

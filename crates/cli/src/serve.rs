@@ -1,0 +1,314 @@
+//! `kumiki serve`: opens the store, serves it, stops when asked.
+
+use std::io::{IsTerminal, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::limits::Limits;
+use base::size::Size;
+use parking_lot::Mutex;
+use server::{Admin, Config, Membership, Partition, Running, Starting};
+use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
+
+use crate::BUILD;
+use crate::cli::{Durability, Serve};
+use crate::logging::Log;
+use crate::signals::{self, Reread, stop_on};
+use crate::{descriptors, device, membership, memory, passwords, ramp, replicated};
+
+/// Workers beyond those of the server's threads, for housekeeping.
+const SPARE_WORKERS: usize = 2;
+/// How often progress is told when nobody watches a terminal.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// Serves until a signal or a client asks to stop.
+pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
+    let file = options.config.as_deref();
+    let threads = options.threads();
+    // Taken before anything is opened, so that no signal finds the process without a handler.
+    let signals = signals::take(file)?;
+    let membership = options.cluster.join()?;
+    replicated::check(&options, membership.as_ref())?;
+    let read_atomic = ramp::declared(&options, membership.as_ref())?;
+    let port = options.port.map(|port| (Ipv4Addr::LOCALHOST, port).into());
+    let listen = membership::listen(options.listen.or(port), membership.as_ref())?;
+    warn_of_little_memory(&options);
+    let password = passwords::given(
+        options.requirepass.as_ref(),
+        options.requirepass_file.as_deref(),
+    )?;
+    let config = Config {
+        read_atomic,
+        password,
+        ..config(&options, threads, listen, membership)
+    };
+    config.check().map_err(|error| error.to_string())?;
+    let admin = options
+        .admin
+        .map(|address| Admin::start(address, BUILD))
+        .transpose();
+    let admin = admin.map_err(|error| error.to_string())?;
+    if let Some(admin) = &admin {
+        let log = Arc::clone(log);
+        admin.control_log(log);
+    }
+    let progress = progress_teller(admin.as_ref().map(Admin::starting));
+    let opened = Opened::open(&options, &config, progress)?;
+    let running = server::serve_with(opened.partition(), config, admin);
+    let running = running.map_err(|error| error.to_string())?;
+    let stopper = running.stopper();
+    stop_on(signals, Reread::new(file, log), move || stopper.stop());
+    announce(&running, &options, threads)
+        .map_err(|error| format!("cannot announce {listen}: {error}"))?;
+    let served = running.wait();
+    let closed = opened.close();
+    tracing::info!("stopped");
+    served.and(closed)
+}
+
+/// What is served.
+enum Opened {
+    Local(Db),
+    Replicated(replicated::Opened),
+}
+
+impl Opened {
+    fn open(options: &Serve, config: &Config, progress: Progress) -> Result<Opened, String> {
+        let workers = config.threads + SPARE_WORKERS;
+        if let Some(membership) = &config.cluster
+            && replicated::partition(membership).is_some()
+        {
+            let opened = replicated::open(options, membership, workers, &*progress)?;
+            tell_recovery(opened.replicated.recovery());
+            return Ok(Opened::Replicated(opened));
+        }
+        if !options.ephemeral {
+            replicated::refuse_beside_replica(&options.data)?;
+        }
+        let opening = Options {
+            workers,
+            read_atomic: config.read_atomic.clone(),
+            ..store_options(options, progress)?
+        };
+        let db = Db::open(opening).map_err(|error| error.to_string())?;
+        if !options.ephemeral {
+            tell_recovery(db.recovery());
+        }
+        Ok(Opened::Local(db))
+    }
+
+    fn partition(&self) -> Partition {
+        match self {
+            Opened::Local(db) => db.clone().into(),
+            Opened::Replicated(opened) => Arc::clone(&opened.replicated).into(),
+        }
+    }
+
+    fn close(&self) -> Result<(), String> {
+        match self {
+            Opened::Local(db) => db.close().map_err(|error| error.to_string()),
+            Opened::Replicated(opened) => {
+                // The leadership was handed over before the server stopped, if that was possible.
+                opened.replicated.member().close(Duration::ZERO);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Told how far recovery is.
+type Progress = Arc<dyn Fn(&RecoveryProgress) + Send + Sync>;
+
+fn store_options(options: &Serve, progress: Progress) -> Result<Options, String> {
+    let defaults = Options::default();
+    Ok(Options {
+        dir: (!options.ephemeral).then(|| options.data.clone()),
+        loggers: options.loggers(),
+        log_buffers: options.log_buffers.into(),
+        log_buffer_size: options.log_buffer_size.0 as usize,
+        segment_size: options
+            .log_segment_size
+            .map_or(defaults.segment_size, |size| size.0),
+        log_warm_up: options.log_warm_up,
+        epoch_time: options.epoch_time,
+        durability_target: options
+            .durability_target
+            .unwrap_or(defaults.durability_target),
+        max_epoch_diff: options.max_epoch_diff.0,
+        affinity: options.affinity.clone(),
+        checkpoint: CheckpointOptions {
+            log_size: options
+                .checkpoint_log_size
+                .map_or(defaults.checkpoint.log_size, |size| size.0),
+            share: f64::from(options.checkpoint_share) / 100.0,
+            ..defaults.checkpoint
+        },
+        limits: Limits {
+            value: options.max_value.0 as usize,
+            ..Limits::default()
+        },
+        disk: device::open(options.disk, options.log_device)?,
+        progress,
+        ..defaults
+    })
+}
+
+fn config(
+    options: &Serve,
+    threads: usize,
+    listen: SocketAddr,
+    cluster: Option<Membership>,
+) -> Config {
+    let mut limits = server::Limits {
+        clients: descriptors::clients(options.max_clients as usize, threads, descriptors::raise()),
+        ..server::Limits::default()
+    };
+    limits.request.bulk = options.max_value.0 as usize;
+    limits.in_flight = options
+        .max_client_memory
+        .map_or_else(memory::default_client_bound, |size| size.0);
+    Config {
+        listen,
+        cluster,
+        threads,
+        cpus: options.cpus(),
+        staleness: options.replication.election(),
+        ramp: options.ramp.algorithm,
+        published: options.ramp.published.0 as usize,
+        admin: options.admin,
+        build: BUILD,
+        durability: match options.durability {
+            Durability::Group => server::Durability::Group,
+            Durability::Async => server::Durability::Async,
+        },
+        insecure: options.insecure,
+        maxmemory: options
+            .maxmemory
+            .map_or_else(memory::default_bound, |size| size.0),
+        data: (!options.ephemeral).then(|| options.data.clone()),
+        limits,
+        ..Config::default()
+    }
+}
+
+/// A number without a unit is of bytes, which few mean.
+fn warn_of_little_memory(options: &Serve) {
+    const LITTLE: u64 = 1 << 20;
+    if let Some(Size(bytes)) = options.maxmemory
+        && (1..LITTLE).contains(&bytes)
+    {
+        tracing::warn!(
+            "--maxmemory is {bytes} bytes, too little to write anything; for megabytes write {bytes}mb"
+        );
+    }
+}
+
+/// The one line that says which server this is, where to find it and its data, and what to type next.
+fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Result<()> {
+    let data = if options.ephemeral {
+        "data in memory only".to_owned()
+    } else {
+        let folder = options
+            .data
+            .canonicalize()
+            .unwrap_or_else(|_| options.data.clone());
+        format!("data in {}", folder.display())
+    };
+    let admin = running.admin_address().map_or_else(String::new, |address| {
+        format!(", metrics on http://{address}/metrics")
+    });
+    let node = options
+        .cluster
+        .node
+        .map_or_else(String::new, |node| format!(", node {node} of a cluster"));
+    let durability = match (options.ephemeral, options.durability) {
+        (true, _) => "",
+        (false, Durability::Group) => ", durability: group",
+        (false, Durability::Async) => ", durability: async (a crash may lose the last writes)",
+    };
+    let address = running.address();
+    let host = match address.ip() {
+        ip if ip.is_loopback() || ip.is_unspecified() => String::new(),
+        ip => format!(" -h {ip}"),
+    };
+    let port = address.port();
+    let version = buildinfo::VERSION;
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "kumiki: listening on {address}, {data}{durability}, threads: {threads}{node}{admin}, \
+         version {version}; try: redis-cli{host} -p {port} set greeting hello"
+    )?;
+    out.flush()
+}
+
+/// Tells how far recovery is: rewriting one line on a terminal, else a line a second; and whoever
+/// asks the admin endpoint.
+fn progress_teller(starting: Option<Starting>) -> Progress {
+    let terminal = std::io::stderr().is_terminal();
+    let last = Mutex::new(Duration::ZERO);
+    Arc::new(move |progress| {
+        let line = describe(progress);
+        if let Some(starting) = &starting {
+            starting.tell(line.as_str());
+        }
+        let mut last = last.lock();
+        if terminal {
+            eprint!("\rkumiki: {line}");
+            if progress.bytes_read == progress.bytes_total {
+                eprintln!();
+            }
+        } else if progress.elapsed >= *last + PROGRESS_EVERY {
+            *last = progress.elapsed;
+            eprintln!("kumiki: {line}");
+        }
+    })
+}
+
+fn describe(progress: &RecoveryProgress) -> String {
+    let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
+    let percent = 100.0 * progress.bytes_read as f64 / progress.bytes_total.max(1) as f64;
+    format!(
+        "recovering: {:.0} of {:.0} MiB ({percent:.0} %), {} entries, {:.1} s",
+        mib(progress.bytes_read),
+        mib(progress.bytes_total),
+        progress.entries,
+        progress.elapsed.as_secs_f64(),
+    )
+}
+
+fn tell_recovery(report: &RecoveryReport) {
+    if report.entries > 0 {
+        tracing::info!(
+            keys = report.keys,
+            prepared = report.prepared,
+            entries = report.entries,
+            bytes = report.bytes,
+            durable_epoch = report.durable_epoch.0,
+            checkpoint_epoch = report.checkpoint.as_ref().map(|used| used.epoch.0),
+            seconds = report.elapsed.as_secs_f64(),
+            "recovered"
+        );
+    }
+    for warning in report.cuts.iter().chain(&report.warnings) {
+        tracing::warn!("{warning}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_in_one_line() {
+        let progress = RecoveryProgress {
+            bytes_read: 50 << 20,
+            bytes_total: 100 << 20,
+            entries: 7,
+            elapsed: Duration::from_millis(1500),
+        };
+        let line = describe(&progress);
+        assert_eq!(line, "recovering: 50 of 100 MiB (50 %), 7 entries, 1.5 s");
+    }
+}

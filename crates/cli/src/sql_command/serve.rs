@@ -1,0 +1,104 @@
+//! `kumiki sql serve`: clients of PostgreSQL ask over tables of pages.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use sql::Rights;
+use sql::serve::{Options, Server, Tls};
+
+use super::Queries;
+use crate::cli::parse_address;
+use crate::logging::Log;
+use crate::passwords;
+use crate::signals::{self, Reread, stop_on};
+
+/// Options of `kumiki sql serve`.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5433", value_parser = parse_address)]
+    listen: SocketAddr,
+    #[command(flatten)]
+    queries: Queries,
+    /// A file with the password that clients must give, whatever user name they have.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Speak TLS with clients, and with nobody who does not: the certificate (PEM), with those that
+    /// it is derived from.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Serve anyone who can reach the address, without a password.
+    #[arg(long)]
+    insecure: bool,
+    /// Connections at once; further ones are closed.
+    #[arg(long, value_name = "N", default_value = "100")]
+    connections: NonZeroUsize,
+    /// Queries that run at once; further ones wait, and are refused after half a minute.
+    #[arg(long, value_name = "N", default_value = "8")]
+    queries_at_once: NonZeroUsize,
+    /// Seconds that a query waits for its client to take rows before it ends with an error; 0: for ever.
+    #[arg(long, value_name = "SECONDS", default_value = "600")]
+    row_timeout: u64,
+}
+
+impl Serve {
+    fn tls(&self) -> Option<Tls> {
+        let (cert, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
+        Some(Tls { cert, key })
+    }
+}
+
+/// Serves until a signal asks to stop.
+pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
+    let signals = signals::take(None)?;
+    let shared = options
+        .queries
+        .shared(Rights::Read, Some(options.queries_at_once))?;
+    // Queries ask again; whoever starts the server had better know now.
+    if let Err(error) = shared.catalogue().names() {
+        tracing::warn!("{error}");
+    }
+    let password = options
+        .password_file
+        .as_deref()
+        .map(passwords::of_file)
+        .transpose()?;
+    let server = Options {
+        listen: options.listen,
+        password,
+        tls: options.tls(),
+        insecure: options.insecure,
+        connections: options.connections,
+        queries: options.queries_at_once,
+        patience: (options.row_timeout > 0).then(|| Duration::from_secs(options.row_timeout)),
+    };
+    let runtime = sql::session::runtime(None);
+    let runtime = runtime.map_err(|error| format!("no threads for clients: {error}"))?;
+    runtime.block_on(async {
+        let (server, stopper) = Server::bind(&server, shared).await?;
+        stop_on(signals, Reread::new(None, log), move || stopper.stop());
+        let address = server.address();
+        let address = address.map_err(|error| format!("no address: {error}"))?;
+        announce(address).map_err(|error| format!("cannot announce the address: {error}"))?;
+        server.serve().await;
+        Ok::<(), String>(())
+    })?;
+    // A statement may be planned for a while.
+    runtime.shutdown_background();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn announce(address: SocketAddr) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "ready at {address}")?;
+    out.flush()
+}

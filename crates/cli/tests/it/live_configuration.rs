@@ -1,0 +1,127 @@
+//! What an operator changes without a restart, and what stands in a configuration file.
+
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use testkit::http::request_with;
+use testkit::process::{Server, wait};
+use testkit::{Client, eventually, free_address};
+
+use crate::support::process::kumiki;
+
+/// The status and the body of the answer.
+fn ask(address: SocketAddr, method: &str, header: &str, body: &str) -> (u16, String) {
+    let answer = request_with(address, method, "/log-level", header, body);
+    (answer.status, answer.body)
+}
+
+/// A server or proxy with its configuration in this file.
+fn configured(command: &str, config: &str, file: &Path) -> (Server, SocketAddr) {
+    for _ in 0..5 {
+        let (listen, admin) = (
+            free_address().expect("a free port"),
+            free_address().expect("a free port"),
+        );
+        let config = format!("listen = \"{listen}\"\nadmin = \"{admin}\"\n{config}");
+        fs::write(file, &config).expect("a file");
+        let started = Server::start_at(listen, |_, dir| {
+            let mut started = kumiki();
+            started.current_dir(dir);
+            started.args([command, "--config"]).arg(file);
+            started
+        });
+        match started {
+            Ok(server) => return (server, admin),
+            Err(said) => assert!(said.contains("in use"), "{said}"),
+        }
+    }
+    panic!("no port is free");
+}
+
+fn level_changes(server: &Server, admin: SocketAddr, file: &Path) {
+    let is = |level: &str| ask(admin, "GET", "", "") == (200, format!("{level}\n"));
+    assert!(is("warn"), "as the file says");
+    for (text, becomes) in [
+        ("debug", "debug"),
+        ("off\n", "off"),
+        ("kumiki_proxy=trace", "info,kumiki_proxy=trace"),
+        ("error,kumiki_server=debug", "error,kumiki_server=debug"),
+    ] {
+        assert_eq!(ask(admin, "PUT", "", text), (200, format!("{becomes}\n")));
+        assert!(is(becomes), "{text}");
+    }
+    let long = "x".repeat(10_000);
+    for text in ["", "loud", "info,debug", "a b=info", "\u{1F600}", &long] {
+        assert_eq!(ask(admin, "PUT", "", text).0, 400, "{text}");
+    }
+    let (status, why) = ask(admin, "PUT", "", "loud");
+    assert!(
+        status == 400 && why.contains("'loud'") && why.contains("debug"),
+        "{why}"
+    );
+    let page = "Origin: http://example.com\r\n";
+    assert_eq!(ask(admin, "PUT", page, "debug").0, 403);
+    assert_eq!(ask(admin, "POST", "", "debug").0, 405);
+    assert!(is("error,kumiki_server=debug"), "nothing has changed");
+    let config = fs::read_to_string(file).expect("the file");
+    fs::write(file, config.replace("\"warn\"", "\"trace\"")).expect("written");
+    server.signal(Signal::HUP);
+    eventually("the file is read again", || is("trace"));
+    // A file with a mistake changes nothing, and the process goes on.
+    fs::write(file, "log-level = 5\n").expect("written");
+    server.signal(Signal::HUP);
+    eventually("it is told", || {
+        server.errors().contains("log-level is of the type integer")
+    });
+    assert!(is("trace"));
+}
+
+#[test]
+fn the_log_level_changes_while_a_server_and_a_proxy_run() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (own, of_proxy) = (dir.path().join("serve.toml"), dir.path().join("proxy.toml"));
+    let config = "ephemeral = true\nlog-level = \"warn\"\n";
+    let (server, admin) = configured("serve", config, &own);
+    assert_eq!(
+        Client::connect(server.address)
+            .frame(&["SET", "a", "b"])
+            .raw,
+        b"+OK\r\n"
+    );
+    let config = format!("redis = [\"{}\"]\nlog-level = \"warn\"\n", server.address);
+    let (proxy, proxy_admin) = configured("proxy", &config, &of_proxy);
+    assert_eq!(
+        Client::connect(proxy.address).frame(&["GET", "a"]).raw,
+        b"$1\r\nb\r\n"
+    );
+    level_changes(&server, admin, &own);
+    level_changes(&proxy, proxy_admin, &of_proxy);
+    assert_eq!(
+        Client::connect(proxy.address).frame(&["GET", "a"]).raw,
+        b"$1\r\nb\r\n"
+    );
+}
+
+#[test]
+fn mistakes_of_a_file_are_told_all_at_once() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::write(dir.path().join("p.toml"), "quue = 1\nqueue = \"many\"\n").expect("a file");
+    let mut child = kumiki()
+        .args(["proxy", "--config", "p.toml"])
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
+    let status = wait(&mut child);
+    let mut said = String::new();
+    let mut errors = child.stderr.take().expect("it is piped");
+    errors.read_to_string(&mut said).expect("text");
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert!(said.contains("p.toml:1: quue means nothing"), "{said}");
+    assert!(said.contains("p.toml:2: invalid value 'many'"), "{said}");
+}

@@ -1,0 +1,26 @@
+//! The real binary: what is typed, and what its processes do.
+
+mod bench;
+mod cassandra;
+mod cluster;
+mod cluster_clients;
+mod guards;
+mod live_configuration;
+mod lock_faults;
+mod lock_reboot;
+mod locks;
+mod operations;
+mod pages;
+mod proxied;
+mod proxy;
+mod proxy_cassandra;
+mod proxy_lock_tables;
+mod proxy_merged_writes;
+mod read_atomic;
+mod redis_compare;
+mod replicated;
+mod replicated_client;
+mod shows;
+#[cfg(feature = "sql")]
+mod sql;
+mod support;

@@ -1,0 +1,349 @@
+//! The proxy in front of a Kumiki cluster: one server, with the cluster's guarantees.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::support::cluster::{Cluster, Keeping};
+use crate::support::process::{kumiki, proxy};
+use crate::support::replicas::Replicas;
+use crate::support::words::{text, told};
+use testkit::peers::{self, Group};
+use testkit::process::{Redis, Server};
+use testkit::wait::go_on_until;
+use testkit::{Client, Frame, eventually};
+
+/// Keys of the first, second and third of three nodes with equal shares of the slots.
+const KEYS: [&str; 3] = ["hello", "somekey", "foo"];
+/// What all accounts have together.
+const SUM: i64 = 300;
+
+/// A proxy of two threads with clients, and with `more`.
+fn before(file: &str, more: &[&str]) -> Server {
+    let args = [&["--cluster", file, "--network-threads", "2"], more].concat();
+    proxy(&args)
+}
+
+#[test]
+fn a_cluster_answers_as_one_server() {
+    let cluster = Cluster::start(3, Keeping::Nothing);
+    let proxy = before(&cluster.file(), &[]);
+    let mut client = Client::connect(proxy.address);
+    for (command, reply) in [
+        ("SET hello 1", "+OK\r\n"),
+        ("MSET hello 1 somekey 2 foo 3", "+OK\r\n"),
+        (
+            "MGET hello somekey foo none",
+            "*4\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$-1\r\n",
+        ),
+        ("MSETNX new 1 foo 2", ":0\r\n"),
+        ("EXISTS new hello foo", ":2\r\n"),
+        ("DBSIZE", ":3\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("INCR hello", "+QUEUED\r\n"),
+        ("INCR foo", "+QUEUED\r\n"),
+        ("GET somekey", "+QUEUED\r\n"),
+        ("EXEC", "*3\r\n:2\r\n:4\r\n$1\r\n2\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("LOCK.GUARD lock 7", "+QUEUED\r\n"),
+        ("SET foo 9", "+QUEUED\r\n"),
+        ("EXEC", "*2\r\n+OK\r\n+OK\r\n"),
+        ("DEL hello somekey foo", ":3\r\n"),
+    ] {
+        assert_eq!(told(&mut client, command), reply, "{command}");
+    }
+    assert_eq!(told(&mut client, "MULTI"), "+OK\r\n");
+    assert_eq!(told(&mut client, "LOCK.GUARD lock 6"), "+QUEUED\r\n");
+    assert_eq!(told(&mut client, "SET foo 1"), "+QUEUED\r\n");
+    assert!(told(&mut client, "EXEC").starts_with("-FENCED "));
+    let info = told(&mut client, "INFO");
+    assert!(info.contains("proxy_before:kumiki"), "{info}");
+}
+
+#[test]
+fn what_was_watched_on_any_node_is_a_precondition() {
+    let cluster = Cluster::start(3, Keeping::Nothing);
+    let proxy = before(&cluster.file(), &["--aggregation-threads", "1"]);
+    let mut one = Client::connect(proxy.address);
+    let mut two = Client::connect(proxy.address);
+    for (disturbed, reply) in [(true, "*-1\r\n"), (false, "*1\r\n+OK\r\n")] {
+        assert_eq!(told(&mut one, "WATCH hello somekey none"), "+OK\r\n");
+        assert_eq!(told(&mut one, "WATCH foo"), "+OK\r\n");
+        if disturbed {
+            assert_eq!(told(&mut two, "SET none 1"), "+OK\r\n");
+            assert_eq!(told(&mut two, "DEL none"), ":1\r\n");
+        }
+        assert_eq!(told(&mut one, "MULTI"), "+OK\r\n");
+        assert_eq!(told(&mut one, "SET hello 5"), "+QUEUED\r\n");
+        assert_eq!(told(&mut one, "EXEC"), reply);
+    }
+}
+
+/// Moves something from one account to another, under a watch, or in a block that does not look.
+/// Whether it is known to have happened.
+fn transfer(client: &mut Client, random: &mut fastrand::Rng) -> bool {
+    let from = random.usize(..KEYS.len());
+    let to = (from + random.usize(1..KEYS.len())) % KEYS.len();
+    let amount = random.u8(1..5).to_string();
+    let commands = [
+        vec!["MULTI"],
+        vec!["DECRBY", KEYS[from], &amount],
+        vec!["INCRBY", KEYS[to], &amount],
+        vec!["EXEC"],
+    ];
+    for command in &commands {
+        client.send(command);
+    }
+    let replies: Vec<String> = commands
+        .iter()
+        .map(|_| match client.receive() {
+            testkit::client::Answer::Reply(frame) => text(&frame),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    replies[3].starts_with('*')
+}
+
+/// Reads all accounts at once until told to stop, and checks their sum. How many reads there were.
+fn add_up(address: SocketAddr, over: &AtomicBool, reads: &AtomicU64) {
+    let mut client = Client::connect(address);
+    while !over.load(Ordering::SeqCst) {
+        let command = [&["MGET"][..], &KEYS].concat();
+        let frame = client.frame(&command);
+        if frame.is_error() {
+            // Of a node that is away.
+            continue;
+        }
+        let values = frame.frames().expect("a list");
+        let number = |value: &Frame| {
+            let bytes = value.bytes().expect("a value");
+            String::from_utf8_lossy(bytes)
+                .parse::<i64>()
+                .expect("a number")
+        };
+        assert_eq!(values.iter().map(number).sum::<i64>(), SUM);
+        reads.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Blocks over several nodes, of many clients over shared connections, are transactions, while nodes
+/// are killed and come back.
+#[test]
+fn transactions_of_many_clients_are_whole_while_nodes_die() {
+    let mut cluster = Cluster::start(3, Keeping::Data);
+    let proxy = before(&cluster.file(), &["--timeout", "1s", "--patience", "1s"]);
+    let mut client = Client::connect(proxy.address);
+    assert_eq!(
+        told(&mut client, "MSET hello 100 somekey 100 foo 100"),
+        "+OK\r\n"
+    );
+    let over = AtomicBool::new(false);
+    let (reads, transfers) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let (over, transfers) = (&over, &transfers);
+            let address = proxy.address;
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                let mut client = Client::connect(address);
+                while !over.load(Ordering::SeqCst) {
+                    let done = transfer(&mut client, &mut random);
+                    transfers.fetch_add(u64::from(done), Ordering::SeqCst);
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| add_up(proxy.address, &over, &reads));
+        }
+        let enough = |figure: &AtomicU64| {
+            let before = figure.load(Ordering::SeqCst);
+            go_on_until(|| figure.load(Ordering::SeqCst) > before + 50);
+            assert!(figure.load(Ordering::SeqCst) > before + 50, "it goes on");
+        };
+        for node in 0..3 {
+            enough(&transfers);
+            cluster.kill_node(node);
+            std::thread::sleep(Duration::from_millis(200));
+            cluster.start_node(node).expect("it starts again");
+            enough(&transfers);
+            enough(&reads);
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+}
+
+/// The proxy finds the next leader, and clients see at most a pause.
+#[test]
+fn leaders_are_followed() {
+    let mut replicas = Replicas::start(1, 3);
+    let proxy = before(&replicas.file(), &["--timeout", "2s", "--patience", "20s"]);
+    let mut client = Client::connect(proxy.address);
+    let mut kept = 0;
+    for round in 0..3 {
+        for _ in 0..20 {
+            let reply = told(&mut client, "INCR counter");
+            // Of the one that was with the leader when it died nobody knows.
+            let known = reply.starts_with(':');
+            assert!(known || reply.starts_with("-UNKNOWN "), "{reply}");
+            kept += i64::from(known);
+        }
+        if round < 2 {
+            let leader = replicas.leader(1);
+            replicas.kill_node(leader);
+            assert!(told(&mut client, "SET other 1").starts_with(['+', '-']));
+            replicas.start_node(leader);
+        }
+    }
+    let mut last = 0;
+    eventually("it is read", || {
+        let frame = client.frame(&["GET", "counter"]);
+        let bytes = frame
+            .bytes()
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        last = bytes.and_then(|text| text.parse().ok()).unwrap_or(0);
+        last > 0
+    });
+    assert!(
+        (kept..=60).contains(&last),
+        "{last} of {kept} that were told"
+    );
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_do() {
+    let said = |args: &[&str]| {
+        let (code, out, said) = crate::support::process::run(args);
+        assert_ne!(code, Some(0), "{out}{said}");
+        said
+    };
+    let none = said(&["proxy"]);
+    assert!(
+        none.contains("--cluster <FILE>") && none.contains("--redis"),
+        "{none}"
+    );
+    let away = said(&["proxy", "--redis", "127.0.0.1:1"]);
+    assert!(away.contains("127.0.0.1:1 cannot be reached"), "{away}");
+    assert!(
+        away.contains("start the nodes, or correct their addresses"),
+        "{away}"
+    );
+    let name = said(&["proxy", "--redis", "nonsense"]);
+    assert!(name.contains("give host:port"), "{name}");
+    let file = said(&["proxy", "--cluster", "/nowhere/cluster.toml"]);
+    assert!(file.contains("cannot read /nowhere/cluster.toml"), "{file}");
+    let open = said(&["proxy", "--redis", "127.0.0.1:1", "--listen", "0.0.0.0:0"]);
+    assert!(
+        open.contains("--requirepass") && open.contains("--insecure"),
+        "{open}"
+    );
+    let affinity = said(&[
+        "proxy",
+        "--redis",
+        "127.0.0.1:1",
+        "--network-threads",
+        "2",
+        "--affinity",
+        "0",
+    ]);
+    assert!(affinity.contains("there are 2 threads"), "{affinity}");
+    let time = said(&["proxy", "--redis", "127.0.0.1:1", "--timeout", "5"]);
+    assert!(time.contains("5s or 500ms"), "{time}");
+}
+
+/// Locks are in a directory that is one proxy's: who does not use them need not know.
+#[test]
+fn a_second_proxy_in_a_folder_serves_without_locks() {
+    let Some(program) = peers::program(Group::Redis, "redis-server") else {
+        return;
+    };
+    let redis = Redis::start(&program, &[]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let start = || {
+        Server::start(|address, _| {
+            let mut command = kumiki();
+            command.args(["proxy", "--listen", &address.to_string()]);
+            command.args(["--redis", &redis.address.to_string()]);
+            command.current_dir(dir.path());
+            command
+        })
+    };
+    let (one, two) = (start(), start());
+    let mut client = Client::connect(one.address);
+    let granted = client.told("LOCK.ACQUIRE a me PX 1000");
+    assert!(granted.starts_with("[1 "), "{granted}");
+    let mut client = Client::connect(two.address);
+    assert_eq!(client.told("SET a 1"), "+OK");
+    let refused = client.told("LOCK.ACQUIRE a me PX 1000");
+    assert!(refused.contains("keeps no locks"), "{refused}");
+    assert!(two.errors().contains("--lock-cluster"), "{}", two.errors());
+}
+
+/// Who gives an option relies on it: one that would change nothing is refused, from a file, too.
+#[test]
+fn options_without_effect_are_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("proxy.toml");
+    std::fs::write(
+        &file,
+        "cassandra = \"127.0.0.1:1\"\nrequirepass = \"secret\"\n",
+    )
+    .expect("a file");
+    let file = file.display().to_string();
+    let cassandra = ["--cassandra", "127.0.0.1:1"];
+    let redis = ["--redis", "127.0.0.1:1"];
+    let table = ["--cassandra", "127.0.0.1:1", "--lock-table", "app.locks"];
+    let in_cluster = ["--lock-cluster", "c.toml", "--data", "d"];
+    let alone = ["--aggregation-threads", "1", "--threads-for-each-node", "2"];
+    let placed = ["--network-threads", "1", "--affinity", "1023"];
+    for (before, more, told) in [
+        (
+            &cassandra[..],
+            &["--requirepass", "secret"][..],
+            "the nodes judge",
+        ),
+        (&["--config", &file], &[], "the nodes judge"),
+        (
+            &cassandra,
+            &["--node-password", "secret"],
+            "give --node-user",
+        ),
+        (&cassandra, &["--locks", "memory"], "leave out --locks"),
+        (
+            &cassandra,
+            &["--lock-cluster", "c.toml"],
+            "leave out --lock-cluster",
+        ),
+        (&cassandra, &["--data", "d"], "by --lock-table"),
+        (&cassandra, &["--max-lease", "5s"], "by --lock-table"),
+        (&table, &in_cluster, "cannot be used with"),
+        (&redis, &in_cluster, "cannot be used with"),
+        (
+            &redis,
+            &["--threads-for-each-node", "2"],
+            "give --aggregation-threads 2",
+        ),
+        (&redis, &alone, "give --aggregation-threads 2"),
+        (&redis, &["--pack-bytes", "0"], "give a size"),
+        (&redis, &placed, "no processor 1023"),
+    ] {
+        let args = [&["proxy"], before, more].concat();
+        let (code, out, said) = crate::support::process::run(&args);
+        assert_ne!(code, Some(0), "{args:?}: {out}{said}");
+        assert!(said.contains(told), "{args:?}: {said}");
+    }
+    // Those that have an effect go on to ask the nodes, of which there are none.
+    let sharing = ["--aggregation-threads", "2", "--threads-for-each-node", "2"];
+    let data = dir.path().join("locks").display().to_string();
+    for (before, more) in [
+        (&table[..], &["--locks", "memory", "--data", &data][..]),
+        (&redis, &["--requirepass", "secret", "--data", &data]),
+        (&redis, &[&sharing[..], &["--data", &data]].concat()),
+    ] {
+        let args = [&["proxy"], before, more].concat();
+        let (_, out, said) = crate::support::process::run(&args);
+        assert!(
+            said.contains("no node answers as it should"),
+            "{args:?}: {out}{said}"
+        );
+    }
+}

@@ -1,0 +1,505 @@
+//! Replicated partitions of real processes: nodes are killed, stopped and wiped; what was
+//! acknowledged stays, and commands go on.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::support::replicas::{Follower, Outcome, Replicas};
+use testkit::client::Answer;
+use testkit::wait::go_on_until;
+use testkit::{Client, Frame, eventually};
+
+/// Keys of one slot of each of two partitions with equal shares: `bar` 5061, `foo` 12182.
+const KEYS: [&str; 2] = ["bar", "foo"];
+
+fn text(frame: &Frame) -> String {
+    String::from_utf8_lossy(frame.bytes().unwrap_or_default()).into_owned()
+}
+
+/// What a node answers that is asked itself.
+fn ask(replicas: &Replicas, node: usize, args: &[&str]) -> String {
+    text(&Client::connect(replicas.address(node)).frame(args))
+}
+
+/// Waits until the nodes that run have executed the same.
+fn wait_until_equal(replicas: &Replicas) {
+    eventually("the replicas are equal", || {
+        let applied = |node| replicas.said(node, "applied");
+        let applied: Vec<_> = replicas.running().map(applied).collect();
+        applied[0].is_some() && applied.iter().all(|one| *one == applied[0])
+    });
+}
+
+/// Sets keys with rising numbers until told to stop. Counts those that were acknowledged and returns
+/// them, and the longest time in which none was.
+fn write(
+    mut client: Follower,
+    name: &str,
+    stop: &AtomicBool,
+    count: &AtomicUsize,
+) -> (Vec<u64>, Duration) {
+    let (mut acknowledged, mut longest) = (Vec::new(), Duration::ZERO);
+    let mut last = Instant::now();
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (key, value) = (format!("{name}{number}"), number.to_string());
+        if let Outcome::Reply(frame) = client.call(&["SET", &key, &value]) {
+            assert_eq!(text(&frame), "OK");
+            acknowledged.push(number);
+            count.fetch_add(1, Ordering::Relaxed);
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+    }
+    (acknowledged, longest)
+}
+
+/// Runs `disturb` while several clients write; then all that was acknowledged must be there. Returns
+/// the longest time in which a client was not served.
+fn write_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) -> Duration {
+    let stop = AtomicBool::new(false);
+    let counts = [const { AtomicUsize::new(0) }; 3];
+    let written: Vec<_> = std::thread::scope(|scope| {
+        let writers: Vec<_> = ["a", "b", "c"]
+            .map(|name| (name, replicas.client()))
+            .into_iter()
+            .zip(&counts)
+            .map(|((name, client), count)| {
+                let stop = &stop;
+                scope.spawn(move || (name, write(client, name, stop, count)))
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        disturb(replicas);
+        std::thread::sleep(Duration::from_secs(1));
+        go_on_until(|| {
+            let enough = |count: &AtomicUsize| count.load(Ordering::Relaxed) > 10;
+            counts.iter().all(enough) || writers.iter().any(|writer| writer.is_finished())
+        });
+        stop.store(true, Ordering::Relaxed);
+        let ended = writers
+            .into_iter()
+            .map(|writer| writer.join().expect("it writes"));
+        ended.collect()
+    });
+    let mut client = replicas.client();
+    let mut longest = Duration::ZERO;
+    for (name, (acknowledged, paused)) in written {
+        assert!(
+            acknowledged.len() > 10,
+            "{name}: {} writes",
+            acknowledged.len()
+        );
+        longest = longest.max(paused);
+        for number in acknowledged {
+            let value = client.insist(&["GET", &format!("{name}{number}")]);
+            assert_eq!(
+                text(&value),
+                number.to_string(),
+                "{name}{number} is missing"
+            );
+        }
+    }
+    longest
+}
+
+#[test]
+fn a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_missing() {
+    let mut replicas = Replicas::start(1, 3);
+    let first = replicas.leader(1);
+    let longest = write_while(&mut replicas, |replicas| replicas.kill_node(first));
+    assert!(
+        longest < Duration::from_secs(15),
+        "{longest:?} without a leader"
+    );
+    assert_ne!(replicas.leader(1), first);
+    let (code, table, said) = replicas.command(&["status"]);
+    assert_eq!(code, Some(1), "{table}{said}");
+    assert!(said.contains(&format!("node {first}: ")), "{said}");
+    // It comes back and catches up. What is no replica's business leaves its data alone.
+    let data = replicas.data(first);
+    let (code, report, said) = crate::support::process::run(&["check", &data]);
+    assert!(
+        code == Some(0) && report.contains("sound"),
+        "{report}{said}"
+    );
+    let (code, _, said) = crate::support::process::run(&["serve", "--data", &data]);
+    assert!(code == Some(1) && said.contains("--data"), "{said}");
+    replicas.start_node(first);
+    wait_until_equal(&replicas);
+    eventually("all is well", || replicas.command(&["status"]).0 == Some(0));
+    let (_, table, _) = replicas.command(&["status"]);
+    assert_eq!(table.matches("follower").count(), 2, "{table}");
+    assert_eq!(table.matches("leader").count(), 1, "{table}");
+    let (_, json, _) = replicas.command(&["status", "--json"]);
+    let leader = format!("\"leader\": {}", replicas.leader(1));
+    assert!(
+        json.contains(&leader) && json.contains("\"problems\": []"),
+        "{json}"
+    );
+}
+
+#[test]
+fn a_node_that_has_lost_its_disk_waits_to_be_added_and_gets_a_copy() {
+    let mut replicas = Replicas::start(1, 3);
+    let mut client = replicas.client();
+    for number in 0..500 {
+        client.insist(&["SET", &format!("key{number}"), "value"]);
+    }
+    let lost = replicas.leader(1) % 3 + 1;
+    replicas.kill_node(lost);
+    replicas.wipe_node(lost);
+    replicas.start_node(lost);
+    eventually("it says what it waits for", || {
+        let log = replicas.log(lost);
+        log.contains(&format!("kumiki cluster add --node {lost}"))
+    });
+    assert_eq!(replicas.said(lost, "role").as_deref(), Some("blank"));
+    let (code, _, said) = replicas.command(&["status"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains(&format!("node {lost} is blank")), "{said}");
+    let (code, out, said) = replicas.command(&["add", "--node", &lost.to_string()]);
+    assert_eq!(code, Some(0), "{out}{said}");
+    assert!(out.contains("with a vote"), "{out}");
+    wait_until_equal(&replicas);
+    // Its copy is whole: it serves what was there before it came.
+    let mut reader = Client::connect(replicas.address(lost));
+    assert_eq!(text(&reader.frame(&["READONLY"])), "OK");
+    eventually("it may read", || {
+        text(&reader.frame(&["GET", "key499"])) == "value"
+    });
+    assert_eq!(reader.frame(&["DBSIZE"]).int(), Some(500));
+    // And it counts: with another node away there is a majority only with it.
+    let other = (1..=3).find(|node| *node != lost && *node != replicas.leader(1));
+    replicas.kill_node(other.expect("a third node"));
+    client.insist(&["SET", "after", "1"]);
+    // Leadership may change hands once more, with a node gone.
+    eventually("it is told that the node has a vote already", || {
+        let (code, out, _) = replicas.command(&["add", "--node", &lost.to_string()]);
+        code == Some(0) && out.contains("already")
+    });
+}
+
+#[test]
+fn leadership_is_handed_over_by_command_and_at_a_stop() {
+    // Nobody would notice in time that a leader is gone that has not handed over.
+    let mut replicas = Replicas::start_with(1, 3, &["--election-timeout", "5s"]);
+    let first = replicas.leader(1);
+    let next = first % 3 + 1;
+    let (code, out, said) = replicas.command(&["transfer", "--to", &next.to_string()]);
+    assert_eq!(code, Some(0), "{out}{said}");
+    // The one before it may not have heard of it for a moment.
+    eventually("the next one leads", || replicas.leader(1) == next);
+    let (code, out, _) = replicas.command(&["transfer", "--to", &next.to_string()]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains("leads partition 1 already"), "{out}");
+    let longest = write_while(&mut replicas, |replicas| {
+        let status = replicas.stop_node(next);
+        assert!(status.success(), "{status}");
+    });
+    assert!(
+        longest < Duration::from_secs(4),
+        "{longest:?} without a leader"
+    );
+    assert_ne!(replicas.leader(1), next);
+    let (code, out, said) = replicas.command(&["remove", "--node", &next.to_string()]);
+    assert_eq!(code, Some(0), "{out}{said}");
+    // Of the two that are left both are needed.
+    let left: Vec<usize> = replicas.running().collect();
+    let other = left.iter().find(|node| **node != replicas.leader(1));
+    replicas.kill_node(*other.expect("a follower"));
+    let (code, _, said) = replicas.command(&["transfer", "--timeout", "20"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("kumiki: "), "{said}");
+}
+
+#[test]
+fn other_nodes_than_the_leader_send_clients_to_it() {
+    let replicas = Replicas::start(1, 3);
+    let leader = replicas.leader(1);
+    let follower = leader % 3 + 1;
+    let to = replicas.address(leader).to_string();
+    eventually("it knows the leader", || {
+        ask(&replicas, follower, &["GET", "foo"]) == format!("MOVED 12182 {to}")
+    });
+    for args in [
+        &["DBSIZE"][..],
+        &["FLUSHALL"],
+        &["SCAN", "0"],
+        &["KEYS", "*"],
+    ] {
+        let said = ask(&replicas, follower, args);
+        assert_eq!(said, format!("MOVED 0 {to}"), "{args:?}");
+    }
+    let mut client = replicas.client();
+    client.insist(&["SET", "foo", "bar"]);
+    wait_until_equal(&replicas);
+    // A connection that says so reads what a replica has; it writes nothing there.
+    let mut reader = Client::connect(replicas.address(follower));
+    reader.frame(&["READONLY"]);
+    eventually("it is fresh", || {
+        text(&reader.frame(&["GET", "foo"])) == "bar"
+    });
+    assert_eq!(reader.frame(&["DBSIZE"]).int(), Some(1));
+    assert_eq!(
+        reader.frame(&["KEYS", "*"]).frames().map(<[Frame]>::len),
+        Some(1)
+    );
+    assert!(text(&reader.frame(&["SET", "foo", "x"])).starts_with("MOVED "));
+    reader.frame(&["READWRITE"]);
+    assert!(text(&reader.frame(&["GET", "foo"])).starts_with("MOVED "));
+    // A block is executed by the leader, whoever has it; so is one that watches.
+    let mut block = Client::connect(replicas.address(follower));
+    for args in [&["WATCH", "foo"][..], &["MULTI"], &["SET", "foo", "block"]] {
+        assert!(!block.frame(args).is_error(), "{args:?}");
+    }
+    assert_eq!(block.frame(&["EXEC"]).frames().map(<[Frame]>::len), Some(1));
+    assert_eq!(text(&client.insist(&["GET", "foo"])), "block");
+    // What clients that know clusters look at.
+    let nodes = ask(&replicas, follower, &["CLUSTER", "NODES"]);
+    assert_eq!(
+        nodes.matches(" slave ").count() + nodes.matches(",slave ").count(),
+        2,
+        "{nodes}"
+    );
+    let master = nodes
+        .lines()
+        .find(|line| line.contains("master"))
+        .expect("one leads");
+    assert!(
+        master.contains(&to) && master.ends_with("0-16383"),
+        "{nodes}"
+    );
+    let slots = Client::connect(replicas.address(follower)).frame(&["CLUSTER", "SLOTS"]);
+    let range = slots.frames().expect("ranges")[0]
+        .frames()
+        .expect("a range")
+        .to_vec();
+    assert_eq!(range.len(), 5, "two bounds, three nodes");
+    let port = range[2].frames().expect("the master")[1].int();
+    assert_eq!(port, Some(replicas.address(leader).port().into()));
+    // On a busy machine one of them may not have been heard for a moment.
+    eventually("the follower says whom it follows", || {
+        let info = ask(&replicas, follower, &["INFO", "replication"]);
+        info.contains("role:slave") && info.contains("master_link_status:up")
+    });
+    eventually("the leader says who follows", || {
+        let info = ask(&replicas, leader, &["INFO", "replication"]);
+        info.contains("role:master") && info.contains("connected_slaves:2")
+    });
+}
+
+#[test]
+fn without_a_majority_nothing_is_served_and_nothing_is_lost() {
+    let mut replicas = Replicas::start(1, 3);
+    let mut client = replicas.client();
+    client.insist(&["SET", "foo", "1"]);
+    let leader = replicas.leader(1);
+    let others: Vec<usize> = (1..=3).filter(|node| *node != leader).collect();
+    others.iter().for_each(|node| replicas.kill_node(*node));
+    // Depending on when it notices, its reply never comes to be known, or it refuses.
+    eventually("it refuses", || {
+        ask(&replicas, leader, &["SET", "foo", "2"]).starts_with("CLUSTERDOWN ")
+    });
+    assert!(ask(&replicas, leader, &["GET", "foo"]).starts_with("CLUSTERDOWN "));
+    let mut reader = Client::connect(replicas.address(leader));
+    reader.frame(&["READONLY"]);
+    eventually("what it has is too old", || {
+        text(&reader.frame(&["GET", "foo"])).starts_with("CLUSTERDOWN ")
+    });
+    assert!(ask(&replicas, leader, &["CLUSTER", "INFO"]).contains("cluster_state:fail"));
+    let (code, _, said) = replicas.command(&["status"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("has no leader: 1 of its 3 nodes answer, and 2 must"),
+        "{said}"
+    );
+    replicas.start_node(others[0]);
+    replicas.leader(1);
+    let value = text(&client.insist(&["GET", "foo"]));
+    assert!(value == "1" || value == "2", "{value}");
+    assert_eq!(text(&client.insist(&["SET", "foo", "3"])), "OK");
+}
+
+#[test]
+fn what_waits_when_leadership_is_lost_is_told_each_in_its_place() {
+    let replicas = Replicas::start(1, 3);
+    let mut setter = replicas.client();
+    setter.insist(&["SET", "foo", "0"]);
+    let leader = replicas.leader(1);
+    let others: Vec<usize> = (1..=3).filter(|node| *node != leader).collect();
+    let mut client = Client::connect(replicas.address(leader));
+    assert_eq!(text(&client.frame(&["GET", "foo"])), "0");
+    others.iter().for_each(|node| replicas.pause_node(*node));
+    // None of them has anything in its way: they wait for the others alone.
+    let commands: [&[&str]; 5] = [
+        &["SET", "bar", "1"],
+        &["PING"],
+        &["GET", "foo"],
+        &["SET", "hello", "1"],
+        &["ECHO", "here"],
+    ];
+    commands.iter().for_each(|command| client.send(command));
+    let replies: Vec<String> = commands
+        .iter()
+        .map(|_| match client.receive() {
+            Answer::Reply(frame) => text(&frame),
+            broken => panic!("{broken:?}"),
+        })
+        .collect();
+    for (at, said) in replies.iter().enumerate() {
+        match at {
+            1 => assert_eq!(said, "PONG"),
+            4 => assert_eq!(said, "here"),
+            _ => assert!(
+                said.starts_with("UNKNOWN the partition's leader changed"),
+                "{said}"
+            ),
+        }
+    }
+    // The connection goes on.
+    assert!(text(&client.frame(&["GET", "foo"])).starts_with("CLUSTERDOWN "));
+    others.iter().for_each(|node| replicas.resume_node(*node));
+    assert_eq!(text(&setter.insist(&["SET", "bar", "2"])), "OK");
+    assert_eq!(text(&setter.insist(&["GET", "bar"])), "2");
+}
+
+#[test]
+fn a_watch_over_a_change_of_leaders_is_right() {
+    let mut replicas = Replicas::start(1, 3);
+    let mut client = replicas.client();
+    client.insist(&["SET", "foo", "1"]);
+    let leader = replicas.leader(1);
+    let watcher = leader % 3 + 1;
+    let mut connections: Vec<Client> = (0..2)
+        .map(|_| Client::connect(replicas.address(watcher)))
+        .collect();
+    for connection in &mut connections {
+        let mut said = String::new();
+        eventually("it watches", || {
+            said = text(&connection.frame(&["WATCH", "foo"]));
+            said == "OK"
+        });
+    }
+    replicas.kill_node(leader);
+    replicas.leader(1);
+    let outcomes: Vec<Frame> = connections
+        .iter_mut()
+        .map(|connection| {
+            connection.frame(&["MULTI"]);
+            connection.frame(&["INCR", "foo"]);
+            connection.frame(&["EXEC"])
+        })
+        .collect();
+    // The first takes effect unless it says otherwise; the second has seen a version that is gone.
+    let done = outcomes
+        .iter()
+        .filter(|outcome| outcome.frames().is_some())
+        .count();
+    let value = text(&client.insist(&["GET", "foo"]));
+    assert!(done <= 1, "{outcomes:?}");
+    let unknown = outcomes
+        .iter()
+        .any(|outcome| text(outcome).starts_with("UNKNOWN"));
+    assert!(
+        unknown || value == (1 + done).to_string(),
+        "{value}: {outcomes:?}"
+    );
+}
+
+#[test]
+fn transactions_over_replicated_partitions_survive_their_leaders() {
+    let mut replicas = Replicas::start(2, 3);
+    let mut client = replicas.client();
+    client.insist(&["MSET", KEYS[0], "100", KEYS[1], "100"]);
+    let (stop, moved) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let movers: Vec<_> = (0..3)
+            .map(|_| {
+                let (mut client, stop, moved) = (replicas.client(), &stop, &moved);
+                scope.spawn(move || transfer_until(&mut client, stop, moved))
+            })
+            .collect();
+        for partition in [1, 2] {
+            std::thread::sleep(Duration::from_millis(500));
+            let leader = replicas.leader(partition);
+            replicas.kill_node(leader);
+            replicas.leader(partition);
+            std::thread::sleep(Duration::from_millis(500));
+            replicas.start_node(leader);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        go_on_until(|| {
+            let is_enough = moved.load(Ordering::Relaxed) > 10;
+            is_enough || movers.iter().any(|mover| mover.is_finished())
+        });
+        stop.store(true, Ordering::Relaxed);
+        for mover in movers {
+            mover.join().expect("it moves");
+        }
+    });
+    let moved = moved.into_inner();
+    assert!(moved > 10, "{moved} transfers");
+    let values = client.insist(&["MGET", KEYS[0], KEYS[1]]);
+    let values = values.frames().expect("two values");
+    let sum: i64 = values
+        .iter()
+        .map(|value| text(value).parse::<i64>().expect("a number"))
+        .sum();
+    assert_eq!(sum, 200, "{values:?}");
+}
+
+/// Moves one from key to key until told to stop. Counts how often that was acknowledged.
+fn transfer_until(client: &mut Follower, stop: &AtomicBool, count: &AtomicUsize) {
+    let mut moved = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let (from, to) = (KEYS[moved % 2], KEYS[(moved + 1) % 2]);
+        let done = client.block(&[&["DECR", from], &["INCR", to]]);
+        moved += usize::from(done.is_some());
+        count.fetch_add(usize::from(done.is_some()), Ordering::Relaxed);
+        let values = client.insist(&["MGET", KEYS[0], KEYS[1]]);
+        let values: Vec<i64> = values
+            .frames()
+            .expect("two values")
+            .iter()
+            .map(|value| text(value).parse().expect("a number"))
+            .collect();
+        assert_eq!(
+            values.iter().sum::<i64>(),
+            200,
+            "half of a transfer was seen"
+        );
+    }
+}
+
+#[test]
+fn plain_raft_serves_the_same() {
+    let replicas = Replicas::start_with(1, 3, &["--naive"]);
+    let mut client = replicas.client();
+    for number in 1..=20 {
+        assert_eq!(client.insist(&["INCR", "foo"]).int(), Some(number));
+    }
+    let outcome = client.block(&[&["INCR", "foo"], &["GET", "foo"]]);
+    let outcome = outcome.expect("it was at the leader");
+    let replies: Vec<String> = outcome
+        .frames()
+        .expect("replies")
+        .iter()
+        .map(text)
+        .collect();
+    assert_eq!(replies, ["21", "21"]);
+    assert!(client.insist(&["INCRBY", "foo", "x"]).is_error());
+}
+
+#[test]
+fn leases_serve_reads_and_end_with_the_leadership() {
+    let mut replicas = Replicas::start_with(1, 3, &["--lease-reads"]);
+    let first = replicas.leader(1);
+    let longest = write_while(&mut replicas, |replicas| replicas.kill_node(first));
+    assert!(
+        longest < Duration::from_secs(15),
+        "{longest:?} without a leader"
+    );
+}

@@ -1,0 +1,10 @@
+//! What the tests of the real binary share: the binary as a child process, clusters of it, and the
+//! drivers of Cassandra.
+
+pub(crate) mod cassandra;
+pub(crate) mod cluster;
+pub(crate) mod cql;
+pub(crate) mod drivers;
+pub(crate) mod process;
+pub(crate) mod replicas;
+pub(crate) mod words;

@@ -1,0 +1,135 @@
+//! A cluster of processes of the real binary.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitStatus;
+
+use tempfile::TempDir;
+use testkit::cluster_file::{NodeAddresses, describe};
+use testkit::process::Server;
+
+use super::process::kumiki;
+
+/// A running cluster. Its processes are killed when this is dropped.
+pub(crate) struct Cluster {
+    servers: Vec<Option<Server>>,
+    addresses: Vec<NodeAddresses>,
+    keeping: Keeping,
+    /// Further arguments of each node.
+    further: Vec<String>,
+    /// Where the cluster's file lies, and each node's data.
+    dir: TempDir,
+}
+
+/// Whether nodes keep their data on disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    Nothing,
+    Data,
+}
+
+impl Cluster {
+    /// Starts so many nodes with equal shares of the slots.
+    pub(crate) fn start(count: usize, keeping: Keeping) -> Cluster {
+        Cluster::start_with(count, keeping, "", &[])
+    }
+
+    /// As [`Cluster::start`], with `top` at the top of the cluster's file and further arguments of
+    /// each node.
+    pub(crate) fn start_with(
+        count: usize,
+        keeping: Keeping,
+        top: &str,
+        further: &[&str],
+    ) -> Cluster {
+        let mut said = String::new();
+        // Another process may take a port that was found free.
+        for _ in 0..5 {
+            let mut cluster = Cluster::prepare(count, keeping, top);
+            cluster.further = further.iter().map(|arg| (*arg).to_owned()).collect();
+            match (0..count).try_for_each(|node| cluster.start_node(node)) {
+                Ok(()) => return cluster,
+                Err(text) => said = text,
+            }
+        }
+        panic!("the cluster does not start: {said}");
+    }
+
+    /// Writes the cluster's file.
+    fn prepare(count: usize, keeping: Keeping, top: &str) -> Cluster {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let addresses = NodeAddresses::free(count, false);
+        let text = format!("{top}\n{}", describe(&addresses, 1));
+        std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");
+        Cluster {
+            servers: (0..count).map(|_| None).collect(),
+            addresses,
+            keeping,
+            further: Vec::new(),
+            dir,
+        }
+    }
+
+    /// Starts a node, which are numbered from 0 here. If it does not start, what it said.
+    pub(crate) fn start_node(&mut self, node: usize) -> Result<(), String> {
+        let dir = self.dir.path();
+        let build = |_, _: &Path| {
+            let mut command = kumiki();
+            command.args(["serve", "--threads", "2"]);
+            command.args(&self.further).arg("--cluster");
+            command.arg(dir.join(FILE));
+            command.args(["--node", &(node + 1).to_string()]);
+            match self.keeping {
+                Keeping::Nothing => command.arg("--ephemeral"),
+                Keeping::Data => command.arg("--data").arg(dir.join(format!("node{node}"))),
+            };
+            command
+        };
+        let server = Server::insist_at(self.address(node), build)?;
+        self.servers[node] = Some(server);
+        Ok(())
+    }
+
+    /// Where the cluster's file is.
+    pub(crate) fn file(&self) -> String {
+        self.dir.path().join(FILE).display().to_string()
+    }
+
+    /// Kills a node as a crash would.
+    pub(crate) fn kill_node(&mut self, node: usize) {
+        self.servers[node].take().expect("it runs").kill();
+    }
+
+    /// Asks a node to stop.
+    pub(crate) fn terminate_node(&mut self, node: usize) -> ExitStatus {
+        self.servers[node].take().expect("it runs").terminate()
+    }
+
+    /// The number of a node's process.
+    pub(crate) fn process(&self, node: usize) -> u32 {
+        self.servers[node].as_ref().expect("it runs").process()
+    }
+
+    /// Has a node stand still; see [`Server::pause`].
+    pub(crate) fn pause_node(&self, node: usize) {
+        self.servers[node].as_ref().expect("it runs").pause();
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume_node(&self, node: usize) {
+        self.servers[node].as_ref().expect("it runs").resume();
+    }
+
+    /// Where clients of a node connect.
+    pub(crate) fn address(&self, node: usize) -> SocketAddr {
+        self.addresses[node].client
+    }
+
+    /// Where nodes and Rust clients connect.
+    pub(crate) fn fabrics(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.addresses.iter().map(|node| node.fabric)
+    }
+}
+
+/// The name of the cluster's file.
+const FILE: &str = "cluster.toml";

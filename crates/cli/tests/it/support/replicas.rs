@@ -1,0 +1,341 @@
+//! A cluster of processes of the real binary whose partitions are replicated.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use testkit::client::Answer;
+use testkit::cluster_file::{NodeAddresses, describe};
+use testkit::process::Server;
+use testkit::wait::PATIENCE;
+use testkit::{Client, Frame, eventually_some};
+
+use super::process::{kumiki, run};
+
+/// How long a leader is missed before another one is elected.
+const ELECTION: &str = "300ms";
+/// The name of the cluster's file.
+const FILE: &str = "cluster.toml";
+
+/// Processes, numbered from 1 on as in the file. They are killed when this is dropped.
+pub(crate) struct Replicas {
+    servers: Vec<Option<Server>>,
+    addresses: Vec<NodeAddresses>,
+    per_partition: usize,
+    further: Vec<String>,
+    dir: TempDir,
+}
+
+impl Replicas {
+    /// Starts so many partitions with so many nodes each, and waits until all are led.
+    pub(crate) fn start(partitions: usize, per_partition: usize) -> Replicas {
+        Replicas::start_with(partitions, per_partition, &[])
+    }
+
+    /// As [`Replicas::start`], with this at the top of the cluster's file.
+    pub(crate) fn start_declared(partitions: usize, per_partition: usize, top: &str) -> Replicas {
+        Replicas::begin(partitions, per_partition, &[], top)
+    }
+
+    /// As [`Replicas::start`], with further arguments of each node.
+    pub(crate) fn start_with(
+        partitions: usize,
+        per_partition: usize,
+        further: &[&str],
+    ) -> Replicas {
+        Replicas::begin(partitions, per_partition, further, "")
+    }
+
+    /// As [`Replicas::start_with`] and [`Replicas::start_declared`].
+    pub(crate) fn start_declared_with(
+        partitions: usize,
+        per_partition: usize,
+        further: &[&str],
+        top: &str,
+    ) -> Replicas {
+        Replicas::begin(partitions, per_partition, further, top)
+    }
+
+    fn begin(partitions: usize, per_partition: usize, further: &[&str], top: &str) -> Replicas {
+        let mut said = String::new();
+        // Another process may take a port that was found free.
+        for _ in 0..5 {
+            let mut replicas = Replicas::prepare(partitions, per_partition, further, top);
+            let nodes = 1..=replicas.count();
+            match { nodes }.try_for_each(|node| replicas.try_start_node(node)) {
+                Ok(()) => {
+                    replicas.wait_until_led();
+                    return replicas;
+                }
+                Err(text) => said = text,
+            }
+        }
+        panic!("the cluster does not start: {said}");
+    }
+
+    fn prepare(partitions: usize, per_partition: usize, further: &[&str], top: &str) -> Replicas {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let count = partitions * per_partition;
+        let addresses = NodeAddresses::free(count, true);
+        let text = format!("{top}\n{}", describe(&addresses, per_partition));
+        std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");
+        Replicas {
+            servers: (0..count).map(|_| None).collect(),
+            addresses,
+            per_partition,
+            further: further.iter().map(|arg| (*arg).to_owned()).collect(),
+            dir,
+        }
+    }
+
+    fn try_start_node(&mut self, node: usize) -> Result<(), String> {
+        let (dir, further) = (self.dir.path(), &self.further);
+        let build = |_, _: &Path| {
+            let mut command = kumiki();
+            command.args(["serve", "--threads", "2"]).args(further);
+            if !further.iter().any(|arg| arg == "--election-timeout") {
+                command.args(["--election-timeout", ELECTION]);
+            }
+            command.arg("--cluster").arg(dir.join(FILE));
+            command.args(["--node", &node.to_string()]);
+            command.arg("--data").arg(dir.join(format!("node{node}")));
+            command
+        };
+        let server = Server::insist_at(self.address(node), build)?;
+        self.servers[node - 1] = Some(server);
+        Ok(())
+    }
+
+    /// Starts a node that was killed or stopped.
+    pub(crate) fn start_node(&mut self, node: usize) {
+        self.try_start_node(node).expect("it starts again");
+    }
+
+    /// Where the cluster's file is.
+    pub(crate) fn file(&self) -> String {
+        self.dir.path().join(FILE).display().to_string()
+    }
+
+    /// Kills a node as a crash would.
+    pub(crate) fn kill_node(&mut self, node: usize) {
+        self.servers[node - 1].take().expect("it runs").kill();
+    }
+
+    /// Stops a node as an operator would.
+    pub(crate) fn stop_node(&mut self, node: usize) -> ExitStatus {
+        self.servers[node - 1].take().expect("it runs").terminate()
+    }
+
+    /// Has a node stand still, while its connections stay.
+    pub(crate) fn pause_node(&self, node: usize) {
+        self.servers[node - 1].as_ref().expect("it runs").pause();
+    }
+
+    /// Has a node go on that stands still.
+    pub(crate) fn resume_node(&self, node: usize) {
+        self.servers[node - 1].as_ref().expect("it runs").resume();
+    }
+
+    /// Takes away what a node that does not run has on its disk.
+    pub(crate) fn wipe_node(&self, node: usize) {
+        let data = self.dir.path().join(format!("node{node}"));
+        std::fs::remove_dir_all(data).expect("its data");
+    }
+
+    /// What a node has logged since it was started.
+    pub(crate) fn log(&self, node: usize) -> String {
+        self.servers[node - 1].as_ref().expect("it runs").errors()
+    }
+
+    /// Where clients of a node connect.
+    pub(crate) fn address(&self, node: usize) -> SocketAddr {
+        self.addresses[node - 1].client
+    }
+
+    /// Where nodes and Rust clients connect.
+    pub(crate) fn fabrics(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.addresses.iter().map(|node| node.fabric)
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Nodes that run.
+    pub(crate) fn running(&self) -> impl Iterator<Item = usize> + '_ {
+        let servers = (1..).zip(&self.servers);
+        servers.filter_map(|(node, server)| server.is_some().then_some(node))
+    }
+
+    /// What a node says of its replica: the value of a line of that name.
+    pub(crate) fn said(&self, node: usize, name: &str) -> Option<String> {
+        let mut client = Client::try_connect(self.address(node)).ok()?;
+        let Answer::Reply(frame) = client.answer(&["CLUSTER", "REPLICATION", "STATUS"]) else {
+            return None;
+        };
+        let text = String::from_utf8(frame.bytes()?.to_vec()).ok()?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = lines.find(|(known, _)| *known == name)?;
+        Some(value.to_owned())
+    }
+
+    /// The node that leads a partition, numbered from 1 on; waits for it.
+    pub(crate) fn leader(&self, partition: usize) -> usize {
+        let first = (partition - 1) * self.per_partition + 1;
+        let nodes = first..first + self.per_partition;
+        eventually_some("a leader", || {
+            let leads = |node: &usize| {
+                self.said(*node, "role")
+                    .is_some_and(|role| role == "leader")
+            };
+            let running: Vec<usize> = self.running().collect();
+            let mut here = nodes.clone().filter(|node| running.contains(node));
+            here.find(leads)
+        })
+    }
+
+    fn wait_until_led(&self) {
+        (1..=self.count() / self.per_partition).for_each(|partition| {
+            self.leader(partition);
+        });
+    }
+
+    /// Runs `kumiki cluster`. Returns its exit code and what it has said: output and errors.
+    pub(crate) fn command(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let file = self.dir.path().join(FILE).display().to_string();
+        run(&[&["cluster"], args, &["--cluster", &file]].concat())
+    }
+
+    /// Where a node's data lies.
+    pub(crate) fn data(&self, node: usize) -> String {
+        let data = self.dir.path().join(format!("node{node}"));
+        data.display().to_string()
+    }
+
+    /// A client that goes where it is sent.
+    pub(crate) fn client(&self) -> Follower {
+        Follower {
+            addresses: self.addresses.iter().map(|node| node.client).collect(),
+            at: 0,
+            client: None,
+        }
+    }
+}
+
+/// A client that goes where it is sent, and elsewhere when its connection breaks.
+pub(crate) struct Follower {
+    addresses: Vec<SocketAddr>,
+    at: usize,
+    client: Option<(SocketAddr, Client)>,
+}
+
+/// How a command ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// It was answered.
+    Reply(Frame),
+    /// It has taken effect or not.
+    Unknown(String),
+}
+
+impl Follower {
+    /// Gives a command until it is answered, or its outcome is not known.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    #[track_caller]
+    pub(crate) fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Outcome {
+        let begin = Instant::now();
+        loop {
+            let answer = self.try_call(args);
+            let said = match answer {
+                None => "nobody listens".to_owned(),
+                Some(Answer::Reply(frame)) if !frame.is_error() => return Outcome::Reply(frame),
+                Some(Answer::Reply(frame)) => {
+                    let text = String::from_utf8_lossy(frame.bytes().unwrap_or_default());
+                    let text = text.into_owned();
+                    match text.split(' ').next() {
+                        Some("MOVED") => self.follow(&text),
+                        Some("CLUSTERDOWN" | "TRYAGAIN") => self.leave(),
+                        Some("UNKNOWN") => return Outcome::Unknown(text),
+                        _ => return Outcome::Reply(frame),
+                    }
+                    text
+                }
+                Some(broken) => {
+                    self.leave();
+                    return Outcome::Unknown(format!("{broken:?}"));
+                }
+            };
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "no answer within {PATIENCE:?}: {said}"
+            );
+        }
+    }
+
+    /// As [`Follower::call`], again when its outcome is not known.
+    #[track_caller]
+    pub(crate) fn insist<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Frame {
+        loop {
+            if let Outcome::Reply(frame) = self.call(args) {
+                return frame;
+            }
+        }
+    }
+
+    /// Gives commands as one block, on one connection. `None`: it was refused, or has taken effect
+    /// or not.
+    pub(crate) fn block(&mut self, commands: &[&[&str]]) -> Option<Frame> {
+        let all = [&[&["MULTI"][..]], commands, &[&["EXEC"][..]]].concat();
+        let mut last = None;
+        for args in all {
+            match self.try_call(args) {
+                Some(Answer::Reply(frame)) if !frame.is_error() => last = Some(frame),
+                _ => {
+                    // With the connection the block goes.
+                    self.leave();
+                    return None;
+                }
+            }
+        }
+        last
+    }
+
+    /// Gives a command once; `None` if nobody listens.
+    fn try_call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Option<Answer> {
+        if self.client.is_none() {
+            let address = self.addresses[self.at % self.addresses.len()];
+            match Client::try_connect(address) {
+                Ok(client) => self.client = Some((address, client)),
+                Err(_) => {
+                    self.leave();
+                    return None;
+                }
+            }
+        }
+        let (_, client) = self.client.as_mut().expect("connected");
+        Some(client.answer(args))
+    }
+
+    fn follow(&mut self, moved: &str) {
+        let address: SocketAddr = moved
+            .rsplit(' ')
+            .next()
+            .and_then(|address| address.parse().ok())
+            .expect("an address");
+        match Client::try_connect(address) {
+            Ok(client) => self.client = Some((address, client)),
+            Err(_) => self.leave(),
+        }
+    }
+
+    fn leave(&mut self) {
+        self.client = None;
+        self.at += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,25 @@
+//! Documents say what the modules say that own the formats.
+
+use testkit::files::tables_are_in;
+
+#[test]
+fn messages_are_documented() {
+    let modules = [
+        "codec/mod.rs",
+        "codec/roll.rs",
+        "../../base/src/codec/mod.rs",
+        "../../base/src/codec/ops.rs",
+        "../../base/src/codec/replies.rs",
+        "../../base/src/codec/versions.rs",
+    ];
+    tables_are_in(env!("CARGO_MANIFEST_DIR"), "cluster-messages.md", &modules);
+}
+
+#[test]
+fn the_file_is_documented() {
+    tables_are_in(
+        env!("CARGO_MANIFEST_DIR"),
+        "cluster-file.md",
+        &["topology/mod.rs"],
+    );
+}

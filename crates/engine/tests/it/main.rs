@@ -1,0 +1,17 @@
+//! Tests of the engine: transactions, holds, snapshots, replicas.
+
+mod driven;
+mod driven_threads;
+mod guards;
+mod holds;
+mod ignored_holds;
+mod prepare;
+mod prepared_restart;
+mod read_atomic;
+mod read_atomic_threads;
+mod replicas;
+mod snapshots;
+mod staged;
+mod support;
+mod transactions;
+mod wanted;

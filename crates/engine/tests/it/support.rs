@@ -1,0 +1,321 @@
+//! An engine with a clock that stands still, a log that remembers, and short ways to say things.
+
+pub(crate) mod bank;
+pub(crate) mod replica;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::change::siblings;
+use base::clock::ManualClock;
+use base::limits::Limits;
+use base::participant::{Isolation, Prepare, State};
+use base::partition::OwnedReply;
+use base::transaction::{Expiry, Holder, When};
+use base::versions::ReadAtomic;
+use base::{Abort, Change, Epoch, Op, Origin, Reply, Tid, Timestamp, TransactionId};
+use kumiki_engine::{Changes, Engine, Janitor, Options, RedoLog, Restorer, Worker};
+use parking_lot::Mutex;
+
+/// A change that owns its bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Logged {
+    Put {
+        key: Vec<u8>,
+        value: Vec<u8>,
+        generation: u16,
+        deadline: Option<u64>,
+        origin: Option<(TransactionId, Vec<u8>)>,
+    },
+    Delete {
+        key: Vec<u8>,
+        origin: Option<(TransactionId, Vec<u8>)>,
+    },
+    Flush(u16),
+}
+
+/// What was logged, transaction by transaction.
+type Entries = Vec<(Tid, Vec<Logged>)>;
+
+/// A log in memory.
+#[derive(Clone, Default)]
+pub(crate) struct Log {
+    pub(crate) entries: Arc<Mutex<Entries>>,
+    /// Why it takes nothing more.
+    pub(crate) broken: Arc<Mutex<Option<&'static str>>>,
+    /// The time of the last transaction's epoch.
+    pub(crate) stamp_ms: Arc<AtomicU64>,
+}
+
+impl RedoLog for Log {
+    fn ready(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), String> {
+        if let Some(reason) = *self.broken.lock() {
+            return Err(reason.to_owned());
+        }
+        let logged = changes.iter().map(|change| owned(&change)).collect();
+        self.entries.lock().push((tid, logged));
+        self.stamp_ms.store(stamp_ms, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+pub(crate) fn owned(change: &Change<'_>) -> Logged {
+    let own = |origin: Option<Origin<'_>>| origin.map(|o| (o.id, o.siblings.to_vec()));
+    match *change {
+        Change::Put {
+            key,
+            value,
+            generation,
+            deadline,
+            origin,
+            ..
+        } => Logged::Put {
+            key: key.to_vec(),
+            value: value.to_vec(),
+            generation,
+            deadline,
+            origin: own(origin),
+        },
+        Change::Delete { key, origin } => Logged::Delete {
+            key: key.to_vec(),
+            origin: own(origin),
+        },
+        Change::Flush { generation } => Logged::Flush(generation),
+    }
+}
+
+pub(crate) fn apply(restorer: &mut Restorer, tid: Tid, changes: &[Logged]) {
+    let changes = changes.iter();
+    changes.for_each(|change| restorer.apply(tid, &borrowed(change)));
+}
+
+pub(crate) fn borrowed(logged: &Logged) -> Change<'_> {
+    fn of(origin: &Option<(TransactionId, Vec<u8>)>) -> Option<Origin<'_>> {
+        origin
+            .as_ref()
+            .map(|(id, siblings)| Origin { id: *id, siblings })
+    }
+    match logged {
+        Logged::Put {
+            key,
+            value,
+            generation,
+            deadline,
+            origin,
+        } => Change::Put {
+            key,
+            value,
+            kind: base::transaction::Kind::String,
+            generation: *generation,
+            deadline: *deadline,
+            origin: of(origin),
+        },
+        Logged::Delete { key, origin } => Change::Delete {
+            key,
+            origin: of(origin),
+        },
+        Logged::Flush(generation) => Change::Flush {
+            generation: *generation,
+        },
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) log: Log,
+    janitor: RefCell<Janitor>,
+    /// For what the test asks by the way.
+    observer: RefCell<Worker<Log>>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with(Limits::default())
+    }
+
+    pub(crate) fn with(limits: Limits) -> World {
+        World::start(limits, Log::default(), 1_000, |_| {})
+    }
+
+    fn start(limits: Limits, log: Log, now_ms: u64, restore: impl FnOnce(&Arc<Engine>)) -> World {
+        let clock = Arc::new(ManualClock::new(now_ms));
+        let engine = Engine::new(&Options {
+            workers: 6,
+            clock: Arc::clone(&clock) as _,
+            limits,
+        });
+        engine.declare_read_atomic(ReadAtomic::new([&b"ra:"[..]]));
+        restore(&engine);
+        World {
+            janitor: RefCell::new(engine.janitor()),
+            observer: RefCell::new(engine.worker(|_| log.clone()).unwrap()),
+            engine,
+            clock,
+            log,
+        }
+    }
+
+    /// What is there after a restart: the log is read, in no particular order.
+    pub(crate) fn restarted(&self) -> World {
+        let entries = self.log.entries.lock().clone();
+        let log = Log {
+            entries: Arc::new(Mutex::new(entries.clone())),
+            ..Log::default()
+        };
+        let now_ms = base::clock::Clock::now_ms(&*self.clock);
+        World::start(*self.engine.limits(), log, now_ms, |engine| {
+            let mut restorer = engine.restorer().unwrap();
+            let mut newest = Epoch::ZERO;
+            for (tid, changes) in entries.iter().rev() {
+                newest = newest.max(tid.epoch());
+                apply(&mut restorer, *tid, changes);
+            }
+            engine.finish_restore(vec![restorer], newest, now_ms);
+            engine.restore_prepared().unwrap();
+        })
+    }
+
+    pub(crate) fn worker(&self) -> Worker<Log> {
+        self.engine
+            .worker(|_| self.log.clone())
+            .expect("few workers")
+    }
+
+    pub(crate) fn tidy(&self) {
+        let mut janitor = self.janitor.borrow_mut();
+        for _ in 0..20 {
+            janitor.tidy(Epoch(u64::MAX), 1000);
+        }
+    }
+
+    /// Runs operations that must succeed.
+    pub(crate) fn run(&self, ops: &[Op<'_>]) -> Vec<OwnedReply> {
+        self.try_run(ops).unwrap()
+    }
+
+    pub(crate) fn try_run(&self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, Abort> {
+        let mut w = self.observer.borrow_mut();
+        w.refresh();
+        let done = w.execute(ops)?;
+        Ok(done.replies().iter().map(OwnedReply::from).collect())
+    }
+
+    /// The value of a key, or who holds it.
+    pub(crate) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Holder> {
+        match self.try_run(&[Op::Get { key }]) {
+            Ok(replies) => match &replies[0] {
+                OwnedReply::Nil => Ok(None),
+                OwnedReply::Bytes(bytes) => Ok(Some(bytes.clone())),
+                other => panic!("{other:?}"),
+            },
+            Err(Abort::Held { by }) => Err(by),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.read(key).expect("nobody holds it")
+    }
+
+    /// Prepares these operations as attempt `number`.
+    pub(crate) fn prepare(
+        &self,
+        worker: &mut Worker<Log>,
+        number: u64,
+        ops: &[Op<'_>],
+    ) -> Result<Vec<OwnedReply>, Abort> {
+        self.prepare_as(worker, number, ops, Isolation::Serializable)
+    }
+
+    pub(crate) fn prepare_as(
+        &self,
+        worker: &mut Worker<Log>,
+        number: u64,
+        ops: &[Op<'_>],
+        isolation: Isolation,
+    ) -> Result<Vec<OwnedReply>, Abort> {
+        worker.prepare(&Prepare {
+            holder: holder(number),
+            ops,
+            siblings: &siblings_of(&keys_of(ops)),
+            note: NOTE,
+            isolation,
+        })
+    }
+
+    pub(crate) fn state(&self, number: u64) -> State {
+        self.observer.borrow_mut().state(holder(number).id).0
+    }
+
+    pub(crate) fn undecided(&self) -> Vec<(TransactionId, State)> {
+        self.observer.borrow_mut().undecided()
+    }
+
+    pub(crate) fn origin(&self, key: &[u8]) -> Option<(TransactionId, Vec<u8>)> {
+        self.observer.borrow_mut().origin_of(key)
+    }
+}
+
+pub(crate) const NOTE: &[u8] = b"note";
+
+/// The one who makes attempt `number`: the smaller the number, the older.
+pub(crate) fn holder(number: u64) -> Holder {
+    let timestamp = Timestamp::at_ms(1_000 + number);
+    Holder {
+        id: TransactionId {
+            timestamp,
+            unique: number,
+        },
+        age: timestamp,
+    }
+}
+
+pub(crate) fn prepared() -> State {
+    State::Prepared(NOTE.to_vec())
+}
+
+pub(crate) fn committed() -> State {
+    State::Committed(NOTE.to_vec())
+}
+
+pub(crate) fn holder_of<T>(outcome: Result<T, Abort>) -> Holder {
+    match outcome {
+        Err(Abort::Held { by }) => by,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("nothing was held"),
+    }
+}
+
+pub(crate) fn keys_of<'a>(ops: &[Op<'a>]) -> Vec<&'a [u8]> {
+    let writes = ops.iter().filter(|op| !op.is_read_only());
+    writes.filter_map(Op::key).collect()
+}
+
+pub(crate) fn siblings_of(keys: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    keys.iter().for_each(|key| siblings::push(&mut bytes, key));
+    bytes
+}
+
+pub(crate) fn put_until<'a>(key: &'a [u8], value: &'a [u8], at: i64) -> Op<'a> {
+    Op::Put {
+        key,
+        value,
+        when: When::Always,
+        expiry: Expiry::AtMs(at),
+        get: false,
+    }
+}
+
+pub(crate) fn number(reply: &Reply<'_>) -> i64 {
+    match reply {
+        Reply::Bytes(bytes) => std::str::from_utf8(bytes).unwrap().parse().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,378 @@
+//! What nodes meet on an open port, and in the middle of a conversation.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use kumiki_fabric as fabric;
+
+use fabric::frame::{Code, Frame, PROOF, Ways};
+use fabric::handshake::{Handshake, Identity};
+use fabric::tcp::{Limits, Tcp, TcpOptions, Transport};
+use fabric::{Messages, Peer, Secret};
+use socket2::SockRef;
+
+use crate::conformance::net::{Happened, Net, Pair, Party, until};
+use crate::conformance::tcp::{Loopback, TcpEnd};
+
+/// A connection of somebody who speaks for himself.
+fn raw(net: &Loopback, id: u16) -> TcpStream {
+    let stream = TcpStream::connect(net.address(id)).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    stream
+}
+
+/// What arrives on such a connection until the other side ends it.
+fn hear(net: &mut Loopback, node: &mut Party<TcpEnd>, stream: &mut TcpStream) -> Vec<u8> {
+    let mut heard = Vec::new();
+    until(net, &mut [node], "the end", |_| {
+        match stream.read_to_end(&mut heard) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                false
+            }
+        }
+    });
+    heard
+}
+
+/// Checks that a refusal is all that was heard, or the last of it.
+fn assert_refusal(heard: &[u8], code: Code, about: &str) {
+    let mut rest = heard;
+    while let Ok(Some((frame, end))) = Frame::decode(rest) {
+        rest = &rest[end..];
+        if let Frame::Refusal(got, text) = frame {
+            assert_eq!((got, rest.len()), (code, 0));
+            assert!(text.contains(about), "{text}");
+            return;
+        }
+    }
+    panic!("no refusal in {heard:?}");
+}
+
+#[test]
+fn garbage_is_refused() {
+    let mut net = Loopback::new();
+    let mut node = Party::new(net.node(1));
+    let mut bits = fastrand::Rng::with_seed(3);
+    let noise: Vec<u8> = (0..100_000).map(|_| bits.u8(..)).collect();
+    for said in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"*1\r\n$4\r\nPING\r\n",
+        b"x",
+        &noise,
+    ] {
+        let mut stream = raw(&net, 1);
+        // So much of it as the system takes.
+        let taken = stream.write(said).unwrap();
+        let heard = hear(&mut net, &mut node, &mut stream);
+        assert_refusal(&heard, Code::Garbage, "the fabric of a Kumiki node");
+        drop((stream, taken));
+    }
+    until(&mut net, &mut [&mut node], "the end of all", |parties| {
+        parties[0].end.tcp.connections() == 0
+    });
+    assert!(node.log.is_empty(), "strangers are no links");
+}
+
+#[test]
+fn another_version_is_refused_politely() {
+    let mut net = Loopback::new();
+    let mut node = Party::new(net.node(1));
+    let mut hello = b"\x89kumiki\n\x07\x02\x01\0".to_vec();
+    hello.extend(1000_u32.to_le_bytes());
+    // What its body means only its version knows.
+    hello.extend([7; 1000]);
+    let mut stream = raw(&net, 1);
+    stream.write_all(&hello).unwrap();
+    let heard = hear(&mut net, &mut node, &mut stream);
+    assert_refusal(&heard, Code::Version, "version 519 ");
+}
+
+#[test]
+fn the_initiator_learns_of_another_version() {
+    let mut net = Loopback::new();
+    let listener = TcpListener::bind(net.address(2)).unwrap();
+    let mut node = Party::new(net.node(1));
+    let link = node.end.connect(NodeId(2));
+    node.turn();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut refusal = b"\x89kumiki\n\x02\x00\x00\0\x0e\0\0\0\x01\0".to_vec();
+    refusal.extend(b"come newer\r\n");
+    stream.write_all(&refusal).unwrap();
+    until(&mut net, &mut [&mut node], "the end", |parties| {
+        parties[0].why_down(link).is_some()
+    });
+    let why = node.why_down(link).unwrap();
+    assert!(why.contains("refused by the peer: come newer"), "{why}");
+}
+
+#[test]
+fn the_initiator_learns_why_it_is_refused() {
+    let mut net = Loopback::new();
+    let mut b = Party::new(net.node(2));
+    let (wrong, others) = (Secret::new("wrong"), "the secrets differ");
+    let a = net.end(Peer::Node(NodeId(1)), |options| {
+        options.identity.secret = wrong
+    });
+    assert_refused(&mut net, a, &mut b, others);
+    let a = net.end(Peer::Node(NodeId(1)), |options| {
+        options.identity.cluster = Some(8)
+    });
+    assert_refused(&mut net, a, &mut b, "the clusters differ");
+    // Where node 3 should be there is node 2.
+    let at_2 = net.address(2);
+    let a = net.end(Peer::Node(NodeId(1)), |options| {
+        options.peers.insert(NodeId(2), net.address(1));
+        options.peers.insert(NodeId(3), at_2);
+    });
+    let mut a = Party::new(a);
+    let link = a.end.connect(NodeId(3));
+    until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
+        parties[0].why_down(link).is_some()
+    });
+    let why = a.why_down(link).unwrap();
+    assert!(why.contains("node 3 was expected where node 2 is"), "{why}");
+    assert!(b.log.is_empty());
+}
+
+fn assert_refused(net: &mut Loopback, a: TcpEnd, b: &mut Party<TcpEnd>, about: &str) {
+    let mut a = Party::new(a);
+    let link = a.end.connect(NodeId(2));
+    a.send(link, b"never seen");
+    until(net, &mut [&mut a, b], "the end", |parties| {
+        parties[0].why_down(link).is_some()
+    });
+    let why = a.why_down(link).unwrap();
+    assert!(why.contains(about) && why.contains("cluster file"), "{why}");
+    assert!(b.log.is_empty(), "who is refused is no link");
+    assert_eq!(a.log.len(), 1, "Down alone");
+}
+
+/// A peer of a node, by hand, after its handshake.
+fn peer(net: &mut Loopback, node: &mut Party<TcpEnd>) -> TcpStream {
+    let identity = Identity {
+        me: Peer::Node(NodeId(2)),
+        cluster: Some(7),
+        secret: Secret::new("the suite's"),
+        ways: Ways::NONE,
+    };
+    let mut stream = raw(net, 1);
+    let (mut out, mut arrived) = (Vec::new(), Vec::new());
+    let mut handshake = Handshake::initiate(&identity, None, [4; PROOF], &mut out);
+    until(net, &mut [node], "a handshake", |_| {
+        stream.write_all(&out).unwrap();
+        out.clear();
+        let mut buffer = [0; 100];
+        match stream.read(&mut buffer) {
+            Ok(n) => arrived.extend(&buffer[..n]),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        let (used, proved) = handshake.advance(&identity, &arrived, &mut out).unwrap();
+        arrived.drain(..used);
+        proved.is_some()
+    });
+    stream
+}
+
+/// A peer that dies within a message: those before it arrive, nothing of it does.
+#[test]
+fn a_message_that_is_cut_off_does_not_arrive() {
+    for (len, there) in [(1000, 0), (1000, 500), (1000, 999), (1 << 20, 100_000)] {
+        for reset in [false, true] {
+            let mut net = Loopback::new();
+            let mut node = Party::new(net.node(1));
+            let mut stream = peer(&mut net, &mut node);
+            let mut bytes = b"\x05\0\0\0whole".to_vec();
+            bytes.extend((len as u32).to_le_bytes());
+            bytes.resize(bytes.len() + there, 1);
+            stream.write_all(&bytes).unwrap();
+            until(&mut net, &mut [&mut node], "the message", |parties| {
+                parties[0].count() == 1
+            });
+            if reset {
+                let linger = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                linger.unwrap();
+            }
+            drop(stream);
+            until(&mut net, &mut [&mut node], "the end", |parties| {
+                parties[0].up().is_empty()
+            });
+            let [_, (_, Happened::Message(got)), (_, Happened::Down(why))] = &node.log[..] else {
+                panic!("{:?}", node.log);
+            };
+            assert_eq!(got, b"whole");
+            let told = if reset { "reset" } else { "in the middle" };
+            assert!(why.contains(told), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_message_beyond_the_receiver_s_limit_ends_the_link() {
+    let mut net = Loopback::new();
+    let mut node = Party::new(net.node(1));
+    let mut stream = peer(&mut net, &mut node);
+    let claimed = Loopback::LIMIT as u32 + 1;
+    stream.write_all(&claimed.to_le_bytes()).unwrap();
+    until(&mut net, &mut [&mut node], "the end", |parties| {
+        parties[0].up().is_empty() && parties[0].log.len() == 2
+    });
+    let (link, _) = node.log[0];
+    assert!(node.why_down(link).unwrap().contains("raise the limit"));
+}
+
+#[test]
+fn who_says_nothing_is_not_waited_for() {
+    let mut net = Loopback::new();
+    let limit = Duration::from_millis(200);
+    let end = net.end(Peer::Node(NodeId(1)), |options| {
+        options.limits.handshake = limit
+    });
+    let mut node = Party::new(end);
+    let begun = Instant::now();
+    let mut silent = raw(&net, 1);
+    let heard = hear(&mut net, &mut node, &mut silent);
+    assert_refusal(&heard, Code::Late, "took too long");
+    assert!((limit..limit * 10).contains(&begun.elapsed()));
+    drop(silent);
+    // Nor does one who connects wait.
+    let _silent = TcpListener::bind(net.address(2)).unwrap();
+    let link = node.end.connect(NodeId(2));
+    until(&mut net, &mut [&mut node], "the end", |parties| {
+        parties[0].why_down(link).is_some()
+    });
+    assert!(node.why_down(link).unwrap().contains("took too long"));
+}
+
+#[test]
+fn strangers_are_limited() {
+    let mut net = Loopback::new();
+    let end = net.end(Peer::Node(NodeId(1)), |options| {
+        options.limits.unauthenticated = 3;
+    });
+    let mut node = Party::new(end);
+    let mut quiet: Vec<TcpStream> = (0..3).map(|_| raw(&net, 1)).collect();
+    until(&mut net, &mut [&mut node], "strangers", |parties| {
+        parties[0].end.tcp.connections() == 3
+    });
+    let mut one_more = raw(&net, 1);
+    let heard = hear(&mut net, &mut node, &mut one_more);
+    assert_refusal(&heard, Code::Busy, "try again later");
+    drop(one_more);
+    // Beyond twice as many nobody is told anything.
+    let crowd: Vec<TcpStream> = (0..20).map(|_| raw(&net, 1)).collect();
+    for _ in 0..100 {
+        node.turn();
+        net.pass();
+        assert!(node.end.tcp.connections() <= 6);
+    }
+    drop(crowd);
+    // Who leaves makes room.
+    quiet.clear();
+    until(&mut net, &mut [&mut node], "room", |parties| {
+        parties[0].end.tcp.connections() == 0
+    });
+    peer(&mut net, &mut node);
+}
+
+/// Nobody wakes for links on which nothing happens.
+#[test]
+fn idle_links_cost_nothing() {
+    rests(Loopback::new());
+    rests(Loopback::over(Transport::Shm));
+}
+
+fn rests(mut net: Loopback) {
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
+    until(&mut net, &mut [&mut a, &mut b], "rest", |parties| {
+        parties
+            .iter()
+            .all(|party| party.end.tcp.timeout(Duration::ZERO).is_none())
+    });
+    for party in [&mut a, &mut b] {
+        let mut events = mio::Events::with_capacity(8);
+        let patience = Some(Duration::from_millis(50));
+        party.end.poll.poll(&mut events, patience).unwrap();
+        assert!(events.is_empty(), "{events:?}");
+    }
+    // Nor for links that are no more.
+    a.end.close(links[0]);
+    until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
+        parties.iter().all(|party| party.up().is_empty())
+    });
+    for party in [&a, &b] {
+        assert_eq!(party.end.tcp.timeout(Duration::ZERO), None);
+    }
+}
+
+/// For the end of a program: everything is closed, and what was taken is sent.
+#[test]
+fn closing_all_tells_everybody() {
+    let mut net = Loopback::new();
+    let Pair {
+        mut a,
+        mut b,
+        links,
+    } = Pair::new(&mut net);
+    b.send(links[1], b"good-bye");
+    let begun = Instant::now();
+    b.end.tcp.close_all();
+    until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
+        parties.iter().all(|party| party.up().is_empty())
+    });
+    // Nobody had to wait until the other is given up.
+    assert!(begun.elapsed() < Limits::default().dead_after / 2);
+    assert_eq!(a.messages(links[0]), [b"good-bye"]);
+    assert_eq!(b.end.tcp.connections(), 0);
+    assert!(
+        TcpStream::connect(net.address(2)).is_err(),
+        "it listens still"
+    );
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let poll = mio::Poll::new().unwrap();
+    let refused = |change: &dyn Fn(&mut TcpOptions)| {
+        let mut options = TcpOptions::new(Peer::Node(NodeId(1)), Secret::new("s"), 7);
+        change(&mut options);
+        let made = Tcp::new(options, poll.registry(), mio::Token(0));
+        made.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(refused(&|_| {}), Ok(()));
+    let error = refused(&|options| options.identity.cluster = None).unwrap_err();
+    assert!(error.contains("one cluster"), "{error}");
+    let error = refused(&|options| {
+        options.identity.me = Peer::Client;
+        options.listener = Some(TcpListener::bind("127.0.0.1:0").unwrap());
+    });
+    assert!(error.unwrap_err().contains("nobody connects to a client"));
+    let error = refused(&|options| options.limits.message = 1 << 32).unwrap_err();
+    assert!(error.contains("limit on messages"), "{error}");
+    let error = refused(&|options| options.limits.ring = 100).unwrap_err();
+    assert!(error.contains("too small"), "{error}");
+}
+
+#[test]
+fn a_node_that_is_not_known_is_not_reached_until_it_is() {
+    let mut net = Loopback::new();
+    let end = net.end(Peer::Node(NodeId(1)), |options| options.peers.clear());
+    let (mut a, mut b) = (Party::new(end), Party::new(net.node(2)));
+    let link = a.end.connect(NodeId(2));
+    until(&mut net, &mut [&mut a, &mut b], "the end", |parties| {
+        parties[0].why_down(link).is_some()
+    });
+    assert!(a.why_down(link).unwrap().contains("no node 2 is known"));
+    a.end.tcp.set_peer(NodeId(2), net.address(2));
+    let link = a.end.connect(NodeId(2));
+    until(&mut net, &mut [&mut a, &mut b], "a link", |parties| {
+        parties[0].is_up(link)
+    });
+}

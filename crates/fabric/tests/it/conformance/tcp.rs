@@ -1,0 +1,213 @@
+//! The suite's network over TCP, on loopback.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use base::NodeId;
+use kumiki_fabric as fabric;
+
+use fabric::shm::Shm;
+use fabric::tcp::{Limits, Tcp, TcpOptions, Transport, listen};
+use fabric::verbs::{Device, Domain, VerbsOptions};
+use fabric::{Inbox, Link, Messages, Peer, Secret, SendError};
+use mio::{Events, Poll, Token};
+
+use crate::conformance::net::Net;
+
+/// How long a case may take: far more than it does.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Loopback {
+    started: Instant,
+    transport: Transport,
+    /// Shared memory of this network alone.
+    memory: tempfile::TempDir,
+    verbs: Option<Domain>,
+    addresses: HashMap<NodeId, SocketAddr>,
+}
+
+/// A participant with a poll of its own, which is asked whenever it receives.
+pub(crate) struct TcpEnd {
+    pub(crate) poll: Poll,
+    events: Events,
+    pub(crate) tcp: Tcp,
+    started: Instant,
+}
+
+impl Loopback {
+    pub(crate) fn new() -> Loopback {
+        Loopback::over(Transport::Tcp)
+    }
+
+    pub(crate) fn over(transport: Transport) -> Loopback {
+        // Everybody knows where everybody will be.
+        let address = |id| (NodeId(id), testkit::free_address().unwrap());
+        let addresses = (1..=2).map(address);
+        let mut memory = tempfile::Builder::new();
+        let memory = memory.prefix("kumiki-test-").tempdir_in("/dev/shm");
+        Loopback {
+            started: Instant::now(),
+            transport,
+            memory: memory.unwrap(),
+            verbs: None,
+            addresses: addresses.collect(),
+        }
+    }
+
+    /// Links through an RDMA device; none, with a line that says why, where there is none and none
+    /// is required.
+    pub(crate) fn over_verbs() -> Option<Loopback> {
+        match Device::open(&VerbsOptions::default()) {
+            Ok(device) => Some(Loopback {
+                verbs: Some(device.domain().unwrap()),
+                ..Loopback::over(Transport::Verbs)
+            }),
+            Err(error) if std::env::var_os("KUMIKI_REQUIRE_RDMA").is_some() => panic!("{error}"),
+            Err(error) => {
+                println!("skipped: {error}");
+                None
+            }
+        }
+    }
+
+    /// Where its shared memory is.
+    pub(crate) fn memory(&self) -> &std::path::Path {
+        self.memory.path()
+    }
+
+    /// Its shared memory.
+    pub(crate) fn shm(&self) -> Shm {
+        Shm::in_dir(self.memory.path())
+    }
+
+    /// Its RDMA device's domain.
+    pub(crate) fn domain(&self) -> Option<Domain> {
+        self.verbs.clone()
+    }
+
+    /// Files in shared memory: none but while links are made.
+    pub(crate) fn files(&self) -> usize {
+        std::fs::read_dir(self.memory.path()).unwrap().count()
+    }
+
+    /// Where a node is.
+    pub(crate) fn address(&self, id: u16) -> SocketAddr {
+        self.addresses[&NodeId(id)]
+    }
+
+    /// A participant whose options are changed before it begins.
+    pub(crate) fn end(&self, me: Peer, change: impl FnOnce(&mut TcpOptions)) -> TcpEnd {
+        let mut options = TcpOptions::new(me, Secret::new("the suite's"), 7);
+        options.peers = self.addresses.clone();
+        options.transport = self.transport;
+        options.shm = self.shm();
+        options.verbs = self.verbs.clone();
+        options.limits = Limits {
+            message: Self::LIMIT,
+            queue: Self::QUEUE,
+            unauthenticated: 1000,
+            ..Limits::default()
+        };
+        if self.verbs.is_some() {
+            // The machine that has a device is emulated.
+            options.limits.handshake = PATIENCE;
+        }
+        if let Peer::Node(id) = me {
+            options.listener = Some(listener(self.addresses[&id]));
+        }
+        change(&mut options);
+        TcpEnd::new(options, self.started)
+    }
+}
+
+/// A listener at an address where there was one before, maybe. A process that another test starts at this
+/// moment has that one, too, until it begins with its own program.
+fn listener(address: SocketAddr) -> TcpListener {
+    let begun = Instant::now();
+    loop {
+        match listen(address, 1) {
+            Ok(mut listeners) => return listeners.remove(0),
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("{address}: {error}"),
+        }
+    }
+}
+
+impl TcpEnd {
+    pub(crate) fn new(options: TcpOptions, started: Instant) -> TcpEnd {
+        let poll = Poll::new().unwrap();
+        let tcp = Tcp::new(options, poll.registry(), Token(10)).unwrap();
+        TcpEnd {
+            poll,
+            events: Events::with_capacity(64),
+            tcp,
+            started,
+        }
+    }
+
+    /// Receives; sleeps for so long at most if there is nothing.
+    pub(crate) fn receive_within(&mut self, nap: Duration, inbox: &mut Inbox) -> bool {
+        let due = self.tcp.timeout(self.started.elapsed());
+        self.poll(due.map_or(nap, |due| due.min(nap)), inbox)
+    }
+
+    fn poll(&mut self, within: Duration, inbox: &mut Inbox) -> bool {
+        self.poll.poll(&mut self.events, Some(within)).unwrap();
+        for event in &self.events {
+            assert!(self.tcp.owns(event.token()));
+            self.tcp.on_event(event);
+        }
+        self.tcp.tick(self.started.elapsed());
+        self.tcp.receive(inbox)
+    }
+}
+
+impl Net for Loopback {
+    type End = TcpEnd;
+    const LARGE: usize = 64 << 20;
+    const QUEUE: usize = 2 << 20;
+    const LIMIT: usize = 64 << 20;
+
+    fn node(&mut self, id: u16) -> TcpEnd {
+        self.end(Peer::Node(NodeId(id)), |_| {})
+    }
+
+    fn client(&mut self) -> TcpEnd {
+        self.end(Peer::Client, |_| {})
+    }
+
+    fn kill(&mut self, end: TcpEnd) {
+        drop(end);
+    }
+
+    fn pass(&mut self) -> bool {
+        std::thread::sleep(Duration::from_micros(50));
+        self.started.elapsed() < PATIENCE
+    }
+}
+
+impl Messages for TcpEnd {
+    fn connect(&mut self, to: NodeId) -> Link {
+        self.tcp.connect(to)
+    }
+
+    fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
+        self.tcp.send(on, message)
+    }
+
+    fn flush(&mut self) {
+        self.tcp.flush();
+    }
+
+    fn receive(&mut self, inbox: &mut Inbox) -> bool {
+        self.poll(Duration::ZERO, inbox)
+    }
+
+    fn close(&mut self, link: Link) {
+        self.tcp.close(link);
+    }
+}

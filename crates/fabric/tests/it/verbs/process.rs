@@ -1,0 +1,221 @@
+//! A second process, which is this program again: it owns regions and answers messages.
+//!
+//! The two tell each other lines, of hexadecimal numbers: first their addresses, then the grant of
+//! a mailbox each, which the other may write. The end of what it is told ends the process.
+
+use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::memory::Words;
+use kumiki_fabric as fabric;
+
+use fabric::memory::{Access, Grant, Memory, Region as _};
+use fabric::ring::{CONTROL, Rings};
+use fabric::verbs::{Address, Connection, Domain, Opening, Region, Remote, VerbsOptions};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::own_process::test_as_process;
+
+use crate::verbs::net::{device, options};
+
+/// Tells the test below to be the second process.
+const PLAY: &str = "KUMIKI_TEST_VERBS_PEER";
+/// What comes before a line for the other process.
+const MARK: &str = "peer:";
+/// Words of a mailbox's ring.
+const RING: usize = 256;
+/// The last word of a mailbox that is no ring, in the second process.
+pub(crate) const ANSWER: u64 = 42;
+
+/// What the second process does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Nothing: others read its memory.
+    Owner,
+    /// Sends each message back.
+    Echo,
+    /// Sends back what comes through its ring.
+    RingEcho,
+}
+
+/// The second process, and the connection to it.
+pub(crate) struct Peer {
+    pub(crate) connection: Connection,
+    pub(crate) remote: Remote,
+    mailbox: Region,
+    process: Process,
+}
+
+/// A process that ends with this value at the latest.
+pub(crate) struct Process {
+    child: Child,
+    #[expect(dead_code, reason = "its end would end the process")]
+    input: ChildStdin,
+}
+
+impl Peer {
+    /// Starts it; none where there is no device. Both sides use these options.
+    pub(crate) fn start(role: Role, options: &VerbsOptions) -> Option<Peer> {
+        let domain = device(options)?.domain().unwrap();
+        let depths = options.depths;
+        let mut process = test_as_process(module_path!(), "plays_a_peer_if_told_to")
+            .env(
+                PLAY,
+                format!("{role:?} {} {}", depths.receives, depths.receive_bytes),
+            )
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = process.stdin.take().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut lines = Told(output);
+        let (connection, mailbox, remote) = meet(&domain, &mut input, &mut || lines.next());
+        Some(Peer {
+            connection,
+            remote,
+            mailbox,
+            process: Process {
+                child: process,
+                input,
+            },
+        })
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process.child), signal).unwrap();
+    }
+
+    /// Kills it, and waits until nothing of it is left.
+    pub(crate) fn kill(&mut self) {
+        self.process.child.kill().unwrap();
+        self.process.child.wait().unwrap();
+    }
+
+    /// One's own mailbox, and the other's.
+    pub(crate) fn into_mailbox(self) -> (Region, Remote, Process) {
+        (self.mailbox, self.remote, self.process)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Lines of the other process, among those of its test harness.
+struct Told(Lines<BufReader<ChildStdout>>);
+
+impl Told {
+    fn next(&mut self) -> String {
+        let mut lines = self.0.by_ref().map_while(Result::ok);
+        let line = lines.find_map(|line| line.split_once(MARK).map(|(_, told)| told.to_owned()));
+        line.expect("the other process tells something")
+    }
+}
+
+/// Connects to the other process, and exchanges mailboxes with it.
+fn meet(
+    domain: &Domain,
+    output: &mut impl Write,
+    input: &mut impl FnMut() -> String,
+) -> (Connection, Region, Remote) {
+    let mut tell = |bytes: &[u8]| {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(output, "{MARK}{hex}").unwrap();
+        output.flush().unwrap();
+    };
+    let opening: Opening = domain.open().unwrap();
+    let mut bytes = Vec::new();
+    opening.address().encode(&mut bytes);
+    tell(&bytes);
+    let address = Address::decode(&unhex(&input())).unwrap();
+    let connection = opening.connect(&address).unwrap();
+    let mailbox = connection.register(CONTROL + RING, Access::Write).unwrap();
+    bytes.clear();
+    mailbox.grant().encode(&mut bytes);
+    // That this comes says that the other side is connected, too.
+    tell(&bytes);
+    let grant = Grant::decode(&unhex(&input())).unwrap();
+    let remote = connection.reach(&grant).unwrap();
+    // Nothing begins before both have reached the other's mailbox.
+    tell(&[]);
+    assert_eq!(input(), "");
+    (connection, mailbox, remote)
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+/// The second process; by itself nothing.
+#[test]
+fn plays_a_peer_if_told_to() {
+    let Ok(play) = std::env::var(PLAY) else {
+        return;
+    };
+    let mut words = play.split(' ');
+    let role = words.next().unwrap();
+    let mut numbers = words.map(|word| word.parse().unwrap());
+    let mut options = options();
+    options.depths.receives = numbers.next().unwrap();
+    options.depths.receive_bytes = numbers.next().unwrap();
+    let domain = device(&options).unwrap().domain().unwrap();
+    // The line that the test harness has begun ends here.
+    println!();
+    let mut lines = stdin().lines();
+    let mut next = || {
+        let line = lines.next().unwrap().unwrap();
+        line.strip_prefix(MARK).unwrap().to_owned()
+    };
+    let (connection, mailbox, remote) = meet(&domain, &mut stdout(), &mut next);
+    // Whoever has started it ends it so, or has ended.
+    std::thread::spawn(move || {
+        while stdin().lines().next().is_some() {}
+        std::process::exit(0);
+    });
+    match role {
+        "Owner" => {
+            mailbox.words()[CONTROL].store(ANSWER, Ordering::Release);
+            std::thread::sleep(Duration::from_secs(300));
+        }
+        "Echo" => echo(&connection),
+        "RingEcho" => ring_echo(mailbox, remote),
+        _ => panic!("{role}"),
+    }
+}
+
+fn echo(connection: &Connection) {
+    let mut message = Vec::new();
+    while let Ok(came) = connection.receive(&mut message) {
+        let done = match came {
+            true => connection.send(&message),
+            false => connection.wait(Duration::from_secs(1)),
+        };
+        if done.is_err() {
+            return;
+        }
+    }
+}
+
+fn ring_echo(mailbox: Region, remote: Remote) {
+    let mut rings = Rings::new(mailbox, remote).unwrap();
+    let mut buffer = vec![0; 4096];
+    while let Ok(count) = rings.receive(&mut buffer) {
+        let mut from = 0;
+        while from < count {
+            match rings.send(&buffer[from..count]) {
+                Ok(0) => std::thread::yield_now(),
+                Ok(sent) => from += sent,
+                Err(_) => return,
+            }
+        }
+        if count == 0 {
+            std::thread::yield_now();
+        }
+    }
+}

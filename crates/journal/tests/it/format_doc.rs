@@ -1,0 +1,15 @@
+//! `docs/format.md` says what the modules say that own the formats.
+
+use testkit::files::tables_are_in;
+
+#[test]
+fn the_tables_of_the_modules_are_in_the_documentation() {
+    let modules = [
+        "format.rs",
+        "entry.rs",
+        "checkpoint/manifest.rs",
+        "checkpoint/part.rs",
+        "../../engine/src/system.rs",
+    ];
+    tables_are_in(env!("CARGO_MANIFEST_DIR"), "format.md", &modules);
+}

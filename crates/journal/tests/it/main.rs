@@ -1,0 +1,11 @@
+//! Tests of the journal: durability, crashes, damaged files, checkpoints.
+
+mod checkpoint_damage;
+mod checkpoints;
+mod crash;
+mod devices;
+mod format_doc;
+mod pacing;
+mod reader;
+mod running;
+mod support;

@@ -1,0 +1,276 @@
+//! How far workers may run ahead of their loggers, who serves whom, and where the time goes.
+
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base::affinity::{Affinity, LoggerPlace};
+use base::epochs::EpochClock;
+use disk::{Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
+use fastrand::Rng;
+use kumiki_journal::{Drive, EpochTime, Options};
+use testkit::eventually;
+
+use crate::support::{DIR, commit, judge, options, recover, start};
+
+/// Paper 2, algorithm 1: the worker waits while its epoch is `max_epoch_diff` or more ahead of its
+/// logger's, which is one above what the logger has closed.
+#[test]
+fn a_worker_waits_while_it_is_too_far_ahead() {
+    for diff in 1..4 {
+        let disk = FaultDisk::new();
+        let max_epoch_diff = NonZeroU64::new(diff);
+        let run = start(
+            &disk,
+            Options {
+                max_epoch_diff,
+                epoch_time: EpochTime::Fixed(Duration::from_secs(1)),
+                ..options(1)
+            },
+        );
+        let mut rng = Rng::with_seed(diff);
+        // Nothing is closed yet, so that the logger's epoch is the first.
+        for ahead in 0..=diff {
+            run.writers[0].wait_ready().unwrap();
+            commit(&run.clock, &run.writers[0], 0, ahead, &mut rng).unwrap();
+            run.clock.advance(run.clock.current());
+        }
+        let passed = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                run.writers[0].wait_ready().unwrap();
+                passed.store(true, SeqCst);
+            });
+            thread::sleep(Duration::from_millis(30));
+            assert!(!passed.load(SeqCst), "{diff} epochs ahead, and it goes on");
+            run.journal.cycle(0).unwrap();
+        });
+        assert!(passed.load(SeqCst));
+        // Another worker that has logged nothing of late is not ahead.
+        run.writers[1].wait_ready().unwrap();
+    }
+}
+
+/// While workers wait, nothing else moves the loggers on: they must do so by themselves.
+#[test]
+fn waiting_workers_do_not_stop_their_logger() {
+    for (loggers, diff) in [(1, 1), (2, 2), (3, 1)] {
+        let disk = FaultDisk::new();
+        let run = start(
+            &disk,
+            Options {
+                drive: Drive::Threads,
+                epoch_time: EpochTime::Fixed(Duration::from_micros(500)),
+                max_epoch_diff: NonZeroU64::new(diff),
+                ..options(loggers)
+            },
+        );
+        let deadline = Instant::now() + Duration::from_secs(60);
+        thread::scope(|scope| {
+            for (worker, writer) in run.writers.iter().enumerate() {
+                let clock = &run.clock;
+                scope.spawn(move || {
+                    let mut rng = Rng::with_seed(worker as u64);
+                    for i in 0..300 {
+                        assert!(Instant::now() < deadline, "worker {worker} waits for ever");
+                        writer.wait_ready().unwrap();
+                        commit(clock, writer, worker, worker as u64 * 1000 + i, &mut rng).unwrap();
+                    }
+                });
+            }
+        });
+        run.journal.close().unwrap();
+    }
+}
+
+/// With fixed epochs all logs close an epoch when it ends, not one of them and the others an epoch
+/// later: whoever waits does so for about one interval.
+#[test]
+fn loggers_that_wake_at_once_close_the_same_epoch() {
+    // A busy machine may not let anybody get on in time.
+    let waits = (0..20).map(|_| waits());
+    let mut last = Vec::new();
+    for waits in waits {
+        if waits[10] < INTERVAL * 3 / 2 {
+            return;
+        }
+        last = waits;
+    }
+    panic!("{last:?}");
+}
+
+const INTERVAL: Duration = Duration::from_millis(30);
+
+/// How long a client waits, the shortest first.
+fn waits() -> Vec<Duration> {
+    let disk = FaultDisk::new();
+    let run = start(
+        &disk,
+        Options {
+            drive: Drive::Threads,
+            epoch_time: EpochTime::Fixed(INTERVAL),
+            ..options(3)
+        },
+    );
+    let mut rng = Rng::with_seed(8);
+    let mut waits: Vec<_> = (0..21)
+        .map(|id| {
+            let began = Instant::now();
+            let one = commit(&run.clock, &run.writers[0], 0, id, &mut rng).unwrap();
+            run.journal.wait(one.tid.epoch()).unwrap();
+            began.elapsed()
+        })
+        .collect();
+    waits.sort_unstable();
+    run.journal.close().unwrap();
+    waits
+}
+
+/// What nobody waits for becomes durable, also when its own log has closed it at once and another
+/// one has nothing to do.
+#[test]
+fn what_one_log_has_closed_is_flushed_in_all() {
+    let disk = FaultDisk::new();
+    let run = start(
+        &disk,
+        Options {
+            drive: Drive::Threads,
+            idle_flush: Duration::from_millis(5),
+            ..options(2)
+        },
+    );
+    for round in 0..20 {
+        run.clock.enter(0);
+        let epoch = run.clock.current();
+        // Larger than a buffer: the logger writes it at once.
+        let value = vec![1; 2000];
+        let tid = base::Tid::new(epoch, 1);
+        let appended = run.writers[0].append(tid, 1, 2000, |to| {
+            to.put(b"key", &value, base::transaction::Kind::String, 1, None);
+        });
+        run.clock.leave(0);
+        appended.unwrap();
+        eventually(&format!("round {round} is durable"), || {
+            run.journal.durable() >= epoch
+        });
+    }
+    run.journal.close().unwrap();
+}
+
+/// A failure reaches those who wait for their logger.
+#[test]
+fn who_waits_for_a_logger_hears_of_its_end() {
+    let disk = FaultDisk::new();
+    let run = start(
+        &disk,
+        Options {
+            max_epoch_diff: NonZeroU64::new(1),
+            epoch_time: EpochTime::Fixed(Duration::from_secs(1)),
+            ..options(1)
+        },
+    );
+    let mut rng = Rng::with_seed(5);
+    for id in 0..2 {
+        commit(&run.clock, &run.writers[0], 0, id, &mut rng).unwrap();
+        run.clock.advance(run.clock.current());
+    }
+    disk.plan(Fault {
+        on: OpKind::Sync,
+        nth: disk.count(OpKind::Sync),
+        kind: FaultKind::Io,
+    });
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| run.writers[0].wait_ready());
+        thread::sleep(Duration::from_millis(10));
+        let failed = run.journal.cycle(0).unwrap_err();
+        assert_eq!(waiting.join().unwrap(), Err(failed));
+    });
+}
+
+/// Workers that an affinity names are served by its loggers, the others by turns.
+#[test]
+fn an_affinity_says_who_serves_whom() {
+    let disk = FaultDisk::new();
+    let place = |workers: &[usize]| LoggerPlace {
+        cpu: 0,
+        workers: workers.to_vec(),
+    };
+    let affinity = Affinity {
+        loggers: vec![place(&[0]), place(&[0, 0])],
+    };
+    let mut run = start(
+        &disk,
+        Options {
+            affinity: Some(affinity),
+            ..options(2)
+        },
+    );
+    let mut rng = Rng::with_seed(3);
+    let size = |log: &str| {
+        let path = Path::new(DIR).join(log).join("00000000.log");
+        let file = (&disk as &dyn Disk).open(&path, disk::Access::Read);
+        file.unwrap().size().unwrap()
+    };
+    for (worker, logger) in [(0, 0), (1, 1), (2, 1), (3, 0)] {
+        let before = [size("log0"), size("log1")];
+        let id = worker as u64;
+        let one = commit(&run.clock, &run.writers[worker], worker, id, &mut rng).unwrap();
+        run.logged.push(one);
+        // Without a request the other logger has nothing to write.
+        run.journal.cycle(0).unwrap();
+        run.journal.cycle(1).unwrap();
+        let grown = [size("log0") - before[0], size("log1") - before[1]];
+        assert!(grown[logger] > 64, "worker {worker}: {grown:?}");
+        assert!(grown[1 - logger] <= 64, "worker {worker}: {grown:?}");
+    }
+    run.journal.close().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(disk.crash(Crash::DropAll, 0));
+    let found = recover(&disk).unwrap();
+    judge(&found, &run.logged, run.acknowledged()).unwrap();
+}
+
+/// The parts of the latency add up to the time that clients saw, measured or estimated.
+#[test]
+fn the_parts_of_the_latency_are_the_whole() {
+    for measure_latency in [false, true] {
+        let disk = FaultDisk::new();
+        let run = start(
+            &disk,
+            Options {
+                measure_latency,
+                log_buffer_size: 64 * 1024,
+                ..options(2)
+            },
+        );
+        let mut rng = Rng::with_seed(9);
+        let first = Instant::now();
+        commit(&run.clock, &run.writers[0], 0, 0, &mut rng).unwrap();
+        thread::sleep(Duration::from_millis(20));
+        let epoch = run.clock.current();
+        run.journal.request(epoch);
+        run.journal.cycle(0).unwrap();
+        thread::sleep(Duration::from_millis(10));
+        assert_eq!(
+            run.journal.stats().latency.transactions,
+            0,
+            "not durable yet"
+        );
+        run.journal.cycle(1).unwrap();
+        let whole = first.elapsed();
+        let latency = run.journal.stats().latency;
+        assert_eq!(latency.transactions, 1);
+        assert!(latency.buffer >= Duration::from_millis(20), "{latency:?}");
+        assert!(
+            latency.notification >= Duration::from_millis(10),
+            "{latency:?}"
+        );
+        let mean = latency.mean().unwrap();
+        assert!(
+            mean >= Duration::from_millis(30) && mean <= whole,
+            "{latency:?}"
+        );
+    }
+}

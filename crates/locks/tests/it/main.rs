@@ -1,0 +1,3 @@
+//! Tests of locks: the simulation.
+
+mod simulation;

@@ -1,0 +1,48 @@
+//! A storage node that runs operators, and a reader of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use disk::reads::{PageCache, Way};
+use fabric::Secret;
+use fabric::shm::Shm;
+use fabric::tcp::Transport;
+use fabric::verbs::Domain;
+use kumiki_operators::Operators;
+use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
+use pages::remote::{Far, FarOptions, SessionOptions};
+use pages::{Source, Tables};
+
+/// Starts a node that shows `tables`, whose operators read from `source`.
+pub(crate) fn start(
+    tables: Tables,
+    source: &Arc<dyn Source>,
+    transport: Transport,
+    verbs: Option<Domain>,
+) -> (Node, Far) {
+    let secret = Secret::new("what readers know");
+    let options = NodeOptions {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        secret: secret.clone(),
+        threads: 1,
+        task_threads: 1,
+        way: Way::Static { threads: 1 },
+        depth: 64,
+        transport,
+        shm: Shm::default(),
+        verbs: verbs.clone(),
+        limits: Limits::default(),
+    };
+    let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+    let operators = Operators::new(Arc::clone(source));
+    let node = Node::start(options, Arc::new(stock), Arc::new(operators)).unwrap();
+    let mut session = SessionOptions::new(node.address(), secret);
+    session.patience = Duration::from_secs(60);
+    session.transport = transport;
+    if verbs.is_some() {
+        // All of it is locked memory.
+        session.window_bytes = 2 << 20;
+    }
+    session.verbs = verbs;
+    (node, Far::new(FarOptions::new(session)))
+}

@@ -1,0 +1,83 @@
+//! A storage node and its readers, over every way on which messages travel. RDMA is tested where
+//! there is a device: `cargo xtask rdma` runs these tests in a machine that has one. What holds: see
+//! `suite`, `far`, `stock` and `replicas`. What strangers and clumsy readers do to a node: see `strangers`
+//! and `limits`; and what nodes do that take long: `slow`.
+
+mod far;
+mod limits;
+mod replicas;
+mod slow;
+mod stock;
+mod strangers;
+mod suite;
+mod support;
+
+/// Makes a test of each case, for each way.
+macro_rules! conform {
+    ($($suite:ident::$case:ident)*) => {
+        mod over_tcp {
+            $(#[test]
+            fn $case() {
+                crate::remote::$suite::$case(&crate::remote::support::Road::new(fabric::tcp::Transport::Tcp));
+            })*
+        }
+        mod over_shm {
+            $(#[test]
+            fn $case() {
+                crate::remote::$suite::$case(&crate::remote::support::Road::new(fabric::tcp::Transport::Shm));
+            })*
+        }
+        mod over_verbs {
+            $(#[test]
+            fn $case() {
+                let Some(road) = crate::remote::support::Road::verbs() else {
+                    return;
+                };
+                crate::remote::$suite::$case(&road);
+            })*
+        }
+    };
+}
+
+conform! {
+    suite::pages_come_as_they_are
+    suite::pages_are_read_in_every_way
+    suite::memory_is_shown_as_files_are
+    suite::pages_of_all_sizes_come_on_one_session
+    suite::what_is_not_there_is_told
+    suite::many_readers_have_their_own
+    suite::who_keeps_pages_hinders_nobody
+    suite::a_node_that_stops_is_noticed
+    suite::tasks_send_what_they_have_as_it_is_wanted
+    suite::a_task_that_is_cancelled_ends
+    suite::a_task_without_an_end_says_why
+    suite::a_node_that_stops_ends_its_tasks
+    limits::a_batch_that_is_too_long_fails_its_task
+    limits::an_answer_that_is_too_long_is_told
+    limits::credit_has_an_end
+    far::a_table_s_pages_come_in_the_order_in_which_they_were_asked_for
+    far::what_a_cache_has_is_not_read_again
+    far::the_node_reads_while_pages_of_the_cache_are_taken
+    far::a_torn_page_is_not_believed
+    far::a_node_that_dies_loses_its_pages
+    far::a_node_that_is_away_for_a_moment_is_told_of_in_its_turn
+    far::a_version_that_is_gone_is_told
+    stock::what_was_loaded_is_read_and_stays
+    stock::rows_are_loaded_in_the_layout_of_rows
+    stock::a_load_that_is_broken_off_leaves_nothing
+    stock::who_has_begun_with_a_version_goes_on_with_it
+    stock::a_load_that_cannot_be_is_refused_with_its_reason
+    stock::a_table_that_is_damaged_says_so
+    replicas::a_table_that_is_damaged_on_one_node_is_replaced_on_all
+    replicas::every_depot_keeps_what_depots_keep
+    replicas::replicas_are_equal_bit_by_bit
+    replicas::nodes_that_differ_are_made_equal_by_replacing
+    replicas::of_two_loads_at_once_one_is_on_all_nodes_and_one_on_none
+    replicas::a_node_that_is_lost_leaves_the_others_as_they_were
+    replicas::the_newest_version_of_any_node_is_listed
+    replicas::numbers_of_versions_that_make_no_sense_are_refused
+    replicas::which_nodes_have_a_version_is_told
+    replicas::of_which_nodes_nobody_knows_is_told
+    replicas::where_a_table_was_removed_is_told
+    replicas::where_a_table_was_not_removed_is_told
+}

@@ -1,0 +1,477 @@
+//! What every depot keeps, over directories, a storage node and several ones; and what several ones keep
+//! together.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use disk::RealDisk;
+use disk::reads::PageCache;
+use kumiki_pages::node::{Loading, Opened, Outcome, Shelf, ShownFiles, Stock};
+use kumiki_pages::remote::{Apart, Far, FarLoad, Replicas, Session, SessionError};
+use kumiki_pages::{
+    Address, Depot, DepotError, Identity, LoadOptions, Mode, PageSize, SegmentId, Sink, Source,
+    Table, TableId, Tables, TablesError, Version,
+};
+use tempfile::TempDir;
+
+use crate::remote::stock::{self, batch, numbers, schema};
+use crate::remote::support::Road;
+
+fn options() -> LoadOptions {
+    LoadOptions {
+        page_size: PageSize::new(8192).unwrap(),
+        ..LoadOptions::default()
+    }
+}
+
+fn begin(depot: &dyn Depot, mode: Mode) -> Result<Box<dyn Sink>, DepotError> {
+    depot.load("numbers", &schema(), &options(), mode)
+}
+
+fn load(depot: &dyn Depot, mode: Mode, from: i64, to: i64) -> Result<Arc<Table>, DepotError> {
+    let mut sink = begin(depot, mode)?;
+    for at in (from..to).step_by(10_000) {
+        sink.push(&batch(at, to.min(at + 10_000)))?;
+    }
+    assert_eq!(sink.rows(), (to - from) as u64);
+    sink.commit()
+}
+
+/// Rows and version of what there is.
+fn found(depot: &dyn Depot) -> Option<(u64, u64)> {
+    let table = depot.table("numbers").unwrap();
+    table.map(|table| (table.rows(), table.version.0))
+}
+
+/// What every depot keeps.
+fn conforms(depot: &dyn Depot) {
+    assert!(depot.list().unwrap().is_empty());
+    assert_eq!(found(depot), None);
+    assert!(load(depot, Mode::Append, 0, 1).is_err(), "there is none");
+    let table = load(depot, Mode::Create, 0, 50_000).unwrap();
+    assert_eq!((table.rows(), table.version.0), (50_000, 1));
+    assert!(load(depot, Mode::Create, 0, 1).is_err(), "there is one");
+    load(depot, Mode::Append, 50_000, 60_000).unwrap();
+    assert_eq!(found(depot), Some((60_000, 2)));
+    // What is dropped leaves nothing.
+    let mut sink = begin(depot, Mode::Replace).unwrap();
+    sink.push(&batch(0, 7)).unwrap();
+    drop(sink);
+    assert_eq!(found(depot), Some((60_000, 2)));
+    load(depot, Mode::Replace, 0, 7).unwrap();
+    assert_eq!(found(depot), Some((7, 3)));
+    // A load without rows is one, too.
+    load(depot, Mode::Replace, 0, 0).unwrap();
+    assert_eq!(found(depot), Some((0, 4)));
+    let wrong = depot.load("../etc", &schema(), &options(), Mode::Create);
+    assert!(wrong.is_err(), "a name that is none");
+    let names: Vec<_> = depot
+        .list()
+        .unwrap()
+        .iter()
+        .map(|t| t.name.clone())
+        .collect();
+    assert_eq!(names, ["numbers"]);
+    depot.remove("numbers").unwrap();
+    assert_eq!(found(depot), None);
+    let error = depot.remove("numbers").unwrap_err().to_string();
+    assert!(error.contains("numbers"), "{error}");
+}
+
+pub(crate) fn every_depot_keeps_what_depots_keep(road: &Road) {
+    let dir = tempfile::tempdir().unwrap();
+    let dirs = ["a", "b"].map(|name| dir.path().join(name));
+    conforms(&Tables::open(Arc::new(RealDisk), &dirs).unwrap());
+    let (one, two, three) = (
+        stock::Depot::new(road),
+        stock::Depot::new(road),
+        stock::Depot::new(road),
+    );
+    conforms(&one.far());
+    conforms(&Replicas::new(vec![one.far(), two.far(), three.far()]));
+}
+
+/// All of a table's pages, as they lie on a node.
+fn pages(far: &Far, table: &Arc<Table>) -> Vec<Bytes> {
+    let segments = table.segments.iter();
+    let all = segments.flat_map(|segment| {
+        let entries = segment.groups.iter().flatten();
+        entries.map(|entry| Address {
+            segment: segment.id,
+            page: entry.page,
+        })
+    });
+    let read = far.read(table, all.collect());
+    read.map(|page| Bytes::copy_from_slice(page.unwrap().bytes()))
+        .collect()
+}
+
+pub(crate) fn replicas_are_equal_bit_by_bit(road: &Road) {
+    let (one, two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    load(&both, Mode::Create, 0, 100_000).unwrap();
+    load(&both, Mode::Append, 100_000, 150_000).unwrap();
+    let [a, b] = [&one, &two].map(|node| node.far().open("numbers").unwrap());
+    assert_eq!(a.encode(), b.encode());
+    assert_eq!((a.segments.len(), a.version), (2, Version(2)));
+    assert_eq!(pages(&one.far(), &a), pages(&two.far(), &b));
+    // Readers of one of them go on with the other one.
+    assert_eq!(numbers(&two.far(), &a).unwrap().len(), 150_000);
+}
+
+pub(crate) fn nodes_that_differ_are_made_equal_by_replacing(road: &Road) {
+    let (one, two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    load(&one.far(), Mode::Create, 0, 10).unwrap();
+    load(&one.far(), Mode::Append, 10, 20).unwrap();
+    let error = load(&both, Mode::Create, 0, 1).unwrap_err();
+    assert!(matches!(error, DepotError::Tables(TablesError::Exists(_))));
+    let error = load(&both, Mode::Append, 0, 1).unwrap_err().to_string();
+    for node in [&one, &two] {
+        let address = node.far().options().session.address.to_string();
+        assert!(error.contains(&address), "{error}");
+    }
+    assert!(error.contains("version 2 of 20 rows"), "{error}");
+    let table = load(&both, Mode::Replace, 0, 5).unwrap();
+    // It goes on with the table that was there.
+    assert_eq!((table.rows(), table.version.0), (5, 3));
+    // Two tables that have nothing to do with each other become one.
+    load(&one.far(), Mode::Replace, 0, 1).unwrap();
+    two.far().remove("numbers").unwrap();
+    load(&two.far(), Mode::Create, 0, 2).unwrap();
+    load(&both, Mode::Replace, 0, 5).unwrap();
+    load(&both, Mode::Append, 5, 9).unwrap();
+    assert_eq!(found(&both), Some((9, 6)));
+    // Who has it loses it, and the other one is none the worse.
+    one.far().remove("numbers").unwrap();
+    both.remove("numbers").unwrap();
+    assert_eq!((found(&one.far()), found(&two.far())), (None, None));
+}
+
+pub(crate) fn of_two_loads_at_once_one_is_on_all_nodes_and_one_on_none(road: &Road) {
+    let (one, two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    for mode in [Mode::Create, Mode::Replace, Mode::Append] {
+        let mut first = begin(&both, mode).unwrap();
+        let mut second = begin(&both, mode).unwrap();
+        first.push(&batch(0, 30_000)).unwrap();
+        second.push(&batch(0, 7)).unwrap();
+        second.commit().unwrap();
+        let before = found(&both);
+        let error = first.commit().unwrap_err();
+        assert!(matches!(error, DepotError::Replica { .. }), "{error}");
+        assert_eq!(found(&both), before);
+    }
+}
+
+pub(crate) fn a_node_that_is_lost_leaves_the_others_as_they_were(road: &Road) {
+    let (mut one, mut two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    let empty = one.files();
+    let mut sink = begin(&both, Mode::Create).unwrap();
+    sink.push(&batch(0, 100_000)).unwrap();
+    let lost = two.far().options().session.address.to_string();
+    two.stop();
+    let error = sink.commit().unwrap_err();
+    assert!(
+        matches!(&error, DepotError::Replica { node, .. } if *node == lost),
+        "{error}"
+    );
+    assert_eq!(found(&one.far()), None);
+    let error = begin(&both, Mode::Create).map(drop).unwrap_err();
+    assert!(
+        matches!(&error, DepotError::Replica { node, .. } if *node == lost),
+        "{error}"
+    );
+    one.stop();
+    one.start();
+    assert_eq!(one.files(), empty);
+}
+
+pub(crate) fn a_table_that_is_damaged_on_one_node_is_replaced_on_all(road: &Road) {
+    let (one, mut two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    load(&both, Mode::Create, 0, 50_000).unwrap();
+    two.damage();
+    let both = Replicas::new(vec![one.far(), two.far()]);
+    let address = two.far().options().session.address.to_string();
+    let damaged = both.damaged().unwrap();
+    assert_eq!((damaged.len(), &*damaged[0].0), (1, "numbers"));
+    assert!(damaged[0].1.contains(&address), "{damaged:?}");
+    for mode in [Mode::Create, Mode::Append] {
+        let error = load(&both, mode, 0, 1).unwrap_err().to_string();
+        assert!(
+            error.contains(&address) && error.contains("damaged"),
+            "{error}"
+        );
+    }
+    load(&both, Mode::Replace, 0, 7).unwrap();
+    assert_eq!(
+        (found(&both), both.damaged().unwrap().len()),
+        (Some((7, 2)), 0)
+    );
+}
+
+pub(crate) fn the_newest_version_of_any_node_is_listed(road: &Road) {
+    let nodes = [stock::Depot::new(road), stock::Depot::new(road)];
+    let both = Replicas::new(nodes.iter().map(stock::Depot::far).collect());
+    // Whichever of them is asked first.
+    for (newer, older) in [(0, 1), (1, 0)] {
+        load(&nodes[older].far(), Mode::Create, 0, 10).unwrap();
+        load(&nodes[newer].far(), Mode::Create, 0, 10).unwrap();
+        load(&nodes[newer].far(), Mode::Append, 10, 20).unwrap();
+        let listed = both.list().unwrap();
+        let versions: Vec<u64> = listed.iter().map(|table| table.version.0).collect();
+        assert_eq!(versions, [2]);
+        both.remove("numbers").unwrap();
+    }
+}
+
+pub(crate) fn numbers_of_versions_that_make_no_sense_are_refused(road: &Road) {
+    let node = stock::Depot::new(road);
+    let far = node.far();
+    let begin_as = |mode, version| {
+        let session = Session::connect(far.options().session.clone()).unwrap();
+        let identity = Identity {
+            table: TableId::new(),
+            version: Version(version),
+            segment: SegmentId::new(),
+        };
+        FarLoad::begin_as(
+            session,
+            "numbers",
+            &schema(),
+            &options(),
+            mode,
+            Some(identity),
+        )
+    };
+    for version in [0, u64::MAX] {
+        for mode in [Mode::Create, Mode::Replace] {
+            let error = begin_as(mode, version).unwrap_err();
+            assert!(matches!(error, SessionError::Refused(_)), "{error}");
+        }
+    }
+    begin_as(Mode::Create, u64::MAX - 1)
+        .unwrap()
+        .commit()
+        .unwrap();
+    // The last one that there is.
+    load(&far, Mode::Replace, 0, 10).unwrap();
+    let all = Replicas::new(vec![far.clone()]);
+    for mode in [Mode::Replace, Mode::Append] {
+        for depot in [&far as &dyn Depot, &all] {
+            let error = load(depot, mode, 0, 10).unwrap_err().to_string();
+            assert!(error.contains("no number is left"), "{error}");
+        }
+    }
+    // The node is as it was.
+    assert_eq!(found(&far), Some((10, u64::MAX)));
+    far.remove("numbers").unwrap();
+    load(&all, Mode::Create, 0, 10).unwrap();
+    assert_eq!(found(&far), Some((10, 1)));
+}
+
+/// What becomes of a change that a node is asked for.
+#[derive(Clone, Copy, PartialEq)]
+enum Change {
+    /// It is not made, and the node says so.
+    Refused,
+    /// It is made, and the node does not know.
+    Doubtful,
+    /// It is made, and nothing is heard of it for long.
+    Silent,
+}
+
+/// How long readers here wait for a node that says nothing.
+const SHORT: Duration = Duration::from_millis(1500);
+
+impl Change {
+    fn make<T>(self, make: impl FnOnce() -> Result<T, Outcome>) -> Result<T, Outcome> {
+        let text = "the disk has just broken".to_owned();
+        if self == Change::Refused {
+            return Err(Outcome::Refused(text));
+        }
+        let made = make()?;
+        if self == Change::Doubtful {
+            return Err(Outcome::Doubtful(text));
+        }
+        std::thread::sleep(3 * SHORT);
+        Ok(made)
+    }
+}
+
+/// A stock whose loads prepare, and do not commit as they should.
+struct Reluctant(Stock, Change);
+
+struct Load(Box<dyn Loading>, Change);
+
+impl Shelf for Reluctant {
+    fn tables(&self) -> Result<Vec<u8>, String> {
+        Shelf::tables(&self.0)
+    }
+
+    fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String> {
+        self.0.open(name, version)
+    }
+
+    fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String> {
+        self.0.file(name, unit)
+    }
+
+    fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
+        Ok(Box::new(Load(self.0.load(definition)?, self.1)))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Outcome> {
+        self.1.make(|| self.0.remove(name))
+    }
+}
+
+impl Loading for Load {
+    fn push(&mut self, block: Bytes) -> Result<(), String> {
+        self.0.push(block)
+    }
+
+    fn prepare(&mut self) -> Result<(), String> {
+        self.0.prepare()
+    }
+
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
+        self.1.make(|| self.0.commit())
+    }
+}
+
+/// A node that makes changes, or does not, in this way, and has a table of so many rows, if of any.
+fn reluctant(road: &Road, change: Change, rows: i64) -> (stock::Depot, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let dirs: [PathBuf; 1] = [dir.path().join("pages")];
+    let tables = Tables::open(Arc::new(RealDisk), &dirs).unwrap();
+    if rows > 0 {
+        load(&tables, Mode::Create, 0, rows).unwrap();
+    }
+    let shelf = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+    let node = stock::Depot::with(road, Arc::new(Reluctant(shelf, change)));
+    (node, dir)
+}
+
+fn address(node: &stock::Depot) -> SocketAddr {
+    node.far().options().session.address
+}
+
+fn rows(node: &stock::Depot) -> Option<u64> {
+    found(&node.far()).map(|(rows, _)| rows)
+}
+
+/// These nodes, for somebody who does not wait for long.
+fn hasty(nodes: [&stock::Depot; 2]) -> Replicas {
+    let far = nodes.map(|node| {
+        let mut options = node.far().options().clone();
+        options.session.patience = SHORT;
+        Far::new(options)
+    });
+    Replicas::new(far.to_vec())
+}
+
+/// Addresses that were told, without what was said of them.
+fn nodes(told: &[(String, String)]) -> Vec<String> {
+    told.iter().map(|(node, _)| node.clone()).collect()
+}
+
+fn apart(error: DepotError) -> Apart {
+    match error {
+        DepotError::Apart(apart) => apart,
+        other => panic!("{other}"),
+    }
+}
+
+pub(crate) fn which_nodes_have_a_version_is_told(road: &Road) {
+    let (broken, _dir) = reluctant(road, Change::Refused, 0);
+    let sound = [stock::Depot::new(road), stock::Depot::new(road)];
+    let all = Replicas::new(vec![sound[0].far(), broken.far(), sound[1].far()]);
+    let mut sound_nodes = sound.each_ref().map(address);
+    sound_nodes.sort();
+    let error = load(&all, Mode::Create, 0, 10).unwrap_err();
+    if address(&broken) < sound_nodes[0] {
+        // Nobody had it when it turned out.
+        assert!(matches!(error, DepotError::Replica { .. }), "{error}");
+        assert_eq!(sound.each_ref().map(rows), [None, None]);
+    } else {
+        let told = error.to_string();
+        assert!(told.contains("the disk has just broken"), "{told}");
+        let apart = apart(error);
+        assert_eq!(apart.done, sound_nodes.map(|node| node.to_string()));
+        assert_eq!(nodes(&apart.failed), [address(&broken).to_string()]);
+        assert_eq!(apart.doubtful, []);
+        assert_eq!(sound.each_ref().map(rows), [Some(10), Some(10)]);
+    }
+    assert_eq!(rows(&broken), None);
+}
+
+/// It may have changed, so that it is not said that nothing has.
+pub(crate) fn of_which_nodes_nobody_knows_is_told(road: &Road) {
+    for change in [Change::Doubtful, Change::Silent] {
+        let (one, _one) = reluctant(road, change, 0);
+        let (two, _two) = reluctant(road, change, 0);
+        let mut both = [&one, &two];
+        both.sort_by_key(|node| address(node));
+        let error = load(&hasty(both), Mode::Create, 0, 10).unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("nobody knows"), "{told}");
+        let apart = apart(error);
+        assert!(apart.done.is_empty(), "{told}");
+        assert_eq!(nodes(&apart.doubtful), [address(both[0]).to_string()]);
+        assert_eq!(nodes(&apart.failed), [address(both[1]).to_string()]);
+        assert_eq!(both.map(rows), [Some(10), None]);
+        // One node alone says it as well.
+        let far = both[1].far();
+        let mut options = far.options().clone();
+        options.session.patience = SHORT;
+        let error = load(&Far::new(options), Mode::Create, 0, 10).unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("nobody knows"), "{told}");
+        assert_eq!(rows(both[1]), Some(10));
+    }
+}
+
+pub(crate) fn where_a_table_was_removed_is_told(road: &Road) {
+    for change in [Change::Refused, Change::Doubtful, Change::Silent] {
+        let sound = stock::Depot::new(road);
+        load(&sound.far(), Mode::Create, 0, 10).unwrap();
+        let (broken, _dir) = reluctant(road, change, 10);
+        let error = hasty([&sound, &broken]).remove("numbers").unwrap_err();
+        let apart = apart(error);
+        assert_eq!(apart.done, [address(&sound).to_string()]);
+        let (told, none, left) = match change {
+            Change::Refused => (apart.failed, apart.doubtful, Some(10)),
+            Change::Doubtful | Change::Silent => (apart.doubtful, apart.failed, None),
+        };
+        assert_eq!(nodes(&told), [address(&broken).to_string()]);
+        assert_eq!(none, []);
+        assert_eq!((rows(&sound), rows(&broken)), (None, left));
+    }
+}
+
+/// What nothing has changed on is told of each node.
+pub(crate) fn where_a_table_was_not_removed_is_told(road: &Road) {
+    let (one, _one) = reluctant(road, Change::Refused, 10);
+    let (two, _two) = reluctant(road, Change::Refused, 10);
+    let error = Replicas::new(vec![one.far()])
+        .remove("numbers")
+        .unwrap_err();
+    assert!(matches!(error, DepotError::Replica { .. }), "{error}");
+    let error = hasty([&one, &two]).remove("numbers").unwrap_err();
+    let apart = apart(error);
+    let mut both = [&one, &two].map(address);
+    both.sort();
+    assert_eq!(nodes(&apart.failed), both.map(|node| node.to_string()));
+    assert_eq!((apart.done.len(), apart.doubtful.len()), (0, 0));
+    let (three, _three) = reluctant(road, Change::Doubtful, 10);
+    let error = Replicas::new(vec![three.far()])
+        .remove("numbers")
+        .unwrap_err();
+    assert!(error.to_string().contains("nobody knows"), "{error}");
+}

@@ -1,0 +1,294 @@
+//! Nodes that take long over what they are asked for: who waits knows that they are at it, and nobody else
+//! waits with him.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use disk::RealDisk;
+use disk::reads::PageCache;
+use fabric::tcp::{Caller, CallerOptions, Transport};
+use kumiki_pages::node::{
+    Limits, Loading, NoWorker, Node, Opened, Outcome, Output, Shelf, ShownFiles, Stock, Worker,
+};
+use kumiki_pages::remote::{Far, FarOptions, Listed, Replicas, Session, SessionError};
+use kumiki_pages::{Depot, LoadOptions, Mode, Tables, Version};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use crate::remote::stock::{batch, schema};
+use crate::remote::support::{
+    BYTES, PATIENCE, Road, content, secret, serve, session_options, until,
+};
+
+/// How long readers here wait for a node that says nothing. Tests that run beside these keep all processors
+/// busy.
+const SHORT: Duration = Duration::from_millis(600);
+/// How long a step of a load takes.
+const LONG: Duration = Duration::from_millis(2400);
+/// How long a task takes: longer than so many times what readers wait.
+const TASK: Duration = Duration::from_millis(12_600);
+
+/// A stock that takes its time.
+struct Slow {
+    stock: Stock,
+    /// Who asks which tables there are waits for a word.
+    gate: Option<Mutex<Receiver<()>>>,
+    _dir: TempDir,
+}
+
+impl Slow {
+    fn new() -> Slow {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs: [PathBuf; 1] = [dir.path().join("pages")];
+        let tables = Tables::open(Arc::new(RealDisk), &dirs).unwrap();
+        let mut shown = ShownFiles::default();
+        let bytes: Vec<u8> = (0..BYTES / 4096)
+            .flat_map(|page| content(page as u32, 4096))
+            .collect();
+        shown.show_memory("memory", bytes.into());
+        Slow {
+            stock: Stock::new(tables, shown, PageCache::Through),
+            gate: None,
+            _dir: dir,
+        }
+    }
+
+    fn gated() -> (Slow, Sender<()>) {
+        let (word, gate) = channel();
+        let gate = Some(Mutex::new(gate));
+        (
+            Slow {
+                gate,
+                ..Slow::new()
+            },
+            word,
+        )
+    }
+}
+
+impl Shelf for Slow {
+    fn tables(&self) -> Result<Vec<u8>, String> {
+        if let Some(gate) = &self.gate {
+            gate.lock().recv_timeout(PATIENCE).unwrap();
+        }
+        Shelf::tables(&self.stock)
+    }
+
+    fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String> {
+        self.stock.open(name, version)
+    }
+
+    fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String> {
+        self.stock.file(name, unit)
+    }
+
+    fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
+        Ok(Box::new(SlowLoad(self.stock.load(definition)?)))
+    }
+}
+
+struct SlowLoad(Box<dyn Loading>);
+
+impl Loading for SlowLoad {
+    fn push(&mut self, block: Bytes) -> Result<(), String> {
+        self.0.push(block)
+    }
+
+    fn prepare(&mut self) -> Result<(), String> {
+        std::thread::sleep(LONG);
+        self.0.prepare()
+    }
+
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
+        std::thread::sleep(LONG);
+        self.0.commit()
+    }
+}
+
+/// Breaks where nobody expects it.
+struct Clumsy;
+
+impl Shelf for Clumsy {
+    fn tables(&self) -> Result<Vec<u8>, String> {
+        Ok(Listed::encode(&[]))
+    }
+
+    fn open(&self, _: &str, _: Version) -> Result<Arc<Opened>, String> {
+        panic!("a table that makes the shelf panic")
+    }
+
+    fn file(&self, _: &str, _: usize) -> Result<Arc<Opened>, String> {
+        panic!("a file that makes the shelf panic")
+    }
+
+    fn load(&self, _: &[u8]) -> Result<Box<dyn Loading>, String> {
+        Ok(Box::new(Clumsy))
+    }
+}
+
+impl Loading for Clumsy {
+    fn push(&mut self, _: Bytes) -> Result<(), String> {
+        panic!("rows that make the load panic")
+    }
+
+    fn prepare(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
+        Ok(Vec::new())
+    }
+}
+
+/// Computes for long and has nothing to say.
+struct Thinker;
+
+impl Worker for Thinker {
+    fn run(&self, _: &Arc<Opened>, _: &[u8], out: &mut dyn Output) -> Result<(), Outcome> {
+        std::thread::sleep(TASK);
+        out.batch(b"so".to_vec());
+        Ok(())
+    }
+}
+
+fn start(shelf: Slow, progress: Duration) -> Node {
+    let limits = Limits {
+        progress,
+        ..Limits::default()
+    };
+    serve(&road(), Arc::new(shelf), Arc::new(Thinker), limits)
+}
+
+fn road() -> Road {
+    Road::new(Transport::Tcp)
+}
+
+fn far(node: &Node) -> Far {
+    let mut options = session_options(&road(), node);
+    options.patience = SHORT;
+    Far::new(FarOptions::new(options))
+}
+
+fn load(depot: &dyn Depot) -> Result<u64, String> {
+    let options = LoadOptions::default();
+    let sink = depot.load("numbers", &schema(), &options, Mode::Create);
+    let mut sink = sink.map_err(|error| error.to_string())?;
+    sink.push(&batch(0, 10_000)).unwrap();
+    let table = sink.commit().map_err(|error| error.to_string())?;
+    Ok(table.rows())
+}
+
+#[test]
+fn a_load_whose_end_takes_long_is_waited_for() {
+    let often = Duration::from_millis(20);
+    let one = start(Slow::new(), often);
+    assert_eq!(load(&far(&one)), Ok(10_000));
+    let two = [start(Slow::new(), often), start(Slow::new(), often)];
+    let replicas = Replicas::new(two.iter().map(far).collect());
+    assert_eq!(load(&replicas), Ok(10_000));
+}
+
+#[test]
+fn a_task_that_takes_long_is_waited_for() {
+    let node = start(Slow::new(), Duration::from_millis(20));
+    let far = far(&node);
+    load(&far).unwrap();
+    let table = far.open("numbers").unwrap();
+    let batches: Result<Vec<Bytes>, SessionError> = far.run(&table, b"think").unwrap().collect();
+    assert_eq!(batches.unwrap(), ["so"]);
+}
+
+/// What will never be over is not told to be under way.
+#[test]
+fn what_has_panicked_is_not_waited_for() {
+    let node = serve(
+        &road(),
+        Arc::new(Clumsy),
+        Arc::new(NoWorker),
+        Limits::default(),
+    );
+    let options = session_options(&road(), &node);
+    let far = Far::new(FarOptions::new(options));
+    for error in [
+        load(&far).unwrap_err(),
+        far.open("numbers").unwrap_err().to_string(),
+    ] {
+        assert!(error.contains("panic"), "{error}");
+    }
+    assert!(far.tables().unwrap().is_empty());
+}
+
+#[test]
+fn a_node_of_which_nothing_is_heard_is_given_up() {
+    let node = start(Slow::new(), Duration::from_secs(3600));
+    let begun = Instant::now();
+    let error = load(&far(&node)).unwrap_err();
+    assert!(error.contains("has not come in"), "{error}");
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+}
+
+/// A table that is being removed, say, holds up those who want to know of tables, and no page.
+#[test]
+fn readers_of_pages_do_not_wait_for_what_others_ask_for() {
+    let (slow, word) = Slow::gated();
+    let node = serve(
+        &road(),
+        Arc::new(slow),
+        Arc::new(NoWorker),
+        Limits::default(),
+    );
+    let options = session_options(&road(), &node);
+    let mut reader = Session::connect(options.clone()).unwrap();
+    let open = reader.open_file("memory", 4096).unwrap();
+    let asking = std::thread::spawn(move || Session::connect(options).unwrap().tables());
+    let begun = Instant::now();
+    let mut page = 0;
+    // Long enough for the other one to ask.
+    while begun.elapsed() < Duration::from_millis(300) {
+        reader.read(&open, 0, page % 1000, 0);
+        let arrived = until(&mut reader, Session::arrived).unwrap();
+        let bytes = arrived.page.unwrap();
+        assert_eq!(bytes.as_ref(), content(page % 1000, 4096));
+        page += 1;
+    }
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    assert!(!asking.is_finished(), "it waits for a word");
+    word.send(()).unwrap();
+    assert_eq!(asking.join().unwrap().unwrap(), []);
+}
+
+/// What the node says to whom it shows out for these requests, of which none is answered.
+fn shown_out(requests: &[u32]) -> String {
+    let (slow, word) = Slow::gated();
+    let limits = Limits {
+        requests: 8,
+        ..Limits::default()
+    };
+    let node = serve(&road(), Arc::new(slow), Arc::new(NoWorker), limits);
+    let mut options = CallerOptions::new(secret());
+    options.transport = Transport::Tcp;
+    let mut caller = Caller::connect(node.address(), &options).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    for request in requests {
+        // Which tables there are.
+        let message = [&[2][..], &request.to_le_bytes(), &[0]].concat();
+        caller.send(&message, deadline).unwrap();
+    }
+    let reply = caller.receive(deadline).unwrap();
+    let said = String::from_utf8_lossy(reply).into_owned();
+    for _ in requests {
+        word.send(()).unwrap();
+    }
+    said
+}
+
+#[test]
+fn who_asks_for_too_much_at_a_time_is_shown_out() {
+    let said = shown_out(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert!(said.contains("more than 8 requests"), "{said}");
+    let said = shown_out(&[1, 2, 1]);
+    assert!(said.contains("request 1 is under way already"), "{said}");
+}

@@ -1,0 +1,301 @@
+//! A node's own tables: loaded, replaced and removed by readers while others read.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use disk::RealDisk;
+use disk::reads::{PageCache, Way};
+use fabric::shm::Shm;
+use kumiki_pages::node::{Limits, NoWorker, Node, NodeOptions, Shelf, ShownFiles, Stock};
+use kumiki_pages::remote::{Far, FarLoad, FarOptions, Session, SessionError, SessionOptions};
+use kumiki_pages::{
+    Address, Depot as _, Groups, Layout, LoadOptions, Mode, PageSize, Source, Table, Tables, widen,
+};
+use tempfile::TempDir;
+
+use crate::remote::support::{PATIENCE, Road, secret};
+
+/// A node, and where its tables lie.
+pub(crate) struct Depot {
+    node: Option<Node>,
+    road: Road,
+    dir: TempDir,
+}
+
+impl Depot {
+    pub(crate) fn new(road: &Road) -> Depot {
+        let mut depot = Depot::empty(road);
+        depot.start();
+        depot
+    }
+
+    /// A node that gives away what is somebody else's.
+    pub(crate) fn with(road: &Road, shelf: Arc<dyn Shelf>) -> Depot {
+        let mut depot = Depot::empty(road);
+        depot.serve(shelf);
+        depot
+    }
+
+    fn empty(road: &Road) -> Depot {
+        Depot {
+            node: None,
+            road: road.clone(),
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn dirs(&self) -> Vec<PathBuf> {
+        ["main", "other"]
+            .map(|name| self.dir.path().join(name))
+            .to_vec()
+    }
+
+    pub(crate) fn start(&mut self) {
+        let tables = Tables::open(Arc::new(RealDisk), &self.dirs()).unwrap();
+        let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+        self.serve(Arc::new(stock));
+    }
+
+    fn serve(&mut self, shelf: Arc<dyn Shelf>) {
+        let options = NodeOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            secret: secret(),
+            threads: 1,
+            task_threads: 1,
+            way: Way::Ring,
+            depth: 64,
+            transport: self.road.transport,
+            shm: Shm::default(),
+            verbs: self.road.verbs.clone(),
+            limits: Limits::default(),
+        };
+        let node = Node::start(options, shelf, Arc::new(NoWorker)).unwrap();
+        self.node = Some(node);
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.node.take().unwrap().stop().unwrap();
+    }
+
+    fn options(&self) -> SessionOptions {
+        let address = self.node.as_ref().unwrap().address();
+        let mut options = SessionOptions::new(address, secret());
+        options.patience = PATIENCE;
+        self.road.set(&mut options);
+        options
+    }
+
+    pub(crate) fn far(&self) -> Far {
+        Far::new(FarOptions::new(self.options()))
+    }
+
+    fn begin(&self, mode: Mode) -> Result<FarLoad, SessionError> {
+        let session = Session::connect(self.options()).unwrap();
+        let options = LoadOptions {
+            page_size: PageSize::new(8192).unwrap(),
+            ..LoadOptions::default()
+        };
+        FarLoad::begin(session, "numbers", &schema(), &options, mode)
+    }
+
+    /// Loads these numbers.
+    fn load(&self, mode: Mode, from: i64, to: i64) -> Arc<Table> {
+        let mut load = self.begin(mode).unwrap();
+        for at in (from..to).step_by(10_000) {
+            load.push(&batch(at, to.min(at + 10_000))).unwrap();
+        }
+        assert_eq!(load.rows(), (to - from) as u64);
+        load.commit().unwrap()
+    }
+
+    /// Cuts the files in which pages lie, which the node, started again, finds.
+    pub(crate) fn damage(&mut self) {
+        self.stop();
+        for dir in self.dirs() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|end| end == "0") {
+                    std::fs::write(path, "cut").unwrap();
+                }
+            }
+        }
+        self.start();
+    }
+
+    /// How many files there are.
+    pub(crate) fn files(&self) -> usize {
+        let count = |dir: PathBuf| std::fs::read_dir(dir).unwrap().count();
+        self.dirs().into_iter().map(count).sum()
+    }
+}
+
+pub(crate) fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]))
+}
+
+pub(crate) fn batch(from: i64, to: i64) -> RecordBatch {
+    let numbers: Int64Array = (from..to).collect();
+    RecordBatch::try_new(schema(), vec![Arc::new(numbers)]).unwrap()
+}
+
+/// All of a table's numbers.
+pub(crate) fn numbers(far: &Far, table: &Arc<Table>) -> Result<Vec<i64>, String> {
+    let mut pages = Vec::new();
+    for segment in &table.segments {
+        pages.extend(segment.groups[0].iter().map(|entry| Address {
+            segment: segment.id,
+            page: entry.page,
+        }));
+    }
+    let mut all = Vec::new();
+    for page in far.read(table, pages) {
+        let page = page.map_err(|error| error.to_string())?;
+        let column = widen(&page.column(0).unwrap(), &DataType::Int64);
+        let column: &Int64Array = column.as_any().downcast_ref().unwrap();
+        all.extend(column.values());
+    }
+    Ok(all)
+}
+
+pub(crate) fn what_was_loaded_is_read_and_stays(road: &Road) {
+    let mut depot = Depot::new(road);
+    let table = depot.load(Mode::Create, 0, 100_000);
+    assert_eq!((table.rows(), table.version.0), (100_000, 1));
+    let table = depot.load(Mode::Append, 100_000, 150_000);
+    assert_eq!((table.rows(), table.version.0), (150_000, 2));
+    let all: Vec<i64> = (0..150_000).collect();
+    assert_eq!(numbers(&depot.far(), &table).unwrap(), all);
+    depot.stop();
+    depot.start();
+    let far = depot.far();
+    let table = far.open("numbers").unwrap();
+    assert_eq!(numbers(&far, &table).unwrap(), all);
+}
+
+/// However columns are to be divided: records have all of them.
+pub(crate) fn rows_are_loaded_in_the_layout_of_rows(road: &Road) {
+    let depot = Depot::new(road);
+    let options = LoadOptions {
+        layout: Layout::Rows,
+        groups: Groups::OneEach,
+        text_widths: HashMap::from([("text".to_owned(), 9)]),
+        ..LoadOptions::default()
+    };
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("n", DataType::Int64, false),
+        Field::new("text", DataType::Utf8, false),
+    ]));
+    let numbers: Int64Array = (0..5000).collect();
+    let texts: StringArray = (0..5000).map(|n| Some(format!("text {n}"))).collect();
+    let columns: Vec<ArrayRef> = vec![Arc::new(numbers), Arc::new(texts)];
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    let session = Session::connect(depot.options()).unwrap();
+    let load = FarLoad::begin(session, "records", &schema, &options, Mode::Create);
+    let mut load = load.unwrap();
+    load.push(&batch).unwrap();
+    let table = load.commit().unwrap();
+    assert_eq!((table.rows(), table.layout), (5000, Layout::Rows));
+    assert_eq!(table.groups, [[0, 1]]);
+    let all: Vec<i64> = (0..5000).collect();
+    assert_eq!(self::numbers(&depot.far(), &table).unwrap(), all);
+}
+
+pub(crate) fn a_load_that_is_broken_off_leaves_nothing(road: &Road) {
+    let mut depot = Depot::new(road);
+    let empty = depot.files();
+    let mut load = depot.begin(Mode::Create).unwrap();
+    load.push(&batch(0, 100_000)).unwrap();
+    drop(load);
+    let error = depot
+        .far()
+        .open("numbers")
+        .expect_err("nothing was committed");
+    assert!(matches!(error, SessionError::Refused(_)), "{error}");
+    // Another one is broken off by the node's end.
+    let mut load = depot.begin(Mode::Create).unwrap();
+    load.push(&batch(0, 100_000)).unwrap();
+    depot.stop();
+    let error = load.commit().expect_err("the node is gone");
+    // Whoever hears of the end before the commit has gone knows that it was not made.
+    let lost = matches!(error, SessionError::Lost(_) | SessionError::Doubtful(_));
+    assert!(lost, "{error}");
+    depot.start();
+    assert_eq!(depot.files(), empty);
+    depot.load(Mode::Create, 0, 10);
+}
+
+pub(crate) fn who_has_begun_with_a_version_goes_on_with_it(road: &Road) {
+    let depot = Depot::new(road);
+    let far = depot.far();
+    depot.load(Mode::Create, 0, 50_000);
+    let before = far.open("numbers").unwrap();
+    depot.load(Mode::Replace, 7, 9);
+    let after = far.open("numbers").unwrap();
+    assert_eq!(numbers(&far, &after).unwrap(), [7, 8]);
+    // On links, too, that have not had it open.
+    for far in [far, depot.far()] {
+        assert_eq!(numbers(&far, &before).unwrap().len(), 50_000);
+    }
+    let mut session = Session::connect(depot.options()).unwrap();
+    session.remove("numbers").unwrap();
+    assert!(depot.far().open("numbers").is_err());
+    assert_eq!(session.tables().unwrap(), []);
+    let error = session.remove("numbers").expect_err("it is gone");
+    assert!(error.to_string().contains("numbers"), "{error}");
+}
+
+pub(crate) fn a_load_that_cannot_be_is_refused_with_its_reason(road: &Road) {
+    let depot = Depot::new(road);
+    let error = depot.begin(Mode::Append).expect_err("there is none");
+    assert!(error.to_string().contains("numbers"), "{error}");
+    depot.load(Mode::Create, 0, 10);
+    let error = depot.begin(Mode::Create).expect_err("there is one");
+    assert!(error.to_string().contains("numbers"), "{error}");
+    let session = Session::connect(depot.options()).unwrap();
+    let options = LoadOptions::default();
+    let error = FarLoad::begin(session, "../etc", &schema(), &options, Mode::Create);
+    assert!(error.is_err(), "a name that is none");
+    // Two begin, one is first.
+    let one = depot.begin(Mode::Replace).unwrap();
+    let mut two = depot.begin(Mode::Replace).unwrap();
+    two.push(&batch(3, 5)).unwrap();
+    assert_eq!(two.commit().unwrap().rows(), 2);
+    assert_eq!(one.commit().unwrap().rows(), 0);
+}
+
+/// Who lists or asks for it is told what is wrong; and it can be replaced, or removed.
+pub(crate) fn a_table_that_is_damaged_says_so(road: &Road) {
+    let mut node = Depot::new(road);
+    node.load(Mode::Create, 0, 50_000);
+    node.damage();
+    let far = node.far();
+    let listed = far.tables().unwrap();
+    assert_eq!((listed.len(), &*listed[0].name), (1, "numbers"));
+    let damage = listed[0].found.as_ref().unwrap_err();
+    assert!(damage.contains("has 3 bytes"), "{damage}");
+    assert_eq!(far.list().unwrap().len(), 0);
+    assert_eq!(
+        far.damaged().unwrap(),
+        [("numbers".to_owned(), damage.clone())]
+    );
+    let asked = [
+        far.open("numbers").unwrap_err().to_string(),
+        far.table("numbers").unwrap_err().to_string(),
+        node.begin(Mode::Append).unwrap_err().to_string(),
+    ];
+    for error in asked {
+        assert!(error.contains(damage), "{error}");
+    }
+    let error = node.begin(Mode::Create).unwrap_err();
+    assert!(error.to_string().contains("already"), "{error}");
+    let table = node.load(Mode::Replace, 0, 10);
+    assert_eq!(numbers(&far, &table).unwrap().len(), 10);
+    assert_eq!(far.damaged().unwrap(), []);
+    node.damage();
+    let far = node.far();
+    far.remove("numbers").unwrap();
+    assert_eq!(far.tables().unwrap(), []);
+}

@@ -1,0 +1,114 @@
+//! Bounded queues, through which a proxy's threads pass each other queries and replies.
+//!
+//! Each pair of threads has a queue of its own in either direction, so that a queue has one producer
+//! and one consumer: neither waits for the other, nor for anybody else. (The paper's rings have many
+//! producers, and it finds their contention to bound how far the proxy scales: paper 3, section
+//! 6.4.)
+//!
+//! Invariant: what is put is taken once, in order.
+
+use std::sync::Arc;
+
+/// A kind of queue.
+pub trait Queues: 'static {
+    /// Returns both ends of a queue with room for `capacity` items.
+    fn queue<T: Send + 'static>(capacity: usize) -> (Producer<T>, Consumer<T>);
+}
+
+/// Rings without locks (paper 3, section 5.1).
+#[derive(Clone, Copy, Debug)]
+pub struct LockFree;
+
+impl Queues for LockFree {
+    fn queue<T: Send + 'static>(capacity: usize) -> (Producer<T>, Consumer<T>) {
+        let (producer, consumer) = rtrb::RingBuffer::new(capacity);
+        let producer = Producer(Putting::Ring(producer));
+        (producer, Consumer(Taking::Ring(consumer)))
+    }
+}
+
+/// A queue that another crate brings.
+pub trait Queue<T>: Send + Sync {
+    /// Puts an item, or gives it back when there is no room.
+    ///
+    /// # Errors
+    /// The item, if there is no room.
+    fn put(&self, item: T) -> Result<(), T>;
+
+    /// Returns the next item, if there is one.
+    fn take(&self) -> Option<T>;
+
+    /// Returns how many items there are.
+    fn count(&self) -> usize;
+}
+
+/// Returns both ends of a queue that another crate brings.
+#[must_use]
+pub fn ends<T>(queue: Arc<dyn Queue<T>>) -> (Producer<T>, Consumer<T>) {
+    let producer = Producer(Putting::Other(Arc::clone(&queue)));
+    (producer, Consumer(Taking::Other(queue)))
+}
+
+/// The end of a queue that puts.
+pub struct Producer<T>(Putting<T>);
+
+enum Putting<T> {
+    Ring(rtrb::Producer<T>),
+    Other(Arc<dyn Queue<T>>),
+}
+
+/// The end of a queue that takes.
+pub struct Consumer<T>(Taking<T>);
+
+enum Taking<T> {
+    Ring(rtrb::Consumer<T>),
+    Other(Arc<dyn Queue<T>>),
+}
+
+impl<T> Producer<T> {
+    /// Puts an item, or gives it back when there is no room.
+    ///
+    /// # Errors
+    /// The item, if there is no room.
+    pub fn put(&mut self, item: T) -> Result<(), T> {
+        match &mut self.0 {
+            Putting::Ring(ring) => ring.push(item).map_err(|rtrb::PushError::Full(item)| item),
+            Putting::Other(queue) => queue.put(item),
+        }
+    }
+}
+
+impl<T> Consumer<T> {
+    /// Returns the next item, if there is one.
+    pub fn take(&mut self) -> Option<T> {
+        match &mut self.0 {
+            Taking::Ring(ring) => ring.pop().ok(),
+            Taking::Other(queue) => queue.take(),
+        }
+    }
+
+    /// Returns how many items there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match &self.0 {
+            Taking::Ring(ring) => ring.slots(),
+            Taking::Other(queue) => queue.count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_gives_back() {
+        let (mut producer, mut consumer) = LockFree::queue(2);
+        assert_eq!(producer.put(1), Ok(()));
+        assert_eq!(producer.put(2), Ok(()));
+        assert_eq!(producer.put(3), Err(3));
+        assert_eq!(consumer.take(), Some(1));
+        assert_eq!(producer.put(3), Ok(()));
+        assert_eq!(consumer.count(), 2);
+    }
+}

@@ -1,0 +1,6 @@
+//! The proxy in this process: before real Redis servers, before pretended Cassandra nodes, and its
+//! networks.
+
+mod cassandra;
+mod network;
+mod redis;

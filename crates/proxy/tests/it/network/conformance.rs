@@ -1,0 +1,345 @@
+//! What every network must do, whoever stands behind the trait.
+
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use kumiki_proxy::net::{Happened, Network, Wake};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LISTENER: usize = 7;
+const STREAM: usize = 11;
+
+/// Waits until something has happened under this number.
+fn await_event<N: Network>(
+    network: &mut N,
+    token: usize,
+    wanted: impl Fn(&Happened) -> bool,
+) -> Happened {
+    let begin = Instant::now();
+    let mut happened = Vec::new();
+    while begin.elapsed() < PATIENCE {
+        let waited = network.wait(&mut happened, Some(Duration::from_millis(100)));
+        waited.expect("it waits");
+        let mut all = happened.drain(..);
+        if let Some(event) = all.find(|event| event.token == token && wanted(event)) {
+            return event;
+        }
+    }
+    panic!("nothing has happened at {token}");
+}
+
+fn bound() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    (listener, address)
+}
+
+/// A connection that the network has accepted, and the peer's end of it.
+fn accepted<N: Network>(network: &mut N) -> (N::Listener, N::Stream, TcpStream) {
+    let (socket, address) = bound();
+    let listener = network.listen(socket, LISTENER).expect("it listens");
+    let peer = TcpStream::connect(address).expect("a connection");
+    peer.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    await_event(network, LISTENER, |event| event.readable);
+    let (mut stream, from) = network.accept(&listener).expect("it is there");
+    assert_eq!(from, peer.local_addr().expect("an address"));
+    let none = network.accept(&listener).err().expect("there was one");
+    assert_eq!(none.kind(), ErrorKind::WouldBlock);
+    network.watch(&mut stream, STREAM).expect("it is watched");
+    (listener, stream, peer)
+}
+
+/// More than any buffer on the way holds goes out and comes back as it was.
+fn carries_much_in_both_directions<N: Network>() {
+    const LEN: usize = 24 << 20;
+    let mut network = N::open().expect("a network");
+    let (_listener, mut stream, peer) = accepted(&mut network);
+    let sent: Vec<u8> = (0..LEN).map(|at| (at * 31 % 251) as u8).collect();
+    let expected = sent.clone();
+    let mut reader = peer.try_clone().expect("a second handle");
+    let writes = std::thread::spawn({
+        let mut peer = peer;
+        move || peer.write_all(&sent).expect("it takes everything")
+    });
+    let reads = std::thread::spawn(move || {
+        // Slowly at first, so that there is no room for a while.
+        std::thread::sleep(Duration::from_millis(300));
+        let mut back = vec![0; LEN];
+        reader.read_exact(&mut back).expect("all comes back");
+        back
+    });
+    let (mut held, mut taken, mut room) = (Vec::new(), 0, vec![0; 50_000]);
+    let (mut readable, mut full, mut happened) = (true, false, Vec::new());
+    let begin = Instant::now();
+    while taken < LEN {
+        assert!(begin.elapsed() < PATIENCE * 3, "{taken} of {LEN}");
+        // What was read and not written is bounded, as in the proxy.
+        if readable && held.len() < 200_000 {
+            match network.read(&mut stream, &mut room) {
+                Ok(0) => panic!("the peer has not ended"),
+                Ok(count) => held.extend_from_slice(&room[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => readable = false,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        if !full && !held.is_empty() {
+            let (first, second) = held.split_at(held.len() / 2);
+            match network.write(&mut stream, &[IoSlice::new(first), IoSlice::new(second)]) {
+                Ok(count) => {
+                    held.drain(..count);
+                    taken += count;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => full = true,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let idle = (full || held.is_empty()) && (!readable || held.len() >= 200_000);
+        let timeout = if idle {
+            Duration::from_secs(5)
+        } else {
+            Duration::ZERO
+        };
+        let waited = network.wait(&mut happened, Some(timeout));
+        waited.expect("it waits");
+        for event in happened.drain(..).filter(|event| event.token == STREAM) {
+            readable |= event.readable;
+            full &= !event.writable;
+        }
+    }
+    // What was taken last leaves with a wait.
+    while !reads.is_finished() {
+        let waited = network.wait(&mut happened, Some(Duration::from_millis(5)));
+        waited.expect("it waits");
+    }
+    writes.join().expect("no panic");
+    assert!(reads.join().expect("no panic") == expected, "other bytes");
+}
+
+/// What was written before a connection is closed arrives, and then the end.
+fn closes_behind_what_was_written<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let (_listener, mut stream, mut peer) = accepted(&mut network);
+    let written = network.write(&mut stream, &[IoSlice::new(b"farewell")]);
+    assert_eq!(written.expect("there is room"), 8);
+    network.close(stream);
+    let mut all = Vec::new();
+    peer.read_to_end(&mut all).expect("it ends");
+    assert_eq!(all, b"farewell");
+}
+
+/// What a slow peer has not taken when a connection is closed is sent all the same.
+fn closes_behind_what_a_slow_peer_has_not_taken<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let (_listener, mut stream, mut peer) = accepted(&mut network);
+    let piece: Vec<u8> = (0..10_007).map(|at| (at % 256) as u8).collect();
+    let mut expected = Vec::new();
+    let (mut refused, mut happened) = (0, Vec::new());
+    // Full when it is so for a while: what was taken may still be on its way to the kernel.
+    while refused < 20 {
+        match network.write(&mut stream, &[IoSlice::new(&piece)]) {
+            Ok(count) => {
+                expected.extend_from_slice(&piece[..count]);
+                refused = 0;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        let waited = network.wait(&mut happened, Some(Duration::from_millis(1)));
+        waited.expect("it waits");
+    }
+    network.close(stream);
+    let reads = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).expect("it ends");
+        all
+    });
+    let begin = Instant::now();
+    while !reads.is_finished() {
+        assert!(begin.elapsed() < PATIENCE, "no end");
+        let waited = network.wait(&mut happened, Some(Duration::from_millis(5)));
+        waited.expect("it waits");
+    }
+    let read = reads.join().expect("no panic");
+    assert!(network.is_settled());
+    assert!(read == expected, "{} of {}", read.len(), expected.len());
+}
+
+/// A peer whose bytes nobody reads cannot send without end.
+fn holds_up_who_is_not_read_from<N: Network>() {
+    const LEN: usize = 64 << 20;
+    let mut network = N::open().expect("a network");
+    let (_listener, mut stream, mut peer) = accepted(&mut network);
+    peer.set_nonblocking(true).expect("a mode");
+    let piece: Vec<u8> = (0..65_521).map(|at| (at % 256) as u8).collect();
+    let (mut sent, mut refused, mut happened) = (0, 0, Vec::new());
+    while refused < 20 {
+        match peer.write(&piece[sent % piece.len()..]) {
+            Ok(count) => {
+                sent += count;
+                refused = 0;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(sent < LEN, "{sent} bytes that nobody reads");
+        let waited = network.wait(&mut happened, Some(Duration::from_millis(1)));
+        waited.expect("it waits");
+    }
+    // All of it is there, and what comes behind it.
+    drop(peer);
+    let (mut room, mut taken, begin) = (vec![0; 30_000], 0, Instant::now());
+    loop {
+        assert!(begin.elapsed() < PATIENCE, "{taken} of {sent}");
+        match network.read(&mut stream, &mut room) {
+            Ok(0) => break,
+            Ok(count) => {
+                for (at, &byte) in room[..count].iter().enumerate() {
+                    assert_eq!(byte, piece[(taken + at) % piece.len()]);
+                }
+                taken += count;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let waited = network.wait(&mut happened, Some(Duration::from_millis(5)));
+                waited.expect("it waits");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(taken, sent);
+}
+
+/// Nobody connects to a listener that is gone.
+fn listens_no_more_when_the_listener_is_gone<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let (listener, _stream, peer) = accepted(&mut network);
+    let address = peer.peer_addr().expect("an address");
+    drop(listener);
+    let (begin, mut happened) = (Instant::now(), Vec::new());
+    while TcpStream::connect(address).is_ok() {
+        assert!(begin.elapsed() < PATIENCE, "somebody listens");
+        let waited = network.wait(&mut happened, Some(Duration::from_millis(1)));
+        waited.expect("it waits");
+    }
+}
+
+/// The end of what a peer sends is told behind all that it has sent.
+fn tells_the_end_behind_the_rest<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let (_listener, mut stream, mut peer) = accepted(&mut network);
+    peer.write_all(b"the last").expect("it is sent");
+    drop(peer);
+    let mut all = Vec::new();
+    let begin = Instant::now();
+    loop {
+        assert!(begin.elapsed() < PATIENCE, "no end");
+        let mut room = [0; 3];
+        match network.read(&mut stream, &mut room) {
+            Ok(0) => break,
+            Ok(count) => all.extend_from_slice(&room[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                await_event(&mut network, STREAM, |event| event.readable);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(all, b"the last");
+}
+
+fn connects_or_says_why_not<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let (listener, address) = bound();
+    let mut stream = network.connect(address, STREAM).expect("an attempt");
+    await_event(&mut network, STREAM, |event| event.writable);
+    network.connected(&stream).expect("somebody listens");
+    let (mut peer, _) = listener.accept().expect("a connection");
+    let written = network.write(&mut stream, &[IoSlice::new(b"well")]);
+    assert_eq!(written.expect("there is room"), 4);
+    // What was written leaves with the next wait at the latest.
+    let waited = network.wait(&mut Vec::new(), Some(Duration::from_millis(1)));
+    waited.expect("it waits");
+    let mut four = [0; 4];
+    peer.read_exact(&mut four).expect("they arrive");
+    assert_eq!(&four, b"well");
+    drop((listener, peer));
+    network.close(stream);
+    let nobody = network.connect(address, STREAM);
+    let refused = nobody.and_then(|stream| {
+        await_event(&mut network, STREAM, |event| event.writable);
+        network.connected(&stream)
+    });
+    let refused = refused.expect_err("nobody listens");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
+
+/// Whether the system looks after a connection of this process on which nothing happens, as it lists it.
+fn is_kept_alive(own: SocketAddr, peer: SocketAddr) -> bool {
+    let written = |address: SocketAddr| match address {
+        SocketAddr::V4(v4) => {
+            let bits = u32::from_ne_bytes(v4.ip().octets());
+            format!("{bits:08X}:{:04X}", v4.port())
+        }
+        SocketAddr::V6(_) => panic!("tests use the fourth version"),
+    };
+    let listed = std::fs::read_to_string("/proc/net/tcp").expect("the system's list");
+    let pair = [written(own), written(peer)];
+    let lines = listed
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut lines = lines.filter(|words| words.len() > 5 && words[1..3] == pair);
+    let line = lines.next().expect("the connection is listed");
+    // The timer of an idle connection that is looked after.
+    line[5].starts_with("02:")
+}
+
+/// Peers that have vanished without a word are noticed, on either side.
+fn looks_after_idle_connections<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let (_listener, _stream, peer) = accepted(&mut network);
+    let (own, client) = (peer.peer_addr(), peer.local_addr());
+    let (own, client) = (own.expect("an address"), client.expect("an address"));
+    assert!(is_kept_alive(own, client), "a client");
+    let (listener, address) = bound();
+    let stream = network.connect(address, STREAM).expect("an attempt");
+    await_event(&mut network, STREAM, |event| event.writable);
+    network.connected(&stream).expect("somebody listens");
+    let (node, own) = listener.accept().expect("a connection");
+    assert!(is_kept_alive(own, address), "a node");
+    drop(node);
+}
+
+fn is_woken_by_others<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let waker = network.waker().expect("a waker");
+    let (go, gone) = mpsc::channel();
+    let wakes = std::thread::spawn(move || {
+        for () in gone {
+            waker.wake();
+        }
+    });
+    let mut happened = Vec::new();
+    for _ in 0..1000 {
+        let begin = Instant::now();
+        go.send(()).expect("it listens");
+        network
+            .wait(&mut happened, Some(PATIENCE))
+            .expect("it waits");
+        assert!(begin.elapsed() < PATIENCE && happened.is_empty());
+    }
+    drop(go);
+    wakes.join().expect("no panic");
+}
+
+pub(crate) fn conforms<N: Network>() {
+    carries_much_in_both_directions::<N>();
+    closes_behind_what_was_written::<N>();
+    closes_behind_what_a_slow_peer_has_not_taken::<N>();
+    holds_up_who_is_not_read_from::<N>();
+    listens_no_more_when_the_listener_is_gone::<N>();
+    tells_the_end_behind_the_rest::<N>();
+    connects_or_says_why_not::<N>();
+    looks_after_idle_connections::<N>();
+    is_woken_by_others::<N>();
+}

@@ -1,0 +1,105 @@
+//! Members in one process, over TCP on loopback, on disks with moods.
+
+use std::net::TcpListener;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use base::partition::OwnedReply;
+use base::{Op, Reply};
+use kumiki_replica::{LogOptions, MemberOptions, OpenError, Options};
+
+use crate::support::members::Members;
+use crate::trouble::disk::MoodyDisk;
+use testkit::eventually_some;
+
+pub(crate) struct Group {
+    inner: Members,
+    pub(crate) disks: Vec<MoodyDisk>,
+    /// Small, so that a disk that is full shows soon.
+    pub(crate) segment: u64,
+}
+
+impl Deref for Group {
+    type Target = Members;
+
+    fn deref(&self) -> &Members {
+        &self.inner
+    }
+}
+
+impl DerefMut for Group {
+    fn deref_mut(&mut self) -> &mut Members {
+        &mut self.inner
+    }
+}
+
+impl Group {
+    pub(crate) fn start(count: u16) -> Group {
+        let (inner, listeners) = Members::new(count);
+        let mut group = Group {
+            disks: listeners.iter().map(|_| MoodyDisk::default()).collect(),
+            inner,
+            segment: 16 << 10,
+        };
+        for (at, listener) in listeners.into_iter().enumerate() {
+            group.open(at, listener).unwrap();
+        }
+        group
+    }
+
+    fn open(&mut self, at: usize, listener: TcpListener) -> Result<(), OpenError> {
+        let member = MemberOptions {
+            snapshot_bytes: 100 << 10,
+            kept_entries: 10,
+            ..self.member_options(at)
+        };
+        let options = Options {
+            disk: Arc::new(self.disks[at].clone()),
+            log: LogOptions {
+                segment_bytes: self.segment,
+                ..LogOptions::default()
+            },
+            ..self.options(at, member, listener)
+        };
+        self.inner.open(at, options)
+    }
+
+    pub(crate) fn restart(&mut self, at: usize) -> Result<(), OpenError> {
+        let listener = self.listen(at);
+        self.open(at, listener)
+    }
+
+    /// Executes at whoever leads, once; `None` if the outcome is not known, or nobody took it.
+    pub(crate) fn once(&self, ops: &[Op<'_>]) -> Option<Vec<OwnedReply>> {
+        let (_, member) = self.alive().find(|(_, member)| member.is_leader())?;
+        let see = |replies: &[Reply<'_>], observed: base::transaction::Observed| {
+            let replies: Vec<_> = replies.iter().map(OwnedReply::from).collect();
+            (replies, observed.epoch)
+        };
+        let (replies, ticket) = member.worker()?.execute(ops, see).ok()?;
+        eventually_some("a ticket", || {
+            if member.is_lost(ticket) {
+                return Some(None);
+            }
+            (member.durable() >= ticket).then(|| Some(replies.clone()))
+        })
+    }
+
+    /// Executes as often as it takes.
+    pub(crate) fn execute(&self, ops: &[Op<'_>]) -> Vec<OwnedReply> {
+        eventually_some("a transaction", || self.once(ops))
+    }
+
+    /// Writes keys of a kilobyte each.
+    pub(crate) fn fill(&self, keys: std::ops::Range<u32>) {
+        for key in keys {
+            self.execute(&[Op::put(&key.to_be_bytes(), &[7; 1000])]);
+        }
+    }
+
+    /// Waits until all that are alive have the same.
+    pub(crate) fn agree(&self) {
+        let hashes = self.hashes();
+        assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+    }
+}

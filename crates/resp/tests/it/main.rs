@@ -1,0 +1,3 @@
+//! Tests of the Redis protocol: mutated bytes.
+
+mod fuzz;

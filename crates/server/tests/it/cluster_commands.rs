@@ -1,0 +1,241 @@
+//! Every command that has keys: asked of another node it is sent away, and in a block that other
+//! nodes take part in it answers as on a server that is alone.
+
+use std::collections::BTreeSet;
+
+use crate::support::nodes::{Nodes, NodesOptions, slot_of};
+use crate::support::{config, ephemeral, error, ok};
+use testkit::Reply;
+
+/// Commands in an order in which they have something to do; `K` is a key, and `A` to `C` are keys
+/// of different nodes.
+const LINES: &str = "
+    SET K hello
+    GET K
+    STRLEN K
+    APPEND K -world
+    GETRANGE K 0 4
+    SUBSTR K 1 2
+    SETRANGE K 6 there
+    GET K
+    GETSET K 10
+    INCR K
+    INCRBY K 5
+    DECR K
+    DECRBY K 2
+    INCRBYFLOAT K 0.5
+    GET K
+    INCR K
+    SETNX K no
+    EXISTS K
+    TYPE K
+    TOUCH K
+    TTL K
+    PTTL K
+    EXPIRETIME K
+    PEXPIRETIME K
+    EXPIRE K 1000
+    TTL K
+    PERSIST K
+    PEXPIRE K 100000
+    PERSIST K
+    EXPIREAT K 4000000000
+    EXPIRETIME K
+    PEXPIREAT K 4000000000000
+    PEXPIRETIME K
+    GETEX K PERSIST
+    SETEX K 100 value
+    TTL K
+    PSETEX K 100000 value
+    SET K other KEEPTTL GET
+    SET K other NX
+    SET K
+    EXPIRE K x
+    GETDEL K
+    GETDEL K
+    GET K
+    TYPE K
+    TTL K
+    SETEX K 0 value
+    UNLINK K
+    DEL K
+    MSET A 1 B 2 C 3
+    MGET A B C absent
+    MSETNX A 4 B 5
+    EXISTS A B C A
+    TOUCH A B
+    DEL A B
+    MSETNX A 4 B 5
+    MGET A B C
+    UNLINK A B C absent
+";
+
+/// The lines with keys in their place: `K` becomes that of each node in turn.
+fn lines(keys: &[String; 3]) -> Vec<Vec<String>> {
+    let mut lines = Vec::new();
+    for key in keys {
+        for line in LINES.lines().filter(|line| !line.trim().is_empty()) {
+            let word = |word: &str| match word {
+                "K" => key.clone(),
+                "A" => keys[0].clone(),
+                "B" => keys[1].clone(),
+                "C" => keys[2].clone(),
+                other => other.to_owned(),
+            };
+            lines.push(line.split_whitespace().map(word).collect());
+        }
+    }
+    lines
+}
+
+fn words(line: &[String]) -> Vec<&str> {
+    line.iter().map(String::as_str).collect()
+}
+
+fn cluster() -> (Nodes, [String; 3]) {
+    let nodes = Nodes::start(NodesOptions {
+        durable: false,
+        ..NodesOptions::default()
+    });
+    let keys = [1, 2, 3].map(|node| nodes.key_of(node, "key"));
+    (nodes, keys)
+}
+
+#[test]
+fn the_list_has_every_command_that_has_keys() {
+    let served = ephemeral(config());
+    let Reply::Array(commands) = served.client().call(&["COMMAND"]) else {
+        panic!("a list of commands")
+    };
+    let mut with_keys = BTreeSet::new();
+    for command in &commands {
+        let Reply::Array(fields) = command else {
+            panic!("{command:?}")
+        };
+        if let (Reply::Bulk(name), Reply::Int(1..)) = (&fields[0], &fields[3]) {
+            with_keys.insert(String::from_utf8(name.to_ascii_uppercase()).unwrap());
+        }
+    }
+    // Tested elsewhere.
+    for name in ["WATCH", "WATCH.AT", "WATCH.VERSION"] {
+        assert!(with_keys.remove(name), "{name}");
+    }
+    let words = LINES
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    assert_eq!(with_keys, words.map(str::to_owned).collect());
+}
+
+/// Whoever routes commands goes by what `COMMAND` says of them.
+#[test]
+fn the_list_says_where_keys_are_and_who_writes() {
+    let served = ephemeral(config());
+    let Reply::Array(commands) = served.client().call(&["COMMAND"]) else {
+        panic!("a list of commands")
+    };
+    for command in &commands {
+        let Reply::Array(fields) = command else {
+            panic!("{command:?}")
+        };
+        let [Reply::Bulk(name), Reply::Int(arity), flags] = &fields[..3] else {
+            panic!("{fields:?}")
+        };
+        let name = std::str::from_utf8(name).unwrap();
+        let Reply::Array(flags) = flags else {
+            panic!("{name}: {flags:?}")
+        };
+        let has = |word: &str| flags.contains(&Reply::status(word));
+        let numbers = |of: [i64; 3]| of.map(Reply::Int).to_vec();
+        let expected = match name {
+            "mset" | "msetnx" | "watch.at" => numbers([1, -1, 2]),
+            "mget" | "del" | "unlink" | "exists" | "touch" | "watch" | "watch.version" => {
+                numbers([1, -1, 1])
+            }
+            _ if fields[3] == Reply::Int(0) => numbers([0, 0, 0]),
+            _ => numbers([1, 1, 1]),
+        };
+        assert_eq!(fields[3..6], expected, "{name}");
+        let takes_keys = fields[3] != Reply::Int(0);
+        let watches = matches!(name, "watch" | "watch.at");
+        assert!(
+            !takes_keys || watches || has("write") != has("readonly"),
+            "{name}"
+        );
+        assert!(!has("movablekeys"), "{name}: where its keys are is told");
+        // The least that it takes has all keys where they are said to be.
+        if takes_keys {
+            let count = arity.unsigned_abs() as usize;
+            let mut args = vec!["COMMAND", "GETKEYS", name];
+            args.resize(2 + count, "k");
+            let Reply::Array(keys) = served.client().call(&args) else {
+                panic!("{name}")
+            };
+            assert!(!keys.is_empty() && keys.len() < count, "{name}");
+        }
+        let same = served.client().call(&["COMMAND", "INFO", name]);
+        assert_eq!(same, Reply::Array(vec![command.clone()]), "{name}");
+        let docs = served.client().call(&["COMMAND", "DOCS", name]);
+        assert!(
+            matches!(&docs, Reply::Array(docs) if docs.len() == 2),
+            "{name}: {docs:?}"
+        );
+    }
+}
+
+#[test]
+fn each_command_answers_in_a_block_of_many_nodes_as_on_one() {
+    let (nodes, keys) = cluster();
+    let alone = ephemeral(config());
+    for node in 1..=3 {
+        assert_eq!(alone.client().call(&["FLUSHALL"]), ok());
+        let (mut one, mut many) = (alone.client(), nodes.client(node));
+        for line in lines(&keys) {
+            // The two keys of the frame are of different nodes, so that the block is coordinated.
+            let mut answers = Vec::new();
+            for client in [&mut one, &mut many] {
+                assert_eq!(client.call(&["MULTI"]), ok());
+                let framed = [
+                    client.call(&["INCR", &format!("{{{}}}frame", keys[0])]),
+                    client.call(&words(&line)),
+                    client.call(&["INCR", &format!("{{{}}}frame", keys[1])]),
+                ];
+                answers.push((framed, client.call(&["EXEC"])));
+            }
+            assert_eq!(answers[0], answers[1], "{line:?}");
+        }
+        for key in &keys {
+            let frame = format!("{{{key}}}frame");
+            nodes.client(nodes.owner(&frame)).call(&["DEL", &frame]);
+        }
+    }
+}
+
+#[test]
+fn a_command_alone_answers_as_on_one_node_or_says_where_to_go() {
+    let (nodes, keys) = cluster();
+    let alone = ephemeral(config());
+    let mut one = alone.client();
+    let mut clients = [1, 2, 3].map(|node| nodes.client(node));
+    for line in lines(&keys) {
+        let args = words(&line);
+        let expected = one.call(&args);
+        let here = args
+            .iter()
+            .filter_map(|word| keys.iter().position(|key| key == word));
+        let owners: BTreeSet<usize> = here.collect();
+        if let (1, false) = (owners.len(), args.contains(&"absent")) {
+            let owner = *owners.first().unwrap();
+            let other = &mut clients[(owner + 1) % 3];
+            let said = other.call(&args);
+            let to = nodes.address(owner as u16 + 1);
+            let moved = format!("MOVED {} {to}", slot_of(&keys[owner]));
+            // What is wrong with a command is told by whoever is asked.
+            let refused = matches!(expected, Reply::Error(_)) && said == expected;
+            assert!(refused || error(&said) == moved, "{line:?}: {said:?}");
+            assert_eq!(clients[owner].call(&args), expected, "{line:?}");
+        } else {
+            let any = args.len() % 3;
+            assert_eq!(clients[any].call(&args), expected, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Servers in this process, as clients see them.
+
+mod admin;
+mod cluster_commands;
+mod cluster_failures;
+mod cluster_idle;
+mod cluster_parking;
+mod cluster_routing;
+mod cluster_transactions;
+mod connections;
+mod durability;
+mod idle;
+mod replica;
+mod saving;
+mod snapshots;
+mod support;
+mod transactions;

@@ -1,0 +1,30 @@
+//! What simulations of protocols share.
+//!
+//! A simulation runs real nodes in one thread and in virtual time. One seed decides everything, so
+//! that it gives the same run again.
+//!
+//! | module | concept |
+//! |---|---|
+//! | `queue` | events in virtual time |
+//! | `draw` | what a seed decides |
+//! | `trace` | what happened: a hash to compare, lines to read |
+//! | `coverage` | how often runs have reached the points that are worth reaching |
+//! | `run` | how one run ended |
+//! | `seeds` | runs of many seeds on several threads |
+//!
+//! It does not know what is simulated.
+
+#![forbid(unsafe_code)]
+
+mod coverage;
+pub mod draw;
+mod queue;
+mod run;
+mod seeds;
+mod trace;
+
+pub use coverage::{Coverage, Point};
+pub use queue::EventQueue;
+pub use run::{Counts, Run, catch};
+pub use seeds::{Report, Seeds};
+pub use trace::{Trace, VirtualTime};

@@ -1,0 +1,93 @@
+//! How a run ended.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::coverage::{Coverage, Point};
+
+/// What a simulation counts besides points, such as how many transactions took effect.
+pub trait Counts: Clone + Default + Send {
+    /// Adds another run's.
+    fn add(&mut self, other: &Self);
+
+    /// Lines for people.
+    fn text(&self) -> String;
+}
+
+/// A simulation that counts nothing else.
+impl Counts for () {
+    fn add(&mut self, (): &()) {}
+
+    fn text(&self) -> String {
+        String::new()
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Run<P, C = ()> {
+    /// The seed, which gives the same run again.
+    pub seed: u64,
+    /// What is wrong, if anything is.
+    pub failure: Option<String>,
+    /// The same for the same events.
+    pub hash: u64,
+    /// What was reached.
+    pub reached: Coverage<P>,
+    /// What was counted.
+    pub counts: C,
+    /// Every event, if asked for.
+    pub trace: Vec<String>,
+    /// The history as JSON lines, if asked for and if the simulation has one.
+    pub history: String,
+}
+
+impl<P: Point, C: Counts> Run<P, C> {
+    /// A run of which nothing is known but how it failed.
+    #[must_use]
+    pub fn failed(seed: u64, failure: String) -> Run<P, C> {
+        Run {
+            seed,
+            failure: Some(failure),
+            hash: 0,
+            reached: Coverage::default(),
+            counts: C::default(),
+            trace: Vec::new(),
+            history: String::new(),
+        }
+    }
+}
+
+/// Calls a function, and returns what it panics with as a failure.
+///
+/// # Errors
+/// The panic's message. What the function was changing may be half changed.
+pub fn catch(run: impl FnOnce()) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        format!(
+            "a panic: {}",
+            message(panic.as_ref()).unwrap_or("no message")
+        )
+    })
+}
+
+fn message(panic: &(dyn Any + Send)) -> Option<&str> {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_failure() {
+        assert_eq!(catch(|| {}), Ok(()));
+        let fixed = catch(|| panic!("too early"));
+        assert_eq!(fixed, Err("a panic: too early".to_owned()));
+        let built = catch(|| panic!("at {}", 7));
+        assert_eq!(built, Err("a panic: at 7".to_owned()));
+        let other = catch(|| std::panic::panic_any(7));
+        assert_eq!(other, Err("a panic: no message".to_owned()));
+    }
+}

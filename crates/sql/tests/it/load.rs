@@ -1,0 +1,388 @@
+//! CSV and Parquet files become tables of pages, with all their rows or not at all: in a directory, at a
+//! storage node, at two of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::dataframe::DataFrameWriteOptions;
+use datafusion::prelude::SessionContext;
+use disk::RealDisk;
+use kumiki_sql::load::{Columns, Csv, Format, Request, load};
+use kumiki_sql::{Directory, Session, StorageNode, Store};
+use pages::node::Node;
+use pages::remote::Replicas;
+use pages::{Depot, LoadOptions, Mode, Table, Tables};
+
+use crate::support::node::{far, far_options, serve};
+use crate::support::{ask, session};
+
+/// Where files are loaded.
+struct Place {
+    dir: tempfile::TempDir,
+    nodes: Vec<Node>,
+}
+
+impl Place {
+    /// In a directory, or at so many nodes.
+    fn new(nodes: usize) -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let nodes = (0..nodes).map(|node| serve(&dir.path().join(format!("node-{node}"))));
+        Place {
+            nodes: nodes.collect(),
+            dir,
+        }
+    }
+
+    fn all() -> [Place; 3] {
+        [Place::new(0), Place::new(1), Place::new(2)]
+    }
+
+    fn pages(&self) -> PathBuf {
+        self.dir.path().join("pages")
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn depot(&self) -> Box<dyn Depot> {
+        match &self.nodes[..] {
+            [] => Box::new(Tables::open(Arc::new(RealDisk), &[self.pages()]).unwrap()),
+            [node] => Box::new(far(node)),
+            nodes => Box::new(Replicas::new(nodes.iter().map(far).collect())),
+        }
+    }
+
+    /// The table, if there is one.
+    fn table(&self) -> Option<Arc<Table>> {
+        self.depot().table("t").unwrap()
+    }
+
+    fn load(&self, files: &[&Path], change: impl FnOnce(&mut Request)) -> Result<u64, String> {
+        let mut request = Request {
+            table: "t".to_owned(),
+            files: files.iter().map(|file| file.to_path_buf()).collect(),
+            format: Format::Csv(Csv::default()),
+            columns: None,
+            sort_by: None,
+            options: LoadOptions::default(),
+            mode: Mode::Create,
+        };
+        change(&mut request);
+        let mut told = 0;
+        let table = load(&*self.depot(), &request, &mut |rows| told = rows)?;
+        let loaded = table.segments.last().map_or(0, |segment| segment.rows);
+        assert_eq!(told, loaded, "progress is told to the end");
+        Ok(table.rows())
+    }
+
+    fn session(&self) -> Session {
+        let node = |node| Arc::new(StorageNode::new(far_options(node))) as Arc<dyn Store>;
+        let mut stores: Vec<_> = self.nodes.iter().map(node).collect();
+        if stores.is_empty() {
+            stores.push(Arc::new(Directory::open(&self.pages()).unwrap()));
+        }
+        session(stores, 2, true)
+    }
+
+    fn ask(&self, sql: &str) -> Vec<Vec<String>> {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        texts(&runtime.block_on(ask(&self.session(), sql)).unwrap())
+    }
+}
+
+/// Cells as texts.
+fn texts(rows: &crate::support::Rows) -> Vec<Vec<String>> {
+    let text = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "NULL".to_owned());
+    rows.iter()
+        .map(|row| row.iter().map(text).collect())
+        .collect()
+}
+
+#[test]
+fn csv_files_are_loaded_in_their_order_and_more_is_appended() {
+    for place in Place::all() {
+        let one = place.file("b.csv", "n,name\n1,\"a, \"\"b\"\"\"\n2,\n");
+        let two = place.file("a.csv", "n,name\n3,ü\n");
+        assert_eq!(place.load(&[&one, &two], |_| ()), Ok(3));
+        let more = place.file("more.txt", "4|x\n");
+        let appended = place.load(&[&more], |request| {
+            request.mode = Mode::Append;
+            request.format = Format::Csv(Csv {
+                header: false,
+                delimiter: b'|',
+            });
+        });
+        assert_eq!(appended, Ok(4));
+        let rows = place.ask("select * from t order by n");
+        let names = ["a, \"b\"", "NULL", "ü", "x"];
+        let expected: Vec<_> = ["1", "2", "3", "4"]
+            .into_iter()
+            .zip(names)
+            .map(|(n, s)| vec![n, s])
+            .collect();
+        assert_eq!(rows, expected);
+    }
+}
+
+#[test]
+fn columns_may_be_told() {
+    for place in Place::all() {
+        let file = place.file("t.csv", "id,price\n7,12.5\n");
+        let columns: Columns = "id bigint not null, price decimal(15, 2)".parse().unwrap();
+        assert_eq!(
+            place.load(&[&file], |request| request.columns = Some(columns)),
+            Ok(1)
+        );
+        let rows = place.ask("select id, price, arrow_typeof(price) from t");
+        assert_eq!(rows, [["7", "12.50", "Decimal128(15, 2)"]]);
+    }
+}
+
+#[test]
+fn columns_are_found_by_their_names() {
+    let place = Place::new(0);
+    let one = place.file("one.csv", "a,b\n1,x\n");
+    let turned = place.file("turned.csv", "b,a\ny,2\n");
+    assert_eq!(place.load(&[&one, &turned], |_| ()), Ok(2));
+    let append = |request: &mut Request| request.mode = Mode::Append;
+    assert_eq!(place.load(&[&turned], append), Ok(3));
+    let rows = place.ask("select a, b from t order by a, b");
+    assert_eq!(rows, [["1", "x"], ["2", "y"], ["2", "y"]]);
+    let other = place.file("other.csv", "a,c\n1,x\n");
+    let error = place.load(&[&other], append).unwrap_err();
+    assert!(
+        error.contains("other.csv: it has columns a, c, and not a, b"),
+        "{error}"
+    );
+    let narrow = place.file("narrow.csv", "a\n1\n");
+    let error = place.load(&[&narrow], append).unwrap_err();
+    assert!(error.contains("narrow.csv"), "{error}");
+    assert_eq!(place.table().unwrap().rows(), 3);
+}
+
+#[test]
+fn rows_are_sorted_over_all_files() {
+    for place in [Place::new(0), Place::new(1)] {
+        let one = place.file("one.csv", "n\n5\n1\n3\n");
+        let two = place.file("two.csv", "n\n4\n2\n");
+        let loaded = place.load(&[&one, &two], |request| {
+            request.sort_by = Some("n".to_owned());
+        });
+        assert_eq!(loaded, Ok(5));
+        // One partition yields rows as they lie.
+        let rows = place.ask("select n from t limit 5");
+        assert_eq!(rows.concat(), ["1", "2", "3", "4", "5"]);
+        let error = place.load(&[&one], |request| {
+            request.mode = Mode::Replace;
+            request.sort_by = Some("m".to_owned());
+        });
+        assert!(error.unwrap_err().contains("no column \"m\""));
+    }
+}
+
+#[test]
+fn a_load_that_fails_leaves_nothing() {
+    for place in Place::all() {
+        let good = place.file("good.csv", "n\n1\n");
+        let other = place.file("other.csv", "n\nword\n");
+        let error = place.load(&[&good, &other], |_| ()).unwrap_err();
+        assert!(error.contains("other.csv"), "{error}");
+        assert!(place.table().is_none());
+        assert_eq!(place.load(&[&good], |_| ()), Ok(1));
+        let error = place.load(&[&good], |_| ()).unwrap_err();
+        assert!(error.contains("already"), "{error}");
+        let missing = place.dir.path().join("missing.csv");
+        let error = place
+            .load(&[&missing], |request| request.mode = Mode::Replace)
+            .unwrap_err();
+        assert!(error.contains("missing.csv"), "{error}");
+        let error = place.load(&[&good], |request| {
+            request.table = "nowhere".to_owned();
+            request.mode = Mode::Append;
+        });
+        let error = error.unwrap_err();
+        assert!(error.contains("there is no table nowhere"), "{error}");
+        let table = place.table().unwrap();
+        assert_eq!((table.rows(), table.version.0), (1, 1));
+    }
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_an_error_and_no_null() {
+    let place = Place::new(1);
+    let small = place.file("small.csv", "n\n1\n");
+    let columns: Columns = "n smallint".parse().unwrap();
+    place
+        .load(&[&small], |request| request.columns = Some(columns))
+        .unwrap();
+    let append = |request: &mut Request| request.mode = Mode::Append;
+    let large = place.file("large.csv", "n\n70000\n");
+    let error = place.load(&[&large], append).unwrap_err();
+    assert!(error.contains("large.csv"), "{error}");
+    let file = place.dir.path().join("large.parquet");
+    parquet("select 70000 as n", &file);
+    let error = place.load(&[&file], |request| {
+        append(request);
+        request.format = Format::Parquet;
+    });
+    let error = error.unwrap_err();
+    assert!(
+        error.contains("column n") && error.contains("70000"),
+        "{error}"
+    );
+    // What would be another value there does not fit either.
+    for (number, shown) in [("1.5::double", "1.5"), ("1.5::decimal(5, 2)", "1.50")] {
+        let file = place.dir.path().join("half.parquet");
+        parquet(&format!("select {number} as n"), &file);
+        let error = place.load(&[&file], |request| {
+            append(request);
+            request.format = Format::Parquet;
+        });
+        let error = error.unwrap_err();
+        assert!(
+            error.contains("column n") && error.contains(shown),
+            "{error}"
+        );
+    }
+    let null = place.file("null.csv", "n,m\n,1\n");
+    let columns: Columns = "n smallint not null, m int".parse().unwrap();
+    let error = place.load(&[&null], |request| {
+        request.mode = Mode::Replace;
+        request.columns = Some(columns);
+    });
+    assert!(error.unwrap_err().contains("null.csv"));
+    assert_eq!(place.ask("select * from t"), [["1"]]);
+    let whole = place.dir.path().join("whole.parquet");
+    parquet(
+        "select * from (values (-0.0::double), (2.0), (null)) as v(n)",
+        &whole,
+    );
+    place
+        .load(&[&whole], |request| {
+            append(request);
+            request.format = Format::Parquet;
+        })
+        .unwrap();
+    assert_eq!(place.ask("select sum(n), count(*) from t"), [["3", "4"]]);
+}
+
+/// A node that is gone in the middle of a load leaves nothing on the other one.
+#[test]
+fn a_node_that_is_lost_in_the_middle_leaves_no_table() {
+    let mut place = Place::new(2);
+    let file = place.file("rows.csv", &format!("n\n{}", "12345\n".repeat(100_000)));
+    let lost = place.nodes.pop().unwrap();
+    let address = lost.address().to_string();
+    let depot = Replicas::new(vec![far(&place.nodes[0]), far(&lost)]);
+    let request = Request {
+        table: "t".to_owned(),
+        files: vec![file],
+        format: Format::Csv(Csv::default()),
+        columns: None,
+        sort_by: None,
+        options: LoadOptions::default(),
+        mode: Mode::Create,
+    };
+    let mut lost = Some(lost);
+    let loaded = load(&depot, &request, &mut |rows| {
+        if let Some(node) = lost.take_if(|_| rows > 50_000) {
+            node.stop().unwrap();
+        }
+    });
+    let error = loaded.unwrap_err();
+    assert!(error.contains(&address), "{error}");
+    assert!(lost.is_none(), "it was stopped in the middle");
+    assert!(place.table().is_none());
+}
+
+/// Writes what a query gives.
+fn parquet(sql: &str, file: &Path) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let made = SessionContext::new().sql(sql).await.unwrap();
+        let path = file.to_str().unwrap();
+        made.write_parquet(path, DataFrameWriteOptions::new(), None)
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn parquet_files_are_loaded() {
+    for place in Place::all() {
+        let file = place.dir.path().join("t.parquet");
+        parquet(
+            "select value as n, cast(value as varchar) as s, date '1996-01-01' as day, \
+             cast(value as decimal(9, 1)) as d from generate_series(1, 20000)",
+            &file,
+        );
+        assert_eq!(
+            place.load(&[&file], |request| request.format = Format::Parquet),
+            Ok(20_000)
+        );
+        let rows = place.ask("select sum(n), min(s), max(day), sum(d) from t");
+        assert_eq!(rows, [["200010000", "1", "1996-01-01", "200010000.0"]]);
+    }
+}
+
+/// A view and a prepared statement keep their plans, and are of the tables as they are when one asks.
+#[test]
+fn plans_that_are_kept_are_of_the_newest_version() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for place in Place::all() {
+        let one = place.file("one.csv", "n\n1\n");
+        place.load(&[&one], |_| ()).unwrap();
+        let session = place.session();
+        let ask = |sql: &str| runtime.block_on(ask(&session, sql));
+        ask("create view v as select n + 0 as n from t where n < 10").unwrap();
+        ask("create view w as select n from v where n in (select n from t)").unwrap();
+        ask("prepare p(bigint) as select count(*) from w where n > $1").unwrap();
+        let kept = [
+            "select count(*) from v",
+            "select count(*) from w",
+            "execute p(0)",
+        ];
+        let all = || kept.map(|sql| ask(sql).map(|rows| texts(&rows).concat()));
+        let both = "select (select count(*) from t) as a, (select count(*) from w) as b, \
+                    (select count(*) from t join v using (n)) as c";
+        assert_eq!(
+            all(),
+            ["1", "1", "1"].map(|count| Ok(vec![count.to_owned()]))
+        );
+
+        let two = place.file("two.csv", "n\n2\n");
+        place
+            .load(&[&two], |request| request.mode = Mode::Append)
+            .unwrap();
+        assert_eq!(
+            all(),
+            ["2", "2", "2"].map(|count| Ok(vec![count.to_owned()]))
+        );
+        assert_eq!(texts(&ask(both).unwrap()), [["2", "2", "2"]]);
+
+        let other = place.file("other.csv", "m,n\n1,7\n");
+        place
+            .load(&[&other], |request| request.mode = Mode::Replace)
+            .unwrap();
+        for refused in all() {
+            let error = refused.unwrap_err();
+            assert!(error.contains("table t has other columns"), "{error}");
+        }
+        assert_eq!(texts(&ask("select n from t").unwrap()), [["7"]]);
+        place
+            .load(&[&one], |request| request.mode = Mode::Replace)
+            .unwrap();
+        assert_eq!(
+            all(),
+            ["1", "1", "1"].map(|count| Ok(vec![count.to_owned()]))
+        );
+        place.depot().remove("t").unwrap();
+        for refused in all() {
+            let error = refused.unwrap_err();
+            assert!(error.contains("'t' not found"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,786 @@
+//! PostgreSQL's protocol, seen from a client: results in both forms, errors, cancellation, limits.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kumiki_sql::catalogue::Place;
+use kumiki_sql::meter::PageMeter;
+use kumiki_sql::serve::{Options, Server, Stopper, Tls};
+use kumiki_sql::{Catalogue, Placement, Rights, Settings, Shared, Store};
+use operators::Site;
+use pages::{Groups, PageSize, Table};
+use testkit::peers::{self, Group};
+
+use crate::support::wire::{Answer, Client, Message};
+use crate::support::{MemoryStore, tpch};
+
+/// A server over TPC-H at scale factor 0.01.
+struct Served {
+    address: SocketAddr,
+    stopper: Stopper,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Served {
+    fn start(change: impl FnOnce(&mut Options)) -> Served {
+        let store = tpch::store(0.01, PageSize::default(), &Groups::OneEach);
+        Served::over(store, change)
+    }
+
+    fn over(store: Arc<dyn Store>, change: impl FnOnce(&mut Options)) -> Served {
+        let settings = Settings {
+            partitions: NonZeroUsize::new(2).unwrap(),
+            rights: Rights::Read,
+            ..Settings::default()
+        };
+        let shared = Shared::new(Catalogue::new(vec![store]), settings).unwrap();
+        let mut options = options();
+        change(&mut options);
+        let (told, tell) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = kumiki_sql::session::runtime(None).unwrap();
+            runtime.block_on(async {
+                let (server, stopper) = Server::bind(&options, shared).await.unwrap();
+                told.send((server.address().unwrap(), stopper)).unwrap();
+                server.serve().await;
+            });
+            runtime.shutdown_background();
+        });
+        let (address, stopper) = tell.recv().unwrap();
+        Served {
+            address,
+            stopper,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+fn options() -> Options {
+    Options {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        password: None,
+        tls: None,
+        insecure: false,
+        connections: NonZeroUsize::new(4).unwrap(),
+        queries: NonZeroUsize::new(2).unwrap(),
+        patience: None,
+    }
+}
+
+const NATIONS: &str = "select n_nationkey, n_name from nation where n_nationkey < 2 order by 1";
+/// What takes long, and gives no row on the way.
+const LONG: &str = "select l_orderkey from lineitem, orders where l_tax + o_totalprice < 0";
+
+#[test]
+fn the_simple_protocol_answers_several_statements() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let answer = client.ask(&format!(
+        "set kumiki.placement = 'local'; {NATIONS}; select 1 = 1, null"
+    ));
+    assert_eq!(
+        answer.rows(),
+        [
+            vec!["0", "ALGERIA"],
+            vec!["1", "ARGENTINA"],
+            vec!["t", "NULL"]
+        ]
+    );
+    assert_eq!(answer.tags(), ["SET", "SELECT 2", "SELECT 1"]);
+    assert_eq!(
+        client.ask("begin; select 1; commit").tags(),
+        ["BEGIN", "SELECT 1", "COMMIT"]
+    );
+    assert_eq!(client.ask("show client_encoding").rows(), [["UTF8"]]);
+    assert!(client.ask("select version()").rows()[0][0].contains("DataFusion"));
+    let types = "select sum(l_extendedprice), avg(l_tax), min(l_shipdate), count(*) from lineitem";
+    assert_eq!(client.ask(types).rows()[0].len(), 4);
+    // Nothing asked is answered by nothing.
+    assert_eq!(client.ask(";").0[0].0, b'I');
+    // What was executed before an error is answered.
+    let half = client.ask("select 1; select nothing from nation; select 2");
+    assert_eq!(
+        (half.rows(), half.error().0),
+        (vec![vec!["1".to_owned()]], "42703".to_owned())
+    );
+    // A quote with a backslash before it ends nothing in such a string.
+    assert_eq!(
+        client.ask("select e'it\\'s;'; select 2").rows(),
+        [["it's;"], ["2"]]
+    );
+}
+
+/// Messages of the extended protocol: a statement, a portal of it by name, and so many rows of that.
+fn parse(client: &mut Client, sql: &str) {
+    client.send(b'P', &[&b"\0"[..], sql.as_bytes(), b"\0\0\0"].concat());
+}
+
+fn bind(client: &mut Client, portal: &str) {
+    client.send(b'B', &[portal.as_bytes(), &[0; 8]].concat());
+}
+
+fn execute(client: &mut Client, portal: &str, most: i32) {
+    let rows = [portal.as_bytes(), b"\0", &most.to_be_bytes()].concat();
+    client.send(b'E', &rows);
+}
+
+#[test]
+fn portals_give_rows_in_parts_until_their_transaction_ends() {
+    let served = Served::start(|options| options.queries = NonZeroUsize::MIN);
+    let mut client = Client::connect(served.address);
+    client.ask("begin");
+    parse(&mut client, "select n_nationkey from nation order by 1");
+    bind(&mut client, "some");
+    execute(&mut client, "some", 2);
+    client.send(b'S', b"");
+    let first = client.until_ready();
+    assert_eq!(first.rows(), [["0"], ["1"]]);
+    assert!(first.0.iter().any(|message| message.0 == b's'));
+    execute(&mut client, "some", -1);
+    client.send(b'S', b"");
+    let rest = client.until_ready();
+    assert_eq!(
+        (rest.rows().len(), &rest.tags()[..]),
+        (23, &["SELECT 23".to_owned()][..])
+    );
+    // One that is not at its end does not keep its place beyond the transaction.
+    let many = "select l_orderkey from lineitem";
+    parse(&mut client, many);
+    bind(&mut client, "many");
+    execute(&mut client, "many", 1);
+    client.send(b'S', b"");
+    assert_eq!(client.until_ready().rows().len(), 1);
+    client.ask("commit");
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
+    execute(&mut client, "many", 1);
+    client.send(b'S', b"");
+    assert_eq!(client.until_ready().error().0, "34000");
+    // Outside of one it ends with the message that it came in.
+    parse(&mut client, many);
+    bind(&mut client, "many");
+    execute(&mut client, "many", 1);
+    client.send(b'S', b"");
+    assert_eq!(client.until_ready().rows().len(), 1);
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
+}
+
+/// A store whose one table has other columns from some time on.
+#[derive(Debug)]
+struct Changing {
+    store: MemoryStore,
+    changed: AtomicBool,
+}
+
+impl Store for Changing {
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    fn place(&self, table: &Table) -> Place {
+        self.store.place(table)
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn tables(&self) -> Result<Vec<String>, String> {
+        Ok(vec!["t".to_owned()])
+    }
+
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
+        let now = usize::from(self.changed.load(Ordering::Relaxed));
+        let found = (name == "t").then(|| Arc::clone(&self.store.tables[now]));
+        Ok(found)
+    }
+
+    fn site(
+        &self,
+        table: &Arc<Table>,
+        placement: Placement,
+        meter: &Arc<PageMeter>,
+    ) -> Option<Arc<dyn Site>> {
+        self.store.site(table, placement, meter)
+    }
+}
+
+#[test]
+fn a_prepared_statement_whose_columns_have_changed_is_refused() {
+    let mut store = MemoryStore::new();
+    for table in ["nation", "region"] {
+        let rows = tpch::rows(table, 0.01);
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|batch| batch.project(&[1, 0]).unwrap())
+            .collect();
+        let rows = match table {
+            "nation" => rows,
+            _ => rows
+                .iter()
+                .map(|batch| batch.project(&[1, 0]).unwrap())
+                .collect(),
+        };
+        store.add("t", &rows, PageSize::default(), &Groups::OneEach);
+    }
+    let store = Arc::new(Changing {
+        store,
+        changed: AtomicBool::new(false),
+    });
+    let served = Served::over(Arc::clone(&store) as _, |_| ());
+    let mut client = Client::connect(served.address);
+    parse(&mut client, "select * from t limit 1");
+    let ask = |client: &mut Client| {
+        bind(client, "");
+        execute(client, "", 0);
+        client.send(b'S', b"");
+        client.until_ready()
+    };
+    assert_eq!(ask(&mut client).rows(), [["ALGERIA", "0"]]);
+    store.changed.store(true, Ordering::Relaxed);
+    let (state, what) = ask(&mut client).error();
+    assert!(
+        state == "0A000" && what.contains("prepared again"),
+        "{what}"
+    );
+    assert_eq!(
+        client.ask("select * from t limit 1").rows(),
+        [["0", "AFRICA"]]
+    );
+}
+
+#[test]
+fn copies_are_of_what_was_asked_and_end_as_they_should() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let lines = |answer: &Answer| {
+        let lines = answer.0.iter().filter(|message| message.0 == b'd');
+        let text = |message: &Message| String::from_utf8(message.1.clone()).unwrap();
+        lines.map(text).collect::<Vec<_>>()
+    };
+    // A quoted text is a text, whatever is in it.
+    let quoted = "copy (select r_name from region where r_comment = '\\'' union \
+                  select n_name from nation --') to stdout";
+    let answer = client.ask(quoted);
+    assert_eq!(
+        (lines(&answer), answer.tags()),
+        (vec![], vec!["COPY 0".to_owned()])
+    );
+    let answer = client.ask("copy (select 'a''''b' as x) to stdout csv header");
+    assert_eq!(
+        (lines(&answer).concat(), answer.tags()),
+        ("x\na''b\n".to_owned(), vec!["COPY 1".to_owned()])
+    );
+    let answer = client.ask("copy (select 1 as x where false) to stdout csv header");
+    assert_eq!(
+        (lines(&answer).concat(), answer.tags()),
+        ("x\n".to_owned(), vec!["COPY 0".to_owned()])
+    );
+    // After an error among its rows nothing comes but that.
+    for extended in [false, true] {
+        let sql = "copy (select 1 / (n_nationkey - 3) from nation) to stdout";
+        let answer = match extended {
+            true => client.prepared(sql, &[], false, 0),
+            false => client.ask(sql),
+        };
+        assert_eq!(answer.error().0, "22012");
+        let kinds = answer.0.iter().map(|message| message.0);
+        assert!(!kinds.into_iter().any(|kind| matches!(kind, b'f' | b'c')));
+    }
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
+}
+
+#[test]
+fn settings_end_when_it_is_said() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let show = |client: &mut Client, name: &str| {
+        let shown = client.ask(&format!("show {name}"));
+        let mut rows = shown.rows();
+        rows.pop()
+            .unwrap_or_else(|| panic!("{name}: {:?}", shown.0))
+    };
+    client.ask("set local statement_timeout = '7s'");
+    assert_eq!(show(&mut client, "statement_timeout"), ["0"]);
+    client.ask("begin; set local statement_timeout = '7s'");
+    assert_eq!(show(&mut client, "statement_timeout"), ["7s"]);
+    client.ask("commit");
+    assert_eq!(show(&mut client, "statement_timeout"), ["0"]);
+    const ZONE: &str = "datafusion.execution.time_zone";
+    let changed = "set statement_timeout = 9000; set kumiki.placement = 'local'; \
+                   set timezone = 'Asia/Tokyo'; set kumiki.push_down = false";
+    for reset in ["reset all", "discard all"] {
+        assert_eq!(client.ask(changed).tags(), ["SET"; 4]);
+        assert_eq!(show(&mut client, ZONE)[1], "Asia/Tokyo");
+        client.ask(reset);
+        assert_eq!(show(&mut client, "statement_timeout"), ["0"]);
+        assert_eq!(show(&mut client, "kumiki.placement")[1], "auto");
+        assert_eq!(show(&mut client, "kumiki.push_down")[1], "true");
+        assert_ne!(show(&mut client, ZONE)[1], "Asia/Tokyo");
+    }
+    client.ask("set kumiki.placement = 'local'; reset kumiki.placement");
+    assert_eq!(show(&mut client, "kumiki.placement")[1], "auto");
+    client.ask("set timezone = 'Asia/Tokyo'; reset timezone");
+    assert_ne!(show(&mut client, ZONE)[1], "Asia/Tokyo");
+    assert_eq!(client.ask("prepare one as select 1").tags(), ["PREPARE"]);
+    assert_eq!(client.ask("execute one").rows(), [["1"]]);
+    assert_eq!(client.ask("deallocate one").tags(), ["DEALLOCATE"]);
+    assert!(!client.ask("execute one").error().1.is_empty());
+}
+
+#[test]
+fn the_extended_protocol_takes_parameters_and_gives_binary_values() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let sql = "select n_nationkey, n_name from nation where n_nationkey = $1 and n_name like $2";
+    let answer = client.prepared(sql, &["1", "A%"], true, 0);
+    let row = answer.0.iter().find(|message| message.0 == b'D').unwrap();
+    let key = 1i64.to_be_bytes().to_vec();
+    assert_eq!(row.cells(), [Some(key), Some(b"ARGENTINA".to_vec())]);
+    let described = answer.0.iter().find(|message| message.0 == b't').unwrap();
+    // Two parameters: an int8 and a text.
+    assert_eq!(described.1, [0, 2, 0, 0, 0, 20, 0, 0, 0, 25]);
+    let answer = client.prepared("select n_nationkey from nation order by 1", &[], false, 3);
+    assert_eq!(answer.rows(), [["0"], ["1"], ["2"]]);
+    assert!(
+        answer.0.iter().any(|message| message.0 == b's'),
+        "there is more"
+    );
+    let all = client.prepared("select l_orderkey from lineitem", &[], false, 0);
+    assert_eq!(all.tags(), [format!("SELECT {}", all.rows().len())]);
+    let (state, _) = client.prepared(sql, &["one", "A%"], false, 0).error();
+    assert_eq!(state, "22P02");
+    assert_eq!(client.prepared("begin", &[], false, 0).tags(), ["BEGIN"]);
+    // A parameter that is a column itself is described, and given, in the type that was declared: 21 is an
+    // int2, 16 a bool, 701 a float8.
+    for (oid, value, bytes) in [
+        (21u32, "5", 5i16.to_be_bytes().to_vec()),
+        (16, "t", vec![1]),
+        (701, "1.5", 1.5f64.to_be_bytes().to_vec()),
+    ] {
+        let answer = client.declared("select $1", &[oid], &[value], true, 0);
+        let row = answer.0.iter().find(|message| message.0 == b'D').unwrap();
+        assert_eq!(row.cells(), [Some(bytes)]);
+        let described = answer.0.iter().find(|message| message.0 == b'T').unwrap();
+        // Behind the name: its table's oid, its number there, and its type's oid.
+        let name = 2 + described.1[2..].iter().position(|byte| *byte == 0).unwrap();
+        assert_eq!(described.1[name + 7..name + 11], oid.to_be_bytes());
+    }
+}
+
+#[test]
+fn errors_have_states_and_end_nothing() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    for (sql, expected) in [
+        ("selec 1", "42601"),
+        ("set datafusion.runtime.memory_limit = '1T'", "42501"),
+        ("set datafusion.runtime.temp_directory = '/tmp'", "42501"),
+        (
+            "set datafusion.execution.target_partitions = 1000000",
+            "42501",
+        ),
+        ("reset datafusion.runtime.memory_limit", "42501"),
+        (
+            "prepare p as set datafusion.runtime.memory_limit = '1T'",
+            "42501",
+        ),
+        ("select * from nowhere", "42P01"),
+        ("select nothing from nation", "42703"),
+        (
+            "select 1 / (n_nationkey - n_nationkey) from nation",
+            "22012",
+        ),
+        ("set kumiki.nothing = 1", "22023"),
+        ("set statement_timeout = soon", "22023"),
+        ("set client_encoding to 'LATIN1'", "22023"),
+        ("copy nation to stdout (format csv, quote ',')", "22023"),
+        (
+            "create external table f stored as csv location '/etc/passwd'",
+            "25006",
+        ),
+        ("copy nation to '/tmp/stolen.csv'", "25006"),
+        ("copy nation to '/tmp/stolen'", "25006"),
+        ("copy nation from stdin", "25006"),
+        ("copy nation to stdout (format binary)", "0A000"),
+        ("create table copied as select 1", "25006"),
+    ] {
+        let (state, text) = client.ask(sql).error();
+        assert_eq!(state, expected, "{sql}: {text}");
+        let (state, text) = client.prepared(sql, &[], false, 0).error();
+        assert_eq!(state, expected, "{sql}: {text}");
+    }
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
+}
+
+#[test]
+fn a_query_can_be_cancelled() {
+    // Those that are cancelled have their places until their operators give way.
+    let served = Served::start(|options| options.queries = NonZeroUsize::new(4).unwrap());
+    for extended in [false, true] {
+        let mut client = Client::connect(served.address);
+        let (address, pid, key) = (served.address, client.pid, client.key);
+        let canceller = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(500));
+            Client::cancel(address, pid, key);
+        });
+        let begun = Instant::now();
+        let answer = match extended {
+            true => client.prepared(LONG, &[], false, 0),
+            false => client.ask(LONG),
+        };
+        assert_eq!(answer.error().0, "57014");
+        // Its operators do not give way for much longer than this.
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        canceller.join().unwrap();
+        assert_eq!(client.ask("select 1").rows(), [["1"]]);
+    }
+}
+
+#[test]
+fn a_statement_ends_when_its_time_is_over() {
+    // A statement that has ended keeps its place until its operators give way.
+    let served = Served::start(|options| options.queries = NonZeroUsize::new(4).unwrap());
+    let mut client = Client::connect(served.address);
+    client.ask("set statement_timeout = '3s'").tags();
+    assert_eq!(client.ask("show statement_timeout").rows(), [["3s"]]);
+    // It is a part of the rows that has this time, not the client between parts.
+    client.ask("begin");
+    parse(&mut client, "select l_orderkey from lineitem");
+    bind(&mut client, "slow");
+    for pause in [Duration::from_millis(3200), Duration::ZERO] {
+        execute(&mut client, "slow", 2);
+        client.send(b'S', b"");
+        assert_eq!(client.until_ready().rows().len(), 2);
+        std::thread::sleep(pause);
+    }
+    client.ask("commit");
+    for extended in [false, true] {
+        let begun = Instant::now();
+        let answer = match extended {
+            true => client.prepared(LONG, &[], false, 0),
+            false => client.ask(LONG),
+        };
+        let (state, text) = answer.error();
+        assert_eq!(state, "57014");
+        assert!(text.contains("statement timeout"), "{text}");
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+    // Others have as long as they want.
+    let mut other = Client::connect(served.address);
+    assert_eq!(other.ask("show statement_timeout").rows(), [["0"]]);
+    client.ask("reset statement_timeout").tags();
+    assert_eq!(client.ask("show statement_timeout").rows(), [["0"]]);
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
+}
+
+#[test]
+fn a_long_query_holds_up_nobody() {
+    let served = Served::start(|_| ());
+    let mut busy = Client::connect(served.address);
+    let (address, pid, key) = (served.address, busy.pid, busy.key);
+    let asked = std::thread::spawn(move || busy.ask(LONG).error().0.clone());
+    std::thread::sleep(Duration::from_millis(500));
+    let begun = Instant::now();
+    for _ in 0..3 {
+        let mut client = Client::connect(served.address);
+        assert_eq!(client.ask("select count(*) from region").rows(), [["5"]]);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(!asked.is_finished(), "the long query is over already");
+    Client::cancel(address, pid, key);
+    assert_eq!(asked.join().unwrap(), "57014");
+}
+
+#[test]
+fn statements_of_one_message_do_not_wait_for_each_other_s_places() {
+    let served = Served::start(|options| options.queries = NonZeroUsize::MIN);
+    let mut client = Client::connect(served.address);
+    let begun = Instant::now();
+    let all = client.ask("select l_tax from lineitem; select count(*) from region; select 1");
+    assert_eq!(all.tags()[1..], ["SELECT 1", "SELECT 1"]);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    // The second of them can be cancelled, too.
+    let (address, pid, key) = (served.address, client.pid, client.key);
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        Client::cancel(address, pid, key);
+    });
+    let (state, _) = client.ask(&format!("select 1; {LONG}; select 1")).error();
+    assert_eq!(state, "57014");
+    canceller.join().unwrap();
+}
+
+#[test]
+fn a_query_whose_rows_nobody_takes_gives_its_place_to_others() {
+    let served = Served::start(|options| {
+        options.queries = NonZeroUsize::MIN;
+        options.patience = Some(Duration::from_millis(300));
+    });
+    let mut slow = Client::connect(served.address);
+    let sql = "select l_orderkey from lineitem, nation";
+    parse(&mut slow, sql);
+    bind(&mut slow, "");
+    execute(&mut slow, "", 3);
+    slow.send(b'H', b"");
+    // Three rows, and word that there are more.
+    while slow.receive().expect("it answers").0 != b's' {}
+    let begun = Instant::now();
+    let mut other = Client::connect(served.address);
+    assert_eq!(other.ask("select count(*) from region").rows(), [["5"]]);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    // What had come before is there still, and then there is an error, no end.
+    execute(&mut slow, "", 0);
+    slow.send(b'S', b"");
+    let answer = slow.until_ready();
+    assert!(answer.tags().is_empty(), "{:?}", answer.tags());
+    let (_, what) = answer.error();
+    assert!(what.contains("nobody has taken"), "{what}");
+}
+
+#[test]
+fn a_password_is_asked_for_and_public_addresses_need_one() {
+    let served = Served::start(|options| options.password = Some("secret".to_owned()));
+    let mut client = Client::greet(served.address);
+    let asked = client.receive().unwrap();
+    assert_eq!(asked.0, b'R');
+    assert_eq!(asked.1[..4], 10u32.to_be_bytes(), "by SASL");
+    assert!(asked.1[4..].starts_with(b"SCRAM-SHA-256\0"));
+    // A query before that is answered by nothing but the end.
+    client.wait_for(Duration::from_secs(2));
+    client.send(b'Q', b"select 1\0");
+    let rest = client.until_ready();
+    assert!(
+        rest.0.iter().all(|message| message.0 != b'D'),
+        "{:?}",
+        rest.0
+    );
+
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let shared = Shared::new(Catalogue::default(), Settings::default()).unwrap();
+    let public = Options {
+        listen: "0.0.0.0:0".parse().unwrap(),
+        ..options()
+    };
+    let refused = runtime.block_on(Server::bind(&public, shared.clone()));
+    assert!(refused.is_err_and(|text| text.contains("--password-file")));
+    let insecure = Options {
+        insecure: true,
+        ..public
+    };
+    assert!(runtime.block_on(Server::bind(&insecure, shared)).is_ok());
+}
+
+#[test]
+fn more_connections_than_allowed_are_closed() {
+    let served = Served::start(|options| options.connections = NonZeroUsize::MIN);
+    let mut first = Client::connect(served.address);
+    let mut second = Client::greet(served.address);
+    let (state, what) = second.until_ready().error();
+    assert!(state == "53300" && what.contains("--connections"), "{what}");
+    assert_eq!(second.receive(), None);
+    assert_eq!(first.ask("select 1").rows(), [["1"]]);
+}
+
+#[test]
+fn nonsense_closes_its_own_connection_alone() {
+    let served = Served::start(|_| ());
+    let mut good = Client::connect(served.address);
+    for body in [&[0xff; 64][..], b"", &[0; 8]] {
+        let mut client = Client::connect(served.address);
+        client.send(b'B', body);
+        client.send(b'S', b"");
+        while client.receive().is_some_and(|message| message.0 != b'Z') {}
+    }
+    let deep = format!("select {}1{}", "(".repeat(5_000), ")".repeat(5_000));
+    assert!(!good.ask(&deep).error().1.is_empty());
+    let long = format!("select 1{}", " + 1".repeat(900));
+    assert_eq!(good.ask(&long).rows(), [["901"]]);
+    let too_long = format!("select 1{}", " + 1".repeat(100_000));
+    assert_eq!(good.ask(&too_long).error().0, "54001");
+    // So it is where something stands before that hides the end of a text.
+    for hidden in [
+        "select e'\\'', 1{}",
+        "select $$'$$, 1{}",
+        "copy (select 1{}) to stdout",
+    ] {
+        let hidden = hidden.replace("{}", &" + 1".repeat(100_000));
+        assert_eq!(good.ask(&hidden).error().0, "54001");
+    }
+    let unions = format!("select 1{}", " except select 1".repeat(100_000));
+    assert_eq!(good.ask(&unions).error().0, "54001");
+    assert_eq!(good.ask("select 1").rows(), [["1"]]);
+}
+
+/// What psql says to some of its commands; `None` if it is not there, and need not be.
+fn psql(served: &Served, password: &str, commands: &[&str]) -> Option<Output> {
+    psql_by(served, "sslmode=disable", password, commands)
+}
+
+/// The same, with what is said of TLS.
+fn psql_by(served: &Served, mode: &str, password: &str, commands: &[&str]) -> Option<Output> {
+    let program = peers::program(Group::Postgres, "psql")?;
+    let port = served.address.port();
+    let place = format!("host=127.0.0.1 port={port} user=tester dbname=kumiki {mode}");
+    let mut psql = Command::new(program);
+    psql.args([place.as_str(), "-X", "-A", "-t"]);
+    for sql in commands {
+        psql.args(["-c", sql]);
+    }
+    Some(psql.env("PGPASSWORD", password).output().unwrap())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn psql_asks() {
+    let served = Served::start(|options| options.password = Some("secret".to_owned()));
+    let Some(given) = psql(&served, "secret", &[NATIONS]) else {
+        return;
+    };
+    assert!(given.status.success(), "{}", text(&given.stderr));
+    assert_eq!(text(&given.stdout), "0|ALGERIA\n1|ARGENTINA\n");
+    let refused = psql(&served, "wrong", &[NATIONS]).expect("it is there");
+    assert!(!refused.status.success());
+}
+
+#[test]
+fn psql_copies_rows() {
+    let served = Served::start(|_| ());
+    let asked = [
+        "\\copy (select r_regionkey, r_name from region order by 1 limit 2) to stdout csv header",
+        "copy region (r_regionkey) to stdout",
+        "copy (select 1 where false) to stdout (format csv, header)",
+    ];
+    let Some(given) = psql(&served, "", &asked) else {
+        return;
+    };
+    let expected = "r_regionkey,r_name\n0,AFRICA\n1,AMERICA\n0\n1\n2\n3\n4\nInt64(1)\n";
+    assert_eq!(text(&given.stdout), expected, "{}", text(&given.stderr));
+    for refused in [
+        "copy region to stdout (format binary)",
+        "copy nowhere to stdout",
+    ] {
+        let refused = psql(&served, "", &[refused]).expect("it is there");
+        assert!(!refused.status.success());
+    }
+}
+
+#[test]
+fn with_a_certificate_clients_speak_tls_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let cert = file("cert.pem", made.cert.pem());
+    let key = file("key.pem", made.signing_key.serialize_pem());
+    let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let wrong = Tls {
+        cert: cert.clone(),
+        key: file("other.pem", other),
+    };
+    let served = Served::start(|options| {
+        options.password = Some("secret".to_owned());
+        options.tls = Some(Tls { cert, key });
+    });
+    let mut plain = Client::greet(served.address);
+    let (state, what) = plain.until_ready().error();
+    assert!(
+        state == "28000" && what.contains("sslmode=require"),
+        "{what}"
+    );
+    let verified = format!(
+        "sslmode=verify-full sslrootcert={}",
+        dir.path().join("cert.pem").display()
+    );
+    for mode in ["sslmode=require", &verified] {
+        let Some(given) = psql_by(&served, mode, "secret", &[NATIONS]) else {
+            break;
+        };
+        assert!(given.status.success(), "{mode}: {}", text(&given.stderr));
+        assert_eq!(text(&given.stdout), "0|ALGERIA\n1|ARGENTINA\n");
+    }
+    let mut options = options();
+    options.tls = Some(wrong);
+    let runtime = kumiki_sql::session::runtime(None).unwrap();
+    let shared = Shared::new(Catalogue::new(Vec::new()), Settings::default()).unwrap();
+    let refused = runtime.block_on(Server::bind(&options, shared)).map(drop);
+    let what = refused.unwrap_err();
+    assert!(what.contains("--tls-key"), "{what}");
+}
+
+#[test]
+fn psql_describes_tables() {
+    let served = Served::start(|_| ());
+    let told = |command: &str| {
+        let told = psql(&served, "", &[command])?;
+        assert!(told.status.success(), "{command}: {}", text(&told.stderr));
+        assert_eq!(text(&told.stderr), "", "{command}");
+        Some(text(&told.stdout))
+    };
+    let Some(tables) = told("\\dt") else { return };
+    assert!(tables.contains("public|lineitem|table|"), "{tables}");
+    assert!(tables.contains("public|nation|table|"), "{tables}");
+    for (command, line) in [
+        ("\\d", "public|nation|table|"),
+        ("\\d nation", "n_name|"),
+        ("\\d nation", "n_nationkey|bigint|"),
+        ("\\d lineitem", "l_shipdate|date|"),
+        ("\\d lineitem", "l_extendedprice|numeric"),
+        ("\\dt nat*", "nation"),
+        ("\\l", "kumiki|"),
+        ("\\dn", "public|"),
+    ] {
+        let told = told(command).expect("it is there");
+        assert!(told.contains(line), "{command}: {told}");
+    }
+    let missing = psql(&served, "", &["\\d nowhere"]).expect("it is there");
+    assert!(text(&missing.stderr).contains("nowhere"));
+}
+
+#[test]
+fn tools_find_tables_and_columns() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let tables = "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n \
+                  ON n.oid = c.relnamespace WHERE n.nspname = 'public' AND c.relkind = 'r' ORDER BY 1";
+    let names = client.ask(tables);
+    assert!(
+        names.rows().contains(&vec!["nation".to_owned()]),
+        "{:?}",
+        names.rows()
+    );
+    let columns = "SELECT attname FROM pg_attribute WHERE attrelid = 'nation'::regclass \
+                   AND attnum > 0 ORDER BY attnum";
+    let names = client.ask(columns);
+    assert_eq!(names.rows()[..2], [["n_nationkey"], ["n_name"]]);
+    assert_eq!(client.ask("select current_database()").rows(), [["kumiki"]]);
+    // What does not exist is named in the same words as before.
+    let (state, what) = client.ask("select pg_nothing()").error();
+    assert!(
+        state == "42883" && what.contains("pg_nothing"),
+        "{state} {what}"
+    );
+    // Nobody writes through it, nor touches files.
+    let (state, _) = client.ask("create table pg_new as select 1").error();
+    assert_ne!(state, "00000");
+    assert_eq!(client.ask("select 1").rows(), [["1"]]);
+}

@@ -1,0 +1,52 @@
+//! Storage nodes over directories.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::RealDisk;
+use disk::reads::{PageCache, Way};
+use fabric::Secret;
+use fabric::shm::Shm;
+use fabric::tcp::Transport;
+use operators::Operators;
+use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
+use pages::remote::{Far, FarOptions, SessionOptions};
+use pages::{Local, LocalOptions, Tables};
+
+/// What nodes and their readers know.
+pub(crate) fn secret() -> Secret {
+    Secret::new("what nodes and readers know")
+}
+
+/// A node that has a directory's tables.
+pub(crate) fn serve(dir: &Path) -> Node {
+    let tables = Tables::open(Arc::new(RealDisk), &[dir.to_owned()]).unwrap();
+    let local = Local::new(tables.clone(), LocalOptions::default());
+    let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+    let options = NodeOptions {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        secret: secret(),
+        threads: 1,
+        task_threads: 2,
+        way: Way::Ring,
+        depth: 128,
+        transport: Transport::Auto,
+        shm: Shm::default(),
+        verbs: None,
+        limits: Limits::default(),
+    };
+    let worker = Operators::new(Arc::new(local));
+    Node::start(options, Arc::new(stock), Arc::new(worker)).unwrap()
+}
+
+/// How its readers reach it over TCP.
+pub(crate) fn far_options(node: &Node) -> FarOptions {
+    let mut options = SessionOptions::new(node.address(), secret());
+    options.transport = Transport::Tcp;
+    FarOptions::new(options)
+}
+
+/// The node as a reader has it.
+pub(crate) fn far(node: &Node) -> Far {
+    Far::new(far_options(node))
+}

@@ -1,0 +1,199 @@
+//! A client of PostgreSQL's protocol that is small enough to see what it sends and gets.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A connection.
+pub(crate) struct Client {
+    socket: TcpStream,
+    pub(crate) pid: i32,
+    pub(crate) key: i32,
+}
+
+/// A message of the server: its kind and what it holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Message(pub(crate) u8, pub(crate) Vec<u8>);
+
+impl Message {
+    /// A field of an error: `C` is its SQLSTATE, `M` its text.
+    pub(crate) fn field(&self, which: u8) -> String {
+        let fields = self.1.split(|byte| *byte == 0);
+        let mut found = fields.filter(|field| field.first() == Some(&which));
+        let field = found
+            .next()
+            .unwrap_or_else(|| panic!("{self:?} has no {}", which as char));
+        String::from_utf8(field[1..].to_vec()).unwrap()
+    }
+
+    /// The values of a row; null as `None`.
+    pub(crate) fn cells(&self) -> Vec<Option<Vec<u8>>> {
+        assert_eq!(self.0, b'D', "{self:?}");
+        let count = u16::from_be_bytes([self.1[0], self.1[1]]);
+        let mut rest = &self.1[2..];
+        let cells = (0..count).map(|_| {
+            let length = i32::from_be_bytes(rest[..4].try_into().unwrap());
+            rest = &rest[4..];
+            let length = usize::try_from(length).ok()?;
+            let (cell, behind) = rest.split_at(length);
+            rest = behind;
+            Some(cell.to_vec())
+        });
+        cells.collect()
+    }
+}
+
+/// What came until the server was ready again.
+pub(crate) struct Answer(pub(crate) Vec<Message>);
+
+impl Answer {
+    /// The rows, as texts.
+    pub(crate) fn rows(&self) -> Vec<Vec<String>> {
+        let rows = self.0.iter().filter(|message| message.0 == b'D');
+        let text = |cell: Option<Vec<u8>>| {
+            cell.map_or("NULL".to_owned(), |cell| String::from_utf8(cell).unwrap())
+        };
+        rows.map(|row| row.cells().into_iter().map(text).collect())
+            .collect()
+    }
+
+    /// The SQLSTATE and the text of the error.
+    pub(crate) fn error(&self) -> (String, String) {
+        let error = self.0.iter().find(|message| message.0 == b'E');
+        let error = error.unwrap_or_else(|| panic!("no error: {:?}", self.0));
+        (error.field(b'C'), error.field(b'M'))
+    }
+
+    /// What statements did.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        let tags = self.0.iter().filter(|message| message.0 == b'C');
+        tags.map(|tag| String::from_utf8(tag.1[..tag.1.len() - 1].to_vec()).unwrap())
+            .collect()
+    }
+}
+
+impl Client {
+    /// Connects and says who it is; what the server answers is to be read.
+    pub(crate) fn greet(address: SocketAddr) -> Client {
+        let socket = TcpStream::connect(address).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let mut client = Client {
+            socket,
+            pid: 0,
+            key: 0,
+        };
+        let mut body = 196_608u32.to_be_bytes().to_vec();
+        body.extend(b"user\0tester\0database\0kumiki\0\0");
+        client.raw(&body);
+        client
+    }
+
+    /// Connects to a server that wants no password.
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let mut client = Client::greet(address);
+        for message in client.until_ready().0 {
+            if message.0 == b'K' {
+                client.pid = i32::from_be_bytes(message.1[..4].try_into().unwrap());
+                client.key = i32::from_be_bytes(message.1[4..8].try_into().unwrap());
+            }
+        }
+        client
+    }
+
+    /// Asks the server to cancel what another connection does.
+    pub(crate) fn cancel(address: SocketAddr, pid: i32, key: i32) {
+        let socket = TcpStream::connect(address).unwrap();
+        let mut client = Client { socket, pid, key };
+        let words = [80_877_102i32, pid, key];
+        client.raw(&words.map(i32::to_be_bytes).concat());
+    }
+
+    /// Has it wait for messages no longer than this.
+    pub(crate) fn wait_for(&mut self, time: Duration) {
+        self.socket.set_read_timeout(Some(time)).unwrap();
+    }
+
+    fn raw(&mut self, body: &[u8]) {
+        let length = u32::try_from(body.len() + 4).unwrap();
+        self.socket
+            .write_all(&[&length.to_be_bytes()[..], body].concat())
+            .unwrap();
+    }
+
+    /// Sends a message.
+    pub(crate) fn send(&mut self, kind: u8, body: &[u8]) {
+        let length = u32::try_from(body.len() + 4).unwrap();
+        let message = [&[kind][..], &length.to_be_bytes(), body].concat();
+        self.socket.write_all(&message).unwrap();
+    }
+
+    /// The next message; `None` if the connection is closed.
+    pub(crate) fn receive(&mut self) -> Option<Message> {
+        let mut head = [0; 5];
+        self.socket.read_exact(&mut head).ok()?;
+        let length = u32::from_be_bytes(head[1..].try_into().unwrap()) as usize;
+        let mut body = vec![0; length - 4];
+        self.socket.read_exact(&mut body).ok()?;
+        Some(Message(head[0], body))
+    }
+
+    /// All messages until the server is ready, or gone.
+    pub(crate) fn until_ready(&mut self) -> Answer {
+        let mut messages = Vec::new();
+        while let Some(message) = self.receive() {
+            let ready = message.0 == b'Z';
+            messages.push(message);
+            if ready {
+                break;
+            }
+        }
+        Answer(messages)
+    }
+
+    /// Asks by the simple protocol.
+    pub(crate) fn ask(&mut self, sql: &str) -> Answer {
+        self.send(b'Q', format!("{sql}\0").as_bytes());
+        self.until_ready()
+    }
+
+    /// Asks by the extended protocol, with parameters as texts, for values in binary form or as text,
+    /// and for so many rows at most; 0: for all.
+    pub(crate) fn prepared(
+        &mut self,
+        sql: &str,
+        values: &[&str],
+        binary: bool,
+        most: u32,
+    ) -> Answer {
+        self.declared(sql, &[], values, binary, most)
+    }
+
+    /// The same with the types of parameters, as PostgreSQL numbers them.
+    pub(crate) fn declared(
+        &mut self,
+        sql: &str,
+        types: &[u32],
+        values: &[&str],
+        binary: bool,
+        most: u32,
+    ) -> Answer {
+        let count = u16::try_from(types.len()).unwrap().to_be_bytes();
+        let types: Vec<u8> = types.iter().flat_map(|of| of.to_be_bytes()).collect();
+        let parse = [&b"\0"[..], sql.as_bytes(), b"\0", &count, &types].concat();
+        self.send(b'P', &parse);
+        self.send(b'D', b"S\0");
+        let mut bind = b"\0\0\0\0".to_vec();
+        bind.extend(u16::try_from(values.len()).unwrap().to_be_bytes());
+        for value in values {
+            bind.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
+            bind.extend(value.as_bytes());
+        }
+        bind.extend([0, 1, 0, u8::from(binary)]);
+        self.send(b'B', &bind);
+        self.send(b'E', &[&b"\0"[..], &most.to_be_bytes()].concat());
+        self.send(b'S', b"");
+        self.until_ready()
+    }
+}

@@ -1,0 +1,504 @@
+//! Checkpoints of a database: what a recovery finds beside them, on real files and on disks that
+//! fail.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use base::clock::ManualClock;
+use base::transaction::{Expiry, When};
+use base::{Abort, Op};
+use disk::{Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
+use kumiki_store::{
+    CheckpointError, CheckpointOptions, CheckpointRefused, Db, EpochTime, Options, Worker,
+};
+
+/// Executes, and waits until it is durable.
+fn durably(db: &Db, ops: &[Op<'_>]) -> Result<(), Abort> {
+    let mut worker = db.worker().expect("few workers");
+    worker.execute(ops)?;
+    let epoch = worker.observed().epoch;
+    worker.wait_durable(epoch)
+}
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All keys and values.
+fn content(db: &Db) -> Content {
+    let snapshot = db.snapshot();
+    let mut worker = db.worker().expect("few workers");
+    let (mut from, mut found) = (Some(Vec::new()), Content::new());
+    while let Some(key) = from {
+        from = worker.scan_snapshot(&snapshot, &key, None, 1000, &mut |entry| {
+            found.insert(entry.key.to_vec(), entry.value.to_vec());
+        });
+    }
+    found
+}
+
+/// No checkpoint but those that are asked for.
+fn asked() -> CheckpointOptions {
+    CheckpointOptions {
+        log_size: 0,
+        ..CheckpointOptions::default()
+    }
+}
+
+fn in_dir(dir: &Path) -> Options {
+    Options {
+        workers: 6,
+        checkpoint: asked(),
+        ..Options::in_dir(dir)
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key:{number:06}").into_bytes()
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_recovery_is_a_checkpoint_and_the_log_behind_it() {
+    for threads in [1, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = || Options {
+            checkpoint: CheckpointOptions { threads, ..asked() },
+            segment_size: 16 << 10,
+            ..in_dir(dir.path())
+        };
+        let db = Db::open(options()).unwrap();
+        for n in 0..3000 {
+            let mut worker = db.worker().unwrap();
+            worker.execute(&[Op::put(&key(n), &[1; 20])]).unwrap();
+        }
+        durably(&db, &[Op::put(b"large", &vec![threads as u8; 3 << 20])]).unwrap();
+        durably(&db, &[Op::Delete { key: &key(7) }]).unwrap();
+        let report = db.checkpoint().unwrap();
+        assert_eq!(
+            report.entries, 3000,
+            "all but the deleted one, and the large one"
+        );
+        assert!(report.segments_removed > 0 && report.bytes > 3 << 20);
+        durably(
+            &db,
+            &[Op::Delete { key: &key(8) }, Op::put(&key(7), b"again")],
+        )
+        .unwrap();
+        durably(&db, &[Op::put(&key(3001), b"behind")]).unwrap();
+        let status = db.checkpoint_status();
+        assert_eq!((status.completed, status.failed), (1, 0));
+        assert_eq!(status.last.as_ref(), Some(&report));
+        assert!(status.log_bytes_since < 64 << 10, "{status:?}");
+        let held = content(&db);
+        assert_eq!(held.len(), 3001);
+        db.close().unwrap();
+        drop(db);
+
+        for _ in 0..2 {
+            let db = Db::open(options()).unwrap();
+            assert_eq!(content(&db), held);
+            let found = db.recovery();
+            let used = found.checkpoint.as_ref().expect("a checkpoint was used");
+            assert_eq!((used.epoch, used.entries), (report.epoch, report.entries));
+            assert_eq!(used.finished_ms, report.finished_ms);
+            assert!(found.entries >= 3003 && found.entries < 3010, "{found:?}");
+            assert_eq!(db.checkpoint_status().last.as_ref(), Some(used));
+        }
+        let db = Db::open(options()).unwrap();
+        db.checkpoint().unwrap();
+        let names = files(&dir.path().join("checkpoint"));
+        assert_eq!(names.len(), threads + 1, "the last one alone: {names:?}");
+    }
+}
+
+fn on(disk: &FaultDisk) -> Options {
+    Options {
+        disk: Arc::new(disk.clone()),
+        workers: 6,
+        segment_size: 8 << 10,
+        checkpoint: CheckpointOptions {
+            share: 1.0,
+            ..asked()
+        },
+        ..Options::in_dir("/data")
+    }
+}
+
+fn checkpoint_files(disk: &FaultDisk) -> usize {
+    let files = disk.files();
+    let of_checkpoints = files
+        .iter()
+        .filter(|path| path.starts_with("/data/checkpoint"));
+    of_checkpoints.count()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn one_begins_by_itself_when_the_logs_have_grown() {
+    let disk = FaultDisk::new();
+    let options = || Options {
+        checkpoint: CheckpointOptions {
+            log_size: 20 << 10,
+            ..on(&disk).checkpoint
+        },
+        ..on(&disk)
+    };
+    let db = Db::open(options()).unwrap();
+    for n in 0..20 {
+        durably(&db, &[Op::put(&key(n), &[1; 900])]).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(db.checkpoint_status().completed, 0, "not grown enough");
+    drop(db);
+    // What recovery found counts, too.
+    let db = Db::open(options()).unwrap();
+    assert!(db.checkpoint_status().log_bytes_since > 18_000);
+    durably(&db, &[Op::put(&key(21), &[1; 3000])]).unwrap();
+    until("a checkpoint", || db.checkpoint_status().completed == 1);
+    assert!(db.checkpoint_status().log_bytes_since < 10_000);
+    assert_eq!(db.checkpoint_status().last.unwrap().entries, 21);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let db = Db::open(Options::default()).unwrap();
+    assert_eq!(db.checkpoint(), Err(CheckpointError::Ephemeral));
+    assert_eq!(db.request_checkpoint(), Err(CheckpointRefused::Ephemeral));
+    assert_eq!(db.checkpoint_status(), Default::default());
+
+    let disk = FaultDisk::new();
+    let slow = Options {
+        checkpoint: CheckpointOptions {
+            share: 0.01,
+            ..asked()
+        },
+        ..on(&disk)
+    };
+    let db = Db::open(slow).unwrap();
+    let filler = vec![1; 100 << 10];
+    for n in 0..400 {
+        let mut worker = db.worker().unwrap();
+        worker.execute(&[Op::put(&key(n), &filler)]).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // A store that is used: the checkpoint takes its time.
+        scope.spawn(|| {
+            let mut worker = db.worker().unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                // Refused once it is closed.
+                let _ = worker.execute(&[Op::put(b"busy", b"1")]);
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        db.request_checkpoint().unwrap();
+        let refused = db.request_checkpoint();
+        assert_eq!(refused, Err(CheckpointRefused::AlreadyRunning));
+        until("some keys", || db.checkpoint_status().entries_written > 3);
+        let status = db.checkpoint_status();
+        assert!(status.running && status.started_ms.is_some(), "{status:?}");
+        // Closing does not wait for it, and nothing of it stays.
+        let start = Instant::now();
+        db.close().unwrap();
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            start.elapsed()
+        );
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(checkpoint_files(&disk), 0);
+    assert_eq!(db.checkpoint_status().completed, 0);
+    let closed = db.checkpoint().unwrap_err().to_string();
+    assert!(closed.contains("closed"), "{closed}");
+    assert!(matches!(
+        db.request_checkpoint(),
+        Err(CheckpointRefused::Failed(_))
+    ));
+}
+
+/// A disk on which there is no room for a checkpoint: the database goes on, nothing stays behind,
+/// and the next one is made when there is room again.
+#[test]
+fn a_full_disk_fails_the_checkpoint_alone() {
+    let plain = FaultDisk::new();
+    let fill = |db: &Db| {
+        for n in 0..30 {
+            durably(db, &[Op::put(&key(n), &[2; 500])]).unwrap();
+        }
+    };
+    let db = Db::open(on(&plain)).unwrap();
+    fill(&db);
+    let before = plain.count(OpKind::Change);
+    db.checkpoint().unwrap();
+    let operations = plain.count(OpKind::Change) - before;
+    drop(db);
+    assert!(operations > 8, "{operations}");
+    let (mut failed, mut broken) = (0, 0);
+    // On a slow machine more of the disk's operations are the log's own: another pass meets others.
+    let passes = (0..5).flat_map(|_| 0..operations);
+    for (at, nth) in passes.enumerate() {
+        if at as u64 >= operations && failed > 10 {
+            break;
+        }
+        let disk = FaultDisk::new();
+        let db = Db::open(on(&disk)).unwrap();
+        fill(&db);
+        let kind = FaultKind::NoSpace;
+        disk.plan(Fault {
+            on: OpKind::Change,
+            nth: disk.count(OpKind::Change) + nth,
+            kind,
+        });
+        let held = content(&db);
+        let made = db.checkpoint();
+        if db.durable().failed.is_some() {
+            // The log's own directory could not be synced, or its block not be written.
+            broken += 1;
+            continue;
+        }
+        let again = db.checkpoint();
+        if let Err(error) = &made {
+            failed += 1;
+            let text = error.to_string();
+            assert!(text.contains("/data/"), "{text}");
+            match &again {
+                Ok(_) => assert_eq!(db.checkpoint_status().completed, 1),
+                Err(error) => assert!(error.to_string().contains("opened again"), "{error}"),
+            }
+            let left = if again.is_ok() { 2 } else { 0 };
+            assert_eq!(checkpoint_files(&disk), left, "operation {nth}");
+        }
+        durably(&db, &[Op::put(b"after", b"1")]).unwrap();
+        let disk = disk.crash(Crash::DropAll, nth);
+        let db = Db::open(on(&disk)).unwrap();
+        let mut found = content(&db);
+        assert_eq!(found.remove(&b"after"[..]), Some(b"1".to_vec()));
+        assert_eq!(found, held, "operation {nth}");
+    }
+    assert!(failed > 10, "{failed} failed, {broken} broke the log");
+}
+
+/// Failures are counted and told, and automatic attempts rest after them.
+#[test]
+fn automatic_attempts_rest_after_a_failure() {
+    let disk = FaultDisk::new();
+    let options = Options {
+        checkpoint: CheckpointOptions {
+            log_size: 1000,
+            ..on(&disk).checkpoint
+        },
+        ..on(&disk)
+    };
+    // Something is in the way.
+    disk.create_dir_all(Path::new("/data")).unwrap();
+    drop(disk.create_new(Path::new("/data/checkpoint")).unwrap());
+    let db = Db::open(options).unwrap();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(600) {
+        durably(&db, &[Op::put(b"key", &[3; 600])]).unwrap();
+    }
+    let status = db.checkpoint_status();
+    assert_eq!(
+        (status.failed, status.completed),
+        (1, 0),
+        "it rests for a second"
+    );
+    let error = status.last_error.expect("it is told");
+    assert!(error.contains("/data/checkpoint"), "{error}");
+    assert!(status.log_bytes_since > 1000 && db.durable().failed.is_none());
+}
+
+#[test]
+fn expiry_flushes_and_a_clock_that_steps_back() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::new(10_000));
+    let options = || Options {
+        clock: Arc::clone(&clock) as _,
+        ..on(&disk)
+    };
+    let until = |key, at| Op::Put {
+        key,
+        value: b"1",
+        when: When::Always,
+        expiry: Expiry::AtMs(at),
+        get: false,
+    };
+    let db = Db::open(options()).unwrap();
+    durably(&db, &[Op::put(b"flushed", b"1")]).unwrap();
+    durably(&db, &[Op::Flush]).unwrap();
+    durably(&db, &[until(b"soon", 11_000), until(b"gone", 10_500)]).unwrap();
+    durably(&db, &[until(b"later", 20_000), Op::put(b"stays", b"1")]).unwrap();
+    clock.set(10_600);
+    durably(&db, &[Op::put(b"tick", b"1")]).unwrap();
+    let report = db.checkpoint().unwrap();
+    assert_eq!(report.entries, 4, "without what was flushed or has expired");
+    db.close().unwrap();
+    drop(db);
+
+    // Time does not go back with the clock: what had expired stays expired.
+    clock.set(9_000);
+    let db = Db::open(options()).unwrap();
+    let keys = |db: &Db| content(db).into_keys().collect::<Vec<_>>();
+    let named = |names: &[&str]| -> Vec<Vec<u8>> {
+        names.iter().map(|name| name.as_bytes().to_vec()).collect()
+    };
+    assert_eq!(keys(&db), named(&["later", "soon", "stays", "tick"]));
+    clock.set(12_000);
+    durably(&db, &[Op::put(b"tick", b"2")]).unwrap();
+    assert_eq!(keys(&db), named(&["later", "stays", "tick"]));
+    // A flush behind the checkpoint, and another checkpoint behind that.
+    durably(&db, &[Op::Flush, Op::put(b"new", b"1")]).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(options()).unwrap();
+    assert_eq!(keys(&db), named(&["new"]));
+    db.checkpoint().unwrap();
+    durably(&db, &[Op::put(b"newer", b"1")]).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(options()).unwrap();
+    assert_eq!(keys(&db), named(&["new", "newer"]));
+}
+
+/// Transfers between accounts by several threads, checkpoints one after another, and the power
+/// failing at any moment: the sum stays, and no acknowledged transfer is lost.
+#[test]
+fn sums_are_conserved_whenever_the_power_fails() {
+    const ACCOUNTS: u32 = 40;
+    let disk = FaultDisk::new();
+    let options = |disk: &FaultDisk| Options {
+        loggers: 2,
+        epoch_time: EpochTime::Fixed(Duration::from_millis(1)),
+        checkpoint: CheckpointOptions {
+            threads: 2,
+            ..on(disk).checkpoint
+        },
+        ..on(disk)
+    };
+    let db = Db::open(options(&disk)).unwrap();
+    let zero = 1000_i64.to_be_bytes();
+    for n in 0..ACCOUNTS {
+        durably(&db, &[Op::put(&key(n), &zero)]).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    let checked = std::thread::scope(|scope| {
+        for seed in 0..2 {
+            let (db, stop) = (&db, &stop);
+            scope.spawn(move || transfer(db, stop, seed, ACCOUNTS));
+        }
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                db.checkpoint().unwrap();
+            }
+        });
+        let (mut checked, start) = (0, Instant::now());
+        let mut used = 0;
+        while checked < 25 || used < 10 {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(fastrand::u64(0..20)));
+            // Read before the crash: what is counted in them was acknowledged.
+            let counters = acknowledged(&db);
+            let crash = [Crash::DropAll, Crash::KeepPrefix, Crash::KillProcess][checked % 3];
+            let after = disk.crash(crash, checked as u64);
+            let again = Db::open(options(&after)).unwrap();
+            used += usize::from(again.recovery().checkpoint.is_some());
+            verify(&again, &counters, ACCOUNTS);
+            // And once more: a recovery changes nothing.
+            let held = content(&again);
+            drop(again);
+            assert_eq!(content(&Db::open(options(&after)).unwrap()), held);
+            checked += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        checked
+    });
+    assert!(checked >= 25 && db.checkpoint_status().failed == 0);
+}
+
+/// Moves amounts, and counts the acknowledged transfers in a key of its own.
+fn transfer(db: &Db, stop: &AtomicBool, seed: u64, accounts: u32) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut worker: Worker = db.worker().unwrap();
+    let own = format!("count:{seed}").into_bytes();
+    let mut count = 0_i64;
+    while !stop.load(Ordering::Relaxed) {
+        let (from, to) = (key(rng.u32(0..accounts)), key(rng.u32(0..accounts)));
+        let amount = rng.i64(1..50);
+        let extra = key(accounts + rng.u32(0..30));
+        count += 1;
+        worker.refresh();
+        let done = worker.transact(|txn| {
+            let read =
+                |value: Option<&[u8]>| i64::from_be_bytes(value.unwrap().try_into().unwrap());
+            let less = read(txn.get(&from)?) - amount;
+            txn.put(&from, &less.to_be_bytes())?;
+            let more = read(txn.get(&to)?) + amount;
+            txn.put(&to, &more.to_be_bytes())?;
+            // Keys come and go, too.
+            if amount % 2 == 0 {
+                txn.put(&extra, &count.to_be_bytes())?;
+            } else {
+                txn.delete(&extra)?;
+            }
+            txn.put(&own, &count.to_be_bytes())
+        });
+        let ((), observed) = done.unwrap();
+        if rng.u8(0..8) == 0 {
+            worker.wait_durable(observed.epoch).unwrap();
+        }
+    }
+}
+
+/// The transfers of each thread that are durable.
+fn acknowledged(db: &Db) -> Vec<(Vec<u8>, i64)> {
+    let mut worker = db.worker().unwrap();
+    let keys = [b"count:0".to_vec(), b"count:1".to_vec()];
+    let read = worker.transact(|txn| {
+        let mut counts = Vec::new();
+        for key in &keys {
+            let value = txn
+                .get(key)?
+                .map(|value| i64::from_be_bytes(value.try_into().unwrap()));
+            counts.push((key.clone(), value.unwrap_or(0)));
+        }
+        Ok(counts)
+    });
+    let (counts, observed) = read.unwrap();
+    worker.wait_durable(observed.epoch).unwrap();
+    counts
+}
+
+fn verify(db: &Db, counters: &[(Vec<u8>, i64)], accounts: u32) {
+    let found = content(db);
+    let number = |value: &Vec<u8>| i64::from_be_bytes(value[..].try_into().unwrap());
+    let sum: i64 = (0..accounts).map(|n| number(&found[&key(n)])).sum();
+    assert_eq!(
+        sum,
+        1000 * i64::from(accounts),
+        "a transfer is there in part"
+    );
+    for (key, acknowledged) in counters {
+        let there = found.get(key).map_or(0, number);
+        assert!(
+            there >= *acknowledged,
+            "{there} of {acknowledged} transfers"
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of the store: databases on disk, participants, checkpoints, histories.
+
+mod checkpoints;
+mod database;
+mod guards;
+mod histories;
+mod participant;
+mod read_atomic;
+mod support;

@@ -1,0 +1,39 @@
+//! What tests, benchmarks and harnesses of several crates need, written once.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`addresses`] | free addresses on loopback for servers |
+//! | [`client`] | a blocking RESP client that keeps every byte |
+//! | [`frame`] | replies of RESP2 and RESP3, as they came and as values |
+//! | [`http`] | a blocking HTTP client that sends any bytes |
+//! | [`exposition`] | a strict reader of Prometheus's text format |
+//! | [`files`] | documents and corpora of the repository |
+//! | [`process`] | servers as child processes |
+//! | [`own_process`] | tests that must be alone in their process |
+//! | [`cluster_file`] | the text of a cluster's file |
+//! | [`peers`] | programs of others: which are there, which are selected |
+//! | [`wait`] | waiting until a condition holds |
+//! | [`workload`] | workloads that verify themselves: transfers, counters, transactions over few hot keys |
+//!
+//! Of the workspace it uses the checkers (`history`) and the words of transactions (`base`) alone: tests and
+//! harnesses share no code with what they judge.
+
+#![forbid(unsafe_code)]
+
+pub mod addresses;
+pub mod client;
+pub mod cluster_file;
+pub mod exposition;
+pub mod files;
+pub mod frame;
+pub mod http;
+pub mod own_process;
+pub mod peers;
+pub mod process;
+pub mod wait;
+pub mod workload;
+
+pub use addresses::{free_address, free_addresses};
+pub use client::Client;
+pub use frame::{Frame, Reply};
+pub use wait::{eventually, eventually_some};

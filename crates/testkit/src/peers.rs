@@ -1,0 +1,267 @@
+//! Programs of others that tests need: servers, clients, drivers.
+//!
+//! A machine may lack them; `cargo xtask peers` installs them. They form groups, so that a run can
+//! select some:
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `KUMIKI_PEERS` | names of groups with commas between them; tests of other groups are left out. Unset: all groups |
+//! | `KUMIKI_REQUIRE_PEERS=1` | a test of a selected group fails if its peer is missing, instead of being skipped |
+//!
+//! A test that is left out or skipped passes and says so in one line on standard error.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Peers that are installed together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// `redis-server`, `redis-cli`, `redis-benchmark`, and what traces and places processes:
+    /// `strace`, `taskset`.
+    Redis,
+    /// The Redis client of Python.
+    Python,
+    /// The Redis client of Node.js.
+    Node,
+    /// Cassandra, its drivers for Java, Python and Rust, `cqlsh`, YCSB.
+    Cassandra,
+    /// `psql`.
+    Postgres,
+    /// `etcd`.
+    Etcd,
+    /// The proxy twemproxy, whose program is `nutcracker`.
+    Twemproxy,
+    /// A small machine with an RDMA device.
+    Rdma,
+}
+
+/// What a run of tests does about peers.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Selection {
+    /// The selected groups; `None`: all of them.
+    groups: Option<Vec<Group>>,
+    /// A missing peer of a selected group is a failure.
+    pub required: bool,
+}
+
+impl Group {
+    /// All groups.
+    pub const ALL: [Group; 8] = [
+        Group::Redis,
+        Group::Python,
+        Group::Node,
+        Group::Cassandra,
+        Group::Postgres,
+        Group::Etcd,
+        Group::Twemproxy,
+        Group::Rdma,
+    ];
+
+    /// The name of the group in `KUMIKI_PEERS` and on the command line of `cargo xtask peers`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Redis => "redis",
+            Group::Python => "python",
+            Group::Node => "node",
+            Group::Cassandra => "cassandra",
+            Group::Postgres => "postgres",
+            Group::Etcd => "etcd",
+            Group::Twemproxy => "twemproxy",
+            Group::Rdma => "rdma",
+        }
+    }
+}
+
+impl Selection {
+    /// The selection that the environment of this process asks for.
+    ///
+    /// # Errors
+    /// If `KUMIKI_PEERS` has a name that no group has; the error names it.
+    pub fn of_environment() -> Result<Selection, String> {
+        let list = std::env::var("KUMIKI_PEERS").ok();
+        let required = std::env::var("KUMIKI_REQUIRE_PEERS").ok();
+        Selection::parse(list.as_deref(), required.as_deref())
+    }
+
+    /// The selection of these values of `KUMIKI_PEERS` and `KUMIKI_REQUIRE_PEERS`.
+    ///
+    /// # Errors
+    /// If the list has a name that no group has; the error names it.
+    pub fn parse(list: Option<&str>, required: Option<&str>) -> Result<Selection, String> {
+        let group = |name: &str| {
+            let found = Group::ALL.into_iter().find(|group| group.name() == name);
+            found.ok_or_else(|| format!("KUMIKI_PEERS: there is no group '{name}'"))
+        };
+        let groups = |list: &str| {
+            let names = list.split(',').map(str::trim);
+            names.filter(|name| !name.is_empty()).map(group).collect()
+        };
+        Ok(Selection {
+            groups: list.map(groups).transpose()?,
+            required: required == Some("1"),
+        })
+    }
+
+    /// Returns `true` if tests of the group are to run.
+    #[must_use]
+    pub fn has(&self, group: Group) -> bool {
+        let groups = self.groups.as_ref();
+        groups.is_none_or(|groups| groups.contains(&group))
+    }
+
+    /// The line that says that tests of the group are left out, if they are.
+    #[must_use]
+    pub fn left_out(&self, group: Group) -> Option<String> {
+        let name = group.name();
+        let line = || format!("left out: group {name} is not in KUMIKI_PEERS");
+        (!self.has(group)).then(line)
+    }
+
+    /// Decides about a peer of a group, of which `found` returns where it lies. An error is a failure
+    /// of the test; otherwise the second value is the line that says why there is none.
+    fn decide<T>(
+        &self,
+        group: Group,
+        peer: &str,
+        found: impl FnOnce() -> Option<T>,
+    ) -> Result<Result<T, String>, String> {
+        let name = group.name();
+        if let Some(line) = self.left_out(group) {
+            return Ok(Err(line));
+        }
+        match found() {
+            Some(found) => Ok(Ok(found)),
+            None if self.required => Err(format!(
+                "{peer} is missing, and KUMIKI_REQUIRE_PEERS=1 requires it; \
+                 'cargo xtask peers {name}' installs it"
+            )),
+            None => Ok(Err(format!(
+                "skipped: {peer} is missing; 'cargo xtask peers {name}' installs it"
+            ))),
+        }
+    }
+}
+
+/// Looks for a peer of a group: `found` returns where it lies. Returns `None` after printing why the
+/// test does not run.
+///
+/// # Panics
+/// If the group is selected, the peer is missing, and peers are required; or if the environment selects
+/// a group that is none.
+#[track_caller]
+pub fn find<T>(group: Group, peer: &str, found: impl FnOnce() -> Option<T>) -> Option<T> {
+    let selection = Selection::of_environment().unwrap_or_else(|error| panic!("{error}"));
+    match selection.decide(group, peer, found) {
+        Ok(Ok(found)) => Some(found),
+        Ok(Err(line)) => {
+            // Written directly: what a test prints is hidden when it passes.
+            let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+            None
+        }
+        Err(line) => panic!("{line}"),
+    }
+}
+
+/// Returns `true` if tests of the group can run with this peer, which is there if `is_there`;
+/// otherwise prints why they do not.
+///
+/// # Panics
+/// As [`find`].
+#[track_caller]
+pub fn require(group: Group, peer: &str, is_there: bool) -> bool {
+    find(group, peer, || is_there.then_some(())).is_some()
+}
+
+/// Where a program of the group lies; `None` after printing why the test does not run.
+///
+/// # Panics
+/// As [`find`].
+#[track_caller]
+pub fn program(group: Group, name: &str) -> Option<PathBuf> {
+    find(group, name, || in_path(name))
+}
+
+/// Where a library of another language lies, or anything else that `cargo xtask peers` puts into `path` below
+/// `target/peers`; `None` after printing why the test does not run.
+///
+/// # Panics
+/// As [`find`].
+#[track_caller]
+pub fn installed(group: Group, path: &str) -> Option<PathBuf> {
+    find(group, path, || {
+        let place = root().join("target/peers").join(path);
+        place.exists().then_some(place)
+    })
+}
+
+/// Where a program lies in the directories of `PATH`, or in `/usr/sbin`, which has servers and is in
+/// the `PATH` of few users.
+#[must_use]
+pub fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let mut places = directories.map(|directory| directory.join(name));
+    places.find(|place| place.is_file())
+}
+
+/// The root of the repository.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(list: Option<&str>, required: Option<&str>, is_there: bool) -> String {
+        let selection = Selection::parse(list, required).unwrap();
+        let found = || is_there.then_some(());
+        match selection.decide(Group::Cassandra, "Cassandra", found) {
+            Ok(Ok(())) => "runs".to_owned(),
+            Ok(Err(line)) => line,
+            Err(line) => format!("fails: {line}"),
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_there_is_used_if_its_group_is_selected() {
+        for list in [None, Some("cassandra"), Some("redis, cassandra")] {
+            for required in [None, Some("0"), Some("1")] {
+                assert_eq!(decided(list, required, true), "runs");
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_peer_is_a_failure_only_where_peers_are_required() {
+        let skipped = "skipped: Cassandra is missing; 'cargo xtask peers cassandra' installs it";
+        assert_eq!(decided(None, None, false), skipped);
+        assert_eq!(decided(Some("cassandra"), Some("0"), false), skipped);
+        assert!(decided(None, Some("1"), false).starts_with("fails: Cassandra is missing"));
+        assert!(decided(Some("cassandra"), Some("1"), false).starts_with("fails: "));
+    }
+
+    #[test]
+    fn groups_that_are_not_selected_are_left_out_even_if_peers_are_required() {
+        let left_out = "left out: group cassandra is not in KUMIKI_PEERS";
+        for list in ["redis,python", ""] {
+            for is_there in [false, true] {
+                assert_eq!(decided(Some(list), Some("1"), is_there), left_out);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_group_has_is_a_mistake() {
+        let error = Selection::parse(Some("redis,casandra"), None).unwrap_err();
+        assert_eq!(error, "KUMIKI_PEERS: there is no group 'casandra'");
+    }
+
+    #[test]
+    fn a_program_is_found_in_the_path() {
+        assert!(in_path("sh").is_some_and(|place| place.ends_with("sh")));
+        assert_eq!(in_path("no-such-program"), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! Waiting until a condition holds, with an end.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a condition may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a test goes on that has not seen enough of what it is about.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Waits until `is_so` returns `true`.
+///
+/// # Panics
+/// If it does not within [`PATIENCE`]; the message begins with `what`.
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    eventually_some(what, || is_so().then_some(()));
+}
+
+/// Waits until `found` returns a value, and returns it.
+///
+/// # Panics
+/// As [`eventually`].
+#[track_caller]
+pub fn eventually_some<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(value) = found() {
+            return value;
+        }
+        let elapsed = begin.elapsed();
+        assert!(elapsed < PATIENCE, "{what}: not within {PATIENCE:?}");
+        sleep(PAUSE);
+    }
+}
+
+/// Waits while a test has not seen enough of what it is about: how fast that comes is for the
+/// scheduler to decide. Returns after a minute as well; the test asks again if it was enough.
+pub fn go_on_until(mut is_enough: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_enough() && begin.elapsed() < LONGEST {
+        sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_is_returned_when_it_is_there() {
+        let mut looks = 0;
+        let found = eventually_some("the third look", || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!((found, looks), (3, 3));
+    }
+}

@@ -1,0 +1,365 @@
+//! Workloads that verify themselves, written once for everything that runs transactions.
+//!
+//! A [`Workload`] says what is there in the beginning, what each client does, and what must hold in the end. A
+//! client draws [`Plan`]s, which are plain data: a [`Subject`] runs each as one transaction, as a closure, as a
+//! one-shot transaction or as a `MULTI` block, and the client takes in how it [`Ended`].
+//!
+//! | module | what | what must hold |
+//! |---|---|---|
+//! | [`transfers`] | amounts that move between accounts | the sum is the same in every audit; each balance lies between what acknowledged transfers and those of unknown outcome make of it |
+//! | [`counters`] | counters that clients increment and read | each lies between the acknowledged increments and those with an unknown outcome; no answer goes back; no value is given twice |
+//! | [`mixed`] | few hot keys: reads and writes, inserts, deletes, scans | crate `history` accepts what was recorded |
+//!
+//! | module | what else |
+//! |---|---|
+//! | [`bounds`] | between which values a number lies |
+//! | [`resp`], [`ops`] | plans as commands of Redis, by a connection, and as operations of a store in this process |
+//! | [`Serial`] | a reference subject: one lock around a map |
+//!
+//! ```
+//! use testkit::workload::{Extent, Serial, Subject, Transfers, Workload, run};
+//!
+//! let store = Serial::new();
+//! let mut transfers = Transfers::new(Default::default());
+//! store.clone().run(&transfers.setup());
+//! let counts = run(&mut transfers, &Extent::default(), |_| store.clone())?;
+//! assert_eq!(counts.committed, 4000);
+//! # Ok::<(), String>(())
+//! ```
+
+pub mod bounds;
+pub mod counters;
+pub mod mixed;
+pub mod ops;
+pub mod resp;
+mod serial;
+pub mod transfers;
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use history::recorder::Entry;
+use history::{Outcome, Value};
+
+pub use counters::Counters;
+pub use serial::Serial;
+pub use transfers::Transfers;
+
+/// A workload that verifies itself.
+///
+/// A harness has [`Workload::setup`] executed before all else. Then come rounds: it starts clients, has their
+/// plans executed, reads [`Workload::keys`] when all have ended, and checks. A transaction of unknown outcome
+/// may take effect in a later round, which the workload allows for. [`run`] is such a harness.
+pub trait Workload {
+    /// What a client of this workload is.
+    type Client: Client + Send;
+
+    /// The transaction before all others.
+    fn setup(&self) -> Plan;
+
+    /// A client, which draws what it does by `random`.
+    fn start(&self, random: Rng) -> Self::Client;
+
+    /// The keys whose values are checked.
+    fn keys(&self) -> Vec<String>;
+
+    /// Judges what clients have seen, and what was found under [`Workload::keys`] when all of them had ended,
+    /// if that was read. Returns complaints.
+    fn check(&mut self, clients: Vec<Self::Client>, found: Option<&[Option<Value>]>)
+    -> Vec<String>;
+}
+
+/// A client of a workload, which runs one transaction after the other.
+pub trait Client {
+    /// The next transaction.
+    fn plan(&mut self) -> Plan;
+
+    /// Takes in how it ended, and when it began and ended on a clock that all clients share, in nanoseconds.
+    ///
+    /// # Errors
+    /// If what was seen is wrong by itself.
+    fn end(&mut self, plan: &Plan, ended: &Ended, times: Times) -> Result<(), String>;
+}
+
+/// When a transaction began and ended, in nanoseconds on a clock that all clients share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Before it was sent.
+    pub start: u64,
+    /// After its answer had come.
+    pub end: u64,
+}
+
+/// How many transactions ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Those that took effect.
+    pub committed: u64,
+    /// Those that did not.
+    pub aborted: u64,
+    /// Those of which it is not known.
+    pub unknown: u64,
+}
+
+impl Counts {
+    /// Counts a transaction.
+    pub fn count(&mut self, ended: &Ended) {
+        match ended {
+            Ended::Committed(_) => self.committed += 1,
+            Ended::Aborted => self.aborted += 1,
+            Ended::Unknown => self.unknown += 1,
+        }
+    }
+
+    fn plus(self, other: Counts) -> Counts {
+        Counts {
+            committed: self.committed + other.committed,
+            aborted: self.aborted + other.aborted,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}
+
+/// How long [`run`] runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Threads, each with a client and a subject of its own.
+    pub processes: u32,
+    /// Transactions of each process.
+    pub transactions: usize,
+    /// When to stop, if that comes first.
+    pub at_most: Duration,
+    /// Of the random choices.
+    pub seed: u64,
+}
+
+impl Default for Extent {
+    fn default() -> Extent {
+        Extent {
+            processes: 4,
+            transactions: 1000,
+            at_most: Duration::from_secs(60),
+            seed: 1,
+        }
+    }
+}
+
+/// Runs a workload whose setup was executed: several clients, and the check. `connect` makes the subject of
+/// each process, in its thread.
+///
+/// # Errors
+/// The first complaint.
+pub fn run<W, S>(
+    workload: &mut W,
+    extent: &Extent,
+    connect: impl Fn(u32) -> S + Sync,
+) -> Result<Counts, String>
+where
+    W: Workload + Sync,
+    S: Subject,
+{
+    let begun = Instant::now();
+    let (connect, started) = (&connect, &*workload);
+    let process = |number: u32| {
+        move || -> Result<(W::Client, Counts), String> {
+            let mut client = started.start(Rng::with_seed(extent.seed ^ u64::from(number) << 32));
+            let (mut subject, mut counts) = (connect(number), Counts::default());
+            let now = || begun.elapsed().as_nanos() as u64;
+            for _ in 0..extent.transactions {
+                if begun.elapsed() >= extent.at_most {
+                    break;
+                }
+                let (plan, start) = (client.plan(), now());
+                let ended = subject.run(&plan);
+                counts.count(&ended);
+                client.end(&plan, &ended, Times { start, end: now() })?;
+            }
+            Ok((client, counts))
+        }
+    };
+    let ended: Result<Vec<_>, String> = std::thread::scope(|scope| {
+        let threads = (0..extent.processes).map(|number| scope.spawn(process(number)));
+        let threads: Vec<_> = threads.collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join();
+        let ended = threads.into_iter().map(join);
+        ended
+            .map(|one| one.expect("the subject does not panic"))
+            .collect()
+    });
+    let (clients, counts): (Vec<_>, Vec<_>) = ended?.into_iter().unzip();
+    let found = read(&mut connect(extent.processes), workload.keys());
+    match workload.check(clients, found.as_deref()).into_iter().next() {
+        Some(complaint) => Err(complaint),
+        None => Ok(counts.into_iter().fold(Counts::default(), Counts::plus)),
+    }
+}
+
+/// The values of keys in one transaction; `None` if it does not commit.
+pub fn read(subject: &mut impl Subject, keys: Vec<String>) -> Option<Vec<Option<Value>>> {
+    let get = |key| Step::Get { key };
+    let Ended::Committed(seen) = subject.run(&Plan {
+        steps: keys.into_iter().map(get).collect(),
+    }) else {
+        return None;
+    };
+    Some(seen.iter().map(Seen::value).collect())
+}
+
+/// One operation to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Read the key. Seen: [`Seen::Value`].
+    Get {
+        /// The key.
+        key: String,
+    },
+    /// Set the key. Seen: [`Seen::Done`].
+    Put {
+        /// The key.
+        key: String,
+        /// Its value, which the store keeps as a decimal number or as it likes.
+        value: Value,
+    },
+    /// Add to the value of the key, where absent counts as 0. Seen: [`Seen::Value`], the sum.
+    Add {
+        /// The key.
+        key: String,
+        /// What to add.
+        delta: Value,
+    },
+    /// Delete the key. Seen: [`Seen::Deleted`].
+    Delete {
+        /// The key.
+        key: String,
+    },
+    /// Read the first `limit` keys from `from` to `to`. Seen: [`Seen::Pairs`].
+    Scan {
+        /// Where to begin, inclusive.
+        from: String,
+        /// Where to end, exclusive; `None`: with the last key.
+        to: Option<String>,
+        /// At most so many keys.
+        limit: usize,
+    },
+}
+
+impl Step {
+    /// The key; that of a scan is where it begins.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Step::Get { key }
+            | Step::Put { key, .. }
+            | Step::Add { key, .. }
+            | Step::Delete { key }
+            | Step::Scan { from: key, .. } => key,
+        }
+    }
+}
+
+/// What to do in one transaction, in this order. Later steps see the effects of earlier ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The operations.
+    pub steps: Vec<Step>,
+}
+
+/// What a step saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A write was done.
+    Done,
+    /// The key's value, or that it was absent.
+    Value(Option<Value>),
+    /// As [`Seen::Value`], with the store's version of the key; see [`history::json`] for what is
+    /// asked of versions.
+    Versioned(Option<Value>, u64),
+    /// Whether there was something to delete.
+    Deleted(bool),
+    /// Keys and values, in the store's order.
+    Pairs(Vec<(String, Value)>),
+}
+
+impl Seen {
+    /// The value of the key that was read or added to.
+    #[must_use]
+    pub fn value(&self) -> Option<Value> {
+        match self {
+            Seen::Value(value) | Seen::Versioned(value, _) => *value,
+            Seen::Done | Seen::Deleted(_) | Seen::Pairs(_) => None,
+        }
+    }
+}
+
+/// How a plan ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It took effect; one [`Seen`] for each step. Say this only when the store says it.
+    Committed(Vec<Seen>),
+    /// It did not take effect.
+    Aborted,
+    /// It is not known whether it did.
+    Unknown,
+}
+
+/// Something that runs transactions: a client of a store, for one thread.
+pub trait Subject {
+    /// Runs the plan as one transaction. Retries, if it retries, are its own affair, but it must
+    /// know that an attempt did not take effect before it makes another.
+    fn run(&mut self, plan: &Plan) -> Ended;
+}
+
+/// Records how a plan ended.
+///
+/// # Panics
+/// If what was seen does not fit the plan: then the subject is wrong.
+pub fn record(mut entry: Entry<'_>, plan: &Plan, ended: &Ended) {
+    let outcome = match ended {
+        Ended::Committed(seen) => {
+            assert_eq!(
+                seen.len(),
+                plan.steps.len(),
+                "one answer for each step of {plan:?}"
+            );
+            for (step, seen) in plan.steps.iter().zip(seen) {
+                record_step(&mut entry, step, seen);
+            }
+            Outcome::Committed
+        }
+        // What an attempt wrote matters also when it failed: somebody may see it.
+        Ended::Aborted | Ended::Unknown => {
+            for step in &plan.steps {
+                match step {
+                    Step::Put { key, value } => entry.write(key, *value, None),
+                    Step::Delete { key } => entry.delete(key, None),
+                    Step::Get { .. } | Step::Add { .. } | Step::Scan { .. } => {}
+                }
+            }
+            if *ended == Ended::Aborted {
+                Outcome::Aborted
+            } else {
+                Outcome::Unknown
+            }
+        }
+    };
+    entry.end(outcome);
+}
+
+fn record_step(entry: &mut Entry<'_>, step: &Step, seen: &Seen) {
+    match (step, seen) {
+        (Step::Get { key }, Seen::Value(value)) => entry.read(key, *value, None),
+        (Step::Get { key }, Seen::Versioned(value, version)) => {
+            entry.read(key, *value, Some(*version));
+        }
+        (Step::Put { key, value }, Seen::Done) => entry.write(key, *value, None),
+        (Step::Delete { key }, Seen::Deleted(true)) => entry.delete(key, None),
+        (Step::Delete { key }, Seen::Deleted(false)) => entry.read(key, None, None),
+        (Step::Scan { from, to, limit }, Seen::Pairs(pairs)) => {
+            let pairs = pairs.iter().map(|(key, value)| (key.as_str(), *value));
+            entry.scan(from, to.as_deref(), *limit, pairs);
+        }
+        // The values of sums are not unique, so that a history could not tell them apart.
+        (Step::Add { .. }, _) => panic!("a plan that adds cannot be recorded"),
+        _ => panic!("{seen:?} is no answer to {step:?}"),
+    }
+}

@@ -1,0 +1,65 @@
+//! Plans as operations of a store in this process, and its replies as what their steps saw.
+
+use base::{Op, Reply};
+
+use super::{Plan, Seen, Step};
+
+/// The text of what each step puts, which its operation borrows.
+#[must_use]
+pub fn texts(plan: &Plan) -> Vec<String> {
+    let text = |step: &Step| match step {
+        Step::Put { value, .. } => value.to_string(),
+        _ => String::new(),
+    };
+    plan.steps.iter().map(text).collect()
+}
+
+/// The operation of a step. `text` is what it puts.
+#[must_use]
+pub fn op<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
+    match step {
+        Step::Get { key } => Op::Get {
+            key: key.as_bytes(),
+        },
+        Step::Put { key, .. } => Op::put(key.as_bytes(), text.as_bytes()),
+        Step::Add { key, delta } => Op::Add {
+            key: key.as_bytes(),
+            delta: *delta,
+        },
+        Step::Delete { key } => Op::Delete {
+            key: key.as_bytes(),
+        },
+        Step::Scan { from, to, limit } => Op::Scan {
+            from: from.as_bytes(),
+            to: to.as_deref().map(str::as_bytes),
+            limit: *limit,
+            values: true,
+        },
+    }
+}
+
+/// What a step saw.
+///
+/// # Errors
+/// If the reply is not one to the step.
+pub fn seen(step: &Step, reply: &Reply<'_>) -> Result<Seen, String> {
+    let number = |text: &[u8]| {
+        let text = std::str::from_utf8(text).ok();
+        let number = text.and_then(|text| text.parse::<i64>().ok());
+        number.ok_or_else(|| format!("{step:?} was answered with {text:?}, which is no number"))
+    };
+    Ok(match (step, reply) {
+        (_, Reply::Ok) => Seen::Done,
+        (_, Reply::Nil) => Seen::Value(None),
+        (Step::Delete { .. }, Reply::Int(count)) => Seen::Deleted(*count == 1),
+        (_, Reply::Int(sum)) => Seen::Value(Some(*sum)),
+        (_, Reply::Bytes(text)) => Seen::Value(Some(number(text)?)),
+        (_, Reply::Pairs(pairs)) => {
+            let pair = |(key, text): &(&[u8], &[u8])| {
+                Ok((String::from_utf8_lossy(key).into_owned(), number(text)?))
+            };
+            Seen::Pairs(pairs.iter().map(pair).collect::<Result<_, String>>()?)
+        }
+        (_, other) => return Err(format!("{step:?} was answered with {other:?}")),
+    })
+}

@@ -1,0 +1,339 @@
+//! What clients do in a round.
+//!
+//! | operation | entered in |
+//! |---|---|
+//! | `GET`; `GETSET`; `SET`, of values that nobody else writes | the history |
+//! | blocks of two `GETSET`, and of three `GET` | the history |
+//! | `WATCH`, `GET`, `GET`, and a block of two `SET` | the history |
+//! | those of [`Counters`] and [`Transfers`] | these workloads |
+//!
+//! Registers are those of a round: its history begins with nothing, and is judged by itself. Counters
+//! and accounts stay.
+
+use std::thread;
+use std::time::Duration;
+
+use history::recorder::{Log, Recorder};
+use history::{Outcome, Value};
+
+use super::session::{Answer, Session, World};
+use testkit::Reply;
+use testkit::workload::resp::number;
+use testkit::workload::{
+    Client, Counters, Ended, Subject, Times, Transfers, Workload, counters, transfers,
+};
+
+/// Registers of a round.
+pub const REGISTERS: usize = 6;
+/// Values that were found under keys, in their order.
+pub type Values<'a> = &'a [Option<Value>];
+
+/// Counters and accounts, which stay over all rounds.
+#[derive(Debug)]
+pub struct Books {
+    /// Counters that all clients increment.
+    pub counters: Counters,
+    /// Accounts between which all clients move amounts.
+    pub transfers: Transfers,
+}
+
+impl Books {
+    /// Of a partition that is empty.
+    #[must_use]
+    pub fn new() -> Books {
+        Books {
+            counters: Counters::new(counters::Options {
+                counters: 3,
+                prefix: "counter:".to_owned(),
+                reads: 0.2,
+            }),
+            transfers: Transfers::new(transfers::Options {
+                accounts: 5,
+                balance: 0,
+                amount: 100,
+                audit_every: 3,
+                scans: false,
+                ..transfers::Options::default()
+            }),
+        }
+    }
+
+    /// Judges what the workers of a round have seen, and what was found under the keys of counters and accounts
+    /// in the end, if that was read. Returns complaints.
+    pub fn check(&mut self, done: Vec<Done>, found: Option<[Values<'_>; 2]>) -> Vec<String> {
+        let (mut complaints, mut counting, mut tellers) = (Vec::new(), Vec::new(), Vec::new());
+        for one in done {
+            complaints.extend(one.complaints);
+            counting.push(one.counting);
+            tellers.push(one.teller);
+        }
+        complaints.extend(
+            self.counters
+                .check(counting, found.map(|[counters, _]| counters)),
+        );
+        complaints.extend(
+            self.transfers
+                .check(tellers, found.map(|[_, accounts]| accounts)),
+        );
+        complaints
+    }
+}
+
+impl Default for Books {
+    fn default() -> Books {
+        Books::new()
+    }
+}
+
+/// What a worker has done to counters and accounts.
+#[derive(Debug)]
+pub struct Done {
+    counting: <Counters as Workload>::Client,
+    teller: <Transfers as Workload>::Client,
+    complaints: Vec<String>,
+}
+
+/// A register of a round.
+#[must_use]
+pub fn register(round: u64, index: usize) -> String {
+    format!("r{round}:{index}")
+}
+
+/// A client that does all kinds of operations.
+pub struct Worker<'a> {
+    world: &'a World,
+    session: Session<'a>,
+    log: Log<'a>,
+    done: Done,
+    rng: fastrand::Rng,
+    round: u64,
+    written: Value,
+}
+
+impl<'a> Worker<'a> {
+    /// The client of a round.
+    #[must_use]
+    pub fn new(
+        world: &'a World,
+        recorder: &'a Recorder,
+        books: &Books,
+        round: u64,
+        mut rng: fastrand::Rng,
+    ) -> Worker<'a> {
+        let log = recorder.process();
+        // Some give up while a leader sleeps, and ask another one; some wait until it wakes up.
+        let patience = [1, 3, 12][rng.usize(..3)];
+        Worker {
+            world,
+            session: Session::new(world, Duration::from_secs(patience), rng.fork()),
+            done: Done {
+                counting: books.counters.start(rng.fork()),
+                teller: books.transfers.start(rng.fork()),
+                complaints: Vec::new(),
+            },
+            rng,
+            round,
+            // No other client and no other round has the same number.
+            written: (round as Value * 1000 + Value::from(log.process())) * 1_000_000,
+            log,
+        }
+    }
+
+    /// Works until the round's load is over.
+    #[must_use]
+    pub fn run(mut self) -> Done {
+        while !self.world.is_over() {
+            match self.rng.u32(0..100) {
+                0..30 => self.get(),
+                30..45 => self.get_set(),
+                45..48 => self.set(),
+                48..56 => self.block(),
+                56..64 => self.watched(),
+                64..70 => self.view(),
+                70..88 => {
+                    let Done { counting, .. } = &mut self.done;
+                    let done = transact(self.world, &mut self.session, counting);
+                    self.done.complaints.extend(done.err());
+                }
+                _ => {
+                    let Done { teller, .. } = &mut self.done;
+                    let done = transact(self.world, &mut self.session, teller);
+                    self.done.complaints.extend(done.err());
+                }
+            }
+            thread::sleep(Duration::from_micros(self.rng.u64(0..3000)));
+        }
+        self.done
+    }
+
+    fn register(&mut self) -> String {
+        register(self.round, self.rng.usize(..REGISTERS))
+    }
+
+    fn registers<const N: usize>(&mut self) -> [String; N] {
+        let mut all: Vec<usize> = (0..REGISTERS).collect();
+        self.rng.shuffle(&mut all);
+        std::array::from_fn(|index| register(self.round, all[index]))
+    }
+
+    fn value(&mut self) -> (Value, String) {
+        self.written += 1;
+        (self.written, self.written.to_string())
+    }
+
+    fn get(&mut self) {
+        let key = self.register();
+        let mut entry = self.log.begin();
+        let answer = self.session.ask(&[&["GET", &key]]);
+        if let Answer::Done(replies) = &answer {
+            entry.read(&key, number(&replies[0]), None);
+        }
+        entry.end(outcome(&answer));
+    }
+
+    fn get_set(&mut self) {
+        let key = self.register();
+        let (value, text) = self.value();
+        let mut entry = self.log.begin();
+        let answer = self.session.ask(&[&["GETSET", &key, &text]]);
+        let outcome = outcome(&answer);
+        if let Answer::Done(replies) = &answer {
+            entry.read(&key, number(&replies[0]), None);
+        }
+        if outcome != Outcome::Aborted {
+            entry.write(&key, value, None);
+        }
+        entry.end(outcome);
+    }
+
+    fn set(&mut self) {
+        let key = self.register();
+        let (value, text) = self.value();
+        let mut entry = self.log.begin();
+        let outcome = outcome(&self.session.ask(&[&["SET", &key, &text]]));
+        if outcome != Outcome::Aborted {
+            entry.write(&key, value, None);
+        }
+        entry.end(outcome);
+    }
+
+    fn block(&mut self) {
+        let [a, b] = self.registers();
+        let [(x, x_text), (y, y_text)] = [self.value(), self.value()];
+        let mut entry = self.log.begin();
+        let answer = self.session.ask(&[
+            &["MULTI"],
+            &["GETSET", &a, &x_text],
+            &["GETSET", &b, &y_text],
+            &["EXEC"],
+        ]);
+        let outcome = outcome(&answer);
+        if let Some(seen) = block_of(&answer) {
+            entry.read(&a, number(&seen[0]), None);
+            entry.read(&b, number(&seen[1]), None);
+        }
+        if outcome != Outcome::Aborted {
+            entry.write(&a, x, None);
+            entry.write(&b, y, None);
+        }
+        entry.end(outcome);
+    }
+
+    fn watched(&mut self) {
+        let [a, b] = self.registers();
+        let [(x, x_text), (y, y_text)] = [self.value(), self.value()];
+        let mut entry = self.log.begin();
+        let read = self
+            .session
+            .ask(&[&["WATCH", &a, &b], &["GET", &a], &["GET", &b]]);
+        let Answer::Done(seen) = read else {
+            self.session.leave();
+            return entry.end(Outcome::Aborted);
+        };
+        let answer = self.session.ask(&[
+            &["MULTI"],
+            &["SET", &a, &x_text],
+            &["SET", &b, &y_text],
+            &["EXEC"],
+        ]);
+        let outcome = outcome(&answer);
+        if outcome != Outcome::Aborted {
+            entry.read(&a, number(&seen[1]), None);
+            entry.read(&b, number(&seen[2]), None);
+            entry.write(&a, x, None);
+            entry.write(&b, y, None);
+        }
+        entry.end(outcome);
+    }
+
+    fn view(&mut self) {
+        let keys: [String; 3] = self.registers();
+        let mut entry = self.log.begin();
+        let answer = self.session.ask(&[
+            &["MULTI"],
+            &["GET", &keys[0]],
+            &["GET", &keys[1]],
+            &["GET", &keys[2]],
+            &["EXEC"],
+        ]);
+        for (key, seen) in keys.iter().zip(block_of(&answer).unwrap_or_default()) {
+            entry.read(key, number(seen), None);
+        }
+        entry.end(outcome(&answer));
+    }
+}
+
+/// Has a client's next transaction executed, and returns how it ended.
+///
+/// # Errors
+/// If what it saw is wrong by itself.
+pub fn transact(
+    world: &World,
+    session: &mut Session<'_>,
+    client: &mut impl Client,
+) -> Result<Ended, String> {
+    let (plan, start) = (client.plan(), world.now());
+    let ended = session.run(&plan);
+    let end = world.now();
+    client.end(&plan, &ended, Times { start, end })?;
+    Ok(ended)
+}
+
+/// How a transaction ended. A null of `EXEC` says that what was watched has changed.
+fn outcome(answer: &Answer) -> Outcome {
+    match answer {
+        Answer::Done(replies) if replies.last() == Some(&Reply::NullArray) => Outcome::Aborted,
+        Answer::Done(_) => Outcome::Committed,
+        Answer::Void => Outcome::Aborted,
+        Answer::Unknown => Outcome::Unknown,
+    }
+}
+
+/// The replies in a block, if it was executed.
+fn block_of(answer: &Answer) -> Option<&[Reply]> {
+    match answer {
+        Answer::Done(replies) => match replies.last() {
+            Some(Reply::Array(items)) => Some(items),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_null_of_exec_is_an_abort_and_silence_is_not() {
+        let ok = Reply::Status("OK".to_owned());
+        let done = |last| Answer::Done(vec![ok.clone(), last]);
+        assert_eq!(outcome(&done(Reply::NullArray)), Outcome::Aborted);
+        assert_eq!(outcome(&done(Reply::Null)), Outcome::Committed);
+        assert_eq!(outcome(&Answer::Unknown), Outcome::Unknown);
+        let items = vec![Reply::Int(1)];
+        let block = done(Reply::Array(items.clone()));
+        assert_eq!(block_of(&block), Some(&items[..]));
+        assert_eq!(block_of(&done(Reply::NullArray)), None);
+    }
+}

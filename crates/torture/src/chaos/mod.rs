@@ -1,0 +1,373 @@
+//! Chaos runs: the nodes of a replicated partition as real processes, each in a network namespace of
+//! its own, under load and under faults, judged by what their clients saw.
+//!
+//! One round: clients drive load; several faults strike, each at its time; they end, and the
+//! partition must serve again soon; what all clients saw must be strictly serializable, nothing that
+//! was acknowledged may be missing, and all nodes must come to have the same. Six rounds are a
+//! *life* of a partition: three without reads by lease and then, after all of its nodes were killed
+//! at once, three with them.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`network`] | namespaces, cables, routes |
+//! | [`volume`] | small disks that can be full |
+//! | [`nodes`] | processes |
+//! | [`fault`], [`strike`] | what goes wrong, and how it is brought about |
+//! | [`session`], [`load`], [`loyal`] | clients |
+//! | [`settle`], [`life`] | judgement; that of histories is the crate `history`'s, that of counters and accounts their workloads' |
+//! | [`sum`] | what a run showed as a whole |
+//!
+//! Every other life is on a disk that forgets what was not synced when its process dies.
+
+pub mod fault;
+pub mod life;
+pub mod load;
+pub mod loyal;
+pub mod network;
+pub mod nodes;
+pub mod session;
+pub mod settle;
+pub mod strike;
+pub mod sum;
+pub mod volume;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use self::fault::Terms;
+use self::life::{Complaint, Kind, Life, Report, Round};
+use self::network::Network;
+use self::sum::Sum;
+use crate::server::Program;
+use xtask::interrupt;
+use xtask::process;
+
+/// Rounds of one partition; before the middle one it is killed as a whole.
+const LIFE: u64 = 6;
+/// The shortest time after which a silent leader is replaced.
+const ELECTION: Duration = Duration::from_millis(500);
+/// The partition serves so many of those after the faults have ended, or after the nodes that were
+/// started again then answer, whichever is later.
+const ELECTIONS: u32 = 5;
+/// Faults strike within this time.
+const SPAN: Duration = Duration::from_millis(2500);
+/// Clients that do everything.
+const WORKERS: usize = 12;
+
+/// Complaints that are printed, at most.
+const MOST: usize = 10;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many nodes: 3 or 5.
+    pub nodes: u16,
+    /// Seed of load and faults.
+    pub seed: u64,
+    /// When to end: after so many rounds, …
+    pub rounds: u64,
+    /// … or after this time.
+    pub time: Duration,
+    /// Where the history of the last round goes.
+    pub history: Option<PathBuf>,
+    /// The bug that the nodes have, if any.
+    pub planted: Option<Bug>,
+}
+
+/// A bug that must be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Bug {
+    /// A leader believes in its lease without a look at the clock.
+    StaleLease,
+    /// A former leader keeps what it had executed and what was not committed.
+    KeptOverlay,
+}
+
+impl Bug {
+    /// Its name where it is planted.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Bug::StaleLease => "stale-lease",
+            Bug::KeptOverlay => "kept-overlay",
+        }
+    }
+
+    /// It must be found in so many rounds.
+    #[must_use]
+    pub fn rounds(self) -> u64 {
+        30
+    }
+}
+
+/// What a run showed.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Rounds that were played.
+    pub rounds: u64,
+    /// What was wrong in the last one.
+    pub complaints: Vec<Complaint>,
+}
+
+/// Plays rounds up to the first complaint, and prints what they showed. The caller's own network stays
+/// what it is.
+///
+/// # Errors
+/// If rounds cannot be played; a complaint is no error here.
+pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
+    if !matches!(options.nodes, 3 | 5) {
+        bail!("a chaos run has 3 or 5 nodes, not {}", options.nodes);
+    }
+    let network = Network::build(options.nodes)?;
+    // A thread that has entered a network stays in it.
+    thread::scope(|scope| {
+        let playing = scope.spawn(|| play(program, options, network));
+        playing.join().expect("no panic")
+    })
+}
+
+fn play(program: &Program, options: &Options, network: Network) -> Result<Verdict> {
+    network.enter()?;
+    let mut chaos = Chaos {
+        program,
+        options,
+        network,
+        dir: Directory(volume::directory()?),
+        rng: fastrand::Rng::with_seed(options.seed),
+        sum: Sum::default(),
+    };
+    chaos.run()
+}
+
+/// Whether the system permits what runs of so many nodes need. If not, it says so.
+///
+/// # Errors
+/// With the reason, if it is not permitted although it `is_required`.
+pub fn is_permitted(nodes: u16, is_required: bool) -> Result<bool> {
+    match Network::build(nodes) {
+        Ok(_) => Ok(true),
+        Err(error) if is_required => Err(error),
+        Err(error) => {
+            println!("chaos: skipped: {error:#}");
+            Ok(false)
+        }
+    }
+}
+
+/// A clean verdict is success, any other a failure.
+///
+/// # Errors
+/// If there is a complaint.
+pub fn require_clean(verdict: &Verdict) -> Result<()> {
+    if let [first, ..] = &verdict.complaints[..] {
+        bail!("the partition broke its promise: {}", first.text);
+    }
+    Ok(())
+}
+
+/// The planted bug must show, or the harness is blind. That a node ends, or does not, is none of
+/// these bugs.
+///
+/// # Errors
+/// If there is no complaint of that kind.
+pub fn require_found(verdict: &Verdict) -> Result<()> {
+    let mut complaints = verdict.complaints.iter();
+    if complaints.all(|complaint| complaint.kind == Kind::Failed) {
+        bail!("the planted bug was not found in {} rounds", verdict.rounds);
+    }
+    println!(
+        "chaos: the planted bug was found in round {}",
+        verdict.rounds
+    );
+    Ok(())
+}
+
+/// The run's directory. It goes with this; so must the volumes in it, before.
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // The next run tries again.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Chaos<'a> {
+    program: &'a Program,
+    options: &'a Options,
+    network: Network,
+    dir: Directory,
+    rng: fastrand::Rng,
+    sum: Sum,
+}
+
+impl Chaos<'_> {
+    fn run(&mut self) -> Result<Verdict> {
+        let (begun, seed) = (Instant::now(), self.options.seed);
+        let mut verdict = Verdict::default();
+        let mut life = None;
+        while verdict.rounds < self.options.rounds
+            && begun.elapsed() < self.options.time
+            && verdict.complaints.is_empty()
+        {
+            interrupt::check()?;
+            let number = verdict.rounds;
+            verdict.rounds += 1;
+            let played = self.round(number, &mut life);
+            let report = match played {
+                Ok(report) => report,
+                Err(error) => {
+                    self.keep(life.as_ref())?;
+                    return Err(error).context(format!("round {} of seed {seed}", number + 1));
+                }
+            };
+            println!("chaos: round {}: {report}", number + 1);
+            self.sum.add(&report);
+            if !report.complaints.is_empty() {
+                report.tell();
+                println!("chaos: this was round {} of seed {seed}", number + 1);
+                self.keep(life.as_ref())?;
+            }
+            verdict.complaints = report.complaints;
+            let is_failure = |complaint: &Complaint| complaint.kind == Kind::Failed;
+            if self.options.planted.is_some() && verdict.complaints.iter().all(is_failure) {
+                // A node has ended because of the bug, which shows no more than that it is ill. A new
+                // partition begins.
+                life = life.filter(|_| verdict.complaints.is_empty());
+                if verdict.rounds < self.options.rounds {
+                    verdict.complaints.clear();
+                }
+            }
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        println!(
+            "chaos: {} rounds in {seconds:.0} s (seed {seed})",
+            verdict.rounds
+        );
+        self.sum.tell();
+        Ok(verdict)
+    }
+
+    fn round(&mut self, number: u64, life: &mut Option<Life>) -> Result<Report> {
+        let at = number % LIFE;
+        let has_leases = self.is_drowsy() || at >= LIFE / 2;
+        let forgets = number / LIFE % 2 == 1;
+        let program = self.arguments(has_leases, forgets);
+        if at == 0 || life.is_none() {
+            if let Some(old) = life.take() {
+                old.end()?;
+            }
+            let dir = self.dir.0.join(format!("life{number}"));
+            *life = Some(Life::begin(
+                &self.network,
+                &program,
+                dir,
+                self.options.nodes,
+            )?);
+        }
+        let life = life.as_mut().expect("it has begun");
+        if at == LIFE / 2 {
+            life.turn_into(&self.network, program)?;
+        }
+        let terms = Terms {
+            nodes: self.options.nodes,
+            election: ELECTION,
+            span: SPAN,
+            // A disk that forgets says only at a sync that there is no room.
+            may_fill: !forgets,
+            drowsy: self.is_drowsy(),
+        };
+        let round = Round {
+            number,
+            terms,
+            workers: WORKERS,
+            history: self.options.history.as_deref(),
+        };
+        let mut report = life.round(&self.network, &round, &mut self.rng)?;
+        let bound = ELECTIONS * ELECTION + report.restarting;
+        if report.serving > bound {
+            let text = format!(
+                "it took {:?} until a write was acknowledged after the faults had ended, and may \
+                 take {bound:?}",
+                report.serving
+            );
+            report.complain(Kind::Unavailable, [text]);
+        }
+        Ok(report)
+    }
+
+    /// Whether leaders sleep longer than their leases.
+    fn is_drowsy(&self) -> bool {
+        self.options.planted == Some(Bug::StaleLease)
+    }
+
+    fn arguments(&self, has_leases: bool, forgets: bool) -> Program {
+        let election = format!("{}ms", ELECTION.as_millis());
+        let mut arguments = vec!["--election-timeout", &election];
+        // Nobody else is on their network.
+        arguments.push("--insecure");
+        // Small enough that snapshots are made, and files begun, in every round.
+        arguments.extend(["--checkpoint-log-size", "256KiB"]);
+        arguments.extend(["--log-segment-size", "128KiB"]);
+        if has_leases {
+            arguments.push("--lease-reads");
+        }
+        if forgets {
+            arguments.extend(["--disk", "forgetful"]);
+        }
+        self.program.with(&arguments)
+    }
+
+    /// Copies what nodes have and have printed to where it stays.
+    fn keep(&self, life: Option<&Life>) -> Result<()> {
+        let Some(life) = life.filter(|_| self.options.planted.is_none()) else {
+            return Ok(());
+        };
+        let name = format!("kumiki-chaos-kept-{}", self.options.seed);
+        let kept = std::env::temp_dir().join(name);
+        let from: &Path = life.dir();
+        let mut copy = Command::new("cp");
+        copy.args(["--recursive", "--no-target-directory"]);
+        process::run("cp", copy.arg(from).arg(&kept))?;
+        println!("chaos: the nodes' files are at {}", kept.display());
+        Ok(())
+    }
+}
+
+impl Report {
+    /// Prints what was wrong, and what had been done.
+    fn tell(&self) {
+        for event in &self.events {
+            println!("  {event}");
+        }
+        for complaint in self.complaints.iter().take(MOST) {
+            println!("chaos: {}", complaint.text);
+        }
+        if self.complaints.len() > MOST {
+            println!("chaos: … and {} more", self.complaints.len() - MOST);
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [served, _, unknown] = self.served;
+        let ms = |time: Duration| time.as_millis();
+        write!(
+            f,
+            "{} faults, {served} served, {unknown} unknown; serves after {} ms (nodes answer after \
+             {} ms), equal after {} ms; {} transactions judged in {} ms",
+            self.faults,
+            ms(self.serving),
+            ms(self.restarting),
+            ms(self.catching_up),
+            self.transactions,
+            ms(self.judging)
+        )
+    }
+}

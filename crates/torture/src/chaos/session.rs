@@ -1,0 +1,270 @@
+//! A client of the partition: it goes where it is sent, and says what became of its requests.
+//!
+//! | a reply says | then |
+//! |---|---|
+//! | `MOVED` | nothing has happened; the next request goes to the node that it names |
+//! | `CLUSTERDOWN` `TRYAGAIN` `LOADING` `EXECABORT`, or nobody takes the connection | nothing has happened; the next request goes to any node, a little later |
+//! | `UNKNOWN` `MISCONF`, or there is none | anything may have happened, or may happen later |
+//! | any other error | the node is wrong |
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use testkit::workload::{Ended, Plan, Subject, resp};
+use testkit::{Client, Reply};
+
+/// How long to wait where nobody serves.
+const PAUSE: Duration = Duration::from_millis(8);
+
+/// What all clients of a round share.
+#[derive(Debug)]
+pub struct World {
+    /// Where clients find each node.
+    pub addresses: Vec<SocketAddr>,
+    /// Set when the round's load is over.
+    pub over: AtomicBool,
+    /// The node that has served last.
+    pub leader: AtomicU16,
+    /// Replies that no node should give.
+    pub wrong: Mutex<Vec<String>>,
+    /// Requests that were served, that nothing became of, and of which nobody knows.
+    pub served: [AtomicU64; 3],
+    origin: Instant,
+}
+
+/// What became of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// They were answered.
+    Done(Vec<Reply>),
+    /// Nothing has happened, and nothing will.
+    Void,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl World {
+    /// Clients of these nodes, from now on.
+    #[must_use]
+    pub fn new(addresses: Vec<SocketAddr>) -> World {
+        World {
+            addresses,
+            over: AtomicBool::new(false),
+            leader: AtomicU16::new(1),
+            wrong: Mutex::new(Vec::new()),
+            served: Default::default(),
+            origin: Instant::now(),
+        }
+    }
+
+    /// Nanoseconds on the clock of all clients.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// Whether the round's load is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+}
+
+/// One client.
+#[derive(Debug)]
+pub struct Session<'a> {
+    world: &'a World,
+    /// The node that is asked next, from 0 on.
+    at: usize,
+    client: Option<Client>,
+    patience: Duration,
+    rng: fastrand::Rng,
+}
+
+impl<'a> Session<'a> {
+    /// A client that starts at any node and waits so long for each reply.
+    #[must_use]
+    pub fn new(world: &'a World, patience: Duration, mut rng: fastrand::Rng) -> Session<'a> {
+        Session {
+            at: rng.usize(..world.addresses.len()),
+            world,
+            client: None,
+            patience,
+            rng,
+        }
+    }
+
+    /// Sends requests at once and reads their replies. After [`Answer::Done`] the connection is the
+    /// same one still.
+    pub fn ask(&mut self, requests: &[&[&str]]) -> Answer {
+        let answer = self.exchange(requests);
+        let kind = match &answer {
+            Answer::Done(_) => 0,
+            Answer::Void => 1,
+            Answer::Unknown => 2,
+        };
+        self.world.served[kind].fetch_add(1, Ordering::Relaxed);
+        if requests.len() == 1 && kind == 0 {
+            // Alone, it was executed where it was asked.
+            let node = u16::try_from(self.at + 1).expect("few nodes");
+            self.world.leader.store(node, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// The node that is asked next, from 0 on; after [`Answer::Done`], that which has answered.
+    #[must_use]
+    pub fn node(&self) -> usize {
+        self.at
+    }
+
+    /// Ends the connection, and with it its watches.
+    pub fn leave(&mut self) {
+        self.client = None;
+    }
+
+    fn exchange(&mut self, requests: &[&[&str]]) -> Answer {
+        let address = self.world.addresses[self.at];
+        if self.client.is_none() {
+            self.client = Client::connect_within(address, self.patience).ok();
+        }
+        let Some(client) = &mut self.client else {
+            self.wander();
+            return Answer::Void;
+        };
+        requests.iter().for_each(|request| client.push(request));
+        let mut replies = Vec::with_capacity(requests.len());
+        let mut sent = client.flush();
+        while sent.is_ok() && replies.len() < requests.len() {
+            sent = client.try_reply().map(|reply| replies.push(reply));
+        }
+        if let Err(error) = sent {
+            if error.kind() == std::io::ErrorKind::InvalidData {
+                self.complain(&format!("{requests:?} was answered with nonsense: {error}"));
+            }
+            self.wander();
+            return Answer::Unknown;
+        }
+        self.judge(requests, replies)
+    }
+
+    fn judge(&mut self, requests: &[&[&str]], replies: Vec<Reply>) -> Answer {
+        let errors: Vec<&str> = replies.iter().filter_map(error).collect();
+        let Some(first) = errors.first() else {
+            return Answer::Done(replies);
+        };
+        if let Some(wrong) = errors.iter().find(|text| Told::of(text) == Told::Wrong) {
+            self.complain(&format!("{requests:?} was answered with {wrong:?}"));
+        }
+        if errors.iter().any(|text| Told::of(text) != Told::Void) {
+            self.wander();
+            return Answer::Unknown;
+        }
+        match moved(first).and_then(|to| self.world.addresses.iter().position(|at| *at == to)) {
+            Some(at) => {
+                self.client = None;
+                self.at = at;
+            }
+            None => self.wander(),
+        }
+        Answer::Void
+    }
+
+    /// Tries another node, a little later.
+    fn wander(&mut self) {
+        self.client = None;
+        self.at = self.rng.usize(..self.world.addresses.len());
+        thread::sleep(PAUSE);
+    }
+
+    fn complain(&self, text: &str) {
+        complain(self.world, self.at, text);
+    }
+}
+
+impl Subject for Session<'_> {
+    fn run(&mut self, plan: &Plan) -> Ended {
+        let requests = resp::requests(plan);
+        let requests: Vec<Vec<&str>> = requests
+            .iter()
+            .map(|words| words.iter().map(String::as_str).collect())
+            .collect();
+        let requests: Vec<&[&str]> = requests.iter().map(Vec::as_slice).collect();
+        match self.ask(&requests) {
+            Answer::Done(replies) => resp::ended(plan, &replies).unwrap_or_else(|wrong| {
+                self.complain(&wrong);
+                Ended::Unknown
+            }),
+            Answer::Void => Ended::Aborted,
+            Answer::Unknown => Ended::Unknown,
+        }
+    }
+}
+
+/// Complains about an error in the answer to a read if no node should give it.
+pub(super) fn note_error(world: &World, at: usize, error: &str) {
+    if Told::of(error) == Told::Wrong {
+        complain(world, at, &format!("a read was answered with {error:?}"));
+    }
+}
+
+fn complain(world: &World, at: usize, text: &str) {
+    let node = at + 1;
+    world.wrong.lock().push(format!("node {node}: {text}"));
+}
+
+/// What an error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Void,
+    Unknown,
+    Wrong,
+}
+
+impl Told {
+    fn of(error: &str) -> Told {
+        match error.split(' ').next() {
+            Some("MOVED" | "CLUSTERDOWN" | "TRYAGAIN" | "LOADING" | "EXECABORT") => Told::Void,
+            Some("UNKNOWN" | "MISCONF") => Told::Unknown,
+            _ => Told::Wrong,
+        }
+    }
+}
+
+/// The error of a reply, also one in a block.
+fn error(reply: &Reply) -> Option<&str> {
+    match reply {
+        Reply::Error(text) => Some(text),
+        Reply::Array(items) => items.iter().find_map(error),
+        _ => None,
+    }
+}
+
+/// Where `MOVED slot host:port` sends.
+fn moved(error: &str) -> Option<SocketAddr> {
+    let mut words = error.split(' ');
+    let is_moved = words.next() == Some("MOVED");
+    words.nth(1).filter(|_| is_moved)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_whether_something_may_have_happened() {
+        assert_eq!(Told::of("MOVED 3 10.231.0.2:7001"), Told::Void);
+        assert_eq!(Told::of("CLUSTERDOWN nobody leads"), Told::Void);
+        assert_eq!(Told::of("UNKNOWN ask again"), Told::Unknown);
+        assert_eq!(Told::of("ERR unknown command"), Told::Wrong);
+        let to = moved("MOVED 3 10.231.0.2:7001").unwrap();
+        assert_eq!(to.to_string(), "10.231.0.2:7001");
+        assert_eq!(moved("CLUSTERDOWN 3 10.231.0.2:7001"), None);
+        let block = Reply::Array(vec![Reply::Int(1), Reply::Error("ERR".to_owned())]);
+        assert_eq!(error(&block), Some("ERR"));
+    }
+}

@@ -1,0 +1,419 @@
+//! Crash rounds: the real binary, killed under load, judged by books kept outside of it.
+//!
+//! One round: load from several connections; after a random time SIGKILL (now and then SIGTERM,
+//! which must be as safe); restart on the same data (now and then killed again while it
+//! recovers); everything that was acknowledged or shown must be there, every transaction wholly
+//! or not at all. The next round goes on with the same data. After 25 rounds the store is
+//! flushed, killed, found empty, and a new directory begun.
+//!
+//! A kill alone loses nothing that reached the page cache. On the disk `forgetful`, which keeps
+//! unsynced data in the process's own memory, a kill loses all of it, as a power failure does.
+//!
+//! With checkpoints, segments and the log between two checkpoints are so small that kills meet
+//! checkpoints, rotations and removals in every state; [`coverage`] says how often they did.
+
+pub mod coverage;
+pub mod ledger;
+pub mod load;
+pub mod node_load;
+pub mod nodes;
+pub mod op;
+pub mod own;
+pub mod shared;
+pub mod value;
+pub mod verdict;
+
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use crate::crash::coverage::Coverage;
+use crate::crash::ledger::Ledger;
+use crate::crash::load::{Log, Round, SOON_MS, Ticks, drive};
+use crate::crash::verdict::{Found, Verdict};
+use crate::server::{Program, Server};
+use xtask::interrupt;
+
+/// Rounds over one data directory.
+pub(crate) const WIPE: u64 = 25;
+/// Load lasts at most this long.
+const LOAD_MS: u64 = 80;
+
+/// How long to wait for a reply at which to kill.
+const REPLY_WAIT: Duration = Duration::from_millis(50);
+/// Settings of the log. Each start takes one of them, so that data written under one is recovered
+/// under another.
+const SETTINGS: &[&[&str]] = &[
+    &[],
+    &["--loggers", "1"],
+    &["--loggers", "2", "--log-buffer-size", "64KiB"],
+    &["--loggers", "3", "--log-buffers", "2"],
+    &["--epoch-time", "1ms"],
+    &[
+        "--epoch-time",
+        "0.5ms",
+        "--max-epoch-diff",
+        "2",
+        "--loggers",
+        "2",
+    ],
+];
+
+/// Settings with which checkpoints follow each other.
+pub(crate) const CHECKPOINTS: &[&[&str]] = &[
+    &[
+        "--checkpoint-log-size",
+        "24KiB",
+        "--log-segment-size",
+        "8KiB",
+    ],
+    &[
+        "--checkpoint-log-size",
+        "48KiB",
+        "--log-segment-size",
+        "16KiB",
+        "--log-warm-up",
+    ],
+    &[
+        "--checkpoint-log-size",
+        "200KiB",
+        "--log-segment-size",
+        "64KiB",
+    ],
+];
+/// The log's devices; the first is the default.
+const DEVICES: &[&[&str]] = &[&[], &["--log-device", "direct"]];
+
+/// The file layer below the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Disk {
+    /// The machine's.
+    Real,
+    /// One that drops unsynced data when the process dies.
+    Forgetful,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many crashes.
+    pub rounds: u64,
+    /// Seed of the load and of the moments; the threads' interleaving stays the system's.
+    pub seed: u64,
+    /// How many connections.
+    pub connections: usize,
+    /// Whether the data of a failed round stays for whoever looks into it.
+    pub keep: bool,
+    /// Whether the server makes checkpoints all the time.
+    pub checkpoints: bool,
+    /// Further arguments of the server; none: settings that change with each start.
+    pub server: Vec<String>,
+}
+
+impl Disk {
+    /// What `kumiki serve` needs to be told.
+    #[must_use]
+    pub fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Disk::Real => &[],
+            Disk::Forgetful => &["--disk", "forgetful"],
+        }
+    }
+}
+
+/// Runs the rounds up to the first complaint and prints the sum.
+///
+/// # Errors
+/// If a round cannot be run at all; a complaint is no error here.
+pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
+    let started = Instant::now();
+    let mut sum = Verdict::default();
+    let mut crash = Crash::new(program, options)?;
+    let mut done = 0;
+    while done < options.rounds && sum.is_clean() {
+        interrupt::check()?;
+        let last = done + 1 == options.rounds || (done + 1) % WIPE == 0;
+        sum.add(crash.round().with_context(|| crash.place(done))?);
+        if last && sum.is_clean() {
+            sum.add(crash.flush()?);
+            crash.renew()?;
+        }
+        done += 1;
+        if done % WIPE == 0 {
+            println!("crash: {done} rounds, {sum}");
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "crash: {done} rounds in {seconds:.1} s (seed {}), {sum}",
+        options.seed
+    );
+    if options.checkpoints {
+        println!("crash: {}", crash.coverage);
+        if sum.is_clean() && options.rounds >= WIPE {
+            crash.coverage.require()?;
+        }
+    }
+    if !sum.is_clean() {
+        print!("{}", sum.complaints());
+        println!(
+            "crash: this was {}; the last events were:",
+            crash.place(done - 1)
+        );
+        for event in &crash.events[crash.events.len().saturating_sub(8)..] {
+            println!("  {event}");
+        }
+        if options.keep {
+            println!("crash: the data stays at {}", crash.keep().display());
+        }
+    }
+    Ok(sum)
+}
+
+struct Crash<'a> {
+    program: &'a Program,
+    options: &'a Options,
+    rng: fastrand::Rng,
+    ticks: Ticks,
+    dir: TempDir,
+    ledger: Ledger,
+    server: Server,
+    coverage: Coverage,
+    /// What was done to the server since the directory was begun.
+    events: Vec<String>,
+}
+
+impl<'a> Crash<'a> {
+    fn new(program: &'a Program, options: &'a Options) -> Result<Crash<'a>> {
+        let dir = TempDir::with_prefix("kumiki-crash-")?;
+        let mut rng = fastrand::Rng::with_seed(options.seed);
+        let mut events = Vec::new();
+        let mut server = start(program, options, &dir, &mut rng, &mut events)?;
+        server.wait_ready()?;
+        Ok(Crash {
+            program,
+            options,
+            rng,
+            ticks: Ticks::default(),
+            dir,
+            ledger: Ledger::new(options.connections),
+            server,
+            coverage: Coverage::default(),
+            events,
+        })
+    }
+
+    fn place(&self, round: u64) -> String {
+        format!("round {} of seed {}", round + 1, self.options.seed)
+    }
+
+    /// One round. The server runs before it, and after it unless it refused to start.
+    fn round(&mut self) -> Result<Verdict> {
+        let logs = self.load_and_kill()?;
+        let ended = Instant::now();
+        self.coverage.look(&self.dir.path().join("data"))?;
+        if let Err(refusal) = self.restart()? {
+            return Ok(refusal);
+        }
+        // What expires soon is gone by now; the rest of its life has passed while nobody looked.
+        let gone = Duration::from_millis(SOON_MS + 20);
+        thread::sleep(gone.saturating_sub(ended.elapsed()));
+        let found = Found::read(&mut self.server.connect()?)?;
+        Ok(self.ledger.judge(logs, &found))
+    }
+
+    fn load_and_kill(&mut self) -> Result<Vec<Log>> {
+        let connections = self.options.connections;
+        let start = Barrier::new(connections + 1);
+        let (ending, armed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let round = Round {
+            addr: self.server.addr(),
+            ticks: &self.ticks,
+            start: &start,
+            ending: &ending,
+            armed: &armed,
+            pid: self.server.pid(),
+        };
+        let rngs: Vec<_> = (0..connections).map(|_| self.rng.fork()).collect();
+        let after = Duration::from_micros(self.rng.u64(1000..LOAD_MS * 1000));
+        let end = End::draw(&mut self.rng);
+        self.events
+            .push(format!("ended after {after:?} of load: {end:?}"));
+        let server = &mut self.server;
+        thread::scope(|scope| {
+            let round = &round;
+            let drivers: Vec<_> = rngs
+                .into_iter()
+                .enumerate()
+                .map(|(connection, rng)| scope.spawn(move || drive(round, connection, rng)))
+                .collect();
+            start.wait();
+            thread::sleep(after);
+            let ended = end.bring(server, round);
+            let logs = drivers
+                .into_iter()
+                .map(|d| d.join().expect("a driver panicked"))
+                .collect();
+            ended.map(|()| logs)
+        })
+    }
+
+    /// Starts the server over what it left. Where it finds that it cannot recover what it had
+    /// promised, and ends, all of that is lost: the inner error says so.
+    fn restart(&mut self) -> Result<Result<(), Verdict>> {
+        while self.rng.u32(0..8) == 0 {
+            let mut early = self.start()?;
+            thread::sleep(Duration::from_micros(self.rng.u64(0..20_000)));
+            early.kill()?;
+            self.events.push("killed while it started".to_owned());
+        }
+        self.server = self.start()?;
+        match self.server.wait_ready() {
+            Err(error) if self.server.exited()?.is_some() => {
+                let lost = vec![format!("everything: {error}")];
+                Ok(Err(Verdict {
+                    lost,
+                    ..Verdict::default()
+                }))
+            }
+            ready => ready.map(Ok),
+        }
+    }
+
+    fn start(&mut self) -> Result<Server> {
+        start(
+            self.program,
+            self.options,
+            &self.dir,
+            &mut self.rng,
+            &mut self.events,
+        )
+    }
+
+    /// An acknowledged FLUSHALL survives a kill like anything else.
+    fn flush(&mut self) -> Result<Verdict> {
+        self.server.connect()?.expect(&["FLUSHALL"])?;
+        self.server.kill()?;
+        if let Err(refusal) = self.restart()? {
+            return Ok(refusal);
+        }
+        let found = Found::read(&mut self.server.connect()?)?;
+        let mut verdict = Verdict {
+            acknowledged: 1,
+            ..Verdict::default()
+        };
+        if !found.cells.is_empty() {
+            verdict.lost.push(format!(
+                "FLUSHALL, of which {} keys are left",
+                found.cells.len()
+            ));
+        }
+        Ok(verdict)
+    }
+
+    /// Begins with an empty directory.
+    fn renew(&mut self) -> Result<()> {
+        self.server.kill()?;
+        self.dir = TempDir::with_prefix("kumiki-crash-")?;
+        self.events.clear();
+        self.coverage.forget_files();
+        self.ledger = Ledger::new(self.options.connections);
+        self.server = self.start()?;
+        self.server.wait_ready()
+    }
+
+    /// Stops the server and leaves its data where it is.
+    fn keep(&mut self) -> PathBuf {
+        // It has ended by itself if this fails, and the guard reaps it.
+        let _ = self.server.kill();
+        self.dir.disable_cleanup(true);
+        self.dir.path().to_owned()
+    }
+}
+
+/// How the server ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// By SIGKILL, whatever it is at.
+    Sudden,
+    /// By SIGKILL from the client that reads the next reply.
+    AtReply,
+    /// By SIGTERM.
+    Gentle,
+}
+
+impl End {
+    fn draw(rng: &mut fastrand::Rng) -> End {
+        match rng.u32(0..10) {
+            0 => End::Gentle,
+            1..5 => End::Sudden,
+            _ => End::AtReply,
+        }
+    }
+
+    fn bring(self, server: &mut Server, round: &Round<'_>) -> Result<()> {
+        round.ending.store(true, Ordering::SeqCst);
+        if let End::Gentle = self {
+            return server.stop();
+        }
+        if let End::AtReply = self {
+            round.armed.store(true, Ordering::SeqCst);
+            let deadline = Instant::now() + REPLY_WAIT;
+            while Instant::now() < deadline && server.exited()?.is_none() {
+                thread::sleep(Duration::from_micros(200));
+            }
+        }
+        server.kill().map(drop)
+    }
+}
+
+fn start(
+    program: &Program,
+    options: &Options,
+    dir: &TempDir,
+    rng: &mut fastrand::Rng,
+    events: &mut Vec<String>,
+) -> Result<Server> {
+    let mut settings: Vec<&str> = options.server.iter().map(String::as_str).collect();
+    if settings.is_empty() {
+        let mut draw = |from: &[&[&'static str]]| from[rng.usize(..from.len())].to_vec();
+        settings = draw(SETTINGS);
+        settings.extend(draw(DEVICES));
+        if options.checkpoints {
+            settings.extend(draw(CHECKPOINTS));
+            settings.extend(["--log-level", "debug"]);
+        }
+    }
+    events.push(format!("started with {settings:?}"));
+    program
+        .with(&settings)
+        .start(&dir.path().join("data"), &vec![])
+}
+
+/// A clean verdict is success, any other a failure.
+///
+/// # Errors
+/// If there is a complaint.
+pub fn require_clean(verdict: &Verdict) -> Result<()> {
+    if !verdict.is_clean() {
+        bail!("the server broke its promise: {verdict}");
+    }
+    Ok(())
+}
+
+/// The planted bug must show as loss, or the harness is blind.
+///
+/// # Errors
+/// If nothing was found lost.
+pub fn require_loss(verdict: &Verdict) -> Result<()> {
+    if verdict.lost.is_empty() {
+        bail!("the planted bug was not found: {verdict}");
+    }
+    println!("crash: the planted bug was found");
+    Ok(())
+}

@@ -1,0 +1,427 @@
+//! Crash rounds over a cluster: real nodes, some of which are killed under load and come back
+//! while the load goes on.
+//!
+//! One round: connections to all nodes; after a random time one node, or several, or all, get
+//! SIGKILL, often at the moment at which somebody reads a success; they start again on what they
+//! left; the load goes on for a while. Then everything that was acknowledged or shown must be there,
+//! every transaction wholly or not at all, on whichever nodes its keys lie; what was refused must
+//! have left nothing; and every key must be readable soon, through every node: no transaction stays
+//! undecided.
+//!
+//! The books are those of a single server ([`super::ledger`]), but that a connection's requests for
+//! different keys may be lost out of order: one node has lost what another one has kept.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
+use rustix::process::Pid;
+use tempfile::TempDir;
+
+use super::ledger::Ledger;
+use super::load::{Log, Record, SOON_MS, Ticks};
+use super::node_load::{PATIENCE, Round, drive};
+use super::verdict::{Found, FoundCell, Verdict};
+use super::{CHECKPOINTS, WIPE};
+use crate::cluster::Nodes;
+use crate::server::Program;
+use testkit::{Client, Reply};
+use xtask::interrupt;
+
+/// Load lasts at most so long before a kill, and after the nodes are back.
+const LOAD_MS: u64 = 80;
+/// How long to wait for a reply at which to kill.
+const REPLY_WAIT: Duration = Duration::from_millis(50);
+/// Keys that are read at once.
+const CHUNK: usize = 16;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many rounds.
+    pub rounds: u64,
+    /// Seed of the load and of the moments; the threads' interleaving stays the system's.
+    pub seed: u64,
+    /// How many nodes.
+    pub nodes: u16,
+    /// How many connections each of them has.
+    pub connections: usize,
+    /// Whether the data of a failed round stays for whoever looks into it.
+    pub keep: bool,
+    /// Whether the nodes make checkpoints all the time.
+    pub checkpoints: bool,
+}
+
+/// What the rounds came upon.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Coverage {
+    /// Nodes that were killed.
+    pub killed: u64,
+    /// Transactions that were prepared when their node died, and still were when it came back.
+    pub prepared: u64,
+    /// Operations whose outcome nobody told.
+    pub open: u64,
+    /// Operations that were refused without effect.
+    pub refused: u64,
+}
+
+/// Runs the rounds up to the first complaint and prints the sum.
+///
+/// # Errors
+/// If a round cannot be run at all; a complaint is no error here.
+pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
+    let started = Instant::now();
+    let mut sum = Verdict::default();
+    let mut crash = Crash::new(program, options)?;
+    let mut done = 0;
+    while done < options.rounds && sum.is_clean() {
+        interrupt::check()?;
+        sum.add(crash.round().with_context(|| crash.place(done))?);
+        done += 1;
+        if done % WIPE == 0 {
+            println!("crash: {done} rounds, {sum}");
+            if sum.is_clean() && done < options.rounds {
+                crash.renew()?;
+            }
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "crash: {done} rounds over {} nodes in {seconds:.1} s (seed {}), {sum}",
+        options.nodes, options.seed
+    );
+    let Coverage {
+        killed,
+        prepared,
+        open,
+        refused,
+    } = crash.coverage;
+    println!(
+        "crash: nodes killed: {killed}, transactions that came back prepared: {prepared}, \
+         outcomes unknown: {open}, refused: {refused}"
+    );
+    if !sum.is_clean() {
+        crash.explain(&sum, done - 1);
+    } else if done >= WIPE && (prepared == 0 || open == 0) {
+        bail!("no kill met a transaction between its phases; run more rounds");
+    }
+    Ok(sum)
+}
+
+struct Crash<'a> {
+    program: &'a Program,
+    options: &'a Options,
+    rng: fastrand::Rng,
+    ticks: Ticks,
+    dir: TempDir,
+    nodes: Nodes,
+    ledger: Ledger,
+    coverage: Coverage,
+    /// What was refused without effect in the last round, and what became of the rest.
+    refused: Vec<String>,
+    told: Vec<String>,
+    /// What was done to the nodes since the directory was begun.
+    events: Vec<String>,
+}
+
+impl<'a> Crash<'a> {
+    fn new(program: &'a Program, options: &'a Options) -> Result<Crash<'a>> {
+        let dir = TempDir::with_prefix("kumiki-crash-")?;
+        let nodes = Nodes::anywhere(program, dir.path(), options.nodes)?;
+        let connections = options.connections * nodes.count();
+        let mut crash = Crash {
+            program,
+            options,
+            rng: fastrand::Rng::with_seed(options.seed),
+            ticks: Ticks::default(),
+            dir,
+            nodes,
+            ledger: Ledger::scattered(connections),
+            coverage: Coverage::default(),
+            refused: Vec::new(),
+            told: Vec::new(),
+            events: Vec::new(),
+        };
+        crash.start_all()?;
+        Ok(crash)
+    }
+
+    fn place(&self, round: u64) -> String {
+        format!("round {} of seed {}", round + 1, self.options.seed)
+    }
+
+    fn start_all(&mut self) -> Result<()> {
+        (0..self.nodes.count()).try_for_each(|index| self.start(index))?;
+        self.nodes.wait_together()
+    }
+
+    fn start(&mut self, index: usize) -> Result<()> {
+        let mut settings = Vec::new();
+        if self.options.checkpoints {
+            settings.extend(CHECKPOINTS[self.rng.usize(..CHECKPOINTS.len())]);
+        }
+        self.nodes.start(index, &settings)
+    }
+
+    /// One round. All nodes run before it, and after it unless one refused to start.
+    fn round(&mut self) -> Result<Verdict> {
+        let (logs, refusal) = self.load_and_kill()?;
+        if let Some(refusal) = refusal {
+            let lost = vec![refusal];
+            return Ok(Verdict {
+                lost,
+                ..Verdict::default()
+            });
+        }
+        // What expires soon is gone by now.
+        thread::sleep(Duration::from_millis(SOON_MS + 20));
+        let records = || logs.iter().flat_map(|log| &log.records);
+        self.coverage.open += records().filter(|record| record.acked.is_none()).count() as u64;
+        let line = |record: &Record| {
+            let told = &record.acked;
+            format!("{}: {:?}: {told:?}", record.sent, record.op)
+        };
+        self.told = records().map(line).collect();
+        let found = match self.read() {
+            Ok(found) => found,
+            Err(wrong) => {
+                let mut verdict = Verdict::default();
+                verdict
+                    .wrong
+                    .extend(logs.into_iter().filter_map(|log| log.complaint));
+                verdict.wrong.push(format!("{wrong:#}"));
+                return Ok(verdict);
+            }
+        };
+        Ok(self.ledger.judge(logs, &found))
+    }
+
+    /// The load's records, and why a node did not come back.
+    fn load_and_kill(&mut self) -> Result<(Vec<Log>, Option<String>)> {
+        let (over, refused) = (AtomicBool::new(false), Mutex::default());
+        let victims = Mutex::new(Vec::new());
+        let ticks = std::mem::take(&mut self.ticks);
+        let round = Round {
+            ticks: &ticks,
+            over: &over,
+            victims: &victims,
+            refused: &refused,
+        };
+        let addresses = self.nodes.addresses();
+        let connections = self.options.connections * addresses.len();
+        let rngs: Vec<_> = (0..connections).map(|_| self.rng.fork()).collect();
+        let ended = thread::scope(|scope| {
+            let round = &round;
+            let mut drivers = Vec::new();
+            for (connection, rng) in rngs.into_iter().enumerate() {
+                let addr = addresses[connection % addresses.len()];
+                drivers.push(scope.spawn(move || drive(round, addr, connection, rng)));
+            }
+            let ended = self.disturb(round);
+            over.store(true, Ordering::SeqCst);
+            let logs = drivers
+                .into_iter()
+                .map(|d| d.join().expect("a driver panicked"))
+                .collect();
+            ended.map(|refusal| (logs, refusal))
+        });
+        self.ticks = ticks;
+        self.refused = refused.into_inner();
+        self.coverage.refused += self.refused.len() as u64;
+        ended
+    }
+
+    /// Kills nodes and starts them again. Says why one did not start.
+    fn disturb(&mut self, round: &Round<'_>) -> Result<Option<String>> {
+        self.pause(1000..LOAD_MS * 1000);
+        let victims = self.choose();
+        self.kill(&victims, round)?;
+        self.pause(0..30_000);
+        for &index in &victims {
+            while self.rng.u32(0..8) == 0 {
+                self.start(index)?;
+                self.pause(0..20_000);
+                self.server_of(index).kill()?;
+                self.events
+                    .push(format!("node {} killed while it started", index + 1));
+            }
+            self.start(index)?;
+        }
+        if let Err(error) = self.nodes.wait_together() {
+            interrupt::check()?;
+            return Ok(Some(format!("what the nodes held: {error:#}")));
+        }
+        for &index in &victims {
+            self.coverage.prepared += self.prepared_of(index);
+        }
+        self.pause(0..LOAD_MS * 1000);
+        Ok(None)
+    }
+
+    /// Mostly one node, sometimes two, seldom all.
+    fn choose(&mut self) -> Vec<usize> {
+        let mut all: Vec<_> = (0..self.nodes.count()).collect();
+        self.rng.shuffle(&mut all);
+        let count = match self.rng.u32(0..8) {
+            0..5 => 1,
+            5..7 => 2,
+            _ => all.len(),
+        };
+        all.truncate(count);
+        all
+    }
+
+    fn kill(&mut self, victims: &[usize], round: &Round<'_>) -> Result<()> {
+        let names: Vec<_> = victims.iter().map(|index| index + 1).collect();
+        let at_reply = self.rng.bool();
+        self.events
+            .push(format!("nodes {names:?} killed, at a reply: {at_reply}"));
+        if at_reply {
+            let pids: Vec<Pid> = victims.iter().map(|&i| self.server_of(i).pid()).collect();
+            *round.victims.lock() = pids;
+            let deadline = Instant::now() + REPLY_WAIT;
+            while Instant::now() < deadline && !round.victims.lock().is_empty() {
+                thread::sleep(Duration::from_micros(200));
+            }
+            round.victims.lock().clear();
+        }
+        for &index in victims {
+            self.server_of(index).kill()?;
+            self.coverage.killed += 1;
+        }
+        Ok(())
+    }
+
+    fn server_of(&mut self, index: usize) -> &mut crate::server::Server {
+        self.nodes.server(index).expect("it was started")
+    }
+
+    fn pause(&mut self, micros: std::ops::Range<u64>) {
+        thread::sleep(Duration::from_micros(self.rng.u64(micros)));
+    }
+
+    /// How many transactions a node said that it found prepared.
+    fn prepared_of(&self, index: usize) -> u64 {
+        let log = self.dir.path().join(format!("node{}.log", index + 1));
+        let said = fs::read_to_string(log).unwrap_or_default();
+        let after = said.split("prepared=").skip(1);
+        let digits = after.map(|text| text.split(|c: char| !c.is_ascii_digit()).next());
+        digits.flatten().filter_map(|n| n.parse::<u64>().ok()).sum()
+    }
+
+    /// Reads every key through every node; all must say the same.
+    fn read(&self) -> Result<Found> {
+        let mut first: Option<Found> = None;
+        for addr in self.nodes.addresses() {
+            let mut client = Client::try_connect(addr)?;
+            client.set_patience(PATIENCE)?;
+            let found = self.read_through(&mut client)?;
+            let Some(first) = &first else {
+                first = Some(found);
+                continue;
+            };
+            for name in self.ledger.names() {
+                if first.bytes(name) != found.bytes(name) {
+                    bail!("{name} is one thing through one node and another through {addr}");
+                }
+            }
+        }
+        first.context("a cluster has nodes")
+    }
+
+    /// What has a single key is answered by its own node alone; a transaction over many by each.
+    fn read_through(&self, client: &mut Client) -> Result<Found> {
+        let names: Vec<&str> = self.ledger.names().collect();
+        let mut cells = BTreeMap::new();
+        for names in names.chunks(CHUNK) {
+            let read_at = Instant::now();
+            client.push(&["MULTI"]);
+            for name in names {
+                client.push(&["GET", name]);
+                client.push(&["PTTL", name]);
+            }
+            client.push(&["EXEC"]);
+            client.flush()?;
+            let mut last = Reply::Null;
+            for _ in 0..2 * names.len() + 2 {
+                let reply = client.try_reply();
+                last = reply.with_context(|| format!("{names:?} are not readable"))?;
+            }
+            let Reply::Array(replies) = last else {
+                bail!("EXEC of GET and PTTL of {names:?} says {last:?}");
+            };
+            for (name, pair) in names.iter().zip(replies.chunks(2)) {
+                match pair {
+                    [Reply::Bulk(bytes), Reply::Int(ttl_ms)] => {
+                        let cell = FoundCell {
+                            bytes: bytes.clone(),
+                            ttl_ms: *ttl_ms,
+                            read_at,
+                        };
+                        cells.insert((*name).to_owned(), cell);
+                    }
+                    [Reply::Null, Reply::Int(-2)] => {}
+                    other => bail!("GET and PTTL of {name} say {other:?}"),
+                }
+            }
+        }
+        Ok(Found { cells })
+    }
+
+    /// Begins with an empty directory.
+    fn renew(&mut self) -> Result<()> {
+        for index in 0..self.nodes.count() {
+            self.server_of(index).kill()?;
+        }
+        self.dir = TempDir::with_prefix("kumiki-crash-")?;
+        self.nodes = Nodes::anywhere(self.program, self.dir.path(), self.options.nodes)?;
+        self.ledger = Ledger::scattered(self.options.connections * self.nodes.count());
+        self.events.clear();
+        self.start_all()
+    }
+
+    fn explain(&mut self, verdict: &Verdict, round: u64) {
+        print!("{}", verdict.complaints());
+        let place = self.place(round);
+        println!("crash: this was {place}; the last events were:");
+        for event in &self.events[self.events.len().saturating_sub(8)..] {
+            println!("  {event}");
+        }
+        if self.options.keep {
+            println!("crash: the data stays at {}", self.keep().display());
+        }
+    }
+
+    /// Stops the nodes and leaves their data where it is.
+    fn keep(&mut self) -> PathBuf {
+        for index in 0..self.nodes.count() {
+            // It has ended by itself if this fails, and the guard reaps it.
+            let _ = self.nodes.server(index).map(|server| server.kill());
+        }
+        let books = [("refused.txt", &self.refused), ("told.txt", &self.told)];
+        for (name, lines) in books {
+            if let Err(error) = fs::write(self.dir.path().join(name), lines.join("\n")) {
+                println!("crash: cannot write {name}: {error}");
+            }
+        }
+        self.dir.disable_cleanup(true);
+        self.dir.path().to_owned()
+    }
+}
+
+/// The planted bug must show, or the harness is blind.
+///
+/// # Errors
+/// If there is no complaint.
+pub fn require_found(verdict: &Verdict) -> Result<()> {
+    if verdict.is_clean() {
+        bail!("the planted bug was not found: {verdict}");
+    }
+    println!("crash: the planted bug was found");
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! The operations of the crash load, as requests and as what their replies prove.
+//!
+//! | operation | keys | requests | what it can show |
+//! |---|---|---|---|
+//! | `Assign` | the connection's own | `SET`, `SET PX`, `DEL`, `MSET`, `MULTI … EXEC` | a lost, stale or invented value; a connection's writes out of order |
+//! | `Add` | counters of all | `INCRBY` | a lost or doubled increment |
+//! | `Transfer` | accounts of all | `MULTI DECRBY INCRBY EXEC` | a transaction in part: the sum is not zero |
+//! | `Stamp` | groups of all | `MSET`, `MULTI … EXEC` | a transaction in part: the group's keys differ |
+//! | `ReadCounter`, `ReadGroup` | counters, groups | `GET`, `MGET` | a value that was shown and is gone later |
+
+use std::time::Instant;
+
+use crate::crash::value::Value;
+use testkit::{Client, Reply};
+
+/// Counters that all connections add to.
+pub const COUNTERS: usize = 8;
+/// Accounts that all connections move amounts between.
+pub const ACCOUNTS: usize = 12;
+/// Groups that all connections stamp.
+pub const GROUPS: usize = 4;
+/// Keys in a group.
+pub const GROUP_KEYS: usize = 5;
+/// Keys that each connection has for itself.
+pub const OWN_KEYS: usize = 24;
+
+/// When a cell goes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// Never.
+    Never,
+    /// So soon that it is gone when the books are compared: after this many milliseconds.
+    Soon(u64),
+    /// So late that it is still there: after this many milliseconds from the instant on.
+    Late(u64, Instant),
+}
+
+/// What a key was assigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The value.
+    pub value: Value,
+    /// When it goes.
+    pub expiry: Expiry,
+}
+
+/// How several keys are written at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// One `MSET`.
+    MSet,
+    /// `MULTI`, a `SET` for each key, `EXEC`.
+    Multi,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Gives own keys a value, or none.
+    Assign {
+        /// Keys and their cells; `None` deletes. One key, or several without expiry.
+        cells: Vec<(String, Option<Cell>)>,
+        /// How several keys are written.
+        how: How,
+    },
+    /// Adds to a counter.
+    Add {
+        /// Which.
+        counter: usize,
+        /// How much; positive.
+        by: i64,
+    },
+    /// Moves an amount.
+    Transfer {
+        /// From this account.
+        from: usize,
+        /// To this one.
+        to: usize,
+        /// How much.
+        amount: i64,
+    },
+    /// Writes one value to all keys of a group.
+    Stamp {
+        /// Which.
+        group: usize,
+        /// The value.
+        stamp: Value,
+        /// How.
+        how: How,
+    },
+    /// Reads a counter.
+    ReadCounter(usize),
+    /// Reads a group.
+    ReadGroup(usize),
+}
+
+/// What a reply shows beyond success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing.
+    Nothing,
+    /// A counter's value.
+    Counter(i64),
+    /// The value that all keys of a group have; `None` when they are all absent.
+    Group(Option<Value>),
+}
+
+/// The name of a counter.
+#[must_use]
+pub fn counter_key(counter: usize) -> String {
+    format!("counter:{counter}")
+}
+
+/// The name of an account.
+#[must_use]
+pub fn account_key(account: usize) -> String {
+    format!("account:{account}")
+}
+
+/// The names of a group's keys. They differ in their first letters, so that they lie far apart
+/// in the index.
+#[must_use]
+pub fn group_keys(group: usize) -> Vec<String> {
+    (0..GROUP_KEYS)
+        .map(|k| format!("{}:group:{group}", (b'a' + k as u8 * 5) as char))
+        .collect()
+}
+
+/// The name of one of a connection's own keys.
+#[must_use]
+pub fn own_key(connection: usize, key: usize) -> String {
+    format!("own:{connection}:{key}")
+}
+
+impl Op {
+    /// Whether it writes.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        !matches!(self, Op::ReadCounter(_) | Op::ReadGroup(_))
+    }
+
+    /// Adds the requests to what `client` sends next.
+    pub fn push(&self, client: &mut Client) {
+        match self {
+            Op::Assign { cells, how } => match cells.as_slice() {
+                [(key, None)] => client.push(&["DEL", key]),
+                [(key, Some(cell))] => push_set(client, key, cell),
+                _ => {
+                    let pairs = cells
+                        .iter()
+                        .filter_map(|(k, c)| Some((k.clone(), c.as_ref()?.value)));
+                    push_many(client, pairs.collect(), *how);
+                }
+            },
+            Op::Add { counter, by } => {
+                client.push(&["INCRBY", &counter_key(*counter), &by.to_string()]);
+            }
+            Op::Transfer { from, to, amount } => {
+                let amount = amount.to_string();
+                client.push(&["MULTI"]);
+                client.push(&["DECRBY", &account_key(*from), &amount]);
+                client.push(&["INCRBY", &account_key(*to), &amount]);
+                client.push(&["EXEC"]);
+            }
+            Op::Stamp { group, stamp, how } => {
+                let pairs = group_keys(*group)
+                    .into_iter()
+                    .map(|k| (k, *stamp))
+                    .collect();
+                push_many(client, pairs, *how);
+            }
+            Op::ReadCounter(counter) => client.push(&["GET", &counter_key(*counter)]),
+            Op::ReadGroup(group) => {
+                let mut args = vec!["MGET".to_owned()];
+                args.extend(group_keys(*group));
+                client.push(&args);
+            }
+        }
+    }
+
+    /// How many replies the requests get. The last one decides.
+    #[must_use]
+    pub fn replies(&self) -> usize {
+        match self {
+            Op::Transfer { .. } => 4,
+            Op::Assign {
+                cells,
+                how: How::Multi,
+            } if cells.len() > 1 => cells.len() + 2,
+            Op::Stamp {
+                how: How::Multi, ..
+            } => GROUP_KEYS + 2,
+            _ => 1,
+        }
+    }
+
+    /// What the last reply shows.
+    ///
+    /// # Errors
+    /// Says what is wrong with the reply.
+    pub fn judge(&self, reply: &Reply) -> Result<Shown, String> {
+        let unexpected = || Err(format!("{self:?} was answered with {reply:?}"));
+        match (self, reply) {
+            (Op::Assign { cells, .. }, Reply::Int(0 | 1)) if cells[0].1.is_none() => {
+                Ok(Shown::Nothing)
+            }
+            (Op::Assign { .. } | Op::Stamp { .. }, Reply::Status(text)) if text == "OK" => {
+                Ok(Shown::Nothing)
+            }
+            (
+                Op::Assign {
+                    how: How::Multi, ..
+                }
+                | Op::Stamp {
+                    how: How::Multi, ..
+                }
+                | Op::Transfer { .. },
+                Reply::Array(items),
+            ) if items
+                .iter()
+                .all(|r| matches!(r, Reply::Int(_) | Reply::Status(_))) =>
+            {
+                Ok(Shown::Nothing)
+            }
+            (Op::Add { .. }, Reply::Int(value)) => Ok(Shown::Counter(*value)),
+            (Op::ReadCounter(_), Reply::Null) => Ok(Shown::Counter(0)),
+            (Op::ReadCounter(_), Reply::Bulk(bytes)) => {
+                match std::str::from_utf8(bytes)
+                    .ok()
+                    .and_then(|text| text.parse().ok())
+                {
+                    Some(value) => Ok(Shown::Counter(value)),
+                    None => unexpected(),
+                }
+            }
+            (Op::ReadGroup(_), Reply::Array(items)) if items.len() == GROUP_KEYS => {
+                judge_group(items)
+            }
+            _ => unexpected(),
+        }
+    }
+}
+
+fn judge_group(items: &[Reply]) -> Result<Shown, String> {
+    if items.iter().any(|item| item != &items[0]) {
+        let value = |item: &Reply| match item {
+            Reply::Bulk(bytes) => Value::decode(bytes),
+            _ => None,
+        };
+        let values: Vec<_> = items.iter().map(value).collect();
+        return Err(format!("a group was read in part: {values:?}"));
+    }
+    match &items[0] {
+        Reply::Null => Ok(Shown::Group(None)),
+        Reply::Bulk(bytes) => match Value::decode(bytes) {
+            Some(value) => Ok(Shown::Group(Some(value))),
+            None => Err("a group holds a value that nobody sent".to_owned()),
+        },
+        other => Err(format!("a group was answered with {other:?}")),
+    }
+}
+
+fn push_set(client: &mut Client, key: &str, cell: &Cell) {
+    let value = cell.value.encode();
+    match cell.expiry {
+        Expiry::Never => client.push(&[b"SET", key.as_bytes(), &value]),
+        Expiry::Soon(ms) | Expiry::Late(ms, _) => {
+            let ms = ms.to_string();
+            client.push(&[b"SET", key.as_bytes(), &value, b"PX", ms.as_bytes()]);
+        }
+    }
+}
+
+fn push_many(client: &mut Client, pairs: Vec<(String, Value)>, how: How) {
+    if how == How::MSet {
+        let mut args = vec![b"MSET".to_vec()];
+        args.extend(
+            pairs
+                .into_iter()
+                .flat_map(|(k, v)| [k.into_bytes(), v.encode()]),
+        );
+        client.push(&args);
+        return;
+    }
+    client.push(&["MULTI"]);
+    for (key, value) in pairs {
+        client.push(&[b"SET", key.as_bytes(), &value.encode()]);
+    }
+    client.push(&["EXEC"]);
+}

@@ -1,0 +1,149 @@
+//! What a round found out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use testkit::{Client, Reply};
+
+/// A judgement over one or more rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Writes whose success the server had reported.
+    pub acknowledged: u64,
+    /// Acknowledged writes, or values that were shown, of which nothing is left.
+    pub lost: Vec<String>,
+    /// Transactions of which only a part is there.
+    pub partial: Vec<String>,
+    /// Anything else that cannot be: values that nobody sent, replies that no right server gives.
+    pub wrong: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether there is nothing to complain of.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.lost.is_empty() && self.partial.is_empty() && self.wrong.is_empty()
+    }
+
+    /// Adds another round's judgement.
+    pub fn add(&mut self, other: Verdict) {
+        self.acknowledged += other.acknowledged;
+        self.lost.extend(other.lost);
+        self.partial.extend(other.partial);
+        self.wrong.extend(other.wrong);
+    }
+
+    /// Every complaint, one in a line.
+    #[must_use]
+    pub fn complaints(&self) -> String {
+        let kinds = [
+            ("lost", &self.lost),
+            ("partial", &self.partial),
+            ("wrong", &self.wrong),
+        ];
+        let lines = kinds
+            .iter()
+            .flat_map(|(kind, all)| all.iter().map(move |c| format!("  {kind}: {c}\n")));
+        lines.collect()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lost = self.lost.len() as u64;
+        let recovered = self.acknowledged.saturating_sub(lost);
+        write!(
+            f,
+            "acknowledged = {}, recovered = {recovered}, lost = {lost}",
+            self.acknowledged
+        )?;
+        write!(
+            f,
+            ", partial = {}, wrong = {}",
+            self.partial.len(),
+            self.wrong.len()
+        )
+    }
+}
+
+/// A key as it was found after a restart.
+#[derive(Clone, Debug)]
+pub struct FoundCell {
+    /// The value.
+    pub bytes: Vec<u8>,
+    /// What PTTL said: milliseconds, or −1 for never.
+    pub ttl_ms: i64,
+    /// When PTTL was asked.
+    pub read_at: Instant,
+}
+
+/// All keys as they were found after a restart.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Every key that the server listed.
+    pub cells: BTreeMap<String, FoundCell>,
+}
+
+impl Found {
+    /// Reads the whole store through KEYS, GET and PTTL.
+    ///
+    /// # Errors
+    /// If the server goes away, answers with an error, or lists a key that GET does not find.
+    pub fn read(client: &mut Client) -> Result<Found> {
+        let Reply::Array(keys) = client.expect(&["KEYS", "*"])? else {
+            bail!("KEYS was not answered with an array");
+        };
+        let mut names = Vec::with_capacity(keys.len());
+        for key in keys {
+            let Reply::Bulk(key) = key else {
+                bail!("KEYS listed {key:?}")
+            };
+            names.push(String::from_utf8(key).context("KEYS listed a key that nobody sent")?);
+        }
+        for name in &names {
+            client.push(&["GET", name]);
+            client.push(&["PTTL", name]);
+        }
+        client.flush()?;
+        let read_at = Instant::now();
+        let mut cells = BTreeMap::new();
+        for name in names {
+            match (client.try_reply()?, client.try_reply()?) {
+                (Reply::Bulk(bytes), Reply::Int(ttl_ms)) => {
+                    let cell = FoundCell {
+                        bytes,
+                        ttl_ms,
+                        read_at,
+                    };
+                    cells.insert(name, cell);
+                }
+                (value, ttl) => {
+                    bail!("KEYS listed {name}, but GET and PTTL say {value:?}, {ttl:?}")
+                }
+            }
+        }
+        Ok(Found { cells })
+    }
+
+    /// The bytes of a key.
+    #[must_use]
+    pub fn bytes(&self, key: &str) -> Option<&[u8]> {
+        self.cells.get(key).map(|cell| cell.bytes.as_slice())
+    }
+
+    /// The number in a key; an absent key is zero.
+    ///
+    /// # Errors
+    /// If the value is no number.
+    pub fn number(&self, key: &str) -> Result<i64, String> {
+        let Some(bytes) = self.bytes(key) else {
+            return Ok(0);
+        };
+        let text = std::str::from_utf8(bytes).map_err(|_| format!("{key} holds no number"))?;
+        text.parse()
+            .map_err(|_| format!("{key} holds no number: {text}"))
+    }
+}

@@ -1,0 +1,57 @@
+//! Clients that count up without an end, and the writes that were acknowledged to them.
+
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use testkit::workload::counters::{Counting, Options};
+use testkit::workload::{Counters, Counts, Ended};
+
+use crate::chaos::load::transact;
+use crate::chaos::session::{Session, World};
+
+/// Between a write and the next one.
+const GAP: Duration = Duration::from_millis(2);
+
+/// An acknowledged write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// When, in nanoseconds on the clients' clock.
+    pub at: u64,
+    /// By which node, from 0 on.
+    pub node: usize,
+}
+
+/// The counters of this many clients.
+#[must_use]
+pub fn counters(count: usize) -> Counters {
+    Counters::new(Options {
+        counters: count,
+        prefix: "counted:".to_owned(),
+        reads: 0.0,
+    })
+}
+
+/// Counts up until the load is over, and goes where it is sent. What it finds wrong goes to the world.
+pub fn write(
+    world: &World,
+    mut client: Counting,
+    mut session: Session<'_>,
+    acks: &Mutex<Vec<Ack>>,
+) -> (Counting, Counts) {
+    let mut counts = Counts::default();
+    while !world.is_over() {
+        match transact(world, &mut session, &mut client) {
+            Ok(ended) => {
+                counts.count(&ended);
+                if matches!(ended, Ended::Committed(_)) {
+                    let (at, node) = (world.now(), session.node());
+                    acks.lock().push(Ack { at, node });
+                }
+            }
+            Err(wrong) => world.wrong.lock().push(wrong),
+        }
+        thread::sleep(GAP);
+    }
+    (client, counts)
+}

@@ -1,0 +1,3 @@
+//! Tests of io_uring rings with sockets.
+
+mod ring;

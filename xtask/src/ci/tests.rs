@@ -1,0 +1,92 @@
+//! The tests of the crates that have changed, or that use one that has: on a developer's machine.
+//!
+//! All test programs are built as `cargo test --workspace` builds them, so that nothing is compiled twice,
+//! and each crate's programs are a step.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::records::Records;
+use super::{Reads, Summary, execute};
+use crate::build;
+use crate::process;
+use crate::workspace::{Crate, Workspace};
+
+/// Builds the tests and runs those of the crates that have no record.
+pub(super) fn run(
+    workspace: &Workspace,
+    records: &Records<'_>,
+    all: bool,
+    summary: &mut Summary,
+) -> Result<()> {
+    let mut left = Vec::new();
+    for one in workspace.crates() {
+        let name = format!("tests of {}", one.name);
+        let names: &'static [&'static str] = vec![one.name.clone().leak() as &str].leak();
+        let key = records.key(&name, &Reads::CratesAndPeers(names))?;
+        if !all && key.as_deref().is_some_and(|key| records.has(key)) {
+            summary.skipped.push(name);
+        } else {
+            left.push((name, one, key));
+        }
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    let mut programs = BTreeMap::new();
+    summary.step("tests are built", || {
+        programs = build_programs(&["--tests"])?;
+        Ok(())
+    })?;
+    for (name, one, key) in left {
+        let own = programs.get(&one.package).map_or(&[][..], Vec::as_slice);
+        summary.step(&name, || {
+            own.iter().try_for_each(|program| run_program(one, program))
+        })?;
+        records.passed(key.as_deref())?;
+    }
+    let name = "tests in the documentation";
+    let key = records.key(name, &Reads::Tree)?;
+    if !all && key.as_deref().is_some_and(|key| records.has(key)) {
+        summary.skipped.push(name.to_owned());
+        return Ok(());
+    }
+    summary.step(name, || execute(build::cargo_test().arg("--doc")))?;
+    records.passed(key.as_deref())
+}
+
+/// Builds the test programs of all packages that these arguments choose, and returns them by package.
+pub(super) fn build_programs(targets: &[&str]) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+    let mut command = build::cargo_test();
+    command.current_dir(build::root()).stderr(Stdio::inherit());
+    command.arg("--no-run").args(targets);
+    command.args(["--message-format", "json-render-diagnostics"]);
+    let messages = process::output("cargo test --no-run", &mut command)?;
+    let mut programs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for line in messages.lines() {
+        let message: Value = serde_json::from_str(line).context("cargo's message is not JSON")?;
+        let is_test = message["profile"]["test"] == true;
+        let id = message["package_id"].as_str().unwrap_or_default();
+        if let Some(path) = message["executable"].as_str().filter(|_| is_test) {
+            let of = programs
+                .entry(build::package_of(id).to_owned())
+                .or_default();
+            of.push(PathBuf::from(path));
+        }
+    }
+    Ok(programs)
+}
+
+/// Runs a test program as cargo would.
+pub(super) fn run_program(one: &Crate, program: &PathBuf) -> Result<()> {
+    println!("     Running {}", program.display());
+    let mut command = Command::new(program);
+    command.current_dir(&one.dir);
+    command.env("CARGO_MANIFEST_DIR", &one.dir);
+    build::run_more_tests(&mut command);
+    process::run(&program.display().to_string(), &mut command)
+}
