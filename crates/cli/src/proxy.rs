@@ -1,7 +1,7 @@
 //! `kumiki proxy`: stands before nodes, stops when asked.
 
 use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::size::Size;
 use clap::{ArgGroup, Args};
 use cluster::Topology;
-use proxy::{Admin, Config, Kind, LockTable, Nodes, Running, Stack, TlsClients, TlsNodes};
+use proxy::{Admin, Config, Kind, LockTable, NodeAddress, Nodes, Running, Stack, TlsClients, TlsNodes};
 
 use crate::BUILD;
 use crate::cli::{parse_address, parse_password, parse_time};
@@ -347,7 +347,7 @@ fn tls(options: &Options) -> Option<TlsClients> {
 fn nodes(options: &Options) -> Result<Nodes, String> {
     if let Some(file) = &options.cluster {
         let topology = Topology::load(file).map_err(|error| error.to_string())?;
-        let nodes = topology.nodes().iter().map(|node| node.client);
+        let nodes = topology.nodes().iter().map(|node| node.client.into());
         return Ok(Nodes::Kumiki(nodes.collect()));
     }
     if !options.cassandra.is_empty() {
@@ -357,17 +357,18 @@ fn nodes(options: &Options) -> Result<Nodes, String> {
     resolve("--redis", "127.0.0.1:6379", &options.redis).map(Nodes::Redis)
 }
 
-/// The addresses of nodes that an option names.
-fn resolve(option: &str, example: &str, texts: &[String]) -> Result<Vec<SocketAddr>, String> {
-    let mut nodes = Vec::new();
-    for text in texts {
-        let resolved = text.to_socket_addrs().map_err(|error| {
-            format!("{option} {text}: {error}; give host:port, for example {example}")
-        })?;
-        let first = resolved.into_iter().next();
-        nodes.push(first.ok_or_else(|| format!("{option} {text}: there is no such host"))?);
-    }
-    Ok(nodes)
+/// The nodes that an option names.
+fn resolve(option: &str, example: &str, texts: &[String]) -> Result<Vec<NodeAddress>, String> {
+    let nodes = texts.iter().map(|text| {
+        let node = NodeAddress::new(text);
+        match node.resolve(None) {
+            Ok(_) => Ok(node),
+            Err(error) => Err(format!(
+                "{option} {text}: {error}; give host:port, for example {example}"
+            )),
+        }
+    });
+    nodes.collect()
 }
 
 fn announce(running: &Running, config: &Config) -> std::io::Result<()> {

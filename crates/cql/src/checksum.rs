@@ -32,7 +32,7 @@ const CRC24_TABLE: [u32; 256] = {
 
 /// The checksum of a frame's header: 24 bits.
 #[must_use]
-pub(crate) fn crc24(bytes: [u8; 3]) -> u32 {
+pub(crate) fn crc24(bytes: &[u8]) -> u32 {
     bytes.iter().fold(CRC24_INITIAL, |crc, &byte| {
         let index = (crc >> 16) as u8 ^ byte;
         (crc << 8 ^ CRC24_TABLE[usize::from(index)]) & 0x00ff_ffff
@@ -71,7 +71,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(24);
         for _ in 0..1000 {
             let bytes = [random.u8(..), random.u8(..), random.u8(..)];
-            assert_eq!(crc24(bytes), crc24_by_bits(bytes), "{bytes:?}");
+            assert_eq!(crc24(&bytes), crc24_by_bits(bytes), "{bytes:?}");
         }
     }
 

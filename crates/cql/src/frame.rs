@@ -11,8 +11,7 @@
 //! payload is cut over several frames, which are not self-contained and hold nothing else.
 //!
 //! STARTUP and what answers it travel without frames: versions are not agreed on before. This is
-//! the format without compression, which frames have only if a client asks for it by an option
-//! that the server has to offer first.
+//! the format without compression; the other one is in [`compression`](crate::compression).
 
 use crate::checksum::{crc24, crc32};
 
@@ -45,6 +44,9 @@ pub enum FrameError {
         /// As computed from the payload.
         expected: u32,
     },
+    /// The payload cannot be decompressed.
+    #[error("a frame's compressed payload is corrupt")]
+    Compression,
     /// A self-contained frame that ends within an envelope.
     #[error("a self-contained frame ends within an envelope")]
     Cut,
@@ -78,7 +80,7 @@ impl FrameHeader {
             return Ok(None);
         };
         let found = u32::from_le_bytes([c0, c1, c2, 0]);
-        let expected = crc24([b0, b1, b2]);
+        let expected = crc24(&[b0, b1, b2]);
         if found != expected {
             return Err(FrameError::Header { found, expected });
         }
@@ -102,7 +104,7 @@ impl FrameHeader {
             0
         };
         let [b0, b1, b2, _] = (self.payload_len as u32 | flag).to_le_bytes();
-        let [c0, c1, c2, _] = crc24([b0, b1, b2]).to_le_bytes();
+        let [c0, c1, c2, _] = crc24(&[b0, b1, b2]).to_le_bytes();
         [b0, b1, b2, c0, c1, c2]
     }
 
@@ -120,15 +122,26 @@ impl FrameHeader {
     /// # Panics
     /// If `input` does not hold the whole frame.
     pub(crate) fn check_payload(self, input: &[u8]) -> Result<(), FrameError> {
-        let (payload, rest) = input[FRAME_HEADER_LEN..].split_at(self.payload_len);
-        let trailer = rest.first_chunk().expect("a whole frame");
-        let found = u32::from_le_bytes(*trailer);
-        let expected = crc32(payload);
-        if found == expected {
-            Ok(())
-        } else {
-            Err(FrameError::Payload { found, expected })
-        }
+        check_payload(&input[FRAME_HEADER_LEN..], self.payload_len)
+    }
+}
+
+/// Checks the payload of this length that `input` starts with.
+///
+/// # Errors
+/// Its checksum is wrong.
+///
+/// # Panics
+/// If `input` does not hold the payload and its checksum.
+pub(crate) fn check_payload(input: &[u8], payload_len: usize) -> Result<(), FrameError> {
+    let (payload, rest) = input.split_at(payload_len);
+    let trailer = rest.first_chunk().expect("a whole frame");
+    let found = u32::from_le_bytes(*trailer);
+    let expected = crc32(payload);
+    if found == expected {
+        Ok(())
+    } else {
+        Err(FrameError::Payload { found, expected })
     }
 }
 

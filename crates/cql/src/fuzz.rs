@@ -1,6 +1,7 @@
 //! Entry points for fuzzing: each takes arbitrary bytes and panics if the parsers break a promise.
 
 use crate::bound::Bound;
+use crate::compression::Compression;
 use crate::envelope::{Direction, Envelope, Flags, HEADER_LEN, Limits, Opcode};
 use crate::frame::{self, FrameHeader};
 use crate::packer::{Framing, Packer};
@@ -73,6 +74,10 @@ pub fn fuzz_frames(bytes: &[u8]) {
     let bytes = bytes.get(CUTS..).unwrap_or(&[]);
     check_pieces(bytes, &cuts, Framing::Plain);
     check_pieces(bytes, &cuts, Framing::Frames);
+    check_pieces(bytes, &cuts, Framing::CompressedFrames);
+    for compression in [Compression::Lz4, Compression::Snappy] {
+        check_compression(compression, bytes);
+    }
     for self_contained in [true, false] {
         check_pieces(
             &in_frames(bytes, &cuts, self_contained),
@@ -100,13 +105,26 @@ fn in_frames(bytes: &[u8], cuts: &[usize], self_contained: bool) -> Vec<u8> {
     frames
 }
 
+/// Expands `bytes` as a compressed envelope, and checks that what is shortened is expanded to the same.
+fn check_compression(compression: Compression, bytes: &[u8]) {
+    let mut envelope = vec![0; HEADER_LEN];
+    envelope.extend_from_slice(bytes);
+    if let Ok(expanded) = compression.expand(&envelope, &LIMITS) {
+        assert!(expanded.len() <= HEADER_LEN + LIMITS.body, "longer than it may be");
+    }
+    let len = u32::try_from(bytes.len()).expect("inputs are short");
+    envelope[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&len.to_be_bytes());
+    if let Some(short) = compression.shorten(&envelope) {
+        let expanded = compression.expand(&short, &Limits { body: usize::MAX });
+        assert_eq!(expanded, Ok(envelope), "another envelope");
+    }
+}
+
 fn check_pieces(bytes: &[u8], cuts: &[usize], framing: Framing) {
     for direction in [Direction::Request, Direction::Response] {
         let unpacker = || {
             let mut unpacker = Unpacker::new(direction, LIMITS);
-            if framing == Framing::Frames {
-                unpacker.expect_frames();
-            }
+            unpacker.expect(framing);
             unpacker
         };
         let whole = unpack_in_pieces(bytes, &[], unpacker());

@@ -3,6 +3,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`envelope`] | headers and bodies in versions 3, 4 and 5; other streams, in place |
+//! | [`compression`] | bodies and frames that are compressed |
 //! | [`frame`], [`unpacker`], [`packer`] | the outer frames of version 5, and a connection's bytes as envelopes |
 //! | [`request`], [`response`], [`event`] | messages, decoded and written |
 //! | [`bound`], [`types`], [`value`], [`consistency`], [`paging`] | what messages are made of |
@@ -15,8 +16,8 @@
 //! input ([`Unpacker`]), looked at where it lies ([`request::Execute::decode`] allocates nothing),
 //! and copied once, with another stream, behind others to the node ([`Packer`]).
 //!
-//! Compression is not offered: LZ4 and Snappy would cost a proxy the copies that it is there to
-//! save. A compressed body is refused as malformed.
+//! What is compressed ([`compression`]) costs the copies that this saves: a proxy offers compression because
+//! drivers may be configured to ask for it. Where it was not agreed on, a compressed body is refused as malformed.
 //!
 //! # Why not a library
 //!
@@ -37,6 +38,7 @@
 
 pub mod bound;
 mod checksum;
+pub mod compression;
 pub mod consistency;
 pub mod envelope;
 pub mod event;
@@ -55,6 +57,7 @@ pub mod unpacker;
 pub mod value;
 
 pub use bound::{Bound, BoundValues, ValueList};
+pub use compression::{Compression, CompressionError};
 pub use consistency::Consistency;
 pub use envelope::{
     Direction, Envelope, EnvelopeError, Flags, HEADER_LEN, Header, Limits, Opcode, StreamId,

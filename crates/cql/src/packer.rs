@@ -3,8 +3,9 @@
 //! Invariants:
 //! 1. Envelopes stay in the order in which they were pushed.
 //! 2. They lie in as few frames as that order allows.
-//! 3. Each byte of an envelope is copied once.
+//! 3. Each byte of an envelope is copied once, before it is compressed if it is.
 
+use crate::compression::{self, COMPRESSED_HEADER_LEN};
 use crate::envelope::{HEADER_LEN, StreamId, set_stream};
 use crate::frame::{FRAME_HEADER_LEN, FrameHeader, MAX_PAYLOAD, trailer};
 
@@ -15,6 +16,19 @@ pub enum Framing {
     Plain,
     /// In frames with checksums.
     Frames,
+    /// In frames with checksums, whose payloads are compressed.
+    CompressedFrames,
+}
+
+impl Framing {
+    /// The length of a frame's header in bytes.
+    fn header_len(self) -> usize {
+        match self {
+            Framing::Plain => 0,
+            Framing::Frames => FRAME_HEADER_LEN,
+            Framing::CompressedFrames => COMPRESSED_HEADER_LEN,
+        }
+    }
 }
 
 /// Appends envelopes to a buffer. A frame that is open is closed when the packer goes.
@@ -61,7 +75,7 @@ impl<'o> Packer<'o> {
 
     fn append(&mut self, header: [u8; HEADER_LEN], body: &[u8]) {
         let len = HEADER_LEN + body.len();
-        if self.framing == Framing::Frames {
+        if self.framing != Framing::Plain {
             if len > MAX_PAYLOAD {
                 return self.append_large(header, body);
             }
@@ -74,7 +88,7 @@ impl<'o> Packer<'o> {
     /// Opens a frame, unless one is open that has room for `len` bytes.
     fn make_room(&mut self, len: usize) {
         if let Some(start) = self.open
-            && self.out.len() - start - FRAME_HEADER_LEN + len > MAX_PAYLOAD
+            && self.out.len() - start - self.framing.header_len() + len > MAX_PAYLOAD
         {
             self.close(true);
         }
@@ -85,7 +99,8 @@ impl<'o> Packer<'o> {
 
     fn open_frame(&mut self) {
         self.open = Some(self.out.len());
-        self.out.extend_from_slice(&[0; FRAME_HEADER_LEN]);
+        let header = self.out.len() + self.framing.header_len();
+        self.out.resize(header, 0);
     }
 
     #[cold]
@@ -108,12 +123,16 @@ impl<'o> Packer<'o> {
         let Some(start) = self.open.take() else {
             return;
         };
-        let payload = start + FRAME_HEADER_LEN;
-        let header = FrameHeader {
-            self_contained,
-            payload_len: self.out.len() - payload,
-        };
-        self.out[start..payload].copy_from_slice(&header.to_bytes());
+        let payload = start + self.framing.header_len();
+        if self.framing == Framing::CompressedFrames {
+            compression::close_frame(self.out, start, self_contained);
+        } else {
+            let header = FrameHeader {
+                self_contained,
+                payload_len: self.out.len() - payload,
+            };
+            self.out[start..payload].copy_from_slice(&header.to_bytes());
+        }
         let trailer = trailer(&self.out[payload..]);
         self.out.extend_from_slice(&trailer);
     }

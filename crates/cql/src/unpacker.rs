@@ -9,8 +9,9 @@
 //!    arrived: nothing is allocated for a length that has only been announced.
 //! 4. The envelopes do not depend on the pieces in which the input came.
 
+use crate::compression::{COMPRESSED_HEADER_LEN, CompressedHeader, CompressionError};
 use crate::envelope::{Direction, EnvelopeError, Header, Limits};
-use crate::frame::{FRAME_HEADER_LEN, FrameError, FrameHeader};
+use crate::frame::{self, FRAME_HEADER_LEN, FrameError, FrameHeader};
 use crate::packer::Framing;
 
 /// Why a connection's input cannot be understood any more.
@@ -22,6 +23,9 @@ pub enum StreamError {
     /// A frame that is damaged.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// A compressed body that is damaged, or too long.
+    #[error(transparent)]
+    Compression(#[from] CompressionError),
 }
 
 /// Some whole envelopes.
@@ -45,6 +49,8 @@ pub struct Unpacker {
     /// How long it will be; zero when none is under way.
     large_len: usize,
     wanted: usize,
+    /// The payload of the last frame without compression, where frames are compressed.
+    expanded: Vec<u8>,
 }
 
 impl Unpacker {
@@ -58,12 +64,18 @@ impl Unpacker {
             large: Vec::new(),
             large_len: 0,
             wanted: 0,
+            expanded: Vec::new(),
         }
     }
 
     /// From here on there are frames: in version 5, when STARTUP has been answered.
     pub fn expect_frames(&mut self) {
-        self.framing = Framing::Frames;
+        self.expect(Framing::Frames);
+    }
+
+    /// From here on envelopes travel like this.
+    pub fn expect(&mut self, framing: Framing) {
+        self.framing = framing;
     }
 
     /// From here on envelopes may be as long as this says: of a client that has said who it is, for
@@ -102,6 +114,7 @@ impl Unpacker {
         match self.framing {
             Framing::Plain => self.next_plain(input),
             Framing::Frames => self.next_frame(input),
+            Framing::CompressedFrames => self.next_compressed(input),
         }
     }
 
@@ -147,7 +160,7 @@ impl Unpacker {
             self.wanted = FRAME_HEADER_LEN;
             return Ok(None);
         };
-        self.check_place(header)?;
+        self.check_place(header.self_contained, header.payload_len)?;
         let consumed = header.frame_len();
         if input.len() < consumed {
             self.wanted = consumed;
@@ -156,12 +169,8 @@ impl Unpacker {
         header.check_payload(input)?;
         let payload = &mut input[FRAME_HEADER_LEN..FRAME_HEADER_LEN + header.payload_len];
         let envelopes = if header.self_contained {
-            let (end, error) = self.whole_envelopes(payload);
-            match error {
-                Some(error) => return Err(error.into()),
-                None if end < payload.len() => return Err(FrameError::Cut.into()),
-                None => payload,
-            }
+            self.check_whole(payload)?;
+            payload
         } else {
             self.piece(payload)?
         };
@@ -171,15 +180,59 @@ impl Unpacker {
         }))
     }
 
+    fn next_compressed<'a>(
+        &'a mut self,
+        input: &'a mut [u8],
+    ) -> Result<Option<Unpacked<'a>>, StreamError> {
+        if self.large_len == 0 && self.large.capacity() > 0 {
+            self.large = Vec::new();
+        }
+        let Some(header) = CompressedHeader::parse(input)? else {
+            self.wanted = COMPRESSED_HEADER_LEN;
+            return Ok(None);
+        };
+        self.check_place(header.self_contained, header.contents_len())?;
+        let consumed = header.frame_len();
+        if input.len() < consumed {
+            self.wanted = consumed;
+            return Ok(None);
+        }
+        let behind = &input[COMPRESSED_HEADER_LEN..];
+        frame::check_payload(behind, header.payload_len)?;
+        let mut expanded = std::mem::take(&mut self.expanded);
+        expanded.clear();
+        header.expand(&behind[..header.payload_len], &mut expanded)?;
+        let envelopes = if header.self_contained {
+            self.check_whole(&expanded)?;
+            self.expanded = expanded;
+            &mut self.expanded[..]
+        } else {
+            self.piece(&expanded)?
+        };
+        Ok(Some(Unpacked {
+            consumed,
+            envelopes,
+        }))
+    }
+
+    /// Checks that the payload of a self-contained frame consists of whole envelopes.
+    fn check_whole(&mut self, payload: &[u8]) -> Result<(), StreamError> {
+        match self.whole_envelopes(payload) {
+            (_, Some(error)) => Err(error.into()),
+            (end, None) if end < payload.len() => Err(FrameError::Cut.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether such a frame may stand here: known before its payload has come.
-    fn check_place(&self, header: FrameHeader) -> Result<(), FrameError> {
+    fn check_place(&self, self_contained: bool, len: usize) -> Result<(), FrameError> {
         if self.large_len == 0 {
             return Ok(());
         }
-        if header.self_contained {
+        if self_contained {
             return Err(FrameError::Interrupted);
         }
-        if header.payload_len > self.large_len - self.large.len() {
+        if len > self.large_len - self.large.len() {
             return Err(FrameError::Overrun);
         }
         Ok(())
@@ -221,9 +274,7 @@ mod tests {
 
     fn unpacker(framing: Framing) -> Unpacker {
         let mut unpacker = Unpacker::new(Direction::Request, Limits { body: 1 << 20 });
-        if framing == Framing::Frames {
-            unpacker.expect_frames();
-        }
+        unpacker.expect(framing);
         unpacker
     }
 
@@ -253,7 +304,7 @@ mod tests {
     fn what_was_packed_comes_out_again() {
         let mut random = fastrand::Rng::with_seed(5);
         for round in 0..60 {
-            let framing = [Framing::Plain, Framing::Frames][round % 2];
+            let framing = [Framing::Plain, Framing::Frames, Framing::CompressedFrames][round % 3];
             let envelopes: Vec<Vec<u8>> = (0..random.usize(1..12))
                 .map(|i| {
                     let longest = [50, 70_000, 400_000][random.usize(..3)];

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::locks;
+use crate::seeds::NodeAddress;
 
 /// Who does the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,11 +22,11 @@ pub enum Stack {
 #[derive(Clone, Debug)]
 pub enum Nodes {
     /// A Kumiki cluster: where its nodes listen for Redis clients.
-    Kumiki(Vec<SocketAddr>),
+    Kumiki(Vec<NodeAddress>),
     /// Redis: some nodes of a Redis Cluster, or servers that do not know of each other.
-    Redis(Vec<SocketAddr>),
+    Redis(Vec<NodeAddress>),
     /// Some nodes of a Cassandra cluster; they tell of the others.
-    Cassandra(Vec<SocketAddr>),
+    Cassandra(Vec<NodeAddress>),
 }
 
 /// A table of Cassandra.

@@ -22,6 +22,8 @@ pub(crate) struct NodeFigures {
     pub(crate) failures: AtomicU64,
     /// Grows when somebody tells that the node came or went: its connections are to be looked at.
     pub(crate) hints: AtomicU64,
+    /// When other nodes replaced this one the last time: nanoseconds since the proxy's start; 0: never.
+    replaced: AtomicU64,
     /// As they were when connections were looked at the last time.
     waiting: Mutex<Vec<Now>>,
 }
@@ -37,6 +39,8 @@ pub(crate) struct Now {
     pub(crate) connections: usize,
     /// Connections that have failed and are tried again by themselves.
     pub(crate) awaited: usize,
+    /// Connections on which nothing comes although the node was asked something.
+    pub(crate) silent: usize,
 }
 
 impl Now {
@@ -83,6 +87,20 @@ impl BackFigures {
 }
 
 impl NodeFigures {
+    /// Other nodes have what this one had.
+    pub(crate) fn set_replaced(&self, now: Duration) {
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.replaced.store(now, Relaxed);
+    }
+
+    /// Returns when other nodes replaced this one the last time, in time since the proxy's start; `None`: never.
+    pub(crate) fn replaced(&self) -> Option<Duration> {
+        match self.replaced.load(Relaxed) {
+            0 => None,
+            at => Some(Duration::from_nanos(at)),
+        }
+    }
+
     /// What all threads have in hand.
     pub(crate) fn now(&self) -> Now {
         let waiting = self.waiting.lock();
@@ -91,6 +109,7 @@ impl NodeFigures {
             under_way: sum.under_way + one.under_way,
             connections: sum.connections + one.connections,
             awaited: sum.awaited + one.awaited,
+            silent: sum.silent + one.silent,
         })
     }
 }

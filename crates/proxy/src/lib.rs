@@ -11,6 +11,7 @@
 //! | [`locks`] | locks with leases and tokens, which no node is asked about |
 //! | `redis` | RESP: one server in front of Kumiki, Redis Cluster or Redis servers |
 //! | `cassandra` | CQL: the one node in front of a Cassandra cluster |
+//! | [`NodeAddress`] | the nodes that the proxy was given, by address or by name |
 //! | `nodes` `figures` | the nodes; what was done |
 //! | `info` `metrics` | the figures as `INFO`; for Prometheus, and what the admin endpoint tells |
 //!
@@ -29,6 +30,7 @@ pub mod net;
 mod nodes;
 pub mod queue;
 mod redis;
+mod seeds;
 mod threads;
 mod tls;
 
@@ -40,6 +42,7 @@ use std::thread::JoinHandle;
 pub use admin::{Admin, Build, LogLevel};
 pub use config::{Config, Limits, LockTable, Nodes, Stack, StartError, TlsClients, TlsNodes};
 pub use redis::Kind;
+pub use seeds::{LookUp, NodeAddress};
 
 use crate::info::About;
 use crate::machine::bell::Bell;

@@ -1,8 +1,9 @@
 //! The nodes that the proxy stands before.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
@@ -11,7 +12,19 @@ use crate::machine::query::NodeIndex;
 
 /// All nodes that were ever known; each keeps its place.
 #[derive(Debug, Default)]
-pub(crate) struct Nodes(RwLock<Known>);
+pub(crate) struct Nodes {
+    known: RwLock<Known>,
+    on_silence: OnceLock<OnSilence>,
+}
+
+/// Runs when a node is silent.
+struct OnSilence(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for OnSilence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnSilence")
+    }
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -22,10 +35,10 @@ struct Known {
 impl Nodes {
     /// The place of the node at this address, which it is given if it has none.
     pub(crate) fn place(&self, address: SocketAddr) -> NodeIndex {
-        if let Some(&place) = self.0.read().places.get(&address) {
+        if let Some(&place) = self.known.read().places.get(&address) {
             return place;
         }
-        let mut known = self.0.write();
+        let mut known = self.known.write();
         let next = NodeIndex(known.nodes.len() as u32);
         let place = *known.places.entry(address).or_insert(next);
         if place == next {
@@ -36,17 +49,17 @@ impl Nodes {
 
     /// Where a node is.
     pub(crate) fn address(&self, node: NodeIndex) -> SocketAddr {
-        self.0.read().nodes[node.0 as usize].0
+        self.known.read().nodes[node.0 as usize].0
     }
 
     /// Figures of a node.
     pub(crate) fn figures(&self, node: NodeIndex) -> Arc<NodeFigures> {
-        Arc::clone(&self.0.read().nodes[node.0 as usize].1)
+        Arc::clone(&self.known.read().nodes[node.0 as usize].1)
     }
 
     /// Somebody tells that the node at this address came or went, if there is one.
     pub(crate) fn hint(&self, address: SocketAddr) {
-        let known = self.0.read();
+        let known = self.known.read();
         if let Some(place) = known.places.get(&address) {
             let figures = &known.nodes[place.0 as usize].1;
             figures
@@ -55,9 +68,28 @@ impl Nodes {
         }
     }
 
+    /// Sets what runs when a node is silent: once, before there are connections.
+    pub(crate) fn on_silence(&self, run: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_silence.set(OnSilence(Box::new(run)));
+    }
+
+    /// Nothing comes from a node although it was asked something.
+    pub(crate) fn tell_of_silence(&self) {
+        if let Some(OnSilence(run)) = self.on_silence.get() {
+            run();
+        }
+    }
+
+    /// Returns `true` if nothing comes from the node at this address although it was asked something.
+    pub(crate) fn is_silent(&self, address: SocketAddr) -> bool {
+        let known = self.known.read();
+        let place = known.places.get(&address);
+        place.is_some_and(|place| known.nodes[place.0 as usize].1.now().silent > 0)
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> Vec<(SocketAddr, Arc<NodeFigures>)> {
-        self.0.read().nodes.clone()
+        self.known.read().nodes.clone()
     }
 }
 

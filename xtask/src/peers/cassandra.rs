@@ -35,7 +35,12 @@ const SETS: &[Set] = &[
     },
     Set {
         name: "java-driver",
-        wanted: &[DRIVER],
+        wanted: &[
+            DRIVER,
+            // The driver needs these for compression.
+            ["org.lz4", "lz4-java", "1.8.0"],
+            ["org.xerial.snappy", "snappy-java", "1.1.10.8"],
+        ],
     },
     Set {
         name: "ycsb",

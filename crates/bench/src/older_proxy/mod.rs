@@ -42,9 +42,10 @@ pub struct Serving {
 /// # Errors
 /// Those of the proxy.
 pub fn start(serving: &Serving) -> Result<Running, StartError> {
+    let nodes = serving.nodes.iter().map(|&node| node.into()).collect();
     let nodes = match serving.kumiki {
-        true => Nodes::Kumiki(serving.nodes.clone()),
-        false => Nodes::Redis(serving.nodes.clone()),
+        true => Nodes::Kumiki(nodes),
+        false => Nodes::Redis(nodes),
     };
     proxy::start_on::<Relayed, locked::Locked>(&Config {
         listen: serving.listen,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cql::response::ErrorBody;
-use cql::{Direction, Framing, Header, Limits, Response, StreamId, Unpacker, Version};
+use cql::{Compression, Direction, Framing, Header, Limits, Response, StreamId, Unpacker, Version};
 
 use super::credentials::Credential;
 use super::frames::Gathered;
@@ -71,6 +71,8 @@ pub(crate) struct Client {
     /// The connection on which it says who it is.
     pub(crate) login: Option<(NodeIndex, Lane)>,
     pub(crate) framing: Framing,
+    /// What it has asked for; bodies and frames may be compressed so from then on.
+    pub(crate) compression: Option<Compression>,
     pub(crate) gathered: Gathered,
     suspect: bool,
     lane: Option<Lane>,
@@ -97,6 +99,7 @@ impl Client {
             asked_ever: 0,
             login: None,
             framing: Framing::Plain,
+            compression: None,
             gathered: Gathered::default(),
             suspect: false,
             lane: None,

@@ -19,6 +19,7 @@ use cql::{Event, EventKind, Response, Value};
 
 use super::asked::Asked;
 use super::keeper::State;
+use crate::seeds::Seeds;
 
 /// How often the listener looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(250);
@@ -82,7 +83,7 @@ fn of_keyspace((change, keyspace): (Change, &String)) -> Bytes {
 }
 
 /// Listens to one node after the other, until the proxy stops.
-pub(crate) fn listen(state: &State, seeds: &[SocketAddr]) {
+pub(crate) fn listen(state: &State, seeds: &Seeds) {
     let mut turn = 0;
     let mut schema = Schema::default();
     while !state.is_stopping() {

@@ -222,7 +222,8 @@ impl Face for CqlFace {
     }
 
     fn seal(&mut self, client: &mut Client, out: &mut Pack) {
-        client.gathered.seal(client.framing, out);
+        let compression = client.compression;
+        client.gathered.seal(client.framing, compression, out);
         CqlFace::frames_follow(client);
     }
 

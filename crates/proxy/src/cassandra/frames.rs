@@ -2,8 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 use cql::{
-    Direction, Framing, HEADER_LEN, Header, Limits, Packer, StreamError, StreamId, Unpacker,
-    set_stream,
+    Compression, Direction, Flags, Framing, HEADER_LEN, Header, Limits, Packer, StreamError, StreamId, Unpacker,
+    Version, set_stream,
 };
 
 use crate::machine::pack::Pack;
@@ -43,6 +43,28 @@ pub(crate) fn next(envelopes: &mut Bytes, direction: Direction) -> Option<(Heade
     (len <= envelopes.len()).then(|| (header, envelopes.split_to(len)))
 }
 
+/// An envelope of which the body is not compressed.
+///
+/// # Errors
+/// The body is compressed, and not as was agreed on, or too long.
+pub(crate) fn expand(
+    (header, bytes): (Header, Bytes),
+    compression: Option<Compression>,
+    limits: &Limits,
+) -> Result<(Header, Bytes), StreamError> {
+    match compression {
+        // In version 5 the flag has no meaning.
+        Some(compression)
+            if header.flags.has(Flags::COMPRESSED) && header.version < Version::V5 =>
+        {
+            let expanded: Bytes = compression.expand(&bytes, limits)?.into();
+            let header = Header::parse(&expanded, Direction::Request, limits)?;
+            Ok((header.expect("it has one"), expanded))
+        }
+        _ => Ok((header, bytes)),
+    }
+}
+
 /// The header of an envelope.
 pub(crate) fn header_of(bytes: &Bytes, direction: Direction) -> Option<Header> {
     let any = Limits { body: usize::MAX };
@@ -74,14 +96,21 @@ impl Gathered {
         self.len
     }
 
-    /// Moves all of it into `pack`.
-    pub(crate) fn seal(&mut self, framing: Framing, pack: &mut Pack) {
+    /// Moves all of it into `pack`. Bodies outside of frames are compressed if `compression` says so.
+    pub(crate) fn seal(
+        &mut self,
+        framing: Framing,
+        compression: Option<Compression>,
+        pack: &mut Pack,
+    ) {
         if self.envelopes.is_empty() {
             return;
         }
         match framing {
             Framing::Plain => {
                 for (stream, envelope) in self.envelopes.drain(..) {
+                    let shorter = compression.and_then(|how| how.shorten(&envelope));
+                    let envelope = shorter.map_or(envelope, Bytes::from);
                     let mut header = [0; HEADER_LEN];
                     header.copy_from_slice(&envelope[..HEADER_LEN]);
                     set_stream(&mut header, stream);
@@ -89,8 +118,8 @@ impl Gathered {
                     pack.put(&body(&envelope));
                 }
             }
-            Framing::Frames => pack.put_with(|out| {
-                let mut packer = Packer::new(out, Framing::Frames);
+            Framing::Frames | Framing::CompressedFrames => pack.put_with(|out| {
+                let mut packer = Packer::new(out, framing);
                 for (stream, envelope) in self.envelopes.drain(..) {
                     packer.push_as(&envelope, stream);
                 }

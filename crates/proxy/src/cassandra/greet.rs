@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use cql::request::{Request, RequestMessage};
 use cql::response::PROTOCOL_ERROR;
 use cql::{
-    Direction, Envelope, EnvelopeError, Framing, HEADER_LEN, Header, Limits, Opcode, Response,
+    Compression, Direction, Envelope, EnvelopeError, Framing, HEADER_LEN, Header, Limits, Opcode, Response,
     StreamError, StreamId, Version,
 };
 
@@ -42,12 +42,20 @@ pub(crate) fn next(
     }
     loop {
         if let Some(request) = frames::next(&mut client.envelopes, Direction::Request) {
-            return Ok(Some(request));
+            return frames::expand(request, client.compression, limits).map(Some);
         }
         match frames::take(&mut client.unpacker, input)? {
             Some(envelopes) => client.envelopes = envelopes,
             None => return Ok(None),
         }
+    }
+}
+
+/// The compressions that there are in a version.
+fn compressions(version: Version) -> &'static [&'static str] {
+    match version {
+        Version::V5 => &["lz4"],
+        _ => &["snappy", "lz4"],
     }
 }
 
@@ -67,7 +75,7 @@ impl CqlFace {
                 return self.no_version(client, number);
             }
             StreamError::Envelope(error) => error.stream(),
-            StreamError::Frame(_) => StreamId(0),
+            StreamError::Frame(_) | StreamError::Compression(_) => StreamId(0),
         };
         client.refuse(stream, PROTOCOL_ERROR, &error.to_string());
     }
@@ -117,9 +125,12 @@ impl CqlFace {
                     .iter()
                     .find(|(name, value)| *name == "COMPRESSION" && !value.is_empty());
                 if let Some((_, name)) = compression {
-                    let text = format!("Unknown compression algorithm: {name}");
-                    client.refuse(stream, PROTOCOL_ERROR, &text);
-                    return Done::Last;
+                    client.compression = Compression::of_name(&name.to_ascii_lowercase());
+                    if !compressions(version).iter().any(|one| one.eq_ignore_ascii_case(name)) {
+                        let text = format!("Unknown compression algorithm: {name}");
+                        client.refuse(stream, PROTOCOL_ERROR, &text);
+                        return Done::Last;
+                    }
                 }
                 self.started(client, stream);
                 Done::Taken
@@ -155,8 +166,11 @@ impl CqlFace {
             && client.version >= Version::V5
             && client.framing == Framing::Plain
         {
-            client.framing = Framing::Frames;
-            client.unpacker.expect_frames();
+            client.framing = match client.compression {
+                Some(_) => Framing::CompressedFrames,
+                None => Framing::Frames,
+            };
+            client.unpacker.expect(client.framing);
         }
     }
 
@@ -166,7 +180,7 @@ impl CqlFace {
         let row = local.rows.first();
         let cql = row.and_then(|row| local.text(row, "cql_version"));
         let options = vec![
-            ("COMPRESSION", Vec::new()),
+            ("COMPRESSION", compressions(client.version).to_vec()),
             ("CQL_VERSION", vec![cql.unwrap_or("3.4.5")]),
             ("PROTOCOL_VERSIONS", self.versions().split(", ").collect()),
         ];

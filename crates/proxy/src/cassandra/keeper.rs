@@ -21,6 +21,7 @@ use crate::config::Limits;
 use crate::machine::bell::Bell;
 use crate::machine::query::NodeIndex;
 use crate::nodes::{Duties, Needed, Nodes};
+use crate::seeds::Seeds;
 
 /// How often the nodes are asked without a reason.
 const ROUTINE: Duration = Duration::from_secs(10);
@@ -159,22 +160,22 @@ impl State {
     }
 
     /// Where nodes are, those that are known first.
-    pub(crate) fn addresses(&self, seeds: &[SocketAddr]) -> Vec<SocketAddr> {
+    pub(crate) fn addresses(&self, seeds: &Seeds) -> Vec<SocketAddr> {
         let known = self.known();
         let nodes = known.map.nodes().iter();
         let mut addresses: Vec<SocketAddr> = nodes
             .map(|&node| self.setting.nodes.address(node))
             .collect();
-        for seed in seeds {
-            if !addresses.contains(seed) {
-                addresses.push(*seed);
+        for seed in seeds.look_up_again() {
+            if !addresses.contains(&seed) {
+                addresses.push(seed);
             }
         }
         addresses
     }
 
     /// Keeps what is known true, until it is stopped.
-    pub(crate) fn keep(&self, seeds: &[SocketAddr]) {
+    pub(crate) fn keep(&self, seeds: &Seeds) {
         let mut acquaintances = Acquaintances::default();
         while !self.is_stopping() {
             {
@@ -227,7 +228,7 @@ impl State {
         }
     }
 
-    fn wait_for_agreement(&self, seeds: &[SocketAddr], acquaintances: &mut Acquaintances) {
+    fn wait_for_agreement(&self, seeds: &Seeds, acquaintances: &mut Acquaintances) {
         let begun = Instant::now();
         let text = "SELECT schema_version FROM system.local WHERE key = 'local'";
         while begun.elapsed() < AGREEMENT && !self.is_stopping() {
@@ -251,7 +252,7 @@ impl State {
     /// Asks one node after the other until one tells.
     fn look(
         &self,
-        seeds: &[SocketAddr],
+        seeds: &Seeds,
         acquaintances: &mut Acquaintances,
     ) -> Result<Known, Vec<String>> {
         let mut tried = Vec::new();

@@ -61,7 +61,6 @@ pub(crate) mod system;
 pub(crate) mod topology;
 pub(crate) mod wire;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use self::credentials::Credential;
@@ -73,6 +72,7 @@ use crate::Running;
 use crate::config::{Config, StartError};
 use crate::nodes::Nodes;
 use crate::redis::Kind;
+use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{Ground, Parts};
 use crate::tls::Setup;
 
@@ -80,7 +80,7 @@ use crate::tls::Setup;
 pub(crate) fn start<P: Parts>(
     config: &Config,
     tls: Setup,
-    seeds: &[SocketAddr],
+    seeds: &[NodeAddress],
 ) -> Result<Running, StartError> {
     let own = match (&config.node_user, &config.node_password) {
         (Some(user), Some(password)) => Some(Credential::of_password(user, password)),
@@ -92,7 +92,9 @@ pub(crate) fn start<P: Parts>(
         ..Options::default()
     });
     let nodes = Arc::new(Nodes::default());
-    let found = topology::discover(seeds, &config.lock_tables, &options, &nodes);
+    let seeds = Seeds::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
+    let seeds = Arc::new(seeds);
+    let found = topology::discover(&seeds.addresses(), &config.lock_tables, &options, &nodes);
     let (nature, known) = found.map_err(|tried| StartError::NoNode { tried })?;
     let listen = config.listen;
     // Nodes that ask nobody serve anyone; the proxy must not do that for strangers.
@@ -123,9 +125,9 @@ pub(crate) fn start<P: Parts>(
     let face = || CqlFace::new(Arc::clone(&state));
     let mut running = ground.start::<P, CqlFace, CqlWire>(config, face, &options, state.clone())?;
     state.set_bells(running.stopper.bells.clone());
-    let (kept, near) = (Arc::clone(&state), seeds.to_vec());
+    let (kept, near) = (Arc::clone(&state), Arc::clone(&seeds));
     running.keep("keeper", move || kept.keep(&near))?;
-    let (heard, near) = (Arc::clone(&state), seeds.to_vec());
+    let (heard, near) = (Arc::clone(&state), seeds);
     running.keep("listener", move || events::listen(&heard, &near))?;
     running.release = Box::new(move || state.stop());
     Ok(running)

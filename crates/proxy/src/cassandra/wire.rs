@@ -148,7 +148,7 @@ impl Wire for CqlWire {
 
     fn seal(&mut self, pack: &mut Pack) {
         self.put_writes();
-        self.gathered.seal(self.framing, pack);
+        self.gathered.seal(self.framing, None, pack);
     }
 
     fn may_ask(&self) -> bool {

@@ -232,9 +232,9 @@ impl<N: Network, W: Wire> Back<N, W> {
         let mut in_hand: HashMap<NodeIndex, Now> = gone.collect();
         let (mut unneeded, mut released) = (Vec::new(), Vec::new());
         for (_, link) in &mut self.links {
-            let hints = &self.nodes.figures(link.node).hints;
-            link.hint(hints.load(Ordering::Relaxed), &mut around);
-            link.tick(&mut around);
+            let node = self.nodes.figures(link.node);
+            link.hint(node.hints.load(Ordering::Relaxed), &mut around);
+            link.tick(node.replaced(), &mut around);
             link.go_on(&mut around);
             if link.is_unneeded(UNNEEDED, now) {
                 unneeded.push((link.node, link.lane));
@@ -248,6 +248,10 @@ impl<N: Network, W: Wire> Back<N, W> {
             now.under_way += link.under_way();
             now.connections += usize::from(link.is_up());
             now.awaited += usize::from(link.is_awaited());
+            now.silent += usize::from(link.is_silent(self.ticked, &self.limits));
+        }
+        if in_hand.values().any(|now| now.silent > 0) {
+            self.nodes.tell_of_silence();
         }
         for (&node, &now) in &in_hand {
             self.figures.set(node, now);

@@ -8,7 +8,8 @@
 //!    connection. One that has may have been executed.
 //! 3. A node that does not answer within the limit has its connection closed, and everything that
 //!    is under way given up.
-//! 4. Where connections are shared, one that is lost is made again even if nothing waits for it: so
+//! 4. The same holds for a silent node as soon as other nodes have replaced it.
+//! 5. Where connections are shared, one that is lost is made again even if nothing waits for it: so
 //!    it is seen that a node is back, and no request has to find out.
 
 use std::collections::VecDeque;
@@ -31,6 +32,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The same, where nothing waits for the connection.
 const REVIVAL: Duration = Duration::from_secs(1);
 const LONGEST_REVIVAL: Duration = Duration::from_secs(30);
+/// A node that was asked something is silent when nothing has come from it for so long, or for half of the limit
+/// if that is shorter. Other nodes are asked then who has its slots.
+const SILENCE: Duration = Duration::from_millis(500);
 /// Reads of one turn, so that one node does not keep the others waiting.
 const READS: usize = 8;
 
@@ -388,8 +392,18 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// Looks at how long everything takes. To be called now and then.
-    pub(crate) fn tick(&mut self, around: &mut Surroundings<'_, N, W>) {
+    /// Returns `true` if nothing comes from the node although it was asked something.
+    pub(crate) fn is_silent(&self, now: Duration, limits: &LinkLimits) -> bool {
+        let oldest = match &self.state {
+            State::Up { .. } => self.wire.as_ref().and_then(Wire::oldest),
+            _ => None,
+        };
+        oldest.is_some_and(|oldest| now >= oldest.max(self.heard) + SILENCE.min(limits.timeout / 2))
+    }
+
+    /// Looks at how long everything takes. To be called now and then. Other nodes replaced this one at the
+    /// time `replaced`, if they did.
+    pub(crate) fn tick(&mut self, replaced: Option<Duration>, around: &mut Surroundings<'_, N, W>) {
         let timeout = around.limits.timeout;
         match &self.state {
             State::Down { .. } => {
@@ -411,8 +425,18 @@ impl<N: Network, W: Wire> Link<N, W> {
                 });
                 let oldest = wire.oldest();
                 let silent = |oldest: Duration| around.now >= oldest.max(self.heard) + timeout;
+                // What was put a little later was on its way when the node was replaced.
+                let is_replaced = |oldest: Duration| {
+                    replaced.is_some_and(|replaced| oldest.max(self.heard) < replaced + SILENCE)
+                };
                 if oldest.is_some_and(silent) {
                     self.fail(Why::Silent(timeout), around);
+                } else if let Some(oldest) = oldest
+                    && is_replaced(oldest)
+                    && self.is_silent(around.now, around.limits)
+                {
+                    let silence = around.now.saturating_sub(oldest.max(self.heard));
+                    self.fail(Why::Silent(silence), around);
                 } else if around.now >= self.heard + around.limits.health {
                     self.ask_for_life(around);
                 }

@@ -78,11 +78,19 @@ pub(crate) const NOTHING: &str = "; nothing has happened, retry it";
 /// How an error begins after which nobody knows.
 pub(crate) const UNKNOWN: &str = "-UNKNOWN ";
 
-/// What a client is told of a query that failed at a node.
-pub(crate) fn told(failure: &Failure, node: SocketAddr) -> Bytes {
+/// The code of errors after which a command may be given again. Clients of a single server know it, and do that by
+/// themselves; those of clusters have another meaning for them.
+const UNAVAILABLE: &str = "LOADING";
+
+/// Returns the error for a query that failed at a node. One that changes nothing has no outcome that could be
+/// unknown.
+pub(crate) fn told(failure: &Failure, safe: bool, node: SocketAddr) -> Bytes {
     let text = match failure {
+        Failure::Lost(why) if safe => {
+            format!("-{UNAVAILABLE} node {node} {why}{NOTHING}\r\n")
+        }
         Failure::Unsent(why) => {
-            format!("-CLUSTERDOWN node {node} {why}{NOTHING}\r\n")
+            format!("-{UNAVAILABLE} node {node} {why}{NOTHING}\r\n")
         }
         Failure::Lost(why) => format!(
             "{UNKNOWN}node {node} {why}: whether the command took effect is not known; read what \
@@ -90,6 +98,14 @@ pub(crate) fn told(failure: &Failure, node: SocketAddr) -> Bytes {
         ),
     };
     text.into()
+}
+
+/// Returns the error for a query that a node has refused for so long that it is not tried again. The node's own
+/// error may be one of clusters (`MOVED`), which a client of a single server does not understand.
+pub(crate) fn refused(error: &[u8], node: SocketAddr) -> Bytes {
+    let error = String::from_utf8_lossy(error);
+    let error = error.strip_prefix('-').unwrap_or(&error).trim_end();
+    format!("-{UNAVAILABLE} node {node} answers '{error}'{NOTHING}\r\n").into()
 }
 
 #[cfg(test)]
@@ -148,9 +164,19 @@ mod tests {
     fn who_is_told_what() {
         let node = SocketAddr::from(([127, 0, 0, 1], 7000));
         let why = Why::Closed("end of the connection".to_owned());
-        let unsent = told(&Failure::Unsent(why.clone()), node);
-        assert!(unsent.starts_with(b"-CLUSTERDOWN ") && unsent.ends_with(b"\r\n"));
-        let lost = told(&Failure::Lost(why), node);
+        for (failure, safe) in [
+            (Failure::Unsent(why.clone()), false),
+            (Failure::Lost(why.clone()), true),
+        ] {
+            let nothing = told(&failure, safe, node);
+            assert!(nothing.starts_with(b"-LOADING node 127.0.0.1:7000 has closed"));
+            assert!(nothing.ends_with(b"; nothing has happened, retry it\r\n"));
+        }
+        let lost = told(&Failure::Lost(why), false, node);
         assert!(lost.starts_with(b"-UNKNOWN node 127.0.0.1:7000 has closed"));
+        assert_eq!(
+            refused(b"-MOVED 1 127.0.0.1:7001\r\n", node),
+            "-LOADING node 127.0.0.1:7000 answers 'MOVED 1 127.0.0.1:7001'; nothing has happened, retry it\r\n"
+        );
     }
 }

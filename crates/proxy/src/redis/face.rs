@@ -213,6 +213,12 @@ impl RespFace {
             let _ = input.split_to(end);
             return Done::Taken;
         };
+        if command.lacks(args) {
+            let text = local::unknown_subcommand(&command.name, args);
+            self.refuse_in(client, &text, desk);
+            let _ = input.split_to(end);
+            return Done::Taken;
+        }
         if !command.takes(args.len()) {
             let text = format!(
                 "ERR wrong number of arguments for '{}' command",

@@ -23,6 +23,7 @@ use crate::config::Limits;
 use crate::locks::desk::LockDesk;
 use crate::machine::query::NodeIndex;
 use crate::nodes::{Duties, Needed, Nodes};
+use crate::seeds::Seeds;
 use crate::tls::Blocking;
 
 /// How often the nodes are asked without a reason.
@@ -140,7 +141,7 @@ impl State {
     }
 
     /// Keeps what is known true, until it is stopped.
-    pub(crate) fn keep(&self, seeds: &[SocketAddr], options: &Options) {
+    pub(crate) fn keep(&self, seeds: &Seeds, options: &Options) {
         while !self.news.stopping.load(Ordering::SeqCst) {
             {
                 let mut wanted = self.news.wanted.lock();
@@ -149,24 +150,15 @@ impl State {
                 }
                 *wanted = false;
             }
-            if self.kind == Kind::RedisServers || self.news.stopping.load(Ordering::SeqCst) {
-                // Which has which slot is given, and does not change.
-                continue;
+            if self.news.stopping.load(Ordering::SeqCst) {
+                return;
             }
-            match self.look(seeds, options) {
-                Ok((mut map, mut addresses)) => {
-                    addresses.extend(seeds);
-                    let mut known = self.known.write();
-                    map.follow(&known.map);
-                    known.addresses = Arc::new(addresses);
-                    if *known.map != map {
-                        tracing::info!(nodes = map.all().len(), "slots have moved");
-                        known.map = Arc::new(map);
-                        self.version.fetch_add(1, Ordering::Release);
-                    }
-                    drop(known);
-                    self.looks.fetch_add(1, Ordering::Release);
-                }
+            let found = match self.kind {
+                Kind::RedisServers => Ok(servers(&seeds.look_up_again(), &self.nodes)),
+                _ => self.look(&seeds.look_up_again(), options),
+            };
+            match found {
+                Ok(found) => self.learn(found),
                 Err(tried) => {
                     tracing::warn!("no node tells which has which slot: {}", tried.join("; "));
                 }
@@ -175,28 +167,46 @@ impl State {
         }
     }
 
-    /// Asks one node after the other, those that have slots first, until one tells.
+    fn learn(&self, (mut map, addresses): Told) {
+        let mut known = self.known.write();
+        map.follow(&known.map);
+        known.addresses = Arc::new(addresses);
+        if *known.map != map {
+            tracing::info!(nodes = map.all().len(), "slots have moved");
+            let before = std::mem::replace(&mut known.map, Arc::new(map));
+            self.version.fetch_add(1, Ordering::Release);
+            // Queries are given up at a silent node when threads with clients can see where they go instead.
+            for &node in before.all() {
+                if known.map.replaces(&before, node) {
+                    self.nodes.figures(node).set_replaced(self.started.elapsed());
+                }
+            }
+        }
+        drop(known);
+        self.looks.fetch_add(1, Ordering::Release);
+    }
+
+    /// Asks one node after the other until one tells: those that have slots first, those that are silent last.
     fn look(&self, seeds: &[SocketAddr], options: &Options) -> Result<Told, Vec<String>> {
         let map = Arc::clone(&self.known.read().map);
-        let mut addresses: Vec<SocketAddr> = map
-            .all()
-            .iter()
-            .map(|&node| self.nodes.address(node))
-            .chain(seeds.iter().copied())
-            .collect();
-        let mut seen = Vec::new();
-        addresses.retain(|address| {
-            !seen.contains(address) && {
-                seen.push(*address);
-                true
+        let with_slots = map.all().iter().map(|&node| self.nodes.address(node));
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for address in with_slots.chain(seeds.iter().copied()) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
             }
-        });
+        }
+        // A node that is asked while it is silent keeps the others waiting.
+        addresses.sort_by_key(|&address| self.nodes.is_silent(address));
         let mut tried = Vec::new();
         for address in addresses {
             let asked = Asked::connect(address, options)
                 .and_then(|mut asked| slots(&mut asked, address, &self.nodes));
             match asked {
-                Ok(Some(told)) => return Ok(told),
+                Ok(Some((map, mut addresses))) => {
+                    addresses.extend(seeds);
+                    return Ok((map, addresses));
+                }
                 Ok(None) => tried.push(format!("{address} is of no cluster")),
                 Err(what) => tried.push(format!("{address} {what}")),
             }
@@ -220,14 +230,14 @@ impl Duties for State {
 /// # Errors
 /// What is wrong with each of them.
 pub(crate) fn discover(
-    addresses: &[SocketAddr],
+    seeds: &Seeds,
     kumiki: bool,
     options: &Options,
     nodes: &Nodes,
 ) -> Result<(Kind, Known), Vec<String>> {
     let until = Instant::now() + LOADING;
     loop {
-        let found = try_discover(addresses, kumiki, options, nodes);
+        let found = try_discover(&seeds.look_up_again(), kumiki, options, nodes);
         match found {
             Err(tried) if tried.iter().any(|what| what.contains("LOADING")) => {
                 if Instant::now() >= until {
@@ -273,20 +283,16 @@ fn try_discover(
                 return Ok((kind, known));
             }
             Ok((commands, None)) => {
-                let places: Vec<NodeIndex> = addresses
-                    .iter()
-                    .map(|&address| nodes.place(address))
-                    .collect();
-                let map = Arc::new(Map::even(&places));
                 let kind = if kumiki {
                     Kind::Kumiki
                 } else {
                     Kind::RedisServers
                 };
+                let (map, told) = servers(addresses, nodes);
                 let known = Known {
                     commands,
-                    map,
-                    addresses: Arc::new(addresses.iter().copied().collect()),
+                    map: Arc::new(map),
+                    addresses: Arc::new(told),
                 };
                 return Ok((kind, known));
             }
@@ -298,6 +304,15 @@ fn try_discover(
 
 /// Which node has which slot, and where there are nodes.
 type Told = (Map, HashSet<SocketAddr>);
+
+/// Servers that do not know of each other share the slots evenly.
+fn servers(addresses: &[SocketAddr], nodes: &Nodes) -> Told {
+    let places: Vec<NodeIndex> = addresses
+        .iter()
+        .map(|&address| nodes.place(address))
+        .collect();
+    (Map::even(&places), addresses.iter().copied().collect())
+}
 
 /// What one node tells of all; `None` if it is of no cluster.
 fn slots(asked: &mut Asked, address: SocketAddr, nodes: &Nodes) -> Result<Option<Told>, String> {

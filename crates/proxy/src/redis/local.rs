@@ -27,9 +27,20 @@ pub(crate) fn goes_into_block(name: &str) -> bool {
     matches!(name, "ping" | "echo")
 }
 
+/// At most 128 bytes of an argument, for an error.
+fn shown(arg: &[u8]) -> String {
+    String::from_utf8_lossy(&arg[..arg.len().min(128)]).into_owned()
+}
+
+/// Returns the error for a command whose second word no node knows.
+pub(crate) fn unknown_subcommand(name: &str, args: Args<'_>) -> String {
+    let word = shown(args.at(1));
+    let name = name.to_ascii_uppercase();
+    format!("ERR unknown subcommand '{word}'. Try {name} HELP.")
+}
+
 /// What is told of a command that no node knows.
 pub(crate) fn unknown(args: Args<'_>) -> String {
-    let shown = |arg: &[u8]| String::from_utf8_lossy(&arg[..arg.len().min(128)]).into_owned();
     let mut text = format!(
         "ERR unknown command '{}', with args beginning with: ",
         shown(args.at(0))

@@ -112,6 +112,19 @@ impl Map {
         &self.all
     }
 
+    /// Returns `true` if other nodes have at least half of the slots that this node had before: it was replaced.
+    /// Slots that are moved for balance leave a node one by one.
+    pub(crate) fn replaces(&self, before: &Map, node: NodeIndex) -> bool {
+        let slots = before.nodes.iter().zip(&self.nodes);
+        let had = slots.filter(|&(&was, _)| was == node);
+        let (mut lost, mut all) = (0, 0);
+        for (_, &is) in had {
+            all += 1;
+            lost += usize::from(is != node);
+        }
+        lost > 0 && lost * 2 >= all
+    }
+
     /// How many slots a node has.
     pub(crate) fn count_of(&self, node: NodeIndex) -> usize {
         self.nodes.iter().filter(|&&one| one == node).count()
@@ -239,6 +252,18 @@ mod tests {
         both.follow(&again);
         assert_eq!(rest(&both, Some(1)), Some((vec![2], false)));
         assert_eq!(rest(&both, Some(0)), Some((vec![3, 2], false)));
+    }
+
+    #[test]
+    fn a_node_is_replaced_by_those_that_get_half_of_its_slots() {
+        let before = thirds([0, 1, 2]);
+        assert!(!before.replaces(&before, NodeIndex(1)));
+        assert!(thirds([0, 2, 2]).replaces(&before, NodeIndex(1)));
+        assert!(!thirds([0, 2, 2]).replaces(&before, NodeIndex(0)));
+        assert!(!before.replaces(&before, NodeIndex(9)));
+        let mut moved = before.clone();
+        moved.moved(0, NodeIndex(1));
+        assert!(!moved.replaces(&before, NodeIndex(0)));
     }
 
     #[test]

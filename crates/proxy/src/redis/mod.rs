@@ -43,7 +43,6 @@ pub(crate) mod route;
 pub(crate) mod transactions;
 pub(crate) mod wire;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use self::face::RespFace;
@@ -52,6 +51,7 @@ use self::wire::{Options, RespWire};
 use crate::Running;
 use crate::config::{Config, StartError};
 use crate::nodes::Nodes;
+use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{Ground, Parts};
 use crate::tls::Setup;
 
@@ -73,7 +73,7 @@ pub enum Kind {
 pub(crate) fn start<P: Parts>(
     config: &Config,
     tls: Setup,
-    seeds: &[SocketAddr],
+    seeds: &[NodeAddress],
     kumiki: bool,
 ) -> Result<Running, StartError> {
     let options = Arc::new(Options {
@@ -82,7 +82,8 @@ pub(crate) fn start<P: Parts>(
         tls: tls.nodes.clone(),
     });
     let nodes = Arc::new(Nodes::default());
-    let found = keeper::discover(seeds, kumiki, &options, &nodes);
+    let seeds = Seeds::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
+    let found = keeper::discover(&seeds, kumiki, &options, &nodes);
     let (kind, known) = found.map_err(|tried| StartError::NoNode { tried })?;
     let ground = Ground::new(config, kind, nodes, tls)?;
     let about = Arc::clone(&ground.about);
@@ -97,10 +98,16 @@ pub(crate) fn start<P: Parts>(
         about: Box::new(move |section| about.text(section)),
     };
     let state = Arc::new(State::new(setting, kind, known));
+    let woken = Arc::downgrade(&state);
+    state.nodes.on_silence(move || {
+        if let Some(state) = woken.upgrade() {
+            state.ask_for_news();
+        }
+    });
     let face = || RespFace::new(Arc::clone(&state));
     let mut running =
         ground.start::<P, RespFace, RespWire>(config, face, &options, state.clone())?;
-    let (kept, seeds) = (Arc::clone(&state), seeds.to_vec());
+    let kept = Arc::clone(&state);
     running.keep("keeper", move || kept.keep(&seeds, &options))?;
     running.release = Box::new(move || state.stop());
     Ok(running)

@@ -98,7 +98,8 @@ impl RespFace {
         let query = plain(query);
         let own = query.connection.is_some();
         let Some(pause) = again::pause(&query, desk.now, self.state.patience) else {
-            return self.settle(client, &query, error, 0, desk);
+            let refused = again::refused(&error, self.state.nodes.address(query.node));
+            return self.settle(client, &query, refused, 0, desk);
         };
         // What the client sends from now on must not overtake what is sent again.
         client.alone = true;
@@ -140,18 +141,24 @@ impl RespFace {
             }
             Hint::Moved { .. } | Hint::Ask { .. } | Hint::Later => {
                 self.state.ask_for_news();
-                let node = self.node_again(&query);
+                let node = self.node_again(client, &query);
                 send_again(client, query, node, pause, desk);
             }
         }
     }
 
-    /// Where a query is to go now.
-    fn node_again(&self, query: &Query) -> NodeIndex {
-        match route::slot_of(query.route) {
-            Some(slot) => self.map.of_slot(slot),
-            None => query.node,
+    /// Returns the node that a query goes to when it is sent again. One without keys goes to another node than
+    /// before, if any node will do.
+    fn node_again(&self, client: &mut Client, query: &Query) -> NodeIndex {
+        if let Some(slot) = route::slot_of(query.route) {
+            return self.map.of_slot(slot);
         }
+        if !matches!(client.pending(query.sequence), Some(Pending::Waiting)) {
+            return query.node;
+        }
+        let all = self.map.all();
+        let at = all.iter().position(|&node| node == query.node);
+        all[at.map_or(0, |at| at + 1) % all.len()]
     }
 
     /// A query has no answer.
@@ -176,11 +183,11 @@ impl RespFace {
         match pause {
             Some(pause) if query.connection.is_none() && again::may_repeat(&query, failure) => {
                 client.alone = true;
-                let node = self.node_again(&query);
+                let node = self.node_again(client, &query);
                 send_again(client, query, node, pause, desk);
             }
             _ => {
-                let told = again::told(failure, self.state.nodes.address(query.node));
+                let told = again::told(failure, query.safe, self.state.nodes.address(query.node));
                 self.settle_failed(client, &query, told, desk);
             }
         }

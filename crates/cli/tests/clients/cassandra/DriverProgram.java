@@ -2,7 +2,7 @@
 //
 // It does the same each time and prints one line for each step, in which there are no times, ids or
 // addresses. So the lines of two runs are alike, whatever stands between the driver and the nodes.
-// The keyspace is made anew, and dropped in the end.
+// The keyspace is made anew, and dropped in the end. The environment variable COMPRESSION may be lz4 or snappy.
 //
 // Java runs it from its source: java -cp 'target/peers/java-driver/lib/*' DriverProgram.java …
 
@@ -75,6 +75,9 @@ public class DriverProgram {
             .withDuration(DefaultDriverOption.METADATA_SCHEMA_WINDOW, Duration.ZERO)
             // Warnings are looked at here, not logged.
             .withBoolean(DefaultDriverOption.REQUEST_LOG_WARNINGS, false)
+            .withString(
+                DefaultDriverOption.PROTOCOL_COMPRESSION,
+                System.getenv().getOrDefault("COMPRESSION", "none"))
             .build();
     var builder = CqlSession.builder().addContactPoint(node).withConfigLoader(settings);
     if (arguments.length > 5) {

@@ -96,6 +96,11 @@ impl Drivers {
         command.args([address.ip().to_string(), address.port().to_string()]);
         command.arg(format!("{language:?}{protocol}").to_lowercase());
         command.arg(protocol);
+        // Of the others nothing is compressed.
+        if language == Language::Java {
+            let compression = if protocol == "4" { "snappy" } else { "lz4" };
+            command.env("COMPRESSION", compression);
+        }
         command
     }
 }

@@ -259,7 +259,7 @@ impl Follower {
                     let text = text.into_owned();
                     match text.split(' ').next() {
                         Some("MOVED") => self.follow(&text),
-                        Some("CLUSTERDOWN" | "TRYAGAIN") => self.leave(),
+                        Some("CLUSTERDOWN" | "TRYAGAIN" | "LOADING") => self.leave(),
                         Some("UNKNOWN") => return Outcome::Unknown(text),
                         _ => return Outcome::Reply(frame),
                     }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use cql::request::{Execute, Parameters, Prepare, Request};
 use cql::response::{
-    Columns, ErrorBody, ErrorKind, PROTOCOL_ERROR, Prepared as PreparedResult, PreparedMetadata,
+    Columns, ErrorBody, ErrorKind, INVALID, PROTOCOL_ERROR, Prepared as PreparedResult, PreparedMetadata,
     RowsMetadata, UNPREPARED,
 };
 use cql::ring::{Replication, Ring, RingNode};
 use cql::token::Token;
 use cql::{
-    Bound, Consistency, DataType, Direction, Envelope, EventKind, Framing, HEADER_LEN, Packer,
+    Bound, Compression, Consistency, DataType, Direction, Envelope, EventKind, Framing, HEADER_LEN, Packer,
     Response, ResponseMessage, ResultBody, Unpacker, ValueList, Version,
 };
 
@@ -449,10 +449,68 @@ fn versions_are_agreed_on() {
             assert_eq!(stage.told()[0].1, Opcode::Ready);
         }
     }
-    let mut stage = Stage::new(state(None, Version::V5), Version::V4);
-    let startup = vec![("CQL_VERSION", "3.0.0"), ("COMPRESSION", "lz4")];
-    assert_eq!(stage.send(3, Request::Startup(startup)), Progress::Close);
-    assert_eq!(stage.error(), (StreamId(3), PROTOCOL_ERROR));
+    for (version, compression) in [(Version::V4, "zstd"), (Version::V5, "snappy")] {
+        let mut stage = Stage::new(state(None, Version::V5), version);
+        let startup = vec![("CQL_VERSION", "3.0.0"), ("COMPRESSION", compression)];
+        assert_eq!(stage.send(3, Request::Startup(startup)), Progress::Close);
+        assert_eq!(stage.error(), (StreamId(3), PROTOCOL_ERROR));
+    }
+}
+
+/// What a client compresses goes to the node as if it had not, and long replies are compressed for it.
+#[test]
+fn bodies_and_frames_are_compressed_as_a_client_asks() {
+    let long = format!("SELECT * FROM app.t WHERE k = '{}'", "kumiki ".repeat(100));
+    let text = "a value that repeats itself ".repeat(100);
+    for (version, name) in [
+        (Version::V4, "lz4"),
+        (Version::V4, "snappy"),
+        (Version::V4, "LZ4"),
+        (Version::V5, "lz4"),
+    ] {
+        let mut plain = Stage::begun(version);
+        plain.send(2, plain_query(&long, version));
+        let expected = plain.order();
+
+        let mut stage = Stage::new(state(None, Version::V5), version);
+        let startup = vec![("CQL_VERSION", "3.0.0"), ("COMPRESSION", name)];
+        assert_eq!(stage.send(0, Request::Startup(startup)), Progress::Done);
+        assert_eq!(stage.told()[0].1, Opcode::Ready);
+        let compression = Compression::of_name(&name.to_lowercase()).expect("its name");
+        if version == Version::V5 {
+            stage.framing = Framing::CompressedFrames;
+            stage.unpacker.expect(Framing::CompressedFrames);
+        }
+        let mut envelope = Vec::new();
+        let message = plain_query(&long, version).into_message();
+        message.write(&mut envelope, version, StreamId(2), Flags::default());
+        let mut bytes = Vec::new();
+        match version {
+            Version::V5 => Packer::new(&mut bytes, stage.framing).push(&envelope),
+            _ => bytes = compression.shorten(&envelope).expect("it repeats itself"),
+        }
+        assert!(bytes.len() * 2 < envelope.len());
+        stage.send_bytes(&bytes);
+        let query = stage.order();
+        assert_eq!(query.bytes, expected.bytes, "{version:?}, {name}");
+
+        let error = ErrorBody::plain(INVALID, &text);
+        stage.answer(query, Response::Error(error));
+        stage.face.seal(&mut stage.client, &mut stage.out);
+        let sent = stage.out.bytes().len();
+        assert!(sent * 2 < text.len(), "{sent} bytes");
+        let (_, _, bytes) = stage.told().remove(0);
+        let bytes = match version {
+            Version::V5 => bytes.to_vec(),
+            _ => compression
+                .expand(&bytes, &Limits::default())
+                .expect("a compressed body"),
+        };
+        let header = header_of(&bytes.clone().into(), Direction::Response).expect("a header");
+        let body = &bytes[HEADER_LEN..];
+        let message = ResponseMessage::decode(Envelope { header, body }).expect("CQL");
+        assert!(matches!(message.response, Response::Error(error) if error.message == text));
+    }
 }
 
 #[test]

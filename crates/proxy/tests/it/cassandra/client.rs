@@ -25,7 +25,9 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn start(nodes: &Nodes, change: impl FnOnce(&mut Config)) -> Proxy {
-        let mut config = Config::new(kumiki_proxy::Nodes::Cassandra(nodes.addresses()));
+        let mut config = Config::new(kumiki_proxy::Nodes::Cassandra(
+            nodes.addresses().into_iter().map(Into::into).collect(),
+        ));
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         config.drain = Duration::from_millis(100);
         change(&mut config);

@@ -292,7 +292,7 @@ fn a_node_that_falls_silent_is_not_told_to_be_connected() {
 
 #[test]
 fn an_endpoint_that_strangers_reach_is_refused() {
-    let nodes = kumiki_proxy::Nodes::Redis(vec![SocketAddr::from(([127, 0, 0, 1], 1))]);
+    let nodes = kumiki_proxy::Nodes::Redis(vec![SocketAddr::from(([127, 0, 0, 1], 1)).into()]);
     let mut config = kumiki_proxy::Config::new(nodes);
     config.admin = Some(SocketAddr::from(([0, 0, 0, 0], 0)));
     config.password = Some("secret".to_owned());

@@ -206,6 +206,73 @@ fn scan(client: &mut testkit::Client, mut between: impl FnMut(usize)) -> Vec<Str
     keys
 }
 
+/// A node that has the data of this master.
+fn replica_of(program: &std::path::Path, master: &Redis) -> Redis {
+    let replica = Redis::start(program, &NODE);
+    let port = master.address.port();
+    connect(replica.address).told(&format!("CLUSTER MEET 127.0.0.1 {port}"));
+    let master_id = id(master);
+    eventually("it is a replica", || {
+        connect(replica.address).told(&format!("CLUSTER REPLICATE {master_id}")) == "+OK"
+    });
+    eventually("it has the data", || {
+        let info = connect(replica.address).told("INFO replication");
+        info.contains("master_link_status:up")
+    });
+    replica
+}
+
+/// The replica takes over from its master, and `witness`, a node of the cluster, knows of it.
+fn take_over(replica: &Redis, witness: &Redis) {
+    eventually("the replica takes over", || {
+        connect(replica.address).told("CLUSTER FAILOVER TAKEOVER") == "+OK"
+    });
+    let replica_id = id(replica);
+    eventually("others know", || {
+        let told = connect(witness.address).told("CLUSTER NODES");
+        let line = told.lines().find(|line| line.starts_with(&replica_id));
+        line.is_some_and(|line| line.contains("master") && line.contains('-'))
+    });
+}
+
+/// A node is silent, and another one has its slots: what is under way to it is given up then, long before the limit
+/// of time. What changes nothing is answered by the other one.
+#[test]
+fn what_is_under_way_to_a_silent_node_goes_to_the_one_that_replaces_it() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let nodes = cluster(&program);
+    let replica = replica_of(&program, &nodes[0]);
+    let proxy = Proxy::start(
+        |config| {
+            config.timeout = Duration::from_secs(3600);
+            config.patience = Duration::from_secs(3600);
+        },
+        &[nodes[0].address],
+    );
+    // Its slot is of the first node.
+    let key = "bar";
+    let [mut reader, mut writer] = [(); 2].map(|()| connect(proxy.address));
+    assert_eq!(writer.told(&format!("SET {key} 1")), "+OK");
+    eventually("the replica has it", || {
+        connect(replica.address).told("DBSIZE") == "1"
+    });
+    nodes[0].signal(rustix::process::Signal::STOP);
+    reader.send(&["GET", key]);
+    writer.send(&["SET", key, "2"]);
+    take_over(&replica, &nodes[1]);
+    assert_eq!(reader.reply().shown(), "1");
+    let told = writer.reply().shown();
+    assert!(told.starts_with("-UNKNOWN node 127.0.0.1:"), "{told}");
+    assert_eq!(writer.told(&format!("SET {key} 3")), "+OK");
+    assert_eq!(reader.told(&format!("GET {key}")), "3");
+    nodes[0].signal(rustix::process::Signal::CONT);
+    for number in 0..300 {
+        assert_eq!(writer.told(&format!("SET {key} {number}")), "+OK");
+    }
+}
+
 /// A replica takes over from a master while a client scans: no key is left out.
 #[test]
 fn a_scan_shows_every_key_although_a_replica_takes_over() {
@@ -213,7 +280,6 @@ fn a_scan_shows_every_key_although_a_replica_takes_over() {
         return;
     };
     let nodes = cluster(&program);
-    let replica = Redis::start(&program, &NODE);
     let proxy = Proxy::start(|_| {}, &[nodes[1].address]);
     let mut client = connect(proxy.address);
     for number in 0..600 {
@@ -231,30 +297,13 @@ fn a_scan_shows_every_key_although_a_replica_takes_over() {
     };
     let has = |node: &&Redis| connect(node.address).told(&format!("EXISTS {}", first[0])) == "1";
     let master = nodes.iter().find(has).expect("a node has the key");
-    let port = nodes[0].address.port();
-    connect(replica.address).told(&format!("CLUSTER MEET 127.0.0.1 {port}"));
-    let master_id = id(master);
-    eventually("it is a replica", || {
-        connect(replica.address).told(&format!("CLUSTER REPLICATE {master_id}")) == "+OK"
-    });
-    eventually("it has the data", || {
-        let info = connect(replica.address).told("INFO replication");
-        info.contains("master_link_status:up")
-    });
+    let replica = replica_of(&program, master);
     let keys = scan(&mut client, |step| {
         if step != 2 {
             return;
         }
-        eventually("the replica takes over", || {
-            connect(replica.address).told("CLUSTER FAILOVER TAKEOVER") == "+OK"
-        });
+        take_over(&replica, &nodes[1]);
         // The proxy learns of it.
-        let replica_id = id(&replica);
-        eventually("others know", || {
-            let told = connect(nodes[1].address).told("CLUSTER NODES");
-            let line = told.lines().find(|line| line.starts_with(&replica_id));
-            line.is_some_and(|line| line.contains("master") && line.contains('-'))
-        });
         let mut other = connect(proxy.address);
         eventually("the proxy asks it", || {
             other.told(&format!("SET {} 1", first[0]));

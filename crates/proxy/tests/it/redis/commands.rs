@@ -64,6 +64,12 @@ const SCRIPT: &[&str] = &[
     "CLIENT GETNAME",
     "CLIENT SETNAME me",
     "CLIENT GETNAME",
+    "CLIENT NOSUCH x",
+    "SCRIPT NOSUCH",
+    "CONFIG NOSUCH",
+    "CONFIG",
+    "CONFIG GET appendonly",
+    "CONFIG GET save",
     "RESET",
     "FLUSHALL",
     "DBSIZE",
@@ -211,7 +217,7 @@ fn passwords_are_asked_for_and_given() {
         return;
     };
     let server = Redis::start(&program, &["--requirepass", "inner"]);
-    let mut config = kumiki_proxy::Config::new(kumiki_proxy::Nodes::Redis(vec![server.address]));
+    let mut config = kumiki_proxy::Config::new(kumiki_proxy::Nodes::Redis(vec![server.address.into()]));
     config.listen = "127.0.0.1:0".parse().expect("an address");
     let Err(refused) = kumiki_proxy::start(&config) else {
         panic!("it does not know the password");

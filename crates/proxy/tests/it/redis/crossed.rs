@@ -45,7 +45,7 @@ fn tagged(address: std::net::SocketAddr, number: u64, until: &AtomicU64, faults:
                 Ok(reply) => reply.shown(),
                 Err(error) => panic!("{error} while waiting for {tag}"),
             };
-            let failed = reply.starts_with("-UNKNOWN ") || reply.starts_with("-CLUSTERDOWN ");
+            let failed = reply.starts_with("-UNKNOWN ") || reply.starts_with("-LOADING ");
             let right = match kind {
                 0 | 2 => reply == *tag,
                 1 => match &value {

@@ -1,8 +1,10 @@
 //! Nodes that are slow or dead: only who asks for their keys is held up, and is told what happened.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cluster::slot;
+use kumiki_proxy::{Config, NodeAddress, Nodes};
 use rustix::process::Signal;
 
 use crate::redis::support::{Proxy, connect, machines, redis_server};
@@ -59,7 +61,7 @@ fn a_node_that_stands_still_holds_up_only_its_own_keys() {
             replies.extend((0..left).map(|_| client.reply().shown()));
         }
         for told in &replies {
-            let known = ["+OK", "-UNKNOWN node 127.0.0.1:", "-CLUSTERDOWN"];
+            let known = ["+OK", "-UNKNOWN node 127.0.0.1:", "-LOADING"];
             assert!(known.iter().any(|begin| told.starts_with(begin)), "{told}");
         }
         assert!(
@@ -93,10 +95,10 @@ fn a_dead_node_is_told_of_and_its_successor_is_found() {
         "{told}"
     );
     let told = client.told(&format!("SET {far} 2"));
-    assert!(told.starts_with("-CLUSTERDOWN node 127.0.0.1:"), "{told}");
+    assert!(told.starts_with("-LOADING node 127.0.0.1:"), "{told}");
     assert!(told.contains("nothing has happened"), "{told}");
     let told = client.told(&format!("MGET {near} {far}"));
-    assert!(told.starts_with("-CLUSTERDOWN"), "{told}");
+    assert!(told.starts_with("-LOADING"), "{told}");
     assert_eq!(client.told(&format!("GET {near}")), "1");
     servers[1].restart();
     testkit::eventually("it is found again", || {
@@ -105,7 +107,6 @@ fn a_dead_node_is_told_of_and_its_successor_is_found() {
     assert_eq!(client.told(&format!("MGET {near} {far}")), "[1 3]");
 }
 
-/// A short absence is not noticed: what was not sent is sent later.
 /// A command of two servers, one of which is gone: the error does not claim that nothing has happened.
 #[test]
 fn what_was_done_in_part_is_said_so() {
@@ -132,11 +133,35 @@ fn what_was_done_in_part_is_said_so() {
     // Reads have no parts that matter, and of one key nothing has happened.
     for command in [format!("MGET {near} {far}"), format!("SET {far} 3")] {
         let told = client.told(&command);
-        assert!(told.starts_with("-CLUSTERDOWN"), "{told}");
+        assert!(told.starts_with("-LOADING"), "{told}");
     }
     assert_eq!(client.told(&format!("GET {near}")), "nil");
 }
 
+/// A name leads to another server, as it does when a container is replaced: the proxy follows it.
+#[test]
+fn a_name_is_followed_to_another_server() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let mut servers = [Redis::start(&program, &[]), Redis::start(&program, &[])];
+    let leads_to = Arc::new(Mutex::new(servers[0].address));
+    let now = Arc::clone(&leads_to);
+    let look_up = move |_: &str| Ok(vec![*now.lock().expect("no test panics with it")]);
+    let named = NodeAddress::with("redis.example:6379", Arc::new(look_up));
+    let change = |config: &mut Config| config.nodes = Nodes::Redis(vec![named]);
+    let proxy = Proxy::start(change, &[]);
+    let mut client = connect(proxy.address);
+    assert_eq!(client.told("SET k 1"), "+OK");
+    servers[0].kill();
+    *leads_to.lock().expect("no test panics with it") = servers[1].address;
+    testkit::eventually("the other server is asked", || {
+        client.told("SET k 2") == "+OK"
+    });
+    assert_eq!(connect(servers[1].address).told("GET k"), "2");
+}
+
+/// A short absence is not noticed: what was not sent is sent later.
 #[test]
 fn a_node_that_is_restarted_is_waited_for() {
     let Some(program) = redis_server() else {
