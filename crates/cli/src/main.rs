@@ -22,6 +22,7 @@ mod logging;
 mod membership;
 mod memory;
 mod output;
+mod owner;
 mod pages_command;
 mod passwords;
 mod proxy;

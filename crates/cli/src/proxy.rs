@@ -10,7 +10,9 @@ use std::time::Duration;
 use base::size::Size;
 use clap::{ArgGroup, Args};
 use cluster::Topology;
-use proxy::{Admin, Config, Kind, LockTable, NodeAddress, Nodes, Running, Stack, TlsClients, TlsNodes};
+use proxy::{
+    Admin, Config, Kind, LockTable, NodeAddress, Nodes, Running, Stack, TlsClients, TlsNodes,
+};
 
 use crate::BUILD;
 use crate::cli::{parse_address, parse_password, parse_time};

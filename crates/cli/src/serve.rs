@@ -15,7 +15,7 @@ use crate::BUILD;
 use crate::cli::{Durability, Serve};
 use crate::logging::Log;
 use crate::signals::{self, Reread, stop_on};
-use crate::{descriptors, device, membership, memory, passwords, ramp, replicated};
+use crate::{descriptors, device, membership, memory, owner, passwords, ramp, replicated};
 
 /// Workers beyond those of the server's threads, for housekeeping.
 const SPARE_WORKERS: usize = 2;
@@ -76,6 +76,22 @@ enum Opened {
 impl Opened {
     fn open(options: &Serve, config: &Config, progress: Progress) -> Result<Opened, String> {
         let workers = config.threads + SPARE_WORKERS;
+        let claim = match options.ephemeral {
+            true => None,
+            false => Some(owner::check(&options.data, config.cluster.as_ref())?),
+        };
+        let opened = Opened::open_own(options, config, workers, progress)?;
+        claim.map_or(Ok(()), owner::Claim::record)?;
+        Ok(opened)
+    }
+
+    /// Opens what lies in this node's directory.
+    fn open_own(
+        options: &Serve,
+        config: &Config,
+        workers: usize,
+        progress: Progress,
+    ) -> Result<Opened, String> {
         if let Some(membership) = &config.cluster
             && replicated::partition(membership).is_some()
         {

@@ -41,7 +41,9 @@ pub enum CompressionError {
     #[error("a compressed body is corrupt")]
     Corrupt,
     /// It is longer than it may be.
-    #[error("a compressed body of {len} bytes without compression is too long: {limit} bytes are allowed")]
+    #[error(
+        "a compressed body of {len} bytes without compression is too long: {limit} bytes are allowed"
+    )]
     TooLong {
         /// Its length without compression in bytes.
         len: usize,
@@ -172,7 +174,11 @@ impl CompressedHeader {
     }
 
     fn to_bytes(self) -> [u8; COMPRESSED_HEADER_LEN] {
-        let flag = if self.self_contained { SELF_CONTAINED } else { 0 };
+        let flag = if self.self_contained {
+            SELF_CONTAINED
+        } else {
+            0
+        };
         let expanded = self.expanded_len.unwrap_or(0) as u64;
         let word = self.payload_len as u64 | expanded << 17 | flag;
         let [b0, b1, b2, b3, b4, ..] = word.to_le_bytes();
@@ -248,7 +254,9 @@ mod tests {
             assert_eq!(short[1], Flags::TRACING.0 | Flags::COMPRESSED.0);
             assert_eq!(compression.expand(&short, &LIMITS).as_ref(), Ok(&long));
             // What does not become shorter stays as it is.
-            let random: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(500).collect();
+            let random: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
+                .take(500)
+                .collect();
             assert_eq!(compression.shorten(&envelope(&random)), None);
             assert_eq!(compression.shorten(&envelope(b"short")), None);
             for end in HEADER_LEN..short.len() {
@@ -266,11 +274,20 @@ mod tests {
             limit: LIMITS.body,
         };
         let lz4 = envelope(&[0x7f, 0xff, 0xff, 0xff, 0]);
-        assert_eq!(Compression::Lz4.expand(&lz4, &LIMITS), Err(claims(0x7fff_ffff)));
+        assert_eq!(
+            Compression::Lz4.expand(&lz4, &LIMITS),
+            Err(claims(0x7fff_ffff))
+        );
         let snappy = envelope(&[0xff, 0xff, 0xff, 0xff, 0x07, 0]);
-        assert_eq!(Compression::Snappy.expand(&snappy, &LIMITS), Err(claims(0x7fff_ffff)));
+        assert_eq!(
+            Compression::Snappy.expand(&snappy, &LIMITS),
+            Err(claims(0x7fff_ffff))
+        );
         let nothing = envelope(&[]);
-        assert_eq!(Compression::Lz4.expand(&nothing, &LIMITS), Err(CompressionError::Corrupt));
+        assert_eq!(
+            Compression::Lz4.expand(&nothing, &LIMITS),
+            Err(CompressionError::Corrupt)
+        );
     }
 
     #[test]

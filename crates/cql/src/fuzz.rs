@@ -110,7 +110,10 @@ fn check_compression(compression: Compression, bytes: &[u8]) {
     let mut envelope = vec![0; HEADER_LEN];
     envelope.extend_from_slice(bytes);
     if let Ok(expanded) = compression.expand(&envelope, &LIMITS) {
-        assert!(expanded.len() <= HEADER_LEN + LIMITS.body, "longer than it may be");
+        assert!(
+            expanded.len() <= HEADER_LEN + LIMITS.body,
+            "longer than it may be"
+        );
     }
     let len = u32::try_from(bytes.len()).expect("inputs are short");
     envelope[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&len.to_be_bytes());

@@ -130,7 +130,9 @@ impl Seeds {
                     tracing::info!(%node, before = %address, now = %found, "a node's name leads to another address");
                     *address = found;
                 }
-                Err(error) => tracing::warn!(%node, %address, %error, "a node's name leads nowhere now"),
+                Err(error) => {
+                    tracing::warn!(%node, %address, %error, "a node's name leads nowhere now")
+                }
             }
         }
         *self.found.lock() = Found {
@@ -182,7 +184,14 @@ mod tests {
         let failed = Seeds::look_up(&[at(1).into(), nowhere, NodeAddress::new("no port")]);
         let failed = failed.unwrap_err();
         assert_eq!(failed.len(), 2);
-        assert_eq!(failed[0], "  nowhere:1 cannot be found (there is no such host)");
-        assert!(failed[1].starts_with("  no port cannot be found ("), "{}", failed[1]);
+        assert_eq!(
+            failed[0],
+            "  nowhere:1 cannot be found (there is no such host)"
+        );
+        assert!(
+            failed[1].starts_with("  no port cannot be found ("),
+            "{}",
+            failed[1]
+        );
     }
 }

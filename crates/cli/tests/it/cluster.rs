@@ -50,6 +50,24 @@ fn refused(file: &str, args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), said)
 }
 
+/// Each node is started with the other one's data: it would not find its keys.
+#[test]
+fn the_data_of_another_node_is_refused() {
+    let mut cluster = Cluster::start(2, Keeping::Data);
+    (0..2).for_each(|node| drop(cluster.terminate_node(node)));
+    cluster.exchange_data(0, 1);
+    for node in 0..2 {
+        let said = cluster.start_node(node).expect_err("it is not its data");
+        let owner = format!("holds the data of node {} of a cluster", 2 - node);
+        assert!(said.contains(&owner), "{said}");
+        assert!(said.contains("OWNER"), "{said}");
+    }
+    cluster.exchange_data(0, 1);
+    for node in 0..2 {
+        cluster.start_node(node).expect("it is its data");
+    }
+}
+
 #[test]
 fn mistakes_are_told_each_with_its_line() {
     let (code, said) = refused(WRONG, &["1"]);

@@ -46,6 +46,7 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
     let topology = Topology {
         fingerprint: 0,
         text: text.to_owned(),
+        name: draft.name.map(|name| name.value),
         secret: draft.secret.map(|secret| secret.value),
         secret_file: draft.secret_file.map(|file| file.value),
         nodes,

@@ -2,6 +2,7 @@
 //!
 //! | key | where | type | meaning |
 //! |---|---|---|---|
+//! | `name` | top | text | the cluster's name; data directories record it, and serve no other cluster |
 //! | `secret` | top | text, at least 16 bytes | what nodes and Rust clients prove to each other that they know |
 //! | `secret-file` | top | path, relative to the file | a file that holds the secret instead |
 //! | `read_atomic` | top | list of texts | the keys that begin with one of them are read atomic; without it, none is |
@@ -73,6 +74,7 @@ pub struct PartitionInfo {
 #[derive(Clone)]
 pub struct Topology {
     text: String,
+    name: Option<String>,
     secret: Option<String>,
     secret_file: Option<PathBuf>,
     /// By id.
@@ -142,6 +144,12 @@ impl Topology {
             topology.secret = Some(secret);
         }
         Ok(topology)
+    }
+
+    /// The cluster's name, if the file gives one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// The partition that holds a key.

@@ -21,6 +21,7 @@ pub(super) struct At<T> {
 /// a mistake was noted.
 #[derive(Default)]
 pub(super) struct Draft {
+    pub(super) name: Option<At<String>>,
     pub(super) secret: Option<At<String>>,
     pub(super) secret_file: Option<At<PathBuf>>,
     pub(super) read_atomic: Vec<At<String>>,
@@ -59,6 +60,7 @@ pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
     let mut draft = Draft::default();
     for (key, value) in table.get_ref() {
         match &**key.get_ref() {
+            "name" => draft.name = reader.text_of(value, "name"),
             "secret" => draft.secret = reader.text_of(value, "secret"),
             "secret-file" => {
                 let path = reader.text_of(value, "secret-file");
@@ -73,7 +75,7 @@ pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
             other => reader.unknown(
                 key,
                 other,
-                "secret, secret-file, read_atomic, [[node]] and [[partition]]",
+                "name, secret, secret-file, read_atomic, [[node]] and [[partition]]",
             ),
         }
     }

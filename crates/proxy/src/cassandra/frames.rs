@@ -2,8 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 use cql::{
-    Compression, Direction, Flags, Framing, HEADER_LEN, Header, Limits, Packer, StreamError, StreamId, Unpacker,
-    Version, set_stream,
+    Compression, Direction, Flags, Framing, HEADER_LEN, Header, Limits, Packer, StreamError,
+    StreamId, Unpacker, Version, set_stream,
 };
 
 use crate::machine::pack::Pack;

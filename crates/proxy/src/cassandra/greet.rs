@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use cql::request::{Request, RequestMessage};
 use cql::response::PROTOCOL_ERROR;
 use cql::{
-    Compression, Direction, Envelope, EnvelopeError, Framing, HEADER_LEN, Header, Limits, Opcode, Response,
-    StreamError, StreamId, Version,
+    Compression, Direction, Envelope, EnvelopeError, Framing, HEADER_LEN, Header, Limits, Opcode,
+    Response, StreamError, StreamId, Version,
 };
 
 use super::client::{Client, Step};
@@ -126,7 +126,10 @@ impl CqlFace {
                     .find(|(name, value)| *name == "COMPRESSION" && !value.is_empty());
                 if let Some((_, name)) = compression {
                     client.compression = Compression::of_name(&name.to_ascii_lowercase());
-                    if !compressions(version).iter().any(|one| one.eq_ignore_ascii_case(name)) {
+                    if !compressions(version)
+                        .iter()
+                        .any(|one| one.eq_ignore_ascii_case(name))
+                    {
                         let text = format!("Unknown compression algorithm: {name}");
                         client.refuse(stream, PROTOCOL_ERROR, &text);
                         return Done::Last;

@@ -250,11 +250,7 @@ impl State {
     }
 
     /// Asks one node after the other until one tells.
-    fn look(
-        &self,
-        seeds: &Seeds,
-        acquaintances: &mut Acquaintances,
-    ) -> Result<Known, Vec<String>> {
+    fn look(&self, seeds: &Seeds, acquaintances: &mut Acquaintances) -> Result<Known, Vec<String>> {
         let mut tried = Vec::new();
         for address in self.addresses(seeds) {
             let nodes = &self.setting.nodes;

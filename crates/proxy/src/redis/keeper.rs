@@ -178,7 +178,9 @@ impl State {
             // Queries are given up at a silent node when threads with clients can see where they go instead.
             for &node in before.all() {
                 if known.map.replaces(&before, node) {
-                    self.nodes.figures(node).set_replaced(self.started.elapsed());
+                    self.nodes
+                        .figures(node)
+                        .set_replaced(self.started.elapsed());
                 }
             }
         }

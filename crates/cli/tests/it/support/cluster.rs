@@ -90,6 +90,16 @@ impl Cluster {
         Ok(())
     }
 
+    /// Exchanges the data of two nodes that do not run.
+    pub(crate) fn exchange_data(&self, one: usize, other: usize) {
+        let place = |name: String| self.dir.path().join(name);
+        let (one, other) = (place(format!("node{one}")), place(format!("node{other}")));
+        let aside = place("aside".to_owned());
+        for (from, to) in [(&one, &aside), (&other, &one), (&aside, &other)] {
+            std::fs::rename(from, to).expect("a directory of a node");
+        }
+    }
+
     /// Where the cluster's file is.
     pub(crate) fn file(&self) -> String {
         self.dir.path().join(FILE).display().to_string()

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use cql::request::{Execute, Parameters, Prepare, Request};
 use cql::response::{
-    Columns, ErrorBody, ErrorKind, INVALID, PROTOCOL_ERROR, Prepared as PreparedResult, PreparedMetadata,
-    RowsMetadata, UNPREPARED,
+    Columns, ErrorBody, ErrorKind, INVALID, PROTOCOL_ERROR, Prepared as PreparedResult,
+    PreparedMetadata, RowsMetadata, UNPREPARED,
 };
 use cql::ring::{Replication, Ring, RingNode};
 use cql::token::Token;
 use cql::{
-    Bound, Compression, Consistency, DataType, Direction, Envelope, EventKind, Framing, HEADER_LEN, Packer,
-    Response, ResponseMessage, ResultBody, Unpacker, ValueList, Version,
+    Bound, Compression, Consistency, DataType, Direction, Envelope, EventKind, Framing, HEADER_LEN,
+    Packer, Response, ResponseMessage, ResultBody, Unpacker, ValueList, Version,
 };
 
 use super::super::frames::header_of;

@@ -217,7 +217,8 @@ fn passwords_are_asked_for_and_given() {
         return;
     };
     let server = Redis::start(&program, &["--requirepass", "inner"]);
-    let mut config = kumiki_proxy::Config::new(kumiki_proxy::Nodes::Redis(vec![server.address.into()]));
+    let mut config =
+        kumiki_proxy::Config::new(kumiki_proxy::Nodes::Redis(vec![server.address.into()]));
     config.listen = "127.0.0.1:0".parse().expect("an address");
     let Err(refused) = kumiki_proxy::start(&config) else {
         panic!("it does not know the password");

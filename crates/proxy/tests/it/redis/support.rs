@@ -69,7 +69,9 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn start(change: impl FnOnce(&mut Config), nodes: &[SocketAddr]) -> Proxy {
-        let mut config = Config::new(Nodes::Redis(nodes.iter().map(|&node| node.into()).collect()));
+        let mut config = Config::new(Nodes::Redis(
+            nodes.iter().map(|&node| node.into()).collect(),
+        ));
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         change(&mut config);
         let running = kumiki_proxy::start(&config).expect("the proxy starts");

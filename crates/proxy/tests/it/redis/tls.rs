@@ -433,7 +433,9 @@ fn a_node_that_comes_back_is_spoken_with_again() {
 
 /// What the proxy says that does not start.
 fn refused(nodes: &[SocketAddr], change: impl FnOnce(&mut Config)) -> String {
-    let mut config = Config::new(Nodes::Redis(nodes.iter().map(|&node| node.into()).collect()));
+    let mut config = Config::new(Nodes::Redis(
+        nodes.iter().map(|&node| node.into()).collect(),
+    ));
     config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     change(&mut config);
     match kumiki_proxy::start(&config) {
