@@ -209,6 +209,33 @@ fn leaders_are_followed() {
     );
 }
 
+/// A leader stands still, and its connections stay open: another one leads soon, and what is under way to the
+/// first is given up then, long before the limit of time.
+#[test]
+fn a_silent_leader_is_not_waited_for() {
+    let replicas = Replicas::start(1, 3);
+    let never = ["--timeout", "1h", "--patience", "1h"];
+    let proxy = before(&replicas.file(), &never);
+    let [mut reader, mut writer] = [(); 2].map(|()| Client::connect(proxy.address));
+    assert_eq!(told(&mut writer, "SET foo 1"), "+OK\r\n");
+    let leader = replicas.leader(1);
+    replicas.pause_node(leader);
+    reader.send(&["GET", "foo"]);
+    writer.send(&["SET", "foo", "2"]);
+    // A read has no outcome that could be unknown.
+    let read = reader.reply().shown();
+    let outcome = writer.reply().shown();
+    assert!(outcome.starts_with("-UNKNOWN "), "{outcome}");
+    assert!(["1", "2"].contains(&&*read), "{read}");
+    assert_eq!(told(&mut writer, "SET foo 3"), "+OK\r\n");
+    replicas.resume_node(leader);
+    for _ in 0..200 {
+        // Never where another node is to be asked.
+        assert_eq!(told(&mut writer, "SET foo 4"), "+OK\r\n");
+        assert_eq!(told(&mut reader, "GET foo"), "$1\r\n4\r\n");
+    }
+}
+
 #[test]
 fn mistakes_are_told_with_what_to_do() {
     let said = |args: &[&str]| {
