@@ -4,7 +4,7 @@
 //! [`Transaction`] and its replies, the [`Partition`](partition::Partition)
 //! that executes it, the [`Participant`](participant::Participant) of transactions over several, how both are written as
 //! bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`memory`]), and places of threads
-//! ([`affinity`], [`cpus`]). It knows no other crate of the workspace.
+//! ([`affinity`], [`cpus`]), and files with secrets ([`private`]). It knows no other crate of the workspace.
 //!
 //! Decision that binds this crate: `docs/decisions/0021-versions-carry-their-origin.md`.
 
@@ -23,6 +23,7 @@ pub mod number;
 pub mod participant;
 pub mod partition;
 pub mod planted;
+pub mod private;
 pub mod size;
 pub mod transaction;
 pub mod versions;

@@ -1,8 +1,10 @@
-//! Files of the repository that tests read: documents, corpora.
+//! Files of the repository that tests read (documents, corpora), and files with secrets.
 //!
 //! `root` is the caller's `env!("CARGO_MANIFEST_DIR")`, which lies two folders below the repository's.
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Checks that every row of the tables in the documentation of `modules` (paths below the crate's `src`) is a
@@ -28,6 +30,34 @@ pub fn tables_are_in(root: &str, document: &str, modules: &[&str]) {
         }
         assert!(found > 4, "{module} has tables");
     }
+}
+
+/// Writes a file that its user alone can read, as passwords and keys must lie.
+///
+/// # Panics
+/// If it cannot be written.
+#[track_caller]
+pub fn write_private(path: &Path, contents: impl AsRef<[u8]>) {
+    write_with_mode(path, contents.as_ref(), 0o600);
+}
+
+/// Writes a file that every user can read, whatever the process's umask is.
+///
+/// # Panics
+/// If it cannot be written.
+#[track_caller]
+pub fn write_public(path: &Path, contents: impl AsRef<[u8]>) {
+    write_with_mode(path, contents.as_ref(), 0o644);
+}
+
+#[track_caller]
+fn write_with_mode(path: &Path, contents: &[u8], mode: u32) {
+    let mut options = fs::OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path).expect("a file");
+    let permissions = fs::Permissions::from_mode(mode);
+    file.set_permissions(permissions).expect("its mode");
+    file.write_all(contents).expect("its contents");
 }
 
 /// Returns the contents of the files in the crate's folder `corpus/NAME`, in the order of their names.

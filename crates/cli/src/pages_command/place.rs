@@ -57,8 +57,8 @@ impl Access {
         let Some(file) = &self.secret_file else {
             return Ok(Secret::new(""));
         };
-        let text = std::fs::read(file);
-        let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        let text = base::private::read(file);
+        let text = text.map_err(|error| format!("cannot use {}: {error}", file.display()))?;
         let text = text.trim_ascii();
         match text.is_empty() {
             true => Err(format!("{} has no secret in it", file.display())),

@@ -257,7 +257,7 @@ fn mistakes_are_told_with_what_to_do() {
     let name = said(&["proxy", "--redis", "nonsense"]);
     assert!(name.contains("give host:port"), "{name}");
     let file = said(&["proxy", "--cluster", "/nowhere/cluster.toml"]);
-    assert!(file.contains("cannot read /nowhere/cluster.toml"), "{file}");
+    assert!(file.contains("cannot use /nowhere/cluster.toml"), "{file}");
     let open = said(&["proxy", "--redis", "127.0.0.1:1", "--listen", "0.0.0.0:0"]);
     assert!(
         open.contains("--requirepass") && open.contains("--insecure"),

@@ -91,8 +91,8 @@ pub struct Topology {
 /// Why a cluster's file could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {error}; {advice}", path.display())]
+    /// A file cannot be read, or every user of the machine can read the secret in it.
+    #[error("cannot use {}: {error}; {advice}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -135,7 +135,12 @@ impl Topology {
         if let Some(file) = &topology.secret_file {
             let file = path.parent().unwrap_or(Path::new("")).join(file);
             let advice = "put the secret there, readable for this process, or change secret-file";
-            let secret = read_file(&file, advice)?.trim().to_owned();
+            let secret = base::private::read(&file).map_err(|error| LoadError::Unreadable {
+                path: file.clone(),
+                error,
+                advice,
+            })?;
+            let secret = secret.trim().to_owned();
             if secret.len() < SHORTEST_SECRET {
                 let what = check::short_secret(secret.len());
                 let name = file.display().to_string();

@@ -387,10 +387,13 @@ fn a_secret_may_lie_in_a_file_of_its_own() {
         error.contains("key") && error.contains("put the secret there"),
         "{error}"
     );
-    std::fs::write(dir.path().join("key"), "short\n").unwrap();
+    testkit::files::write_public(&dir.path().join("key"), "a secret that all can read");
+    let error = load().unwrap_err().to_string();
+    assert!(error.contains("chmod o-rwx"), "{error}");
+    testkit::files::write_private(&dir.path().join("key"), "short\n");
     let error = load().unwrap_err().to_string();
     assert!(error.contains("key:1: the secret has 5 bytes"), "{error}");
-    std::fs::write(dir.path().join("key"), "a secret of enough bytes\n").unwrap();
+    testkit::files::write_private(&dir.path().join("key"), "a secret of enough bytes\n");
     assert_eq!(load().unwrap().secret(), Some("a secret of enough bytes"));
     let parsed = Topology::parse(&std::fs::read_to_string(&file).unwrap(), "f").unwrap();
     assert_eq!(

@@ -91,6 +91,8 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn clients(tls: &TlsClients) -> Result<Arc<ServerConfig>, String> {
     let chain = certificates(&tls.cert, "--tls-cert")?;
+    base::private::check(&tls.key)
+        .map_err(|error| format!("--tls-key {}: {error}", tls.key.display()))?;
     let key = PrivateKeyDer::from_pem_file(&tls.key)
         .map_err(|error| unusable(&tls.key, "--tls-key", "no private key", &error))?;
     let builder = ServerConfig::builder_with_provider(provider())

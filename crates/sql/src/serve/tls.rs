@@ -29,6 +29,8 @@ impl Tls {
     /// Which file is of no use, and why.
     pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, String> {
         let chain = certificates(&self.cert)?;
+        base::private::check(&self.key)
+            .map_err(|error| format!("--tls-key {}: {error}", self.key.display()))?;
         let key = PrivateKeyDer::from_pem_file(&self.key);
         let key = key.map_err(|error| unusable(&self.key, "no private key", &error))?;
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

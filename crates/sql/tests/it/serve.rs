@@ -686,7 +686,7 @@ fn with_a_certificate_clients_speak_tls_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: String| {
         let path = dir.path().join(name);
-        std::fs::write(&path, text).unwrap();
+        testkit::files::write_private(&path, text);
         path
     };
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();

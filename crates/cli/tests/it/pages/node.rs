@@ -204,7 +204,7 @@ fn who_does_not_know_the_secret_is_refused() {
     let folder = tempfile::tempdir().expect("a directory");
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
-        std::fs::write(&path, text).expect("a file");
+        testkit::files::write_private(&path, text);
         path.to_string_lossy().into_owned()
     };
     let (right, wrong) = (file("right", "tell nobody\n"), file("wrong", "guess\n"));

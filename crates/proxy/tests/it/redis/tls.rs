@@ -62,7 +62,7 @@ impl Authority {
             self.path(&format!("{name}.key")),
         );
         std::fs::write(&files.0, signed.pem()).expect("a file");
-        std::fs::write(&files.1, key.serialize_pem()).expect("a file");
+        testkit::files::write_private(&files.1, key.serialize_pem());
         files
     }
 
@@ -504,6 +504,13 @@ fn files_that_are_of_no_use_are_named() {
     let told = with(|tls, path| tls.key = path, &key);
     assert!(
         told.contains("is not that of the certificate") && told.contains("other.key"),
+        "{told}"
+    );
+    let key = std::fs::read(&whole.key).expect("a key");
+    testkit::files::write_public(&authority.path("open.key"), key);
+    let told = with(|tls, path| tls.key = path, &authority.path("open.key"));
+    assert!(
+        told.contains("--tls-key") && told.contains("chmod o-rwx"),
         "{told}"
     );
     let nowhere = authority.path("nowhere.pem");
