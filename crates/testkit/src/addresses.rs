@@ -7,9 +7,11 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
+
+use socket2::{Domain, Socket, Type};
 
 /// Ports that are below those of clients, by Linux's defaults, and above those of known services.
 pub const PORTS: Range<u16> = 12_000..32_000;
@@ -33,15 +35,25 @@ pub fn free_address() -> io::Result<SocketAddr> {
         if given.contains(&port) {
             continue;
         }
-        let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) else {
-            continue;
-        };
-        given.insert(port);
-        return listener.local_addr();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if is_free(address) {
+            given.insert(port);
+            return Ok(address);
+        }
     }
     let Range { start, end } = PORTS;
     let message = format!("too few ports between {start} and {end} are free");
     Err(io::Error::new(io::ErrorKind::AddrInUse, message))
+}
+
+/// Returns `true` if nobody listens there. The socket does not listen itself: a child that another thread starts
+/// has it until it executes its program, and that must not keep the address from the one who asked.
+fn is_free(address: SocketAddr) -> bool {
+    let bound = Socket::new(Domain::IPV4, Type::STREAM, None).and_then(|socket| {
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())
+    });
+    bound.is_ok()
 }
 
 /// As many of these, all different.
@@ -54,6 +66,9 @@ pub fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -76,5 +91,22 @@ mod tests {
         for _ in 0..2000 {
             assert!(!held.contains(&free_address().unwrap()));
         }
+    }
+
+    /// Children have what their parent has opened until they execute their programs.
+    #[test]
+    fn children_that_start_meanwhile_keep_no_address() {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let status = std::process::Command::new("true").status();
+                    assert!(status.is_ok_and(|status| status.success()));
+                }
+            });
+            let bound = (0..500).all(|_| TcpListener::bind(free_address().unwrap()).is_ok());
+            over.store(true, Ordering::Relaxed);
+            assert!(bound, "an address is taken");
+        });
     }
 }
