@@ -17,7 +17,7 @@
 //! | [`Serial`] | a reference subject: one lock around a map |
 //!
 //! ```
-//! use testkit::workload::{Extent, Serial, Subject, Transfers, Workload, run};
+//! use kumiki_testkit::workload::{Extent, Serial, Subject, Transfers, Workload, run};
 //!
 //! let store = Serial::new();
 //! let mut transfers = Transfers::new(Default::default());
