@@ -187,7 +187,7 @@ fn what_is_about_one_node_is_refused() {
         "SUBSCRIBE a",
         "MONITOR",
         "SHUTDOWN",
-        "CONFIG GET save",
+        "CONFIG SET save x",
         "DEBUG SLEEP 0",
     ] {
         let told = client.told(command);

@@ -506,8 +506,8 @@ fn files_that_are_of_no_use_are_named() {
         told.contains("is not that of the certificate") && told.contains("other.key"),
         "{told}"
     );
-    let key = std::fs::read(&whole.key).expect("a key");
-    testkit::files::write_public(&authority.path("open.key"), key);
+    let own = std::fs::read(&whole.key).expect("a key");
+    testkit::files::write_public(&authority.path("open.key"), own);
     let told = with(|tls, path| tls.key = path, &authority.path("open.key"));
     assert!(
         told.contains("--tls-key") && told.contains("chmod o-rwx"),
