@@ -19,6 +19,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use server::Membership;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// The name of the record.
 pub(crate) const FILE: &str = "OWNER";
@@ -52,14 +54,16 @@ impl Owner {
 
     /// Returns `None` if the text is no record.
     fn read(text: &str) -> Option<Owner> {
-        let table: toml::Table = text.parse().ok()?;
-        let text_of = |key: &str| match table.get(key) {
+        let table = DeTable::parse(text).ok()?;
+        let value_of = |key: &str| table.get_ref().get(key).map(Spanned::get_ref);
+        let text_of = |key: &str| match value_of(key) {
             None => Some(None),
             Some(value) => value.as_str().map(|text| Some(text.to_owned())),
         };
-        let number_of = |key: &str| match table.get(key) {
+        let number_of = |key: &str| match value_of(key) {
             None => Some(None),
-            Some(value) => value.as_integer().map(Some),
+            Some(DeValue::Integer(number)) => number.as_str().parse().ok().map(Some),
+            Some(_) => None,
         };
         Some(Owner {
             cluster: text_of("cluster")?,
@@ -70,17 +74,16 @@ impl Owner {
     }
 
     fn text(&self) -> String {
-        let mut table = toml::Table::new();
-        let name = self.cluster.clone().map(|name| ("cluster", name.into()));
-        let partition = self.partition.map(|id| ("partition", id.into()));
-        let others = [
-            ("node", self.node.into()),
-            ("slots", self.slots.clone().into()),
-        ];
-        for (key, value) in name.into_iter().chain(partition).chain(others) {
-            table.insert(key.to_owned(), value);
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let mut text = "# Whose data this is. No other node may serve it.\n".to_owned();
+        if let Some(name) = &self.cluster {
+            text += &format!("cluster = {}\n", quoted(name));
         }
-        format!("# Whose data this is. No other node may serve it.\n{table}")
+        text += &format!("node = {}\n", self.node);
+        if let Some(partition) = self.partition {
+            text += &format!("partition = {partition}\nslots = {}\n", quoted(&self.slots));
+        }
+        text
     }
 
     /// Returns `true` if this node may serve the data of the recorded one. A record without the cluster's name was

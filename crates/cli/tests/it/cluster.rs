@@ -54,7 +54,9 @@ fn refused(file: &str, args: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn the_data_of_another_node_is_refused() {
     let mut cluster = Cluster::start(2, Keeping::Data);
-    (0..2).for_each(|node| drop(cluster.terminate_node(node)));
+    for node in 0..2 {
+        assert!(cluster.terminate_node(node).success());
+    }
     cluster.exchange_data(0, 1);
     for node in 0..2 {
         let said = cluster.start_node(node).expect_err("it is not its data");

@@ -214,7 +214,7 @@ fn leaders_are_followed() {
 #[test]
 fn a_silent_leader_is_not_waited_for() {
     let replicas = Replicas::start(1, 3);
-    let never = ["--timeout", "1h", "--patience", "1h"];
+    let never = ["--timeout", "3600s", "--patience", "3600s"];
     let proxy = before(&replicas.file(), &never);
     let [mut reader, mut writer] = [(); 2].map(|()| Client::connect(proxy.address));
     assert_eq!(told(&mut writer, "SET foo 1"), "+OK\r\n");
