@@ -230,8 +230,8 @@ pub(crate) struct Serve {
     /// it is three quarters of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) maxmemory: Option<Size>,
-    /// The password that clients must give. Others can see it among this machine's processes:
-    /// --requirepass-file hides it.
+    /// The password that clients must give. It is hidden from the list of this machine's processes, but not from
+    /// the shell's history: --requirepass-file takes it from a file.
     #[arg(help_heading = "Security", long, value_name = "PASSWORD", value_parser = parse_password)]
     pub(crate) requirepass: Option<String>,
     /// Where to serve metrics, health and build information over HTTP, such as 127.0.0.1:9180.

@@ -14,6 +14,7 @@ mod bench;
 mod check;
 mod cli;
 mod cluster_command;
+mod conceal;
 mod config_file;
 mod descriptors;
 mod device;
@@ -50,6 +51,9 @@ const BUILD: Build = Build {
 fn main() -> ExitCode {
     let cli::Cli { command, log_level } = cli::Cli::of_process();
     let log = logging::init(log_level);
+    if matches!(command, cli::Command::Serve(_) | cli::Command::Proxy(_)) {
+        conceal::passwords();
+    }
     let done = match command {
         cli::Command::Serve(options) => serve::serve(*options, &log),
         cli::Command::Proxy(options) => proxy::run(&options, &log),

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::process::{kumiki, start_server};
+use crate::support::process::{kumiki, proxy, start_server};
 use testkit::Client;
 use testkit::http::get;
 use testkit::process::{Server, wait};
@@ -30,6 +30,35 @@ fn refused(args: &[&str]) -> (Option<i32>, String) {
     let left: Vec<_> = fs::read_dir(dir.path()).expect("the directory").collect();
     assert!(left.is_empty(), "refused, yet it began: {left:?}");
     (status.code(), said)
+}
+
+/// Every user can read the arguments of every process.
+#[test]
+fn passwords_are_hidden_from_the_list_of_processes() {
+    let server = start_server(&["--ephemeral", "--requirepass", "first-password"]);
+    let node = server.address.to_string();
+    let proxy = proxy(&[
+        "--redis",
+        &node,
+        "--node-password=first-password",
+        "--requirepass",
+        "second-password",
+    ]);
+    for (server, password, options) in [
+        (&server, "first-password", 1),
+        (&proxy, "second-password", 2),
+    ] {
+        let args = fs::read(format!("/proc/{}/cmdline", server.process())).expect("its arguments");
+        let args = String::from_utf8_lossy(&args);
+        for hidden in ["first-password", "second-password"] {
+            assert!(!args.contains(hidden), "{args}");
+        }
+        assert_eq!(args.matches("/proc/self/fd/").count(), options, "{args}");
+        let mut client = Client::connect(server.address);
+        assert!(client.told("GET a").starts_with("-NOAUTH"));
+        assert_eq!(client.told(&format!("AUTH {password}")), "+OK");
+        assert_eq!(client.told("SET a 1"), "+OK");
+    }
 }
 
 /// The processors that this process may use.
