@@ -258,9 +258,10 @@ pub(crate) struct Serve {
     /// A client that needs more is closed. Default: an eighth of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) max_client_memory: Option<Size>,
-    /// Longest value.
-    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "512mb", value_parser = parse_max_value)]
-    pub(crate) max_value: Size,
+    /// Longest value, at most 512mb. Default: 512mb, and 32mb in a replicated partition, whose nodes send it to
+    /// each other as a whole.
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = parse_max_value)]
+    pub(crate) max_value: Option<Size>,
     #[command(flatten)]
     pub(crate) ramp: Ramp,
     #[command(flatten)]
@@ -326,6 +327,11 @@ impl Serve {
             Some(affinity) => affinity.loggers.len(),
             None => self.loggers.unwrap_or(1).into(),
         }
+    }
+
+    /// The longest value in bytes, `default` unless the option is given.
+    pub(crate) fn max_value(&self, default: usize) -> usize {
+        self.max_value.map_or(default, |size| size.0 as usize)
     }
 
     /// How many threads serve clients.

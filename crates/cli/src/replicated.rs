@@ -52,6 +52,19 @@ pub(crate) struct Replication {
     pub(crate) election_timeout: Option<Duration>,
 }
 
+/// The longest value unless an option says otherwise, in bytes. Heartbeats wait behind an entry of Raft's log that is
+/// written and sent, and a leader whose heartbeats stay away for longer than [`ELECTION`] loses its leadership.
+const MAX_VALUE: usize = 32 << 20;
+
+/// Limits of a replicated partition. A transaction is one entry.
+fn limits(value: usize) -> Limits {
+    Limits {
+        value,
+        transaction_bytes: (2 * value).clamp(2 * MAX_VALUE, Limits::default().transaction_bytes),
+        ..Limits::default()
+    }
+}
+
 /// The time after which a leader that is silent is replaced.
 const ELECTION: Duration = Duration::from_secs(1);
 
@@ -264,10 +277,7 @@ fn replica_options(
         secret: Secret::new(topology.secret().unwrap_or_default()),
         cluster: topology.fingerprint(),
         workers,
-        limits: Limits {
-            value: options.max_value.0 as usize,
-            ..Limits::default()
-        },
+        limits: limits(options.max_value(MAX_VALUE)),
         ..replica::Options::new(member, listener)
     })
 }

@@ -161,7 +161,7 @@ fn store_options(options: &Serve, progress: Progress) -> Result<Options, String>
             ..defaults.checkpoint
         },
         limits: Limits {
-            value: options.max_value.0 as usize,
+            value: options.max_value(Limits::MAX_VALUE),
             ..Limits::default()
         },
         disk: device::open(options.disk, options.log_device)?,
@@ -180,7 +180,7 @@ fn config(
         clients: descriptors::clients(options.max_clients as usize, threads, descriptors::raise()),
         ..server::Limits::default()
     };
-    limits.request.bulk = options.max_value.0 as usize;
+    limits.request.bulk = options.max_value(Limits::MAX_VALUE);
     limits.in_flight = options
         .max_client_memory
         .map_or_else(memory::default_client_bound, |size| size.0);

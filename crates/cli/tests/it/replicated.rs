@@ -291,6 +291,29 @@ fn other_nodes_than_the_leader_send_clients_to_it() {
     });
 }
 
+/// Heartbeats wait behind an entry of the log, so its size is bounded: the leader stays the leader.
+#[test]
+fn what_would_cost_the_leader_its_leadership_is_refused() {
+    let replicas = Replicas::start(1, 3);
+    let leader = replicas.leader(1);
+    let mut client = Client::connect(replicas.address(leader));
+    let long = "x".repeat((32 << 20) + 1);
+    let refused = client.call(&["SET", "foo", &long]).shown();
+    assert!(
+        refused.contains("exceeds maximum allowed size"),
+        "{refused}"
+    );
+    let half = &long[..24 << 20];
+    assert_eq!(client.told("MULTI"), "+OK");
+    for key in ["{foo}1", "{foo}2", "{foo}3"] {
+        assert_eq!(client.call(&["SET", key, half]).shown(), "+QUEUED");
+    }
+    let refused = client.told("EXEC");
+    assert!(refused.starts_with("-ERR "), "{refused}");
+    assert_eq!(client.told("EXISTS {foo}1 {foo}2 {foo}3 foo"), "0");
+    assert_eq!(replicas.leader(1), leader);
+}
+
 #[test]
 fn without_a_majority_nothing_is_served_and_nothing_is_lost() {
     let mut replicas = Replicas::start(1, 3);
