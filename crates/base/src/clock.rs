@@ -8,6 +8,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync {
     /// Milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
+
+    /// Lets the clock go on from `now_ms` if it shows less. One that cannot be set does nothing.
+    fn not_before(&self, now_ms: u64) {
+        let _ = now_ms;
+    }
+
+    /// Returns how often the machine's clock was seen to have been set.
+    fn steps(&self) -> u64 {
+        0
+    }
 }
 
 /// The machine's clock.

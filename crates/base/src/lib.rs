@@ -3,7 +3,7 @@
 //! This crate holds no behaviour that another crate could disagree with: ids, the
 //! [`Transaction`] and its replies, the [`Partition`](partition::Partition)
 //! that executes it, the [`Participant`](participant::Participant) of transactions over several, how both are written as
-//! bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`memory`]), and places of threads
+//! bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`steady_clock`], [`memory`]), and places of threads
 //! ([`affinity`], [`cpus`]), and files with secrets ([`private`]). It knows no other crate of the workspace.
 //!
 //! Decision that binds this crate: `docs/decisions/0021-versions-carry-their-origin.md`.
@@ -25,6 +25,7 @@ pub mod partition;
 pub mod planted;
 pub mod private;
 pub mod size;
+pub mod steady_clock;
 pub mod transaction;
 pub mod versions;
 

@@ -89,6 +89,8 @@ pub struct Stats {
     pub conflicts: u64,
     /// Keys removed because they had expired.
     pub expired: u64,
+    /// How often the machine's clock was seen to have been set.
+    pub clock_steps: u64,
     /// Versions of read-atomic keys that are kept behind newer ones.
     pub kept_versions: u64,
 }
@@ -232,6 +234,7 @@ impl Engine {
             commits: sum(|p| &p.commits),
             conflicts: sum(|p| &p.conflicts),
             expired: self.expired.load(Ordering::Relaxed),
+            clock_steps: self.epochs.clock_steps(),
             kept_versions: sum(|p| &p.kept),
         }
     }

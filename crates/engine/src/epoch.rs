@@ -106,6 +106,11 @@ impl Epochs {
         }
     }
 
+    /// How often the machine's clock was seen to have been set.
+    pub(crate) fn clock_steps(&self) -> u64 {
+        self.clock.steps()
+    }
+
     /// The newest stamp of an applied entry.
     pub(crate) fn logged_ms(&self) -> u64 {
         self.logged_ms.load(Ordering::SeqCst)
@@ -125,6 +130,10 @@ impl Epochs {
     /// below `stamp_ms`. Only while no worker is active.
     pub(crate) fn resume(&self, epoch: Epoch, stamp_ms: u64) {
         let _one = self.advancing.lock();
+        if !self.driven {
+            // Time would stand still until the clock has come so far.
+            self.clock.not_before(stamp_ms);
+        }
         let now = if self.driven { 0 } else { self.clock.now_ms() };
         let stamp = now.max(stamp_ms);
         for slot in &self.stamps {

@@ -71,7 +71,7 @@ impl Options {
             cluster: 0,
             workers: 8,
             limits: Limits::default(),
-            time: Arc::new(SystemTime),
+            time: Arc::new(SystemTime::default()),
         }
     }
 }
@@ -123,6 +123,14 @@ struct WallClock(Arc<dyn Time>);
 impl Clock for WallClock {
     fn now_ms(&self) -> u64 {
         self.0.now().wall_ms
+    }
+
+    fn not_before(&self, now_ms: u64) {
+        self.0.not_before(now_ms);
+    }
+
+    fn steps(&self) -> u64 {
+        self.0.steps()
     }
 }
 

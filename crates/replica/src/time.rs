@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use base::clock::{Clock, SystemClock};
+use base::clock::Clock;
+use base::steady_clock::SteadyClock;
 use rustix::time::{ClockId, clock_gettime};
 
 /// A moment.
@@ -19,18 +20,41 @@ pub struct Now {
 pub trait Time: Send + Sync {
     /// This moment.
     fn now(&self) -> Now;
+
+    /// Lets the wall clock go on from `wall_ms` if it shows less. One that cannot be set does nothing.
+    fn not_before(&self, wall_ms: u64) {
+        let _ = wall_ms;
+    }
+
+    /// Returns how often the machine's wall clock was seen to have been set.
+    fn steps(&self) -> u64 {
+        0
+    }
 }
 
-/// The machine's clocks.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemTime;
+/// The machine's clocks, of which the wall clock goes on evenly.
+pub struct SystemTime(SteadyClock);
+
+impl Default for SystemTime {
+    fn default() -> SystemTime {
+        SystemTime(SteadyClock::new(|step| tracing::warn!("{step}")))
+    }
+}
 
 impl Time for SystemTime {
     fn now(&self) -> Now {
         let since = clock_gettime(ClockId::Boottime);
         Now {
             since: Duration::new(since.tv_sec as u64, since.tv_nsec as u32),
-            wall_ms: SystemClock.now_ms(),
+            wall_ms: self.0.now_ms(),
         }
+    }
+
+    fn not_before(&self, wall_ms: u64) {
+        self.0.not_before(wall_ms);
+    }
+
+    fn steps(&self) -> u64 {
+        self.0.steps()
     }
 }

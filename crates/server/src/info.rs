@@ -245,6 +245,7 @@ fn stats(figures: &Figures<'_>, out: &mut String) -> Result {
     writeln!(out, "rejected_connections:{}", traffic.rejected)?;
     writeln!(out, "total_error_replies:{}", traffic.errors)?;
     writeln!(out, "expired_keys:{}", store.expired)?;
+    writeln!(out, "clock_steps:{}", store.clock_steps)?;
     writeln!(out, "evicted_keys:0")?;
     writeln!(out, "transactions_committed:{}", store.commits)?;
     writeln!(out, "transactions_conflicted:{}", store.conflicts)?;

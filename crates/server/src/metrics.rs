@@ -275,6 +275,11 @@ const FAMILIES: &[Family] = &[
         "Memory beyond which commands that need more are refused; 0: no bound.",
         |f, out| out.add(f.memory_limit),
     ),
+    counter(
+        "kumiki_clock_steps_total",
+        "Times that the machine's clock was seen to have been set, which time here follows slowly.",
+        |f, out| out.add(f.store.clock_steps),
+    ),
     // Epochs and the log.
     gauge("kumiki_epoch", "The current epoch.", |f, out| {
         out.add(f.store.epoch.0)

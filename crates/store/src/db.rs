@@ -92,6 +92,8 @@ pub struct Stats {
     pub conflicts: u64,
     /// Keys removed because they had expired.
     pub expired: u64,
+    /// How often the machine's clock was seen to have been set.
+    pub clock_steps: u64,
     /// Bytes written to the logs.
     pub log_bytes: u64,
     /// Syncs of log files.
@@ -404,6 +406,7 @@ impl Db {
             commits: engine.commits,
             conflicts: engine.conflicts,
             expired: engine.expired,
+            clock_steps: engine.clock_steps,
             log_bytes: log.bytes,
             log_syncs: log.syncs,
             log_sync_mean_us: log.sync_time_mean.as_micros() as u64,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::affinity::Affinity;
-use base::clock::{Clock, SystemClock};
+use base::clock::Clock;
+use base::steady_clock::SteadyClock;
 use base::limits::Limits;
 use base::versions::ReadAtomic;
 
@@ -87,7 +88,7 @@ impl Default for Options {
             read_atomic: ReadAtomic::default(),
             recovery_threads: 0,
             limits: Limits::default(),
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(SteadyClock::new(|step| tracing::warn!("{step}"))),
             disk: Arc::new(disk::RealDisk),
             progress: Arc::new(|_| {}),
         }

@@ -50,6 +50,8 @@ impl Member {
         match shared.engine.restore_prepared() {
             Ok(prepared) => {
                 tracing::info!(term = self.leading, prepared, "leads the partition");
+                // Time would stand still if the leader before had a clock that was ahead of this one.
+                shared.time.not_before(shared.engine.time_ms());
             }
             Err(error) => {
                 tracing::error!(%error, "cannot lead");

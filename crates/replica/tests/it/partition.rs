@@ -43,11 +43,11 @@ impl DerefMut for Group {
 }
 
 /// The machine's clocks, the one that people read so far ahead.
-struct Ahead(u64);
+struct Ahead(u64, SystemTime);
 
 impl Time for Ahead {
     fn now(&self) -> Now {
-        let mut now = SystemTime.now();
+        let mut now = self.1.now();
         now.wall_ms += self.0;
         now
     }
@@ -95,7 +95,7 @@ impl Group {
         };
         let options = Options {
             disk: Arc::new(RealDisk),
-            time: Arc::new(Ahead(self.ahead_ms[at])),
+            time: Arc::new(Ahead(self.ahead_ms[at], SystemTime::default())),
             ..self.options(at, member, listener)
         };
         self.inner.open(at, options).unwrap();

@@ -76,6 +76,7 @@ impl Replicated {
             prepared: self.member.prepared(),
             kept_versions: engine.kept_versions,
             expired: engine.expired,
+            clock_steps: engine.clock_steps,
             log_bytes: status.log_bytes,
             log_syncs: status.syncs,
             journal_failure: self.member.failed(),
