@@ -54,7 +54,9 @@ impl Clocks for MachineClocks {
 
     fn wall_ns(&self) -> i64 {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-        wall.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+        wall.map_or(0, |since| {
+            i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+        })
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use base::affinity::Affinity;
 use base::clock::Clock;
-use base::steady_clock::SteadyClock;
 use base::limits::Limits;
+use base::steady_clock::SteadyClock;
 use base::versions::ReadAtomic;
 
 pub use journal::EpochTime;

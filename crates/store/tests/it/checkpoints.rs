@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::clock::ManualClock;
+use base::steady_clock::{Clocks, SteadyClock};
 use base::transaction::{Expiry, When};
 use base::{Abort, Op};
 use disk::{Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
@@ -323,6 +324,80 @@ fn automatic_attempts_rest_after_a_failure() {
     let error = status.last_error.expect("it is told");
     assert!(error.contains("/data/checkpoint"), "{error}");
     assert!(status.log_bytes_since > 1000 && db.durable().failed.is_none());
+}
+
+/// The hands of a machine's clocks, in milliseconds.
+#[derive(Clone, Default)]
+struct Hands(Arc<[AtomicI64; 2]>);
+
+impl Hands {
+    fn pass(&self, ms: i64) {
+        for hand in &*self.0 {
+            hand.fetch_add(ms, Ordering::SeqCst);
+        }
+    }
+
+    fn set_wall(&self, ms: i64) {
+        self.0[1].store(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clocks for Hands {
+    fn steady_ns(&self) -> i64 {
+        self.0[0].load(Ordering::SeqCst) * 1_000_000
+    }
+
+    fn wall_ns(&self) -> i64 {
+        self.0[1].load(Ordering::SeqCst) * 1_000_000
+    }
+}
+
+/// The machine's clock was a day ahead, in this run or when the last one began, and is set back: what is to expire in
+/// half a second does, before and after a restart, and what has expired stays so.
+#[test]
+fn a_clock_that_was_ahead_freezes_no_expiry() {
+    const DAY: i64 = 86_400_000;
+    const NOW: i64 = 1_000_000;
+    let disk = FaultDisk::new();
+    let hands = Hands::default();
+    let options = || Options {
+        clock: Arc::new(SteadyClock::of(hands.clone(), |_| {})),
+        ..on(&disk)
+    };
+    let short = || Op::Put {
+        key: b"short",
+        value: b"1",
+        when: When::Always,
+        expiry: Expiry::InMs(500),
+        get: false,
+    };
+    let has = |db: &Db, key: &str| content(db).contains_key(key.as_bytes());
+    let expires = |db: &Db| {
+        durably(db, &[short()]).unwrap();
+        hands.pass(400);
+        durably(db, &[Op::put(b"tick", b"1")]).unwrap();
+        assert!(has(db, "short"), "not before its time");
+        hands.pass(200);
+        durably(db, &[Op::put(b"tick", b"2")]).unwrap();
+        assert!(!has(db, "short"), "in time");
+        // A restart knows the time of what was written last.
+        durably(db, &[Op::put(b"tick", b"3")]).unwrap();
+    };
+    for ahead_at_the_start in [false, true] {
+        hands.set_wall(NOW + if ahead_at_the_start { DAY } else { 0 });
+        let db = Db::open(options()).unwrap();
+        hands.set_wall(NOW + DAY);
+        hands.pass(300);
+        durably(&db, &[Op::put(b"a", b"1")]).unwrap();
+        hands.set_wall(NOW);
+        expires(&db);
+        db.close().unwrap();
+        drop(db);
+        let db = Db::open(options()).unwrap();
+        assert!(has(&db, "a") && !has(&db, "short"), "{:?}", content(&db));
+        expires(&db);
+        db.close().unwrap();
+    }
 }
 
 #[test]
