@@ -1,5 +1,9 @@
-//! Memory in flight: what the connections of a process hold of requests and replies, and the bound that all of
-//! them have together.
+//! What the connections of a process share: memory, and places before they have authenticated.
+//!
+//! | part | concept |
+//! |---|---|
+//! | this | memory in flight: what connections hold of requests and replies, and the bound that all of them have together |
+//! | [`newcomers`] | connections that have not authenticated yet |
 //!
 //! Each connection has a [`Share`], which it keeps at what it holds. A share that would take more than is left
 //! is refused: its owner closes the connection. What a share has is given back when it is dropped.
@@ -8,6 +12,8 @@
 //! it added last.
 
 #![forbid(unsafe_code)]
+
+pub mod newcomers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

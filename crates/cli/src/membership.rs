@@ -112,6 +112,29 @@ pub(crate) fn listen(
     }
 }
 
+/// Refuses a password that covers the address of Redis clients alone: without a secret every user of this
+/// machine may read and write everything at the addresses of nodes and Rust clients.
+pub(crate) fn check_secret(
+    password: Option<&str>,
+    membership: Option<&Membership>,
+    insecure: bool,
+) -> Result<(), String> {
+    let Some(membership) = membership else {
+        return Ok(());
+    };
+    if password.is_none() || membership.topology.secret().is_some() || insecure {
+        return Ok(());
+    }
+    Err(
+        "--requirepass protects the address of Redis clients alone, and the cluster's file has no secret: \
+         every user of this machine could read and write all keys at the addresses of nodes and Rust \
+         clients (fabric, replica). Put secret-file = \"PATH\" into the cluster's file of all nodes, and a \
+         long random text into that file (openssl rand -hex 32 prints one), which only the user of the \
+         nodes may read; or give --insecure if all users of this machine are trusted"
+            .to_owned(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,6 +242,29 @@ mod tests {
             assert!(said.contains(word), "{said}");
         }
         assert_eq!(listen(None, None), Ok(LISTEN));
+    }
+
+    #[test]
+    fn a_password_needs_a_secret_beside_it() {
+        let with_secret = format!("secret = \"0123456789abcdef\"\n{FILE}");
+        for (text, password, insecure, is_fine) in [
+            (FILE, None, false, true),
+            (FILE, Some("pw"), false, false),
+            (FILE, Some("pw"), true, true),
+            (&with_secret, Some("pw"), false, true),
+        ] {
+            let (_dir, cluster) = options(text, 3);
+            let membership = cluster.join().unwrap();
+            let checked = check_secret(password, membership.as_ref(), insecure);
+            assert_eq!(checked.is_ok(), is_fine, "{password:?} {insecure}");
+            if let Err(said) = checked {
+                for word in ["secret-file", "--requirepass", "--insecure"] {
+                    assert!(said.contains(word), "{said}");
+                }
+            }
+        }
+        // A server that is of no cluster has no other address.
+        assert_eq!(check_secret(Some("pw"), None, false), Ok(()));
     }
 
     #[test]

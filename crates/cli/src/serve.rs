@@ -38,6 +38,7 @@ pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
         options.requirepass.as_ref(),
         options.requirepass_file.as_deref(),
     )?;
+    membership::check_secret(password.as_deref(), membership.as_ref(), options.insecure)?;
     let config = Config {
         read_atomic,
         password,

@@ -91,7 +91,7 @@ pub enum Frame {
 }
 
 /// Why a connection is refused, for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Code {
     /// A reason that this version does not know.

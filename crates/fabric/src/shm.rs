@@ -34,6 +34,8 @@
 //! 3. A file never changes its size. Its mode lets the owner's user alone in, and that one write
 //!    only what may be written; peers that may not write map it so that they cannot.
 //! 4. Names of files are believed from no peer before they look as names do here.
+//! 5. Peers map no file that another user owns or can write: that user could shorten it, which would end
+//!    the process that has it mapped.
 //!
 //! **What is not kept apart**: processes of one user. One of them can shorten a file that another
 //! has mapped, which ends that one; but it could as well have killed it.

@@ -12,6 +12,7 @@
 //! | `arrival` | what arrives, made into messages |
 //! | `meeting` | how a connection begins: the handshake, and the way of messages |
 //! | `life` `transfer` | how connections come and go; how they read and write |
+//! | `refusals` | why links were refused, and how often the log says so |
 //! | `way` | ways for messages besides the connection |
 //! | `through` `looking` `patience` | connections through memory: who looks, who sleeps, and when |
 //! | `caller` | a connection that blocks, for clients |
@@ -41,6 +42,7 @@ mod meeting;
 mod options;
 mod output;
 mod patience;
+mod refusals;
 mod socket;
 mod through;
 mod transfer;
@@ -53,6 +55,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::NodeId;
+use budget::newcomers::Newcomers;
 use mio::event::Event as Readiness;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
@@ -70,6 +73,7 @@ use crate::messages::{Link, Messages, Peer, SendError};
 use connection::{Connection, Phase};
 use looking::Looking;
 use meeting::Means;
+use refusals::Refusals;
 
 /// Bits of a link's number that are its place.
 const PLACE_BITS: u32 = 24;
@@ -101,7 +105,8 @@ pub struct Tcp {
     /// Links that were made so far.
     count: u64,
     /// Accepted connections that have not proved who they are.
-    strangers: usize,
+    newcomers: Newcomers<Link>,
+    refusals: Refusals,
     ready: VecDeque<usize>,
     dirty: Vec<usize>,
     /// Connections whose rings are looked at, and how long that goes on.
@@ -159,6 +164,8 @@ impl Tcp {
             through_memory: 0,
             means,
             peers: options.peers,
+            newcomers: Newcomers::new(options.limits.unauthenticated, options.limits.handshake),
+            refusals: Refusals::default(),
             limits: options.limits,
             registry,
             first: first.0,
@@ -166,7 +173,6 @@ impl Tcp {
             seat: options.seat,
             connections: Slab::new(),
             count: 0,
-            strangers: 0,
             ready: VecDeque::new(),
             dirty: Vec::new(),
             looking: Looking::default(),
@@ -239,7 +245,8 @@ impl Tcp {
             return Some(pause);
         }
         let due = self.deadlines.peek().map(|Reverse((at, _))| *at);
-        let due = due.into_iter().chain(self.accepting).min()?;
+        let others = self.accepting.into_iter().chain(self.newcomers.due());
+        let due = due.into_iter().chain(others).min()?;
         Some(due.saturating_sub(now))
     }
 
@@ -247,6 +254,14 @@ impl Tcp {
     /// has taken too long.
     pub fn tick(&mut self, now: Duration) {
         self.now = now;
+        while let Some(link) = self.newcomers.late(now) {
+            let place = place(link);
+            self.connections[place].newcomer = None;
+            match self.connections[place].phase {
+                Phase::Greeting(..) => self.refuse(place, &Refused::late()),
+                _ => self.down(place, "the peer took no more"),
+            }
+        }
         while let Some((_, place)) = self.next_deadline().filter(|(at, _)| *at <= now) {
             self.deadlines.pop();
             match self.connections[place].phase {
@@ -296,6 +311,13 @@ impl Tcp {
         let is_up = connection.link == link && matches!(connection.phase, Phase::Up);
         let rings = connection.rings.as_ref();
         is_up.then(|| rings.map_or(Transport::Tcp, |through| through.rings.transport()))
+    }
+
+    /// Returns the refusal with which the last link that was made to a node has ended, if that is how it
+    /// ended.
+    #[must_use]
+    pub fn refusal(&self, node: NodeId) -> Option<&Refused> {
+        self.refusals.of(node)
     }
 
     /// How many connections there are, of strangers too.

@@ -117,6 +117,13 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
             options.listen
         ));
     }
+    if !has_secret {
+        tracing::warn!(
+            "there is no secret: every user of this machine can read, load and remove tables at {}; \
+             --secret-file keeps others out",
+            options.listen
+        );
+    }
     let tables = Tables::open(Arc::new(RealDisk), &options.dirs);
     let tables = tables.map_err(|error| error.to_string())?;
     for (name, what) in tables.damaged() {

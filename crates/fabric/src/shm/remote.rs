@@ -1,11 +1,13 @@
 //! A region as a peer has it.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use base::memory::{RemoteError, RemoteMemory};
+use rustix::process::geteuid;
 
 use super::mapping::{Mapping, load};
 use super::region::halves;
@@ -61,6 +63,11 @@ impl ShmRemote {
             std::io::ErrorKind::PermissionDenied => RemoteError::Refused(error.to_string()),
             _ => lost(error),
         })?;
+        let metadata = file.metadata().map_err(lost)?;
+        if !is_private((metadata.uid(), metadata.mode()), geteuid().as_raw()) {
+            // Its owner could shorten it, which would end this process when it touches the rest.
+            return refused("another user of this machine can change the file");
+        }
         let mapping = Mapping::new(&file, HEADER + grant.words(), write).map_err(lost)?;
         let header = mapping.words();
         if load(&header[0]) != MAGIC {
@@ -150,6 +157,11 @@ impl ShmRemote {
     }
 }
 
+/// Returns `true` if the user `me` alone can change a file with this owner and mode.
+fn is_private((owner, mode): (u32, u32), me: u32) -> bool {
+    owner == me && mode & 0o022 == 0
+}
+
 fn dead() -> RemoteError {
     RemoteError::Lost("its owner is dead".into())
 }
@@ -196,5 +208,20 @@ impl Remote for ShmRemote {
     fn settle(&mut self) -> Result<bool, RemoteError> {
         fence(Ordering::SeqCst);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_private_if_its_owner_alone_can_change_it() {
+        assert!(is_private((7, 0o100_600), 7));
+        assert!(is_private((7, 0o100_400), 7));
+        assert!(!is_private((8, 0o100_600), 7));
+        assert!(!is_private((8, 0o100_666), 0));
+        assert!(!is_private((7, 0o100_620), 7));
+        assert!(!is_private((7, 0o100_602), 7));
     }
 }

@@ -6,6 +6,8 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use base::NodeId;
+use budget::newcomers;
 use mio::net::TcpStream;
 
 use super::arrival::{self, Arrival, Progress};
@@ -33,8 +35,10 @@ pub(super) struct Connection {
     pub(super) phase: Phase,
     /// Whether the user knows the link, and is owed its `Down`.
     pub(super) announced: bool,
-    /// Whether it counts among those from outside that have not proved who they are.
-    pub(super) stranger: bool,
+    /// The node to which it was made, if it was made here.
+    pub(super) to: Option<NodeId>,
+    /// Its place among those from outside that have not proved who they are.
+    pub(super) newcomer: Option<newcomers::Place>,
     /// One of those that its thread was dealt.
     pub(super) counted: Option<Counted>,
     /// When its phase must have ended.
@@ -101,7 +105,8 @@ impl Connection {
             address,
             phase,
             announced: initiated,
-            stranger: !initiated,
+            to: None,
+            newcomer: None,
             counted: None,
             deadline: None,
             early: Output::default(),

@@ -40,11 +40,14 @@ impl Tcp {
         let meeting = Meeting::initiate(&self.identity, Some(to), nonce, &mut hello);
         let phase = Phase::Connecting(Box::new(meeting));
         let mut connection = Connection::new(link, stream, address, phase, self.limits.queue);
+        connection.to = Some(to);
         connection.say(&hello);
         // It takes something when it is connected.
         connection.full = true;
         self.admit(connection)
-            .map_err(|error| format!("cannot connect: {error}"))
+            .map_err(|error| format!("cannot connect: {error}"))?;
+        self.set_deadline(place(link), link, self.limits.handshake);
+        Ok(())
     }
 
     pub(super) fn accept(&mut self) {
@@ -95,11 +98,6 @@ impl Tcp {
     }
 
     fn welcome(&mut self, stream: TcpStream, address: SocketAddr, counted: Option<Counted>) {
-        let limit = self.limits.unauthenticated;
-        if self.strangers >= 2 * limit {
-            // So many that refusing politely would cost too much.
-            return;
-        }
         let nonce = match nonce() {
             Ok(nonce) => nonce,
             Err(error) => {
@@ -112,14 +110,32 @@ impl Tcp {
         let phase = Phase::Greeting(meeting, Vec::new());
         let mut connection = Connection::new(link, stream, address, phase, self.limits.queue);
         connection.counted = counted;
-        self.strangers += 1;
-        let busy = self.strangers > limit;
         if let Err(error) = self.admit(connection) {
-            self.strangers -= 1;
             tracing::warn!(%error, peer = %address, "cannot serve a connection");
-        } else if busy {
-            self.refuse(place(link), &Refused::busy());
+            return;
         }
+        let (newcomer, evicted) = self.newcomers.admit(link, self.now);
+        self.connections[place(link)].newcomer = Some(newcomer);
+        if let Some(evicted) = evicted {
+            self.evict(place(evicted));
+        }
+    }
+
+    /// Closes a connection whose place a newer one has got. Its peer reads why, if its system takes so
+    /// much at once.
+    fn evict(&mut self, place: usize) {
+        let connection = &mut self.connections[place];
+        connection.newcomer = None;
+        if matches!(connection.phase, Phase::Greeting(..)) {
+            let refused = Refused::busy();
+            let mut words = Vec::new();
+            refused.frame().encode(&mut words);
+            connection.say(&words);
+            // It ends in either case.
+            drop(connection.write(&mut self.pool));
+            self.log_refusal(place, &refused);
+        }
+        self.remove(place);
     }
 
     pub(super) fn admit(&mut self, mut connection: Connection) -> io::Result<()> {
@@ -132,9 +148,7 @@ impl Tcp {
         let both = Interest::READABLE | Interest::WRITABLE;
         self.registry
             .register(&mut connection.stream, token, both)?;
-        let (place, link) = (entry.key(), connection.link);
         entry.insert(connection);
-        self.set_deadline(place, link, self.limits.handshake);
         Ok(())
     }
 
@@ -148,8 +162,11 @@ impl Tcp {
     pub(super) fn up(&mut self, place: usize, met: Met) {
         let (peer, shm) = (met.proved.peer, met.rings.is_some());
         let connection = &mut self.connections[place];
-        if std::mem::replace(&mut connection.stranger, false) {
-            self.strangers -= 1;
+        if let Some(newcomer) = connection.newcomer.take() {
+            self.newcomers.leave(newcomer);
+        }
+        if let Some(node) = connection.to {
+            self.refusals.note(node, None);
         }
         connection.up(met.rings);
         self.through_memory += usize::from(connection.rings.is_some());
@@ -174,8 +191,11 @@ impl Tcp {
 
     /// Ends a connection that was refused, here or there.
     pub(super) fn refused(&mut self, place: usize, refused: &Refused) {
+        self.log_refusal(place, refused);
         let connection = &mut self.connections[place];
-        tracing::warn!(peer = %connection.address, "no link: {refused}");
+        if let Some(node) = connection.to {
+            self.refusals.note(node, Some(refused));
+        }
         if std::mem::replace(&mut connection.announced, false) {
             let why = format!("{}: {refused}", connection.address);
             self.news.push((connection.link, News::Down(why)));
@@ -184,6 +204,18 @@ impl Tcp {
             self.end(place, None, self.limits.handshake);
         } else {
             self.remove(place);
+        }
+    }
+
+    fn log_refusal(&mut self, place: usize, refused: &Refused) {
+        let peer = self.connections[place].address;
+        match self.refusals.count(peer.ip(), refused.code, self.now) {
+            Some(0) => tracing::warn!(%peer, "no link: {refused}"),
+            Some(left_out) => tracing::warn!(
+                %peer,
+                "no link: {refused} (the same happened {left_out} times since the last such line)"
+            ),
+            None => tracing::debug!(%peer, "no link: {refused}"),
         }
     }
 
@@ -203,10 +235,17 @@ impl Tcp {
     /// Removes a connection, and tells its user.
     pub(super) fn down(&mut self, place: usize, why: &str) {
         let connection = self.remove(place);
+        let was_refused = matches!(connection.phase, Phase::Ending(None));
         let told = match connection.phase {
             Phase::Ending(Some(told)) => told,
             _ => format!("{}: {why}", connection.address),
         };
+        // One that was refused here is noted as such already.
+        if let Some(node) = connection.to
+            && !was_refused
+        {
+            self.refusals.note(node, None);
+        }
         if connection.announced {
             tracing::debug!(link = ?connection.link, why = told, "a link is down");
             self.news.push((connection.link, News::Down(told)));
@@ -221,8 +260,8 @@ impl Tcp {
         if connection.rings.as_ref().is_some_and(|it| it.awake) {
             self.looking.forget(place);
         }
-        if connection.stranger {
-            self.strangers -= 1;
+        if let Some(newcomer) = connection.newcomer {
+            self.newcomers.leave(newcomer);
         }
         // A list may name the place still, and its next connection then gets a turn for nothing.
         if let Err(error) = self.registry.deregister(&mut connection.stream) {

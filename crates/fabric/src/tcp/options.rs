@@ -85,7 +85,8 @@ pub struct Limits {
     pub queue: usize,
     /// How long making a link may take, from connecting to the peer's proof.
     pub handshake: Duration,
-    /// Connections from outside that have not proved yet who they are.
+    /// Connections from outside that have not proved yet who they are. When there are so many, a new one
+    /// takes the place of the oldest.
     pub unauthenticated: usize,
     /// A link whose peer's machine does not react goes down after about this time: between this
     /// and 1.2 times as long. A process that hangs on a living machine is not noticed so; who waits

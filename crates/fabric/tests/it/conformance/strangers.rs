@@ -248,34 +248,83 @@ fn who_says_nothing_is_not_waited_for() {
 }
 
 #[test]
-fn strangers_are_limited() {
+fn strangers_are_limited_and_the_oldest_goes_first() {
     let mut net = Loopback::new();
     let end = net.end(Peer::Node(NodeId(1)), |options| {
         options.limits.unauthenticated = 3;
     });
     let mut node = Party::new(end);
-    let mut quiet: Vec<TcpStream> = (0..3).map(|_| raw(&net, 1)).collect();
-    until(&mut net, &mut [&mut node], "strangers", |parties| {
-        parties[0].end.tcp.connections() == 3
-    });
-    let mut one_more = raw(&net, 1);
-    let heard = hear(&mut net, &mut node, &mut one_more);
-    assert_refusal(&heard, Code::Busy, "try again later");
-    drop(one_more);
-    // Beyond twice as many nobody is told anything.
-    let crowd: Vec<TcpStream> = (0..20).map(|_| raw(&net, 1)).collect();
-    for _ in 0..100 {
-        node.turn();
-        net.pass();
-        assert!(node.end.tcp.connections() <= 6);
+    let mut quiet: Vec<TcpStream> = Vec::new();
+    for count in 1..=3 {
+        quiet.push(raw(&net, 1));
+        until(&mut net, &mut [&mut node], "strangers", |parties| {
+            parties[0].end.tcp.connections() == count
+        });
     }
-    drop(crowd);
-    // Who leaves makes room.
-    quiet.clear();
-    until(&mut net, &mut [&mut node], "room", |parties| {
-        parties[0].end.tcp.connections() == 0
+    let mut one_more = raw(&net, 1);
+    let heard = hear(&mut net, &mut node, &mut quiet[0]);
+    assert_refusal(&heard, Code::Busy, "try again later");
+    assert_eq!(node.end.tcp.connections(), 3);
+    for still_there in quiet[1..].iter_mut().chain([&mut one_more]) {
+        let error = still_there.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
+}
+
+/// Half-open connections, however many, keep no peer out, and end no link that is up.
+#[test]
+fn a_peer_gets_in_among_strangers_who_say_nothing() {
+    let mut net = Loopback::new();
+    let end = net.end(Peer::Node(NodeId(1)), |options| {
+        options.limits.unauthenticated = 16;
     });
-    peer(&mut net, &mut node);
+    let mut node = Party::new(end);
+    let mut earlier = peer(&mut net, &mut node);
+    let _quiet: Vec<TcpStream> = (0..100).map(|_| raw(&net, 1)).collect();
+    let mut later = peer(&mut net, &mut node);
+    assert_eq!(node.up().len(), 2);
+    let _more: Vec<TcpStream> = (0..100).map(|_| raw(&net, 1)).collect();
+    for stream in [&mut earlier, &mut later] {
+        stream.write_all(b"\x05\0\0\0there").unwrap();
+    }
+    until(&mut net, &mut [&mut node], "both messages", |parties| {
+        parties[0].count() == 2
+    });
+    assert_eq!(node.up().len(), 2);
+    assert!(node.end.tcp.connections() <= 2 + 16);
+}
+
+/// Programs learn why there is no link to a node, until there is one.
+#[test]
+fn the_last_refusal_of_a_node_is_known() {
+    let mut net = Loopback::new();
+    let mut b = Party::new(net.node(2));
+    let refused = |net: &mut Loopback, b: &mut Party<TcpEnd>, change: &dyn Fn(&mut TcpOptions)| {
+        let mut a = Party::new(net.end(Peer::Node(NodeId(1)), change));
+        let link = a.end.connect(NodeId(2));
+        until(net, &mut [&mut a, b], "the end", |parties| {
+            parties[0].why_down(link).is_some()
+        });
+        // What is left of a connection that was refused here ends, too.
+        until(net, &mut [&mut a, b], "no connection", |parties| {
+            parties[0].end.tcp.connections() == 0
+        });
+        a.end.tcp.refusal(NodeId(2)).map(|refused| refused.code)
+    };
+    let code = refused(&mut net, &mut b, &|options| {
+        options.identity.secret = Secret::new("wrong");
+    });
+    assert_eq!(code, Some(Code::Secret));
+    let code = refused(&mut net, &mut b, &|options| {
+        options.identity.cluster = Some(8);
+    });
+    assert_eq!(code, Some(Code::Cluster));
+    let mut a = Party::new(net.node(1));
+    let link = a.end.connect(NodeId(2));
+    until(&mut net, &mut [&mut a, &mut b], "a link", |parties| {
+        parties[0].is_up(link)
+    });
+    assert_eq!(a.end.tcp.refusal(NodeId(2)), None);
 }
 
 /// Nobody wakes for links on which nothing happens.

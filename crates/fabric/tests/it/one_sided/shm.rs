@@ -1,7 +1,8 @@
 //! What memory that processes share has to stand: owners that are killed, and files of others.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::Ordering;
@@ -218,6 +219,34 @@ fn a_grant_leads_to_nothing_but_regions() {
         assert!(place.memory().reach(&grant(&name)).is_err(), "{name}");
     }
     assert!(place.memory().reach(region.grant()).is_ok());
+}
+
+/// Another user could shorten such a file, and touching what is missing then ends the process.
+#[test]
+fn files_that_other_users_can_change_are_not_mapped() {
+    let place = Place::new();
+    for access in [Access::Read, Access::Write] {
+        let region = place.memory().register(4, access).unwrap();
+        let name = std::str::from_utf8(region.grant().address()).unwrap();
+        let path = place.0.path().join(name);
+        assert!(place.memory().reach(region.grant()).is_ok());
+        let set = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let refused = || {
+            let error = place.memory().reach(region.grant()).unwrap_err();
+            assert!(matches!(error, RemoteError::Refused(_)), "{error:?}");
+        };
+        for mode in [0o622, 0o620, 0o602] {
+            set(mode);
+            refused();
+        }
+        set(0o600);
+        assert!(place.memory().reach(region.grant()).is_ok());
+        // Only the superuser can give files away.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+            refused();
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! Which connections may wait until they have authenticated: the policy of a listener, without sockets.
+//!
+//! Connections that have not authenticated have few places of their own, so that they take none from
+//! those that have. When all places are taken, a new connection gets that of the oldest: peers that know
+//! the secret authenticate within a round trip, and connections that say nothing are pushed out by the
+//! next ones. Each has a bounded time as well.
+//!
+//! Invariants:
+//! 1. At most `limit` connections have a place.
+//! 2. Places are in the order of admission, and so are their deadlines.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The place of a connection that has not authenticated yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(u64);
+
+/// See the module's description. `K` names a connection.
+#[derive(Debug)]
+pub struct Newcomers<K> {
+    limit: usize,
+    within: Duration,
+    /// By the order of admission: the connection, and when it must have authenticated.
+    places: BTreeMap<Place, (K, Duration)>,
+    admitted: u64,
+}
+
+impl<K: Copy> Newcomers<K> {
+    /// Returns a policy with at most `limit` places, at least one; a connection keeps its place for the
+    /// time `within`.
+    #[must_use]
+    pub fn new(limit: usize, within: Duration) -> Newcomers<K> {
+        Newcomers {
+            limit: limit.max(1),
+            within,
+            places: BTreeMap::new(),
+            admitted: 0,
+        }
+    }
+
+    /// Admits a connection at the time `now`. Returns its place, and the connection that has lost its own
+    /// and must be closed.
+    pub fn admit(&mut self, connection: K, now: Duration) -> (Place, Option<K>) {
+        let evicted = match self.places.len() < self.limit {
+            true => None,
+            false => self.places.pop_first().map(|(_, (oldest, _))| oldest),
+        };
+        self.admitted += 1;
+        let place = Place(self.admitted);
+        self.places.insert(place, (connection, now + self.within));
+        (place, evicted)
+    }
+
+    /// Gives a place back: its connection has authenticated, or is closed. Does nothing if it has lost the
+    /// place already.
+    pub fn leave(&mut self, place: Place) {
+        self.places.remove(&place);
+    }
+
+    /// Takes the place from a connection whose time has passed. Returns the connection, which must be
+    /// closed.
+    pub fn late(&mut self, now: Duration) -> Option<K> {
+        let first = self.places.first_entry()?;
+        (first.get().1 <= now).then(|| first.remove().0)
+    }
+
+    /// Returns when [`Newcomers::late`] has something to return, if nothing happens before.
+    #[must_use]
+    pub fn due(&self) -> Option<Duration> {
+        self.places.first_key_value().map(|(_, (_, due))| *due)
+    }
+
+    /// Returns how many connections have a place.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns `true` if no connection has a place.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_new_connection_gets_the_place_of_the_oldest() {
+        let mut newcomers = Newcomers::new(2, 5 * SECOND);
+        let (first, evicted) = newcomers.admit('a', Duration::ZERO);
+        assert_eq!(evicted, None);
+        let (second, evicted) = newcomers.admit('b', Duration::ZERO);
+        assert_eq!(evicted, None);
+        let (third, evicted) = newcomers.admit('c', SECOND);
+        assert_eq!((evicted, newcomers.len()), (Some('a'), 2));
+        // A place that is lost cannot be given back.
+        newcomers.leave(first);
+        assert_eq!(newcomers.len(), 2);
+        // One that has authenticated makes room.
+        newcomers.leave(second);
+        assert_eq!(newcomers.admit('d', SECOND).1, None);
+        assert_eq!(newcomers.admit('e', SECOND).1, Some('c'));
+        newcomers.leave(third);
+        assert_eq!(newcomers.len(), 2);
+    }
+
+    #[test]
+    fn a_connection_that_does_not_authenticate_in_time_is_late() {
+        let mut newcomers = Newcomers::new(3, 5 * SECOND);
+        assert_eq!(newcomers.due(), None);
+        newcomers.admit('a', SECOND);
+        let (second, _) = newcomers.admit('b', 2 * SECOND);
+        newcomers.admit('c', 3 * SECOND);
+        assert_eq!(newcomers.due(), Some(6 * SECOND));
+        assert_eq!(newcomers.late(5 * SECOND), None);
+        assert_eq!(newcomers.late(6 * SECOND), Some('a'));
+        newcomers.leave(second);
+        assert_eq!(newcomers.late(7 * SECOND), None);
+        assert_eq!(newcomers.late(8 * SECOND), Some('c'));
+        assert!(newcomers.is_empty() && newcomers.due().is_none());
+    }
+
+    #[test]
+    fn a_policy_has_one_place_at_least() {
+        let mut newcomers = Newcomers::new(0, SECOND);
+        assert_eq!(newcomers.admit(1, Duration::ZERO).1, None);
+        assert_eq!(newcomers.admit(2, Duration::ZERO).1, Some(1));
+    }
+}
