@@ -11,6 +11,9 @@ use server::replication::Report;
 /// How long a node may take to be reached, and to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What is said of a node that has closed the connection before it has answered.
+pub(crate) const CLOSED: &str = "it has closed the connection";
+
 /// The password of nodes' clients: the one that is given, or that in the environment variable
 /// `KUMIKI_PASSWORD`, if there is one.
 pub(crate) fn password(given: Option<&str>) -> Option<String> {
@@ -104,7 +107,7 @@ impl Asked {
             }
             let mut chunk = [0; 64 * 1024];
             match self.stream.read(&mut chunk) {
-                Ok(0) => return Err("it has closed the connection".to_owned()),
+                Ok(0) => return Err(CLOSED.to_owned()),
                 Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     return Err("it does not answer in time".to_owned());

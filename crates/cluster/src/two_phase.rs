@@ -224,7 +224,7 @@ impl<C> Node<C> {
             Ok(Answer::Fate(Fate::Committed)) => {
                 let c = self.coordinations.remove(&which.0).expect("it is current");
                 let what = format!(
-                    "{}; the transaction has committed, but its replies are lost",
+                    "{}: the replies of the transaction are lost",
                     reason(&why)
                 );
                 self.finish(partition, c.caller, Err(Abort::Unknown { what }));

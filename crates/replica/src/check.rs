@@ -100,7 +100,7 @@ pub fn check(
     }
     let mut changes = 0;
     for entry in log.entries() {
-        changes += read(entry).map_err(|what| Failure::Entry {
+        changes += read_entry(entry).map_err(|what| Failure::Entry {
             index: entry.index,
             what,
         })?;
@@ -140,7 +140,7 @@ fn verify(
 }
 
 /// Reads an entry as if to apply it; returns how many keys it changes.
-fn read(entry: &Entry) -> Result<u64, String> {
+pub(crate) fn read_entry(entry: &Entry) -> Result<u64, String> {
     if entry.get_entry_type() != EntryType::EntryNormal {
         let read = ConfChangeV2::default().merge_from_bytes(&entry.data);
         return read.map(|()| 0).map_err(|error| error.to_string());

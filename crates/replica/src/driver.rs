@@ -16,7 +16,7 @@ use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use mio::{Events, Poll, Token, Waker};
 use parking_lot::Mutex;
 
-use crate::member::{Answer, Change, Failure, Member};
+use crate::member::{Answer, Change, Failure, Member, Received};
 use crate::shared::Shared;
 
 const WAKER: Token = Token(0);
@@ -24,6 +24,10 @@ const FABRIC: Token = Token(1);
 const EVENTS: usize = 256;
 /// A link that broke is made again after this time.
 const PAUSE: Duration = Duration::from_millis(50);
+/// One that was refused is made again after this time.
+const REFUSED: Duration = Duration::from_millis(500);
+/// The log says after this time again that a node sends malformed messages.
+const LOG_PAUSE: Duration = Duration::from_secs(60);
 /// When a full disk or the like may have been mended, it is tried again after this.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -86,6 +90,8 @@ struct Links {
     peers: HashMap<Link, NodeId>,
     /// To whom something could not be sent since the member was last told.
     lost: BTreeSet<NodeId>,
+    /// When the log said last that a node sends malformed messages.
+    malformed: HashMap<NodeId, Duration>,
 }
 
 impl Links {
@@ -114,6 +120,17 @@ impl Links {
             }
         }
         self.fabric.flush();
+    }
+
+    /// Ends a link on which a malformed message has come. What has come behind it is not taken.
+    fn close_malformed(&mut self, link: Link, node: NodeId, what: &str, now: Duration) {
+        let last = self.malformed.get(&node);
+        if last.is_none_or(|last| now >= *last + LOG_PAUSE) {
+            self.malformed.insert(node, now);
+            tracing::error!("node {node} sent a malformed message: {what}; its link is closed");
+        }
+        self.peers.remove(&link);
+        self.fabric.close(link);
     }
 }
 
@@ -149,6 +166,7 @@ impl Driver {
                 ways: HashMap::new(),
                 peers: HashMap::new(),
                 lost: BTreeSet::new(),
+                malformed: HashMap::new(),
             },
             member,
             shared,
@@ -242,15 +260,25 @@ impl Driver {
             match event {
                 Event::Up(Peer::Node(node)) => {
                     self.links.peers.insert(link, node);
+                    let own = self.links.ways.get(&node).and_then(|way| way.link);
+                    if own == Some(link) {
+                        self.member.note_link(node, None);
+                    }
                 }
                 Event::Up(Peer::Client) => {
                     tracing::warn!("a client has connected where members do; its link is closed");
                     self.links.fabric.close(link);
                 }
                 Event::Message(bytes) => {
-                    if let Some(node) = self.links.peers.get(&link) {
-                        let outcome = self.member.receive(*node, bytes, now);
-                        if let Err(failure) = outcome {
+                    let Some(node) = self.links.peers.get(&link).copied() else {
+                        continue;
+                    };
+                    match self.member.receive(node, bytes, now) {
+                        Ok(Received::Taken) => {}
+                        Ok(Received::Malformed(what)) => {
+                            self.links.close_malformed(link, node, &what, now.since);
+                        }
+                        Err(failure) => {
                             self.blocked_until = Some(self.pass(failure, now.since)?);
                         }
                     }
@@ -273,9 +301,12 @@ impl Driver {
             .find(|(_, way)| way.link == Some(link));
         if let Some((node, way)) = way {
             tracing::debug!(node = node.0, why, "the link to a member is down");
-            way.link = None;
-            way.not_before = now + PAUSE;
             let node = *node;
+            let refused = self.links.fabric.refusal(node).map(ToString::to_string);
+            let pause = if refused.is_some() { REFUSED } else { PAUSE };
+            way.link = None;
+            way.not_before = now + pause;
+            self.member.note_link(node, refused);
             self.member.unreachable(node);
         }
     }

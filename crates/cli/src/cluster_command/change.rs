@@ -1,6 +1,7 @@
 //! `kumiki cluster add`, `remove` and `transfer`: the leader is asked to, and watched meanwhile.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,8 @@ use cluster::Topology;
 use cluster::topology::PartitionInfo;
 use server::replication::Report;
 
-use super::survey::Surveyed;
-use crate::ask::Asked;
+use super::survey::{REMOVED, Surveyed, stopped};
+use crate::ask::{Asked, CLOSED};
 use crate::output::say_line;
 
 /// How often progress is told.
@@ -53,8 +54,35 @@ impl Change<'_> {
             return Ok(());
         }
         check(&survey, wanted, node)?;
-        let address = survey.node(NodeId(leader.node)).expect("it has answered");
-        let mut asked = Asked::connect(address.0.client, self.password)?;
+        let (info, _) = survey.node(NodeId(leader.node)).expect("it has answered");
+        let is_blank = node.is_some_and(|node| {
+            let found = survey.node(NodeId(node));
+            found.is_some_and(|(_, said)| said.as_ref().is_ok_and(|said| said.role == "blank"))
+        });
+        let heard_by = until.min(Instant::now() + SEARCH);
+        loop {
+            let outcome = self.ask_leader(info.client, wanted, node, until);
+            match outcome {
+                // The leader has not heard of a node that has just started.
+                Err(said) if is_blank && is_unheard(&said) && Instant::now() < heard_by => {
+                    std::thread::sleep(LOOK);
+                }
+                Err(said) => return Err(explained(&said, leader.node)),
+                Ok(()) => break,
+            }
+        }
+        self.confirm(wanted, node, leader, until)
+    }
+
+    /// Gives the leader the command, and tells progress until it has answered.
+    fn ask_leader(
+        &self,
+        address: SocketAddr,
+        wanted: Wanted,
+        node: Option<u16>,
+        until: Instant,
+    ) -> Result<(), String> {
+        let mut asked = Asked::connect(address, self.password)?;
         let number = node.map(|node| node.to_string());
         let mut command = vec!["CLUSTER", "REPLICATION"];
         command.push(match wanted {
@@ -72,8 +100,7 @@ impl Change<'_> {
                 drop(sender.send(outcome));
             });
             self.watch(&receiver, node, until)
-        })?;
-        self.confirm(wanted, node, leader, until)
+        })
     }
 
     /// Asks all nodes until one of them leads.
@@ -222,10 +249,13 @@ fn check(survey: &Surveyed, wanted: Wanted, node: Option<u16>) -> Result<(), Str
         )),
         // It is what an earlier command has left, when the leader was lost: the next one goes on.
         (Wanted::Member, Ok(report)) if report.role == "learner" => Ok(()),
-        (Wanted::Member, Ok(report)) if report.role == "stopped" => Err(format!(
-            "node {} has stopped: {}; mend that, and restart its process",
+        (Wanted::Member, Ok(report)) if report.role == "stopped" => {
+            Err(format!("node {} has stopped: {}", info.id, stopped(report)))
+        }
+        (Wanted::Member, Ok(report)) if survey.role(report) == REMOVED => Err(format!(
+            "node {} was removed: {}",
             info.id,
-            report.note.as_deref().unwrap_or("its log says why")
+            survey.add_again(info.id)
         )),
         (Wanted::Member, Ok(report)) if report.role != "blank" => Err(format!(
             "node {} is a {} and keeps data of its own: stop it, remove its data directory, and \
@@ -234,6 +264,22 @@ fn check(survey: &Surveyed, wanted: Wanted, node: Option<u16>) -> Result<(), Str
         )),
         _ => Ok(()),
     }
+}
+
+/// Returns `true` if a leader has refused to add a node because it has not heard of it.
+fn is_unheard(said: &str) -> bool {
+    said.contains("does not wait to be added")
+}
+
+/// What the leader has answered; if it is gone, what that means.
+fn explained(said: &str, leader: u16) -> String {
+    if said != CLOSED {
+        return said.to_owned();
+    }
+    format!(
+        "node {leader}, which led, has closed the connection before it was done: whether the members have \
+         changed is not known. kumiki cluster status tells; the same command can be given again"
+    )
 }
 
 /// How far it is, in one line.
@@ -367,10 +413,29 @@ mod tests {
     }
 
     #[test]
+    fn a_leader_that_is_gone_is_explained() {
+        let said = explained(CLOSED, 2);
+        for words in ["node 2", "not known", "kumiki cluster status", "again"] {
+            assert!(said.contains(words), "{said}");
+        }
+        assert_eq!(explained("it leads already", 2), "it leads already");
+    }
+
+    #[test]
     fn what_cannot_work_is_refused_with_what_to_do() {
         let mut survey = survey();
         let said = check(&survey, Wanted::Member, Some(2)).unwrap_err();
         assert!(said.contains("remove its data directory"), "{said}");
+        let mut removed = survey.nodes[1].1.clone().unwrap();
+        removed.role = "candidate".to_owned();
+        let leader = survey.nodes[0].1.as_mut().unwrap();
+        leader.members.retain(|member| member.node != 2);
+        survey.nodes[1].1 = Ok(removed);
+        let said = check(&survey, Wanted::Member, Some(2)).unwrap_err();
+        assert!(
+            said.contains("node 2 was removed") && said.contains("delete its data directory"),
+            "{said}"
+        );
         survey.nodes[2].1 = Err("127.0.0.1:7003 does not answer".to_owned());
         let said = check(&survey, Wanted::Member, Some(3)).unwrap_err();
         assert!(

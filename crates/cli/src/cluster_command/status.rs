@@ -81,7 +81,7 @@ fn row(
     [
         partition,
         id,
-        report.role.clone(),
+        surveyed.role(report).to_owned(),
         report.term.to_string(),
         report.applied.to_string(),
         lag,
@@ -135,7 +135,7 @@ fn json(survey: &Survey, problems: &[String]) -> Value {
             match said {
                 Err(error) => node["error"] = json!(error),
                 Ok(report) => {
-                    node["role"] = json!(report.role);
+                    node["role"] = json!(surveyed.role(report));
                     node["term"] = json!(report.term);
                     node["last"] = json!(report.last);
                     node["committed"] = json!(report.committed);
@@ -258,6 +258,76 @@ mod tests {
         let problems = survey.partitions[0].problems().join("\n");
         let said = "node 1 has stopped: its disk has failed; mend that, and restart";
         assert!(problems.contains(said), "{problems}");
+    }
+
+    #[test]
+    fn a_node_that_is_not_heard_is_shown_with_the_cause() {
+        let mut survey = survey();
+        let silent = Report {
+            node: 3,
+            role: "candidate".to_owned(),
+            ..Report::default()
+        };
+        survey.partitions[0].nodes[2].1 = Ok(Report {
+            partition: 7,
+            ..silent
+        });
+        let problem = |survey: &Survey| survey.partitions[0].problems().join("\n");
+        let said = problem(&survey);
+        assert!(said.contains("look at the network"), "{said}");
+        let note = "no link to node 3: the secrets differ; give all nodes the same one";
+        let leader = survey.partitions[0].nodes[1].1.as_mut().unwrap();
+        leader.note = Some(note.to_owned());
+        let said = problem(&survey);
+        assert!(said.contains(note) && !said.contains("network"), "{said}");
+        // What the leader says of another node is no cause.
+        let leader = survey.partitions[0].nodes[1].1.as_mut().unwrap();
+        leader.note = Some("no link to node 1: the secrets differ".to_owned());
+        assert!(problem(&survey).contains("look at the network"));
+        let full = "the disk is full: make room";
+        let node = survey.partitions[0].nodes[2].1.as_mut().unwrap();
+        node.note = Some(full.to_owned());
+        let said = problem(&survey);
+        assert!(said.contains(full) && !said.contains("network"), "{said}");
+        // Nor does it stay hidden when nobody leads.
+        let leader = survey.partitions[0].nodes[1].1.as_mut().unwrap();
+        leader.role = "candidate".to_owned();
+        assert!(problem(&survey).contains(full));
+    }
+
+    #[test]
+    fn a_removed_node_that_does_not_know_it_is_shown_as_removed() {
+        let mut survey = survey();
+        let candidate = Report {
+            partition: 7,
+            node: 3,
+            role: "candidate".to_owned(),
+            ..Report::default()
+        };
+        survey.partitions[0].nodes[2].1 = Ok(candidate);
+        assert!(table(&survey).contains("candidate"));
+        let leader = survey.partitions[0].nodes[1].1.as_mut().unwrap();
+        leader.members.pop();
+        let text = table(&survey);
+        assert!(text.contains("removed") && !text.contains("candidate"), "{text}");
+        let problems = survey.partitions[0].problems();
+        let said = problems.join("\n");
+        let words = ["node 3 was removed", "delete its data directory", "cluster add --node 3"];
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        let value = json(&survey, &problems);
+        assert_eq!(value["partitions"][0]["nodes"][2]["role"], "removed");
+    }
+
+    #[test]
+    fn a_stopped_member_that_a_restart_does_not_help_is_not_to_be_restarted() {
+        let mut survey = survey();
+        let note = "the data directory is older: run \"kumiki cluster add --node 1\"";
+        let node = survey.partitions[0].nodes[0].1.as_mut().unwrap();
+        node.role = "stopped".to_owned();
+        node.note = Some(note.to_owned());
+        let problems = survey.partitions[0].problems();
+        let said = format!("node 1 has stopped: {note}");
+        assert!(problems.contains(&said), "{problems:?}");
     }
 
     #[test]

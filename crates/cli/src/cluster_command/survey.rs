@@ -121,29 +121,32 @@ impl Surveyed {
             return problems;
         }
         for (info, said) in &self.nodes {
+            let is_listed = leader.members.iter().any(|one| one.node == info.id.0);
             let voter = self.member(info.id).is_some_and(|member| member.voter);
             let heard = self.member(info.id).is_some_and(|member| member.active);
             match said {
-                Ok(report) if report.role == "blank" || report.role == "removed" => {
-                    problems.push(format!(
-                        "node {} is {}: kumiki cluster add --node {} has it take part again",
-                        info.id, report.role, info.id
-                    ));
+                Ok(report) if report.role == "blank" => problems.push(format!(
+                    "node {} is blank: kumiki cluster add --node {} has it take part again",
+                    info.id, info.id
+                )),
+                Ok(report) if report.role == "stopped" => {
+                    problems.push(format!("node {} has stopped: {}", info.id, stopped(report)));
                 }
-                Ok(report) if report.role == "stopped" => problems.push(format!(
-                    "node {} has stopped: {}; mend that, and restart its process",
+                Ok(report) if report.role == REMOVED || !is_listed => problems.push(format!(
+                    "node {} was removed: {}",
                     info.id,
-                    report.note.as_deref().unwrap_or("its log says why")
+                    self.add_again(info.id)
                 )),
                 Ok(_) if !voter => problems.push(format!(
                     "node {} has no vote yet: if nobody is adding it at the moment, kumiki cluster \
                      add --node {} goes on with it, and kumiki cluster remove gives it up",
                     info.id, info.id
                 )),
-                Ok(_) if !heard && info.id.0 != leader.node => problems.push(format!(
-                    "node {} answers here, and the leader, node {}, does not hear it: look at the \
-                     network between their replica addresses",
-                    info.id, leader.node
+                Ok(report) if !heard && info.id.0 != leader.node => problems.push(format!(
+                    "node {} answers here, and the leader, node {}, does not hear it: {}",
+                    info.id,
+                    leader.node,
+                    why_unheard(info.id, report, leader)
                 )),
                 _ => {}
             }
@@ -162,10 +165,63 @@ impl Surveyed {
                  must; start the others"
             );
         }
+        let notes = self.reports().filter_map(|report| {
+            let note = report.note.as_deref()?;
+            Some(format!("; node {} says: {note}", report.node))
+        });
         format!(
             "partition {id} has no leader at the moment, though {answering} of its {all} nodes answer: \
-             ask again in a few seconds; if it stays so, look at the nodes' logs"
+             ask again in a few seconds; if it stays so, look at the nodes' logs{}",
+            notes.collect::<String>()
         )
+    }
+
+    /// What to do with a node that was removed.
+    pub(super) fn add_again(&self, node: NodeId) -> String {
+        format!(
+            "delete its data directory while it is stopped, start it again, and run kumiki cluster add \
+             --node {node}; or take it out of the cluster's file"
+        )
+    }
+
+    /// What a node is: what it says, unless it does not know yet that it was removed.
+    pub(super) fn role<'a>(&self, report: &'a Report) -> &'a str {
+        let knows = matches!(report.role.as_str(), "blank" | "stopped" | ALONE);
+        match self.leader() {
+            Some(leader) if !knows && leader.role != ALONE => {
+                let mut members = leader.members.iter();
+                match members.any(|member| member.node == report.node) {
+                    true => &report.role,
+                    false => REMOVED,
+                }
+            }
+            _ => &report.role,
+        }
+    }
+}
+
+/// The role of a node that is no member any more.
+pub(super) const REMOVED: &str = "removed";
+
+/// Why a node has stopped, and what to do.
+pub(super) fn stopped(report: &Report) -> String {
+    match report.note.as_deref() {
+        // This one says by itself what to do, and a restart does not help.
+        Some(note) if note.contains("kumiki cluster add") => note.to_owned(),
+        note => format!(
+            "{}; mend that, and restart its process",
+            note.unwrap_or("its log says why")
+        ),
+    }
+}
+
+/// Why a leader does not hear a node, as far as one of them says.
+fn why_unheard(node: NodeId, report: &Report, leader: &Report) -> String {
+    let about_node = format!("no link to node {node}:");
+    let leaders = leader.note.as_ref().filter(|note| note.contains(&about_node));
+    match report.note.as_ref().or(leaders) {
+        Some(note) => note.clone(),
+        None => "look at the network between their replica addresses".to_owned(),
     }
 }
 

@@ -5,6 +5,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `founding` | how the first members begin, and how one whose disk is empty joins |
+//! | `incoming` | what other members send is checked |
 //! | `leading` | what was submitted goes into the log in groups; leadership begins and ends |
 //! | `turn` | what Raft wants done: append, sync, send, in this order |
 //! | `apply` | entries become state, on every member alike |
@@ -27,6 +28,7 @@
 
 mod apply;
 mod founding;
+mod incoming;
 mod leading;
 mod membership;
 mod reads;
@@ -34,7 +36,7 @@ mod report;
 mod snapshots;
 mod turn;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +55,8 @@ use crate::snapshot::SnapshotError;
 use crate::status::node_of;
 use crate::time::Now;
 use founding::Founding;
+use incoming::Claims;
+pub(crate) use incoming::Received;
 pub(crate) use membership::Answer;
 pub use membership::Change;
 use membership::Changing;
@@ -78,6 +82,20 @@ pub enum Failure {
         index: u64,
         /// What is wrong with it.
         what: String,
+    },
+    /// The log lacks what this member has acknowledged.
+    #[error(
+        "the data directory is older than what this member has acknowledged: its log ends at entry {last}, and \
+         the leader knows it to have entry {acknowledged}. Stop this node, delete its data directory, start it \
+         again, and run \"kumiki cluster add --node {node}\""
+    )]
+    Outdated {
+        /// The last entry of the log.
+        last: u64,
+        /// An entry that the member has acknowledged.
+        acknowledged: u64,
+        /// This node.
+        node: NodeId,
     },
     /// The Raft library refuses something that it never should.
     #[error("the Raft group cannot go on: {0}")]
@@ -174,6 +192,10 @@ pub(crate) struct Member {
     note: Option<String>,
     /// Why its log cannot be written at the moment.
     trouble: Option<String>,
+    /// Why there is no link to these nodes, where it was refused.
+    refused: BTreeMap<NodeId, String>,
+    /// Leaders have said that this member has acknowledged more than it has.
+    claims: Option<Claims>,
 }
 
 impl Member {
@@ -239,6 +261,8 @@ impl Member {
             next_report: now.since,
             note: None,
             trouble: None,
+            refused: BTreeMap::new(),
+            claims: None,
         };
         if log.is_blank() {
             member.blank = Some(log);
@@ -289,18 +313,6 @@ impl Member {
         self.draw_timeout();
         self.changed = true;
         Ok(())
-    }
-
-    /// Something has come from another member. What cannot be understood is told and dropped.
-    pub(crate) fn receive(&mut self, from: NodeId, bytes: &[u8], now: Now) -> Result<(), Failure> {
-        self.now = now;
-        match Envelope::decode(bytes) {
-            Ok(envelope) => self.take(from, envelope),
-            Err(error) => {
-                tracing::error!(%error, node = from.0, "a member's message makes no sense");
-                Ok(())
-            }
-        }
     }
 
     fn take(&mut self, from: NodeId, envelope: Envelope<'_>) -> Result<(), Failure> {

@@ -124,6 +124,10 @@ impl Member {
     }
 
     pub(super) fn on_committed(&mut self, term: u64, index: u64, asked: u64) {
+        // The answer to a question that was not asked in this life.
+        if u128::from(asked) > self.now.since.as_nanos() {
+            return;
+        }
         if self
             .raft
             .as_ref()

@@ -1,5 +1,6 @@
 //! What a member says of itself.
 
+use base::NodeId;
 use raft::StateRole;
 
 use super::{Failure, Member};
@@ -29,6 +30,24 @@ impl Member {
             tracing::info!("the log can be written again");
             self.changed = true;
         }
+    }
+
+    /// There is a link to a node, or it was refused for this reason.
+    pub(crate) fn note_link(&mut self, node: NodeId, refused: Option<String>) {
+        let known = match refused {
+            Some(why) => self.refused.insert(node, why),
+            None => self.refused.remove(&node),
+        };
+        self.changed |= known.as_ref() != self.refused.get(&node);
+    }
+
+    /// What it waits for, and what is wrong.
+    fn notes(&self) -> Option<String> {
+        let own = self.trouble.as_ref().or(self.note.as_ref()).cloned();
+        let refused = self.refused.iter();
+        let refused = refused.map(|(node, why)| format!("no link to node {node}: {why}"));
+        let notes: Vec<String> = own.into_iter().chain(refused).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     pub(super) fn report(&mut self) {
@@ -70,7 +89,7 @@ impl Member {
             entries: self.entries,
             leaderships: self.shared.tickets.leaderships(),
             receiving: self.snapshots.receiving.as_ref().map(|one| one.progress()),
-            note: self.trouble.as_ref().or(self.note.as_ref()).cloned(),
+            note: self.notes(),
             ..Status::new(self.options.me)
         };
         let Some(raft) = &self.raft else {

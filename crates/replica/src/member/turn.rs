@@ -6,6 +6,7 @@ use base::NodeId;
 use raft::eraftpb::{Message, MessageType};
 use raft::{RawNode, Ready};
 
+use super::incoming::is_passed_on;
 use super::{Failure, Member};
 use crate::log::Log;
 use crate::messages::Envelope;
@@ -119,15 +120,14 @@ impl Member {
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
         );
         let to_another = message.to != raft.raft.id;
-        // Followers forward proposals in this release of the library: they are executed at the
-        // leader alone here, so that nobody sends any.
-        let proposal = message.get_msg_type() == MessageType::MsgPropose;
+        // The library passes on what only a leader does; it is executed at the leader alone here.
+        let passed_on = is_passed_on(message.get_msg_type());
         // One that was invited needs a snapshot first, to know who the members are: it rejects what
         // comes, until the leader finds that it lacks everything.
         let too_early = message.get_msg_type() == MessageType::MsgAppend
             && message.index == 0
             && raft.raft.prs().conf().voters().ids().is_empty();
-        if to_another || proposal || too_early || vote && self.now.since < self.silent_until {
+        if to_another || passed_on || too_early || vote && self.now.since < self.silent_until {
             return Ok(());
         }
         if let Err(error) = raft.step(message) {

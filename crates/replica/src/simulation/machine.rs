@@ -8,7 +8,7 @@ use base::{Abort, Epoch, NodeId};
 use super::client::Outcome;
 use super::reached::Point;
 use super::world::{Event, Life, Request, Waiter, Waiting, World};
-use crate::member::Failure;
+use crate::member::{Failure, Received};
 use crate::messages::Envelope;
 use crate::time::Time;
 
@@ -90,7 +90,11 @@ impl World {
         // What leaves before the syncs.
         let mut early = Vec::new();
         while let Some((from, bytes)) = running.inbox.pop_front() {
-            outcome = outcome.and_then(|()| running.member.receive(from, &bytes, now));
+            outcome = outcome.and_then(|()| {
+                let received = running.member.receive(from, &bytes, now)?;
+                assert_eq!(received, Received::Taken, "from node {from}");
+                Ok(())
+            });
         }
         if outcome.is_ok() && self.now >= running.blocked_until {
             outcome = running.member.turn(now, &mut |outbox| early.append(outbox));

@@ -1,9 +1,10 @@
 //! What goes wrong around members: disks that are full, snapshots that cannot be made, commands
-//! whose leader dies.
+//! whose leader dies, peers that are wrong.
 
 mod disk;
 mod full;
 mod group;
 mod learner;
+mod peers;
 mod prepared;
 mod snapshots;

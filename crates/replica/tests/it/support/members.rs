@@ -42,6 +42,11 @@ impl Members {
         listeners.unwrap().remove(0)
     }
 
+    /// Where a member listens.
+    pub(crate) fn address(&self, at: usize) -> SocketAddr {
+        self.addresses[at]
+    }
+
     /// The directory of a member.
     pub(crate) fn data(&self, at: usize) -> PathBuf {
         self.dir.path().join(format!("node{at}"))

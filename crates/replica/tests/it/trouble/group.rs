@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base::partition::OwnedReply;
 use base::{Op, Reply};
+use fabric::Secret;
 use kumiki_replica::{LogOptions, MemberOptions, OpenError, Options};
 
 use crate::support::members::Members;
@@ -48,20 +49,34 @@ impl Group {
     }
 
     fn open(&mut self, at: usize, listener: TcpListener) -> Result<(), OpenError> {
+        let options = self.options_of(at, listener);
+        self.inner.open(at, options)
+    }
+
+    fn options_of(&self, at: usize, listener: TcpListener) -> Options {
         let member = MemberOptions {
             snapshot_bytes: 100 << 10,
             kept_entries: 10,
             ..self.member_options(at)
         };
-        let options = Options {
+        Options {
             disk: Arc::new(self.disks[at].clone()),
             log: LogOptions {
                 segment_bytes: self.segment,
                 ..LogOptions::default()
             },
             ..self.options(at, member, listener)
+        }
+    }
+
+    /// As [`Group::restart`], with another secret.
+    pub(crate) fn restart_with_secret(&mut self, at: usize, secret: &str) {
+        let listener = self.listen(at);
+        let options = Options {
+            secret: Secret::new(secret),
+            ..self.options_of(at, listener)
         };
-        self.inner.open(at, options)
+        self.inner.open(at, options).unwrap();
     }
 
     pub(crate) fn restart(&mut self, at: usize) -> Result<(), OpenError> {
