@@ -223,10 +223,7 @@ impl<C> Node<C> {
             Ok(Answer::Fate(Fate::Aborted)) => self.abort_all(partition, which.0, None, id, why),
             Ok(Answer::Fate(Fate::Committed)) => {
                 let c = self.coordinations.remove(&which.0).expect("it is current");
-                let what = format!(
-                    "{}: the replies of the transaction are lost",
-                    reason(&why)
-                );
+                let what = format!("{}: the replies of the transaction are lost", reason(&why));
                 self.finish(partition, c.caller, Err(Abort::Unknown { what }));
             }
             // Its log has failed: what it will find after a restart cannot be told.

@@ -47,7 +47,7 @@ mod worker;
 pub use base::participant::Sequenced;
 pub use check::{CheckReport, Held, check};
 pub use log::LogOptions;
-pub use member::{Change, Failure};
+pub use member::{Change, Failure, NOT_WAITING};
 pub use options::{GROUP, Grouping, MemberOptions};
 pub use partition::{OpenError, Options, Partition, PendingChange};
 pub use status::{MemberStatus, Role, Status};

@@ -268,7 +268,7 @@ fn check(survey: &Surveyed, wanted: Wanted, node: Option<u16>) -> Result<(), Str
 
 /// Returns `true` if a leader has refused to add a node because it has not heard of it.
 fn is_unheard(said: &str) -> bool {
-    said.contains("does not wait to be added")
+    said.contains(replica::NOT_WAITING)
 }
 
 /// What the leader has answered; if it is gone, what that means.

@@ -296,6 +296,19 @@ mod tests {
     }
 
     #[test]
+    fn a_note_of_a_node_is_a_problem() {
+        let mut survey = survey();
+        let note = "a snapshot of 115.0 MiB cannot be received: no space left on device";
+        let node = survey.partitions[0].nodes[0].1.as_mut().unwrap();
+        node.note = Some(note.to_owned());
+        let problems = survey.partitions[0].problems();
+        assert!(
+            problems.contains(&format!("node 1: {note}")),
+            "{problems:?}"
+        );
+    }
+
+    #[test]
     fn a_removed_node_that_does_not_know_it_is_shown_as_removed() {
         let mut survey = survey();
         let candidate = Report {
@@ -309,10 +322,17 @@ mod tests {
         let leader = survey.partitions[0].nodes[1].1.as_mut().unwrap();
         leader.members.pop();
         let text = table(&survey);
-        assert!(text.contains("removed") && !text.contains("candidate"), "{text}");
+        assert!(
+            text.contains("removed") && !text.contains("candidate"),
+            "{text}"
+        );
         let problems = survey.partitions[0].problems();
         let said = problems.join("\n");
-        let words = ["node 3 was removed", "delete its data directory", "cluster add --node 3"];
+        let words = [
+            "node 3 was removed",
+            "delete its data directory",
+            "cluster add --node 3",
+        ];
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
         let value = json(&survey, &problems);
         assert_eq!(value["partitions"][0]["nodes"][2]["role"], "removed");

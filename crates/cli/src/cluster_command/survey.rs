@@ -151,6 +151,13 @@ impl Surveyed {
                 _ => {}
             }
         }
+        for report in self.reports().filter(|one| one.role != "blank") {
+            if let Some(note) = &report.note
+                && !problems.iter().any(|problem| problem.contains(note))
+            {
+                problems.push(format!("node {}: {note}", report.node));
+            }
+        }
         problems
     }
 
@@ -218,7 +225,10 @@ pub(super) fn stopped(report: &Report) -> String {
 /// Why a leader does not hear a node, as far as one of them says.
 fn why_unheard(node: NodeId, report: &Report, leader: &Report) -> String {
     let about_node = format!("no link to node {node}:");
-    let leaders = leader.note.as_ref().filter(|note| note.contains(&about_node));
+    let leaders = leader
+        .note
+        .as_ref()
+        .filter(|note| note.contains(&about_node));
     match report.note.as_ref().or(leaders) {
         Some(note) => note.clone(),
         None => "look at the network between their replica addresses".to_owned(),

@@ -183,6 +183,74 @@ fn a_node_that_has_lost_its_disk_waits_to_be_added_and_gets_a_copy() {
 }
 
 #[test]
+fn a_node_that_has_just_started_with_an_empty_disk_can_be_added_at_once() {
+    let mut replicas = Replicas::start(1, 3);
+    replicas.client().insist(&["SET", "key", "value"]);
+    let lost = replicas.leader(1) % 3 + 1;
+    replicas.kill_node(lost);
+    replicas.wipe_node(lost);
+    replicas.start_node(lost);
+    let (code, out, said) = replicas.command(&["add", "--node", &lost.to_string()]);
+    assert_eq!(code, Some(0), "{out}{said}");
+}
+
+#[test]
+fn a_node_with_another_secret_is_named_with_the_cause_and_few_lines() {
+    let secret = "secret = \"0123456789abcdef\"";
+    let mut replicas = Replicas::start_declared(1, 3, secret);
+    let leader = replicas.leader(1);
+    let other = leader % 3 + 1;
+    replicas.kill_node(other);
+    let text = std::fs::read_to_string(replicas.file()).expect("the cluster's file");
+    let another = text.replace("0123456789abcdef", "another one of 16 bytes");
+    std::fs::write(replicas.file(), another).expect("the file");
+    replicas.start_node(other);
+    std::fs::write(replicas.file(), text).expect("the file");
+    eventually("status names the cause", || {
+        let (code, _, said) = replicas.command(&["status"]);
+        let cause = said.contains("the secrets differ") && !said.contains("look at the network");
+        code == Some(1) && cause && said.contains(&format!("node {other}"))
+    });
+    for node in [leader, other] {
+        // Each thread with links has a line in the first minute, and they try many times a second.
+        let lines = replicas.log(node).matches("the secrets differ").count();
+        assert!((1..=9).contains(&lines), "{}", replicas.log(node));
+    }
+}
+
+#[test]
+fn a_removed_node_that_comes_back_is_shown_as_removed() {
+    let mut replicas = Replicas::start(1, 3);
+    replicas.client().insist(&["SET", "key", "value"]);
+    let gone = replicas.leader(1) % 3 + 1;
+    let number = gone.to_string();
+    replicas.kill_node(gone);
+    eventually("it is removed", || {
+        let (code, ..) = replicas.command(&["remove", "--node", &number]);
+        code == Some(0)
+    });
+    replicas.start_node(gone);
+    eventually("status says what to do", || {
+        let (code, out, said) = replicas.command(&["status"]);
+        let shown = out.lines().any(|line| {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            cells.get(1..3) == Some(&[&number[..], "removed"])
+        });
+        let advice = said.contains(&format!("node {gone} was removed"));
+        code == Some(1) && shown && advice && said.contains("delete its data directory")
+    });
+    let (code, _, said) = replicas.command(&["add", "--node", &number]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("delete its data directory"), "{said}");
+    // The advice helps.
+    replicas.kill_node(gone);
+    replicas.wipe_node(gone);
+    replicas.start_node(gone);
+    let (code, out, said) = replicas.command(&["add", "--node", &number]);
+    assert_eq!(code, Some(0), "{out}{said}");
+}
+
+#[test]
 fn leadership_is_handed_over_by_command_and_at_a_stop() {
     // Nobody would notice in time that a leader is gone that has not handed over.
     let mut replicas = Replicas::start_with(1, 3, &["--election-timeout", "5s"]);

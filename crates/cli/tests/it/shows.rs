@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::support::process::{kumiki, run, serve, start_server};
 use tempfile::{TempDir, tempdir};
+use testkit::cluster_file::{NodeAddresses, describe};
 use testkit::peers::{self, Group};
 use testkit::process::Server;
 use testkit::{Client, eventually, free_address};
@@ -199,6 +200,33 @@ fn an_empty_password_is_refused() {
     let (code, said) = refused(&listen);
     assert_eq!(code, Some(2), "{said}");
     assert_says(&said, &["an empty password protects nothing"]);
+}
+
+/// Else every user of the machine would read and write past it, at the addresses of nodes.
+#[test]
+fn a_password_in_a_cluster_needs_a_secret() {
+    let dir = tempdir().expect("a temporary directory");
+    let file = dir.path().join("cluster.toml");
+    let nodes = NodeAddresses::free(1, false);
+    let text = describe(&nodes, 1);
+    fs::write(&file, &text).expect("the cluster's file");
+    let file = file.to_str().expect("a path");
+    let node = ["--ephemeral", "--cluster", file, "--node", "1"];
+    let password = ["--requirepass", "pw"];
+    let (code, said) = refused(&[&node[..], &password].concat());
+    assert_eq!(code, Some(1), "{said}");
+    assert_says(&said, &["--requirepass", "secret-file", "--insecure"]);
+    fs::write(file, format!("secret = \"0123456789abcdef\"\n{text}")).expect("the file");
+    let build = |_, _: &Path| {
+        let mut command = kumiki();
+        command.arg("serve").args(node).args(password);
+        command
+    };
+    let server = Server::insist_at(nodes[0].client, build).expect("it starts");
+    assert_eq!(
+        Client::connect(server.address).frame(&["AUTH", "pw"]).raw,
+        b"+OK\r\n"
+    );
 }
 
 #[test]

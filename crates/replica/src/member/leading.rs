@@ -82,6 +82,7 @@ impl Member {
         self.draining = false;
         self.changed = true;
         self.snapshots.sending.clear();
+        self.snapshots.put_off.clear();
         self.end_changing();
         let shared = &self.shared;
         if planted::is(Bug::KeptOverlay) {

@@ -34,6 +34,9 @@ pub enum Change {
 /// Where the outcome is told.
 pub(crate) type Answer = Arc<Mutex<Option<Result<(), String>>>>;
 
+/// What is said of a node that is to be added and has not been heard to have an empty disk.
+pub const NOT_WAITING: &str = "does not wait to be added";
+
 /// A learner that lacks no more entries than this has caught up.
 const CAUGHT_UP: u64 = 256;
 /// How long commands may take; a copy takes as long as it takes, while it gets on.
@@ -118,7 +121,7 @@ impl Member {
                             node.0
                         ),
                         None => format!(
-                            "node {} does not wait to be added: start it with an empty data directory",
+                            "node {} {NOT_WAITING}: start it with an empty data directory",
                             node.0
                         ),
                     });

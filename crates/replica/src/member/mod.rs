@@ -58,8 +58,8 @@ use founding::Founding;
 use incoming::Claims;
 pub(crate) use incoming::Received;
 pub(crate) use membership::Answer;
-pub use membership::Change;
 use membership::Changing;
+pub use membership::{Change, NOT_WAITING};
 use reads::Rounds;
 use snapshots::Snapshots;
 

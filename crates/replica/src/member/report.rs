@@ -43,7 +43,8 @@ impl Member {
 
     /// What it waits for, and what is wrong.
     fn notes(&self) -> Option<String> {
-        let own = self.trouble.as_ref().or(self.note.as_ref()).cloned();
+        let own = self.trouble.as_ref().or(self.note.as_ref());
+        let own = own.or(self.snapshots.refused.as_ref()).cloned();
         let refused = self.refused.iter();
         let refused = refused.map(|(node, why)| format!("no link to node {node}: {why}"));
         let notes: Vec<String> = own.into_iter().chain(refused).collect();

@@ -17,7 +17,7 @@ use super::{Failure, Member};
 use crate::sessions::Sessions;
 use crate::snapshot::{SnapshotFile, SnapshotReader, SnapshotReceiver, newest, remove_old};
 use job::{Job, Outcome, Unmade, write};
-use transfer::Sending;
+use transfer::{PutOff, Sending};
 
 /// When one could not be made, and not for lack of space, the next attempt comes after so many.
 const PAUSE: u32 = 10;
@@ -35,7 +35,11 @@ pub(super) struct Snapshots {
     /// Bytes that had been written to the log at the last one.
     written: u64,
     pub(super) sending: HashMap<u64, Sending>,
+    /// Members that did not take one, and when they get the next one.
+    pub(super) put_off: HashMap<u64, PutOff>,
     pub(super) receiving: Option<SnapshotReceiver>,
+    /// Why the last one that was to be received was not.
+    pub(super) refused: Option<String>,
 }
 
 impl Member {

@@ -24,10 +24,10 @@ pub struct SnapshotReceiver {
 
 impl SnapshotReceiver {
     /// Begins to receive the snapshot of entry `index`, which is of `term`, `bytes` long, into
-    /// `dir`, which exists. One that was begun there before is given up.
+    /// `dir`, which exists, and sets space aside for it. One that was begun there before is given up.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// As the operating system says. The disk may have no space for all of it.
     pub fn begin(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -39,7 +39,7 @@ impl SnapshotReceiver {
         let file = disk
             .create_new(&path)
             .map_err(SnapshotError::io("create", &path))?;
-        Ok(SnapshotReceiver {
+        let receiver = SnapshotReceiver {
             disk: Arc::clone(disk),
             path,
             file,
@@ -48,7 +48,13 @@ impl SnapshotReceiver {
             bytes,
             end: 0,
             published: false,
-        })
+        };
+        // Dropping the receiver removes the file.
+        receiver
+            .file
+            .allocate(bytes)
+            .map_err(SnapshotError::io("set space aside for", &receiver.path))?;
+        Ok(receiver)
     }
 
     /// The term and the index of the snapshot.

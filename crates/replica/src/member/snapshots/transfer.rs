@@ -13,6 +13,10 @@ use crate::status::node_of;
 /// A piece that was not answered is sent again after so many election time-outs, so often.
 const PATIENCE: u32 = 2;
 const TRIES: u32 = 10;
+/// A member that did not take a snapshot gets the next one after a pause, which begins with a tenth of an
+/// election time-out, doubles each time, and is at most so many of them.
+const LONGEST_PAUSE: u32 = 60;
+
 /// One that is being sent.
 pub(in crate::member) struct Sending {
     source: SnapshotSource,
@@ -28,11 +32,26 @@ impl Sending {
     }
 }
 
+/// A member that did not take a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::member) struct PutOff {
+    until: Duration,
+    pause: Duration,
+    /// Raft waits for the outcome, and has none sent before it knows it.
+    is_reported: bool,
+}
+
 impl Member {
     /// A member is so far behind that it needs a snapshot.
     pub(in crate::member) fn begin_sending(&mut self, announces: Message) {
         let to = announces.to;
         if self.snapshots.sending.contains_key(&to) {
+            return;
+        }
+        if let Some(put_off) = self.snapshots.put_off.get_mut(&to)
+            && self.now.since < put_off.until
+        {
+            put_off.is_reported = false;
             return;
         }
         let index = announces.get_snapshot().get_metadata().index;
@@ -95,7 +114,20 @@ impl Member {
         }
     }
 
+    /// Reports to Raft that a snapshot was not taken, once the next one may be sent.
+    fn report_put_off(&mut self) {
+        let now = self.now.since;
+        let all = self.snapshots.put_off.iter_mut();
+        for (to, put_off) in all.filter(|(_, one)| !one.is_reported && now >= one.until) {
+            put_off.is_reported = true;
+            if let Some(raft) = &mut self.raft {
+                raft.report_snapshot(*to, SnapshotStatus::Failure);
+            }
+        }
+    }
+
     pub(super) fn send_again(&mut self) {
+        self.report_put_off();
         if self.snapshots.sending.is_empty() {
             return;
         }
@@ -140,9 +172,24 @@ impl Member {
 
     fn end_sending(&mut self, to: u64, status: SnapshotStatus) {
         self.snapshots.sending.remove(&to);
-        if let Some(raft) = &mut self.raft {
-            raft.report_snapshot(to, status);
+        if status == SnapshotStatus::Finish {
+            self.snapshots.put_off.remove(&to);
+            if let Some(raft) = &mut self.raft {
+                raft.report_snapshot(to, status);
+            }
+            return;
         }
+        let longest = self.options.election * LONGEST_PAUSE;
+        let before = self.snapshots.put_off.get(&to);
+        let pause = before.map_or(self.options.tick(), |before| {
+            (before.pause * 2).min(longest)
+        });
+        let put_off = PutOff {
+            until: self.now.since + pause,
+            pause,
+            is_reported: false,
+        };
+        self.snapshots.put_off.insert(to, put_off);
     }
 
     /// A piece of a snapshot has come.
@@ -172,10 +219,13 @@ impl Member {
             self.take_piece(&meta, (total, offset), piece)
         };
         let offset = match taken {
-            Ok(offset) => offset,
+            Ok(offset) => {
+                self.snapshots.refused = None;
+                offset
+            }
             Err(error) => {
-                tracing::warn!(%error, "a snapshot cannot be received");
                 self.snapshots.receiving = None;
+                self.note_refused(&error, total);
                 REFUSED
             }
         };
@@ -194,6 +244,16 @@ impl Member {
             self.note_passed_over(&meta);
         }
         Ok(())
+    }
+
+    /// A snapshot cannot be received: the status says so until one can be, the log once.
+    fn note_refused(&mut self, error: &SnapshotError, total: u64) {
+        let mib = total as f64 / 1_048_576.0;
+        let note = format!("a snapshot of {mib:.1} MiB cannot be received: {error}");
+        if self.snapshots.refused.as_ref() != Some(&note) {
+            tracing::warn!("{note}");
+            self.snapshots.refused = Some(note);
+        }
     }
 
     /// If Raft did not need the snapshot that has come, because the log has all of it, it is the

@@ -18,6 +18,11 @@ pub(crate) enum Snapshots {
 #[derive(Default)]
 struct Mood {
     full: AtomicBool,
+    /// There is no room for snapshots that are received.
+    no_room_to_receive: AtomicBool,
+    /// Snapshots for which there was none, and bytes of them that were written all the same.
+    refused: AtomicU64,
+    received_bytes: AtomicU64,
     snapshots: AtomicU8,
     /// Snapshots that have not worked.
     failures: AtomicU64,
@@ -48,6 +53,19 @@ impl MoodyDisk {
         self.mood.snapshots.store(what as u8, Ordering::SeqCst);
     }
 
+    /// There is no room for snapshots that are received.
+    pub(crate) fn refuse_received(&self, refuse: bool) {
+        let mood = &self.mood;
+        mood.no_room_to_receive.store(refuse, Ordering::SeqCst);
+    }
+
+    /// Snapshots for which there was no room, and bytes that were written of any that were received.
+    pub(crate) fn refused(&self) -> (u64, u64) {
+        let mood = &self.mood;
+        let refused = mood.refused.load(Ordering::SeqCst);
+        (refused, mood.received_bytes.load(Ordering::SeqCst))
+    }
+
     /// Snapshots that have not worked.
     pub(crate) fn failures(&self) -> u64 {
         self.mood.failures.load(Ordering::SeqCst)
@@ -57,11 +75,13 @@ impl MoodyDisk {
         let size = AtomicU64::new(file.size()?);
         let mood = Arc::clone(&self.mood);
         let is_snapshot = path.ends_with("snapshot.new");
+        let is_received = path.ends_with("snapshot.part");
         Ok(Box::new(MoodyFile {
             file,
             mood,
             size,
             is_snapshot,
+            is_received,
         }))
     }
 }
@@ -105,6 +125,7 @@ struct MoodyFile {
     mood: Arc<Mood>,
     size: AtomicU64,
     is_snapshot: bool,
+    is_received: bool,
 }
 
 impl MoodyFile {
@@ -143,6 +164,10 @@ impl DiskFile for MoodyFile {
     fn write_all_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         self.snapshot()?;
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if self.is_received {
+            let received = &self.mood.received_bytes;
+            received.fetch_add(bytes as u64, Ordering::SeqCst);
+        }
         self.grow(offset + bytes as u64)?;
         self.file.write_all_at(parts, offset)
     }
@@ -155,6 +180,10 @@ impl DiskFile for MoodyFile {
     }
 
     fn allocate(&self, size: u64) -> io::Result<()> {
+        if self.is_received && self.mood.no_room_to_receive.load(Ordering::SeqCst) {
+            self.mood.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.grow(size)?;
         self.file.allocate(size)
     }

@@ -1,6 +1,7 @@
 //! Members whose disk is full wait until there is room again.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use base::Op;
 use base::partition::OwnedReply;
@@ -104,4 +105,38 @@ fn a_member_that_is_started_without_room_waits_for_some() {
     group.agree();
     assert_eq!(waiting.status().role, Role::Follower);
     assert_eq!(waiting.engine().stats().keys, 100);
+}
+
+/// One that is sent again and again would keep the network and both disks busy.
+#[test]
+fn a_snapshot_that_does_not_fit_is_offered_again_after_growing_pauses() {
+    let mut group = Group::start(3);
+    group.fill(0..20);
+    let follower = (group.leader() + 1) % 3;
+    group.stop(follower);
+    // So many that the others have cut their logs.
+    group.fill(20..600);
+    group.disks[follower].refuse_received(true);
+    let begun = Instant::now();
+    group.restart(follower).unwrap();
+    let waiting = group.member(follower);
+    eventually_some("it says so", || {
+        let note = waiting.status().note.unwrap_or_default();
+        note.contains("cannot be received").then_some(())
+    });
+    eventually_some("it was offered several times", || {
+        (group.disks[follower].refused().0 >= 5).then_some(())
+    });
+    let (refused, written) = group.disks[follower].refused();
+    let first = group.member_options(follower).election / 10;
+    // Pauses double: for n offers there are 2^(n - 1) - 1 times the first pause between them.
+    let most = (begun.elapsed().as_secs_f64() / first.as_secs_f64() + 1.0).log2() + 1.0;
+    assert!(refused as f64 <= most.ceil(), "{refused} of {most}");
+    assert_eq!(written, 0, "no piece was taken");
+    assert_eq!(waiting.failed(), None);
+    group.disks[follower].refuse_received(false);
+    group.agree();
+    eventually_some("it says no more", || {
+        waiting.status().note.is_none().then_some(())
+    });
 }
