@@ -81,7 +81,15 @@ impl Member {
 
     fn apply_members(&mut self, index: Epoch, change: &ConfChangeV2) -> Result<(), Failure> {
         let raft = self.raft.as_mut().expect("it takes part");
-        let members = raft.apply_conf_change(change)?;
+        let members = match raft.apply_conf_change(change) {
+            Ok(members) => members,
+            Err(error) => {
+                // All members have the same members at this entry, and so refuse it alike.
+                tracing::error!(%error, index = index.0, "a change of the members is passed over");
+                self.applier.skip(index, self.stamp_ms);
+                return Ok(());
+            }
+        };
         tracing::info!(voters = ?members.voters, learners = ?members.learners, "members");
         raft.mut_store().set_conf_state(index.0, &members);
         self.applier.skip(index, self.stamp_ms);

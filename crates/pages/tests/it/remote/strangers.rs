@@ -1,5 +1,6 @@
 //! Strangers, and readers who ask for what they may not have.
 
+use std::net::TcpStream;
 use std::time::Duration;
 
 use fabric::Secret;
@@ -25,6 +26,19 @@ fn where_nobody_listens_is_told_at_once() {
     stand.node.take().unwrap().stop().unwrap();
     let error = Session::connect(options).expect_err("nobody is there");
     assert!(matches!(error, SessionError::Lost(_)), "{error}");
+}
+
+#[test]
+fn half_open_connections_keep_no_reader_out() {
+    let stand = Stand::new(&Road::new(Transport::Tcp));
+    let address = stand.node.as_ref().unwrap().address();
+    let connect = |_| TcpStream::connect(address).unwrap();
+    let _quiet: Vec<TcpStream> = (0..300).map(connect).collect();
+    let mut session = stand.session();
+    let open = session.open_file("file", 4096).unwrap();
+    session.read(&open, 0, 3, 0);
+    let page = until(&mut session, Session::arrived).unwrap().page.unwrap();
+    assert_eq!(page.as_ref(), content(3, 4096));
 }
 
 #[test]

@@ -55,8 +55,8 @@ fn encode(said: Said, to: usize, from: usize) -> Vec<u8> {
     bytes
 }
 
-/// Connects as a node that knows the secret, says one thing, and waits until the other end closes the link.
-fn say(group: &Group, to: usize, from: usize, said: Said) {
+/// Connects as a node that knows the secret, and says one thing.
+fn say(group: &Group, to: usize, from: usize, message: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(group.address(to)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let identity = Identity {
@@ -79,10 +79,14 @@ fn say(group: &Group, to: usize, from: usize, said: Said) {
             break;
         }
     }
-    let message = encode(said, to, from);
     let mut frame = (message.len() as u32).to_le_bytes().to_vec();
     frame.extend(message);
     stream.write_all(&frame).unwrap();
+    stream
+}
+
+/// Waits until the other end closes the link.
+fn assert_closed(mut stream: TcpStream) {
     let ended = stream.read_to_end(&mut Vec::new());
     assert!(
         ended
@@ -142,7 +146,8 @@ fn no_message_ends_a_member_or_keeps_it_from_starting() {
                 _ => true,
             };
             if is_for {
-                say(&group, to, gone, malformed);
+                let message = encode(malformed, to, gone);
+                assert_closed(say(&group, to, gone, &message));
             }
             assert_eq!(group.member(to).failed(), None, "message {at}");
         }
@@ -156,6 +161,50 @@ fn no_message_ends_a_member_or_keeps_it_from_starting() {
     group.restart(gone).unwrap();
     group.fill(40..50);
     group.agree();
+}
+
+/// A change of the members by a leader that is wrong, which the library refuses.
+#[test]
+fn an_impossible_change_of_the_members_is_passed_over() {
+    let mut group = Group::start(3);
+    group.fill(0..20);
+    group.caught_up();
+    let leader = group.leader();
+    let (follower, gone) = ((leader + 1) % 3, (leader + 2) % 3);
+    group.stop(gone);
+    let status = group.member(follower).status();
+    let mut message = encode(
+        Said {
+            kind: APPEND,
+            term: status.term + 1,
+            log_term: status.term,
+            index: status.last,
+            commit: status.last + 1,
+        },
+        follower,
+        gone,
+    );
+    // One entry in the place of none: a change that removes all members.
+    *message.last_mut().unwrap() = 1;
+    message.push(2);
+    put_count(&mut message, status.term + 1);
+    put_count(&mut message, status.last + 1);
+    message.extend([0, 3]);
+    for node in 0..3 {
+        message.push(1);
+        put_count(&mut message, id(node));
+    }
+    message.extend([0, 0]);
+    let _link = say(&group, follower, gone, &message);
+    eventually("it is passed over", || {
+        group.member(follower).status().applied > status.last
+    });
+    assert_eq!(group.member(follower).failed(), None);
+    group.fill(20..40);
+    group.stop(follower);
+    group.restart(follower).unwrap();
+    group.fill(40..60);
+    assert_eq!(group.member(follower).failed(), None);
 }
 
 fn copy(from: &Path, to: &Path) {
