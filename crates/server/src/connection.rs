@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{Epoch, Version};
-use budget::{Budget, Share};
+use budget::{Budget, Share, newcomers};
 use mio::net::TcpStream;
 use resp::{Parser, Protocol, Writer};
 
@@ -31,6 +31,8 @@ pub(crate) struct Connection {
     pub(crate) output: Output,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
+    /// Its place among those that have not given the password.
+    pub(crate) newcomer: Option<newcomers::Place>,
     /// Whether it may read what a replica has (`READONLY`).
     pub(crate) reads_stale: bool,
     /// The `MULTI` block that is being queued.
@@ -93,6 +95,7 @@ impl Connection {
             output: Output::default(),
             protocol: Protocol::Resp2,
             authenticated,
+            newcomer: None,
             reads_stale: false,
             block: None,
             watches: Vec::new(),

@@ -4,6 +4,8 @@
 //! | limit | what happens beyond it |
 //! |---|---|
 //! | clients | the connection is told so and closed |
+//! | clients that have not given the password | a new one takes the place of the oldest, which is closed |
+//! | the time that a client has to give it | the connection is closed |
 //! | argument, arguments, line | a protocol error, and the connection is closed |
 //! | unparsed input | the connection is closed |
 //! | replies not yet taken | the connection is closed |
@@ -12,11 +14,17 @@
 //! | snapshots open at once | the command is refused |
 //! | commands executed, and replies made, in one turn | other connections get their turn first |
 
+use std::time::Duration;
+
 /// Sizes in bytes unless said otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at once (a count).
     pub clients: usize,
+    /// Connections at once whose clients have not given the password (a count); at most a quarter of `clients`.
+    pub unauthenticated: usize,
+    /// How long a client has to give the password.
+    pub authentication: Duration,
     /// What one request may claim.
     pub request: resp::Limits,
     /// Input of one connection that is not yet a whole command.
@@ -41,6 +49,8 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             clients: 10_000,
+            unauthenticated: 2048,
+            authentication: Duration::from_secs(60),
             request: resp::Limits::default(),
             query_buffer: 1 << 30,
             output: 4 << 30,

@@ -16,6 +16,7 @@
 //!    transactions that wait for keys.
 
 mod accept;
+mod newcomers;
 mod nodes;
 mod settle;
 mod snapshots;
@@ -28,6 +29,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use base::Epoch;
+use budget::newcomers::Newcomers;
 use cluster::Finished;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
@@ -63,6 +65,8 @@ pub(crate) struct Runtime {
     pool: Vec<Vec<u8>>,
     /// The listener may have more connections.
     accepting: bool,
+    /// Connections whose clients have not given the password.
+    newcomers: Newcomers<usize>,
     /// The newest epoch that was asked to be made durable.
     requested: Epoch,
     /// Asking for a newer one is put off until this time since the server's start, at the latest.
@@ -139,6 +143,7 @@ impl Runtime {
         poll.registry()
             .register(&mut listener, LISTENER, Interest::READABLE)?;
         let cluster = nodes::join(&shared, index, &poll, fabric)?;
+        let newcomers = newcomers::places(&shared);
         Ok(Runtime {
             index,
             poll,
@@ -154,6 +159,7 @@ impl Runtime {
             lists: Lists::default(),
             pool: Vec::new(),
             accepting: false,
+            newcomers,
             requested: Epoch::ZERO,
             deferred_until: None,
             sync_here_from: Duration::ZERO,
@@ -197,6 +203,7 @@ impl Runtime {
             if self.accepting {
                 self.accept();
             }
+            self.close_late_newcomers();
             let heard = self.hear_nodes();
             if events.is_empty() && !heard && self.deferred_until.is_some() {
                 // Nothing more has come.
@@ -353,6 +360,9 @@ impl Runtime {
 
     fn close(&mut self, key: usize) {
         let mut connection = self.connections.remove(key);
+        if let Some(place) = connection.newcomer {
+            self.newcomers.leave(place);
+        }
         if let Err(error) = self.poll.registry().deregister(&mut connection.stream) {
             tracing::debug!(%error, "deregistering a connection");
         }

@@ -92,6 +92,9 @@ impl Runtime {
             &shared.in_flight,
         ));
         self.lists.ready(key, connection);
+        if !authenticated {
+            self.admit_newcomer(key);
+        }
     }
 }
 

@@ -147,6 +147,11 @@ impl Runtime {
             return;
         };
         connection.state.in_touched = false;
+        if connection.authenticated
+            && let Some(place) = connection.newcomer.take()
+        {
+            self.newcomers.leave(place);
+        }
         let context = &mut self.executor.context;
         if context.can_lose {
             let is_lost = |epoch| context.shared.partition.is_lost(epoch);

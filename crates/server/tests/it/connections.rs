@@ -1,12 +1,15 @@
 //! Connections: order, pieces, limits, fairness, the end.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::support::{bulk, config, connect, ephemeral, error, int, ok, status};
 use kumiki_server::{Config, Limits};
 use resp::command::write_command;
-use testkit::{Client, Reply};
+use testkit::client::Answer;
+use testkit::wait::PATIENCE;
+use testkit::{Client, Reply, eventually_some};
 
 fn limited(change: impl FnOnce(&mut Limits)) -> Config {
     let mut config = config();
@@ -304,6 +307,62 @@ fn scan_visits_every_key_once() {
     seen.dedup();
     assert_eq!((visited, seen.len()), (997, 997));
     assert!(error(&client.call(&["SCAN", "1234567"])).starts_with("ERR unknown cursor"));
+}
+
+fn with_password(change: impl FnOnce(&mut Limits)) -> Config {
+    Config {
+        password: Some("secret".to_owned()),
+        ..limited(change)
+    }
+}
+
+/// Waits until the server closes a connection that says nothing.
+fn wait_for_the_end(mut stream: &TcpStream) {
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a limit of time");
+    let ended = stream.read(&mut [0]);
+    let is_over = ended.as_ref().map_or_else(
+        |error| error.kind() == ErrorKind::ConnectionReset,
+        |read| *read == 0,
+    );
+    assert!(is_over, "{ended:?}");
+}
+
+#[test]
+fn clients_without_the_password_keep_no_client_out() {
+    let served = ephemeral(with_password(|limits| limits.clients = 64));
+    let mut earlier = served.client();
+    assert_eq!(earlier.call(&["AUTH", "secret"]), ok());
+    let address = served.server.as_ref().expect("it runs").address();
+    let connect = |_| TcpStream::connect(address).expect("a connection");
+    let quiet: Vec<TcpStream> = (0..200).map(connect).collect();
+    let mut later = served.client();
+    assert_eq!(later.call(&["AUTH", "secret"]), ok());
+    let _more: Vec<TcpStream> = (0..200).map(connect).collect();
+    wait_for_the_end(&quiet[0]);
+    for client in [&mut earlier, &mut later] {
+        assert_eq!(client.call(&["PING"]), status("PONG"));
+    }
+}
+
+#[test]
+fn a_client_that_does_not_give_the_password_in_time_is_closed() {
+    let time = Duration::from_millis(200);
+    let served = ephemeral(with_password(|limits| limits.authentication = time));
+    let address = served.server.as_ref().expect("it runs").address();
+    // On a busy machine it may be late itself.
+    let mut client = eventually_some("a client in time", || {
+        let mut client = Client::try_connect(address).ok()?;
+        match client.answer(&["AUTH", "secret"]) {
+            Answer::Reply(frame) if frame.raw == b"+OK\r\n" => Some(client),
+            _ => None,
+        }
+    });
+    for _ in 0..3 {
+        wait_for_the_end(&TcpStream::connect(address).expect("a connection"));
+    }
+    assert_eq!(client.call(&["PING"]), status("PONG"));
 }
 
 #[test]

@@ -1,0 +1,45 @@
+//! Clients that have not given the password yet: they have few places and little time, so that they take
+//! neither from those that have.
+
+use budget::newcomers::Newcomers;
+
+use super::Runtime;
+use crate::shared::Shared;
+
+/// A thread has at least so many places, so that clients that connect together do not push each other out.
+const LEAST: usize = 16;
+
+/// Returns the places of one of the server's threads. Those of all threads are a quarter of what all clients
+/// may have, at most.
+pub(super) fn places(shared: &Shared) -> Newcomers<usize> {
+    let (limits, threads) = (&shared.config.limits, shared.config.threads.max(1));
+    let most = limits.unauthenticated.min(limits.clients / 4);
+    Newcomers::new((most / threads).max(LEAST), limits.authentication)
+}
+
+impl Runtime {
+    /// A client has connected that must give the password first.
+    pub(super) fn admit_newcomer(&mut self, key: usize) {
+        let now = self.executor.context.now;
+        let (place, evicted) = self.newcomers.admit(key, now);
+        self.connections[key].newcomer = Some(place);
+        if let Some(oldest) = evicted {
+            self.close_newcomer(oldest, "newer ones have taken its place");
+        }
+    }
+
+    /// Closes clients that have not given the password in time.
+    pub(super) fn close_late_newcomers(&mut self) {
+        while let Some(key) = self.newcomers.late(self.executor.context.now) {
+            self.close_newcomer(key, "it took too long");
+        }
+    }
+
+    fn close_newcomer(&mut self, key: usize, why: &str) {
+        let connection = &mut self.connections[key];
+        connection.newcomer = None;
+        connection.state.dead = true;
+        tracing::debug!(client = %connection.client.address, why, "closed before it has given the password");
+        self.lists.touched(key, connection);
+    }
+}
