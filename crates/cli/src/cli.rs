@@ -254,6 +254,14 @@ pub(crate) struct Serve {
     /// Connections at once.
     #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_clients: u32,
+    /// Seconds after which a client that sends nothing is closed; 0: never.
+    #[arg(
+        help_heading = "Limits",
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0
+    )]
+    pub(crate) timeout: u32,
     /// Memory for what all clients together have sent and not taken: requests that are not whole, replies, blocks.
     /// A client that needs more is closed. Default: an eighth of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]

@@ -179,6 +179,7 @@ fn config(
 ) -> Config {
     let mut limits = server::Limits {
         clients: descriptors::clients(options.max_clients as usize, threads, descriptors::raise()),
+        idle: (options.timeout > 0).then(|| Duration::from_secs(options.timeout.into())),
         ..server::Limits::default()
     };
     limits.request.bulk = options.max_value(Limits::MAX_VALUE);

@@ -6,6 +6,7 @@
 //! | clients | the connection is told so and closed |
 //! | clients that have not given the password | a new one takes the place of the oldest, which is closed |
 //! | the time that a client has to give it | the connection is closed |
+//! | the time for which a client sends nothing | the connection is closed |
 //! | argument, arguments, line | a protocol error, and the connection is closed |
 //! | unparsed input | the connection is closed |
 //! | replies not yet taken | the connection is closed |
@@ -25,6 +26,8 @@ pub struct Limits {
     pub unauthenticated: usize,
     /// How long a client has to give the password.
     pub authentication: Duration,
+    /// How long a client may send nothing while nothing is done for it; `None`: for ever.
+    pub idle: Option<Duration>,
     /// What one request may claim.
     pub request: resp::Limits,
     /// Input of one connection that is not yet a whole command.
@@ -51,6 +54,7 @@ impl Default for Limits {
             clients: 10_000,
             unauthenticated: 2048,
             authentication: Duration::from_secs(60),
+            idle: None,
             request: resp::Limits::default(),
             query_buffer: 1 << 30,
             output: 4 << 30,

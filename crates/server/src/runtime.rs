@@ -16,6 +16,7 @@
 //!    transactions that wait for keys.
 
 mod accept;
+mod idle;
 mod newcomers;
 mod nodes;
 mod settle;
@@ -79,6 +80,8 @@ pub(crate) struct Runtime {
     tasks_due: Option<Duration>,
     /// When snapshots that nobody asks for are to be looked at, at the latest.
     snapshots_due: Option<Duration>,
+    /// When idle connections are to be looked at, if they are closed some time.
+    idle_due: Option<Duration>,
     /// How often holds had been given back when those who wait for them were last looked at.
     releases: u64,
     /// More has come from other nodes than was taken.
@@ -166,6 +169,7 @@ impl Runtime {
             stopping: None,
             tasks_due: None,
             snapshots_due: None,
+            idle_due: None,
             releases: 0,
             more_from_nodes: false,
             finished: Vec::new(),
@@ -204,6 +208,7 @@ impl Runtime {
                 self.accept();
             }
             self.close_late_newcomers();
+            self.close_idle();
             let heard = self.hear_nodes();
             if events.is_empty() && !heard && self.deferred_until.is_some() {
                 // Nothing more has come.

@@ -402,7 +402,14 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("requirepass", config.password.clone().unwrap_or_default()),
         ("save", String::new()),
         ("tcp-keepalive", text("300")),
-        ("timeout", text("0")),
+        (
+            "timeout",
+            config
+                .limits
+                .idle
+                .map_or(0, |idle| idle.as_secs())
+                .to_string(),
+        ),
     ]
 }
 

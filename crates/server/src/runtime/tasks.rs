@@ -36,10 +36,17 @@ impl Runtime {
         held && self.executor.context.shared.partition.releases() != self.releases
     }
 
-    /// In how long a task, a snapshot, a client without the password or the node is to be looked at.
+    /// In how long a task, a snapshot, a client that is idle or without the password, or the node is to be
+    /// looked at.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let cluster = self.executor.cluster.as_ref();
-        let due = [self.tasks_due, self.snapshots_due, self.newcomers.due()];
+        let idle = self.idle_due.filter(|_| !self.connections.is_empty());
+        let due = [
+            self.tasks_due,
+            self.snapshots_due,
+            self.newcomers.due(),
+            idle,
+        ];
         let due = due.into_iter().flatten().min();
         if cluster.is_none() && due.is_none() {
             return None;

@@ -347,6 +347,19 @@ fn clients_without_the_password_keep_no_client_out() {
 }
 
 #[test]
+fn an_idle_client_is_closed_where_that_is_asked_for() {
+    let served = ephemeral(limited(|limits| limits.idle = Some(Duration::from_secs(3))));
+    let mut client = served.client();
+    assert_eq!(
+        client.call(&["CONFIG", "GET", "timeout"]),
+        Reply::Array(vec![bulk("timeout"), bulk("3")])
+    );
+    assert!(client.is_closed(), "it is idle, and still there");
+    // By default no client is.
+    assert_eq!(Limits::default().idle, None);
+}
+
+#[test]
 fn a_client_that_does_not_give_the_password_in_time_is_closed() {
     let time = Duration::from_millis(200);
     let served = ephemeral(with_password(|limits| limits.authentication = time));

@@ -1,0 +1,41 @@
+//! Clients that send nothing for long are closed, where that is asked for (`--timeout`).
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Runtime;
+use crate::connection::Connection;
+
+/// How often connections are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Runtime {
+    /// Closes clients that are idle for too long.
+    pub(super) fn close_idle(&mut self) {
+        let context = &self.executor.context;
+        let Some(limit) = context.shared.config.limits.idle else {
+            return;
+        };
+        let (now, started) = (context.now, context.shared.started);
+        if self.connections.is_empty() || self.idle_due.is_some_and(|due| due > now) {
+            return;
+        }
+        self.idle_due = Some(now + limit.min(LOOK));
+        for (key, connection) in &mut self.connections {
+            let age = (started + now).saturating_duration_since(connection.client.since);
+            if is_idle(connection, age, limit) {
+                connection.state.dead = true;
+                tracing::debug!(client = %connection.client.address, "closed: it is idle");
+                self.lists.touched(key, connection);
+            }
+        }
+    }
+}
+
+/// Returns `true` if a connection of this age waits for its client, and has heard nothing of it for longer than
+/// `limit`.
+fn is_idle(connection: &Connection, age: Duration, limit: Duration) -> bool {
+    let heard = Duration::from_millis(connection.client.last_ms.load(Ordering::Relaxed));
+    let waits_here = connection.task.is_some() || connection.waits_for().is_some();
+    !waits_here && !connection.state.in_ready && age.saturating_sub(heard) > limit
+}
