@@ -6,7 +6,7 @@
 use arrow_schema::DataType;
 use pages::{Bounds, Range};
 
-use crate::compute::compare::total;
+use crate::compute::compare::order;
 use crate::compute::intervals::{self, Facts};
 use crate::program::{Comparison, NodeId, Op, Program};
 use crate::scalar::{Scalar, Value};
@@ -194,11 +194,7 @@ impl<'a> Judge<'a> {
     fn floats(&self, node: NodeId) -> (Option<i64>, Option<i64>) {
         match &self.program.nodes[node].op {
             Op::Column(column) => match *self.columns[*column].range {
-                // Zeros may be of either sign.
-                Range::Float { min, max } => (
-                    Some(total(if min == 0.0 { -0.0 } else { min })),
-                    Some(total(if max == 0.0 { 0.0 } else { max })),
-                ),
+                Range::Float { min, max } => (Some(order(min)), Some(order(max))),
                 _ => (None, None),
             },
             Op::Literal(
@@ -207,7 +203,7 @@ impl<'a> Judge<'a> {
                     ..
                 },
                 _,
-            ) => (Some(total(*value)), Some(total(*value))),
+            ) => (Some(order(*value)), Some(order(*value))),
             _ => (None, None),
         }
     }

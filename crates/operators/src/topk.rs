@@ -12,7 +12,7 @@ use arrow_schema::SchemaRef;
 use std::rc::Rc;
 
 use crate::compute::Frame;
-use crate::compute::compare::total;
+use crate::compute::compare::order;
 use crate::expr::ExprError;
 use crate::fragment::SortKey;
 use crate::output;
@@ -203,7 +203,7 @@ impl Key {
             Values::Bool(values) => self.encode(bytes, Some(&[values[at]])),
             Values::I64(values) => self.encode(bytes, Some(&integer(values[at].into()))),
             Values::I128(values) => self.encode(bytes, Some(&integer(values[at]))),
-            Values::F64(values) => self.encode(bytes, Some(&integer(total(values[at]).into()))),
+            Values::F64(values) => self.encode(bytes, Some(&integer(order(values[at]).into()))),
             Values::Bytes(texts) => {
                 // Zeros are marked, so that a text's end is before everything that may follow.
                 let mut text = Vec::with_capacity(texts.get(at).len() + 2);

@@ -23,6 +23,9 @@
 //! | `newest` | tables as they are now, in plans that were made earlier |
 //! | [`place`] | where a query's fragments run |
 //! | [`translate`] | DataFusion's expressions as those of the executor beside the data |
+//! | `numbers` | PostgreSQL's rules for numbers |
+//! | `sizes` | bounds on the sizes of values |
+//! | `statement` | what happens to a statement between parsing and planning |
 //! | [`scalar`] | DataFusion's values as ours, and back |
 //! | `display` | fragments as `EXPLAIN` shows them |
 //! | `explain` | errors in words |
@@ -46,6 +49,7 @@ pub mod load;
 pub mod meter;
 mod newest;
 pub mod node;
+mod numbers;
 pub mod options;
 pub mod place;
 pub mod pushdown;
@@ -54,6 +58,8 @@ pub mod scan;
 pub mod serve;
 pub mod session;
 pub mod shell;
+mod sizes;
+mod statement;
 mod statistics;
 mod strips;
 pub mod table;

@@ -202,7 +202,7 @@ fn first_rows(sort: &SortExec) -> Option<PagesScan> {
     let translator = scan.translator()?;
     let keys = sort.expr().iter().map(|key| {
         Some(SortKey {
-            expr: translator.translate(&key.expr)?,
+            expr: translator.compared(&key.expr)?,
             descending: key.options.descending,
             nulls_first: key.options.nulls_first,
         })

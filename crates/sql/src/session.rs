@@ -5,15 +5,20 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use datafusion::DATAFUSION_VERSION;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
-use datafusion::common::{Result, TableReference, exec_datafusion_err, plan_err};
+use datafusion::common::{
+    ParamValues, Result, ScalarValue, TableReference, exec_datafusion_err, plan_err,
+};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{
-    DdlStatement, Deallocate, LogicalPlan, ResetVariable, SetVariable, Statement,
+    ColumnarValue, DdlStatement, Deallocate, LogicalPlan, ResetVariable, ScalarUDF, SetVariable,
+    Statement, Volatility, create_udf,
 };
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -27,15 +32,21 @@ use tokio::time::timeout;
 
 use crate::catalogue::Catalogue;
 use crate::newest::newest;
+use crate::numbers::as_postgresql;
 use crate::options::KumikiOptions;
 use crate::pushdown::rules;
 use crate::shell::script::operators;
+use crate::sizes::bounded;
+use crate::statement;
 use crate::table::{PagesSchema, PagesTable};
 
 /// The catalogue's and the schema's names in SQL.
 pub const CATALOGUE: &str = "kumiki";
 /// See [`CATALOGUE`].
 pub const SCHEMA: &str = "public";
+
+/// The release of PostgreSQL as which the server answers.
+pub(crate) const POSTGRESQL_VERSION: &str = "16.6";
 
 /// The most operators that a statement may have.
 pub(crate) const MOST_OPERATORS: usize = 1_000;
@@ -199,6 +210,7 @@ impl Shared {
             .with_physical_optimizer_rules(rules())
             .build();
         let context = SessionContext::new_with_state(state);
+        context.register_udf(version());
         let catalogue = MemoryCatalogProvider::new();
         let schema = PagesSchema::new(Arc::clone(&self.catalogue));
         catalogue.register_schema(SCHEMA, Arc::new(schema))?;
@@ -211,6 +223,25 @@ impl Shared {
             rights: self.settings.rights,
         })
     }
+}
+
+/// Returns the function `version()`, in PostgreSQL's words: clients find out by it what the server understands.
+fn version() -> ScalarUDF {
+    let words = format!(
+        "PostgreSQL {POSTGRESQL_VERSION} (Kumiki {}, DataFusion {DATAFUSION_VERSION}) on {}-{}, 64-bit",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH,
+        std::env::consts::OS,
+    );
+    let words = ColumnarValue::Scalar(ScalarValue::Utf8(Some(words)));
+    let function = Arc::new(move |_: &[ColumnarValue]| Ok(words.clone()));
+    create_udf(
+        "version",
+        Vec::new(),
+        DataType::Utf8,
+        Volatility::Immutable,
+        function,
+    )
 }
 
 /// What a query keeps until nothing of it runs any more: also the threads that scan for it have a share.
@@ -265,8 +296,17 @@ impl Session {
             return Ok(frame);
         }
         let (state, plan) = frame.into_parts();
-        let plan = newest(plan, &self.catalogue, begun).await?;
+        let plan = newest(as_postgresql(plan)?, &self.catalogue, begun).await?;
         Ok(DataFrame::new(state, plan))
+    }
+
+    /// Returns a query with values in the place of its parameters.
+    ///
+    /// # Errors
+    /// Fails when they do not fit.
+    pub(crate) fn with_values(&self, query: DataFrame, values: ParamValues) -> Result<DataFrame> {
+        let (state, plan) = query.with_param_values(values)?.into_parts();
+        Ok(DataFrame::new(state, as_postgresql(plan)?))
     }
 
     /// Plans one statement and does nothing of it, not even what sets something.
@@ -280,8 +320,11 @@ impl Session {
         let begun = Instant::now();
         let ours = self.ours(sql);
         let sql = ours.as_deref().unwrap_or(sql);
-        let plan = self.context.state().create_logical_plan(sql).await;
-        self.verified(plan?, begun).await
+        let state = self.context.state();
+        let dialect = state.config_options().sql_parser.dialect;
+        let mut statement = state.sql_to_statement(sql, &dialect)?;
+        statement::prepare(&mut statement)?;
+        self.planned(statement, begun).await
     }
 
     /// What shows or resets a setting of ours, if a statement asks for that: DataFusion does so with its own
@@ -317,9 +360,21 @@ impl Session {
     /// The same.
     pub(crate) async fn logical_of(&self, statement: ast::Statement) -> Result<LogicalPlan> {
         let begun = Instant::now();
-        let statement = DfStatement::Statement(Box::new(statement));
-        let plan = self.context.state().statement_to_plan(statement).await;
-        self.verified(plan?, begun).await
+        let mut statement = DfStatement::Statement(Box::new(statement));
+        statement::prepare(&mut statement)?;
+        self.planned(statement, begun).await
+    }
+
+    /// Plans a statement, with PostgreSQL's names of columns where DataFusion takes them.
+    async fn planned(&self, statement: DfStatement, begun: Instant) -> Result<LogicalPlan> {
+        let state = self.context.state();
+        if let Some(named) = statement::named(&statement)
+            && let Ok(plan) = state.statement_to_plan(named).await
+        {
+            return self.verified(plan, begun).await;
+        }
+        let plan = state.statement_to_plan(statement).await?;
+        self.verified(plan, begun).await
     }
 
     /// Has its own settings be what they were at the beginning.
@@ -372,6 +427,7 @@ impl Session {
                  add rows or to replace them, and 'kumiki pages remove {name}' to remove it"
             );
         }
+        let plan = bounded(as_postgresql(plan)?)?;
         newest(plan, &self.catalogue, begun).await
     }
 

@@ -12,6 +12,7 @@
 //! | `CastExpr` | [`Expr::Cast`], where both agree on the meaning, see `casts_alike` |
 //! | `date_part('year', x)` | [`Expr::Year`] |
 //! | `substr(x, n, m)` of literals | [`Expr::Substring`] |
+//! | the canonical form of a float | where it is compared, the float itself, since the executor compares canonical forms; elsewhere [`Expr::Case`] |
 //!
 //! Whatever else there is has no translation, and stays with DataFusion.
 //!
@@ -34,6 +35,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use operators::{Expr, Operator, Scalar, Value};
 
 use crate::fragment::children;
+use crate::numbers::CANONICAL;
 use crate::scalar::scalar;
 
 /// The most nodes that a translation may have.
@@ -95,6 +97,11 @@ impl Translator {
         self.node(expr).map(Box::new)
     }
 
+    /// Translates what is compared or sorted by.
+    pub(crate) fn compared(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
+        self.translate(canonical_of(expr).unwrap_or(expr))
+    }
+
     fn untyped(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             return self.columns.get(column.index()).cloned();
@@ -135,8 +142,17 @@ impl Translator {
 
     fn binary(&self, binary: &BinaryExpr) -> Option<Expr> {
         let operator = operator(*binary.op())?;
-        let left = self.boxed(binary.left())?;
-        let right = self.boxed(binary.right())?;
+        let operand = |expr| match operator {
+            Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq => self.boxed(canonical_of(expr).unwrap_or(expr)),
+            _ => self.boxed(expr),
+        };
+        let left = operand(binary.left())?;
+        let right = operand(binary.right())?;
         Some(Expr::Binary(left, operator, right))
     }
 
@@ -153,7 +169,8 @@ impl Translator {
     }
 
     fn in_list(&self, list: &InListExpr) -> Option<Expr> {
-        let value = self.boxed(list.expr())?;
+        let value = canonical_of(list.expr()).unwrap_or(list.expr());
+        let value = self.boxed(value)?;
         let of = value.data_type(&self.table).ok()?;
         let literals = list.list().iter().map(|one| {
             let literal = one.downcast_ref::<Literal>()?;
@@ -174,7 +191,7 @@ impl Translator {
 
     fn case(&self, case: &CaseExpr) -> Option<Expr> {
         let base = match case.expr() {
-            Some(base) => Some(self.boxed(base)?),
+            Some(base) => Some(self.boxed(canonical_of(base).unwrap_or(base))?),
             None => None,
         };
         let when = case.when_then_expr().iter().map(|(when, then)| {
@@ -203,8 +220,28 @@ impl Translator {
         casts_alike(&from, to).then(|| Expr::Cast(value, to.clone()))
     }
 
+    /// Returns the canonical form of a float: the one NaN for all that is greater than infinity, and with zero
+    /// added, by which `-0` becomes `0`.
+    fn canonical(&self, of: Expr) -> Option<Expr> {
+        let data_type = of.data_type(&self.table).ok()?;
+        let literal = |value| {
+            Expr::Literal(Scalar {
+                data_type: data_type.clone(),
+                value: Value::Float(value),
+            })
+        };
+        let infinity = Box::new(literal(f64::INFINITY));
+        let is_nan = Expr::Binary(Box::new(of.clone()), Operator::Gt, infinity);
+        let number = Expr::Binary(Box::new(of), Operator::Plus, Box::new(literal(0.0)));
+        Some(Expr::Case {
+            when: vec![(is_nan, literal(f64::NAN))],
+            otherwise: Some(Box::new(number)),
+        })
+    }
+
     fn function(&self, function: &ScalarFunctionExpr) -> Option<Expr> {
         match (function.name(), function.args()) {
+            (CANONICAL, [of]) => self.node(of).and_then(|of| self.canonical(of)),
             ("date_part", [part, date]) => {
                 let part = text(part)?;
                 let date = self.boxed(date)?;
@@ -219,6 +256,15 @@ impl Translator {
             }
             _ => None,
         }
+    }
+}
+
+/// Returns the float of which an expression is the canonical form.
+fn canonical_of(expr: &Arc<dyn PhysicalExpr>) -> Option<&Arc<dyn PhysicalExpr>> {
+    let function = expr.downcast_ref::<ScalarFunctionExpr>()?;
+    match (function.name(), function.args()) {
+        (CANONICAL, [of]) => Some(of),
+        _ => None,
     }
 }
 

@@ -1,5 +1,5 @@
-//! Comparisons, and lists of values. Floats are in their total order: `-0 < 0`, and NaN equals
-//! itself and is greater than all numbers. Texts are ordered by their bytes.
+//! Comparisons, and lists of values. Floats are ordered as in PostgreSQL: `-0` equals `0`, each NaN equals
+//! every other one and is greater than all numbers. Texts are ordered by their bytes.
 
 use crate::compute::arithmetic::pairs;
 use crate::program::Comparison;
@@ -11,6 +11,17 @@ use crate::vector::{Bytes, Values, Vector, both_valid};
 pub(crate) fn total(value: f64) -> i64 {
     let bits = value.to_bits() as i64;
     bits ^ (((bits >> 63) as u64) >> 1) as i64
+}
+
+/// Returns a number whose order is PostgreSQL's order of floats.
+#[inline]
+pub(crate) fn order(value: f64) -> i64 {
+    // Adding zero makes 0 of -0.
+    total(if value.is_nan() {
+        f64::NAN
+    } else {
+        value + 0.0
+    })
 }
 
 /// Whether the comparison is true.
@@ -26,8 +37,8 @@ pub(crate) fn compare(
     let values = match (&left.values, &right.values) {
         (Values::I64(l), Values::I64(r)) => ordered(comparison, (l, lc), (r, rc)),
         (Values::F64(l), Values::F64(r)) => {
-            let l: Vec<i64> = l.iter().map(|&value| total(value)).collect();
-            let r: Vec<i64> = r.iter().map(|&value| total(value)).collect();
+            let l: Vec<i64> = l.iter().map(|&value| order(value)).collect();
+            let r: Vec<i64> = r.iter().map(|&value| order(value)).collect();
             ordered(comparison, (&l, lc), (&r, rc))
         }
         (Values::Bool(l), Values::Bool(r)) => ordered(comparison, (l, lc), (r, rc)),
@@ -91,10 +102,10 @@ pub(crate) fn in_list(of: &Vector, list: &[Scalar], negated: bool) -> Vector {
         Values::I128(values) => among(values.iter().copied(), integers(list).collect()),
         Values::F64(values) => {
             let listed = list.iter().filter_map(|scalar| match scalar.value {
-                Value::Float(value) => Some(total(value)),
+                Value::Float(value) => Some(order(value)),
                 _ => None,
             });
-            among(values.iter().map(|&value| total(value)), listed.collect())
+            among(values.iter().map(|&value| order(value)), listed.collect())
         }
         Values::Bytes(texts) => {
             let mut listed: Vec<&[u8]> = list.iter().filter_map(bytes).collect();

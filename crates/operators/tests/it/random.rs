@@ -368,8 +368,8 @@ fn state(aggregate: &Aggregate, values: &[Value], rows: usize, types: &[DataType
         _ if none => vec![Value::Null],
         Function::Sum => vec![sum()],
         Function::Avg => vec![count, sum()],
-        Function::Min => values.iter().cloned().min_by(order).into_iter().collect(),
-        Function::Max => values.iter().cloned().max_by(order).into_iter().collect(),
+        Function::Min => values.iter().cloned().min_by(total).into_iter().collect(),
+        Function::Max => values.iter().cloned().max_by(total).into_iter().collect(),
     }
 }
 
@@ -390,6 +390,14 @@ fn sum(values: &[Value], data_type: &DataType) -> Value {
     }
 }
 
+/// The order of values of one type by which minima and maxima are found: of floats their total order.
+fn total(a: &Value, b: &Value) -> std::cmp::Ordering {
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
+        (a, b) => order(a, b),
+    }
+}
+
 /// States of a group that came out several times, as one.
 fn merge(aggregates: &[Aggregate], a: &[Value], b: &[Value], types: &[Vec<DataType>]) -> Row {
     let mut merged = Vec::new();
@@ -403,8 +411,8 @@ fn merge(aggregates: &[Aggregate], a: &[Value], b: &[Value], types: &[Vec<DataTy
                 .collect();
             merged.push(match aggregate.function {
                 _ if both.is_empty() => Value::Null,
-                Function::Min => both.into_iter().min_by(order).expect("one"),
-                Function::Max => both.into_iter().max_by(order).expect("one"),
+                Function::Min => both.into_iter().min_by(total).expect("one"),
+                Function::Max => both.into_iter().max_by(total).expect("one"),
                 _ => sum(&both, data_type),
             });
         }

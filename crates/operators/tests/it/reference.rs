@@ -149,12 +149,21 @@ fn junction(left: Value, right: impl Fn() -> Found, deciding: bool) -> Found {
     })
 }
 
+/// A float whose total order is PostgreSQL's.
+fn canonical(value: f64) -> f64 {
+    if value.is_nan() {
+        f64::NAN
+    } else {
+        value + 0.0
+    }
+}
+
 /// The order of values of one type.
 pub(crate) fn order(left: &Value, right: &Value) -> std::cmp::Ordering {
     match (left, right) {
         (Value::Bool(l), Value::Bool(r)) => l.cmp(r),
         (Value::Int(l), Value::Int(r)) => l.cmp(r),
-        (Value::Float(l), Value::Float(r)) => l.total_cmp(r),
+        (Value::Float(l), Value::Float(r)) => canonical(*l).total_cmp(&canonical(*r)),
         (Value::Text(l), Value::Text(r)) => l.cmp(r),
         other => panic!("not of one type: {other:?}"),
     }

@@ -3,6 +3,7 @@
 //! | statement | answer |
 //! |---|---|
 //! | `BEGIN`, `COMMIT`, `ROLLBACK` and their kin | done: each statement sees one version of each table, and nothing is written |
+//! | `SAVEPOINT`, `RELEASE`, `ROLLBACK TO` in a transaction | done, for the same reason; after an error `ROLLBACK TO` has the transaction go on |
 //! | `SET` of what concerns PostgreSQL alone | done; refused if it asks for what is not there, as another encoding |
 //! | `SHOW` of the same | what drivers expect |
 //! | `SET`, `SHOW`, `RESET` of `statement_timeout`, `SET LOCAL`, too | as PostgreSQL: longer statements end |
@@ -16,6 +17,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 
 use crate::serve::timeout;
+use crate::session::POSTGRESQL_VERSION;
 
 /// An answer that needs no query.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,6 +26,8 @@ pub(crate) enum Answer {
     Begin(&'static str),
     /// A transaction ended.
     End(&'static str),
+    /// Something was done with a savepoint.
+    Savepoint(&'static str),
     /// Something was done that has no rows.
     Done(&'static str),
     /// The value of a setting.
@@ -103,7 +107,7 @@ const SETTINGS: [Setting; 14] = [
     any("lock_timeout", "0"),
     any("search_path", "public"),
     any("server_encoding", "UTF8"),
-    any("server_version", "16.6"),
+    any("server_version", POSTGRESQL_VERSION),
     fixed("standard_conforming_strings", "on", &["on", "true", "1"]),
     any("transaction_isolation", "repeatable read"),
 ];
@@ -132,7 +136,16 @@ pub(crate) fn answer(statement: &str) -> Option<Answer> {
         "begin" => Some(Answer::Begin("BEGIN")),
         "start" if next() == Some("transaction") => Some(Answer::Begin("START TRANSACTION")),
         "commit" | "end" => Some(Answer::End("COMMIT")),
-        "rollback" | "abort" => Some(Answer::End("ROLLBACK")),
+        "savepoint" => Some(Answer::Savepoint("SAVEPOINT")),
+        "release" => Some(Answer::Savepoint("RELEASE")),
+        "rollback" | "abort" => {
+            let rest = next().filter(|word| !matches!(*word, "work" | "transaction"));
+            Some(match rest.or_else(next) {
+                Some("to") => Answer::Savepoint("ROLLBACK"),
+                Some("prepared") => Answer::Refused("there are no prepared transactions".into()),
+                _ => Answer::End("ROLLBACK"),
+            })
+        }
         "discard" if next() == Some("all") => Some(Answer::Reset("DISCARD ALL")),
         "discard" => Some(Answer::Done("DISCARD")),
         "deallocate" => {
@@ -215,6 +228,23 @@ mod tests {
     fn what_concerns_postgresql_is_answered() {
         assert_eq!(answer("BEGIN;"), Some(Answer::Begin("BEGIN")));
         assert_eq!(answer("commit"), Some(Answer::End("COMMIT")));
+        for sql in [
+            "rollback",
+            "ROLLBACK WORK;",
+            "abort transaction",
+            "rollback and chain",
+        ] {
+            assert_eq!(answer(sql), Some(Answer::End("ROLLBACK")), "{sql}");
+        }
+        for (sql, tag) in [
+            ("savepoint a", "SAVEPOINT"),
+            ("release a", "RELEASE"),
+            ("RELEASE SAVEPOINT a;", "RELEASE"),
+            ("rollback to a", "ROLLBACK"),
+            ("rollback work to savepoint a", "ROLLBACK"),
+        ] {
+            assert_eq!(answer(sql), Some(Answer::Savepoint(tag)), "{sql}");
+        }
         for (sql, name) in [
             ("DEALLOCATE One", "one"),
             ("deallocate prepare \"One two\";", "One two"),

@@ -6,6 +6,7 @@ use pgwire::error::{ErrorInfo, PgWireError};
 
 use crate::explain::explain;
 use crate::session::{NOT_OWN, TOO_COMPLEX};
+use crate::statement::TOO_MANY_RELATIONS;
 
 /// A class of errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +25,9 @@ pub(crate) const INVALID_SETTING: SqlState = SqlState("22023");
 const NOT_PERMITTED: SqlState = SqlState("42501");
 const OUT_OF_MEMORY: SqlState = SqlState("53200");
 const IO: SqlState = SqlState("58030");
-const INTERNAL: SqlState = SqlState("XX000");
+pub(crate) const INTERNAL: SqlState = SqlState("XX000");
+/// A message has another form than it should have.
+pub(crate) const PROTOCOL_VIOLATION: SqlState = SqlState("08P01");
 pub(crate) const COMPLEX: SqlState = SqlState("54001");
 /// More than the server wants to do at once.
 const TOO_MUCH: SqlState = SqlState("53400");
@@ -32,6 +35,8 @@ const TOO_MUCH: SqlState = SqlState("53400");
 pub(crate) const NOT_ENCRYPTED: SqlState = SqlState("28000");
 /// A statement was ended before it was over.
 pub(crate) const CANCELLED: SqlState = SqlState("57014");
+/// The statement is part of transactions, and there is none.
+pub(crate) const NO_TRANSACTION: SqlState = SqlState("25P01");
 /// Nothing of that name was bound, or it has ended with its transaction.
 pub(crate) const NO_PORTAL: SqlState = SqlState("34000");
 /// A parameter that makes no sense.
@@ -69,7 +74,7 @@ pub(crate) fn of_query(failed: &DataFusionError) -> PgWireError {
 
 fn state(failed: &DataFusionError) -> SqlState {
     match failed.find_root() {
-        DataFusionError::Plan(what) if what == TOO_COMPLEX => COMPLEX,
+        DataFusionError::Plan(what) if what == TOO_COMPLEX || what == TOO_MANY_RELATIONS => COMPLEX,
         DataFusionError::Plan(what) if what.ends_with(NOT_OWN) => NOT_PERMITTED,
         DataFusionError::SQL(..) => SYNTAX,
         DataFusionError::SchemaError(schema, _) => match **schema {

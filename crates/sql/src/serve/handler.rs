@@ -24,13 +24,16 @@ use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::extendedquery::{Execute, PortalSuspended, Sync as PgSync};
 use pgwire::messages::response::{EmptyQueryResponse, ReadyForQuery, TransactionStatus};
 use pgwire::messages::simplequery::Query;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
 
 use crate::serve::bounds::Bounds;
 use crate::serve::compatible::{self, Answer, Span, answer};
 use crate::serve::copy::{Copy, copy};
 use crate::serve::errors::{
-    COMPLEX, INVALID_SETTING, NO_PORTAL, SYNTAX, TOO_MANY, UNSUPPORTED, error, of_query,
+    COMPLEX, INTERNAL, INVALID_SETTING, NO_PORTAL, NO_TRANSACTION, SYNTAX, TOO_MANY, UNSUPPORTED,
+    error, of_query,
 };
 use crate::serve::send::{describe, done, lines, rows};
 use crate::serve::system::System;
@@ -51,6 +54,8 @@ pub(crate) struct Handler {
     patience: Option<Duration>,
     /// How long a statement may take.
     timeout: Timeout,
+    /// Statements that may be planned at once, of all connections.
+    planning: Arc<Semaphore>,
 }
 
 /// A statement that was prepared: what is known of it from its plan. When it is executed it is planned anew,
@@ -95,6 +100,7 @@ impl Handler {
     pub(crate) fn new(
         session: Session,
         running: &Arc<Semaphore>,
+        planning: &Arc<Semaphore>,
         patience: Option<Duration>,
     ) -> Handler {
         Handler {
@@ -102,6 +108,7 @@ impl Handler {
             running: Arc::clone(running),
             patience,
             timeout: Timeout::default(),
+            planning: Arc::clone(planning),
         }
     }
 
@@ -130,7 +137,13 @@ impl Handler {
                 client.portal_store().clear_portals();
                 Response::TransactionEnd(Tag::new(tag))
             }
-            Answer::Done(tag) => Response::Execution(Tag::new(tag)),
+            Answer::Savepoint(_) if !within => {
+                let what = "savepoints are part of transactions: begin one first";
+                return Err(error(NO_TRANSACTION, what));
+            }
+            // Response for a transaction that goes on, also after an error.
+            Answer::Savepoint("ROLLBACK") => Response::TransactionStart(Tag::new("ROLLBACK")),
+            Answer::Savepoint(tag) | Answer::Done(tag) => Response::Execution(Tag::new(tag)),
             Answer::Limit(milliseconds, span) => {
                 match span {
                     Span::Transaction if within => self.timeout.set_local(*milliseconds),
@@ -163,11 +176,39 @@ impl Handler {
 
     /// Plans one statement and does nothing of it.
     async fn logical(&self, sql: &str, kind: &Kind) -> PgWireResult<LogicalPlan> {
-        let plan = match kind {
-            Kind::Copy(copy) => self.session.logical_of(copy.query.clone()).await,
-            Kind::Answer(_) | Kind::Query => self.session.logical(sql).await,
+        let session = self.session.clone();
+        let query = match kind {
+            Kind::Copy(copy) => Err(copy.query.clone()),
+            Kind::Answer(_) | Kind::Query => Ok(sql.to_owned()),
         };
-        plan.map_err(|failed| of_query(&failed))
+        self.planned(async move {
+            match query {
+                Ok(sql) => session.logical(&sql).await,
+                Err(query) => session.logical_of(query).await,
+            }
+        })
+        .await
+    }
+
+    /// Runs the planning of a statement on a thread of its own, which computes without a pause: a client that
+    /// does not want the statement any more does not wait for it.
+    async fn planned<T: Send + 'static>(
+        &self,
+        planning: impl Future<Output = Result<T, DataFusionError>> + Send + 'static,
+    ) -> PgWireResult<T> {
+        let place = Arc::clone(&self.planning).acquire_owned().await;
+        let runtime = Handle::current();
+        let thread = spawn_blocking(move || {
+            let _place = place;
+            runtime.block_on(planning)
+        });
+        match thread.await {
+            Ok(planned) => planned.map_err(|failed| of_query(&failed)),
+            Err(failed) => {
+                tracing::error!("a statement could not be planned: {failed}");
+                Err(error(INTERNAL, "the statement could not be planned"))
+            }
+        }
     }
 
     /// Has one query begin, whose rows are described as these columns already, if they are described.
@@ -182,11 +223,15 @@ impl Handler {
         let place = admitted(&self.running).await.map_err(failed)?;
         let tag = tag(&plan);
         let session = self.session.session();
-        let planned = session.begin(plan).await;
-        let mut planned = planned.map_err(failed)?;
-        if let Some(values) = values {
-            planned = planned.with_param_values(values).map_err(failed)?;
-        }
+        let own = session.clone();
+        let begun = self.planned(async move {
+            let planned = own.begin(plan).await?;
+            match values {
+                Some(values) => own.with_values(planned, values),
+                None => Ok(planned),
+            }
+        });
+        let planned = begun.await?;
         let schema = Arc::new(planned.schema().as_arrow().clone());
         if described.is_some_and(|described| !types::same(described, &schema)) {
             let what = "cached plan must not change result type: the table has other columns than it had, so \
@@ -194,7 +239,8 @@ impl Handler {
             return Err(error(UNSUPPORTED, what));
         }
         let context = planned.task_ctx();
-        let plan = planned.create_physical_plan().await.map_err(failed)?;
+        let plan = self.planned(async move { planned.create_physical_plan().await });
+        let plan = plan.await?;
         if schema.fields().is_empty() {
             return Ok(Response::Execution(Tag::new(tag)));
         }

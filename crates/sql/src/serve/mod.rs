@@ -2,6 +2,8 @@
 //!
 //! | module | concept |
 //! |---|---|
+//! | `connection` | one client's messages, until it ends |
+//! | `messages` | the form of messages |
 //! | `handler` | statements, by the simple and the extended protocol |
 //! | `compatible` | what clients say to PostgreSQL that DataFusion does not understand |
 //! | `send` | what statements answer, on its way to the client |
@@ -23,10 +25,12 @@
 mod auth;
 mod bounds;
 mod compatible;
+mod connection;
 mod copy;
 mod encode;
 mod errors;
 mod handler;
+mod messages;
 mod numeric;
 mod parameters;
 mod send;
@@ -40,24 +44,26 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pgwire::api::auth::StartupHandler;
-use pgwire::api::cancel::{CancelHandler, DefaultCancelHandler};
-use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
-use pgwire::api::{ConnectionManager, PgWireServerHandlers};
-use pgwire::tokio::{TlsAcceptor, process_socket};
+use pgwire::api::ConnectionManager;
+use pgwire::api::cancel::DefaultCancelHandler;
+use pgwire::tokio::TlsAcceptor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::serve::auth::{Door, Secret};
-use crate::serve::handler::{Extended, Handler};
+use crate::serve::connection::Connection;
+use crate::serve::handler::Handler;
 use crate::session::Shared;
 
 pub use tls::Tls;
 
 /// How long connections have to end by themselves when the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Statements that are planned at once. Each takes a thread, also after its client has cancelled it.
+const PLANNED_AT_ONCE: usize = 32;
 
 /// Bytes that are read at most of a client that is sent away.
 const ROOM: u64 = 64 << 10;
@@ -90,6 +96,7 @@ pub struct Server {
     tls: Option<TlsAcceptor>,
     manager: Arc<ConnectionManager>,
     running: Arc<Semaphore>,
+    planning: Arc<Semaphore>,
     patience: Option<Duration>,
     connections: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
@@ -131,6 +138,7 @@ impl Server {
             tls,
             manager: Arc::new(ConnectionManager::new()),
             running: Arc::new(Semaphore::new(options.queries.get())),
+            planning: Arc::new(Semaphore::new(PLANNED_AT_ONCE)),
             patience: options.patience,
             connections: Arc::new(Semaphore::new(options.connections.get())),
             stop,
@@ -184,7 +192,12 @@ impl Server {
             }
         };
         let connection = Connection {
-            handler: Arc::new(Handler::new(session, &self.running, self.patience)),
+            handler: Arc::new(Handler::new(
+                session,
+                &self.running,
+                &self.planning,
+                self.patience,
+            )),
             door: Arc::new(Door::new(
                 self.secret.as_ref(),
                 &self.manager,
@@ -193,10 +206,11 @@ impl Server {
             cancel: Arc::new(DefaultCancelHandler::new(Arc::clone(&self.manager))),
         };
         let (mut stop, tls) = (self.stop.clone(), self.tls.clone());
+        let has_password = self.secret.is_some();
         tasks.spawn(async move {
             let _held = place;
             tokio::select! {
-                served = process_socket(socket, tls, connection) => {
+                served = connection::serve(socket, tls, has_password, connection) => {
                     if let Err(error) = served {
                         tracing::debug!("a connection broke: {error}");
                     }
@@ -222,29 +236,4 @@ async fn refuse(mut socket: TcpStream) {
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
     tokio::time::sleep(FAREWELL).await;
-}
-
-/// What serves one connection.
-struct Connection {
-    handler: Arc<Handler>,
-    door: Arc<Door>,
-    cancel: Arc<DefaultCancelHandler>,
-}
-
-impl PgWireServerHandlers for Connection {
-    fn simple_query_handler(&self) -> Arc<impl SimpleQueryHandler> {
-        Arc::clone(&self.handler)
-    }
-
-    fn extended_query_handler(&self) -> Arc<impl ExtendedQueryHandler> {
-        Arc::new(Extended(Arc::clone(&self.handler)))
-    }
-
-    fn startup_handler(&self) -> Arc<impl StartupHandler> {
-        Arc::clone(&self.door)
-    }
-
-    fn cancel_handler(&self) -> Arc<impl CancelHandler> {
-        Arc::clone(&self.cancel)
-    }
 }

@@ -1,10 +1,13 @@
 //! Parameters of prepared statements, as clients send them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use pgwire::api::Type;
 use pgwire::api::portal::{Format, Portal};
 use pgwire::error::{PgWireError, PgWireResult};
@@ -35,14 +38,39 @@ pub(crate) fn types_of(plan: &LogicalPlan, declared: &[Option<Type>]) -> PgWireR
             format!("there is no parameter ${count}"),
         ));
     }
+    let lists = lists(plan)?;
     let types = (1..=count).map(|number| {
         let declared = declared.get(number - 1).cloned().flatten();
         let declared = declared.filter(|declared| *declared != Type::UNKNOWN);
-        let of = found.get(&format!("${number}")).cloned().flatten();
-        let of = || of.map_or(Type::TEXT, |data_type| types::of_column(&data_type));
+        let name = format!("${number}");
+        let of = found.get(&name).cloned().flatten();
+        let list = || lists.get(&name).cloned().unwrap_or(Type::TEXT);
+        let of = || of.map_or_else(list, |data_type| types::of_column(&data_type));
         declared.unwrap_or_else(of)
     });
     Ok(types.collect())
+}
+
+/// The types of parameters that are lists in which a value is looked for: `x = ANY($1)`.
+fn lists(plan: &LogicalPlan) -> PgWireResult<HashMap<String, Type>> {
+    let mut lists = HashMap::new();
+    let found = plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::ScalarFunction(function) = expr
+                    && let [Expr::Placeholder(list), element] = &function.args[..]
+                    && function.func.name() == "array_has"
+                    && let Ok(element) = element.get_type(&schema)
+                {
+                    lists.insert(list.id.clone(), types::array_of(&element));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    found.map_err(|failed| crate::serve::errors::of_query(&failed))?;
+    Ok(lists)
 }
 
 /// The columns of a plan whose parameters have these types: a parameter may be one of them.
@@ -116,7 +144,17 @@ fn parse(data_type: &Type, text: &str) -> Option<ScalarValue> {
             cast(text, &DataType::Timestamp(TimeUnit::Microsecond, zone))?
         }
         Type::BYTEA => ScalarValue::Binary(Some(bytea(text)?)),
-        _ => ScalarValue::Utf8(Some(text.to_owned())),
+        _ => match types::element_of(data_type) {
+            Some(element) => {
+                let elements = array_elements(text)?.into_iter();
+                let elements = elements.map(|text| match text {
+                    Some(text) => parse(element, &text),
+                    None => Some(types::null(element)),
+                });
+                list(elements.collect::<Option<_>>()?, element)?
+            }
+            None => ScalarValue::Utf8(Some(text.to_owned())),
+        },
     })
 }
 
@@ -141,8 +179,102 @@ fn binary(data_type: &Type, bytes: &[u8]) -> Option<ScalarValue> {
             ScalarValue::TimestampMicrosecond(micros, zone)
         }
         Type::BYTEA => ScalarValue::Binary(Some(bytes.to_vec())),
-        _ => ScalarValue::Utf8(Some(std::str::from_utf8(bytes).ok()?.to_owned())),
+        _ => match types::element_of(data_type) {
+            Some(element) => list(binary_elements(element, bytes)?, element)?,
+            None => ScalarValue::Utf8(Some(std::str::from_utf8(bytes).ok()?.to_owned())),
+        },
     })
+}
+
+/// The elements of an array in its text form, `{1,NULL,"a b"}`, if it has one dimension.
+fn array_elements(text: &str) -> Option<Vec<Option<String>>> {
+    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let mut elements = Vec::new();
+    let mut rest = inner.trim_start();
+    if rest.is_empty() {
+        return Some(elements);
+    }
+    loop {
+        let mut element = String::new();
+        let quoted = rest.starts_with('"');
+        let mut characters = rest.char_indices().skip(usize::from(quoted));
+        let end = loop {
+            let Some((at, character)) = characters.next() else {
+                break if quoted { return None } else { rest.len() };
+            };
+            match character {
+                '\\' => element.push(characters.next()?.1),
+                '"' if quoted => break at + 1,
+                '{' | '}' | '"' if !quoted => return None,
+                ',' if !quoted => break at,
+                other => element.push(other),
+            }
+        };
+        let is_null = !quoted && element.trim().eq_ignore_ascii_case("null");
+        if !quoted {
+            element.truncate(element.trim_end().len());
+        }
+        if !quoted && element.is_empty() {
+            return None;
+        }
+        elements.push((!is_null).then_some(element));
+        rest = rest[end..].trim_start();
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more.trim_start(),
+            None => return rest.is_empty().then_some(elements),
+        }
+    }
+}
+
+/// The elements of an array in its binary form, if it has one dimension: their number, whether there are nulls,
+/// their type, how many there are, the number of the first; then each with its length before it.
+fn binary_elements(element: &Type, bytes: &[u8]) -> Option<Vec<ScalarValue>> {
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 4)?.try_into().ok()?;
+        Some(i32::from_be_bytes(word))
+    };
+    match word(0)? {
+        0 => return (bytes.len() == 12).then(Vec::new),
+        1 => {}
+        _ => return None,
+    }
+    if u32::try_from(word(8)?).ok()? != element.oid() {
+        return None;
+    }
+    let count = usize::try_from(word(12)?).ok()?;
+    let mut rest = bytes.get(20..)?;
+    let mut elements = Vec::new();
+    for _ in 0..count {
+        let (length, behind) = rest.split_at_checked(4)?;
+        let length = i32::from_be_bytes(length.try_into().ok()?);
+        rest = behind;
+        elements.push(match length {
+            -1 => types::null(element),
+            length => {
+                let (value, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+                rest = behind;
+                binary(element, value)?
+            }
+        });
+    }
+    rest.is_empty().then_some(elements)
+}
+
+/// A list of values, of decimals with as many digits behind the point as any of them has.
+fn list(elements: Vec<ScalarValue>, element: &Type) -> Option<ScalarValue> {
+    let scales = elements.iter().map(|value| match value.data_type() {
+        DataType::Decimal128(_, scale) if !value.is_null() => scale,
+        _ => 0,
+    });
+    let to = match types::null(element).data_type() {
+        DataType::Decimal128(p, _) => DataType::Decimal128(p, scales.max().unwrap_or(0)),
+        other => other,
+    };
+    let elements = elements.iter().map(|value| value.cast_to(&to).ok());
+    let elements = elements.collect::<Option<Vec<_>>>()?;
+    Some(ScalarValue::List(ScalarValue::new_list_nullable(
+        &elements, &to,
+    )))
 }
 
 /// A decimal with the digits that its text has.
@@ -202,6 +334,58 @@ mod tests {
             let parsed = parse(&data_type, text).unwrap();
             assert_eq!(Some(parsed), binary(&data_type, &bytes), "{text}");
         }
+    }
+
+    #[test]
+    fn arrays_are_read_in_both_forms() {
+        let list = |text: &str| parse(&Type::INT4_ARRAY, text).map(|list| list.to_string());
+        assert_eq!(list("{1, 2,NULL}").as_deref(), Some("[1, 2, ]"));
+        assert_eq!(list("{}").as_deref(), Some("[]"));
+        let texts = array_elements(r#"{a b,"c,d","e\"f\\",null,"null",""}"#).unwrap();
+        let texts: Vec<Option<&str>> = texts.iter().map(Option::as_deref).collect();
+        let expected = [
+            Some("a b"),
+            Some("c,d"),
+            Some("e\"f\\"),
+            None,
+            Some("null"),
+            Some(""),
+        ];
+        assert_eq!(texts, expected);
+        for wrong in [
+            "",
+            "{",
+            "1,2",
+            "{1,}",
+            "{{1},{2}}",
+            "{\"a}",
+            "{\"a\"b}",
+            "{x}",
+            "{1}}",
+        ] {
+            assert_eq!(list(wrong), None, "{wrong}");
+        }
+        let words = |words: &[i32]| {
+            words
+                .iter()
+                .flat_map(|word| word.to_be_bytes())
+                .collect::<Vec<u8>>()
+        };
+        let bytes = words(&[1, 1, 23, 2, 1, 4, 7, -1]);
+        assert_eq!(
+            binary(&Type::INT4_ARRAY, &bytes),
+            parse(&Type::INT4_ARRAY, "{7,null}")
+        );
+        assert_eq!(
+            binary(&Type::INT4_ARRAY, &words(&[0, 0, 23])),
+            parse(&Type::INT4_ARRAY, "{}")
+        );
+        for end in 0..bytes.len() {
+            assert_eq!(binary(&Type::INT4_ARRAY, &bytes[..end]), None, "{end}");
+        }
+        assert_eq!(binary(&Type::INT8_ARRAY, &bytes), None);
+        let decimals = parse(&Type::NUMERIC_ARRAY, "{1,2.50}").unwrap();
+        assert_eq!(decimals.to_string(), "[1.00, 2.50]");
     }
 
     #[test]

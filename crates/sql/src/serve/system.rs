@@ -4,10 +4,11 @@
 //! DataFusion does not take, is rewritten into what it takes: functions and operators without their
 //! schema, `'name'::regclass` as a look into the catalogue, and so on.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use datafusion::common::Result;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{ColumnarValue, LogicalPlan, ScalarUDF, Volatility, create_udf};
 use datafusion::sql::sqlparser::ast::{Query, Statement};
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::setup_pg_catalog;
@@ -15,6 +16,13 @@ use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 
 use crate::session::{CATALOGUE, MOST_OPERATORS, Session};
 use crate::shell::script::operators;
+
+/// Functions that tell the sizes of relations, which are not known by their numbers.
+const UNKNOWN_SIZES: [&str; 3] = [
+    "pg_table_size",
+    "pg_relation_size",
+    "pg_total_relation_size",
+];
 
 /// What names something of the system catalogue, in lower case.
 const NAMES: [&str; 6] = [
@@ -27,16 +35,17 @@ const NAMES: [&str; 6] = [
 ];
 
 /// A session, to which the system catalogue comes when it is first asked for.
+#[derive(Clone)]
 pub(crate) struct System {
     session: Session,
-    rewriter: OnceLock<PostgresCompatibilityParser>,
+    rewriter: Arc<OnceLock<PostgresCompatibilityParser>>,
 }
 
 impl System {
     pub(crate) fn new(session: Session) -> System {
         System {
             session,
-            rewriter: OnceLock::new(),
+            rewriter: Arc::default(),
         }
     }
 
@@ -86,8 +95,19 @@ impl System {
         }
         let context = self.session.context();
         setup_pg_catalog(context, CATALOGUE, EmptyContextProvider).map_err(|error| *error)?;
+        for name in UNKNOWN_SIZES {
+            context.register_udf(unknown(name, DataType::Int64, DataType::Int64));
+        }
+        context.register_udf(unknown("pg_size_pretty", DataType::Int64, DataType::Utf8));
         Ok(self.rewriter.get_or_init(PostgresCompatibilityParser::new))
     }
+}
+
+/// Returns a function whose value is not known: null.
+fn unknown(name: &str, of: DataType, gives: DataType) -> ScalarUDF {
+    let null = ScalarValue::try_from(&gives).unwrap_or(ScalarValue::Null);
+    let function = Arc::new(move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(null.clone())));
+    create_udf(name, vec![of], gives, Volatility::Immutable, function)
 }
 
 fn names_system(sql: &str) -> bool {

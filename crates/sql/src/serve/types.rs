@@ -16,11 +16,14 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::arrow::array::ListArray;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
 use pgwire::api::Type;
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldFormat, FieldInfo};
+
+use crate::statement::shown;
 
 /// PostgreSQL's type for a column.
 pub(crate) fn of_column(data_type: &DataType) -> Type {
@@ -44,13 +47,43 @@ pub(crate) fn of_column(data_type: &DataType) -> Type {
     }
 }
 
+/// PostgreSQL's types of arrays, and of their elements.
+static ARRAYS: [(Type, Type); 13] = [
+    (Type::TEXT_ARRAY, Type::TEXT),
+    (Type::BOOL_ARRAY, Type::BOOL),
+    (Type::INT2_ARRAY, Type::INT2),
+    (Type::INT4_ARRAY, Type::INT4),
+    (Type::INT8_ARRAY, Type::INT8),
+    (Type::NUMERIC_ARRAY, Type::NUMERIC),
+    (Type::FLOAT4_ARRAY, Type::FLOAT4),
+    (Type::FLOAT8_ARRAY, Type::FLOAT8),
+    (Type::DATE_ARRAY, Type::DATE),
+    (Type::TIMESTAMP_ARRAY, Type::TIMESTAMP),
+    (Type::TIMESTAMPTZ_ARRAY, Type::TIMESTAMPTZ),
+    (Type::BYTEA_ARRAY, Type::BYTEA),
+    (Type::VARCHAR_ARRAY, Type::VARCHAR),
+];
+
+/// PostgreSQL's type for a parameter that is an array of these.
+pub(crate) fn array_of(element: &DataType) -> Type {
+    let element = of_column(element);
+    let found = ARRAYS.iter().find(|(_, of)| *of == element);
+    found.map_or(Type::TEXT_ARRAY, |(array, _)| array.clone())
+}
+
+/// The type of an array's elements; `None` if it is no array.
+pub(crate) fn element_of(data_type: &Type) -> Option<&'static Type> {
+    let found = ARRAYS.iter().find(|(array, _)| array == data_type);
+    found.map(|(_, element)| element)
+}
+
 /// The description of a result's columns, in the formats that the client wants; text if it wants none.
 pub(crate) fn fields(schema: &Schema, formats: Option<&Format>) -> Arc<Vec<FieldInfo>> {
     let fields = schema.fields().iter().enumerate();
     let fields = fields.map(|(place, field)| {
         let format = formats.map_or(FieldFormat::Text, |formats| format(formats, place));
         FieldInfo::new(
-            field.name().clone(),
+            shown(field.name()).to_owned(),
             None,
             None,
             of_column(field.data_type()),
@@ -96,6 +129,12 @@ pub(crate) fn null(data_type: &Type) -> ScalarValue {
         Type::TIMESTAMP => ScalarValue::TimestampMicrosecond(None, None),
         Type::TIMESTAMPTZ => ScalarValue::TimestampMicrosecond(None, Some("UTC".into())),
         Type::BYTEA => ScalarValue::Binary(None),
-        _ => ScalarValue::Utf8(None),
+        _ => match element_of(data_type) {
+            Some(element) => {
+                let field = Field::new_list_field(null(element).data_type(), true);
+                ScalarValue::List(Arc::new(ListArray::new_null(Arc::new(field), 1)))
+            }
+            None => ScalarValue::Utf8(None),
+        },
     }
 }

@@ -19,6 +19,7 @@ use crate::shell::command::{self, Command};
 use crate::shell::format::{Format, Writer};
 use crate::shell::progress::{Progress, Tell, figures};
 use crate::shell::script::{Part, cut};
+use crate::statement::shown_schema;
 
 /// Why a statement, or a script, did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -191,18 +192,21 @@ async fn statement(
     let written = |error: ArrowError| arrow_failed(&error);
     let planned = session.plan(sql).await.map_err(failed)?;
     let plan = planned.create_physical_plan().await.map_err(failed)?;
-    let schema = plan.schema();
+    let schema = shown_schema(&plan.schema());
     // What sets something has no columns, and no result.
     let mut writer = match schema.fields().is_empty() {
         true => None,
-        false => Some(Writer::new(out, settings.format, schema).map_err(written)?),
+        false => Some(Writer::new(out, settings.format, Arc::clone(&schema)).map_err(written)?),
     };
     let mut progress = Progress::new(Arc::clone(&plan), settings.progress);
     let stream = session.run(Arc::clone(&plan), session.context().task_ctx(), None);
     let mut stream = stream.map_err(failed)?;
     while let Some(batch) = next(&mut stream, &mut progress).await {
         if let Some(writer) = &mut writer {
-            writer.write(batch.map_err(failed)?).map_err(written)?;
+            let batch = batch.map_err(failed)?;
+            let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
+                .map_err(written)?;
+            writer.write(batch).map_err(written)?;
         }
     }
     if let Some(writer) = writer {

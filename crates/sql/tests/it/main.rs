@@ -1,7 +1,12 @@
-//! Tests of SQL over pages: results, plans, the shell, PostgreSQL's protocol, loading, lost nodes.
+//! Tests of SQL over pages: results, plans, the shell, PostgreSQL's protocol, loading, lost nodes,
+//! numbers, malformed messages, memory.
 
+mod clients;
 mod load;
+mod malformed;
+mod memory;
 mod node;
+mod numbers;
 mod plans;
 mod random;
 mod replicas;

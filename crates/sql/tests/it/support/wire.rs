@@ -1,7 +1,7 @@
 //! A client of PostgreSQL's protocol that is small enough to see what it sends and gets.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A connection.
@@ -73,17 +73,33 @@ impl Answer {
 }
 
 impl Client {
-    /// Connects and says who it is; what the server answers is to be read.
-    pub(crate) fn greet(address: SocketAddr) -> Client {
+    /// Opens a connection, and says nothing.
+    pub(crate) fn open(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
-        let mut client = Client {
+        Client {
             socket,
             pid: 0,
             key: 0,
-        };
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
+        // A server that has closed the connection need not read them.
+        let _ = self.socket.write_all(bytes);
+    }
+
+    /// Says that it sends nothing more.
+    pub(crate) fn end(&mut self) {
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+
+    /// Connects and says who it is; what the server answers is to be read.
+    pub(crate) fn greet(address: SocketAddr) -> Client {
+        let mut client = Client::open(address);
         let mut body = 196_608u32.to_be_bytes().to_vec();
         body.extend(b"user\0tester\0database\0kumiki\0\0");
         client.raw(&body);

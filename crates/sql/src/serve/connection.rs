@@ -1,0 +1,185 @@
+//! One client's connection: its messages, one after the other, until it ends.
+//!
+//! An error before the client is known ends the connection, and so does a malformed message. A client that
+//! goes away ends what it has asked for.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures::{FutureExt, StreamExt};
+use pgwire::api::cancel::DefaultCancelHandler;
+use pgwire::api::{ClientInfo, NoopHandler, PgWireConnectionState};
+use pgwire::error::{ErrorInfo, PgWireError};
+use pgwire::messages::PgWireFrontendMessage;
+use pgwire::tokio::TlsAcceptor;
+use pgwire::tokio::server::{
+    MaybeTls, PgWireMessageServerCodec, negotiate_tls, process_error, process_message,
+};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+use tokio_util::codec::{Framed, FramedParts};
+
+use crate::serve::auth::Door;
+use crate::serve::errors::{PROTOCOL_VIOLATION, fatal};
+use crate::serve::handler::{Extended, Handler, Prepared};
+use crate::serve::messages::{Malformed, Messages};
+
+/// How long a client has to say who it is.
+const STARTUP: Duration = Duration::from_secs(60);
+/// How often the server looks whether a client that waits for an answer is still there.
+const WATCH: Duration = Duration::from_millis(250);
+
+/// What serves one connection.
+pub(crate) struct Connection {
+    pub(crate) handler: Arc<Handler>,
+    pub(crate) door: Arc<Door>,
+    pub(crate) cancel: Arc<DefaultCancelHandler>,
+}
+
+type Socket = Framed<Messages<MaybeTls>, PgWireMessageServerCodec<Prepared>>;
+
+/// Serves a client until its connection ends.
+///
+/// # Errors
+/// Fails when the connection breaks.
+pub(crate) async fn serve(
+    socket: TcpStream,
+    tls: Option<TlsAcceptor>,
+    has_password: bool,
+    connection: Connection,
+) -> io::Result<()> {
+    let peer = Peer::of(&socket)?;
+    let deadline = sleep(STARTUP);
+    tokio::pin!(deadline);
+    let negotiated = tokio::select! {
+        () = &mut deadline => return Ok(()),
+        negotiated = negotiate_tls(socket, tls) => negotiated?,
+    };
+    let Some(mut socket) = negotiated.map(|socket| checked(socket, has_password)) else {
+        return Ok(());
+    };
+    loop {
+        let starts = matches!(
+            socket.state(),
+            PgWireConnectionState::AwaitingStartup
+                | PgWireConnectionState::AuthenticationInProgress
+        );
+        if !starts {
+            socket.get_mut().admit();
+        }
+        let message = tokio::select! {
+            () = &mut deadline, if starts => return Ok(()),
+            message = socket.next() => message,
+        };
+        let message = match message {
+            Some(Ok(PgWireFrontendMessage::Terminate(_))) | None => return Ok(()),
+            Some(Ok(message)) => message,
+            Some(Err(error)) => return refuse(&mut socket, &error).await,
+        };
+        let cancels = matches!(message, PgWireFrontendMessage::CancelRequest(_));
+        let is_extended = message.is_extended_query();
+        let processed = connection.process(message, &mut socket);
+        let processed = tokio::select! {
+            biased;
+            processed = processed => processed,
+            () = peer.is_gone() => {
+                tracing::debug!("a client went away before its statement was over");
+                return Ok(());
+            }
+        };
+        if let Err(error) = processed {
+            // Nothing follows an error in the startup: the client was not let in.
+            let error = if starts { as_fatal(error) } else { error };
+            let is_fatal = error.is_fatal();
+            process_error(&mut socket, error, is_extended).await?;
+            if is_fatal {
+                return Ok(());
+            }
+        }
+        if cancels {
+            return Ok(());
+        }
+    }
+}
+
+impl Connection {
+    async fn process(
+        &self,
+        message: PgWireFrontendMessage,
+        socket: &mut Socket,
+    ) -> Result<(), PgWireError> {
+        process_message(
+            message,
+            socket,
+            Arc::clone(&self.door),
+            Arc::clone(&self.handler),
+            Arc::new(Extended(Arc::clone(&self.handler))),
+            Arc::new(NoopHandler),
+            Arc::clone(&self.cancel),
+        )
+        .await
+    }
+}
+
+/// Has a client's messages be checked from now on.
+fn checked(
+    socket: Framed<MaybeTls, PgWireMessageServerCodec<Prepared>>,
+    has_password: bool,
+) -> Socket {
+    let parts = socket.into_parts();
+    let messages = Messages::new(parts.io, parts.read_buf, has_password);
+    let mut checked = FramedParts::new(messages, parts.codec);
+    checked.read_buf = BytesMut::new();
+    checked.write_buf = parts.write_buf;
+    Framed::from_parts(checked)
+}
+
+/// Answers a message that could not be read, and ends the connection.
+async fn refuse(socket: &mut Socket, error: &PgWireError) -> io::Result<()> {
+    let what = match error {
+        PgWireError::IoError(error) => {
+            let malformed = error
+                .get_ref()
+                .and_then(|error| error.downcast_ref::<Malformed>());
+            match malformed {
+                Some(malformed) => malformed.to_string(),
+                None => return Err(io::Error::new(error.kind(), error.to_string())),
+            }
+        }
+        other => other.to_string(),
+    };
+    process_error(socket, fatal(PROTOCOL_VIOLATION, &what), true).await
+}
+
+fn as_fatal(error: PgWireError) -> PgWireError {
+    let mut info = ErrorInfo::from(error);
+    "FATAL".clone_into(&mut info.severity);
+    PgWireError::UserError(Box::new(info))
+}
+
+/// The other end of a connection.
+struct Peer(TcpStream);
+
+impl Peer {
+    fn of(socket: &TcpStream) -> io::Result<Peer> {
+        let same = std::net::TcpStream::from(socket.as_fd().try_clone_to_owned()?);
+        Ok(Peer(TcpStream::from_std(same)?))
+    }
+
+    /// Waits until it has closed the connection.
+    async fn is_gone(&self) {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        loop {
+            sleep(WATCH).await;
+            match self.0.ready(interest).now_or_never() {
+                Some(Ok(ready)) if !ready.is_read_closed() => {}
+                None => {}
+                Some(_) => return,
+            }
+        }
+    }
+}
