@@ -27,6 +27,7 @@
 //! | `sizes` | bounds on the sizes of values |
 //! | `statement` | what happens to a statement between parsing and planning |
 //! | [`scalar`] | DataFusion's values as ours, and back |
+//! | `zones` | `AT TIME ZONE` |
 //! | `display` | fragments as `EXPLAIN` shows them |
 //! | `explain` | errors in words |
 //! | [`serve`] | `kumiki sql serve`: PostgreSQL's protocol |
@@ -66,6 +67,7 @@ pub mod table;
 #[cfg(test)]
 mod test_support;
 pub mod translate;
+mod zones;
 
 pub use catalogue::{Catalogue, Store};
 pub use directory::Directory;

@@ -6,17 +6,20 @@
 //! does a list of columns; otherwise Parquet files say it themselves, and the types of a CSV file's
 //! columns are guessed from its first rows.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::kernels::cmp::not_distinct;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
 use datafusion::arrow::util::display::array_value_to_string;
+use datafusion::common::Column;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::error::DataFusionError;
+use datafusion::logical_expr::Expr;
 use datafusion::prelude::{
     CsvReadOptions, DataFrame, ParquetReadOptions, SessionConfig, SessionContext,
 };
@@ -121,8 +124,15 @@ async fn loaded(
     let mut schema = wanted(&context, depot, request).await?;
     let mut target: Option<Target> = None;
     for file in &request.files {
+        let in_file = |why: String| format!("{}: {why}", file.display());
         let read = read(&context, file, &request.format, schema.as_ref()).await;
-        let read = read.map_err(|why| format!("{}: {why}", file.display()))?;
+        let mut read = read.map_err(in_file)?;
+        unique(read.schema().as_arrow()).map_err(in_file)?;
+        if let (Some(schema), Some(_), Format::Parquet) =
+            (&schema, &request.columns, &request.format)
+        {
+            read = chosen(read, schema).map_err(in_file)?;
+        }
         let columns = match &schema {
             Some(schema) => Arc::clone(schema),
             None => schema
@@ -216,6 +226,8 @@ fn context() -> SessionContext {
     let options = config.options_mut();
     options.sql_parser.map_string_types_to_utf8view = false;
     options.execution.parquet.schema_force_view_types = false;
+    // Nanoseconds would reach from 1677 to 2262 alone.
+    options.execution.parquet.coerce_int96 = Some("us".to_owned());
     SessionContext::new_with_config(config)
 }
 
@@ -290,6 +302,35 @@ async fn read(
             let options = ParquetReadOptions::default().file_extension(&extension);
             context.read_parquet(path, options).await.map_err(says)
         }
+    }
+}
+
+/// The columns of a file that are wanted; the others, which may have types that pages do not have, are not read.
+fn chosen(read: DataFrame, wanted: &SchemaRef) -> Result<DataFrame, String> {
+    let found = read.schema().as_arrow().clone();
+    let names = wanted.fields().iter().map(|field| field.name().as_str());
+    let names: Vec<&str> = names.collect();
+    let is_there = |name: &&str| found.column_with_name(name).is_some();
+    if !names.iter().all(is_there) {
+        return Err(other_columns(&found, wanted));
+    }
+    let columns = names
+        .into_iter()
+        .map(|name| Expr::Column(Column::from_name(name)));
+    read.select(columns.collect::<Vec<_>>())
+        .map_err(|error| explain(&error))
+}
+
+/// Columns are found by their names, which therefore are different.
+fn unique(schema: &Schema) -> Result<(), String> {
+    let mut names = HashSet::new();
+    let mut fields = schema.fields().iter();
+    match fields.find(|field| !names.insert(field.name())) {
+        None => Ok(()),
+        Some(twice) => Err(format!(
+            "it has more than one column {}: give them names of their own",
+            twice.name()
+        )),
     }
 }
 
@@ -372,6 +413,12 @@ fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, String> {
         let says = |what: String| format!("column {}: {what}", field.name());
         let fitted = cast_with_options(found, field.data_type(), &strict);
         let fitted = fitted.map_err(|error| says(error.to_string()))?;
+        if let DataType::Decimal128(precision, _) = *fitted.data_type() {
+            // A file may hold more digits than it declares.
+            let decimals = fitted.as_primitive::<Decimal128Type>();
+            let valid = decimals.validate_decimal_precision(precision);
+            valid.map_err(|error| says(error.to_string()))?;
+        }
         match lost(found, &fitted, &strict) {
             None => Ok(fitted),
             Some(value) => Err(says(format!(
@@ -404,4 +451,29 @@ fn lost(found: &ArrayRef, fitted: &ArrayRef, strict: &CastOptions<'_>) -> Option
     let changed = (0..found.len()).filter(|row| !same.value(*row));
     // There is one zero among integers and decimals.
     changed.map(shown).find(|value| value != "-0.0")
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::Decimal128Array;
+
+    use super::*;
+
+    #[test]
+    fn decimals_with_more_digits_than_declared_are_refused() {
+        let wide = Decimal128Array::from(vec![1_234_567]);
+        let wide = wide.with_precision_and_scale(4, 2).unwrap();
+        let batch = RecordBatch::try_from_iter([("d", Arc::new(wide) as ArrayRef)]).unwrap();
+        let error = fit(&batch, &batch.schema()).unwrap_err();
+        assert!(error.starts_with("column d: "), "{error}");
+        assert!(error.contains("too large"), "{error}");
+    }
+
+    #[test]
+    fn columns_of_one_name_are_refused() {
+        let field = |name: &str| Field::new(name, DataType::Int64, true);
+        assert_eq!(unique(&Schema::new(vec![field("a"), field("b")])), Ok(()));
+        let error = unique(&Schema::new(vec![field("a"), field("b"), field("a")])).unwrap_err();
+        assert!(error.contains("more than one column a"), "{error}");
+    }
 }

@@ -6,6 +6,7 @@
 //! | a comparison of floats, an order by floats | one of their [canonical forms](canonical): `-0` equals `0`; NaN equals NaN and is greater than all others |
 //! | a division with a decimal | [`divide`]: at least 16 significant digits, rounded |
 //! | a comparison or a product of decimals that needs more than 38 digits | the same with up to 76 digits |
+//! | a comparison of timestamps with dates and texts | one of microseconds, which reach beyond 1677 and 2262 |
 //! | `CASE`, `coalesce`, `greatest`, `least`, `nullif`, `UNION` of floats and decimals | the same of floats |
 //!
 //! The rules apply to a plan before DataFusion's own, which then find equal types. To apply them twice
@@ -16,7 +17,9 @@ mod divide;
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
+use datafusion::arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, TimeUnit,
+};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinConstraint, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, Cast, InList, InSubquery};
@@ -259,6 +262,12 @@ fn compared(exprs: &mut [(&mut Expr, DataType)]) -> bool {
         }
         return changed;
     }
+    if exprs
+        .iter()
+        .any(|(_, of)| matches!(of, DataType::Timestamp(..)))
+    {
+        return in_microseconds(exprs);
+    }
     if !exprs.iter().any(|(_, of)| of.is_decimal()) {
         return false;
     }
@@ -284,6 +293,28 @@ fn compared(exprs: &mut [(&mut Expr, DataType)]) -> bool {
     let mut changed = false;
     for ((expr, of), known) in exprs.iter_mut().zip(&digits) {
         changed |= known.is_some() && common.cast(expr, of);
+    }
+    changed
+}
+
+/// Casts what is compared with timestamps to microseconds, of which DataFusion would make nanoseconds.
+fn in_microseconds(exprs: &mut [(&mut Expr, DataType)]) -> bool {
+    let zone = exprs.iter().find_map(|(_, of)| match of {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    });
+    let mut changed = false;
+    for (expr, of) in exprs.iter_mut() {
+        let to = match of {
+            DataType::Timestamp(TimeUnit::Microsecond, _) => continue,
+            DataType::Timestamp(_, zone) => zone.clone(),
+            DataType::Date32 | DataType::Date64 => zone.clone(),
+            of if of.is_string() => zone.clone(),
+            _ => continue,
+        };
+        let to = DataType::Timestamp(TimeUnit::Microsecond, to);
+        **expr = cast(std::mem::take(*expr), to);
+        changed = true;
     }
     changed
 }

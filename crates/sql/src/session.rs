@@ -39,6 +39,7 @@ use crate::shell::script::operators;
 use crate::sizes::bounded;
 use crate::statement;
 use crate::table::{PagesSchema, PagesTable};
+use crate::zones;
 
 /// The catalogue's and the schema's names in SQL.
 pub const CATALOGUE: &str = "kumiki";
@@ -211,6 +212,7 @@ impl Shared {
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_udf(version());
+        context.register_udf(zones::function());
         let catalogue = MemoryCatalogProvider::new();
         let schema = PagesSchema::new(Arc::clone(&self.catalogue));
         catalogue.register_schema(SCHEMA, Arc::new(schema))?;

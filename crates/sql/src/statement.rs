@@ -4,11 +4,14 @@
 //! |---|---|
 //! | relations | a statement that would read too many tables, with those of its common table expressions as often as these are named, is refused |
 //! | samples | `TABLESAMPLE` is refused, which DataFusion would ignore |
-//! | `numbers` | numbers with exponents are written out, or are doubles where a decimal has too few digits |
+//! | `expressions` | what means something else to DataFusion is written in its words, or refused |
 //! | [`names`] | columns without a name get PostgreSQL's, and columns of one name can be told apart |
 
+mod expressions;
+mod formats;
 mod names;
 mod numbers;
+mod patterns;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -28,14 +31,14 @@ const MOST_RELATIONS: u64 = 1_000;
 pub(crate) const TOO_MANY_RELATIONS: &str = "the statement reads more than 1000 tables, where those of a query in WITH \
                                              count as often as it is named: ask in several statements";
 
-/// Checks a statement, and writes its numbers as DataFusion reads them.
+/// Checks a statement, and writes its expressions as DataFusion reads them.
 ///
 /// # Errors
-/// Fails when the statement reads too many tables, asks for what is not there, or has a number that is none.
+/// Fails when the statement reads too many tables, or asks for what is not there.
 pub(crate) fn prepare(statement: &mut DfStatement) -> Result<()> {
     match statement {
         DfStatement::Statement(statement) => {
-            check(statement).and_then(|()| numbers::write_out(statement))
+            check(statement).and_then(|()| expressions::rewrite(statement))
         }
         DfStatement::Explain(explain) => prepare(&mut explain.statement),
         _ => Ok(()),

@@ -4,12 +4,18 @@
 //! DataFusion does not take, is rewritten into what it takes: functions and operators without their
 //! schema, `'name'::regclass` as a look into the catalogue, and so on.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{ColumnarValue, LogicalPlan, ScalarUDF, Volatility, create_udf};
-use datafusion::sql::sqlparser::ast::{Query, Statement};
+use datafusion::logical_expr::{
+    ColumnarValue, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    Query, SelectItem, SetExpr, Statement, Value, visit_expressions_mut,
+};
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
@@ -17,11 +23,29 @@ use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use crate::session::{CATALOGUE, MOST_OPERATORS, Session};
 use crate::shell::script::operators;
 
-/// Functions that tell the sizes of relations, which are not known by their numbers.
-const UNKNOWN_SIZES: [&str; 3] = [
-    "pg_table_size",
-    "pg_relation_size",
-    "pg_total_relation_size",
+/// Functions whose values are not known, or of which there are none: null.
+const NULLS: [(&str, DataType); 11] = [
+    ("pg_table_size", DataType::Int64),
+    ("pg_relation_size", DataType::Int64),
+    ("pg_total_relation_size", DataType::Int64),
+    ("pg_database_size", DataType::Int64),
+    ("pg_size_pretty", DataType::Utf8),
+    ("obj_description", DataType::Utf8),
+    ("col_description", DataType::Utf8),
+    ("shobj_description", DataType::Utf8),
+    ("pg_tablespace_location", DataType::Utf8),
+    ("pg_get_function_result", DataType::Utf8),
+    ("pg_get_function_arguments", DataType::Utf8),
+];
+
+/// Functions that say whether something can be named without its schema.
+const VISIBLE: [&str; 6] = [
+    "pg_function_is_visible",
+    "pg_type_is_visible",
+    "pg_operator_is_visible",
+    "pg_opclass_is_visible",
+    "pg_collation_is_visible",
+    "pg_ts_config_is_visible",
 ];
 
 /// What names something of the system catalogue, in lower case.
@@ -67,7 +91,10 @@ impl System {
         }
         let rewritten = self.rewriter()?.parse(sql);
         match <[Statement; 1]>::try_from(rewritten.unwrap_or_default()) {
-            Ok([statement]) => self.session.logical_of(statement).await,
+            Ok([mut statement]) => {
+                simplified(&mut statement);
+                self.session.logical_of(statement).await
+            }
             Err(_) => Err(refused),
         }
     }
@@ -85,7 +112,8 @@ impl System {
         if !names_system(&statement.to_string()) {
             return Err(refused);
         }
-        let rewritten = self.rewriter()?.rewrite(statement);
+        let mut rewritten = self.rewriter()?.rewrite(statement);
+        simplified(&mut rewritten);
         self.session.logical_of(rewritten).await
     }
 
@@ -95,19 +123,88 @@ impl System {
         }
         let context = self.session.context();
         setup_pg_catalog(context, CATALOGUE, EmptyContextProvider).map_err(|error| *error)?;
-        for name in UNKNOWN_SIZES {
-            context.register_udf(unknown(name, DataType::Int64, DataType::Int64));
+        for (name, gives) in NULLS {
+            context.register_udf(constant(name, ScalarValue::try_from(&gives)?));
         }
-        context.register_udf(unknown("pg_size_pretty", DataType::Int64, DataType::Utf8));
+        for name in VISIBLE {
+            context.register_udf(constant(name, ScalarValue::Boolean(Some(true))));
+        }
         Ok(self.rewriter.get_or_init(PostgresCompatibilityParser::new))
     }
 }
 
-/// Returns a function whose value is not known: null.
-fn unknown(name: &str, of: DataType, gives: DataType) -> ScalarUDF {
-    let null = ScalarValue::try_from(&gives).unwrap_or(ScalarValue::Null);
-    let function = Arc::new(move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(null.clone())));
-    create_udf(name, vec![of], gives, Volatility::Immutable, function)
+/// Returns a function that has the same value for all arguments.
+fn constant(name: &'static str, value: ScalarValue) -> ScalarUDF {
+    let signature = Signature::variadic_any(Volatility::Immutable);
+    ScalarUDF::new_from_impl(Constant {
+        name,
+        value,
+        signature,
+    })
+}
+
+/// A function that has the same value for all arguments.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Constant {
+    name: &'static str,
+    value: ScalarValue,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Constant {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.value.data_type())
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(self.value.clone()))
+    }
+}
+
+/// Writes what DataFusion does not understand in questions about the catalogue:
+///
+/// - `ARRAY(SELECT x …)` as `(SELECT array_agg(x) …)`, which differs where there are no rows;
+/// - `array_to_string` of options and rights as null: no relation has any.
+fn simplified(statement: &mut Statement) {
+    let null = || Expr::Value(Value::Null.with_empty_span());
+    let _ = visit_expressions_mut(statement, |expr| {
+        if let Expr::Function(function) = expr
+            && let name = function.name.to_string().to_lowercase()
+            && name.ends_with("array_to_string")
+            && let of = function.args.to_string().to_lowercase()
+            && (of.contains("reloptions") || of.contains("acl"))
+        {
+            *expr = null();
+            return ControlFlow::<()>::Continue(());
+        }
+        if let Expr::Function(function) = expr
+            && function.name.to_string().eq_ignore_ascii_case("array")
+            && let FunctionArguments::Subquery(mut query) = function.args.clone()
+            && let SetExpr::Select(select) = query.body.as_mut()
+            && let [SelectItem::UnnamedExpr(item)] = &mut select.projection[..]
+        {
+            let mut aggregate = function.clone();
+            aggregate.name = ObjectName::from(vec![Ident::new("array_agg")]);
+            let argument = std::mem::replace(item, null());
+            aggregate.args = FunctionArguments::List(FunctionArgumentList {
+                duplicate_treatment: None,
+                args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))],
+                clauses: Vec::new(),
+            });
+            *item = Expr::Function(aggregate);
+            query.order_by = None;
+            *expr = Expr::Subquery(query);
+        }
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 fn names_system(sql: &str) -> bool {

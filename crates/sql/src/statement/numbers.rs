@@ -1,54 +1,13 @@
 //! Numbers with exponents, written out.
 
-use std::ops::ControlFlow;
-
 use datafusion::common::{Result, plan_datafusion_err};
-use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, Statement, Value, visit_expressions_mut,
-};
 
 /// The digits that a decimal has at most.
 const MOST_DIGITS: usize = 76;
 
-/// Writes out the numbers of a statement that have exponents.
-///
-/// # Errors
-/// Fails when a number is greater than all doubles, or smaller.
-pub(super) fn write_out(statement: &mut Statement) -> Result<()> {
-    let changed = visit_expressions_mut(statement, |expr| {
-        let Expr::Value(value) = expr else {
-            return ControlFlow::Continue(());
-        };
-        let Value::Number(text, _) = &mut value.value else {
-            return ControlFlow::Continue(());
-        };
-        match written_out(text) {
-            Ok(Written::Same) => {}
-            Ok(Written::Decimal(digits)) => *text = digits,
-            Ok(Written::Double) => {
-                let text = Value::SingleQuotedString(std::mem::take(text));
-                value.value = text;
-                *expr = Expr::Cast {
-                    kind: CastKind::Cast,
-                    expr: Box::new(Expr::Value(value.clone())),
-                    data_type: DataType::DoublePrecision,
-                    array: false,
-                    format: None,
-                };
-            }
-            Err(error) => return ControlFlow::Break(error),
-        }
-        ControlFlow::Continue(())
-    });
-    match changed {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
-}
-
+/// A number as DataFusion reads it.
 #[derive(PartialEq, Eq, Debug)]
-enum Written {
+pub(super) enum Written {
     /// It has no exponent.
     Same,
     /// Digits with a point.
@@ -57,7 +16,11 @@ enum Written {
     Double,
 }
 
-fn written_out(text: &str) -> Result<Written, DataFusionError> {
+/// Returns a number's other form.
+///
+/// # Errors
+/// Fails when it is greater than all doubles, or smaller.
+pub(super) fn written_out(text: &str) -> Result<Written> {
     let Some((number, exponent)) = text.split_once(['e', 'E']) else {
         return Ok(Written::Same);
     };

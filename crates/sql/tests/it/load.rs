@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::dataframe::DataFrameWriteOptions;
+use datafusion::parquet::data_type::{Int96, Int96Type};
+use datafusion::parquet::file::writer::SerializedFileWriter;
+use datafusion::parquet::schema::parser::parse_message_type;
 use datafusion::prelude::SessionContext;
 use disk::RealDisk;
 use kumiki_sql::load::{Columns, Csv, Format, Request, load};
@@ -385,4 +388,64 @@ fn plans_that_are_kept_are_of_the_newest_version() {
             assert!(error.contains("'t' not found"), "{error}");
         }
     }
+}
+
+#[test]
+fn columns_of_parquet_files_may_be_left_out() {
+    for place in Place::all() {
+        let file = place.dir.path().join("nested.parquet");
+        parquet("select 1 as id, [1, 2] as list, 'a' as name", &file);
+        let refused = place.load(&[&file], |request| request.format = Format::Parquet);
+        assert!(refused.unwrap_err().contains("list"));
+        let columns = "name varchar, id int";
+        let loaded = place.load(&[&file], |request| {
+            request.format = Format::Parquet;
+            request.columns = Some(columns.parse().unwrap());
+        });
+        assert_eq!(loaded, Ok(1));
+        assert_eq!(place.ask("select id, name from t"), [["1", "a"]]);
+        let refused = place.load(&[&file], |request| {
+            request.format = Format::Parquet;
+            request.columns = Some("id int, nothing int".parse().unwrap());
+            request.mode = Mode::Replace;
+        });
+        assert!(refused.unwrap_err().contains("nothing"));
+    }
+}
+
+/// Writes timestamps as Parquet's old type of 96 bits: nanoseconds of a day, and its Julian number.
+fn int96(values: &[(u64, u32)], file: &Path) {
+    let schema = parse_message_type("message m { required int96 t; }").unwrap();
+    let file = std::fs::File::create(file).unwrap();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let values = values.iter().map(|&(nanos, day)| {
+        let mut value = Int96::new();
+        value.set_data(nanos as u32, (nanos >> 32) as u32, day);
+        value
+    });
+    let values: Vec<Int96> = values.collect();
+    column
+        .typed::<Int96Type>()
+        .write_batch(&values, None, None)
+        .unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn timestamps_of_parquet_s_old_type_reach_beyond_nanoseconds() {
+    let place = Place::new(0);
+    let file = place.dir.path().join("old.parquet");
+    // 9999-12-31 and 1500-01-01, at a quarter past midnight.
+    let quarter = 900_000_000_000;
+    int96(&[(quarter, 5_373_484), (quarter, 2_268_924)], &file);
+    let loaded = place.load(&[&file], |request| request.format = Format::Parquet);
+    assert_eq!(loaded, Ok(2));
+    assert_eq!(
+        place.ask("select t from t order by t"),
+        [["1500-01-01T00:15:00"], ["9999-12-31T00:15:00"]]
+    );
 }

@@ -1,5 +1,5 @@
 //! Tests of SQL over pages: results, plans, the shell, PostgreSQL's protocol, loading, lost nodes,
-//! numbers, malformed messages, memory.
+//! numbers, malformed messages, memory, times and texts.
 
 mod clients;
 mod load;
@@ -14,3 +14,4 @@ mod serve;
 mod shell;
 mod support;
 mod tpch;
+mod values;
