@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+    DataType, Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
     TableWithJoins, TimezoneInfo, Value,
 };
 
@@ -59,7 +59,35 @@ fn name_query(query: &mut Query) {
             name_query(&mut table.query);
         }
     }
+    order_by_places(query);
     name_body(&mut query.body);
+}
+
+/// Has a query be ordered by the places of its columns, where the order repeats their expressions: DataFusion
+/// does not find these in `SELECT DISTINCT`.
+fn order_by_places(query: &mut Query) {
+    let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &mut query.order_by) else {
+        return;
+    };
+    let OrderByKind::Expressions(keys) = &mut order.kind else {
+        return;
+    };
+    let items = select.projection.iter().map(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    });
+    // What a wildcard stands for is not known here, and so is no place behind it.
+    let Some(items) = items.collect::<Option<Vec<&Expr>>>() else {
+        return;
+    };
+    for key in keys {
+        let is_plain = matches!(key.expr, Expr::Value(_)) || column(&key.expr).is_some();
+        let place = items.iter().position(|item| **item == key.expr);
+        if let Some(place) = place.filter(|_| !is_plain) {
+            let number = Value::Number((place + 1).to_string(), false);
+            key.expr = Expr::Value(number.with_empty_span());
+        }
+    }
 }
 
 fn name_body(body: &mut SetExpr) {

@@ -105,6 +105,13 @@ fn columns_have_postgresql_s_names() {
             .rows(),
         [["3", "3"]]
     );
+    let distinct = "select distinct lower(r_name), length(r_name) from region order by lower(r_name) desc limit 2";
+    assert_eq!(
+        client.ask(distinct).rows(),
+        [["middle east", "11"], ["europe", "6"]]
+    );
+    let grouped = "select count(*), upper(n_name) from nation group by upper(n_name) order by upper(n_name) limit 1";
+    assert_eq!(client.ask(grouped).rows(), [["1", "ALGERIA"]]);
     // The extended protocol describes the same.
     client.send(b'P', b"\0select count(*), count(*) from nation\0\0\0");
     client.send(b'D', b"S\0");
