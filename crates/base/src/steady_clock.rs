@@ -10,7 +10,8 @@
 //! | further ahead | goes on evenly; after [`LASTING`] it steps forward to the wall clock |
 //! | further behind | comes nearer by a twentieth of the time that passes, and never steps back |
 //!
-//! Each of the last two is told once. Time does not run backwards by more than a twentieth of [`CHECK`].
+//! Each of the last two is told once. Time runs backwards by 5 ms at most, when it comes
+//! nearer to a wall clock that is behind.
 
 use std::fmt;
 use std::sync::Mutex;

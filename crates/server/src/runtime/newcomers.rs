@@ -6,15 +6,17 @@ use budget::newcomers::Newcomers;
 use super::Runtime;
 use crate::shared::Shared;
 
-/// A thread has at least so many places, so that clients that connect together do not push each other out.
+/// A thread has so many places if half of what all clients may have is enough for that, so that clients that
+/// connect together do not push each other out.
 const LEAST: usize = 16;
 
 /// Returns the places of one of the server's threads. Those of all threads are a quarter of what all clients
-/// may have, at most.
+/// may have, or half of it where that is little.
 pub(super) fn places(shared: &Shared) -> Newcomers<usize> {
     let (limits, threads) = (&shared.config.limits, shared.config.threads.max(1));
     let most = limits.unauthenticated.min(limits.clients / 4);
-    Newcomers::new((most / threads).max(LEAST), limits.authentication)
+    let least = LEAST.min(limits.clients / 2 / threads);
+    Newcomers::new((most / threads).max(least), limits.authentication)
 }
 
 impl Runtime {
