@@ -257,11 +257,11 @@ pub(crate) struct Serve {
     /// Seconds after which a client that sends nothing is closed; 0: never.
     #[arg(
         help_heading = "Limits",
-        long,
+        long = "timeout",
         value_name = "SECONDS",
         default_value_t = 0
     )]
-    pub(crate) timeout: u32,
+    pub(crate) idle_timeout: u32,
     /// Memory for what all clients together have sent and not taken: requests that are not whole, replies, blocks.
     /// A client that needs more is closed. Default: an eighth of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]
@@ -555,6 +555,7 @@ mod tests {
         assert_eq!(serve.ramp.algorithm, cluster::ramp::Algorithm::Fast);
         assert!(serve.affinity.is_none() && serve.cpus().is_empty());
         assert!(!serve.ephemeral && serve.requirepass.is_none() && serve.admin.is_none());
+        assert_eq!(serve.idle_timeout, 0);
     }
 
     #[test]

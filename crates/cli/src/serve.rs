@@ -179,7 +179,7 @@ fn config(
 ) -> Config {
     let mut limits = server::Limits {
         clients: descriptors::clients(options.max_clients as usize, threads, descriptors::raise()),
-        idle: (options.timeout > 0).then(|| Duration::from_secs(options.timeout.into())),
+        idle: (options.idle_timeout > 0).then(|| Duration::from_secs(options.idle_timeout.into())),
         ..server::Limits::default()
     };
     limits.request.bulk = options.max_value(Limits::MAX_VALUE);
