@@ -36,7 +36,7 @@ use crate::numbers::as_postgresql;
 use crate::options::KumikiOptions;
 use crate::pushdown::rules;
 use crate::shell::script::operators;
-use crate::sizes::bounded;
+use crate::sizes::{bounded, check_constants};
 use crate::statement;
 use crate::table::{PagesSchema, PagesTable};
 use crate::zones;
@@ -439,13 +439,14 @@ impl Session {
     /// as long as its `patience` is, where it has one.
     ///
     /// # Errors
-    /// If an operator cannot begin.
+    /// If an operator cannot begin, or a constant is too long for it.
     pub fn run(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         context: Arc<TaskContext>,
         patience: Option<Duration>,
     ) -> Result<SendableRecordBatchStream> {
+        check_constants(&plan)?;
         let workers = self.workers.handle();
         let mut batches = {
             // Operators that have tasks of their own begin some of them at once.

@@ -11,7 +11,7 @@ use datafusion::arrow::compute::{cast, concat, kernels::length::length};
 use datafusion::arrow::datatypes::{
     DataType, FieldRef, Int64Type, IntervalMonthDayNanoType, IntervalUnit,
 };
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err, resources_datafusion_err};
 use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -20,9 +20,15 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 
 /// The bytes that a function's results may have for a batch of rows.
 const MOST_BYTES: u64 = 256 << 20;
+/// The bytes of a constant, of which an operator may make one for each row.
+pub(crate) const MOST_CONSTANT: usize = 128 << 10;
 /// The bytes of a number in an array.
 const NUMBER: u64 = 8;
 /// The bytes that a character may have.
@@ -46,6 +52,37 @@ pub(crate) fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
         })
     };
     plan.transform_up_with_subqueries(bound).data()
+}
+
+/// Checks that no constant is so long that a batch of rows, of which each has it, would be too large.
+///
+/// # Errors
+/// Fails when there is one where there may be more rows than one.
+pub(crate) fn check_constants(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    let checked = |node: &Arc<dyn ExecutionPlan>| {
+        if has_one_row(node) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        node.apply_expressions(&mut |expr| {
+            expr.apply(|expr| match expr.downcast_ref::<Literal>() {
+                Some(literal) if literal.value().size() > MOST_CONSTANT => {
+                    Err(too_large("a constant"))
+                }
+                _ => Ok(TreeNodeRecursion::Continue),
+            })
+        })?;
+        Ok(TreeNodeRecursion::Continue)
+    };
+    plan.apply(checked).map(|_| ())
+}
+
+/// Returns whether a plan certainly has one row at most, because it reads no table.
+fn has_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match &plan.children()[..] {
+        [] => plan.is::<PlaceholderRowExec>(),
+        [input] => plan.is::<ProjectionExec>() && has_one_row(input),
+        _ => false,
+    }
 }
 
 fn replace(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {

@@ -37,6 +37,7 @@ use operators::{Expr, Operator, Scalar, Value};
 use crate::fragment::children;
 use crate::numbers::CANONICAL;
 use crate::scalar::scalar;
+use crate::sizes::MOST_CONSTANT;
 
 /// The most nodes that a translation may have.
 pub const MOST_NODES: usize = 1024;
@@ -107,7 +108,12 @@ impl Translator {
             return self.columns.get(column.index()).cloned();
         }
         if let Some(literal) = expr.downcast_ref::<Literal>() {
-            return scalar(literal.value()).map(Expr::Literal);
+            // What is too long for a batch of rows stays where that is found out.
+            let is_short = literal.value().size() <= MOST_CONSTANT;
+            return is_short
+                .then(|| scalar(literal.value()))
+                .flatten()
+                .map(Expr::Literal);
         }
         if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
             return self.binary(binary);

@@ -25,6 +25,10 @@ fn values_that_are_too_large_are_refused() {
         "select regexp_replace(repeat('x', 100000), 'x', repeat('y', 100000), 'g')",
         "select array_to_string(range(0, 100000), repeat('y', 100000))",
         // A row takes little, and a batch does not.
+        "select repeat('x', 100000000) from orders",
+        "select o_orderkey, range(0, 1000000) from orders",
+        "select o_comment || repeat('x', 1000000) from orders order by 1",
+        "select max(o_orderkey), repeat('x', 1000000) from orders group by o_orderkey, 2",
         "select length(repeat(o_comment, 1000000)) from orders",
         "select length(o_comment || repeat('x', 1000000)) from orders",
         "select length(concat(o_comment, repeat('x', 1000000))) from orders",
@@ -48,6 +52,14 @@ fn values_that_are_too_large_are_refused() {
         ("select cardinality(range(0, 1000000))", "1000000"),
         ("select cardinality(array_repeat('x', 100000))", "100000"),
         ("select length(lpad('x', 1000))", "1000"),
+        (
+            "select sum(length(repeat('x', 1000000))) from nation",
+            "25000000",
+        ),
+        (
+            "select count(*) from nation where n_name < repeat('x', 100000)",
+            "25",
+        ),
         ("select 'a' || 'b' || 1", "ab1"),
         ("select 'a' || null", "NULL"),
         (
