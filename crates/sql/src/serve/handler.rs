@@ -561,3 +561,30 @@ impl Extended {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::catalogue::Catalogue;
+    use crate::session::{Settings, Shared};
+
+    #[tokio::test]
+    async fn planning_does_not_hold_up_the_thread_that_waits_for_it() {
+        let shared = Shared::new(Catalogue::new(Vec::new()), Settings::default()).unwrap();
+        let places = Arc::new(Semaphore::new(1));
+        let handler = Handler::new(shared.session().unwrap(), &places, &places, None);
+        let (go_on, waits) = mpsc::channel::<()>();
+        // Planning computes and does not give way, as here; its client may stop waiting for it.
+        let mut planned = Box::pin(handler.planned(async move {
+            let _ = waits.recv();
+            Ok(1)
+        }));
+        let short = Duration::from_millis(20);
+        let waited = tokio::time::timeout(short, &mut planned).await;
+        assert!(waited.is_err(), "it was not told to go on");
+        go_on.send(()).unwrap();
+        assert_eq!(planned.await.unwrap(), 1);
+    }
+}
