@@ -259,9 +259,7 @@ impl Connection {
 
     /// Watches a key. One that is watched already keeps the version that was seen first.
     fn note_watch(&mut self, key: &[u8], version: Version) {
-        if !self.watches.iter().any(|(watched, _)| watched == key) {
-            self.watches.push((key.to_vec(), version));
-        }
+        self.watches.entry(key.to_vec()).or_insert(version);
     }
 }
 

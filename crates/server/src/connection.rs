@@ -4,6 +4,7 @@
 //! An idle connection holds no buffers: requests are read into the runtime's buffer, and only the
 //! beginning of an unfinished one is kept here; output buffers go back to the runtime's pool.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,7 +39,7 @@ pub(crate) struct Connection {
     /// The `MULTI` block that is being queued.
     pub(crate) block: Option<Box<Block>>,
     /// Keys under `WATCH`, with the versions seen.
-    pub(crate) watches: Vec<(Vec<u8>, Version)>,
+    pub(crate) watches: BTreeMap<Vec<u8>, Version>,
     /// Its snapshot.
     pub(crate) snapshot: Option<Taken>,
     /// A long command that is under way.
@@ -98,7 +99,7 @@ impl Connection {
             newcomer: None,
             reads_stale: false,
             block: None,
-            watches: Vec::new(),
+            watches: BTreeMap::new(),
             snapshot: None,
             task: None,
             // The first request may have come with the connection.

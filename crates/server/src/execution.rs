@@ -15,6 +15,7 @@
 //!    one, in place of the command's operations. The block takes effect only with assumptions
 //!    that hold at that point.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::transaction::check_guards;
@@ -38,7 +39,7 @@ const REVISIONS: usize = 16;
 /// See the module's description.
 pub(crate) struct Execution {
     calls: Vec<Call>,
-    watches: Vec<(Vec<u8>, Version)>,
+    watches: BTreeMap<Vec<u8>, Version>,
     /// Where each command that goes through keys begins or ends.
     positions: Vec<Result<Arc<[u8]>, Refusal>>,
     assumed: Vec<Assumption>,
@@ -81,7 +82,7 @@ pub(crate) enum Verdict {
 impl Execution {
     pub(crate) fn new(
         calls: Vec<Call>,
-        watches: Vec<(Vec<u8>, Version)>,
+        watches: BTreeMap<Vec<u8>, Version>,
         cursors: &Cursors,
     ) -> Execution {
         let positions = calls
@@ -253,6 +254,11 @@ impl Executor {
             let checked = check_guards(&plan.ops).and_then(|()| self.check_read_atomic(&plan.ops));
             if let Err(abort) = checked {
                 return refusal::abort(&abort, &mut connection.writer());
+            }
+            if self.has_no_room(&plan.ops) {
+                let reason = refusal::OUT_OF_MEMORY;
+                let text = format!("EXECABORT Transaction discarded because of: {reason}");
+                return connection.writer().error(&text);
             }
             if self.cluster.is_some() && !self.is_here(&plan.ops) {
                 let number = self.begin(connection, &plan.ops);

@@ -9,47 +9,86 @@
 //!
 //! The empty text is matched by the empty pattern and by `*` alone, not by `**`: so it is in Redis.
 //!
-//! Time is at most the product of both lengths: only the last `*` is ever tried again.
+//! Time is at most the product of both lengths: only the last `*` is ever tried again. Long texts
+//! and patterns can make that seconds, so that a [`Match`] counts its steps and can be interrupted.
 
-/// Whether `text` matches `pattern`.
+/// Returns whether `text` matches `pattern`.
 pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
-    if text.is_empty() {
-        return pattern.is_empty() || pattern == b"*";
-    }
-    let (mut p, mut t) = (0, 0);
-    // Where to go on when what follows the last star did not match.
-    let mut star: Option<(usize, usize)> = None;
-    loop {
-        if p < pattern.len() && pattern[p] == b'*' {
-            p += 1;
-            star = Some((p, t));
-            continue;
+    let mut steps = usize::MAX;
+    let result = Match::default().resume(pattern, text, ignore_case, &mut steps);
+    result.unwrap_or(false)
+}
+
+/// Returns whether `text` matches `pattern`, and takes from `steps` what that needed, or all.
+pub(crate) fn matches_counted(pattern: &[u8], text: &[u8], steps: &mut usize) -> bool {
+    let (mut search, mut rest) = (Match::default(), usize::MAX);
+    search
+        .resume(pattern, text, false, steps)
+        .or_else(|| search.resume(pattern, text, false, &mut rest))
+        .unwrap_or(false)
+}
+
+/// How far the comparison of one text with one pattern has come.
+#[derive(Default)]
+pub(crate) struct Match {
+    /// The position in the pattern.
+    p: usize,
+    /// The position in the text.
+    t: usize,
+    /// Where to go on in both when what follows the last star did not match.
+    star: Option<(usize, usize)>,
+}
+
+impl Match {
+    /// Goes on for as many `steps` at most, and takes from them what it needed. Returns whether the
+    /// text matches, or `None` if the steps did not suffice.
+    pub(crate) fn resume(
+        &mut self,
+        pattern: &[u8],
+        text: &[u8],
+        ignore_case: bool,
+        steps: &mut usize,
+    ) -> Option<bool> {
+        if text.is_empty() {
+            return Some(pattern.is_empty() || pattern == b"*");
         }
-        if t == text.len() {
-            if p == pattern.len() {
-                return true;
-            }
-            // Behind the end of the text only stars match, and the last one was passed.
-            return false;
-        }
-        match one(&pattern[p..], text[t], ignore_case) {
-            Some(used) => {
-                p += used;
-                t += 1;
-            }
-            None => match &mut star {
-                Some((after, from)) => {
-                    *from += 1;
-                    (p, t) = (*after, *from);
+        while *steps > 0 {
+            *steps -= 1;
+            if pattern.get(self.p) == Some(&b'*') {
+                self.p += 1;
+                self.star = Some((self.p, self.t));
+                // Behind a last star everything matches.
+                if self.p == pattern.len() {
+                    return Some(true);
                 }
-                None => return false,
-            },
+                continue;
+            }
+            if self.t == text.len() {
+                // Behind the end of the text only stars match, and the last one was passed.
+                return Some(self.p == pattern.len());
+            }
+            match one(&pattern[self.p..], text[self.t], ignore_case) {
+                (true, used) => {
+                    *steps = steps.saturating_sub(used - 1);
+                    self.p += used;
+                    self.t += 1;
+                }
+                (false, used) => {
+                    *steps = steps.saturating_sub(used.saturating_sub(1));
+                    let Some((after, from)) = &mut self.star else {
+                        return Some(false);
+                    };
+                    *from += 1;
+                    (self.p, self.t) = (*after, *from);
+                }
+            }
         }
+        None
     }
 }
 
-/// How many bytes of the pattern match `byte`, if they do.
-fn one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<usize> {
+/// Returns whether the first item of the pattern matches `byte`, and the item's length.
+fn one(pattern: &[u8], byte: u8, ignore_case: bool) -> (bool, usize) {
     let fold = |byte: u8| {
         if ignore_case {
             byte.to_ascii_lowercase()
@@ -58,14 +97,14 @@ fn one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<usize> {
         }
     };
     match pattern {
-        [] => None,
-        [b'?', ..] => Some(1),
+        [] => (false, 0),
+        [b'?', ..] => (true, 1),
         [b'[', set @ ..] => {
             let (found, used) = in_set(set, byte, fold);
-            found.then_some(used + 1)
+            (found, used + 1)
         }
-        [b'\\', escaped, ..] => (fold(*escaped) == fold(byte)).then_some(2),
-        [plain, ..] => (fold(*plain) == fold(byte)).then_some(1),
+        [b'\\', escaped, ..] => (fold(*escaped) == fold(byte), 2),
+        [plain, ..] => (fold(*plain) == fold(byte), 1),
     }
 }
 
@@ -161,6 +200,33 @@ mod tests {
             "a".repeat(10_000).as_bytes(),
             false
         ));
+    }
+
+    #[test]
+    fn an_interrupted_match_takes_bounded_steps_and_ends_the_same() {
+        let pattern = "*a".repeat(5) + &"a".repeat(500) + "b*[abc]";
+        for (text, expected) in [
+            ("a".repeat(2000), false),
+            ("a".repeat(2000) + "b", false),
+            ("a".repeat(2000) + "bc", true),
+        ] {
+            let (mut search, mut turns) = (Match::default(), 0);
+            let result = loop {
+                turns += 1;
+                let mut steps = 1000;
+                let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+                if let Some(result) = search.resume(pattern, text, false, &mut steps) {
+                    break result;
+                }
+                assert_eq!(steps, 0);
+            };
+            assert_eq!(result, expected, "{} bytes", text.len());
+            assert_eq!(
+                matches(pattern.as_bytes(), text.as_bytes(), false),
+                expected
+            );
+            assert!(turns > 10, "{turns}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use resp::{Protocol, Writer};
 use store::Snapshot;
 
 use crate::glob;
-use crate::limits::SLICE_KEYS;
+use crate::limits::{SLICE_KEYS, SLICE_STEPS};
 use crate::partition::{Partition, Worker};
 use crate::task::Step;
 
@@ -16,6 +16,10 @@ pub(crate) struct KeysTask {
     wanted: Wanted,
     /// Where the next slice begins.
     from: Vec<u8>,
+    /// The key before `from`, if its comparison with the pattern was interrupted.
+    interrupted: Option<(Vec<u8>, glob::Match)>,
+    /// No keys follow the interrupted one.
+    at_end: bool,
     /// Where matches end.
     to: Option<Vec<u8>>,
     found: usize,
@@ -61,6 +65,8 @@ impl KeysTask {
             snapshot: partition.snapshot(),
             wanted,
             from,
+            interrupted: None,
+            at_end: false,
             to,
             found: 0,
             body: Vec::new(),
@@ -74,21 +80,42 @@ impl KeysTask {
 
     /// Visits the next slice. The reply may have `output_limit` bytes.
     pub(crate) fn step(&mut self, worker: &mut Worker, output_limit: usize) -> Step {
+        let mut steps = SLICE_STEPS;
+        if let Some((key, mut search)) = self.interrupted.take() {
+            match self.wanted.has(&key, self.found, &mut search, &mut steps) {
+                None => {
+                    self.interrupted = Some((key, search));
+                    return Step::Waits;
+                }
+                Some(true) => add(&self.wanted, &mut self.found, &mut self.body, &key),
+                Some(false) => {}
+            }
+            if self.at_end {
+                return Step::Done;
+            }
+        }
         let KeysTask {
             snapshot,
             wanted,
             from,
+            interrupted,
             to,
             found,
             body,
+            ..
         } = self;
-        let next = worker.scan_snapshot(snapshot, from, to.as_deref(), SLICE_KEYS, &mut |entry| {
-            if wanted.has(entry.key, *found) {
-                *found += 1;
-                if !wanted.is_count() {
-                    Writer::new(body, Protocol::Resp2).bulk(entry.key);
+        let mut seen = 0;
+        let next = worker.walk_snapshot(snapshot, from, to.as_deref(), &mut |entry| {
+            seen += 1;
+            if let Some(entry) = entry.filter(|entry| !entry.is_system()) {
+                let mut search = glob::Match::default();
+                match wanted.has(entry.key, *found, &mut search, &mut steps) {
+                    None => *interrupted = Some((entry.key.to_vec(), search)),
+                    Some(true) => add(wanted, found, body, entry.key),
+                    Some(false) => {}
                 }
             }
+            seen < SLICE_KEYS && steps > 0
         });
         if self.body.len() > output_limit {
             return Step::TooLong;
@@ -96,6 +123,10 @@ impl KeysTask {
         match next {
             Some(next) if !self.wanted.has_enough(self.found) => {
                 self.from = next;
+                Step::Waits
+            }
+            _ if self.interrupted.is_some() => {
+                self.at_end = true;
                 Step::Waits
             }
             _ => Step::Done,
@@ -112,13 +143,30 @@ impl KeysTask {
     }
 }
 
+/// Adds a key that is meant.
+fn add(wanted: &Wanted, found: &mut usize, body: &mut Vec<u8>, key: &[u8]) {
+    *found += 1;
+    if !wanted.is_count() {
+        Writer::new(body, Protocol::Resp2).bulk(key);
+    }
+}
+
 impl Wanted {
-    /// Whether a key is meant when `found` have been found before.
-    fn has(&self, key: &[u8], found: usize) -> bool {
+    /// Returns whether a key is meant when `found` have been found before, or `None` if `steps` did
+    /// not suffice to compare it.
+    fn has(
+        &self,
+        key: &[u8],
+        found: usize,
+        search: &mut glob::Match,
+        steps: &mut usize,
+    ) -> Option<bool> {
         match self {
-            Wanted::Matching(pattern) => glob::matches(pattern, key, false),
-            Wanted::Of { slot, .. } => !self.has_enough(found) && cluster::slot::of(key) == *slot,
-            Wanted::CountOf { slot } => cluster::slot::of(key) == *slot,
+            Wanted::Matching(pattern) => search.resume(pattern, key, false, steps),
+            Wanted::Of { slot, .. } => {
+                Some(!self.has_enough(found) && cluster::slot::of(key) == *slot)
+            }
+            Wanted::CountOf { slot } => Some(cluster::slot::of(key) == *slot),
         }
     }
 

@@ -79,6 +79,8 @@ pub(crate) const TURN_REPLIES: usize = 1 << 20;
 pub(crate) const BATCH: usize = 32;
 /// Keys visited in one slice of a long command.
 pub(crate) const SLICE_KEYS: usize = 1024;
+/// Steps of comparing keys with a pattern in one slice of a long command, or one page of `SCAN`.
+pub(crate) const SLICE_STEPS: usize = 1 << 20;
 /// Bytes of a slice of a snapshot, beyond which nothing more is added to it.
 pub(crate) const SLICE_BYTES: usize = 1 << 20;
 /// Output buffers kept for reuse, and the greatest capacity worth keeping.

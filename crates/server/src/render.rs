@@ -7,6 +7,7 @@ use resp::Writer;
 use crate::command::Command;
 use crate::cursors::Cursors;
 use crate::glob;
+use crate::limits::SLICE_STEPS;
 use crate::refusal::{Refusal, op_error};
 
 /// How replies become RESP.
@@ -190,33 +191,38 @@ impl Deadline {
 }
 
 fn write_keys(pairs: Pairs<'_, '_>, pattern: &[u8], writer: &mut Writer<'_>) {
-    let matching = || {
-        pairs
-            .iter()
-            .filter(|(key, _)| glob::matches(pattern, key, false))
-    };
-    writer.array(matching().count());
-    matching().for_each(|(key, _)| writer.bulk(key));
+    let matching: Vec<&[u8]> = pairs
+        .iter()
+        .map(|(key, _)| *key)
+        .filter(|key| glob::matches(pattern, key, false))
+        .collect();
+    writer.array(matching.len());
+    matching.into_iter().for_each(|key| writer.bulk(key));
 }
 
 impl Page<'_> {
     fn write(&self, pairs: Pairs<'_, '_>, around: &Surroundings<'_>, writer: &mut Writer<'_>) {
-        let (page, next) = match pairs.get(self.count) {
-            Some((next, _)) => (&pairs[..self.count], around.cursors.remember(next)),
-            None => (pairs, 0),
-        };
-        let shown = |key: &[u8]| {
-            self.strings
-                && self
-                    .pattern
-                    .is_none_or(|pattern| glob::matches(pattern, key, false))
+        // A page ends early when comparing its keys with the pattern takes long.
+        let (mut shown, mut seen, mut steps) = (Vec::new(), 0, SLICE_STEPS);
+        for (key, _) in pairs.iter().take(self.count) {
+            if steps == 0 {
+                break;
+            }
+            let matches =
+                |pattern: &[u8]| self.strings && glob::matches_counted(pattern, key, &mut steps);
+            if self.pattern.map_or(self.strings, matches) {
+                shown.push(key);
+            }
+            seen += 1;
+        }
+        let next = match pairs.get(seen) {
+            Some((next, _)) => around.cursors.remember(next),
+            None => 0,
         };
         writer.array(2);
         writer.bulk(next.to_string().as_bytes());
-        writer.array(page.iter().filter(|(key, _)| shown(key)).count());
-        page.iter()
-            .filter(|(key, _)| shown(key))
-            .for_each(|(key, _)| writer.bulk(key));
+        writer.array(shown.len());
+        shown.into_iter().for_each(|key| writer.bulk(key));
     }
 }
 
@@ -272,6 +278,20 @@ mod tests {
         assert_eq!(told(false, false, at()), ":12600\r\n");
         assert_eq!(told(true, true, Reply::Deadline(None)), ":-1\r\n");
         assert_eq!(told(true, true, Reply::Nil), ":-2\r\n");
+    }
+
+    #[test]
+    fn a_page_ends_early_when_its_pattern_takes_many_steps() {
+        let key = "a".repeat(8 << 10);
+        let pattern = "*".to_owned() + &"a".repeat(4 << 10) + "b*";
+        let pairs: Vec<(&[u8], &[u8])> = vec![(key.as_bytes(), b""); 10];
+        let page = Render::Page(Page {
+            pattern: Some(pattern.as_bytes()),
+            count: 10,
+            strings: true,
+        });
+        let reply = rendered(page, &[Reply::Pairs(pairs)]);
+        assert!(!reply.contains("$1\r\n0\r\n"), "{reply}");
     }
 
     #[test]

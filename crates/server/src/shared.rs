@@ -236,8 +236,8 @@ impl MemoryWatch {
         }
     }
 
-    /// Whether a command that brings `bytes` must be refused. `now` is the time since the server's
-    /// start.
+    /// Returns whether a command that brings `bytes` must be refused. `now` is the time since the
+    /// server's start.
     pub(crate) fn is_full(&self, partition: &Partition, now: Duration, bytes: usize) -> bool {
         let most = self.most.load(Ordering::Relaxed);
         if most == 0 {
@@ -252,6 +252,13 @@ impl MemoryWatch {
             self.used.store(partition.memory_bytes(), Ordering::Relaxed);
         }
         self.used.load(Ordering::Relaxed) > most
+    }
+
+    /// Returns whether a transaction that makes values `bytes` longer than what it brings must be
+    /// refused.
+    pub(crate) fn has_no_room(&self, partition: &Partition, bytes: usize) -> bool {
+        let most = self.most.load(Ordering::Relaxed);
+        most != 0 && bytes > 0 && partition.memory_bytes().saturating_add(bytes as u64) > most
     }
 }
 

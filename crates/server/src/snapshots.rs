@@ -26,7 +26,7 @@ use store::{Snapshot, SnapshotEntry};
 use crate::connection::Connection;
 use crate::executor::Executor;
 use crate::glob;
-use crate::limits::{SLICE_BYTES, SLICE_KEYS};
+use crate::limits::{SLICE_BYTES, SLICE_KEYS, SLICE_STEPS};
 use crate::partition::{Partition, Worker};
 use crate::refusal;
 use crate::render::name_of;
@@ -120,16 +120,17 @@ impl View {
             entries: 0,
             more: false,
         };
-        let (pattern, mut seen) = (self.pattern.as_deref(), 0);
+        let (pattern, mut seen, mut steps) = (self.pattern.as_deref(), 0, SLICE_STEPS);
         let to = self.to.as_deref();
         let next = worker.walk_snapshot(&self.snapshot, &self.from, to, &mut |entry| {
-            let matches = |key| pattern.is_none_or(|pattern| glob::matches(pattern, key, false));
+            let mut matches =
+                |key| pattern.is_none_or(|pattern| glob::matches_counted(pattern, key, &mut steps));
             if let Some(entry) = entry.filter(|one| !one.is_system() && matches(one.key)) {
                 write_entry(&entry, &mut slice.body);
                 slice.entries += 1;
             }
             seen += 1;
-            seen < SLICE_KEYS && slice.entries < most && slice.body.len() < SLICE_BYTES
+            seen < SLICE_KEYS && steps > 0 && slice.entries < most && slice.body.len() < SLICE_BYTES
         });
         slice.more = next.is_some();
         self.from = next.unwrap_or_default();

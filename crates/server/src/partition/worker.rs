@@ -147,25 +147,6 @@ impl Worker {
         }
     }
 
-    /// Visits keys of a view, `limit` records at most. Returns the key to go on from, if there is
-    /// more.
-    pub(crate) fn scan_snapshot(
-        &mut self,
-        snapshot: &Snapshot,
-        from: &[u8],
-        to: Option<&[u8]>,
-        limit: usize,
-        visit: &mut dyn FnMut(SnapshotEntry<'_>),
-    ) -> Option<Vec<u8>> {
-        match self {
-            Worker::Local(worker) => worker.scan_snapshot(snapshot, from, to, limit, visit),
-            Worker::Replicated(worker) => {
-                let inner = worker.inner();
-                inner.scan_snapshot(snapshot, from, to, limit, visit)
-            }
-        }
-    }
-
     /// Visits records of a view until `visit` returns false: with what the view has of each, or
     /// nothing. Returns the key to go on from, if there is more.
     pub(crate) fn walk_snapshot(

@@ -492,3 +492,49 @@ fn an_address_is_not_shared_with_another_server() {
         Err(kumiki_server::StartError::Open { .. })
     ));
 }
+
+#[test]
+fn values_that_would_exceed_maxmemory_are_refused_by_their_resulting_size() {
+    let mut config = config();
+    config.maxmemory = 200 << 20;
+    let served = ephemeral(config);
+    let mut client = served.client();
+    for key in 0..64 {
+        client.push(&["SETRANGE", &format!("k{key}"), "536870000", "x"]);
+    }
+    client.flush().expect("sent");
+    for _ in 0..64 {
+        let reply = client.try_reply().expect("a reply");
+        assert!(error(&reply).starts_with("OOM "), "{reply:?}");
+    }
+    assert_eq!(client.call(&["MULTI"]), ok());
+    for key in ["a", "b"] {
+        let queued = client.call(&["SETRANGE", key, "150000000", "x"]);
+        assert_eq!(queued, status("QUEUED"));
+    }
+    let refused = client.call(&["EXEC"]);
+    assert!(error(&refused).starts_with("EXECABORT "), "{refused:?}");
+    assert_eq!(client.call(&["DBSIZE"]), int(0));
+    assert_eq!(
+        client.call(&["SETRANGE", "a", "1000000", "x"]),
+        int(1_000_001)
+    );
+}
+
+#[test]
+fn a_pattern_of_many_steps_leaves_other_clients_their_turns() {
+    let mut config = config();
+    config.threads = 1;
+    let served = ephemeral(config);
+    let (mut slow, mut other) = (served.client(), served.client());
+    for key in 0..100 {
+        let key = format!("{}{key}", "a".repeat(60_000));
+        assert_eq!(slow.call(&["SET", &key, "1"]), ok());
+    }
+    let pattern = format!("*{}b*", "a".repeat(30_000));
+    slow.send(&["KEYS", &pattern]);
+    for _ in 0..3 {
+        assert_eq!(other.call(&["PING"]), status("PONG"));
+    }
+    assert!(slow.is_silent(std::time::Duration::from_millis(1)));
+}

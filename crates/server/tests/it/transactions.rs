@@ -301,3 +301,21 @@ fn blocks_of_many_clients_are_serializable() {
     };
     transfer_by(&extent, |_| served.client());
 }
+
+#[test]
+fn watching_very_many_keys_takes_linear_time() {
+    let served = ephemeral(config());
+    let mut client = served.client();
+    let keys: Vec<String> = (0..200_000).map(|key| format!("key:{key}")).collect();
+    let mut watch = vec!["WATCH"];
+    watch.extend(keys.iter().map(String::as_str));
+    assert_eq!(client.call(&watch), ok());
+    let mut other = served.client();
+    assert_eq!(other.call(&["SET", "key:150000", "1"]), ok());
+    // The version that was seen first counts.
+    assert_eq!(client.call(&["WATCH", "key:150000"]), ok());
+    assert_eq!(client.call(&["MULTI"]), ok());
+    assert_eq!(client.call(&["SET", "a", "1"]), status("QUEUED"));
+    assert_eq!(client.call(&["EXEC"]), Reply::NullArray);
+    assert_eq!(client.call(&["EXISTS", "a"]), int(0));
+}
