@@ -41,6 +41,9 @@ impl Runtime {
         let connection = &mut self.connections[key];
         connection.newcomer = None;
         connection.state.dead = true;
+        // It is closed at the end of the turn; its place among all clients is free for the next one now.
+        let clients = &self.executor.context.shared.clients;
+        clients.remove(connection.client.id);
         tracing::debug!(client = %connection.client.address, why, "closed before it has given the password");
         self.lists.touched(key, connection);
     }
