@@ -11,7 +11,8 @@ const SHARE: (u64, u64) = (3, 4);
 pub(crate) fn default_bound() -> u64 {
     let machine = rustix::system::sysinfo();
     let machine = machine.totalram.saturating_mul(machine.mem_unit.into());
-    let group = group_limit(Path::new("/sys/fs/cgroup/memory.max"));
+    let read = |file| std::fs::read_to_string(file).unwrap_or_default();
+    let group = group_limit(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
     share(machine, group)
 }
 
@@ -31,8 +32,41 @@ fn share(machine: u64, group: Option<u64>) -> u64 {
     memory / SHARE.1 * SHARE.0
 }
 
-/// The limit that a control group's file tells; `None` when there is none.
-fn group_limit(file: &Path) -> Option<u64> {
+/// Returns the smallest memory limit of the process's control groups and of those above them, of
+/// cgroup v1 and v2; `None` when there is none. The arguments are the contents of
+/// `/proc/self/cgroup` and `/proc/self/mountinfo`.
+fn group_limit(groups: &str, mounts: &str) -> Option<u64> {
+    let limits = mounts.lines().filter_map(|mount| {
+        let (place, system) = mount.split_once(" - ")?;
+        let mut place = place.split(' ').skip(3);
+        let (root, directory) = (place.next()?, Path::new(place.next()?));
+        let mut system = system.split(' ');
+        let (controller, file) = match (system.next()?, system.nth(1)?) {
+            ("cgroup2", _) => ("", "memory.max"),
+            ("cgroup", options) if options.split(',').any(|option| option == "memory") => {
+                ("memory", "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        let group = groups.lines().find_map(|group| {
+            let (controllers, path) = group.split_once(':')?.1.split_once(':')?;
+            controllers
+                .split(',')
+                .any(|one| one == controller)
+                .then_some(path)
+        })?;
+        // In a container only a part of the hierarchy may be mounted.
+        let below = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
+        below
+            .ancestors()
+            .filter_map(|group| limit_in(&directory.join(group).join(file)))
+            .min()
+    });
+    limits.min()
+}
+
+/// Returns the limit in a control group's file; `None` when there is none.
+fn limit_in(file: &Path) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
@@ -51,10 +85,47 @@ mod tests {
     fn a_group_without_a_limit_has_none() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "max\n").unwrap();
-        assert_eq!(group_limit(file.path()), None);
+        assert_eq!(limit_in(file.path()), None);
         std::fs::write(file.path(), "1024\n").unwrap();
-        assert_eq!(group_limit(file.path()), Some(1024));
-        assert_eq!(group_limit(Path::new("/nonexistent")), None);
+        assert_eq!(limit_in(file.path()), Some(1024));
+        assert_eq!(limit_in(Path::new("/nonexistent")), None);
+    }
+
+    #[test]
+    fn the_smallest_limit_above_the_process_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let group = root.join("system.slice/kumiki.service");
+        std::fs::create_dir_all(&group).unwrap();
+        let at = root.display();
+        for (groups, system, file) in [
+            ("0::", "cgroup2 cgroup2 rw", "memory.max"),
+            (
+                "0::/\n4:cpu,memory:",
+                "cgroup cgroup rw,cpu,memory",
+                "memory.limit_in_bytes",
+            ),
+        ] {
+            let limit = |mounted: &str, below: &str| {
+                let mounts = format!("1 2 0:3 {mounted} {at} rw - {system}\n");
+                group_limit(&format!("{groups}{below}\n"), &mounts)
+            };
+            let below = "/system.slice/kumiki.service";
+            assert_eq!(limit("/", below), None);
+            std::fs::write(group.join(file), "3000\n").unwrap();
+            assert_eq!(limit("/", below), Some(3000));
+            std::fs::write(root.join("system.slice").join(file), "2000\n").unwrap();
+            assert_eq!(limit("/", below), Some(2000));
+            assert_eq!(limit("/", "/"), None);
+            // The mount begins at a container's group.
+            let inside = format!("/docker/1{below}");
+            assert_eq!(limit("/docker/1", &inside), Some(2000));
+            std::fs::write(root.join(file), "1000\n").unwrap();
+            assert_eq!(limit("/docker/1", "/docker/1"), Some(1000));
+            // The process's own group lies outside of what is mounted.
+            assert_eq!(limit("/docker/1", "/"), Some(1000));
+        }
+        assert_eq!(group_limit("", ""), None);
     }
 
     #[test]
