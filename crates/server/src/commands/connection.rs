@@ -358,6 +358,17 @@ fn client_info(context: &mut Context, connection: &mut Connection, _: Args<'_>) 
     connection.writer().verbatim(b"txt", &text);
 }
 
+/// Fails for every user but the only one.
+fn check_user(user: &[u8]) -> Result<(), String> {
+    match user {
+        b"default" => Ok(()),
+        _ => Err(format!(
+            "ERR No such user '{}'",
+            String::from_utf8_lossy(refusal::shown(user))
+        )),
+    }
+}
+
 fn client_list(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     note_client(context, connection);
     let clients = context.shared.clients.list();
@@ -372,6 +383,9 @@ fn client_list(context: &mut Context, connection: &mut Connection, args: Args<'_
                     String::from_utf8_lossy(kind)
                 )),
             }
+        }
+        (Some(option), Some(user)) if is(option, "user") && args.len() == 4 => {
+            check_user(user).map(|()| clients)
         }
         (Some(option), Some(_)) if is(option, "id") => {
             let ids: Result<Vec<i64>, _> = args.from(3).iter().map(int).collect();

@@ -538,3 +538,15 @@ fn a_pattern_of_many_steps_leaves_other_clients_their_turns() {
     }
     assert!(slow.is_silent(std::time::Duration::from_millis(1)));
 }
+
+#[test]
+fn clients_are_listed_by_their_user() {
+    let served = ephemeral(config());
+    let mut client = served.client();
+    let Reply::Bulk(all) = client.call(&["CLIENT", "LIST", "USER", "default"]) else {
+        panic!("no list")
+    };
+    assert!(String::from_utf8(all).unwrap().contains("user=default"));
+    let refused = client.call(&["CLIENT", "LIST", "USER", "alice"]);
+    assert_eq!(error(&refused), "ERR No such user 'alice'");
+}
