@@ -6,7 +6,8 @@
 //! bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`steady_clock`], [`memory`]), and places of threads
 //! ([`affinity`], [`cpus`]), and files with secrets ([`private`]). It knows no other crate of the workspace.
 //!
-//! Decision that binds this crate: `docs/decisions/0021-versions-carry-their-origin.md`.
+//! Decisions that bind this crate: `docs/decisions/0021-versions-carry-their-origin.md`,
+//! `docs/decisions/0070-time-goes-on-evenly.md`.
 
 #![forbid(unsafe_code)]
 

@@ -54,6 +54,7 @@
 //! - `docs/decisions/0037-publications-are-admitted-by-a-generation.md`
 //! - `docs/decisions/0054-an-entry-seizes-holds.md`
 //! - `docs/decisions/0055-two-times-of-expiry.md`
+//! - `docs/decisions/0070-time-goes-on-evenly.md`
 
 #![deny(unsafe_code)]
 

@@ -20,6 +20,7 @@
 //! - `docs/decisions/0059-a-leader-drains-before-it-hands-over.md`
 //! - `docs/decisions/0060-members-are-told-apart-by-incarnation.md`
 //! - `docs/decisions/0061-members-links-have-an-address-of-their-own.md`
+//! - `docs/decisions/0070-time-goes-on-evenly.md`
 
 #![forbid(unsafe_code)]
 
