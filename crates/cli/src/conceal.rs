@@ -17,7 +17,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("--requirepass", "--requirepass-file"),
     ("--node-password", "--node-password-file"),
 ];
-/// The longest password that is hidden, in bytes: a pipe takes it before anybody reads.
+/// The longest password that is hidden, in bytes: a pipe takes it before it is read.
 const LONGEST: usize = 4096;
 
 /// Starts this program anew if its arguments, which must be right, have a password. Returns if they have none, or
@@ -99,7 +99,8 @@ fn start_anew(mut found: Found) -> io::Error {
 /// A pipe out of which the password comes, and that stays open in the program that is executed.
 fn pipe_with(password: &OsString) -> io::Result<PipeReader> {
     // Of a file the end of its line does not count.
-    if password.len() > LONGEST || password.as_bytes().ends_with(b"\n") {
+    let ends_a_line = matches!(password.as_bytes().last(), Some(b'\n' | b'\r'));
+    if password.len() > LONGEST || ends_a_line {
         return Err(io::Error::other(
             "it is too long, or ends with the end of a line",
         ));
@@ -163,7 +164,7 @@ mod tests {
     fn a_pipe_gives_the_password() {
         let pipe = pipe_with(&"secret".into()).expect("a pipe");
         assert_eq!(io::read_to_string(pipe).expect("its end"), "secret");
-        for wrong in ["x".repeat(LONGEST + 1), "x\n".to_owned()] {
+        for wrong in ["x".repeat(LONGEST + 1), "x\n".to_owned(), "x\r".to_owned()] {
             assert!(pipe_with(&wrong.into()).is_err());
         }
     }

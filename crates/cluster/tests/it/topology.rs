@@ -358,6 +358,9 @@ fn a_secret_is_needed_where_strangers_can_connect() {
         &["no secret", "secret-file"],
     );
     let open = TWO.replace("127.0.0.1:7002", "10.0.0.1:7002");
+    assert_eq!(Topology::parse(TWO, "f").unwrap().name(), None);
+    let named = Topology::parse(&format!("name = \"shop\"\n{TWO}"), "f").unwrap();
+    assert_eq!(named.name(), Some("shop"));
     let secret = "secret = \"0123456789abcdef\"\n";
     let topology = Topology::parse(&format!("{secret}{open}"), "f").unwrap();
     assert_eq!(topology.secret(), Some("0123456789abcdef"));
@@ -418,9 +421,9 @@ fn what_means_nothing_is_named() {
     );
     one_mistake(
         "[[node]]",
-        "name = \"x\"\n[[node]]",
-        "name",
-        &["name means nothing", "[[node]]"],
+        "title = \"x\"\n[[node]]",
+        "title",
+        &["title means nothing", "name, secret", "[[node]]"],
     );
     one_mistake("id = 20", "id 20", "id 20", &["this is not TOML"]);
     assert_eq!(mistakes("a = \n\nb = [\n").len(), 2);

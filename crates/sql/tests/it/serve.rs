@@ -83,7 +83,8 @@ fn options() -> Options {
 
 const NATIONS: &str = "select n_nationkey, n_name from nation where n_nationkey < 2 order by 1";
 /// What takes long, and gives no row on the way.
-const LONG: &str = "select l_orderkey from lineitem, orders where l_tax + o_totalprice < 0";
+const LONG: &str = "select a.l_orderkey from lineitem a, lineitem b \
+                    where a.l_tax * b.l_tax + a.l_extendedprice * b.l_extendedprice < 0";
 
 #[test]
 fn the_simple_protocol_answers_several_statements() {
