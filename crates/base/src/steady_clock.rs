@@ -2,7 +2,7 @@
 //!
 //! The machine's wall clock is set by people and by programs, sometimes wrongly and for a moment. Deadlines must
 //! neither pass at once because it was ahead for a moment, nor stand still because it is set back. So time passes as
-//! on the clock that nobody sets, and follows the wall clock slowly:
+//! on the machine's steady clock, which is never set, and follows the wall clock slowly:
 //!
 //! | the wall clock is | what [`SteadyClock`] does |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | further ahead | goes on evenly; after [`LASTING`] it steps forward to the wall clock |
 //! | further behind | comes nearer by a twentieth of the time that passes, and never steps back |
 //!
-//! Each of the last two is told once. Time runs backwards by 5 ms at most, when it comes
+//! Each of the last two is reported once. Time runs backwards by 5 ms at most, when it comes
 //! nearer to a wall clock that is behind.
 
 use std::fmt;
@@ -36,7 +36,7 @@ const NS_PER_MS: i64 = 1_000_000;
 
 /// The machine's clocks, or a test's, in nanoseconds.
 pub trait Clocks: Send + Sync {
-    /// The clock that nobody sets, since some moment. It counts the time for which the machine is suspended.
+    /// The steady clock, which is never set, since some moment. It counts the time for which the machine is suspended.
     fn steady_ns(&self) -> i64;
 
     /// The wall clock, since the Unix epoch.

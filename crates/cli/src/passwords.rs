@@ -1,4 +1,4 @@
-//! Passwords of the command line: as they are given, or in a file that is nobody else's.
+//! Passwords of the command line: as they are given, or in a file that other users cannot read.
 
 use std::path::Path;
 

@@ -73,8 +73,8 @@ impl Nodes {
         let _ = self.on_silence.set(OnSilence(Box::new(run)));
     }
 
-    /// Nothing comes from a node although it was asked something.
-    pub(crate) fn tell_of_silence(&self) {
+    /// Runs what is to be done while nothing comes from a node although it was asked something.
+    pub(crate) fn report_silence(&self) {
         if let Some(OnSilence(run)) = self.on_silence.get() {
             run();
         }

@@ -22,6 +22,8 @@ use crate::queue::{Consumer, Producer};
 const TAKEN: usize = 256;
 /// How often connections are looked at that wait for something.
 const TICK: Duration = Duration::from_millis(20);
+/// How often a node's silence is reported while it lasts: each time the other nodes are asked.
+const SILENCE_REPORT: Duration = Duration::from_millis(200);
 /// The same, when nothing waits.
 const IDLE_TICK: Duration = Duration::from_millis(500);
 /// A connection that nobody has needed for so long is closed, where connections are shared.
@@ -59,6 +61,8 @@ pub(crate) struct Back<N: Network, W: Wire> {
     ready: Vec<usize>,
     replies: Vec<Reply>,
     ticked: Duration,
+    /// When a silence was reported the last time.
+    silence_reported: Duration,
     /// Nodes that had a connection when connections were looked at the last time.
     seen: Vec<NodeIndex>,
     figures: Arc<BackFigures>,
@@ -87,6 +91,7 @@ impl<N: Network, W: Wire> Back<N, W> {
             ready: Vec::new(),
             replies: Vec::new(),
             ticked: Duration::ZERO,
+            silence_reported: Duration::ZERO,
             seen: Vec::new(),
             figures,
         }
@@ -250,8 +255,11 @@ impl<N: Network, W: Wire> Back<N, W> {
             now.awaited += usize::from(link.is_awaited());
             now.silent += usize::from(link.is_silent(self.ticked, &self.limits));
         }
-        if in_hand.values().any(|now| now.silent > 0) {
-            self.nodes.tell_of_silence();
+        if in_hand.values().any(|now| now.silent > 0)
+            && now >= self.silence_reported + SILENCE_REPORT
+        {
+            self.silence_reported = now;
+            self.nodes.report_silence();
         }
         for (&node, &now) in &in_hand {
             self.figures.set(node, now);
