@@ -64,9 +64,33 @@ impl fmt::Display for TableName<'_> {
     }
 }
 
-/// The name that a word or a quoted name is.
+/// The keywords that the parsers here look for and that CQL reserves: without quotes they are never
+/// names.
+const RESERVED: [&str; 18] = [
+    "ALLOW",
+    "AND",
+    "APPLY",
+    "BATCH",
+    "BEGIN",
+    "COLUMNFAMILY",
+    "DELETE",
+    "FROM",
+    "IF",
+    "INSERT",
+    "INTO",
+    "LIMIT",
+    "SELECT",
+    "SET",
+    "TABLE",
+    "UPDATE",
+    "USING",
+    "WHERE",
+];
+
+/// The name that a word or a quoted name is. `None`: it is a reserved keyword, or no word.
 pub(crate) fn name<'a>(token: &Token<'a>) -> Option<Name<'a>> {
     match token.kind {
+        TokenKind::Word if RESERVED.iter().any(|word| token.is_word(word)) => None,
         TokenKind::Word if token.text.bytes().any(|byte| byte.is_ascii_uppercase()) => {
             Some(token.text.to_ascii_lowercase().into())
         }

@@ -181,6 +181,8 @@ mod tests {
     #[test]
     fn other_reads_are_not_plain() {
         for text in [
+            "SELECT from FROM system.peers_v2",
+            "SELECT * FROM where",
             "SELECT DISTINCT k FROM t",
             "SELECT ttl(a) FROM t",
             "SELECT a FROM t WHERE k > 1",
