@@ -68,6 +68,7 @@ pub mod handover;
 mod horizon;
 mod journal;
 mod logger;
+mod newest;
 mod notify;
 mod options;
 mod pace;

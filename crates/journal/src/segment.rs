@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. A segment's header and name are durable before a block is written to it.
 //! 2. A segment is synced before the next one gets its name.
-//! 3. After an error nothing is written or synced any more; [`LogFile`]'s owner sees to that. Only
+//! 3. A segment is the recorded one ([`newest`](crate::newest)) before a block is written to it.
+//! 4. After an error nothing is written or synced any more; [`LogFile`]'s owner sees to that. Only
 //!    [`LogFile::branch`] may fail and leave the segment as it was.
 
 use std::io::IoSlice;
@@ -16,6 +17,7 @@ use disk::{Disk, DiskFile};
 use crate::checkpoint;
 use crate::error::{Failed, StartError};
 use crate::format::{SEGMENT_HEADER, SegmentHeader, log_name, segment_name};
+use crate::newest::NewestSegment;
 use crate::spare::Spare;
 
 pub(crate) struct LogFile {
@@ -29,6 +31,7 @@ pub(crate) struct LogFile {
     /// The file's size.
     size: u64,
     room: Room,
+    newest: Arc<NewestSegment>,
     /// Whether the next segment's file was asked for.
     asked: bool,
 }
@@ -51,10 +54,11 @@ impl LogFile {
         header: SegmentHeader,
         room: Room,
     ) -> Result<LogFile, StartError> {
+        let newest = Arc::new(NewestSegment::new(disk, dir, header.log));
         let dir = dir.join(log_name(header.log as usize));
         let path = dir.join(segment_name(header.segment));
         let Some(spare) = &room.spare else {
-            return LogFile::create(disk, dir, path, header, room);
+            return LogFile::create(disk, dir, path, header, room, newest);
         };
         let file = disk
             .create_new(&path)
@@ -63,7 +67,8 @@ impl LogFile {
             .fill(&*file, &|_| true)
             .map_err(StartError::io("warm up", &path))?;
         let size = spare.size();
-        LogFile::begin(disk, dir, path, file, size, header, room)
+        let file = (file, size);
+        LogFile::begin(disk, dir, path, file, header, room, newest)
     }
 
     /// Makes a segment in a new file.
@@ -73,6 +78,7 @@ impl LogFile {
         path: PathBuf,
         header: SegmentHeader,
         room: Room,
+        newest: Arc<NewestSegment>,
     ) -> Result<LogFile, StartError> {
         let file = disk
             .create_new(&path)
@@ -80,18 +86,19 @@ impl LogFile {
         let size = room.preallocate;
         file.allocate(size)
             .map_err(StartError::io("set space aside for", &path))?;
-        LogFile::begin(disk, dir, path, file, size, header, room)
+        let file = (file, size);
+        LogFile::begin(disk, dir, path, file, header, room, newest)
     }
 
-    /// Makes `file`, which is called `path` and holds `size` zeros, the segment.
+    /// Makes `file`, which is called `path` and holds so many zeros, the segment.
     fn begin(
         disk: &Arc<dyn Disk>,
         dir: PathBuf,
         path: PathBuf,
-        file: Box<dyn DiskFile>,
-        size: u64,
+        (file, size): (Box<dyn DiskFile>, u64),
         header: SegmentHeader,
         room: Room,
+        newest: Arc<NewestSegment>,
     ) -> Result<LogFile, StartError> {
         // On a device that writes whole sectors the first block gets one of its own.
         let end = (SEGMENT_HEADER as u64).next_multiple_of(file.alignment() as u64);
@@ -104,6 +111,7 @@ impl LogFile {
         file.write_and_sync(&[IoSlice::new(&bytes)], 0)
             .map_err(StartError::io("write and sync", &path))?;
         disk.sync_dir(&dir).map_err(StartError::io("sync", &dir))?;
+        newest.record(header.segment)?;
         Ok(LogFile {
             disk: Arc::clone(disk),
             dir,
@@ -113,6 +121,7 @@ impl LogFile {
             end,
             size: size.max(end),
             room,
+            newest,
             asked: false,
         })
     }
@@ -126,14 +135,16 @@ impl LogFile {
             ..self.header
         };
         let (disk, dir, room) = (&self.disk, self.dir.clone(), self.room.clone());
+        let newest = Arc::clone(&self.newest);
         let path = dir.join(segment_name(header.segment));
         let Some((spare, file)) = room.spare.as_ref().and_then(|s| Some((s, s.take()?))) else {
-            return LogFile::create(disk, dir, path, header, room);
+            return LogFile::create(disk, dir, path, header, room, newest);
         };
         disk.rename(spare.path(), &path)
             .map_err(StartError::io("rename", spare.path()))?;
         let size = spare.size();
-        LogFile::begin(disk, dir, path, file, size, header, room)
+        let file = (file, size);
+        LogFile::begin(disk, dir, path, file, header, room, newest)
     }
 
     /// What block checksums begin with.
@@ -207,8 +218,11 @@ impl LogFile {
                 *self = next;
                 Ok(Ok((self.header.segment, self.header.sequence)))
             }
-            // A directory whose sync has failed must not be synced again and believed.
-            Err(error) if error.path == self.dir => Err(Failed::new(error.to_string())),
+            // A directory whose sync has failed must not be synced again and believed; and the next
+            // segment may be recorded already.
+            Err(error) if [&*self.dir, self.newest.path()].contains(&&*error.path) => {
+                Err(Failed::new(error.to_string()))
+            }
             Err(error) => {
                 let path = self.dir.join(segment_name(self.header.segment + 1));
                 let gone = checkpoint::remove_files(&*self.disk, iter::once(path));

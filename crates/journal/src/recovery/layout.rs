@@ -11,6 +11,7 @@ use crate::format::{
     BadHeader, SEGMENT_HEADER, SPARE_NAME, SegmentHeader, VERSION, log_name, segment_name,
     segment_number,
 };
+use crate::newest;
 
 /// A log's directory.
 pub(super) struct Log {
@@ -57,9 +58,10 @@ pub(super) fn discover(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         other => other.map_err(RecoverError::io("list", dir))?,
     };
-    let mut numbers = Vec::new();
+    let (mut numbers, mut recorded) = (Vec::new(), None);
     for entry in entries {
         let name = entry.name.to_str().unwrap_or_default();
+        recorded = recorded.max(newest::log_number(name));
         let number = name
             .strip_prefix("log")
             .and_then(|digits| digits.parse::<usize>().ok());
@@ -79,6 +81,11 @@ pub(super) fn discover(
     no_gap(&numbers, 0, |number| dir.join(log_name(number)))?;
     if let Some(base) = base.filter(|base| base.manifest.logs.len() > numbers.len()) {
         return Err(base.needs(dir.join(log_name(numbers.len()))));
+    }
+    if let Some(log) = recorded.filter(|log| *log >= numbers.len()) {
+        let why = format!("there is a {}", newest::path(dir, log).display());
+        let path = dir.join(log_name(numbers.len()));
+        return Err(RecoverError::Missing { path, why });
     }
     numbers
         .into_iter()
@@ -112,6 +119,8 @@ fn discover_log(
 ) -> Result<Log, RecoverError> {
     let start = base.and_then(|base| base.manifest.logs.get(log));
     let first = start.map_or(0, |start| start.segment);
+    let recorded = newest::read(disk, dir, log)?;
+    let record = newest::path(dir, log);
     let dir = dir.join(log_name(log));
     let (mut numbers, mut outdated) = (Vec::new(), Vec::new());
     for entry in disk.list(&dir).map_err(RecoverError::io("list", &dir))? {
@@ -143,6 +152,13 @@ fn discover_log(
         return Err(base.needs(path(first as usize)));
     }
     let last = numbers.last().copied();
+    if let Some(recorded) =
+        recorded.filter(|&newest| last.is_none_or(|last| last < newest as usize))
+    {
+        let why = format!("{} names it as the newest segment", record.display());
+        let path = path(recorded as usize);
+        return Err(RecoverError::Missing { path, why });
+    }
     let mut found = Log {
         dir,
         segments: Vec::new(),
@@ -152,6 +168,12 @@ fn discover_log(
     for &number in &numbers {
         let is_last = Some(number) == last;
         discover_segment(disk, &mut found, log as u32, number as u32, is_last)?;
+    }
+    let unborn = found.unborn.as_ref().zip(recorded);
+    if let Some((unborn, _)) = unborn.filter(|(_, newest)| last <= Some(*newest as usize)) {
+        let record = record.display();
+        let what = format!("its header is not valid, and {record} names it as the newest segment");
+        return Err(RecoverError::corrupt(&unborn.path, 0, what));
     }
     if let Some((base, start)) = base.zip(start) {
         base.check_start(&found, *start)?;
