@@ -196,14 +196,14 @@ fn in_cluster(file: &Path) -> Result<Keeping, String> {
             SHARED_PREFIX.escape_ascii()
         ));
     }
-    let secret = topology.secret().unwrap_or_default();
+    let secret = topology.client_secret().unwrap_or_default();
     let addresses: Vec<_> = topology.nodes().iter().map(|node| node.fabric).collect();
     let found = |timeout| {
         let options = client::Options {
             timeout,
             answer_within: ANSWER,
             connect_within: ANSWER,
-            ..client::Options::new(secret)
+            ..client::Options::new(&secret)
         };
         Client::connect(addresses.iter().copied(), options)
     };

@@ -122,6 +122,14 @@ pub(crate) fn check_secret(
     let Some(membership) = membership else {
         return Ok(());
     };
+    let topology = &membership.topology;
+    if topology.secret().is_none() && topology.client_secret().is_some() {
+        return Err(
+            "the cluster's file has the secret of clients, and not that of nodes: it is for clients; \
+             start nodes with a file that has secret or secret-file"
+                .to_owned(),
+        );
+    }
     if password.is_none() || membership.topology.secret().is_some() || insecure {
         return Ok(());
     }
@@ -263,6 +271,10 @@ mod tests {
                 }
             }
         }
+        let (_dir, cluster) = options(&format!("client-secret = \"0123456789abcdef\"\n{FILE}"), 3);
+        let membership = cluster.join().unwrap();
+        let said = check_secret(None, membership.as_ref(), true).unwrap_err();
+        assert!(said.contains("it is for clients"), "{said}");
         // A server that is of no cluster has no other address.
         assert_eq!(check_secret(Some("pw"), None, false), Ok(()));
     }

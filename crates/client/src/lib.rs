@@ -4,7 +4,7 @@
 //! use kumiki_client::{Client, Options};
 //!
 //! # fn main() -> Result<(), kumiki_client::Error> {
-//! let options = Options::new("the secret of the cluster file");
+//! let options = Options::new("the secret of the cluster's clients");
 //! let client = Client::connect(["127.0.0.1:17001".parse().unwrap()], options)?;
 //! client.put(b"ann", b"10")?;
 //! client.put(b"bob", b"0")?;

@@ -25,7 +25,8 @@ pub enum Reads {
 /// How a client is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The cluster's secret.
+    /// The secret of the cluster's clients, which `kumiki cluster client-secret` prints, or that of its
+    /// nodes.
     pub secret: Secret,
     /// How long a call may take, with all that it tries.
     pub timeout: Duration,

@@ -119,7 +119,7 @@ impl<C> Node<C> {
                 }
             }
             Request::Topology => {
-                let text = self.topology.text().to_owned();
+                let text = self.topology.text_for_clients();
                 self.deliver(asker, Answer::Topology(text));
             }
             // Only peers ask for it, and `Node::message` takes it from them.

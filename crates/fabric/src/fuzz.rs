@@ -49,6 +49,7 @@ fn greet(bytes: &[u8], accepts: bool, piece: usize) -> (Vec<u8>, Option<String>)
         me: Peer::Node(NodeId(1)),
         cluster: Some(7),
         secret: Secret::new("the stranger does not know it"),
+        clients: None,
         ways: Ways::SHM,
     };
     let mut out = Vec::new();

@@ -11,6 +11,9 @@
 //! new), and as what they said to be (hello and challenge are part of what is proved). The initiator
 //! proves first, so that who merely connects learns nothing to try secrets on.
 //!
+//! Clients have a secret of their own ([`client_secret`]): who knows only that one is no node. The
+//! secret of nodes is accepted from clients, too.
+//!
 //! Both tell which ways for messages they know besides the connection, as part of what is proved.
 //! What they make of those follows the handshake.
 //!
@@ -18,7 +21,7 @@
 //!
 //! **What this does not give.** The messages that follow are neither encrypted nor authenticated
 //! one by one: who can read or change what travels on the network reads and changes messages. Who
-//! knows the secret can say to be any node or client. Use a network that is trusted.
+//! knows the secret of nodes can say to be any node. Use a network that is trusted.
 
 use base::NodeId;
 use hmac::{Hmac, KeyInit, Mac};
@@ -27,7 +30,8 @@ use sha2::Sha256;
 use crate::frame::{Code, Flaw, Frame, Greeting, PROOF, VERSION, Ways};
 use crate::messages::Peer;
 
-/// What all peers of a cluster know and nobody else does. May be empty, which proves nothing.
+/// What all nodes of a cluster know, or all its clients, and no one else. May be empty, which proves
+/// nothing.
 #[derive(Clone)]
 pub struct Secret(Hmac<Sha256>);
 
@@ -62,6 +66,18 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// Returns the secret that clients of nodes with `secret` prove, as 64 hexadecimal digits. It does not
+/// reveal `secret`. Of an empty secret it is empty.
+#[must_use]
+pub fn client_secret(secret: &str) -> String {
+    if secret.is_empty() {
+        return String::new();
+    }
+    let derived = Secret::new(secret).prove(CLIENT, &[]);
+    derived.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const CLIENT: &str = "kumiki fabric client secret";
 const INITIATOR: &str = "kumiki fabric proof";
 const ACCEPTOR: &str = "kumiki fabric welcome";
 
@@ -74,6 +90,8 @@ pub struct Identity {
     pub cluster: Option<u64>,
     /// What is proved.
     pub secret: Secret,
+    /// What clients that connect may prove instead, without being taken for nodes.
+    pub clients: Option<Secret>,
     /// Ways for messages that it knows besides the connection.
     pub ways: Ways,
 }
@@ -122,8 +140,9 @@ impl Refused {
     }
 
     fn secret() -> Refused {
-        let text = "the secrets differ; give all nodes and clients the same one: that of one cluster file, \
-                    or of one --secret-file for storage nodes";
+        let text = "the secrets differ; give all nodes the same one, that of one cluster file, and clients \
+                    that one or what \"kumiki cluster client-secret\" prints; for storage nodes give all \
+                    the same --secret-file";
         Refused::here(Code::Secret, text)
     }
 
@@ -278,9 +297,13 @@ impl Handshake {
                 Ok(None)
             }
             (Side::Acceptor(_), Frame::Proof(proof), Some(greeting)) => {
-                if !secret.verify(INITIATOR, &self.transcript, &proof) {
+                let knows = |secret: &&Secret| secret.verify(INITIATOR, &self.transcript, &proof);
+                let of_clients = identity.clients.as_ref();
+                let of_clients = of_clients.filter(|_| greeting.peer == Peer::Client);
+                let mut accepted = [Some(secret), of_clients].into_iter().flatten();
+                let Some(secret) = accepted.find(knows) else {
                     return Err(Refused::secret());
-                }
+                };
                 Frame::Welcome(secret.prove(ACCEPTOR, &self.transcript)).encode(out);
                 Ok(Some(greeting.proved(identity)))
             }
@@ -364,6 +387,7 @@ mod tests {
             me,
             cluster,
             secret: Secret::new(secret),
+            clients: None,
             ways: Ways::NONE,
         }
     }
@@ -445,6 +469,29 @@ mod tests {
         let (at_a, at_b) = talk(&a, None, &b, usize::MAX, &mut |_, _| {});
         assert_eq!(at_a.unwrap().unwrap().cluster, Some(5));
         assert_eq!(at_b.unwrap().unwrap().peer, Peer::Client);
+    }
+
+    #[test]
+    fn the_secret_of_clients_makes_no_node() {
+        let of_clients = client_secret("s");
+        assert_eq!(of_clients.len(), 64);
+        assert_ne!(of_clients, client_secret("t"));
+        assert_eq!(client_secret(""), "");
+        let mut b = identity(node(2), Some(5), "s");
+        let client = identity(Peer::Client, None, &of_clients);
+        assert_refused(plain(&client, 2, &b), Code::Secret, "client-secret");
+        b.clients = Some(Secret::new(&of_clients));
+        for secret in ["s", &of_clients] {
+            let client = identity(Peer::Client, None, secret);
+            let (at_client, at_b) = talk(&client, None, &b, usize::MAX, &mut |_, _| {});
+            assert_eq!(at_client.unwrap().unwrap().peer, node(2));
+            assert_eq!(at_b.unwrap().unwrap().peer, Peer::Client);
+        }
+        let impostor = identity(node(1), Some(5), &of_clients);
+        assert_refused(plain(&impostor, 2, &b), Code::Secret, "secret");
+        let fake = identity(node(2), Some(5), &of_clients);
+        let real = identity(node(1), Some(5), "s");
+        assert_refused(plain(&real, 2, &fake), Code::Secret, "secret");
     }
 
     /// Checks that both sides are refused with this code, one of them by the other.

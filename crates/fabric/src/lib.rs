@@ -45,6 +45,6 @@ pub mod tcp;
 pub mod verbs;
 pub mod window;
 
-pub use handshake::Secret;
+pub use handshake::{Secret, client_secret};
 pub use inbox::Inbox;
 pub use messages::{Event, Link, Messages, Peer, SendError};

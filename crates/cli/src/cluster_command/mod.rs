@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use cluster::Topology;
 use cluster::topology::PartitionInfo;
 
+use crate::output::say_line;
 use crate::{ask, membership};
 
 /// Options of `kumiki cluster`.
@@ -34,6 +35,15 @@ enum Command {
     Remove(Member),
     /// Have another node lead.
     Transfer(Transfer),
+    /// Print the secret that Rust clients and proxies need; it opens no address of replicas.
+    ClientSecret(ClientSecret),
+}
+
+#[derive(Args, Debug)]
+struct ClientSecret {
+    /// The file that describes the cluster.
+    #[arg(long = "cluster", value_name = "FILE")]
+    file: PathBuf,
 }
 
 /// Which cluster.
@@ -113,6 +123,17 @@ pub(crate) fn run(options: &Cluster) -> Result<(), String> {
                 survey = ask();
             }
             status::tell(&survey, status.json)
+        }
+        Command::ClientSecret(ClientSecret { file }) => {
+            let topology = Topology::load(file).map_err(|error| error.to_string())?;
+            let secret = topology.client_secret().ok_or_else(|| {
+                format!(
+                    "{} has no secret: clients need none, either",
+                    file.display()
+                )
+            })?;
+            say_line!("{secret}");
+            Ok(())
         }
         Command::Add(member) => change_member(member, change::Wanted::Member),
         Command::Remove(member) => change_member(member, change::Wanted::NoMember),

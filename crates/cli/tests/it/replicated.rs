@@ -202,7 +202,15 @@ fn a_node_with_another_secret_is_named_with_the_cause_and_few_lines() {
     let other = leader % 3 + 1;
     replicas.kill_node(other);
     let text = std::fs::read_to_string(replicas.file()).expect("the cluster's file");
-    let another = text.replace("0123456789abcdef", "another one of 16 bytes");
+    // The secret of clients opens the nodes for clients, and for no other node.
+    let (code, of_clients, said) = replicas.command(&["client-secret"]);
+    assert_eq!(code, Some(0), "{said}");
+    let of_clients = of_clients.trim();
+    let options = client::Options::new(of_clients);
+    let client = client::Client::connect(replicas.fabrics(), options);
+    let client = client.expect("the nodes run");
+    assert_eq!(client.add(b"counter", 1).expect("it is added"), 1);
+    let another = text.replace("0123456789abcdef", of_clients);
     std::fs::write(replicas.file(), another).expect("the file");
     replicas.start_node(other);
     std::fs::write(replicas.file(), text).expect("the file");

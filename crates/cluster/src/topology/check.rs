@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use base::versions::ReadAtomic;
 use base::{NodeId, PartitionId};
 
-use super::read::{At, Draft, NodeDraft, PartitionDraft};
-use super::{Mistake, NodeInfo, PartitionInfo, SHORTEST_SECRET, Topology};
+use super::read::{At, Draft, NodeDraft, PartitionDraft, SecretDraft};
+use super::{Mistake, NodeInfo, PartitionInfo, SHORTEST_SECRET, SecretPlace, Topology};
 use crate::slot::SLOTS;
 
 /// Notes all mistakes of `draft`; returns the topology if nothing is missing for it.
@@ -24,7 +24,9 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
             checker.note(1, format!("there is no {of}: add one with [[{of}]]"));
         }
     }
-    checker.secret(&draft);
+    checker.secret(&draft.secret, "secret");
+    checker.secret(&draft.client_secret, "client-secret");
+    checker.open_to_strangers(&draft);
     checker.prefixes(&draft.read_atomic);
     checker.ids(draft.nodes.iter().map(|node| &node.value.id), "node");
     checker.ids(
@@ -47,8 +49,8 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
         fingerprint: 0,
         text: text.to_owned(),
         name: draft.name.map(|name| name.value),
-        secret: draft.secret.map(|secret| secret.value),
-        secret_file: draft.secret_file.map(|file| file.value),
+        secret: place(draft.secret),
+        client_secret: place(draft.client_secret),
         nodes,
         partitions,
         read_atomic: ReadAtomic::new(
@@ -64,6 +66,13 @@ pub(super) fn check(draft: Draft, text: &str, found: &mut Vec<Mistake>) -> Optio
         fingerprint,
         ..topology
     })
+}
+
+fn place(draft: SecretDraft) -> SecretPlace {
+    SecretPlace {
+        text: draft.text.map(|text| text.value),
+        file: draft.file.map(|file| file.value),
+    }
 }
 
 fn node(draft: &At<NodeDraft>) -> Option<NodeInfo> {
@@ -126,13 +135,12 @@ impl Checker<'_> {
         self.found.push(Mistake { line, what });
     }
 
-    fn secret(&mut self, draft: &Draft) {
-        match (&draft.secret, &draft.secret_file) {
+    fn secret(&mut self, draft: &SecretDraft, name: &str) {
+        match (&draft.text, &draft.file) {
             (Some(secret), Some(file)) => self.note(
                 secret.line.max(file.line),
-                "there are both a secret and a secret-file: take one of them out".to_owned(),
+                format!("there are both a {name} and a {name}-file: take one of them out"),
             ),
-            (None, None) => self.open_to_strangers(draft),
             (Some(secret), None) if secret.value.len() < SHORTEST_SECRET => {
                 self.note(secret.line, short_secret(secret.value.len()));
             }
@@ -140,8 +148,12 @@ impl Checker<'_> {
         }
     }
 
-    /// There is no secret: notes the first address that others than this machine reach.
+    /// Without a secret, notes the first address that others than this machine reach.
     fn open_to_strangers(&mut self, draft: &Draft) {
+        let is_given = |secret: &SecretDraft| secret.text.is_some() || secret.file.is_some();
+        if is_given(&draft.secret) || is_given(&draft.client_secret) {
+            return;
+        }
         let addresses = draft.nodes.iter().flat_map(addresses);
         let public = |(_, address): &(_, &At<SocketAddr>)| !address.value.ip().is_loopback();
         if let Some((_, address)) = addresses.into_iter().find(public) {

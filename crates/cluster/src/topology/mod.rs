@@ -3,8 +3,10 @@
 //! | key | where | type | meaning |
 //! |---|---|---|---|
 //! | `name` | top | text | the cluster's name; data directories record it, and serve no other cluster |
-//! | `secret` | top | text, at least 16 bytes | what nodes and Rust clients prove to each other that they know |
+//! | `secret` | top | text, at least 16 bytes | what nodes prove to each other and to Rust clients that they know |
 //! | `secret-file` | top | path, relative to the file | a file that holds the secret instead |
+//! | `client-secret` | top | text, at least 16 bytes | what Rust clients prove to nodes; without it, a text that follows from `secret` |
+//! | `client-secret-file` | top | path, relative to the file | a file that holds the secret of clients instead |
 //! | `read_atomic` | top | list of texts | the keys that begin with one of them are read atomic; without it, none is |
 //! | `[[node]]` | top | tables | the nodes |
 //! | `id` | node | 1–65535 | its number |
@@ -26,9 +28,9 @@
 //! 6. None of the texts of `read_atomic` is empty, or comes twice.
 
 mod check;
-mod even;
 mod mistakes;
 mod read;
+mod write;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -40,8 +42,8 @@ use base::{NodeId, PartitionId};
 
 use crate::slot::{self, SLOTS};
 
-pub use even::even;
 pub use mistakes::{Mistake, Mistakes};
+pub use write::even;
 
 /// The least length of a secret, in bytes.
 pub const SHORTEST_SECRET: usize = 16;
@@ -75,8 +77,8 @@ pub struct PartitionInfo {
 pub struct Topology {
     text: String,
     name: Option<String>,
-    secret: Option<String>,
-    secret_file: Option<PathBuf>,
+    secret: SecretPlace,
+    client_secret: SecretPlace,
     /// By id.
     nodes: Vec<NodeInfo>,
     /// By id.
@@ -86,6 +88,13 @@ pub struct Topology {
     owners: Box<[PartitionId]>,
     /// See [`Topology::fingerprint`]: it takes time to compute, and clients want it for each message.
     fingerprint: u64,
+}
+
+/// A secret, or the file that holds it.
+#[derive(Clone, Default)]
+struct SecretPlace {
+    text: Option<String>,
+    file: Option<PathBuf>,
 }
 
 /// Why a cluster's file could not be loaded.
@@ -107,8 +116,8 @@ pub enum LoadError {
 }
 
 impl Topology {
-    /// Reads the text of a cluster's file, which `file_name` names in messages. A `secret-file` is
-    /// not opened; see [`Topology::load`].
+    /// Reads the text of a cluster's file, which `file_name` names in messages. Files that hold secrets
+    /// are not opened; see [`Topology::load`].
     ///
     /// # Errors
     /// All [`Mistakes`] of the text; only those of TOML's grammar if there are such.
@@ -122,7 +131,7 @@ impl Topology {
         }
     }
 
-    /// Loads a cluster's file, and the secret's file if it names one.
+    /// Loads a cluster's file, and the files of the secrets if it names some.
     ///
     /// # Errors
     /// The [`LoadError`] says which file to change and how.
@@ -132,22 +141,9 @@ impl Topology {
             "give the path of the cluster's file, which must be readable",
         )?;
         let mut topology = Topology::parse(&text, &path.display().to_string())?;
-        if let Some(file) = &topology.secret_file {
-            let file = path.parent().unwrap_or(Path::new("")).join(file);
-            let advice = "put the secret there, readable for this process, or change secret-file";
-            let secret = base::private::read(&file).map_err(|error| LoadError::Unreadable {
-                path: file.clone(),
-                error,
-                advice,
-            })?;
-            let secret = secret.trim().to_owned();
-            if secret.len() < SHORTEST_SECRET {
-                let what = check::short_secret(secret.len());
-                let name = file.display().to_string();
-                return Err(Mistakes::new(&name, vec![Mistake { line: 1, what }]).into());
-            }
-            topology.secret = Some(secret);
-        }
+        let dir = path.parent().unwrap_or(Path::new(""));
+        topology.secret.load(dir)?;
+        topology.client_secret.load(dir)?;
         Ok(topology)
     }
 
@@ -246,16 +242,24 @@ impl Topology {
         &self.text
     }
 
-    /// The secret that nodes and Rust clients share.
+    /// The secret that nodes share.
     #[must_use]
     pub fn secret(&self) -> Option<&str> {
-        self.secret.as_deref()
+        self.secret.text.as_deref()
+    }
+
+    /// The secret that Rust clients prove to nodes: that of the file, or one that follows from
+    /// [`Topology::secret`].
+    #[must_use]
+    pub fn client_secret(&self) -> Option<String> {
+        let derived = || self.secret().map(fabric::client_secret);
+        self.client_secret.text.clone().or_else(derived)
     }
 
     /// The file that holds the secret, as it is written; relative to the cluster's file.
     #[must_use]
     pub fn secret_file(&self) -> Option<&Path> {
-        self.secret_file.as_deref()
+        self.secret.file.as_deref()
     }
 
     /// A number that differs, as good as surely, if another file gives a slot to another partition
@@ -285,8 +289,37 @@ impl Topology {
     }
 }
 
+impl SecretPlace {
+    /// Reads the secret's file, which lies in `dir`, if there is one.
+    fn load(&mut self, dir: &Path) -> Result<(), LoadError> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let file = dir.join(file);
+        let advice = "put the secret there, readable for this process, or change secret-file";
+        let secret = base::private::read(&file).map_err(|error| LoadError::Unreadable {
+            path: file.clone(),
+            error,
+            advice,
+        })?;
+        let secret = secret.trim().to_owned();
+        if secret.len() < SHORTEST_SECRET {
+            let what = check::short_secret(secret.len());
+            let name = file.display().to_string();
+            return Err(Mistakes::new(&name, vec![Mistake { line: 1, what }]).into());
+        }
+        self.text = Some(secret);
+        Ok(())
+    }
+
+    /// Whether the file says anything of it.
+    fn is_given(&self) -> bool {
+        self.text.is_some() || self.file.is_some()
+    }
+}
+
 impl std::fmt::Debug for Topology {
-    /// Without the secret.
+    /// Without the secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Topology")
             .field("nodes", &self.nodes)

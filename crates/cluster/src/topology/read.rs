@@ -22,11 +22,18 @@ pub(super) struct At<T> {
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) name: Option<At<String>>,
-    pub(super) secret: Option<At<String>>,
-    pub(super) secret_file: Option<At<PathBuf>>,
+    pub(super) secret: SecretDraft,
+    pub(super) client_secret: SecretDraft,
     pub(super) read_atomic: Vec<At<String>>,
     pub(super) nodes: Vec<At<NodeDraft>>,
     pub(super) partitions: Vec<At<PartitionDraft>>,
+}
+
+/// A secret, or the file that holds it.
+#[derive(Default)]
+pub(super) struct SecretDraft {
+    pub(super) text: Option<At<String>>,
+    pub(super) file: Option<At<PathBuf>>,
 }
 
 pub(super) struct NodeDraft {
@@ -61,13 +68,11 @@ pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
     for (key, value) in table.get_ref() {
         match &**key.get_ref() {
             "name" => draft.name = reader.text_of(value, "name"),
-            "secret" => draft.secret = reader.text_of(value, "secret"),
-            "secret-file" => {
-                let path = reader.text_of(value, "secret-file");
-                draft.secret_file = path.map(|path| At {
-                    line: path.line,
-                    value: PathBuf::from(path.value),
-                });
+            "secret" => draft.secret.text = reader.text_of(value, "secret"),
+            "secret-file" => draft.secret.file = reader.path(value, "secret-file"),
+            "client-secret" => draft.client_secret.text = reader.text_of(value, "client-secret"),
+            "client-secret-file" => {
+                draft.client_secret.file = reader.path(value, "client-secret-file");
             }
             "read_atomic" => draft.read_atomic = reader.texts(value, "read_atomic"),
             "node" => draft.nodes = reader.tables(value, "node", Reader::node),
@@ -75,7 +80,8 @@ pub(super) fn read(text: &str, found: &mut Vec<Mistake>) -> Option<Draft> {
             other => reader.unknown(
                 key,
                 other,
-                "name, secret, secret-file, read_atomic, [[node]] and [[partition]]",
+                "name, secret, secret-file, client-secret, client-secret-file, read_atomic, [[node]] and \
+                 [[partition]]",
             ),
         }
     }
@@ -119,6 +125,14 @@ impl Reader<'_, '_> {
         let found = value.get_ref().type_str();
         let what = format!("{name} is of the type {found}; write it as {wanted}");
         self.note(value.span().start, what);
+    }
+
+    fn path(&mut self, value: &Value<'_>, name: &str) -> Option<At<PathBuf>> {
+        let path = self.text_of(value, name)?;
+        Some(At {
+            line: path.line,
+            value: PathBuf::from(path.value),
+        })
     }
 
     /// The tables of `[[name]]`.

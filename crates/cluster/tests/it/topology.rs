@@ -492,6 +492,48 @@ fn slots_are_shared_evenly() {
 }
 
 #[test]
+fn clients_have_a_secret_of_their_own() {
+    let of = |text: &str| Topology::parse(&format!("{text}\n{TWO}"), "f").unwrap();
+    assert_eq!(of("").client_secret(), None);
+    let derived = of("secret = \"0123456789abcdef\"").client_secret().unwrap();
+    assert_eq!(derived, fabric::client_secret("0123456789abcdef"));
+    let given = of("client-secret = \"one of clients alone\"");
+    assert_eq!(given.client_secret().unwrap(), "one of clients alone");
+    assert_eq!(given.secret(), None, "it is no secret of nodes");
+    for (text, about) in [
+        ("client-secret = \"short\"", "the secret has 5 bytes"),
+        (
+            "client-secret = \"0123456789abcdef\"\nclient-secret-file = \"f\"",
+            "both a client-secret and a client-secret-file",
+        ),
+    ] {
+        let found = mistakes(&format!("{text}\n{TWO}"));
+        assert!(found[0].contains(about), "{found:?}");
+    }
+}
+
+/// Nodes send it to clients that ask for the cluster's file.
+#[test]
+fn the_text_for_clients_has_no_secret() {
+    let open = TWO.replace("127.0.0.1:7002", "10.0.0.1:7002");
+    let text = format!(
+        "# secret too\nname = \"a \\\"quoted\\\" näme\\u0007\"\nsecret = \"0123456789abcdef\"\n\
+         client-secret = \"fedcba9876543210\"\nread_atomic = [\"feed:\", \"\\\\\"]\n{open}"
+    );
+    let topology = Topology::parse(&text, "f").unwrap();
+    let text = topology.text_for_clients();
+    for secret in ["0123456789abcdef", "fedcba9876543210", "secret too"] {
+        assert!(!text.contains(secret), "{text}");
+    }
+    let again = Topology::parse(&text, "clients").unwrap();
+    assert_eq!(again.fingerprint(), topology.fingerprint());
+    assert_eq!(again.name(), topology.name());
+    assert_eq!(again.nodes(), topology.nodes());
+    assert_eq!(again.partitions(), topology.partitions());
+    assert_eq!(again.client_secret(), None);
+}
+
+#[test]
 fn the_fingerprint_is_of_who_holds_what() {
     let of = |text: &str| Topology::parse(text, "f").unwrap().fingerprint();
     let same = [

@@ -118,6 +118,7 @@ impl Caller {
             me: Peer::Client,
             cluster: options.cluster,
             secret: options.secret.clone(),
+            clients: None,
             ways: means.ways(),
         };
         let proved = caller.greet(&identity, &means, options.node, deadline)?;

@@ -62,6 +62,7 @@ impl TcpOptions {
                 me,
                 cluster: Some(cluster),
                 secret,
+                clients: None,
                 ways: Ways::NONE,
             },
             listener: None,

@@ -38,12 +38,14 @@ pub(super) fn join(
         .iter()
         .map(|node| (node.id, node.fabric))
         .collect();
+    let mut identity = TcpOptions::new(me, secret, topology.fingerprint());
+    identity.identity.clients = topology.client_secret().map(Secret::new);
     let options = TcpOptions {
         listener,
         peers,
         transport: membership.transport,
         verbs: membership.verbs.clone(),
-        ..TcpOptions::new(me, secret, topology.fingerprint())
+        ..identity
     };
     let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;
     let now = shared.started.elapsed();

@@ -317,6 +317,7 @@ impl Liar {
             me: Peer::Client,
             cluster: Some(7),
             secret: Secret::new("the suite's"),
+            clients: None,
             ways: Ways::SHM,
         };
         let mut stream = std::net::TcpStream::connect(net.address(1)).unwrap();

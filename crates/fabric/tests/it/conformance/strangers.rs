@@ -157,6 +157,7 @@ fn peer(net: &mut Loopback, node: &mut Party<TcpEnd>) -> TcpStream {
         me: Peer::Node(NodeId(2)),
         cluster: Some(7),
         secret: Secret::new("the suite's"),
+        clients: None,
         ways: Ways::NONE,
     };
     let mut stream = raw(net, 1);

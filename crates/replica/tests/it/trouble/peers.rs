@@ -63,6 +63,7 @@ fn say(group: &Group, to: usize, from: usize, message: &[u8]) -> TcpStream {
         me: Peer::Node(NodeId(from as u16 + 1)),
         cluster: Some(0),
         secret: Secret::new(""),
+        clients: None,
         ways: Ways::NONE,
     };
     let (mut out, mut arrived) = (Vec::new(), Vec::new());
