@@ -188,7 +188,7 @@ pub trait Participant {
     /// one, has been there since before this call.
     fn finished(&self) -> Epoch;
 
-    /// Why no later epoch will ever be durable.
+    /// Why no later epoch becomes durable, for ever or for now.
     fn failed(&self) -> Option<String>;
 
     /// Everything up to this epoch is durable.

@@ -4,19 +4,35 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The journal can no longer be written: no further epoch will become durable. Clones share the
-/// reason. The caller refuses writes and tells its operator.
+use rustix::io::Errno;
+
+/// The journal cannot be written: no further epoch becomes durable, or none does until there is room
+/// for the log. Clones share the reason. The caller refuses writes and informs its operator.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the log cannot be written: {reason}")]
+#[error(
+    "the log cannot be written: {reason}. Commands that write are refused until {}",
+    if *.is_lasting { "the server is restarted" } else { "there is room" }
+)]
 pub struct Failed {
     /// What happened to which file.
     pub reason: Arc<str>,
+    /// Whether it stays so. Otherwise the journal goes on by itself once there is room; nothing that
+    /// was acknowledged, and nothing that was appended, is lost then.
+    pub is_lasting: bool,
 }
 
 impl Failed {
     pub(crate) fn new(reason: impl Into<Arc<str>>) -> Failed {
         Failed {
             reason: reason.into(),
+            is_lasting: true,
+        }
+    }
+
+    pub(crate) fn no_room(error: &StartError) -> Failed {
+        Failed {
+            is_lasting: false,
+            ..Failed::new(error.to_string())
         }
     }
 }
@@ -154,6 +170,18 @@ pub struct StartError {
 }
 
 impl StartError {
+    /// Whether it can be tried again: there is no space for files, or no descriptor for one more.
+    pub(crate) fn is_shortage(&self) -> bool {
+        let out_of_descriptors = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        matches!(
+            self.source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ) || self
+            .source
+            .raw_os_error()
+            .is_some_and(|code| out_of_descriptors.contains(&code))
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StartError {
         let path = path.to_owned();
         move |source| StartError {

@@ -81,6 +81,8 @@ struct LaneState {
     held: usize,
     waiting: bool,
     refused: Option<Failed>,
+    /// Why its workers are not ready for now.
+    paused: Option<Failed>,
 }
 
 impl Handover {
@@ -99,6 +101,7 @@ impl Handover {
                 held: 0,
                 waiting: false,
                 refused: None,
+                paused: None,
             }),
             returned: Condvar::new(),
         };
@@ -171,12 +174,12 @@ impl Handover {
     /// which the logger may be waiting to end. `wake` wakes the logger.
     ///
     /// # Errors
-    /// Once the lane refuses.
+    /// Once the lane refuses, and while it is paused.
     pub fn wait_ready(&self, lane: usize, wake: impl Fn()) -> Result<(), Failed> {
         let lane = &self.lanes[lane];
         let mut state = lane.state.lock();
         loop {
-            if let Some(failed) = &state.refused {
+            if let Some(failed) = state.refused.as_ref().or(state.paused.as_ref()) {
                 return Err(failed.clone());
             }
             let nearly_full = self.sizes.buffer_size - self.sizes.buffer_size / 8;
@@ -253,6 +256,16 @@ impl Handover {
             if std::mem::take(&mut state.waiting) {
                 lane.returned.notify_all();
             }
+        }
+    }
+
+    /// From now on waits get the error, until `None` is given. Appends go on: what they are of has been
+    /// executed.
+    pub fn pause(&self, why: Option<&Failed>) {
+        for lane in &self.lanes {
+            let mut state = lane.state.lock();
+            state.paused = why.cloned();
+            lane.returned.notify_all();
         }
     }
 

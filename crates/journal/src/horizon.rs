@@ -8,6 +8,8 @@
 //! 2. A transaction's time from commit to durability ends with the advance of `durable` that
 //!    covers its epoch, whichever logger brought it about.
 //! 3. After a failure it stands still, and every waiter for a later epoch gets the failure.
+//! 4. While a logger has no room for its log, every waiter for a later epoch gets an error that says
+//!    so. What it waited for may become durable later.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -28,6 +30,10 @@ pub(crate) struct Horizon {
     /// The newest epoch that someone waits for.
     requested: CachePadded<AtomicU64>,
     failed: OnceLock<Failed>,
+    /// For each logger: why it cannot go on for now.
+    stalled: Mutex<Vec<Option<Failed>>>,
+    /// How many loggers cannot go on for now.
+    stalls: AtomicUsize,
     notifications: Notifications,
     /// How many workers wait for a logger to close an epoch.
     throttled: AtomicUsize,
@@ -46,6 +52,8 @@ impl Horizon {
             durable: epoch(),
             requested: epoch(),
             failed: OnceLock::new(),
+            stalled: Mutex::new(vec![None; loggers]),
+            stalls: AtomicUsize::new(0),
             notifications: Notifications::default(),
             throttled: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
@@ -85,11 +93,33 @@ impl Horizon {
         self.failed.get()
     }
 
-    /// Why no later epoch will become durable: the failure, or that the journal was closed.
+    /// Why no later epoch becomes durable, for ever or for now: the failure, or that a logger has no
+    /// room.
+    pub(crate) fn trouble(&self) -> Option<Failed> {
+        let stalled = || {
+            let is_stalled = self.stalls.load(Ordering::SeqCst) > 0;
+            is_stalled.then(|| self.stalled.lock().iter().flatten().next().cloned())?
+        };
+        self.failed().cloned().or_else(stalled)
+    }
+
+    /// Notes why logger `logger` cannot go on for now, or with `None` that it can.
+    pub(crate) fn stall(&self, logger: usize, why: Option<Failed>) {
+        let mut stalled = self.stalled.lock();
+        stalled[logger] = why;
+        let now = stalled.iter().flatten().count();
+        let before = self.stalls.swap(now, Ordering::SeqCst);
+        drop(stalled);
+        if (before == 0) != (now == 0) {
+            self.notify();
+        }
+    }
+
+    /// Why no later epoch becomes durable: the trouble, or that the journal was closed.
     pub(crate) fn over(&self) -> Option<Failed> {
         let ended = self.ended.load(Ordering::Acquire);
         let closed = ended.then(|| Failed::new("it is closed"));
-        self.failed().cloned().or(closed)
+        self.trouble().or(closed)
     }
 
     /// Logger `logger` has completed and synced everything up to `epoch`.

@@ -131,6 +131,7 @@ impl Journal {
             placement,
             stopping: AtomicBool::new(false),
             next_tick: Mutex::new(Instant::now()),
+            paused: Mutex::new(None),
         });
         let journal = Journal {
             shared,
@@ -188,7 +189,14 @@ impl Journal {
         self.shared.horizon.failed().cloned()
     }
 
-    /// Why no later epoch will become durable: the failure, or that the journal was closed.
+    /// Why no later epoch becomes durable, for ever or until there is room for the log
+    /// ([`Failed::is_lasting`]).
+    #[must_use]
+    pub fn trouble(&self) -> Option<Failed> {
+        self.shared.horizon.trouble()
+    }
+
+    /// Why no later epoch becomes durable: the trouble, or that the journal was closed.
     #[must_use]
     pub fn over(&self) -> Option<Failed> {
         self.shared.horizon.over()
@@ -229,8 +237,9 @@ impl Journal {
                     .fetch_add(1, Ordering::Relaxed);
             }
             Some(Err(failed)) => shared.refuse(&failed),
-            Some(Ok(Outcome::Held | Outcome::Idle)) | None => {}
+            Some(Ok(Outcome::Held | Outcome::Idle | Outcome::Stalled)) | None => {}
         }
+        shared.pause_or_resume();
         shared.horizon.durable() >= epoch
     }
 
@@ -404,11 +413,11 @@ impl LogWriter {
     /// called outside any epoch before each transaction that may write.
     ///
     /// # Errors
-    /// When the journal has failed or was closed.
+    /// When the journal has failed or was closed, and while there is no room for a log.
     pub fn wait_ready(&self) -> Result<(), Failed> {
-        // Whoever was told of the failure is refused, also before every lane knows of it.
-        if let Some(failed) = self.shared.horizon.failed() {
-            return Err(failed.clone());
+        // Who got the failure is refused, also before every lane has it.
+        if let Some(failed) = self.shared.horizon.trouble() {
+            return Err(failed);
         }
         if let Some(most) = self.shared.max_epoch_diff {
             self.wait_for_logger(most.get())?;

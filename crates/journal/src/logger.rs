@@ -16,6 +16,8 @@
 //! 2. Only the last block of a cycle carries the new *m*; a torn cycle closes nothing.
 //! 3. Nothing is published before the sync that covers it has returned.
 //! 4. The first failed write or sync is the last: the journal is failed from then on.
+//! 5. Space for a write is set aside before it. When there is none, nothing was written: the logger
+//!    keeps what it took, no epoch is closed, and the next cycle tries again.
 
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +33,7 @@ use parking_lot::Mutex;
 
 use crate::buffer::Buffer;
 use crate::error::{CheckpointError, Failed};
+use crate::format::{BLOCK_HEADER, aligned};
 use crate::handover::Handover;
 use crate::horizon::Horizon;
 use crate::options::EpochTime;
@@ -51,6 +54,8 @@ pub(crate) struct Logger {
     thread: OnceLock<Thread>,
     /// The thread sleeps without a time limit, so that an append must wake it.
     sleeping: AtomicBool,
+    /// There was no room for the last write.
+    stalled: AtomicBool,
     segment_size: u64,
 }
 
@@ -72,7 +77,7 @@ struct State {
     pacer: Pacer,
     /// Whether the cycle that runs was put off until it was due.
     gathered: bool,
-    /// Kept for its memory.
+    /// What was taken and could not be written yet; else kept for its memory.
     buffers: Vec<Buffer>,
 }
 
@@ -94,6 +99,8 @@ pub(crate) enum Outcome {
     Held,
     /// There was nothing to do.
     Idle,
+    /// There is no room for the log.
+    Stalled,
 }
 
 impl Logger {
@@ -124,6 +131,7 @@ impl Logger {
             state: Mutex::new(state),
             thread: OnceLock::new(),
             sleeping: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
             segment_size,
         }
     }
@@ -158,6 +166,7 @@ impl Logger {
     /// Whether a cycle would have something to do at once.
     pub(crate) fn has_work(&self, context: &Context<'_>) -> bool {
         self.handover.queued() > 0
+            || self.stalled.load(Ordering::Acquire)
             || context.horizon.requested() > context.horizon.closed(self.index)
     }
 
@@ -168,7 +177,7 @@ impl Logger {
         // its state can be locked.
         self.handover.is_dirty(self.lanes()) || {
             let state = self.state.lock();
-            state.written > context.horizon.durable()
+            state.written > context.horizon.durable() || !state.buffers.is_empty()
         }
     }
 
@@ -238,12 +247,23 @@ impl Logger {
         }
         let appended = self.handover.appended(self.lanes());
         let began = Instant::now();
-        state.closed = finished;
+        let closed = std::mem::replace(&mut state.closed, finished);
         // A single log that has nothing new and has said of all it holds that it is complete need
         // not say so again. A block may have been written before its epoch had finished.
         if !buffers.is_empty() || context.loggers > 1 || state.written > state.noted {
-            let bytes = self.write(context, state, &mut buffers)?;
+            let bytes = match self.write(context, state, &mut buffers)? {
+                Ok(bytes) => bytes,
+                Err(no_room) => {
+                    (state.closed, state.buffers) = (closed, buffers);
+                    self.stalled.store(true, Ordering::Release);
+                    context.horizon.stall(self.index, Some(no_room));
+                    return Ok(Outcome::Stalled);
+                }
+            };
             self.account(context, state, &buffers, (began, bytes, appended));
+        }
+        if self.stalled.swap(false, Ordering::AcqRel) {
+            context.horizon.stall(self.index, None);
         }
         context.horizon.publish(self.index, finished);
         self.handover.put_back(&mut buffers);
@@ -305,15 +325,23 @@ impl Logger {
         now.elapsed() >= lull && self.handover.appended(self.lanes()) == before
     }
 
-    /// Writes and syncs `buffers`, or a mark if there are none. Returns how many bytes.
+    /// Writes and syncs `buffers`, or a mark if there are none. Returns how many bytes, or the inner
+    /// error when there is no room for them for now; nothing was done then.
     fn write(
         &self,
         context: &Context<'_>,
         state: &mut State,
         buffers: &mut [Buffer],
-    ) -> Result<u64, Failed> {
-        if state.file.used() >= self.segment_size {
-            state.file.rotate(state.sequence)?;
+    ) -> Result<Result<u64, Failed>, Failed> {
+        let sizes = buffers
+            .iter()
+            .map(|buffer| aligned(buffer.bytes.len() as u64));
+        let size = sizes.sum::<u64>().max(BLOCK_HEADER as u64) + state.file.next_write().1 as u64;
+        if let Err(no_room) = state
+            .file
+            .make_room(size, state.sequence, self.segment_size)?
+        {
+            return Ok(Err(no_room));
         }
         // Of epochs that no block closes yet nothing may be claimed: if this write is torn, the
         // claim would outlive its proof.
@@ -358,7 +386,7 @@ impl Logger {
         context.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         context.counters.blocks.fetch_add(blocks, Ordering::Relaxed);
         context.counters.cycles.fetch_add(1, Ordering::Relaxed);
-        Ok(bytes)
+        Ok(Ok(bytes))
     }
 
     /// Goes on in a new segment, if the one that it has holds any block: all that was written
@@ -377,13 +405,17 @@ impl Logger {
     }
 
     /// Writes down that all epochs up to `epoch`, which is durable, are closed, unless a block of
-    /// this log says so.
-    pub(crate) fn note(&self, context: &Context<'_>, epoch: Epoch) -> Result<(), Failed> {
+    /// this log says so. The inner error says that there is no room for that.
+    pub(crate) fn note(
+        &self,
+        context: &Context<'_>,
+        epoch: Epoch,
+    ) -> Result<Result<(), Failed>, Failed> {
         self.guarded(context, &mut self.state.lock(), |state| {
-            if state.noted < epoch {
-                self.write(context, state, &mut [])?;
+            if state.noted >= epoch {
+                return Ok(Ok(()));
             }
-            Ok(())
+            Ok(self.write(context, state, &mut [])?.map(|_| ()))
         })
     }
 
@@ -403,7 +435,8 @@ impl Logger {
             if !left.is_zero() {
                 return Ok(Some(left));
             }
-            self.write(context, state, &mut [])?;
+            // Without room it stays unsaid: the next block says it.
+            let _ = self.write(context, state, &mut [])?;
             Ok(None)
         })
     }

@@ -96,6 +96,9 @@ impl NewestSegment {
             .disk
             .create_new(&draft)
             .map_err(StartError::io("create", &draft))?;
+        // Space for the other record, so that later ones need none.
+        file.allocate(SLOTS * SLOT)
+            .map_err(StartError::io("set space aside for", &draft))?;
         self.write(&*file, 0, segment)
             .map_err(StartError::io("write and sync", &draft))?;
         self.disk

@@ -5,7 +5,7 @@
 //! 2. A segment is synced before the next one gets its name.
 //! 3. A segment is the recorded one ([`newest`](crate::newest)) before a block is written to it.
 //! 4. After an error nothing is written or synced any more; [`LogFile`]'s owner sees to that. Only
-//!    [`LogFile::branch`] may fail and leave the segment as it was.
+//!    [`LogFile::branch`] and [`LogFile::make_room`] may fail and leave the segment as it was.
 
 use std::io::IoSlice;
 use std::iter;
@@ -157,11 +157,6 @@ impl LogFile {
         (self.end, self.file.alignment())
     }
 
-    /// Bytes used of this segment.
-    pub(crate) fn used(&self) -> u64 {
-        self.end
-    }
-
     /// Writes `parts`, `bytes` long in all, and makes them durable.
     pub(crate) fn write_and_sync(
         &mut self,
@@ -169,13 +164,6 @@ impl LogFile {
         bytes: u64,
     ) -> Result<(), Failed> {
         let end = self.end + bytes;
-        if end > self.size && self.room.preallocate > 0 {
-            let size = end + self.room.preallocate;
-            self.file
-                .allocate(size)
-                .map_err(|error| self.failed("set space aside for", &error))?;
-            self.size = size;
-        }
         self.file
             .write_and_sync(parts, self.end)
             .map_err(|error| self.failed("write and sync", &error))?;
@@ -186,21 +174,50 @@ impl LogFile {
         Ok(())
     }
 
-    /// Goes on in a new segment whose first block has number `sequence`. Everything written so
-    /// far is synced.
-    pub(crate) fn rotate(&mut self, sequence: u64) -> Result<(), Failed> {
-        // The room that is left over reads as the end, whether or not it goes away.
-        self.file
-            .set_size(self.end)
-            .map_err(|error| self.failed("cut", &error))?;
-        *self = self
-            .next(sequence)
-            .map_err(|error| Failed::new(error.to_string()))?;
-        Ok(())
+    /// Sets space aside for a write of up to `bytes`, whose first block has number `sequence`: in a new
+    /// segment if this one has `most` bytes or more. When there is no room, and may be later, the
+    /// inner error says so, and everything is as it was.
+    pub(crate) fn make_room(
+        &mut self,
+        bytes: u64,
+        sequence: u64,
+        most: u64,
+    ) -> Result<Result<(), Failed>, Failed> {
+        let sort = |error: StartError| {
+            if error.is_shortage() {
+                Ok(Err(Failed::no_room(&error)))
+            } else {
+                Err(Failed::new(error.to_string()))
+            }
+        };
+        if self.end >= most
+            && let Err(error) = self.branch(sequence)?
+        {
+            return sort(error);
+        }
+        let (end, ahead) = (self.end + bytes, self.room.preallocate);
+        if end <= self.size || ahead == 0 {
+            return Ok(Ok(()));
+        }
+        // When space is short, no more of it than is needed now.
+        for size in [end + ahead, end] {
+            let allocated = self.file.allocate(size);
+            let result = allocated.map_err(StartError::io("set space aside for", &self.path));
+            match result {
+                Ok(()) => {
+                    self.size = size;
+                    break;
+                }
+                Err(error) if size > end && error.is_shortage() => {}
+                Err(error) => return sort(error),
+            }
+        }
+        Ok(Ok(()))
     }
 
-    /// As [`LogFile::rotate`], unless this segment has no block yet; but when the next one cannot
-    /// be made, this one stays in use. Returns the segment's number and that of its first block.
+    /// Goes on in a new segment whose first block has number `sequence`, unless this one has no block
+    /// yet. When the next one cannot be made, this one stays in use. Everything written so far is
+    /// synced. Returns the segment's number and that of its first block.
     ///
     /// # Errors
     /// The outer one, when nobody knows whether the next segment's file would be found after a

@@ -24,6 +24,8 @@ use crate::stats::Counters;
 
 /// How soon a logger looks again at an epoch that a worker still holds.
 const RETRY: Duration = Duration::from_micros(100);
+/// How soon a logger looks again whether there is room for its log.
+const ROOM_RETRY: Duration = Duration::from_millis(100);
 /// How long [`Shared::finish`] waits for transactions that are still running.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// With fixed epochs: when the next one begins.
     pub(crate) next_tick: Mutex<Instant>,
+    /// Why workers wait.
+    pub(crate) paused: Mutex<Option<Failed>>,
 }
 
 /// Starts the thread of logger `index`, on processor `cpu` if one is given.
@@ -107,10 +111,22 @@ impl Shared {
             .for_each(|logger| logger.handover.refuse(failed));
     }
 
+    /// Has workers wait, or not, after a cycle: while a logger has no room, nothing new begins.
+    pub(crate) fn pause_or_resume(&self) {
+        let mut paused = self.paused.lock();
+        let trouble = self.horizon.trouble().filter(|failed| !failed.is_lasting);
+        if trouble != *paused {
+            for logger in &self.loggers {
+                logger.handover.pause(trouble.as_ref());
+            }
+            *paused = trouble;
+        }
+    }
+
     pub(crate) fn cycle(&self, logger: &Logger) -> Result<Outcome, Failed> {
-        logger
-            .cycle(&self.context())
-            .inspect_err(|failed| self.refuse(failed))
+        let outcome = logger.cycle(&self.context());
+        self.pause_or_resume();
+        outcome.inspect_err(|failed| self.refuse(failed))
     }
 
     /// A logger's thread: works while there is work; then rests.
@@ -120,11 +136,23 @@ impl Shared {
                 self.rest(logger)?;
             } else if !self.await_turn(logger) {
                 continue;
-            } else if self.cycle(logger)? == Outcome::Held {
-                park_timeout(RETRY);
+            } else {
+                match self.cycle(logger)? {
+                    Outcome::Held => park_timeout(RETRY),
+                    Outcome::Stalled => self.await_room(),
+                    Outcome::Progress | Outcome::Idle => {}
+                }
             }
         }
         Ok(())
+    }
+
+    /// Waits a while, however often the thread is woken.
+    fn await_room(&self) {
+        let until = Instant::now() + ROOM_RETRY;
+        while !self.stopping() && Instant::now() < until {
+            park_timeout(until.saturating_duration_since(Instant::now()));
+        }
     }
 
     /// Waits for work: first with a time limit, after which what nobody asked for is flushed and
@@ -196,7 +224,9 @@ impl Shared {
         };
         while self.horizon.durable() < last {
             for logger in &self.loggers {
-                logger.cycle(&context)?;
+                if logger.cycle(&context)? == Outcome::Stalled {
+                    return Err(self.horizon.trouble().expect("it is stalled"));
+                }
             }
             if self.horizon.durable() < last {
                 if Instant::now() > deadline {

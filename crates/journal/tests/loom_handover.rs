@@ -155,6 +155,7 @@ fn a_failure_ends_the_wait() {
         };
         let failed = Failed {
             reason: "broken".into(),
+            is_lasting: true,
         };
         handover.refuse(&failed);
         worker.join().unwrap();

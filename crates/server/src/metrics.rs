@@ -44,7 +44,7 @@ impl admin::Subject for Shared {
     fn trouble(&self) -> Option<String> {
         if let Some(reason) = self.partition.failed() {
             return Some(match self.partition.replicated() {
-                None => format!("the log has failed, writes are refused: {reason}"),
+                None => reason,
                 Some(_) => format!(
                     "this node's replica has stopped, and nothing is served until the node is \
                      restarted: {reason}"

@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 
 use base::Epoch;
+use resp::ReplyParser;
 
 /// See the module's description.
 #[derive(Debug, Default)]
@@ -182,15 +183,21 @@ impl Output {
         self.pending() == 0
     }
 
-    /// Drops the replies that still wait: what they wait for will never be durable. Returns
-    /// whether there were any.
-    pub(crate) fn give_up(&mut self) -> bool {
+    /// Drops the replies that still wait, because what they wait for is not becoming durable, and those
+    /// behind them. Returns how many these are.
+    pub(crate) fn give_up(&mut self) -> usize {
         let Some(first) = self.marks.front() else {
-            return false;
+            return 0;
         };
+        let (mut at, mut replies) = (first.from, 0);
+        while let Ok(Some(length)) = ReplyParser::new().parse(&self.bytes[at..]) {
+            at += length;
+            replies += 1;
+        }
+        debug_assert_eq!(at, self.bytes.len(), "replies are whole");
         self.bytes.truncate(first.from);
         self.marks.clear();
-        true
+        replies
     }
 
     /// Takes a buffer from `pool` if there is none.
@@ -252,8 +259,23 @@ mod tests {
         reply(&mut output, "b", 4, 3);
         assert_eq!(take(&mut output), "a");
         assert_eq!(output.pending(), 1);
-        assert!(output.give_up());
-        assert!(output.is_empty() && !output.give_up());
+        assert_eq!(output.sendable(), b"");
+        output.release(Epoch(4));
+        assert_eq!(take(&mut output), "b");
+    }
+
+    /// Those behind it are of commands that were executed after it.
+    #[test]
+    fn replies_that_are_given_up_are_counted_with_those_behind_them() {
+        let mut output = Output::default();
+        reply(&mut output, "+a\r\n", 3, 3);
+        assert_eq!(output.give_up(), 0);
+        reply(&mut output, "*2\r\n+b\r\n$1\r\nb\r\n", 4, 3);
+        reply(&mut output, ":1\r\n", 1, 3);
+        reply(&mut output, "$-1\r\n", 5, 3);
+        assert_eq!(output.give_up(), 3);
+        assert_eq!(take(&mut output), "+a\r\n");
+        assert!(output.is_empty() && output.give_up() == 0);
     }
 
     /// A reply with a mark of its own.

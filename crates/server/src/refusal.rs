@@ -37,16 +37,17 @@ impl Refusal {
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 pub(crate) const MAX_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
-/// For replies whose epoch will never be durable: what they say must not be relied upon.
+/// For replies whose epoch is not durable, and perhaps never will be: what they say must not be relied
+/// upon.
 pub(crate) const OUTCOME_UNKNOWN: &str = "MISCONF Errors writing to the log: the outcome of this \
-    and of the commands behind it is unknown; see INFO persistence and the server's log";
+    command is unknown; see INFO persistence and the server's log";
 /// For replies whose outcome will never be known, because leadership was lost.
 pub(crate) const LEADERSHIP_LOST: &[u8] = b"-UNKNOWN the partition's leader changed before this \
     was known to be kept; a read may be given again, and what a write was to write must be read \
     before it is given again\r\n";
-/// For a read of what will never be durable.
+/// For a read of what is not durable, and perhaps never will be.
 pub(crate) const NEVER_DURABLE: &str = "MISCONF Errors writing to the log: what this command reads \
-    was not written to it; see INFO persistence and the server's log";
+    is not written to it; see INFO persistence and the server's log";
 
 pub(crate) fn arity(command: &Command, writer: &mut Writer<'_>) {
     writer.error(&format!(
@@ -79,10 +80,9 @@ pub(crate) fn op_error(error: OpError, command: &Command, writer: &mut Writer<'_
 /// A transaction that did not take effect.
 pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
     match abort {
-        Abort::ReadOnly { reason } => writer.error(&format!(
-            "MISCONF Errors writing to the log: {reason}. Commands that write are refused until \
-             the server is restarted"
-        )),
+        Abort::ReadOnly { reason } => {
+            writer.error(&format!("MISCONF Errors writing to the log: {reason}"))
+        }
         Abort::Conflict { .. } | Abort::Held { .. } | Abort::Overtaken { .. } | Abort::Refused => {
             writer.error(&format!("TRYAGAIN {abort}"))
         }

@@ -104,10 +104,12 @@ impl Shared {
 
     /// Tells the runtimes that wait that durability has advanced, or never will.
     pub(crate) fn durable_changed(&self) {
-        if let Some(reason) = self.partition.failed()
-            && !self.failed.swap(true, Ordering::SeqCst)
-        {
-            tracing::error!(%reason, "the log has failed; writes are refused from now on");
+        let failed = self.partition.failed();
+        let before = self.failed.swap(failed.is_some(), Ordering::SeqCst);
+        match failed {
+            Some(reason) if !before => tracing::error!("{reason}"),
+            None if before => tracing::info!("the log is written again; writes are accepted"),
+            _ => {}
         }
         self.note_leader();
         // Pairs with the fence in `Signal::wait`: either this sees that the runtime waits, or the
@@ -321,7 +323,7 @@ impl Context {
 
     /// Looks at what is durable. Cheap enough for every turn of the loop.
     pub(crate) fn refresh_durable(&mut self) {
-        if self.failed.is_none() && self.shared.failed.load(Ordering::Relaxed) {
+        if self.failed.is_some() != self.shared.failed.load(Ordering::Relaxed) {
             self.refresh_all();
         } else if self.group {
             self.durable = self.shared.partition.durable_epoch();

@@ -71,7 +71,7 @@ struct Pool {
 pub struct Durable {
     /// Everything up to this epoch is durable.
     pub epoch: Epoch,
-    /// Why no later epoch will ever be.
+    /// Why no later epoch becomes durable, for ever or until there is room for the log.
     pub failed: Option<String>,
 }
 
@@ -119,7 +119,7 @@ pub struct Stats {
     pub kept_versions: u64,
     /// How often a transaction of the embedded interface waited for a hold.
     pub hold_waits: u64,
-    /// Why nothing can be logged any more.
+    /// Why nothing can be logged, for ever or until there is room for the log.
     pub journal_failure: Option<String>,
 }
 
@@ -322,7 +322,7 @@ impl Db {
     /// the greatest number.
     #[must_use]
     pub fn durable(&self) -> Durable {
-        let failed = self.shared().journal.as_ref().and_then(Journal::failed);
+        let failed = self.shared().journal.as_ref().and_then(Journal::trouble);
         Durable {
             epoch: self.durable_epoch(),
             failed: failed.map(|failed| failed.to_string()),

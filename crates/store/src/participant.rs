@@ -92,7 +92,7 @@ impl Participant for Worker {
 
     fn failed(&self) -> Option<String> {
         let journal = self.shared.journal.as_ref();
-        journal?.failed().map(|failed| failed.to_string())
+        journal?.trouble().map(|failed| failed.to_string())
     }
 
     fn durable(&self) -> Epoch {

@@ -4,6 +4,7 @@ mod bench;
 mod cassandra;
 mod cluster;
 mod cluster_clients;
+mod full_disk;
 mod guards;
 mod live_configuration;
 mod lock_faults;

@@ -87,7 +87,7 @@ impl Journal {
         for logger in &self.shared.loggers {
             logger
                 .note(&context, epoch)
-                .inspect_err(|failed| self.shared.refuse(failed))?;
+                .inspect_err(|failed| self.shared.refuse(failed))??;
         }
         draft.publish(parts, finished_ms)
     }

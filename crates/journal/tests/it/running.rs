@@ -17,7 +17,7 @@ use fastrand::Rng;
 use kumiki_journal::{Drive, EpochTime, Journal, Options, Recovered};
 use testkit::eventually;
 
-use crate::support::{DIR, Logged, Run, TestClock, commit, judge, options, recover, start};
+use crate::support::{DIR, Logged, Run, TestClock, commit, judge, options, recover, shared, start};
 
 fn threaded(loggers: usize) -> Options {
     Options {
@@ -257,6 +257,65 @@ fn the_first_failure_is_the_last() {
             // On a busy machine the journal may meet the fault while nobody logs.
             assert!((0..20).any(|_| fails_for_ever(on, kind)), "{on:?} {kind:?}");
         }
+    }
+}
+
+/// Space for a write, and for the next segment, is set aside before anything is written: without it
+/// nothing is lost, and the journal goes on once there is room.
+#[test]
+fn a_log_without_room_goes_on_when_there_is_some() {
+    let mut rng = Rng::with_seed(5);
+    for with_next_segment in [false, true] {
+        let disk = FaultDisk::new();
+        let small = Options {
+            preallocate: 1,
+            segment_size: if with_next_segment { 1 } else { 1 << 20 },
+            ..options(1)
+        };
+        let run = start(&disk, small);
+        let mut logged = vec![commit(&run.clock, &run.writers[0], 0, 1, &mut rng).unwrap()];
+        run.journal.request(run.clock.current());
+        run.journal.cycle(0).unwrap();
+        assert_eq!(run.journal.durable(), logged[0].tid.epoch());
+
+        logged.push(commit(&run.clock, &run.writers[0], 0, 2, &mut rng).unwrap());
+        for round in 0..3_u64 {
+            // In the same segment it would do with less room.
+            for nth in 0..if with_next_segment { 1 } else { 2 } {
+                disk.plan(Fault {
+                    on: OpKind::Write,
+                    nth: disk.count(OpKind::Write) + nth,
+                    kind: FaultKind::NoSpace,
+                });
+            }
+            run.journal.request(run.clock.current());
+            run.journal.cycle(0).unwrap();
+            let trouble = run.journal.trouble().expect("there is no room");
+            assert!(!trouble.is_lasting && run.journal.failed().is_none());
+            assert!(
+                trouble.to_string().contains("until there is room"),
+                "{trouble}"
+            );
+            assert_eq!(
+                run.journal.wait(logged[1].tid.epoch()),
+                Err(trouble.clone())
+            );
+            assert_eq!(run.journal.durable(), logged[0].tid.epoch());
+            assert_eq!(run.writers[1].wait_ready(), Err(trouble));
+            // A transaction that had begun before is kept.
+            let one = commit(&run.clock, &run.writers[1], 1, 3 + round, &mut rng);
+            logged.push(one.unwrap());
+        }
+        let last = logged.last().unwrap().tid.epoch();
+        run.journal.request(run.clock.current());
+        run.journal.cycle(0).unwrap();
+        assert_eq!(run.journal.trouble(), None);
+        assert_eq!(run.journal.wait(last), Ok(()));
+        assert_eq!(run.writers[1].wait_ready(), Ok(()));
+        drop(run);
+        let found = recover(&shared(&disk.crash(Crash::DropAll, 1))).unwrap();
+        judge(&found, &logged, last).unwrap();
+        assert_eq!(found.transactions.len(), logged.len());
     }
 }
 

@@ -161,10 +161,12 @@ impl Runtime {
         } else {
             connection.output.release(context.durable);
         }
-        if context.failed.is_some() && connection.output.give_up() {
-            connection.writer().error(refusal::OUTCOME_UNKNOWN);
-            context.errors += 1;
-            connection.state.closing = true;
+        if context.failed.is_some() {
+            let unknown = connection.output.give_up();
+            for _ in 0..unknown {
+                connection.writer().error(refusal::OUTCOME_UNKNOWN);
+            }
+            context.errors += unknown as u64;
         }
         context.bytes_out += write(connection) as u64;
         let limits = &context.shared.config.limits;

@@ -1,0 +1,128 @@
+//! A disk that fills up under a running server, and has room again.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use testkit::http::get;
+use testkit::process::Server;
+use testkit::{Client, eventually, free_address};
+
+use crate::support::process::serve;
+
+/// A file system of its own, of a size that can be changed.
+struct SmallDisk {
+    dir: TempDir,
+}
+
+impl SmallDisk {
+    /// `None`: only the super-user can mount file systems, and this process is not his. Fails instead
+    /// when KUMIKI_REQUIRE_PEERS=1.
+    fn mount(size: &str) -> Option<SmallDisk> {
+        let disk = SmallDisk {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+        };
+        let options = format!("size={size}");
+        let is_mounted = disk.run("mount", &["-t", "tmpfs", "-o", &options, "tmpfs"]);
+        if !is_mounted {
+            let is_required = std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|it| it == "1");
+            assert!(!is_required, "a file system of its own cannot be mounted");
+            eprintln!("skipped: a file system of its own cannot be mounted");
+        }
+        is_mounted.then_some(disk)
+    }
+
+    fn resize(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        assert!(self.run("mount", &["-o", &options]), "it is resized");
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> bool {
+        let command = Command::new(program)
+            .args(args)
+            .arg(self.dir.path())
+            .output();
+        command.is_ok_and(|output| output.status.success())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        self.run("umount", &["--lazy"]);
+    }
+}
+
+fn start(data: &Path, admin: &str) -> Server {
+    Server::start(|address, dir| {
+        let mut command = serve(address);
+        command.current_dir(dir).arg("--data").arg(data);
+        command.args(["--log-segment-size", "8mb", "--admin", admin]);
+        command
+    })
+}
+
+/// Writes values of 64 KiB under `key0`, `key1`, … from `first` on until one is refused. Returns how
+/// many are there, and the refusal.
+fn fill(client: &mut Client, first: usize) -> (usize, String) {
+    let value = "x".repeat(64 * 1024);
+    for number in first..first + 100_000 {
+        let said = client.told(&format!("SET key{number} {value}"));
+        if said != "+OK" {
+            return (number, said);
+        }
+    }
+    panic!("the disk does not fill up");
+}
+
+#[test]
+fn writes_go_on_when_a_full_disk_has_room_again() {
+    let Some(disk) = SmallDisk::mount("24m") else {
+        return;
+    };
+    let admin = free_address().expect("a free port");
+    let server = start(&disk.data(), &admin.to_string());
+    let mut client = Client::connect(server.address);
+    let mut count = 0;
+    for (round, size) in ["48m", "72m"].into_iter().enumerate() {
+        let (filled, refusal) = fill(&mut client, count);
+        assert!(filled > count, "round {round}: {refusal}");
+        count = filled;
+        // Whether the write that met the end is kept is unknown; later ones are refused at once.
+        assert!(refusal.starts_with("-MISCONF"), "{refusal}");
+        let refusal = client.told("SET other value");
+        assert!(refusal.contains("No space left on device"), "{refusal}");
+        assert!(refusal.contains("until there is room"), "{refusal}");
+        assert_eq!(client.told("PING"), "+PONG", "the connection stays");
+        assert_eq!(client.told("STRLEN key0"), "65536", "reads go on");
+        let health = get(admin, "/health");
+        assert_eq!(health.status, 503);
+        assert!(health.body.contains("No space left"), "{}", health.body);
+        let info = client.told("INFO persistence");
+        assert!(info.contains("aof_last_write_status:err"), "{info}");
+        disk.resize(size);
+        eventually("writes are accepted", || {
+            client.told("SET other value") == "+OK"
+        });
+        assert_eq!(get(admin, "/health").status, 200);
+        assert!(
+            client
+                .told("INFO persistence")
+                .contains("aof_last_write_status:ok")
+        );
+    }
+    drop(server);
+    let server = start(&disk.data(), &admin.to_string());
+    let mut client = Client::connect(server.address);
+    for number in 0..count {
+        assert_eq!(
+            client.told(&format!("STRLEN key{number}")),
+            "65536",
+            "{number}"
+        );
+    }
+    assert_eq!(client.told("GET other"), "value");
+}
