@@ -247,6 +247,22 @@ impl<'a> Op<'a> {
         matches!(self, Op::Guard { .. } | Op::Now)
     }
 
+    /// Bytes that the operation may add to what the partition keeps, without what is there already; 0
+    /// for one that adds nothing.
+    #[must_use]
+    pub fn brings(&self) -> usize {
+        match self {
+            Op::Put { key, value, .. } | Op::Append { key, value } => key.len() + value.len(),
+            Op::SetRange { value, .. } if value.is_empty() => 0,
+            Op::SetRange { key, offset, value } => {
+                let end = offset.saturating_add(value.len());
+                end.saturating_add(key.len())
+            }
+            Op::Add { key, .. } | Op::AddDecimal { key, .. } => key.len() + size_of::<i64>(),
+            _ => 0,
+        }
+    }
+
     /// Whether the operation never writes. The time that is told is kept in the log, so that no
     /// earlier one is told later: [`Op::Now`] counts as writing.
     #[must_use]
@@ -434,7 +450,11 @@ pub enum Abort {
         /// The limit that it exceeds.
         what: &'static str,
     },
-    /// The log can no longer be written: writes are refused until the operator acts.
+    /// The partition's memory is full, and the transaction needs some. Nothing has happened; it is no
+    /// use to retry it before keys are deleted.
+    #[error("the partition's memory is full; delete keys, or raise its limit (--maxmemory)")]
+    OutOfMemory,
+    /// The log cannot be written: writes are refused until the operator acts.
     #[error("the store is read-only: {reason}")]
     ReadOnly {
         /// What happened to the log.

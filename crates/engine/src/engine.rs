@@ -114,6 +114,8 @@ pub struct Engine {
     /// The oldest generation of which versions may still be in memory.
     pub(crate) oldest_generation: AtomicU64,
     pub(crate) limits: Limits,
+    /// Bytes of memory beyond which nothing is taken that needs more; 0: no bound.
+    pub(crate) memory_limit: AtomicU64,
     pub(crate) holds: Arc<Holds>,
     /// What is kept of prepared transactions; each has a system record, too, and is put in and
     /// taken out by whoever has that record locked.
@@ -170,6 +172,7 @@ impl Engine {
             expired: AtomicU64::new(0),
             oldest_generation: AtomicU64::new(0),
             limits: options.limits,
+            memory_limit: AtomicU64::new(0),
             holds,
             prepared: Mutex::default(),
             origins: Origins::default(),
@@ -214,29 +217,42 @@ impl Engine {
         unsafe { RecordRef::version(seen).free() }
     }
 
+    /// From now on transactions that need memory are refused ([`base::Abort::OutOfMemory`]) while more
+    /// than `bytes` are used, or would be; 0: none is. What is applied from a log is not refused.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.memory_limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of records, versions and index.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let records = self.sum(|p| &p.records) as usize;
+        let index = records * TREE_BYTES_PER_RECORD + self.index.hints().bytes();
+        self.sum(|p| &p.bytes)
+            .wrapping_add(index as u64)
+            .wrapping_add(self.origins.bytes())
+    }
+
     /// Sums of the workers' counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let sum = |counter: fn(&Place) -> &AtomicU64| {
-            let places = self.places.iter();
-            places.fold(0u64, |sum, p| {
-                sum.wrapping_add(counter(p).load(Ordering::Relaxed))
-            })
-        };
-        let records = sum(|p| &p.records);
-        let index = records as usize * TREE_BYTES_PER_RECORD + self.index.hints().bytes();
         Stats {
             keys: self.count_keys(self.current_generation()),
-            records,
-            memory_bytes: sum(|p| &p.bytes)
-                .wrapping_add(index as u64)
-                .wrapping_add(self.origins.bytes()),
-            commits: sum(|p| &p.commits),
-            conflicts: sum(|p| &p.conflicts),
+            records: self.sum(|p| &p.records),
+            memory_bytes: self.memory_bytes(),
+            commits: self.sum(|p| &p.commits),
+            conflicts: self.sum(|p| &p.conflicts),
             expired: self.expired.load(Ordering::Relaxed),
             clock_steps: self.epochs.clock_steps(),
-            kept_versions: sum(|p| &p.kept),
+            kept_versions: self.sum(|p| &p.kept),
         }
+    }
+
+    fn sum(&self, counter: fn(&Place) -> &AtomicU64) -> u64 {
+        let places = self.places.iter();
+        places.fold(0u64, |sum, p| {
+            sum.wrapping_add(counter(p).load(Ordering::Relaxed))
+        })
     }
 
     /// Keys of a generation.

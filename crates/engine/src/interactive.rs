@@ -148,6 +148,7 @@ impl<L: RedoLog> Access for Worker<L> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Stop> {
+        self.admit_bytes(key.len() + value.len())?;
         let hash = self.engine.index.hash(key);
         let set = self.set(hash, key, value, (When::Always, expiry, false));
         set.map(|_| ())

@@ -78,6 +78,7 @@ pub mod janitor;
 pub mod load;
 pub mod log;
 mod lookaside;
+mod memory;
 pub mod one_shot;
 mod origin;
 pub mod prepare;

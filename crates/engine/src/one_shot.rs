@@ -91,6 +91,7 @@ impl<L: RedoLog> Worker<L> {
         self.draw_origin(ops);
         self.hash_and_fetch(ops);
         for (i, op) in ops.iter().enumerate() {
+            self.admit_memory(op)?;
             let hash = self.state.hashes[i];
             let reply = match self.apply(i, op, hash)? {
                 Ok(reply) => reply,

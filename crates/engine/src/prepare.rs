@@ -26,7 +26,7 @@ use base::change::{Origin, SYSTEM_GENERATION, siblings};
 use base::participant::{Isolation, Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Kind};
-use base::{Abort, Epoch, Tid, Timestamp, TransactionId};
+use base::{Abort, Epoch, Op, Tid, Timestamp, TransactionId};
 
 use crate::commit::newest;
 use crate::holds::Prepared;
@@ -74,6 +74,7 @@ impl<L: RedoLog> Worker<L> {
         attempt: u32,
     ) -> Result<Vec<OwnedReply>, Stop> {
         if prepare.isolation == Isolation::ReadAtomic {
+            self.admit_bytes(prepare.ops.iter().map(Op::brings).sum())?;
             return self.try_prepare_unheld(prepare);
         }
         self.state.origin = Some(self.engine.origins.share(Origin {

@@ -15,6 +15,7 @@ use crate::engine::{Engine, Place};
 use crate::garbage::Garbage;
 use crate::log::{RedoLog, Write};
 use crate::lookaside::KeyHash;
+use crate::memory::MemoryCheck;
 use crate::origin::OwnedOrigin;
 use crate::record::{RecordRef, VersionRef};
 use crate::word::{QUEUED, Refused, Seen};
@@ -85,6 +86,8 @@ pub(crate) struct State {
     pub(crate) wrote: Tid,
     pub(crate) replies: Vec<Reply<'static>>,
     pub(crate) hashes: Vec<Option<KeyHash>>,
+    /// Bytes of all versions that the transaction has made.
+    pub(crate) made: usize,
 }
 
 /// More writes than this are found by hash.
@@ -105,6 +108,7 @@ pub struct Worker<L> {
     /// an embedded store, which has no other partitions.
     pub(crate) unique: u64,
     pub(crate) random: fastrand::Rng,
+    pub(crate) memory: MemoryCheck,
 }
 
 impl<L> std::fmt::Debug for Worker<L> {
@@ -149,6 +153,7 @@ impl Engine {
             last_stamp: Timestamp::ZERO,
             unique: place as u64,
             random: fastrand::Rng::with_seed(place as u64),
+            memory: MemoryCheck::default(),
         }
     }
 }
@@ -280,6 +285,7 @@ impl<L: RedoLog> Worker<L> {
         }
         state.origin = None;
         state.exact = false;
+        state.made = 0;
         state.told_time = false;
         self.engine.epochs.unpin(self.place);
     }
@@ -295,6 +301,7 @@ impl<L: RedoLog> Worker<L> {
 
     /// Notes that the transaction writes `version` to `record`.
     pub(crate) fn note_write(&mut self, record: RecordRef, version: VersionRef) {
+        self.state.made += version.bytes();
         if let Some(at) = self.own_write(record) {
             let old = std::mem::replace(&mut self.state.writes[at].version, version);
             self.state.discarded.push(old);

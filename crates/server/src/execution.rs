@@ -255,11 +255,6 @@ impl Executor {
             if let Err(abort) = checked {
                 return refusal::abort(&abort, &mut connection.writer());
             }
-            if self.has_no_room(&plan.ops) {
-                let reason = refusal::OUT_OF_MEMORY;
-                let text = format!("EXECABORT Transaction discarded because of: {reason}");
-                return connection.writer().error(&text);
-            }
             if self.cluster.is_some() && !self.is_here(&plan.ops) {
                 let number = self.begin(connection, &plan.ops);
                 drop(plan);
@@ -310,6 +305,11 @@ impl Executor {
         if let Abort::Precondition { .. } = abort {
             writer.null_array();
             return self.finish(connection, from, epoch);
+        }
+        if *abort == Abort::OutOfMemory {
+            let reason = refusal::OUT_OF_MEMORY;
+            let text = format!("EXECABORT Transaction discarded because of: {reason}");
+            return writer.error(&text);
         }
         refusal::abort(abort, &mut writer);
         if abort.shows() {

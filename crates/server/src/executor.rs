@@ -148,14 +148,6 @@ impl Executor {
             .is_full(&shared.partition, self.context.now, bytes)
     }
 
-    /// Returns whether there is no room for the gaps that these operations fill with zeros.
-    #[inline]
-    pub(crate) fn has_no_room(&self, ops: &[Op<'_>]) -> bool {
-        let shared = &self.context.shared;
-        let growth = ops.iter().map(growth).fold(0, usize::saturating_add);
-        shared.memory.has_no_room(&shared.partition, growth)
-    }
-
     #[inline]
     pub(crate) fn run(
         &mut self,
@@ -225,9 +217,6 @@ impl Executor {
     ) {
         if let Err(abort) = self.check_read_atomic(ops) {
             return refusal::abort(&abort, &mut connection.writer());
-        }
-        if self.has_no_room(ops) {
-            return connection.writer().error(refusal::OUT_OF_MEMORY);
         }
         if self.cluster.is_some() && self.leads_elsewhere(connection, command, args, ops) {
             return;
@@ -357,15 +346,6 @@ impl Executor {
         connection.watches.clear();
         connection.note_block();
         connection.writer().ok();
-    }
-}
-
-/// Returns how many bytes more than its argument an operation writes, as far as the operation
-/// tells: a range that begins at an offset is written with everything before it.
-fn growth(op: &Op<'_>) -> usize {
-    match *op {
-        Op::SetRange { offset, value, .. } if !value.is_empty() => offset,
-        _ => 0,
     }
 }
 

@@ -231,6 +231,7 @@ pub fn serve_with(
     let shared = Arc::new(shared);
     listen_to_store(&shared);
     shared.note_leader();
+    shared.limit_memory(shared.config.maxmemory);
     let mut running = Running {
         address,
         shared,

@@ -170,7 +170,15 @@ impl Partition {
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Partition::Local(db) => db.memory_bytes(),
-            Partition::Replicated(own) => own.member().engine().stats().memory_bytes,
+            Partition::Replicated(own) => own.member().engine().memory_bytes(),
+        }
+    }
+
+    /// Bytes of memory beyond which nothing is taken that needs more; 0: no bound.
+    pub(crate) fn limit_memory(&self, bytes: u64) {
+        match self {
+            Partition::Local(db) => db.limit_memory(bytes),
+            Partition::Replicated(own) => own.member().engine().limit_memory(bytes),
         }
     }
 

@@ -90,6 +90,7 @@ pub(crate) fn abort(abort: &Abort, writer: &mut Writer<'_>) {
         Abort::Unavailable { .. } | Abort::Elsewhere { .. } => {
             writer.error(&format!("CLUSTERDOWN {abort}"))
         }
+        Abort::OutOfMemory => writer.error(OUT_OF_MEMORY),
         Abort::Unknown { .. } => writer.error(&format!(
             "UNKNOWN {abort}; read what it writes to find out, before it is given again"
         )),

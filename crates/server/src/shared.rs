@@ -122,6 +122,19 @@ impl Shared {
         }
     }
 
+    /// Has commands that need memory refused while more than `bytes` are used; 0: none is.
+    pub(crate) fn limit_memory(&self, bytes: u64) {
+        self.memory.most.store(bytes, Ordering::Relaxed);
+        self.partition.limit_memory(bytes);
+        let used = self.partition.memory_bytes();
+        if bytes > 0 && used > bytes {
+            tracing::warn!(
+                "the keys use {used} bytes of memory, and maxmemory is {bytes}: commands that need \
+                 memory are refused until keys are deleted or maxmemory is raised"
+            );
+        }
+    }
+
     /// Of a replicated partition: notes who leads, and that there is news.
     pub(crate) fn note_leader(&self) {
         let Some(own) = self.partition.replicated() else {
@@ -254,13 +267,6 @@ impl MemoryWatch {
             self.used.store(partition.memory_bytes(), Ordering::Relaxed);
         }
         self.used.load(Ordering::Relaxed) > most
-    }
-
-    /// Returns whether a transaction that makes values `bytes` longer than what it brings must be
-    /// refused.
-    pub(crate) fn has_no_room(&self, partition: &Partition, bytes: usize) -> bool {
-        let most = self.most.load(Ordering::Relaxed);
-        most != 0 && bytes > 0 && partition.memory_bytes().saturating_add(bytes as u64) > most
     }
 }
 

@@ -385,7 +385,13 @@ impl Db {
     /// Bytes of records, versions, keys, values and index.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.shared().engine.stats().memory_bytes
+        self.shared().engine.memory_bytes()
+    }
+
+    /// From now on transactions that need memory are refused with [`Abort::OutOfMemory`] while more
+    /// than `bytes` are used, or would be; 0: none is.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.shared().engine.limit_memory(bytes);
     }
 
     /// Figures. Each is exact by itself; they are read one after another.

@@ -28,7 +28,7 @@ pub use replies::{read_abort, read_replies, write_abort, write_replies};
 pub use versions::{read_asks, read_founds, write_asks, write_founds};
 
 /// The version of the encoding.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -30,6 +30,7 @@
 //! | 12 | forgotten | none |
 //! | 13 | unsupported | text |
 //! | 14 | stale | lock (bytes), token (8 bytes), the greatest that was seen (8 bytes) |
+//! | 15 | out of memory | none |
 
 use crate::partition::OwnedReply;
 use crate::transaction::{Holder, Kind, OpError};
@@ -171,6 +172,7 @@ pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
             to.extend(leader.iter().flatten());
         }
         Abort::Forgotten => to.push(12),
+        Abort::OutOfMemory => to.push(15),
         Abort::Stale {
             lock,
             token,
@@ -236,6 +238,7 @@ pub fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
             token: from.u64()?,
             highest: from.u64()?,
         },
+        15 => Abort::OutOfMemory,
         other => return Err(from.malformed(MalformedKind::Kind(other, "abort"))),
     })
 }

@@ -56,6 +56,25 @@ fn count_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) {
     assert_eq!(value, count.to_string().as_bytes());
 }
 
+/// The bound holds for what comes from Rust clients, as for what comes from Redis clients.
+#[test]
+fn a_full_node_takes_no_more_from_rust_clients() {
+    let replicas = Replicas::start_with(1, 3, &["--maxmemory", "10mb"]);
+    let client = connect(&replicas);
+    let value = vec![b'x'; 1 << 20];
+    let refused = (0..20).find_map(|key: u8| client.put(&[b'k', key], &value).err());
+    let refused = refused.expect("it is full");
+    assert!(refused.to_string().contains("memory is full"), "{refused}");
+    assert!(!refused.is_retryable());
+    client.put(KEY, &value).expect_err("it stays full");
+    for key in 0..20 {
+        client.delete(&[b'k', key]).expect("room is made");
+    }
+    // Deleted versions go a little later.
+    let made_room = || client.put(KEY, &value).is_ok();
+    testkit::eventually("there is room again", made_room);
+}
+
 #[test]
 fn no_call_is_lost_or_doubled_when_leaders_are_killed() {
     let mut replicas = Replicas::start(1, 3);

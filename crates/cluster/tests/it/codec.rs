@@ -108,7 +108,7 @@ fn a_small_request_takes_few_bytes() {
     let ops = vec![Op::Get { key: b"a" }, Op::put(b"b", b"12")];
     let request = Request::Execute { ops };
     let bytes = encoded(&Message::Request { number: 7, request });
-    let head = [3, 1, 7, 0, 0, 0, 0, 0, 0, 0];
+    let head = [codec::VERSION, 1, 7, 0, 0, 0, 0, 0, 0, 0];
     let body = [2, 4, 1, b'a', 13, 0, 1, b'b', 2, b'1', b'2'];
     assert_eq!(bytes, [&head[..], &body].concat());
 }
@@ -128,11 +128,11 @@ fn another_version_is_named() {
 #[test]
 fn claims_of_many_things_are_refused_before_memory_is_asked_for() {
     // Replies, of which there are said to be 2^62.
-    let mut bytes = vec![3, 32, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut bytes = vec![codec::VERSION, 32, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes.extend([0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40]);
     assert_eq!(decode(&bytes).unwrap_err().kind, MalformedKind::Cut);
     // A count in more bytes than it needs.
-    let padded = [3, 37, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x00];
+    let padded = [codec::VERSION, 37, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x00];
     assert_eq!(decode(&padded).unwrap_err().kind, MalformedKind::BadCount);
 }
 

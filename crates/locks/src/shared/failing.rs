@@ -40,6 +40,7 @@ impl Failure {
             Abort::Stale { .. }
             | Abort::Unsupported { .. }
             | Abort::TooLarge { .. }
+            | Abort::OutOfMemory
             | Abort::Failed(_)
             | Abort::Cancelled => Failure::Refused(what),
         }

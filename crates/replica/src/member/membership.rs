@@ -299,13 +299,18 @@ impl Member {
                 return self.ids_of(node).is_empty().then_some(Ok(()));
             }
             (Change::Transfer(node), Step::Begin) => {
-                // What was admitted is finished first; nobody else is.
+                // The other one may have gone since it was chosen.
+                let Some(heir) = self.heir(node) else {
+                    self.resume();
+                    let error = "the other node is alive no more: see the status";
+                    return Some(Err(error.to_owned()));
+                };
+                // What was admitted is finished first; nothing else is begun.
                 self.draining = true;
                 self.shared.tickets.pause();
                 if !self.open.is_empty() || self.shared.tickets.waiting() != (false, false) {
                     return None;
                 }
-                let heir = self.heir(node)?;
                 // The other one may be elected at once.
                 self.shared.set_lease(Duration::ZERO);
                 self.handed_over_in = self.leading?;

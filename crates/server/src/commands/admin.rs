@@ -466,7 +466,7 @@ fn config_set(context: &mut Context, connection: &mut Connection, args: Args<'_>
         }
     }
     if let Some(most) = most {
-        context.shared.memory.most.store(most, Ordering::Relaxed);
+        context.shared.limit_memory(most);
     }
     writer.ok();
 }
