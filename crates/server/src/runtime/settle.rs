@@ -166,6 +166,10 @@ impl Runtime {
             for _ in 0..unknown {
                 connection.writer().error(refusal::OUTCOME_UNKNOWN);
             }
+            if unknown > 0 {
+                // A piece of it may be among the replies that were given up.
+                connection.snapshot = None;
+            }
             context.errors += unknown as u64;
         }
         context.bytes_out += write(connection) as u64;
