@@ -52,9 +52,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
+use budget::Budget;
 use budget::newcomers::Newcomers;
 use mio::event::Event as Readiness;
 use mio::net::TcpListener;
@@ -96,6 +98,7 @@ pub struct Tcp {
     /// Links whose messages travel through memory.
     through_memory: usize,
     peers: HashMap<NodeId, SocketAddr>,
+    budget: Arc<Budget>,
     limits: Limits,
     registry: Registry,
     first: usize,
@@ -166,6 +169,7 @@ impl Tcp {
             peers: options.peers,
             newcomers: Newcomers::new(options.limits.unauthenticated, options.limits.handshake),
             refusals: Refusals::default(),
+            budget: options.budget,
             limits: options.limits,
             registry,
             first: first.0,
@@ -386,6 +390,7 @@ impl Messages for Tcp {
         let connection = connection.filter(|found| found.link == on);
         let connection = connection.ok_or(SendError::Down)?;
         let written = connection.take(len, parts, &mut self.pool)?;
+        let written = written.and_then(|()| connection.charge().map_err(std::io::Error::other));
         note(&mut self.dirty, place, &mut connection.in_dirty);
         if let Err(error) = written {
             self.fail(place, &error);

@@ -94,6 +94,8 @@ pub struct Status {
     pub receiving: Option<(u64, u64)>,
     /// What it waits for, or what is wrong, said for people.
     pub note: Option<String>,
+    /// Why it cannot write its log at the moment, such as a disk that is full; a part of the note.
+    pub log_trouble: Option<String>,
 }
 
 impl Status {
@@ -116,6 +118,7 @@ impl Status {
             leaderships: 0,
             receiving: None,
             note: None,
+            log_trouble: None,
         }
     }
 }

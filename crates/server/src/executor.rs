@@ -1,6 +1,6 @@
 //! Executes commands: checks what every command must pass, then runs it alone or queues it.
 
-use base::{Abort, Epoch, Op};
+use base::{Abort, Epoch};
 use resp::{Args, Writer};
 
 use crate::block::{Block, Call};

@@ -42,14 +42,19 @@ impl admin::Subject for Shared {
     }
 
     fn trouble(&self) -> Option<String> {
+        let replicated = self.partition.replicated();
         if let Some(reason) = self.partition.failed() {
-            return Some(match self.partition.replicated() {
+            return Some(match replicated {
                 None => reason,
                 Some(_) => format!(
                     "this node's replica has stopped, and nothing is served until the node is \
                      restarted: {reason}"
                 ),
             });
+        }
+        let waiting = replicated.and_then(|own| own.member().status().log_trouble);
+        if let Some(reason) = waiting {
+            return Some(format!("this node's replica cannot write: {reason}"));
         }
         self.is_stopping().then(|| "stopping".to_owned())
     }
@@ -296,7 +301,7 @@ const FAMILIES: &[Family] = &[
     ),
     gauge(
         "kumiki_log_failed",
-        "1 when the log has failed and writes are refused, else 0.",
+        "1 when the log cannot be written and writes are refused, else 0.",
         |f, out| if_durable(f, out, f.store.journal_failure.is_some().into()),
     ),
     counter(

@@ -44,6 +44,13 @@ impl Default for Arrival {
 }
 
 impl Arrival {
+    /// Bytes of memory that it takes.
+    #[inline]
+    pub(super) fn held(&self) -> usize {
+        let (Arrival::Begun(bytes) | Arrival::Long(bytes, _)) = self;
+        bytes.capacity()
+    }
+
     /// Reads once, and appends the messages that are whole. `to` is the link on which they come,
     /// and the length of the longest that is allowed. `end_seen` says that nothing more will come
     /// behind what can be read now.

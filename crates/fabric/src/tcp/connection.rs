@@ -4,10 +4,11 @@
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
-use budget::newcomers;
+use budget::{Budget, Full, Share, newcomers};
 use mio::net::TcpStream;
 
 use super::arrival::{self, Arrival, Progress};
@@ -48,6 +49,8 @@ pub(super) struct Connection {
     arrival: Arrival,
     output: Output,
     room: Room,
+    /// What it holds, of what all links may hold together.
+    share: Share,
     /// What messages travel through, if not through the socket.
     pub(super) rings: Option<Box<Through>>,
     /// The user has closed it; it ends when it is up and what waits is sent.
@@ -96,7 +99,7 @@ impl Connection {
         stream: TcpStream,
         address: SocketAddr,
         phase: Phase,
-        queue: usize,
+        (queue, budget): (usize, &Arc<Budget>),
     ) -> Connection {
         let initiated = matches!(phase, Phase::Connecting(_));
         Connection {
@@ -113,6 +116,7 @@ impl Connection {
             arrival: Arrival::default(),
             output: Output::default(),
             room: Room::new(queue),
+            share: Share::new(budget),
             rings: None,
             closing: false,
             failed: None,
@@ -127,6 +131,23 @@ impl Connection {
     #[inline]
     pub(super) fn waiting(&self) -> usize {
         self.output.len() + self.early.len()
+    }
+
+    /// Notes what it holds.
+    ///
+    /// # Errors
+    /// Says that all links together would hold more than they may.
+    #[inline]
+    pub(super) fn charge(&mut self) -> Result<(), String> {
+        let held = self.waiting() + self.arrival.held();
+        self.share.set(held).map_err(|Full| {
+            let address = self.address;
+            tracing::warn!(%address, held, "closed: links hold as much as they may together");
+            format!(
+                "unfinished messages take all the memory that links may have together; this one has {held} \
+                 bytes of them"
+            )
+        })
     }
 
     /// Takes a message of this length to be sent, in parts. If nothing waits before it and its last part is

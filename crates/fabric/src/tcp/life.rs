@@ -39,7 +39,13 @@ impl Tcp {
         let mut hello = Vec::new();
         let meeting = Meeting::initiate(&self.identity, Some(to), nonce, &mut hello);
         let phase = Phase::Connecting(Box::new(meeting));
-        let mut connection = Connection::new(link, stream, address, phase, self.limits.queue);
+        let mut connection = Connection::new(
+            link,
+            stream,
+            address,
+            phase,
+            (self.limits.queue, &self.budget),
+        );
         connection.to = Some(to);
         connection.say(&hello);
         // It takes something when it is connected.
@@ -108,7 +114,13 @@ impl Tcp {
         let meeting = Box::new(Meeting::accept(nonce));
         let link = self.next_link();
         let phase = Phase::Greeting(meeting, Vec::new());
-        let mut connection = Connection::new(link, stream, address, phase, self.limits.queue);
+        let mut connection = Connection::new(
+            link,
+            stream,
+            address,
+            phase,
+            (self.limits.queue, &self.budget),
+        );
         connection.counted = counted;
         if let Err(error) = self.admit(connection) {
             tracing::warn!(%error, peer = %address, "cannot serve a connection");

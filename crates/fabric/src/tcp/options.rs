@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
+use budget::Budget;
 
 use super::deal::Seat;
 use crate::frame::Ways;
@@ -31,6 +33,9 @@ pub struct TcpOptions {
     /// The RDMA device's domain, if there is one. Who makes links through it and those to whom it
     /// makes them are in one, each on its side.
     pub verbs: Option<Domain>,
+    /// The bound on what links hold together of messages that have not arrived whole or are not sent. A
+    /// link that needs more than is left goes down.
+    pub budget: Arc<Budget>,
     /// Sizes and times.
     pub limits: Limits,
 }
@@ -71,6 +76,7 @@ impl TcpOptions {
             transport: Transport::default(),
             shm: Shm::default(),
             verbs: None,
+            budget: Budget::new(u64::MAX),
             limits: Limits::default(),
         }
     }

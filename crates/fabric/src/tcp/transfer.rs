@@ -17,7 +17,12 @@ impl Tcp {
         let progress = match connection.phase {
             Phase::Connecting(_) => return self.connected(place),
             Phase::Greeting(..) => return self.greet(place, inbox),
-            Phase::Up => connection.read(inbox, self.limits.message),
+            Phase::Up => {
+                let progress = connection.read(inbox, self.limits.message);
+                connection
+                    .charge()
+                    .map_or_else(Progress::End, |()| progress)
+            }
             Phase::Ending(_) => connection.discard(inbox),
         };
         let progress = match (progress, connection.failed()) {
@@ -122,6 +127,8 @@ impl Tcp {
         }
         match connection.write(&mut self.pool) {
             Ok(more) => {
+                // It holds less than before.
+                let _ = connection.charge();
                 if more {
                     note(&mut self.dirty, place, &mut connection.in_dirty);
                 }

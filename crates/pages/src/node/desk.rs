@@ -115,6 +115,7 @@ impl Desk {
         fabric.transport = options.transport;
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();
+        fabric.budget = Arc::clone(&shared.in_flight);
         fabric.limits.queue = options.limits.inline_bytes;
         fabric.limits.message = options.limits.message;
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;

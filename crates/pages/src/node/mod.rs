@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use budget::Budget;
 use fabric::tcp::{Deal, listen};
 use mio::Waker;
 use parking_lot::Mutex;
@@ -56,8 +57,10 @@ pub struct Node {
 }
 
 /// What a node's threads share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Shared {
+    /// What all links hold of messages that have not arrived whole or are not sent.
+    in_flight: Arc<Budget>,
     ending: AtomicBool,
     figures: Figures,
     /// Those of the desks.
@@ -80,7 +83,20 @@ impl fmt::Debug for Alarm {
     }
 }
 
+/// Bytes that links may hold together.
+const IN_FLIGHT: u64 = 1 << 30;
+
 impl Shared {
+    fn new() -> Shared {
+        Shared {
+            in_flight: Budget::new(IN_FLIGHT),
+            ending: AtomicBool::default(),
+            figures: Figures::default(),
+            wakers: Mutex::default(),
+            alarm: Mutex::default(),
+        }
+    }
+
     /// Has all desks end.
     fn end(&self) -> io::Result<()> {
         self.ending.store(true, Ordering::Release);
@@ -145,7 +161,7 @@ impl Node {
         let threads = options.threads.max(1);
         let mut listener = listen(options.listen, 1)?.pop();
         let address = listener.as_ref().expect("one").local_addr()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new());
         let tasks = Tasks::start(&options, worker, &shared)?;
         let mut node = Node {
             address,

@@ -91,6 +91,7 @@ impl Member {
             leaderships: self.shared.tickets.leaderships(),
             receiving: self.snapshots.receiving.as_ref().map(|one| one.progress()),
             note: self.notes(),
+            log_trouble: self.trouble.clone(),
             ..Status::new(self.options.me)
         };
         let Some(raft) = &self.raft else {

@@ -79,7 +79,7 @@ impl Replicated {
             clock_steps: engine.clock_steps,
             log_bytes: status.log_bytes,
             log_syncs: status.syncs,
-            journal_failure: self.member.failed(),
+            journal_failure: self.member.failed().or(status.log_trouble),
             ..Stats::default()
         }
     }

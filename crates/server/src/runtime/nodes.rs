@@ -45,6 +45,7 @@ pub(super) fn join(
         peers,
         transport: membership.transport,
         verbs: membership.verbs.clone(),
+        budget: Arc::clone(&shared.in_flight),
         ..identity
     };
     let fabric = Tcp::new(options, poll.registry(), Token(FIRST_TOKEN))?;

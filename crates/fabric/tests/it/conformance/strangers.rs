@@ -2,9 +2,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::NodeId;
+use budget::Budget;
 use kumiki_fabric as fabric;
 
 use fabric::frame::{Code, Frame, PROOF, Ways};
@@ -223,6 +225,56 @@ fn a_message_beyond_the_receiver_s_limit_ends_the_link() {
     });
     let (link, _) = node.log[0];
     assert!(node.why_down(link).unwrap().contains("raise the limit"));
+}
+
+/// Messages that are never finished, on many links: what they take together is bounded.
+#[test]
+fn unfinished_messages_are_bounded_together() {
+    const MIB: usize = 1 << 20;
+    let mut net = Loopback::new();
+    let budget = Budget::new(6 * MIB as u64);
+    let of_links = Arc::clone(&budget);
+    let end = net.end(Peer::Node(NodeId(1)), |options| {
+        options.limits.message = 64 * MIB;
+        options.budget = of_links;
+    });
+    let mut node = Party::new(end);
+    let mut begun = (8 * MIB as u32).to_le_bytes().to_vec();
+    begun.resize(begun.len() + 2 * MIB, 1);
+    let mut kept = Vec::new();
+    while node
+        .log
+        .iter()
+        .all(|(_, what)| !matches!(what, Happened::Down(_)))
+    {
+        assert!(kept.len() < 4, "{} links have begun", kept.len());
+        let mut stream = peer(&mut net, &mut node);
+        stream.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        let used = budget.used();
+        until(
+            &mut net,
+            &mut [&mut node],
+            "its bytes are there",
+            |parties| {
+                sent += stream.write(&begun[sent..]).unwrap_or(0);
+                let is_down = matches!(parties[0].log.last(), Some((_, Happened::Down(_))));
+                is_down || budget.used() >= used + 2 * MIB as u64
+            },
+        );
+        kept.push(stream);
+    }
+    assert!(kept.len() >= 2, "{}", kept.len());
+    let Some((_, Happened::Down(why))) = node.log.last() else {
+        unreachable!("it was found");
+    };
+    assert!(why.contains("may have together"), "{why}");
+    assert_eq!(node.up().len(), kept.len() - 1, "the others stay");
+    drop(kept);
+    until(&mut net, &mut [&mut node], "the end", |parties| {
+        parties[0].up().is_empty()
+    });
+    assert_eq!(budget.used(), 0);
 }
 
 #[test]

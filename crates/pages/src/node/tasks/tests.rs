@@ -13,7 +13,7 @@ fn tasks() -> Tasks {
         ending: AtomicBool::new(false),
         running: Mutex::default(),
         worker: Arc::new(Silent),
-        shared: Arc::default(),
+        shared: Arc::new(Shared::new()),
         threads: Mutex::default(),
     }
 }

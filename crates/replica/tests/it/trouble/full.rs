@@ -64,6 +64,10 @@ fn a_leader_steps_down_and_follows_when_there_is_room() {
         let status = full.status();
         let note = status.note.unwrap_or_default();
         let says = note.contains("make room") && note.contains("goes on as soon as");
+        let says = says
+            && status
+                .log_trouble
+                .is_some_and(|trouble| note.contains(&trouble));
         (says && status.role != Role::Leader).then_some(())
     });
     assert_eq!(full.failed(), None, "it has not given up");
@@ -78,7 +82,8 @@ fn a_leader_steps_down_and_follows_when_there_is_room() {
     group.agree();
     eventually_some("it follows, and says no more", || {
         let status = full.status();
-        (status.role == Role::Follower && status.note.is_none()).then_some(())
+        let is_well = status.note.is_none() && status.log_trouble.is_none();
+        (status.role == Role::Follower && is_well).then_some(())
     });
     all_are_there(&group, &(0..20).collect::<Vec<u32>>());
     all_are_there(&group, &written);
