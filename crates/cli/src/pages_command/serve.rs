@@ -33,7 +33,7 @@ pub(crate) struct Serve {
     dirs: Vec<PathBuf>,
     #[command(flatten)]
     access: Access,
-    /// Listen on an address that others reach although there is no secret.
+    /// Serve all who reach the address, without a secret.
     #[arg(long)]
     insecure: bool,
     /// Threads that serve readers; default: one for two processors.
@@ -110,19 +110,20 @@ const TIDY: Duration = Duration::from_secs(60);
 pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let signals = signals::take(None)?;
     let has_secret = options.access.secret_file.is_some();
-    if !options.listen.ip().is_loopback() && !has_secret && !options.insecure {
+    if !has_secret && !options.insecure {
+        let (strangers, trusted) = match options.listen.ip().is_loopback() {
+            true => ("every user of this machine", "all of them are trusted"),
+            false => (
+                "everyone who reaches this address",
+                "the network is trusted",
+            ),
+        };
         return Err(format!(
-            "--listen {}: whoever reaches this address could read and load tables; give \
-             --secret-file, or --insecure if the network is trusted",
+            "--listen {}: {strangers} could read, load and remove tables; give --secret-file FILE, here \
+             and to all that connect (\"openssl rand -hex 32\" prints a secret; only its user may \
+             read the file), or --insecure if {trusted}",
             options.listen
         ));
-    }
-    if !has_secret {
-        tracing::warn!(
-            "there is no secret: every user of this machine can read, load and remove tables at {}; \
-             --secret-file keeps others out",
-            options.listen
-        );
     }
     let tables = Tables::open(Arc::new(RealDisk), &options.dirs);
     let tables = tables.map_err(|error| error.to_string())?;

@@ -69,10 +69,14 @@ fn pages_dir(dir: &Path) -> PathBuf {
     dir.join("pages")
 }
 
-/// The command that serves a directory.
+/// The command that serves a directory; without a secret unless the options name one.
 pub(crate) fn serve(address: SocketAddr, dir: &Path, options: &[&str]) -> Command {
     let mut command = pages(&["serve", "--listen", &address.to_string()]);
     command.arg("--dir").arg(dir).args(options);
+    let is_said = |option: &&str| ["--secret-file", "--insecure"].contains(option);
+    if !options.iter().any(is_said) {
+        command.arg("--insecure");
+    }
     command
 }
 
@@ -193,6 +197,7 @@ fn it_ends_when_it_is_told_to_and_has_its_tables_afterwards() {
         "serve",
         "--dir",
         &node.dir().to_string_lossy(),
+        "--insecure",
         "--listen",
         "127.0.0.1:0",
     ]));
@@ -222,18 +227,22 @@ fn who_does_not_know_the_secret_is_refused() {
 }
 
 #[test]
-fn addresses_that_others_reach_want_a_secret() {
+fn a_secret_is_wanted_unless_all_are_trusted() {
     let dir = tempfile::tempdir().expect("a directory");
     let port = testkit::free_address().expect("a free port").port();
     let address = SocketAddr::from(([0, 0, 0, 0], port));
-    let mut command = pages(&["serve", "--listen", &address.to_string()]);
-    command.arg("--dir").arg(dir.path().join("pages"));
-    let said = refused(command);
-    assert!(
-        said.contains("--secret-file") && said.contains("--insecure"),
-        "{said}"
-    );
-    assert!(!dir.path().join("pages").exists(), "nothing was made");
+    for (address, strangers) in [
+        (address, "everyone who reaches this address"),
+        (([127, 0, 0, 1], port).into(), "every user of this machine"),
+    ] {
+        let mut command = pages(&["serve", "--listen", &address.to_string()]);
+        command.arg("--dir").arg(dir.path().join("pages"));
+        let said = refused(command);
+        for word in ["--secret-file", "--insecure", strangers] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert!(!dir.path().join("pages").exists(), "nothing was made");
+    }
     let open = |_, _: &Path| serve(address, &pages_dir(dir.path()), &["--insecure"]);
     let server = Server::start_at(([127, 0, 0, 1], port).into(), open);
     let server = server.expect("it starts");
