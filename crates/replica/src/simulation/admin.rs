@@ -147,6 +147,10 @@ impl World {
                 .is_some_and(|one| one.role == Role::Blank)
         };
         if let Some(node) = (0..self.nodes.len()).find(is_blank) {
+            // Until its new vote has taken the place of the old one, the group cannot do without another.
+            if !self.admin.out.contains(&node) {
+                self.admin.out.push(node);
+            }
             return self.change(Change::Add(self.nodes[node].id));
         }
         for node in 0..self.nodes.len() {
