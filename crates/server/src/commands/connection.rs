@@ -6,152 +6,11 @@ use resp::{Args, Protocol};
 
 use super::{int, is};
 use crate::clients::Client;
-use crate::command::{Command, Flags, Keys, Local, Run};
 use crate::connection::Connection;
 use crate::refusal;
 use crate::shared::Context;
 
-const fn command(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    run: Local,
-    summary: &'static str,
-) -> Command {
-    let (run, keys) = (Run::Local(run), Keys::NONE);
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run,
-        group: "connection",
-        summary,
-        subcommands: &[],
-    }
-}
-
-const AT_ONCE: Flags = Flags::FAST.and(Flags::NO_AUTH).and(Flags::IMMEDIATE);
-
-pub(super) const COMMANDS: &[Command] = &[
-    command(
-        "ping",
-        -1,
-        Flags::FAST,
-        ping,
-        "Answers PONG, or its argument.",
-    ),
-    command("echo", 2, Flags::FAST, echo, "Answers its argument."),
-    command(
-        "hello",
-        -1,
-        Flags::FAST.and(Flags::NO_AUTH),
-        hello,
-        "Chooses the protocol; may authenticate too.",
-    ),
-    command(
-        "auth",
-        -2,
-        Flags::FAST.and(Flags::NO_AUTH),
-        auth,
-        "Authenticates by password.",
-    ),
-    command(
-        "select",
-        2,
-        Flags::FAST,
-        select,
-        "Chooses a database; there is one, number 0.",
-    ),
-    command("quit", -1, AT_ONCE, quit, "Closes the connection."),
-    command(
-        "reset",
-        1,
-        AT_ONCE,
-        reset,
-        "Forgets everything about the connection.",
-    ),
-    Command {
-        run: Run::Container,
-        subcommands: CLIENT,
-        ..command("client", -2, Flags::NONE, client_help, "About clients.")
-    },
-];
-
-const CLIENT: &[Command] = &[
-    command(
-        "client|id",
-        2,
-        Flags::FAST,
-        client_id,
-        "The number of this client.",
-    ),
-    command(
-        "client|info",
-        2,
-        Flags::NONE,
-        client_info,
-        "What is known of this client.",
-    ),
-    command(
-        "client|list",
-        -2,
-        Flags::ADMIN,
-        client_list,
-        "What is known of all clients.",
-    ),
-    command(
-        "client|setname",
-        3,
-        Flags::FAST,
-        client_setname,
-        "Names this client.",
-    ),
-    command(
-        "client|getname",
-        2,
-        Flags::FAST,
-        client_getname,
-        "The name of this client.",
-    ),
-    command(
-        "client|setinfo",
-        4,
-        Flags::FAST,
-        client_setinfo,
-        "Names this client's library.",
-    ),
-    command(
-        "client|no-evict",
-        3,
-        Flags::ADMIN,
-        client_switch,
-        "Accepted; no client is ever evicted.",
-    ),
-    command(
-        "client|no-touch",
-        3,
-        Flags::FAST,
-        client_switch,
-        "Accepted; no access times are kept.",
-    ),
-    command(
-        "client|kill",
-        -3,
-        Flags::ADMIN,
-        client_kill,
-        "Closes connections.",
-    ),
-    command(
-        "client|help",
-        2,
-        Flags::NONE,
-        client_help,
-        "What can be asked.",
-    ),
-];
-
-fn ping(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn ping(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     match args.len() {
         1 => connection.writer().status("PONG"),
         2 => connection.writer().bulk(args.at(1)),
@@ -161,13 +20,13 @@ fn ping(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     }
 }
 
-fn echo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn echo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     connection.writer().bulk(args.at(1));
 }
 
 /// There is database 0 alone. The connection is closed after the error for another one: many clients go on
 /// after it, and what they then write, or flush, would be in database 0.
-fn select(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn select(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let refusal = match int(args.at(1)) {
         Ok(0) => return connection.writer().ok(),
         Ok(number) if i32::try_from(number).is_ok() => "ERR DB index is out of range",
@@ -178,12 +37,12 @@ fn select(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     connection.state.closing = true;
 }
 
-fn quit(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn quit(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     connection.writer().ok();
     connection.state.closing = true;
 }
 
-fn reset(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn reset(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     connection.block = None;
     connection.note_block();
     connection.watches.clear();
@@ -221,7 +80,7 @@ fn same(given: &[u8], expected: &[u8]) -> bool {
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-fn auth(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn auth(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let (user, password) = match args.len() {
         2 if context.shared.config.password.is_none() => {
             return connection.writer().error(
@@ -241,7 +100,7 @@ fn auth(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     }
 }
 
-fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if let Err(text) = say_hello(context, connection, args) {
         return connection.writer().error_bytes(&text);
     }
@@ -335,7 +194,7 @@ fn check_name(name: &[u8], bad: &str) -> Result<(), Vec<u8>> {
     }
 }
 
-fn client_id(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn client_id(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let id = connection.client.id as i64;
     connection.writer().int(id);
 }
@@ -350,7 +209,7 @@ pub(crate) fn note_client(context: &Context, connection: &Connection) {
         .store(ms.as_millis() as u64, Ordering::Relaxed);
 }
 
-fn client_info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn client_info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     note_client(context, connection);
     let mut text = Vec::new();
     connection.client.describe(&mut text);
@@ -369,7 +228,7 @@ fn check_user(user: &[u8]) -> Result<(), String> {
     }
 }
 
-fn client_list(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_list(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     note_client(context, connection);
     let clients = context.shared.clients.list();
     let chosen: Result<Vec<_>, String> = match (args.get(2), args.get(3)) {
@@ -412,7 +271,7 @@ fn client_list(context: &mut Context, connection: &mut Connection, args: Args<'_
     }
 }
 
-fn client_setname(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_setname(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     match check_name(args.at(2), BAD_NAME) {
         Ok(()) => {
             connection.client.names.lock().name = args.at(2).to_vec();
@@ -422,7 +281,7 @@ fn client_setname(_: &mut Context, connection: &mut Connection, args: Args<'_>) 
     }
 }
 
-fn client_getname(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn client_getname(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let name = connection.client.names.lock().name.clone();
     let mut writer = connection.writer();
     if name.is_empty() {
@@ -432,7 +291,7 @@ fn client_getname(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     }
 }
 
-fn client_setinfo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_setinfo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let (option, value) = (args.at(2), args.at(3));
     let field = if is(option, "lib-name") {
         "lib-name"
@@ -457,7 +316,7 @@ fn client_setinfo(_: &mut Context, connection: &mut Connection, args: Args<'_>) 
     connection.writer().ok();
 }
 
-fn client_switch(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_switch(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let known = is(args.at(2), "on") || is(args.at(2), "off");
     let mut writer = connection.writer();
     if known {
@@ -514,7 +373,7 @@ impl<'a> Victims<'a> {
     }
 }
 
-fn client_kill(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_kill(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     // The old form names an address and is answered differently.
     let old = args.len() == 3;
     let victims = if old {
@@ -556,8 +415,8 @@ fn client_kill(context: &mut Context, connection: &mut Connection, args: Args<'_
     }
 }
 
-fn client_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    super::admin::help("CLIENT", CLIENT, connection);
+pub(super) fn client_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    super::admin::help("CLIENT", super::table::CLIENT, connection);
 }
 
 /// Refuses to serve one more client.
