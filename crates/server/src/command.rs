@@ -215,7 +215,10 @@ impl Keys {
 }
 
 /// A command: a row of the table.
+#[derive(Clone, Copy)]
 pub(crate) struct Command {
+    /// Among all commands, second words included; given when the table is made.
+    pub(crate) number: usize,
     /// In lower case; the words of a two-word command are joined by `|`.
     pub(crate) name: &'static str,
     /// How many arguments it takes, its name included; negative: at least so many.
@@ -267,6 +270,9 @@ impl Command {
 
 /// All commands, found by name.
 pub(crate) struct Table {
+    commands: &'static [Command],
+    /// How many there are, second words included.
+    count: usize,
     slots: Vec<Option<&'static Command>>,
 }
 
@@ -282,15 +288,37 @@ pub(crate) fn table() -> &'static Table {
 
 impl Table {
     fn new() -> Table {
+        let mut count = 0;
+        let commands = numbered(crate::commands::rows(), &mut count);
         let mut slots = vec![None; SLOTS];
-        for command in crate::commands::all() {
+        for command in commands {
             let mut slot = hash(command.name.as_bytes());
             while slots[slot].is_some() {
                 slot = (slot + 1) % SLOTS;
             }
             slots[slot] = Some(command);
         }
-        Table { slots }
+        Table {
+            commands,
+            count,
+            slots,
+        }
+    }
+
+    /// All commands.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Command> {
+        self.commands.iter()
+    }
+
+    /// All commands and their second words, by number.
+    pub(crate) fn every(&self) -> impl Iterator<Item = &'static Command> {
+        self.all()
+            .flat_map(|command| std::iter::once(command).chain(command.subcommands))
+    }
+
+    /// How many that are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
     }
 
     /// The command with this name, in any case.
@@ -316,6 +344,24 @@ impl Table {
     }
 }
 
+/// The rows with their numbers, from `next` on. They live as long as the process.
+fn numbered<'r>(
+    rows: impl IntoIterator<Item = &'r Command>,
+    next: &mut usize,
+) -> &'static [Command] {
+    let number = |row: &Command| {
+        let number = *next;
+        *next += 1;
+        Command {
+            number,
+            subcommands: numbered(row.subcommands, next),
+            ..*row
+        }
+    };
+    let commands: Vec<Command> = rows.into_iter().map(number).collect();
+    commands.leak()
+}
+
 /// Spreads names by their first eight letters and their length.
 #[inline]
 fn hash(name: &[u8]) -> usize {
@@ -333,7 +379,7 @@ mod tests {
 
     #[test]
     fn every_command_is_found_in_any_case() {
-        for command in crate::commands::all() {
+        for command in table().all() {
             let upper = command.name.to_ascii_uppercase();
             for name in [command.name, upper.as_str()] {
                 assert_eq!(

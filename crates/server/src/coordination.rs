@@ -371,6 +371,7 @@ impl Executor {
             command,
             cursors: &self.context.shared.cursors,
             time_ms,
+            lookups: &self.context.lookups,
         };
         // It was planned before, from the same arguments.
         match plan(args, &mut Ops::new()) {

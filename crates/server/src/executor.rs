@@ -36,22 +36,51 @@ impl Executor {
     ) {
         let from = connection.output.position();
         self.context.commands += 1;
-        self.answer(connection, command, args);
-        self.context.errors += u64::from(connection.output.is_error_at(from));
+        let executed = self.answer(connection, command, args);
+        if connection.output.is_error_at(from) {
+            self.note_error(connection, (command, executed), args, from);
+        }
     }
 
+    /// Counts a reply that is an error. `found` is the command that was called, and the one that was
+    /// executed, if one was.
+    #[cold]
+    fn note_error(
+        &mut self,
+        connection: &Connection,
+        found: (Option<&'static Command>, Option<&'static Command>),
+        args: Args<'_>,
+        from: usize,
+    ) {
+        self.context.note_error(connection.output.from(from));
+        let recorder = &self.context.recorder;
+        match found {
+            (_, Some(executed)) => recorder.count_failed(executed),
+            (Some(command), None) if command.subcommands.is_empty() || args.len() == 1 => {
+                recorder.count_rejected(command);
+            }
+            (Some(command), None) => {
+                if let Some(sub) = crate::command::Table::find_sub(command, args.at(1)) {
+                    recorder.count_rejected(sub);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Returns the command if it was executed.
     #[inline]
     fn answer(
         &mut self,
         connection: &mut Connection,
         command: Option<&'static Command>,
         args: Args<'_>,
-    ) {
+    ) -> Option<&'static Command> {
         let Some(command) = self.admit(connection, command, args) else {
             if let Some(block) = &mut connection.block {
                 block.broken = true;
             }
-            return;
+            return None;
         };
         connection.last_command = command.name;
         self.context.reads += u64::from(command.flags.has(Flags::READ));
@@ -61,7 +90,8 @@ impl Executor {
         {
             if let Err(text) = block.check_guard(command, args) {
                 block.broken = true;
-                return connection.writer().error(text);
+                connection.writer().error(text);
+                return None;
             }
             block.queue(command, args, &self.context.shared.config.limits);
             connection.note_block();
@@ -70,13 +100,19 @@ impl Executor {
                 .as_ref()
                 .is_some_and(|block| block.broken_by_size);
             let mut writer = connection.writer();
-            return if broken {
+            if broken {
                 writer.error("ERR the MULTI block exceeds its limits on commands or bytes");
             } else {
                 writer.status("QUEUED");
-            };
+            }
+            return None;
         }
+        let began = self.context.recorder.begin(command);
         self.run(connection, command, args);
+        if let Some(began) = began {
+            self.context.recorder.end(command, began);
+        }
+        Some(command)
     }
 
     /// Finds the command and checks what every command must pass. Answers what does not.
@@ -236,6 +272,7 @@ impl Executor {
             return self.propose(connection, ops, Work::Call(Call::new(command, args)));
         }
         let cursors = &self.context.shared.cursors;
+        let lookups = &self.context.lookups;
         let stale = self.stale(connection);
         let from = connection.output.position();
         let mut writer = Writer::new(connection.output.buffer(), connection.protocol);
@@ -244,6 +281,7 @@ impl Executor {
                 command,
                 cursors,
                 time_ms: observed.time_ms,
+                lookups,
             };
             render.write(replies, &around, &mut writer);
         });
@@ -326,7 +364,9 @@ impl Executor {
             Task::Proposed(proposed) => self.tell_proposed(connection, proposed),
             waits @ (Task::Job(_) | Task::Coordinated(_)) => connection.task = Some(waits),
         }
-        self.context.errors += u64::from(connection.output.is_error_at(from));
+        if connection.output.is_error_at(from) {
+            self.context.note_error(connection.output.from(from));
+        }
     }
 
     fn multi(connection: &mut Connection) {

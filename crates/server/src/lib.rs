@@ -82,6 +82,7 @@ mod routing;
 mod runtime;
 mod shared;
 mod snapshots;
+mod statistics;
 mod task;
 
 use std::hash::{BuildHasher, RandomState};
@@ -340,6 +341,7 @@ fn share(
         run_id: run_id[..40].to_owned(),
         clients: clients::Clients::default(),
         counters: Counters::default(),
+        statistics: statistics::Statistics::new(signals.len()),
         signals,
         stopping: AtomicBool::new(false),
         handing_over: AtomicBool::new(false),

@@ -74,6 +74,11 @@ impl Output {
         self.bytes.get(position) == Some(&b'-')
     }
 
+    /// The bytes from `position` on, which begin a reply.
+    pub(crate) fn from(&self, position: usize) -> &[u8] {
+        self.bytes.get(position..).unwrap_or_default()
+    }
+
     /// Takes back everything encoded from `position` on, which was not held yet.
     pub(crate) fn truncate(&mut self, position: usize) {
         self.bytes.truncate(position);

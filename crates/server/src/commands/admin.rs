@@ -187,8 +187,12 @@ pub(super) fn config_resetstat(context: &mut Context, connection: &mut Connectio
         &counters.bytes_in,
         &counters.bytes_out,
         &counters.errors,
+        &counters.auth_failures,
+        &counters.hits,
+        &counters.misses,
     ] {
         counter.store(0, Ordering::Relaxed);
     }
+    context.shared.statistics.reset();
     connection.writer().ok();
 }

@@ -4,7 +4,7 @@ use resp::{Args, Writer};
 
 use super::admin::help;
 use super::is;
-use super::table::{COMMAND, all};
+use super::table::COMMAND;
 use crate::command::{Command, Table, table};
 use crate::connection::Connection;
 use crate::glob;
@@ -15,13 +15,15 @@ pub(super) fn command_help(_: &mut Context, connection: &mut Connection, _: Args
 }
 
 pub(super) fn command_count(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    connection.writer().int(all().count() as i64);
+    connection.writer().int(table().all().count() as i64);
 }
 
 pub(super) fn command_all(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let mut writer = connection.writer();
-    writer.array(all().count());
-    all().for_each(|command| write_info(command, &mut writer));
+    writer.array(table().all().count());
+    table()
+        .all()
+        .for_each(|command| write_info(command, &mut writer));
 }
 
 /// A command by its name, which may have two words joined by `|`.
@@ -120,7 +122,7 @@ fn write_access(access: &str, writer: &mut Writer<'_>) {
 
 pub(super) fn command_docs(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let commands: Vec<&Command> = match args.len() {
-        2 => all().collect(),
+        2 => table().all().collect(),
         _ => args.from(2).iter().filter_map(named).collect(),
     };
     let mut writer = connection.writer();
@@ -191,7 +193,7 @@ pub(super) fn command_list(_: &mut Context, connection: &mut Connection, args: A
     let Some(filter) = Filter::parse(args.from(2)) else {
         return connection.writer().error("ERR syntax error");
     };
-    let every = all().flat_map(|command| std::iter::once(command).chain(command.subcommands));
+    let every = table().every();
     let shown: Vec<_> = every.filter(|command| filter.takes(command)).collect();
     let mut writer = connection.writer();
     writer.array(shown.len());

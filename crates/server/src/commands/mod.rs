@@ -13,7 +13,7 @@ mod table;
 
 pub(crate) use connection::{note_client, refuse_client};
 pub(crate) use saving::finish_job;
-pub(crate) use table::all;
+pub(crate) use table::rows;
 
 use base::number::parse_int;
 

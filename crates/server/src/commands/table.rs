@@ -27,8 +27,8 @@ use crate::command::Run::{
 };
 use crate::command::{Command, Flags, Keys, Run};
 
-/// All commands.
-pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
+/// All rows but those of second words.
+pub(crate) fn rows() -> impl Iterator<Item = &'static Command> {
     let tables = [STRINGS, GENERIC, TRANSACTIONS, CONNECTION, SERVER, CLUSTERS];
     tables.into_iter().flatten()
 }
@@ -41,6 +41,7 @@ macro_rules! commands {
         $run:expr $(, $subcommands:ident)?, $summary:literal;
     )*) => {
         &[$(Command {
+            number: 0,
             name: $name,
             arity: $arity,
             flags: Flags::of($flags),
@@ -418,8 +419,7 @@ pub(super) const CLUSTER: &[Command] = commands! { "cluster";
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::*;
-    use crate::command::CATEGORIES;
+    use crate::command::{CATEGORIES, table};
 
     #[test]
     fn words_of_the_table_are_known() {
@@ -434,7 +434,7 @@ mod tests {
             "delete",
             "variable_flags",
         ];
-        let every = all().flat_map(|command| std::iter::once(command).chain(command.subcommands));
+        let every = table().every();
         for command in every {
             let name = command.name;
             assert_eq!(command.keys.first == 0, command.access.is_empty(), "{name}");
@@ -485,7 +485,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_every_command() {
-        let every = all().flat_map(|command| std::iter::once(command).chain(command.subcommands));
+        let every = table().every();
         // That each of several words has HELP goes without saying.
         let names = every
             .map(|command| command.name)

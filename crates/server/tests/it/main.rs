@@ -10,6 +10,7 @@ mod cluster_transactions;
 mod connections;
 mod durability;
 mod idle;
+mod info;
 mod replica;
 mod saving;
 mod snapshots;
