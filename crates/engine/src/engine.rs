@@ -278,11 +278,10 @@ impl Engine {
         Stats {
             keys: self.count_keys(generation),
             expiring,
-            mean_deadline_ms: if expiring == 0 {
-                0
-            } else {
-                self.count(generation, |p| &p.deadlines) / expiring * DEADLINE_UNIT_MS
-            },
+            mean_deadline_ms: self
+                .count(generation, |p| &p.deadlines)
+                .checked_div(expiring)
+                .map_or(0, |units| units * DEADLINE_UNIT_MS),
             records,
             memory_bytes: sum(|p| &p.bytes)
                 .wrapping_add(index as u64)

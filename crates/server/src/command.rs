@@ -68,6 +68,7 @@ impl Flags {
     pub(crate) const NEEDS_MEMORY: Flags = Flags::of("denyoom");
     /// Allowed before authentication.
     pub(crate) const NO_AUTH: Flags = Flags::of("no_auth");
+    pub(crate) const ADMIN: Flags = Flags::of("admin");
     /// Refused in a block.
     pub(crate) const NO_MULTI: Flags = Flags::of("no_multi");
     /// Runs at once even in a block. Clients do not see this one.
@@ -258,7 +259,7 @@ impl Command {
             let follows = match *category {
                 "write" => flags.has(Flags::WRITE),
                 "read" => flags.has(Flags::READ),
-                "admin" | "dangerous" => flags.has(Flags::of("admin")),
+                "admin" | "dangerous" => flags.has(Flags::ADMIN),
                 "fast" => fast,
                 "slow" => !fast,
                 _ => false,

@@ -316,7 +316,7 @@ impl Executor {
         };
         let from = connection.output.position();
         self.tell_outcome(connection, work, outcome, time_ms);
-        self.context.errors += u64::from(connection.output.is_error_at(from));
+        self.end_task(connection, from);
     }
 
     /// Answers what was executed elsewhere, or later.

@@ -7,7 +7,7 @@ use crate::block::{Block, Call};
 use crate::command::{Command, Flags, Ops, Plan, Run};
 use crate::commands::finish_job;
 use crate::commands::key::plan_scan;
-use crate::connection::Connection;
+use crate::connection::{Connection, Replies};
 use crate::coordination::Coordination;
 use crate::keys::KeysTask;
 use crate::partition::Worker;
@@ -34,11 +34,29 @@ impl Executor {
         command: Option<&'static Command>,
         args: Args<'_>,
     ) {
-        let from = connection.output.position();
         self.context.commands += 1;
+        self.execute_counted(connection, command, args);
+    }
+
+    /// As [`Executor::execute`], for a command that counts already.
+    #[inline]
+    pub(crate) fn execute_counted(
+        &mut self,
+        connection: &mut Connection,
+        command: Option<&'static Command>,
+        args: Args<'_>,
+    ) {
+        let from = connection.output.position();
+        let replies = connection.replies;
+        if replies == Replies::SkipNext {
+            connection.replies = Replies::On;
+        }
         let executed = self.answer(connection, command, args);
         if connection.output.is_error_at(from) {
             self.note_error(connection, (command, executed), args, from);
+        }
+        if replies != Replies::On {
+            withhold(connection, replies, from);
         }
     }
 
@@ -76,12 +94,18 @@ impl Executor {
         command: Option<&'static Command>,
         args: Args<'_>,
     ) -> Option<&'static Command> {
+        let found = command;
         let Some(command) = self.admit(connection, command, args) else {
             if let Some(block) = &mut connection.block {
                 block.broken = true;
             }
             return None;
         };
+        if let Some(found) = found
+            && self.postpones(connection, found, command, args)
+        {
+            return None;
+        }
         connection.last_command = command.name;
         self.context.reads += u64::from(command.flags.has(Flags::READ));
         self.context.writes += u64::from(command.flags.has(Flags::WRITE));
@@ -206,7 +230,7 @@ impl Executor {
             Run::Local(local) => local(&mut self.context, connection, args),
             Run::Scan => self.scan(connection, command, args),
             Run::Keys => {
-                let stale = self.stale(connection);
+                let stale = self.stale(connection, command);
                 if let Err(abort) = self.worker.check_view(stale) {
                     return self.tell_elsewhere(connection, &[], &abort);
                 }
@@ -226,7 +250,7 @@ impl Executor {
                 connection.watches.clear();
                 connection.writer().ok();
             }
-            Run::BeginSnapshot => self.begin_snapshot(connection, args),
+            Run::BeginSnapshot => self.begin_snapshot(connection, command, args),
             Run::NextOfSnapshot => self.next_of_snapshot(connection, args),
             Run::EndSnapshot => Self::end_snapshot(connection),
             Run::Container => refusal::arity(command, &mut connection.writer()),
@@ -273,7 +297,7 @@ impl Executor {
         }
         let cursors = &self.context.shared.cursors;
         let lookups = &self.context.lookups;
-        let stale = self.stale(connection);
+        let stale = self.stale(connection, command);
         let from = connection.output.position();
         let mut writer = Writer::new(connection.output.buffer(), connection.protocol);
         let outcome = self.worker.execute(ops, stale, |replies, observed| {
@@ -348,7 +372,7 @@ impl Executor {
                 Step::TooLong => connection
                     .writer()
                     .error("ERR the reply exceeds the limit on a client's output"),
-                Step::Done => match self.worker.epoch_of(keys.epoch(), self.stale(connection)) {
+                Step::Done => match self.worker.epoch_of(keys.epoch(), self.stale_of_node()) {
                     Ok(epoch) => {
                         keys.write(&mut connection.writer());
                         self.finish(connection, from, epoch);
@@ -362,10 +386,20 @@ impl Executor {
             Task::Snapshot { most } => self.step_snapshot(connection, most),
             Task::Parked(parked) => self.unpark(connection, parked),
             Task::Proposed(proposed) => self.tell_proposed(connection, proposed),
+            Task::Postponed(postponed) => return self.resume(connection, postponed),
             waits @ (Task::Job(_) | Task::Coordinated(_)) => connection.task = Some(waits),
         }
+        self.end_task(connection, from);
+    }
+
+    /// Counts the reply of a task if it is an error, and withholds it if the client wants none. The task may
+    /// go on.
+    pub(crate) fn end_task(&mut self, connection: &mut Connection, from: usize) {
         if connection.output.is_error_at(from) {
             self.context.note_error(connection.output.from(from));
+        }
+        if connection.replies != Replies::On {
+            withhold(connection, connection.replies, from);
         }
     }
 
@@ -397,6 +431,20 @@ impl Executor {
         connection.watches.clear();
         connection.note_block();
         connection.writer().ok();
+    }
+}
+
+/// Drops the reply from `from` on if the client wants none. `before` is what it wanted before the command.
+#[cold]
+fn withhold(connection: &mut Connection, before: Replies, from: usize) {
+    let skips = matches!(before, Replies::SkipNext | Replies::SkipTask);
+    if skips && connection.task.is_some() {
+        connection.replies = Replies::SkipTask;
+    } else if connection.replies == Replies::SkipTask {
+        connection.replies = Replies::On;
+    }
+    if skips || connection.replies == Replies::Off {
+        connection.output.discard(from);
     }
 }
 

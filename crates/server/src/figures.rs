@@ -37,6 +37,8 @@ pub(crate) struct Figures<'a> {
     pub(crate) replication: Option<Replication>,
     /// Connections that wait for what a transaction over several nodes holds.
     pub(crate) parked: u64,
+    /// Connections whose commands wait for the end of a pause.
+    pub(crate) postponed: u64,
 }
 
 /// What a node's replica is.
@@ -145,6 +147,7 @@ impl Figures<'_> {
                 .replicated()
                 .map(|own| Replication::now(own)),
             parked: of(&counters.parked),
+            postponed: of(&counters.postponed),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::partition::Partition;
+use crate::pause::Pause;
 use crate::routing::Routes;
 use crate::snapshots::Places;
 use crate::statistics::{Recorder, Statistics};
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     /// One for each runtime.
     pub(crate) signals: Vec<Signal>,
     pub(crate) stopping: AtomicBool,
+    pub(crate) pause: Pause,
     /// It is about to stop, and has somebody else lead before that.
     pub(crate) handing_over: AtomicBool,
     /// The journal has failed.
@@ -72,6 +74,8 @@ pub(crate) struct Counters {
     pub(crate) misses: AtomicU64,
     /// Connections that wait now for what a transaction over several nodes holds.
     pub(crate) parked: AtomicU64,
+    /// Connections whose commands wait now for the end of a pause.
+    pub(crate) postponed: AtomicU64,
 }
 
 impl Shared {

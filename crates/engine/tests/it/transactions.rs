@@ -250,7 +250,7 @@ fn keys_that_expire_are_counted_with_the_mean_of_their_deadlines() {
     // Replaced by one without a deadline, deleted, reclaimed, flushed.
     run(&mut w, Op::put(b"b", b"w"));
     assert_eq!(counts(), (3, 1, 64_000));
-    run(&mut w, put_until(b"c", b"v", u64::MAX / 2));
+    run(&mut w, put_until(b"c", b"v", i64::MAX / 2));
     run(&mut w, Op::Delete { key: b"c" });
     assert_eq!(counts(), (3, 1, 64_000));
     world.clock.set(64_000);

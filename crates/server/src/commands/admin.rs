@@ -11,6 +11,7 @@ use super::{is, table};
 use crate::command::{Command, Ops};
 use crate::connection::Connection;
 use crate::glob;
+use crate::limits::{BACKLOG, KEEPALIVE};
 use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::shared::{Context, Shared};
@@ -64,57 +65,61 @@ pub(super) fn config_help(_: &mut Context, connection: &mut Connection, _: Args<
     help("CONFIG", table::CONFIG, connection);
 }
 
-/// What `CONFIG GET` knows: Redis's names, so that its tools understand the answer.
+/// What `CONFIG GET` knows: Redis's names, so that its clients and tools understand the answer. Each value is
+/// what holds here; what does not exist here has the value that says so to them.
 fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
     let config = &shared.config;
+    let limits = &config.limits;
     let yes = |flag| if flag { "yes" } else { "no" }.to_owned();
     let text = |text: &str| text.to_owned();
+    let durable = config.data.is_some();
+    let directory = config.data.as_ref().map(|dir| dir.display().to_string());
+    let output = limits.output;
     vec![
-        (
-            "appendfsync",
-            text(if config.data.is_some() {
-                "always"
-            } else {
-                "no"
-            }),
-        ),
-        ("appendonly", yes(config.data.is_some())),
+        ("activedefrag", text("no")),
+        ("appendfsync", text(if durable { "always" } else { "no" })),
+        ("appendonly", yes(durable)),
         ("bind", config.listen.ip().to_string()),
         (
-            "client-query-buffer-limit",
-            config.limits.query_buffer.to_string(),
+            "client-output-buffer-limit",
+            format!("normal {output} 0 0 slave 0 0 0 pubsub 0 0 0"),
         ),
+        ("client-query-buffer-limit", limits.query_buffer.to_string()),
         ("cluster-enabled", yes(config.cluster.is_some())),
+        ("daemonize", text("no")),
         ("databases", text("1")),
-        (
-            "dir",
-            config
-                .data
-                .as_ref()
-                .map_or(String::new(), |dir| dir.display().to_string()),
-        ),
+        ("dir", directory.unwrap_or_default()),
         ("io-threads", config.threads.to_string()),
-        ("maxclients", config.limits.clients.to_string()),
-        ("maxmemory-clients", config.limits.in_flight.to_string()),
+        ("io-threads-do-reads", text("yes")),
+        ("latency-monitor-threshold", text("0")),
+        ("latency-tracking", text("yes")),
+        ("latency-tracking-info-percentiles", text("50 99 99.9")),
+        ("logfile", String::new()),
+        ("maxclients", limits.clients.to_string()),
         (
             "maxmemory",
             shared.memory.most.load(Ordering::Relaxed).to_string(),
         ),
+        ("maxmemory-clients", limits.in_flight.to_string()),
         ("maxmemory-policy", text("noeviction")),
+        ("notify-keyspace-events", String::new()),
         ("port", shared.port.to_string()),
-        ("proto-max-bulk-len", config.limits.request.bulk.to_string()),
+        ("proto-max-bulk-len", limits.request.bulk.to_string()),
         ("protected-mode", yes(!config.insecure)),
+        ("replica-read-only", text("yes")),
         ("requirepass", config.password.clone().unwrap_or_default()),
         ("save", String::new()),
-        ("tcp-keepalive", text("300")),
+        ("slave-read-only", text("yes")),
+        ("slowlog-log-slower-than", text("-1")),
+        ("slowlog-max-len", text("0")),
+        ("tcp-backlog", BACKLOG.to_string()),
+        ("tcp-keepalive", KEEPALIVE.as_secs().to_string()),
         (
             "timeout",
-            config
-                .limits
-                .idle
-                .map_or(0, |idle| idle.as_secs())
-                .to_string(),
+            limits.idle.map_or(0, |idle| idle.as_secs()).to_string(),
         ),
+        ("tls-port", text("0")),
+        ("unixsocket", String::new()),
     ]
 }
 

@@ -1,14 +1,15 @@
 //! Commands about the connection itself.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use resp::{Args, Protocol};
 
 use super::{int, is};
 use crate::clients::Client;
-use crate::connection::Connection;
+use crate::connection::{Connection, Replies};
 use crate::refusal;
-use crate::shared::Context;
+use crate::shared::{Context, Signal};
 
 pub(super) fn ping(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     match args.len() {
@@ -48,6 +49,7 @@ pub(super) fn reset(context: &mut Context, connection: &mut Connection, _: Args<
     connection.watches.clear();
     connection.snapshot = None;
     connection.reads_stale = false;
+    connection.replies = Replies::On;
     connection.set_protocol(Protocol::Resp2);
     connection.client.names.lock().name.clear();
     connection.authenticated = context.shared.config.password.is_none();
@@ -217,6 +219,18 @@ pub(super) fn client_info(context: &mut Context, connection: &mut Connection, _:
     connection.writer().verbatim(b"txt", &text);
 }
 
+/// Returns whether a type of clients is that of all there are. Fails if there is no such type.
+fn is_normal(kind: &[u8]) -> Result<bool, String> {
+    match kind.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        _ => Err(format!(
+            "ERR Unknown client type '{}'",
+            String::from_utf8_lossy(refusal::shown(kind))
+        )),
+    }
+}
+
 /// Fails for every user but the only one.
 fn check_user(user: &[u8]) -> Result<(), String> {
     match user {
@@ -234,14 +248,7 @@ pub(super) fn client_list(context: &mut Context, connection: &mut Connection, ar
     let chosen: Result<Vec<_>, String> = match (args.get(2), args.get(3)) {
         (None, _) => Ok(clients),
         (Some(option), Some(kind)) if is(option, "type") && args.len() == 4 => {
-            match kind.to_ascii_lowercase().as_slice() {
-                b"normal" => Ok(clients),
-                b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Vec::new()),
-                _ => Err(format!(
-                    "ERR Unknown client type '{}'",
-                    String::from_utf8_lossy(kind)
-                )),
-            }
+            is_normal(kind).map(|normal| if normal { clients } else { Vec::new() })
         }
         (Some(option), Some(user)) if is(option, "user") && args.len() == 4 => {
             check_user(user).map(|()| clients)
@@ -326,21 +333,100 @@ pub(super) fn client_switch(_: &mut Context, connection: &mut Connection, args: 
     }
 }
 
+pub(super) fn client_reply(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    let wanted = args.at(2);
+    if is(wanted, "on") {
+        connection.replies = Replies::On;
+        connection.writer().ok();
+    } else if is(wanted, "off") {
+        connection.replies = Replies::Off;
+    } else if is(wanted, "skip") {
+        if connection.replies != Replies::Off {
+            connection.replies = Replies::SkipNext;
+        }
+    } else {
+        connection.writer().error("ERR syntax error");
+    }
+}
+
+/// As Redis words it for a subcommand that takes a second option at most.
+fn too_many(subcommand: &str, connection: &mut Connection) {
+    connection.writer().error(&format!(
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try CLIENT HELP."
+    ));
+}
+
+pub(super) fn client_pause(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    if args.len() > 4 {
+        return too_many("PAUSE", connection);
+    }
+    let writes_only = match args.get(3) {
+        None => false,
+        Some(mode) if is(mode, "all") => false,
+        Some(mode) if is(mode, "write") => true,
+        Some(_) => {
+            let text = "ERR CLIENT PAUSE mode must be WRITE or ALL";
+            return connection.writer().error(text);
+        }
+    };
+    let time = match int(args.at(2)) {
+        Err(_) => Err("ERR timeout is not an integer or out of range"),
+        Ok(ms) => u64::try_from(ms).map_err(|_| "ERR timeout is negative"),
+    };
+    match time {
+        Err(text) => connection.writer().error(text),
+        Ok(ms) => {
+            let now = context.now;
+            let until = now.saturating_add(Duration::from_millis(ms));
+            context.shared.pause.begin(now, until, writes_only);
+            connection.writer().ok();
+        }
+    }
+}
+
+pub(super) fn client_unpause(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    context.shared.pause.end_now();
+    context.shared.signals.iter().for_each(Signal::wake);
+    connection.writer().ok();
+}
+
+/// There is no command that blocks its client until something comes, so that none can be woken from one.
+pub(super) fn client_unblock(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    if args.len() > 4 {
+        return too_many("UNBLOCK", connection);
+    }
+    let known = |reason: &[u8]| is(reason, "timeout") || is(reason, "error");
+    if !args.get(3).is_none_or(known) {
+        let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+        return connection.writer().error(text);
+    }
+    match int(args.at(2)) {
+        Ok(_) => connection.writer().int(0),
+        Err(_) => {
+            let text = "ERR value is not an integer or out of range";
+            connection.writer().error(text);
+        }
+    }
+}
+
 /// Which clients `CLIENT KILL` means.
 struct Victims<'a> {
     id: Option<i64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
+    /// Whether it means clients at all: all of them are normal ones.
+    normal: bool,
     /// Whether it spares the one who asks.
     skip_me: bool,
 }
 
 impl<'a> Victims<'a> {
-    fn parse(args: Args<'a>) -> Result<Victims<'a>, &'static str> {
+    fn parse(args: Args<'a>) -> Result<Victims<'a>, String> {
         let mut victims = Victims {
             id: None,
             address: None,
             local: None,
+            normal: true,
             skip_me: true,
         };
         let mut at = 0;
@@ -353,10 +439,14 @@ impl<'a> Victims<'a> {
                 victims.address = Some(value);
             } else if is(option, "laddr") {
                 victims.local = Some(value);
+            } else if is(option, "type") {
+                victims.normal = is_normal(value)?;
+            } else if is(option, "user") {
+                check_user(value)?;
             } else if is(option, "skipme") && (is(value, "yes") || is(value, "no")) {
                 victims.skip_me = is(value, "yes");
             } else {
-                return Err("ERR syntax error");
+                return Err("ERR syntax error".to_owned());
             }
             at += 2;
         }
@@ -366,7 +456,8 @@ impl<'a> Victims<'a> {
     fn has(&self, client: &Client, me: u64) -> bool {
         let at =
             |address: std::net::SocketAddr, given: &[u8]| address.to_string().as_bytes() == given;
-        self.id.is_none_or(|id| id == client.id as i64)
+        self.normal
+            && self.id.is_none_or(|id| id == client.id as i64)
             && self.address.is_none_or(|given| at(client.address, given))
             && self.local.is_none_or(|given| at(client.local, given))
             && !(self.skip_me && client.id == me)
@@ -381,6 +472,7 @@ pub(super) fn client_kill(context: &mut Context, connection: &mut Connection, ar
             id: None,
             address: Some(args.at(2)),
             local: None,
+            normal: true,
             skip_me: false,
         })
     } else {
@@ -388,7 +480,7 @@ pub(super) fn client_kill(context: &mut Context, connection: &mut Connection, ar
     };
     let victims = match victims {
         Ok(victims) => victims,
-        Err(text) => return connection.writer().error(text),
+        Err(text) => return connection.writer().error(&text),
     };
     let me = connection.client.id;
     let mut killed = 0;

@@ -263,6 +263,18 @@ pub(super) const CLIENT: &[Command] = commands! { "connection";
     "client|no-touch" 3 "noscript loading stale" NONE("") "connection" ""
         "7.2.0" "O(1)",
         Local(connection::client_switch), "Accepted; no access times are kept.";
+    "client|reply" 3 "noscript loading stale" NONE("") "connection" ""
+        "3.2.0" "O(1)",
+        Local(connection::client_reply), "Says whether this client gets replies: ON, OFF, or SKIP the next one.";
+    "client|pause" -3 "admin noscript loading stale" NONE("") "connection" ""
+        "2.9.50" "O(1)",
+        Local(connection::client_pause), "Has commands wait for some milliseconds: ALL, or those that WRITE.";
+    "client|unpause" 2 "admin noscript loading stale" NONE("") "connection" ""
+        "6.2.0" "O(N) where N is the number of paused clients.",
+        Local(connection::client_unpause), "Ends a pause.";
+    "client|unblock" -3 "admin noscript loading stale" NONE("") "connection" ""
+        "5.0.0" "O(1)",
+        Local(connection::client_unblock), "Answers 0: no command blocks its client.";
     "client|kill" -3 "admin noscript loading stale" NONE("") "connection" ""
         "2.4.0" "O(N) where N is the number of client connections",
         Local(connection::client_kill), "Closes connections.";

@@ -182,7 +182,7 @@ pub(super) const TABLE: &[Row] = rows! {
     Clients "maxclients", Gauge "kumiki_connections_limit"
         "Connections of clients that there may be at once."
         => Whole(|f| f.shared.config.limits.clients as u64);
-    Clients "blocked_clients" => Whole(|f| f.parked);
+    Clients "blocked_clients" => Whole(|f| f.parked + f.postponed);
     Clients "snapshots_open", Gauge "kumiki_snapshots_open"
         "Snapshots that clients have open (KUMIKI.SNAPSHOT)."
         => Whole(|f| f.shared.snapshots.taken());

@@ -157,13 +157,15 @@ impl Runtime {
             let is_lost = |epoch| context.shared.partition.is_lost(epoch);
             let (durable, instead) = (context.durable, refusal::LEADERSHIP_LOST);
             let lost = connection.output.release_or_lose(durable, is_lost, instead);
-            context.errors += lost as u64;
+            for _ in 0..lost {
+                context.note_error(refusal::LEADERSHIP_LOST);
+            }
         } else {
             connection.output.release(context.durable);
         }
         if context.failed.is_some() && connection.output.give_up() {
             connection.writer().error(refusal::OUTCOME_UNKNOWN);
-            context.errors += 1;
+            context.note_error(b"-MISCONF");
             connection.state.closing = true;
         }
         context.bytes_out += write(connection) as u64;
