@@ -28,7 +28,7 @@ use base::epochs::EpochClock;
 use base::planted::{self, Bug};
 use base::{Abort, Epoch, Tid, TransactionId};
 
-use crate::engine::Place;
+use crate::engine::{KeyCount, Place};
 use crate::garbage::{Bag, Garbage};
 use crate::log::{Changes, RedoLog, Write};
 use crate::record::{RecordRef, VersionRef};
@@ -236,7 +236,7 @@ impl<L: RedoLog> Worker<L> {
         let generation = self.state.generation;
         let place = self.place();
         let mut bag = place.bag.lock();
-        let (mut keys, mut bytes) = (0, 0);
+        let (mut keys, mut bytes) = (KeyCount::default(), 0);
         for (write, seen) in writes.iter().zip(locked) {
             let (old, new) = (RecordRef::version(*seen), write.version);
             new.set_tid(tid);
@@ -246,7 +246,8 @@ impl<L: RedoLog> Worker<L> {
                     .generation_now
                     .store(u64::from(generation), Ordering::Release);
             } else {
-                keys += i64::from(counts(new, generation)) - i64::from(counts(old, generation));
+                keys.add(new, generation, 1);
+                keys.add(old, generation, -1);
             }
             // The word of a record that was held changes together with the table of holds.
             let _held = seen

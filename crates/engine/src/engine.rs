@@ -13,6 +13,7 @@ use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::commit::counts;
 use crate::epoch::Epochs;
 use crate::floors::Floors;
 use crate::garbage::Bag;
@@ -35,6 +36,39 @@ pub struct Options {
     pub limits: Limits,
 }
 
+/// In what sums of deadlines are counted: fine enough for a mean, and coarse enough for the sum over as many
+/// keys as fit into memory.
+const DEADLINE_UNIT_MS: u64 = 64;
+/// The latest deadline in such a sum, in that unit, in the year 2109; later ones count as this one.
+const LATEST_DEADLINE: u64 = 1 << 36;
+
+/// By how much numbers of keys change.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct KeyCount {
+    keys: i64,
+    /// Those of them that have a deadline.
+    expiring: i64,
+    /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`].
+    deadlines: i64,
+}
+
+impl KeyCount {
+    /// Counts a version, `sign` times: 1 when it comes, -1 when it goes. What is absent or of another
+    /// generation does not count.
+    #[inline]
+    pub(crate) fn add(&mut self, version: VersionRef, generation: u16, sign: i64) {
+        if !counts(version, generation) {
+            return;
+        }
+        self.keys += sign;
+        if let Some(deadline) = version.deadline() {
+            self.expiring += sign;
+            let units = (deadline / DEADLINE_UNIT_MS).min(LATEST_DEADLINE);
+            self.deadlines = self.deadlines.wrapping_add(sign * units as i64);
+        }
+    }
+}
+
 /// A worker's own counters and garbage; others read the counters now and then.
 #[derive(Default)]
 pub(crate) struct Place {
@@ -43,6 +77,10 @@ pub(crate) struct Place {
     pub(crate) generation: AtomicU64,
     /// Keys made minus keys deleted, in two's complement.
     pub(crate) keys: AtomicU64,
+    /// As `keys`, of those that have a deadline.
+    pub(crate) expiring: AtomicU64,
+    /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`], in two's complement.
+    pub(crate) deadlines: AtomicU64,
     /// Bytes allocated minus bytes freed, in two's complement.
     pub(crate) bytes: AtomicU64,
     /// Records made minus records removed, in two's complement.
@@ -58,13 +96,19 @@ pub(crate) struct Place {
 
 impl Place {
     /// Adds to the number of keys of a generation; those of earlier ones are gone.
-    pub(crate) fn count_keys(&self, generation: u16, by: i64) {
+    pub(crate) fn count_keys(&self, generation: u16, by: KeyCount) {
         if self.generation.load(Ordering::Relaxed) != u64::from(generation) {
-            self.keys.store(0, Ordering::Relaxed);
+            for counter in [&self.keys, &self.expiring, &self.deadlines] {
+                counter.store(0, Ordering::Relaxed);
+            }
             self.generation
                 .store(u64::from(generation), Ordering::Release);
         }
-        Place::count(&self.keys, by);
+        Place::count(&self.keys, by.keys);
+        if by.expiring != 0 || by.deadlines != 0 {
+            Place::count(&self.expiring, by.expiring);
+            Place::count(&self.deadlines, by.deadlines);
+        }
     }
 
     /// Adds to a counter that only this place's worker writes.
@@ -79,6 +123,10 @@ impl Place {
 pub struct Stats {
     /// Keys; those that have expired and were not yet reclaimed count.
     pub keys: u64,
+    /// Those of them that have a deadline.
+    pub expiring: u64,
+    /// The mean of their deadlines, in milliseconds since the Unix epoch; 0 without one.
+    pub mean_deadline_ms: u64,
     /// Records in the index, deleted ones that wait for reclamation among them.
     pub records: u64,
     /// Bytes of records, versions and index.
@@ -236,8 +284,15 @@ impl Engine {
     /// Sums of the workers' counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let generation = self.current_generation();
+        let expiring = self.count(generation, |p| &p.expiring);
         Stats {
-            keys: self.count_keys(self.current_generation()),
+            keys: self.count_keys(generation),
+            expiring,
+            mean_deadline_ms: self
+                .count(generation, |p| &p.deadlines)
+                .checked_div(expiring)
+                .map_or(0, |units| units * DEADLINE_UNIT_MS),
             records: self.sum(|p| &p.records),
             memory_bytes: self.memory_bytes(),
             commits: self.sum(|p| &p.commits),
@@ -257,11 +312,16 @@ impl Engine {
 
     /// Keys of a generation.
     pub(crate) fn count_keys(&self, generation: u16) -> u64 {
+        self.count(generation, |p| &p.keys)
+    }
+
+    /// The sum of a counter that belongs to a generation.
+    fn count(&self, generation: u16, counter: fn(&Place) -> &AtomicU64) -> u64 {
         let of_it =
             |p: &&CachePadded<Place>| p.generation.load(Ordering::Acquire) == u64::from(generation);
         let places = self.places.iter().filter(of_it);
         let sum = places.fold(0u64, |sum, p| {
-            sum.wrapping_add(p.keys.load(Ordering::Relaxed))
+            sum.wrapping_add(counter(p).load(Ordering::Relaxed))
         });
         // Counters are read one after another: a passing negative sum means none.
         if sum > i64::MAX as u64 { 0 } else { sum }

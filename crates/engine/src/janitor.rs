@@ -35,7 +35,7 @@ use base::versions::ReadAtomic;
 use base::{Epoch, TransactionId};
 
 use crate::commit::{counts, lasts};
-use crate::engine::{Engine, JANITOR, Place};
+use crate::engine::{Engine, JANITOR, KeyCount, Place};
 use crate::garbage::Garbage;
 use crate::index::Index;
 use crate::lookaside::Table;
@@ -433,7 +433,9 @@ impl Janitor {
         }
         let generation = self.engine.current_generation();
         if counts(version, generation) {
-            place.count_keys(generation, -1);
+            let mut gone = KeyCount::default();
+            gone.add(version, generation, -1);
+            place.count_keys(generation, gone);
             self.engine.expired.fetch_add(1, Ordering::Relaxed);
         }
         if Index::keeps(record) {

@@ -22,8 +22,7 @@ use hashbrown::HashMap;
 use parking_lot::MutexGuard;
 
 use crate::apply::Applier;
-use crate::commit::counts;
-use crate::engine::{Engine, Place};
+use crate::engine::{Engine, KeyCount, Place};
 use crate::log::{NoLog, Write};
 use crate::origin::Recent;
 use crate::record::{RecordRef, VersionRef};
@@ -45,7 +44,7 @@ pub struct Loader<'a> {
     ahead: VecDeque<Vec<u8>>,
     more_from: Option<Vec<u8>>,
     /// Keys of each generation: loaded minus replaced.
-    keys: HashMap<u16, i64>,
+    keys: HashMap<u16, KeyCount>,
     /// The key that came last.
     last: Option<Vec<u8>>,
 }
@@ -126,7 +125,7 @@ impl Loader<'_> {
         engine
             .oldest_generation
             .store(u64::from(generation), Ordering::Release);
-        let keys = self.keys.get(&generation).copied().unwrap_or(0);
+        let keys = self.keys.get(&generation).copied().unwrap_or_default();
         self.worker.place().count_keys(generation, keys);
         engine.floors.raise_all(last_of(self.index));
         engine.epochs.drive(self.index.next(), self.stamp_ms);
@@ -194,9 +193,9 @@ impl Loader<'_> {
         new.set_tid(tid);
         if record != self.worker.engine.generation {
             for (version, by) in [(old, -1), (new, 1)] {
-                if counts(version, version.generation()) {
-                    *self.keys.entry(version.generation()).or_default() += by;
-                }
+                let generation = version.generation();
+                let count = self.keys.entry(generation).or_default();
+                count.add(version, generation, by);
             }
         }
         let place = self.worker.place();

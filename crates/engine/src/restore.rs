@@ -13,8 +13,7 @@ use base::transaction::Holder;
 use base::{Change, Epoch, Origin, Tid, Timestamp, TransactionId};
 use hashbrown::HashMap;
 
-use crate::commit::counts;
-use crate::engine::{Engine, Place, generation_after};
+use crate::engine::{Engine, KeyCount, Place, generation_after};
 use crate::garbage::Garbage;
 use crate::holds::Prepared;
 use crate::log::{NoLog, RedoLog, Write};
@@ -30,7 +29,7 @@ use crate::worker::Worker;
 pub struct Restorer {
     worker: Worker<NoLog>,
     /// Keys of each generation: found minus replaced.
-    keys: HashMap<u16, i64>,
+    keys: HashMap<u16, KeyCount>,
     recent: Recent,
 }
 
@@ -58,7 +57,7 @@ impl Engine {
         self.oldest_generation
             .store(u64::from(farthest), Ordering::Release);
         for restorer in &restorers {
-            let keys = restorer.keys.get(&generation).copied().unwrap_or(0);
+            let keys = restorer.keys.get(&generation).copied().unwrap_or_default();
             restorer.worker.place().count_keys(generation, keys);
         }
         self.floors
@@ -102,9 +101,9 @@ impl Restorer {
         self.publish(record, seen, new);
         if record != self.worker.engine.generation {
             for (version, by) in [(old, -1), (new, 1)] {
-                if counts(version, version.generation()) {
-                    *self.keys.entry(version.generation()).or_default() += by;
-                }
+                let generation = version.generation();
+                let count = self.keys.entry(generation).or_default();
+                count.add(version, generation, by);
             }
         }
         Place::count(&self.worker.place().bytes, new.bytes() as i64);

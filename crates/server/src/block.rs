@@ -76,6 +76,12 @@ impl Block {
         self.bytes
     }
 
+    /// Whether one of its commands writes.
+    pub(crate) fn writes(&self) -> bool {
+        let mut calls = self.commands.iter();
+        calls.any(|call| call.command.flags.has(Flags::WRITE))
+    }
+
     fn needs_memory(&self) -> bool {
         self.commands
             .iter()

@@ -57,37 +57,62 @@ pub(crate) enum Run {
     Container,
 }
 
-/// A property of a command, as `COMMAND INFO` shows it.
+/// Properties of a command, as `COMMAND INFO` shows them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flags(u16);
 
 impl Flags {
-    pub(crate) const NONE: Flags = Flags(0);
-    pub(crate) const WRITE: Flags = Flags(1);
-    pub(crate) const READ: Flags = Flags(2);
+    pub(crate) const WRITE: Flags = Flags::of("write");
+    pub(crate) const READ: Flags = Flags::of("readonly");
     /// Refused when memory is short.
-    pub(crate) const NEEDS_MEMORY: Flags = Flags(4);
-    pub(crate) const ADMIN: Flags = Flags(8);
-    pub(crate) const FAST: Flags = Flags(16);
+    pub(crate) const NEEDS_MEMORY: Flags = Flags::of("denyoom");
     /// Allowed before authentication.
-    pub(crate) const NO_AUTH: Flags = Flags(32);
+    pub(crate) const NO_AUTH: Flags = Flags::of("no_auth");
+    pub(crate) const ADMIN: Flags = Flags::of("admin");
     /// Refused in a block.
-    pub(crate) const NO_MULTI: Flags = Flags(64);
-    /// Runs at once even in a block.
-    pub(crate) const IMMEDIATE: Flags = Flags(128);
+    pub(crate) const NO_MULTI: Flags = Flags::of("no_multi");
+    /// Runs at once even in a block. Clients do not see this one.
+    pub(crate) const IMMEDIATE: Flags = Flags::of("immediate");
 
-    const NAMES: [(Flags, &'static str); 7] = [
-        (Flags::WRITE, "write"),
-        (Flags::READ, "readonly"),
-        (Flags::NEEDS_MEMORY, "denyoom"),
-        (Flags::ADMIN, "admin"),
-        (Flags::FAST, "fast"),
-        (Flags::NO_AUTH, "no_auth"),
-        (Flags::NO_MULTI, "no_multi"),
+    /// The words for flags, in the order in which Redis shows them. Those that the server does not act on
+    /// tell clients when Redis would take the command.
+    const NAMES: [&'static str; 14] = [
+        "write",
+        "readonly",
+        "denyoom",
+        "admin",
+        "noscript",
+        "loading",
+        "stale",
+        "skip_slowlog",
+        "fast",
+        "no_auth",
+        "no_async_loading",
+        "no_multi",
+        "allow_busy",
+        "immediate",
     ];
 
-    pub(crate) const fn and(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
+    /// The flags that these words name.
+    ///
+    /// # Panics
+    /// If a word names none, which for the table happens when it is compiled.
+    pub(crate) const fn of(words: &str) -> Flags {
+        let mut rest = words.as_bytes();
+        let mut flags = 0;
+        while !rest.is_empty() {
+            let mut flag = 0;
+            while !begins_with_word(rest, Self::NAMES[flag].as_bytes()) {
+                flag += 1;
+            }
+            flags |= 1 << flag;
+            let (_, behind) = rest.split_at(Self::NAMES[flag].len());
+            rest = match behind {
+                [b' ', next @ ..] => next,
+                _ => behind,
+            };
+        }
+        Flags(flags)
     }
 
     #[inline]
@@ -95,14 +120,53 @@ impl Flags {
         self.0 & flag.0 != 0
     }
 
-    /// The names of the flags that are set.
+    /// The names of the flags that are set and that clients see.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES
-            .into_iter()
-            .filter(move |(flag, _)| self.has(*flag))
-            .map(|(_, name)| name)
+        let flags = self.0 & !Self::IMMEDIATE.0;
+        let names = Self::NAMES.into_iter().enumerate();
+        names.filter_map(move |(at, name)| (flags & 1 << at != 0).then_some(name))
     }
 }
+
+/// Returns whether `text` is `word`, or begins with it and a space.
+const fn begins_with_word(text: &[u8], word: &[u8]) -> bool {
+    if text.len() < word.len() || (text.len() > word.len() && text[word.len()] != b' ') {
+        return false;
+    }
+    let mut at = 0;
+    while at < word.len() {
+        if text[at] != word[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Categories of access control lists, in Redis's order.
+pub(crate) const CATEGORIES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
 
 /// Where a command's keys stand among its arguments: `first` (0: it has none), `last` (negative:
 /// from the end) and the `step` between them.
@@ -151,16 +215,28 @@ impl Keys {
     }
 }
 
-/// A command.
+/// A command: a row of the table.
+#[derive(Clone, Copy)]
 pub(crate) struct Command {
+    /// Among all commands, second words included; given when the table is made.
+    pub(crate) number: usize,
     /// In lower case; the words of a two-word command are joined by `|`.
     pub(crate) name: &'static str,
     /// How many arguments it takes, its name included; negative: at least so many.
     pub(crate) arity: i32,
     pub(crate) flags: Flags,
     pub(crate) keys: Keys,
+    /// What it does with its keys, in words.
+    pub(crate) access: &'static str,
+    /// Categories that do not follow from its flags, in words.
+    pub(crate) own_categories: &'static str,
+    /// What clients of a cluster should know, in words.
+    pub(crate) tips: &'static str,
     pub(crate) run: Run,
     pub(crate) group: &'static str,
+    /// The release that brought it.
+    pub(crate) since: &'static str,
+    pub(crate) complexity: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) subcommands: &'static [Command],
 }
@@ -174,10 +250,30 @@ impl Command {
             args >= -self.arity as usize
         }
     }
+
+    /// Its categories for access control lists.
+    pub(crate) fn categories(&self) -> impl Iterator<Item = &'static str> {
+        let (flags, own) = (self.flags, self.own_categories);
+        let fast = flags.has(Flags::of("fast"));
+        CATEGORIES.into_iter().filter(move |category| {
+            let follows = match *category {
+                "write" => flags.has(Flags::WRITE),
+                "read" => flags.has(Flags::READ),
+                "admin" | "dangerous" => flags.has(Flags::ADMIN),
+                "fast" => fast,
+                "slow" => !fast,
+                _ => false,
+            };
+            follows || own.split_whitespace().any(|word| word == *category)
+        })
+    }
 }
 
 /// All commands, found by name.
 pub(crate) struct Table {
+    commands: &'static [Command],
+    /// How many there are, second words included.
+    count: usize,
     slots: Vec<Option<&'static Command>>,
 }
 
@@ -193,15 +289,37 @@ pub(crate) fn table() -> &'static Table {
 
 impl Table {
     fn new() -> Table {
+        let mut count = 0;
+        let commands = numbered(crate::commands::rows(), &mut count);
         let mut slots = vec![None; SLOTS];
-        for command in crate::commands::all() {
+        for command in commands {
             let mut slot = hash(command.name.as_bytes());
             while slots[slot].is_some() {
                 slot = (slot + 1) % SLOTS;
             }
             slots[slot] = Some(command);
         }
-        Table { slots }
+        Table {
+            commands,
+            count,
+            slots,
+        }
+    }
+
+    /// All commands.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Command> {
+        self.commands.iter()
+    }
+
+    /// All commands and their second words, by number.
+    pub(crate) fn every(&self) -> impl Iterator<Item = &'static Command> {
+        self.all()
+            .flat_map(|command| std::iter::once(command).chain(command.subcommands))
+    }
+
+    /// How many that are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
     }
 
     /// The command with this name, in any case.
@@ -227,6 +345,24 @@ impl Table {
     }
 }
 
+/// The rows with their numbers, from `next` on. They live as long as the process.
+fn numbered<'r>(
+    rows: impl IntoIterator<Item = &'r Command>,
+    next: &mut usize,
+) -> &'static [Command] {
+    let number = |row: &Command| {
+        let number = *next;
+        *next += 1;
+        Command {
+            number,
+            subcommands: numbered(row.subcommands, next),
+            ..*row
+        }
+    };
+    let commands: Vec<Command> = rows.into_iter().map(number).collect();
+    commands.leak()
+}
+
 /// Spreads names by their first eight letters and their length.
 #[inline]
 fn hash(name: &[u8]) -> usize {
@@ -244,7 +380,7 @@ mod tests {
 
     #[test]
     fn every_command_is_found_in_any_case() {
-        for command in crate::commands::all() {
+        for command in table().all() {
             let upper = command.name.to_ascii_uppercase();
             for name in [command.name, upper.as_str()] {
                 assert_eq!(

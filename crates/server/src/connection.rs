@@ -46,8 +46,22 @@ pub(crate) struct Connection {
     pub(crate) task: Option<Task>,
     pub(crate) state: State,
     pub(crate) last_command: &'static str,
+    /// Whether it gets replies (`CLIENT REPLY`).
+    pub(crate) replies: Replies,
     /// What it holds of the memory that all connections share.
     pub(crate) share: Share,
+}
+
+/// Which commands a connection gets replies to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Replies {
+    #[default]
+    On,
+    Off,
+    /// To all but the next one.
+    SkipNext,
+    /// To all but the one that is its task.
+    SkipTask,
 }
 
 /// Where a connection stands with the runtime's loop.
@@ -108,6 +122,7 @@ impl Connection {
                 ..State::default()
             },
             last_command: "NULL",
+            replies: Replies::default(),
             share: Share::new(budget),
         }
     }

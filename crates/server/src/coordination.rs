@@ -316,7 +316,7 @@ impl Executor {
         };
         let from = connection.output.position();
         self.tell_outcome(connection, work, outcome, time_ms);
-        self.context.errors += u64::from(connection.output.is_error_at(from));
+        self.end_task(connection, from);
     }
 
     /// Answers what was executed elsewhere, or later.
@@ -371,6 +371,7 @@ impl Executor {
             command,
             cursors: &self.context.shared.cursors,
             time_ms,
+            lookups: &self.context.lookups,
         };
         // It was planned before, from the same arguments.
         match plan(args, &mut Ops::new()) {

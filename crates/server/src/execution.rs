@@ -161,6 +161,7 @@ impl Execution {
         connection.writer().array(plan.parts.len());
         for (call, part) in self.calls.iter().zip(&plan.parts) {
             let command = call.command;
+            context.recorder.count(command);
             let mut writer = Writer::new(connection.output.buffer(), connection.protocol);
             match part {
                 Part::Planned {
@@ -172,6 +173,7 @@ impl Execution {
                         command,
                         cursors: &context.shared.cursors,
                         time_ms,
+                        lookups: &context.lookups,
                     };
                     render.write(&replies[*first..first + count], &around, &mut writer);
                 }

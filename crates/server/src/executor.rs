@@ -7,7 +7,7 @@ use crate::block::{Block, Call};
 use crate::command::{Command, Flags, Ops, Plan, Run};
 use crate::commands::finish_job;
 use crate::commands::key::plan_scan;
-use crate::connection::Connection;
+use crate::connection::{Connection, Replies};
 use crate::coordination::Coordination;
 use crate::keys::KeysTask;
 use crate::partition::Worker;
@@ -34,25 +34,78 @@ impl Executor {
         command: Option<&'static Command>,
         args: Args<'_>,
     ) {
-        let from = connection.output.position();
         self.context.commands += 1;
-        self.answer(connection, command, args);
-        self.context.errors += u64::from(connection.output.is_error_at(from));
+        self.execute_counted(connection, command, args);
     }
 
+    /// As [`Executor::execute`], for a command that counts already.
+    #[inline]
+    pub(crate) fn execute_counted(
+        &mut self,
+        connection: &mut Connection,
+        command: Option<&'static Command>,
+        args: Args<'_>,
+    ) {
+        let from = connection.output.position();
+        let replies = connection.replies;
+        if replies == Replies::SkipNext {
+            connection.replies = Replies::On;
+        }
+        let executed = self.answer(connection, command, args);
+        if connection.output.is_error_at(from) {
+            self.note_error(connection, (command, executed), args, from);
+        }
+        if replies != Replies::On {
+            withhold(connection, replies, from);
+        }
+    }
+
+    /// Counts a reply that is an error. `found` is the command that was called, and the one that was
+    /// executed, if one was.
+    #[cold]
+    fn note_error(
+        &mut self,
+        connection: &Connection,
+        found: (Option<&'static Command>, Option<&'static Command>),
+        args: Args<'_>,
+        from: usize,
+    ) {
+        self.context.note_error(connection.output.from(from));
+        let recorder = &self.context.recorder;
+        match found {
+            (_, Some(executed)) => recorder.count_failed(executed),
+            (Some(command), None) if command.subcommands.is_empty() || args.len() == 1 => {
+                recorder.count_rejected(command);
+            }
+            (Some(command), None) => {
+                if let Some(sub) = crate::command::Table::find_sub(command, args.at(1)) {
+                    recorder.count_rejected(sub);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Returns the command if it was executed.
     #[inline]
     fn answer(
         &mut self,
         connection: &mut Connection,
         command: Option<&'static Command>,
         args: Args<'_>,
-    ) {
+    ) -> Option<&'static Command> {
+        let found = command;
         let Some(command) = self.admit(connection, command, args) else {
             if let Some(block) = &mut connection.block {
                 block.broken = true;
             }
-            return;
+            return None;
         };
+        if let Some(found) = found
+            && self.postpones(connection, found, command, args)
+        {
+            return None;
+        }
         connection.last_command = command.name;
         self.context.reads += u64::from(command.flags.has(Flags::READ));
         self.context.writes += u64::from(command.flags.has(Flags::WRITE));
@@ -61,7 +114,8 @@ impl Executor {
         {
             if let Err(text) = block.check_guard(command, args) {
                 block.broken = true;
-                return connection.writer().error(text);
+                connection.writer().error(text);
+                return None;
             }
             block.queue(command, args, &self.context.shared.config.limits);
             connection.note_block();
@@ -70,13 +124,19 @@ impl Executor {
                 .as_ref()
                 .is_some_and(|block| block.broken_by_size);
             let mut writer = connection.writer();
-            return if broken {
+            if broken {
                 writer.error("ERR the MULTI block exceeds its limits on commands or bytes");
             } else {
                 writer.status("QUEUED");
-            };
+            }
+            return None;
         }
+        let began = self.context.recorder.begin(command);
         self.run(connection, command, args);
+        if let Some(began) = began {
+            self.context.recorder.end(command, began);
+        }
+        Some(command)
     }
 
     /// Finds the command and checks what every command must pass. Answers what does not.
@@ -162,7 +222,7 @@ impl Executor {
             Run::Local(local) => local(&mut self.context, connection, args),
             Run::Scan => self.scan(connection, command, args),
             Run::Keys => {
-                let stale = self.stale(connection);
+                let stale = self.stale(connection, command);
                 if let Err(abort) = self.worker.check_view(stale) {
                     return self.tell_elsewhere(connection, &[], &abort);
                 }
@@ -182,7 +242,7 @@ impl Executor {
                 connection.watches.clear();
                 connection.writer().ok();
             }
-            Run::BeginSnapshot => self.begin_snapshot(connection, args),
+            Run::BeginSnapshot => self.begin_snapshot(connection, command, args),
             Run::NextOfSnapshot => self.next_of_snapshot(connection, args),
             Run::EndSnapshot => Self::end_snapshot(connection),
             Run::Container => refusal::arity(command, &mut connection.writer()),
@@ -225,7 +285,8 @@ impl Executor {
             return self.propose(connection, ops, Work::Call(Call::new(command, args)));
         }
         let cursors = &self.context.shared.cursors;
-        let stale = self.stale(connection);
+        let lookups = &self.context.lookups;
+        let stale = self.stale(connection, command);
         let from = connection.output.position();
         let mut writer = Writer::new(connection.output.buffer(), connection.protocol);
         let outcome = self.worker.execute(ops, stale, |replies, observed| {
@@ -233,6 +294,7 @@ impl Executor {
                 command,
                 cursors,
                 time_ms: observed.time_ms,
+                lookups,
             };
             render.write(replies, &around, &mut writer);
         });
@@ -299,7 +361,7 @@ impl Executor {
                 Step::TooLong => connection
                     .writer()
                     .error("ERR the reply exceeds the limit on a client's output"),
-                Step::Done => match self.worker.epoch_of(keys.epoch(), self.stale(connection)) {
+                Step::Done => match self.worker.epoch_of(keys.epoch(), self.stale_of_node()) {
                     Ok(epoch) => {
                         keys.write(&mut connection.writer());
                         self.finish(connection, from, epoch);
@@ -313,9 +375,21 @@ impl Executor {
             Task::Snapshot { most } => self.step_snapshot(connection, most),
             Task::Parked(parked) => self.unpark(connection, parked),
             Task::Proposed(proposed) => self.tell_proposed(connection, proposed),
+            Task::Postponed(postponed) => return self.resume(connection, postponed),
             waits @ (Task::Job(_) | Task::Coordinated(_)) => connection.task = Some(waits),
         }
-        self.context.errors += u64::from(connection.output.is_error_at(from));
+        self.end_task(connection, from);
+    }
+
+    /// Counts the reply of a task if it is an error, and withholds it if the client wants none. The task may
+    /// go on.
+    pub(crate) fn end_task(&mut self, connection: &mut Connection, from: usize) {
+        if connection.output.is_error_at(from) {
+            self.context.note_error(connection.output.from(from));
+        }
+        if connection.replies != Replies::On {
+            withhold(connection, connection.replies, from);
+        }
     }
 
     fn multi(connection: &mut Connection) {
@@ -346,6 +420,20 @@ impl Executor {
         connection.watches.clear();
         connection.note_block();
         connection.writer().ok();
+    }
+}
+
+/// Drops the reply from `from` on if the client wants none. `before` is what it wanted before the command.
+#[cold]
+fn withhold(connection: &mut Connection, before: Replies, from: usize) {
+    let skips = matches!(before, Replies::SkipNext | Replies::SkipTask);
+    if skips && connection.task.is_some() {
+        connection.replies = Replies::SkipTask;
+    } else if connection.replies == Replies::SkipTask {
+        connection.replies = Replies::On;
+    }
+    if skips || connection.replies == Replies::Off {
+        connection.output.discard(from);
     }
 }
 

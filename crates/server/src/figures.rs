@@ -37,6 +37,8 @@ pub(crate) struct Figures<'a> {
     pub(crate) replication: Option<Replication>,
     /// Connections that wait for what a transaction over several nodes holds.
     pub(crate) parked: u64,
+    /// Connections whose commands wait for the end of a pause.
+    pub(crate) postponed: u64,
 }
 
 /// What a node's replica is.
@@ -97,6 +99,11 @@ pub(crate) struct Traffic {
     pub(crate) writes: u64,
     /// Replies that are errors.
     pub(crate) errors: u64,
+    /// Attempts to authenticate that were refused.
+    pub(crate) auth_failures: u64,
+    /// Keys that commands looked up to read: that were there, and that were not.
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
 }
@@ -119,6 +126,9 @@ impl Figures<'_> {
                 reads,
                 writes,
                 errors: of(&counters.errors),
+                auth_failures: of(&counters.auth_failures),
+                hits: of(&counters.hits),
+                misses: of(&counters.misses),
                 bytes_in: of(&counters.bytes_in),
                 bytes_out: of(&counters.bytes_out),
             },
@@ -137,6 +147,7 @@ impl Figures<'_> {
                 .replicated()
                 .map(|own| Replication::now(own)),
             parked: of(&counters.parked),
+            postponed: of(&counters.postponed),
         }
     }
 

@@ -147,7 +147,7 @@ pub(crate) fn execute(
                 let mut text = b"ERR ".to_vec();
                 error.write_text(&mut text);
                 connection.writer().error_bytes(&text);
-                executor.context.errors += 1;
+                executor.context.note_error(b"-ERR");
                 connection.state.closing = true;
                 tracing::debug!(client = %connection.client.address, ?error, "not RESP");
                 return done;

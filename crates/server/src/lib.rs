@@ -72,6 +72,7 @@ mod metrics;
 mod output;
 mod parking;
 mod partition;
+mod pause;
 mod published;
 mod read_atomic;
 mod redirect;
@@ -82,6 +83,7 @@ mod routing;
 mod runtime;
 mod shared;
 mod snapshots;
+mod statistics;
 mod task;
 
 use std::hash::{BuildHasher, RandomState};
@@ -105,9 +107,6 @@ use crate::published::Lease;
 use crate::routing::Routes;
 use crate::runtime::{Runtime, WAKER};
 use crate::shared::{Counters, MemoryWatch, Shared, Signal};
-
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
 
 /// A server that is serving.
 pub struct Running {
@@ -341,8 +340,10 @@ fn share(
         run_id: run_id[..40].to_owned(),
         clients: clients::Clients::default(),
         counters: Counters::default(),
+        statistics: statistics::Statistics::new(signals.len()),
         signals,
         stopping: AtomicBool::new(false),
+        pause: pause::Pause::default(),
         handing_over: AtomicBool::new(false),
         failed: AtomicBool::new(false),
         changes: AtomicU64::new(0),
@@ -385,7 +386,7 @@ fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<mio::net::Tc
         } else {
             socket(address)?
         };
-        socket.listen(BACKLOG)?;
+        socket.listen(limits::BACKLOG)?;
         let listener = mio::net::TcpListener::from_std(socket.into());
         // With port 0 the first listener has chosen; the others share its port.
         address = listener.local_addr()?;

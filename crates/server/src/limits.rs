@@ -68,6 +68,11 @@ impl Default for Limits {
     }
 }
 
+/// Connections that may wait to be accepted.
+pub(crate) const BACKLOG: i32 = 1024;
+/// After so long without a word from a client the system asks its machine whether it is still there, as often again
+/// as a third of that, three times.
+pub(crate) const KEEPALIVE: Duration = Duration::from_secs(300);
 /// Bytes read from a connection at a time; with it the commands that one connection can have
 /// executed before others get their turn.
 pub(crate) const READ_BUFFER: usize = 64 * 1024;

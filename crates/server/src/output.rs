@@ -75,6 +75,17 @@ impl Output {
         self.bytes.get(position) == Some(&b'-')
     }
 
+    /// The bytes from `position` on, which begin a reply.
+    pub(crate) fn from(&self, position: usize) -> &[u8] {
+        self.bytes.get(position..).unwrap_or_default()
+    }
+
+    /// Drops the replies from `position` on, and what they wait for.
+    pub(crate) fn discard(&mut self, position: usize) {
+        self.bytes.truncate(position);
+        self.marks.retain(|mark| mark.from < position);
+    }
+
     /// Takes back everything encoded from `position` on, which was not held yet.
     pub(crate) fn truncate(&mut self, position: usize) {
         self.bytes.truncate(position);

@@ -8,7 +8,7 @@
 //! 3. Its connection's later commands wait behind it; when its time is over it is refused.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::Abort;
@@ -17,7 +17,7 @@ use base::transaction::Holder;
 use crate::connection::Connection;
 use crate::executor::Executor;
 use crate::refusal;
-use crate::shared::Shared;
+use crate::shared::{Counters, Shared};
 use crate::task::{Task, Work};
 
 /// See the module's description.
@@ -33,19 +33,28 @@ pub(crate) struct Parked {
     _counted: Counted,
 }
 
-/// Counts a parked connection for as long as it lives.
-struct Counted(Arc<Shared>);
+/// Counts a connection that waits for as long as it lives.
+pub(crate) struct Counted(Arc<Shared>, fn(&Counters) -> &AtomicU64);
 
 impl Counted {
     fn new(shared: &Arc<Shared>) -> Counted {
-        shared.counters.parked.fetch_add(1, Ordering::Relaxed);
-        Counted(Arc::clone(shared))
+        Counted::among(shared, |counters| &counters.parked)
+    }
+
+    /// Counts a connection whose command waits for the end of a pause.
+    pub(crate) fn of_postponed(shared: &Arc<Shared>) -> Counted {
+        Counted::among(shared, |counters| &counters.postponed)
+    }
+
+    fn among(shared: &Arc<Shared>, counter: fn(&Counters) -> &AtomicU64) -> Counted {
+        counter(&shared.counters).fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(shared), counter)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.counters.parked.fetch_sub(1, Ordering::Relaxed);
+        self.1(&self.0.counters).fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -4,6 +4,7 @@
 //! | the command | then |
 //! |---|---|
 //! | reads, on a connection that has said `READONLY` | executes here, if what is here is fresh enough |
+//! | walks or counts all keys of the node: `SCAN`, `KEYS`, `DBSIZE` | as above, on every connection, as Redis's replicas do |
 //! | is alone, and its connection watches no keys | its client is told who leads (`MOVED`), or that nobody does |
 //! | is a block, a `WATCH`, or behind one | this node coordinates it |
 
@@ -11,18 +12,30 @@ use std::time::Duration;
 
 use base::{Abort, NodeId, Op};
 
+use crate::command::{Command, Flags};
 use crate::connection::Connection;
 use crate::coordination::can_be_sent_away;
 use crate::executor::Executor;
 use crate::refusal;
 use crate::task::{Proposed, Task, Work};
 
+/// Whether a command reads the keys that this node has, whichever these are.
+#[inline]
+fn is_of_node(command: &Command) -> bool {
+    command.keys.first == 0 && command.flags.has(Flags::READ) && !command.flags.has(Flags::ADMIN)
+}
+
 impl Executor {
-    /// How old what the connection reads here may be, if it may be old at all.
+    /// How old what a command of the connection reads here may be, if it may be old at all.
     #[inline]
-    pub(crate) fn stale(&self, connection: &Connection) -> Option<Duration> {
-        let bound = self.context.shared.config.staleness;
-        connection.reads_stale.then_some(bound)
+    pub(crate) fn stale(&self, connection: &Connection, command: &Command) -> Option<Duration> {
+        let may = connection.reads_stale || is_of_node(command);
+        self.stale_of_node().filter(|_| may)
+    }
+
+    /// How old the keys that this node has may be when a command shows them.
+    pub(crate) fn stale_of_node(&self) -> Option<Duration> {
+        Some(self.context.shared.config.staleness)
     }
 
     /// Goes on with operations that found `leader` to lead instead of this node.

@@ -4,11 +4,12 @@ use base::transaction::Kind;
 use base::{OpError, Reply};
 use resp::Writer;
 
-use crate::command::Command;
+use crate::command::{Command, Flags};
 use crate::cursors::Cursors;
 use crate::glob;
 use crate::limits::SLICE_STEPS;
 use crate::refusal::{Refusal, op_error};
+use crate::shared::Lookups;
 
 /// How replies become RESP.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +63,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) cursors: &'a Cursors,
     /// The transaction's own time.
     pub(crate) time_ms: u64,
+    pub(crate) lookups: &'a Lookups,
 }
 
 impl Render<'_> {
@@ -73,6 +75,7 @@ impl Render<'_> {
         around: &Surroundings<'_>,
         writer: &mut Writer<'_>,
     ) {
+        around.count_lookups(replies);
         if let (Render::Plain, [reply]) = (self, replies) {
             return plain(reply, around, writer);
         }
@@ -101,6 +104,40 @@ impl Render<'_> {
             Render::RefusedIfThere(refusal) => refusal.write(around.command, writer),
             Render::Keys { pattern } => write_keys(pairs_of(replies), pattern, writer),
             Render::Page(page) => page.write(pairs_of(replies), around, writer),
+        }
+    }
+}
+
+impl Surroundings<'_> {
+    /// Counts the keys that the command looked up to read, by whether they were there. An empty value is
+    /// taken for an absent one by commands whose replies do not tell them apart (`STRLEN`, `GETRANGE`).
+    #[inline]
+    fn count_lookups(&self, replies: &[Reply<'_>]) {
+        let command = self.command;
+        if command.keys.first == 0 {
+            return;
+        }
+        let reads = command.flags.has(Flags::READ);
+        // Those that write may answer the value that was there.
+        if !reads && !command.access.starts_with("RW access") {
+            return;
+        }
+        let tells_absence = || !matches!(command.name, "getrange" | "substr");
+        for reply in replies {
+            match reply {
+                Reply::Bytes(bytes) => {
+                    self.lookups.count(!bytes.is_empty() || tells_absence());
+                }
+                // Of a SET it may say that a condition was not met.
+                Reply::Nil => {
+                    if reads || !command.access.ends_with("variable_flags") {
+                        self.lookups.count(false);
+                    }
+                }
+                Reply::Int(number) if reads => self.lookups.count(*number != 0),
+                Reply::Kind(_) | Reply::Deadline(_) => self.lookups.count(true),
+                _ => {}
+            }
         }
     }
 }
@@ -239,6 +276,7 @@ mod tests {
             command,
             cursors: &cursors,
             time_ms: 10_000,
+            lookups: &Lookups::default(),
         };
         let mut out = Vec::new();
         render.write(

@@ -153,7 +153,7 @@ impl Runtime {
             listener: Some(listener),
             executor: Executor {
                 worker,
-                context: Context::new(shared),
+                context: Context::new(shared, index),
                 cluster,
             },
             connections: Slab::new(),
@@ -312,12 +312,23 @@ impl Runtime {
         if context.errors > 0 {
             counters.errors.fetch_add(context.errors, Ordering::Relaxed);
             context.errors = 0;
+            context
+                .shared
+                .statistics
+                .add_errors(&mut context.error_kinds);
         }
         if context.commands > 0 {
             counters
                 .commands
                 .fetch_add(context.commands, Ordering::Relaxed);
             context.commands = 0;
+            let lookups = &context.lookups;
+            counters
+                .hits
+                .fetch_add(lookups.hits.take(), Ordering::Relaxed);
+            counters
+                .misses
+                .fetch_add(lookups.misses.take(), Ordering::Relaxed);
             counters
                 .reads
                 .fetch_add(std::mem::take(&mut context.reads), Ordering::Relaxed);

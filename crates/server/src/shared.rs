@@ -1,5 +1,6 @@
 //! What the runtimes of one server have in common.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,8 +15,10 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::partition::Partition;
+use crate::pause::Pause;
 use crate::routing::Routes;
 use crate::snapshots::Places;
+use crate::statistics::{Recorder, Statistics};
 
 pub(crate) struct Shared {
     pub(crate) partition: Partition,
@@ -40,9 +43,12 @@ pub(crate) struct Shared {
     /// What is known of the cluster, if this is a node of one.
     pub(crate) routes: Option<Arc<Routes>>,
     pub(crate) counters: Counters,
+    /// Of each command and each kind of error.
+    pub(crate) statistics: Statistics,
     /// One for each runtime.
     pub(crate) signals: Vec<Signal>,
     pub(crate) stopping: AtomicBool,
+    pub(crate) pause: Pause,
     /// It is about to stop, and has somebody else lead before that.
     pub(crate) handing_over: AtomicBool,
     /// The journal has failed.
@@ -63,8 +69,13 @@ pub(crate) struct Counters {
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
     pub(crate) errors: AtomicU64,
+    pub(crate) auth_failures: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
     /// Connections that wait now for what a transaction over several nodes holds.
     pub(crate) parked: AtomicU64,
+    /// Connections whose commands wait now for the end of a pause.
+    pub(crate) postponed: AtomicU64,
 }
 
 impl Shared {
@@ -270,6 +281,21 @@ impl MemoryWatch {
     }
 }
 
+/// Keys that commands of one runtime looked up to read, since they were last added to the shared counters.
+#[derive(Default)]
+pub(crate) struct Lookups {
+    pub(crate) hits: Cell<u64>,
+    pub(crate) misses: Cell<u64>,
+}
+
+impl Lookups {
+    #[inline]
+    pub(crate) fn count(&self, found: bool) {
+        let counter = if found { &self.hits } else { &self.misses };
+        counter.set(counter.get() + 1);
+    }
+}
+
 /// What one runtime knows while it executes commands.
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
@@ -292,6 +318,11 @@ pub(crate) struct Context {
     pub(crate) writes: u64,
     /// Replies that are errors.
     pub(crate) errors: u64,
+    /// Those replies by their first word.
+    pub(crate) error_kinds: Vec<(Box<str>, u64)>,
+    /// This runtime's counters of each command.
+    pub(crate) recorder: Recorder,
+    pub(crate) lookups: Lookups,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     /// Whether the command that runs is one of a `MULTI` block.
@@ -301,7 +332,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(shared: Arc<Shared>) -> Context {
+    pub(crate) fn new(shared: Arc<Shared>, runtime: usize) -> Context {
         let group = shared.config.durability == crate::config::Durability::Group;
         let durable = shared.partition.durable();
         Context {
@@ -315,15 +346,29 @@ impl Context {
             can_lose: shared.partition.can_lose(),
             changes: 0,
             now: shared.started.elapsed(),
+            recorder: shared.statistics.recorder(runtime),
             shared,
             commands: 0,
             reads: 0,
             writes: 0,
             errors: 0,
+            error_kinds: Vec::new(),
+            lookups: Lookups::default(),
             bytes_in: 0,
             bytes_out: 0,
             in_block: false,
             wants_leaders: false,
+        }
+    }
+
+    /// Counts a reply that is an error, whose bytes these are.
+    #[cold]
+    pub(crate) fn note_error(&mut self, error: &[u8]) {
+        self.errors += 1;
+        let kind = crate::statistics::kind_of(error);
+        match self.error_kinds.iter_mut().find(|(own, _)| **own == *kind) {
+            Some((_, count)) => *count += 1,
+            None => self.error_kinds.push((kind.into(), 1)),
         }
     }
 

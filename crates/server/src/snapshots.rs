@@ -23,6 +23,7 @@ use base::Epoch;
 use resp::{Args, Protocol, Writer};
 use store::{Snapshot, SnapshotEntry};
 
+use crate::command::Command;
 use crate::connection::Connection;
 use crate::executor::Executor;
 use crate::glob;
@@ -164,7 +165,12 @@ impl Connection {
 
 impl Executor {
     /// `KUMIKI.SNAPSHOT BEGIN [MATCH pattern]`.
-    pub(crate) fn begin_snapshot(&mut self, connection: &mut Connection, args: Args<'_>) {
+    pub(crate) fn begin_snapshot(
+        &mut self,
+        connection: &mut Connection,
+        command: &Command,
+        args: Args<'_>,
+    ) {
         let pattern = match (args.len(), args.get(2), args.get(3)) {
             (2, ..) => None,
             (4, Some(word), Some(pattern)) if word.eq_ignore_ascii_case(b"match") => Some(pattern),
@@ -173,7 +179,7 @@ impl Executor {
         if let Some(Taken::Open(_)) = connection.snapshot {
             return connection.writer().error(IS_OPEN);
         }
-        let stale = self.stale(connection);
+        let stale = self.stale(connection, command);
         if let Err(abort) = self.worker.check_view(stale) {
             return self.tell_elsewhere(connection, &[], &abort);
         }

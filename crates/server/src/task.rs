@@ -10,6 +10,7 @@ use crate::block::Call;
 use crate::execution::Execution;
 use crate::keys::KeysTask;
 use crate::parking::Parked;
+use crate::pause::Postponed;
 use crate::shared::{Context, Shared};
 
 /// A long command that is under way.
@@ -26,6 +27,8 @@ pub(crate) enum Task {
     Coordinated(Coordinated),
     /// Is executed once it has gone through consensus.
     Proposed(Proposed),
+    /// Is executed when a pause is over.
+    Postponed(Postponed),
 }
 
 /// How far a task that runs in slices is.
@@ -62,6 +65,10 @@ impl Task {
             Task::Coordinated(_) => Next::Told,
             Task::Proposed(proposed) if proposed.is_over(context) => Next::Now,
             Task::Proposed(_) => Next::Woken(None),
+            Task::Postponed(postponed) => match postponed.until(context) {
+                None => Next::Now,
+                until => Next::Woken(until),
+            },
         }
     }
 }

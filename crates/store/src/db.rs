@@ -80,6 +80,10 @@ pub struct Durable {
 pub struct Stats {
     /// Keys; those that have expired and were not yet reclaimed count.
     pub keys: u64,
+    /// Those of them that have a deadline.
+    pub expiring: u64,
+    /// The mean of their deadlines, in milliseconds since the Unix epoch, to within 64 ms; 0 without one.
+    pub mean_deadline_ms: u64,
     /// Bytes of records, versions, keys, values and index.
     pub memory_bytes: u64,
     /// The current epoch.
@@ -406,6 +410,8 @@ impl Db {
             .unwrap_or_default();
         Stats {
             keys: engine.keys,
+            expiring: engine.expiring,
+            mean_deadline_ms: engine.mean_deadline_ms,
             memory_bytes: engine.memory_bytes,
             epoch: self.epoch(),
             durable_epoch: self.durable_epoch(),

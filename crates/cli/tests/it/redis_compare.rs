@@ -21,8 +21,10 @@
 //! | [`session`] | connections to both servers, and what they answered |
 //! | [`generate`] | random calls from a seed |
 //! | [`shrink`] | the shortest calls that still differ |
+//! | [`described`] | what `COMMAND` says of each command |
 //! | [`differences`] | the differences that are documented |
 
+mod described;
 mod differences;
 mod generate;
 mod rules;
@@ -208,6 +210,16 @@ fn scripts_durable() {
         return;
     };
     play_scripts(&redis, Keeping::Durable);
+}
+
+#[test]
+fn commands_are_described_as_in_redis() {
+    let Some(redis) = peers::program(Group::Redis, "redis-server") else {
+        return;
+    };
+    let servers = Servers::start(&redis, Keeping::Ephemeral, &[]);
+    let compared = described::compare(servers.pair.redis, servers.pair.subject);
+    assert!(compared > 80, "only {compared} commands were compared");
 }
 
 #[test]

@@ -235,6 +235,35 @@ fn expiry_is_exact_and_reclaimed() {
 }
 
 #[test]
+fn keys_that_expire_are_counted_with_the_mean_of_their_deadlines() {
+    let world = world();
+    let mut w = world.worker();
+    let counts = || {
+        let stats = world.engine.stats();
+        (stats.keys, stats.expiring, stats.mean_deadline_ms)
+    };
+    run(&mut w, Op::put(b"never", b"v"));
+    assert_eq!(counts(), (1, 0, 0));
+    run(&mut w, put_until(b"a", b"v", 64_000));
+    run(&mut w, put_until(b"b", b"v", 192_000));
+    assert_eq!(counts(), (3, 2, 128_000));
+    // Replaced by one without a deadline, deleted, reclaimed, flushed.
+    run(&mut w, Op::put(b"b", b"w"));
+    assert_eq!(counts(), (3, 1, 64_000));
+    run(&mut w, put_until(b"c", b"v", i64::MAX / 2));
+    run(&mut w, Op::Delete { key: b"c" });
+    assert_eq!(counts(), (3, 1, 64_000));
+    world.clock.set(64_000);
+    world.tidy();
+    assert_eq!(counts(), (2, 0, 0));
+    run(&mut w, put_until(b"d", b"v", 640_000));
+    run(&mut w, Op::Flush);
+    assert_eq!(counts(), (0, 0, 0));
+    run(&mut w, put_until(b"e", b"v", 640_000));
+    assert_eq!(counts(), (1, 1, 640_000));
+}
+
+#[test]
 fn an_expiry_that_was_moved_is_looked_at_again() {
     let world = world();
     let mut w = world.worker();

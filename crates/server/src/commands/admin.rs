@@ -5,174 +5,23 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::Op;
 use base::size::Size;
-use resp::{Args, Writer};
+use resp::Args;
 
-use super::is;
-use crate::command::{Command, Flags, Keys, Local, Ops, Plan, Run, Table, table};
+use super::{is, table};
+use crate::command::{Command, Ops};
 use crate::connection::Connection;
 use crate::glob;
+use crate::limits::{BACKLOG, KEEPALIVE};
 use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::shared::{Context, Shared};
 
-/// A command about the server, which touches no keys.
-pub(super) const fn local(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    run: Local,
-    summary: &'static str,
-) -> Command {
-    let (run, keys) = (Run::Local(run), Keys::NONE);
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run,
-        group: "server",
-        summary,
-        subcommands: &[],
-    }
-}
-
-const fn store(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    plan: Plan,
-    summary: &'static str,
-) -> Command {
-    let (run, keys) = (Run::Store(plan), Keys::NONE);
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run,
-        group: "server",
-        summary,
-        subcommands: &[],
-    }
-}
-
-pub(super) const COMMANDS: &[Command] = &[
-    store(
-        "dbsize",
-        1,
-        Flags::READ.and(Flags::FAST),
-        dbsize,
-        "How many keys there are.",
-    ),
-    store("flushdb", -1, Flags::WRITE, flush, "Deletes all keys."),
-    store("flushall", -1, Flags::WRITE, flush, "Deletes all keys."),
-    local(
-        "time",
-        1,
-        Flags::FAST,
-        time,
-        "The server's clock: seconds and microseconds.",
-    ),
-    local("info", -1, Flags::NONE, info, "Figures about the server."),
-    Command {
-        subcommands: COMMAND,
-        ..local("command", -1, Flags::NONE, command_all, "About commands.")
-    },
-    Command {
-        run: Run::Container,
-        subcommands: CONFIG,
-        ..local(
-            "config",
-            -2,
-            Flags::ADMIN,
-            config_help,
-            "About the configuration.",
-        )
-    },
-];
-
-const COMMAND: &[Command] = &[
-    local(
-        "command|count",
-        2,
-        Flags::NONE,
-        command_count,
-        "How many commands there are.",
-    ),
-    local(
-        "command|info",
-        -2,
-        Flags::NONE,
-        command_info,
-        "Properties of commands.",
-    ),
-    local(
-        "command|docs",
-        -2,
-        Flags::NONE,
-        command_docs,
-        "What commands are for.",
-    ),
-    local(
-        "command|list",
-        -2,
-        Flags::NONE,
-        command_list,
-        "The names of commands.",
-    ),
-    local(
-        "command|getkeys",
-        -4,
-        Flags::NONE,
-        command_getkeys,
-        "The keys of a command.",
-    ),
-    local(
-        "command|help",
-        2,
-        Flags::NONE,
-        command_help,
-        "What can be asked.",
-    ),
-];
-
-const CONFIG: &[Command] = &[
-    local(
-        "config|get",
-        -3,
-        Flags::ADMIN,
-        config_get,
-        "Values of the configuration.",
-    ),
-    local(
-        "config|set",
-        -4,
-        Flags::ADMIN,
-        config_set,
-        "Changes the configuration.",
-    ),
-    local(
-        "config|resetstat",
-        2,
-        Flags::ADMIN,
-        config_resetstat,
-        "Starts counting anew.",
-    ),
-    local(
-        "config|help",
-        2,
-        Flags::NONE,
-        config_help,
-        "What can be asked.",
-    ),
-];
-
-fn dbsize<'a>(_: Args<'a>, ops: &mut Ops<'a>) -> Result<Render<'a>, Refusal> {
+pub(super) fn dbsize<'a>(_: Args<'a>, ops: &mut Ops<'a>) -> Result<Render<'a>, Refusal> {
     ops.push(Op::Count);
     Ok(Render::Plain)
 }
 
-fn flush<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Result<Render<'a>, Refusal> {
+pub(super) fn flush<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Result<Render<'a>, Refusal> {
     let option = args
         .get(1)
         .is_none_or(|option| is(option, "async") || is(option, "sync"));
@@ -183,7 +32,7 @@ fn flush<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Result<Render<'a>, Refusal> {
     Ok(Render::Plain)
 }
 
-fn time(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn time(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -193,7 +42,7 @@ fn time(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     writer.bulk_int(i64::from(now.subsec_micros()));
 }
 
-fn info(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn info(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let text = crate::info::report(&context.shared, args.from(1));
     connection.writer().verbatim(b"txt", text.as_bytes());
 }
@@ -212,208 +61,69 @@ pub(super) fn help(container: &str, commands: &[Command], connection: &mut Conne
     }
 }
 
-fn command_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    help("COMMAND", COMMAND, connection);
+pub(super) fn config_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    help("CONFIG", table::CONFIG, connection);
 }
 
-fn config_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    help("CONFIG", CONFIG, connection);
-}
-
-fn command_count(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    connection.writer().int(super::all().count() as i64);
-}
-
-fn command_all(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    let mut writer = connection.writer();
-    writer.array(super::all().count());
-    super::all().for_each(|command| write_info(command, &mut writer));
-}
-
-/// A command by its name, which may have two words joined by `|`.
-fn named(name: &[u8]) -> Option<&'static Command> {
-    match name.iter().position(|&byte| byte == b'|') {
-        Some(at) => Table::find_sub(table().find(&name[..at])?, &name[at + 1..]),
-        None => table().find(name),
-    }
-}
-
-fn command_info(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    if args.len() == 2 {
-        return command_all(context, connection, args);
-    }
-    let mut writer = connection.writer();
-    writer.array(args.len() - 2);
-    for name in args.from(2).iter() {
-        match named(name) {
-            Some(command) => write_info(command, &mut writer),
-            None => writer.null(),
-        }
-    }
-}
-
-fn write_info(command: &Command, writer: &mut Writer<'_>) {
-    writer.array(10);
-    writer.bulk(command.name.as_bytes());
-    writer.int(command.arity.into());
-    writer.set(command.flags.names().count());
-    command.flags.names().for_each(|name| writer.status(name));
-    writer.int(command.keys.first as i64);
-    writer.int(command.keys.last.into());
-    writer.int(command.keys.step as i64);
-    // Categories and key specifications are not told.
-    writer.set(0);
-    let tips = tips(command.name);
-    writer.set(tips.len());
-    tips.iter().for_each(|tip| writer.bulk(tip.as_bytes()));
-    writer.set(0);
-    writer.set(command.subcommands.len());
-    command
-        .subcommands
-        .iter()
-        .for_each(|sub| write_info(sub, writer));
-}
-
-/// What clients of a cluster should know of commands that concern one node's part of the keys. Those
-/// of several keys are not to be split: a node that gets them whole executes them atomically.
-fn tips(name: &str) -> &'static [&'static str] {
-    match name {
-        "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],
-        "keys" => &["request_policy:all_shards", "nondeterministic_output_order"],
-        "scan" => &["nondeterministic_output", "request_policy:special"],
-        "flushall" | "flushdb" => &["request_policy:all_shards", "response_policy:all_succeeded"],
-        _ => &[],
-    }
-}
-
-fn command_docs(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    let commands: Vec<&Command> = match args.len() {
-        2 => super::all().collect(),
-        _ => args.from(2).iter().filter_map(named).collect(),
-    };
-    let mut writer = connection.writer();
-    writer.map(commands.len());
-    commands
-        .iter()
-        .for_each(|command| write_docs(command, &mut writer));
-}
-
-fn write_docs(command: &Command, writer: &mut Writer<'_>) {
-    writer.bulk(command.name.as_bytes());
-    writer.map(if command.subcommands.is_empty() { 3 } else { 4 });
-    for (name, text) in [
-        ("summary", command.summary),
-        ("since", "1.0.0"),
-        ("group", command.group),
-    ] {
-        writer.bulk(name.as_bytes());
-        writer.bulk(text.as_bytes());
-    }
-    if !command.subcommands.is_empty() {
-        writer.bulk(b"subcommands");
-        writer.map(command.subcommands.len());
-        command
-            .subcommands
-            .iter()
-            .for_each(|sub| write_docs(sub, writer));
-    }
-}
-
-fn command_list(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    let pattern = match (args.get(2), args.get(3), args.get(4)) {
-        (None, ..) => None,
-        (Some(by), Some(how), Some(pattern))
-            if args.len() == 5 && is(by, "filterby") && is(how, "pattern") =>
-        {
-            Some(pattern)
-        }
-        _ => return connection.writer().error("ERR syntax error"),
-    };
-    let shown = |command: &&Command| {
-        pattern.is_none_or(|pattern| glob::matches(pattern, command.name.as_bytes(), true))
-    };
-    let mut writer = connection.writer();
-    writer.array(super::all().filter(|command| shown(command)).count());
-    super::all()
-        .filter(|command| shown(command))
-        .for_each(|command| writer.bulk(command.name.as_bytes()));
-}
-
-fn command_getkeys(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
-    let args = args.from(2);
-    let mut writer = connection.writer();
-    let Some(command) = table().find(args.at(0)) else {
-        return writer.error("ERR Invalid command specified");
-    };
-    if command.keys.first == 0 {
-        return writer.error("ERR The command has no key arguments");
-    }
-    if !command.takes(args.len()) {
-        return writer.error("ERR Invalid number of arguments specified for command");
-    }
-    let indexes = command.keys.indexes(args.len());
-    writer.array(indexes.count());
-    command
-        .keys
-        .indexes(args.len())
-        .for_each(|at| writer.bulk(args.at(at)));
-}
-
-/// What `CONFIG GET` knows: Redis's names, so that its tools understand the answer.
+/// What `CONFIG GET` knows: Redis's names, so that its clients and tools understand the answer. Each value is
+/// what holds here; what does not exist here has the value that says so to them.
 fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
     let config = &shared.config;
+    let limits = &config.limits;
     let yes = |flag| if flag { "yes" } else { "no" }.to_owned();
     let text = |text: &str| text.to_owned();
+    let durable = config.data.is_some();
+    let directory = config.data.as_ref().map(|dir| dir.display().to_string());
+    let output = limits.output;
     vec![
-        (
-            "appendfsync",
-            text(if config.data.is_some() {
-                "always"
-            } else {
-                "no"
-            }),
-        ),
-        ("appendonly", yes(config.data.is_some())),
+        ("activedefrag", text("no")),
+        ("appendfsync", text(if durable { "always" } else { "no" })),
+        ("appendonly", yes(durable)),
         ("bind", config.listen.ip().to_string()),
         (
-            "client-query-buffer-limit",
-            config.limits.query_buffer.to_string(),
+            "client-output-buffer-limit",
+            format!("normal {output} 0 0 slave 0 0 0 pubsub 0 0 0"),
         ),
+        ("client-query-buffer-limit", limits.query_buffer.to_string()),
         ("cluster-enabled", yes(config.cluster.is_some())),
+        ("daemonize", text("no")),
         ("databases", text("1")),
-        (
-            "dir",
-            config
-                .data
-                .as_ref()
-                .map_or(String::new(), |dir| dir.display().to_string()),
-        ),
+        ("dir", directory.unwrap_or_default()),
         ("io-threads", config.threads.to_string()),
-        ("maxclients", config.limits.clients.to_string()),
-        ("maxmemory-clients", config.limits.in_flight.to_string()),
+        ("io-threads-do-reads", text("yes")),
+        ("latency-monitor-threshold", text("0")),
+        ("latency-tracking", text("yes")),
+        ("latency-tracking-info-percentiles", text("50 99 99.9")),
+        ("logfile", String::new()),
+        ("maxclients", limits.clients.to_string()),
         (
             "maxmemory",
             shared.memory.most.load(Ordering::Relaxed).to_string(),
         ),
+        ("maxmemory-clients", limits.in_flight.to_string()),
         ("maxmemory-policy", text("noeviction")),
+        ("notify-keyspace-events", String::new()),
         ("port", shared.port.to_string()),
-        ("proto-max-bulk-len", config.limits.request.bulk.to_string()),
+        ("proto-max-bulk-len", limits.request.bulk.to_string()),
         ("protected-mode", yes(!config.insecure)),
+        ("replica-read-only", text("yes")),
         ("requirepass", config.password.clone().unwrap_or_default()),
         ("save", String::new()),
-        ("tcp-keepalive", text("300")),
+        ("slave-read-only", text("yes")),
+        ("slowlog-log-slower-than", text("-1")),
+        ("slowlog-max-len", text("0")),
+        ("tcp-backlog", BACKLOG.to_string()),
+        ("tcp-keepalive", KEEPALIVE.as_secs().to_string()),
         (
             "timeout",
-            config
-                .limits
-                .idle
-                .map_or(0, |idle| idle.as_secs())
-                .to_string(),
+            limits.idle.map_or(0, |idle| idle.as_secs()).to_string(),
         ),
+        ("tls-port", text("0")),
+        ("unixsocket", String::new()),
     ]
 }
 
-fn config_get(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn config_get(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let mut chosen = parameters(&context.shared);
     chosen.retain(|(name, _)| {
         args.from(2)
@@ -428,7 +138,7 @@ fn config_get(context: &mut Context, connection: &mut Connection, args: Args<'_>
     }
 }
 
-fn config_set(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn config_set(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let mut writer = connection.writer();
     if !args.len().is_multiple_of(2) {
         return writer.error("ERR syntax error");
@@ -471,7 +181,7 @@ fn config_set(context: &mut Context, connection: &mut Connection, args: Args<'_>
     writer.ok();
 }
 
-fn config_resetstat(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn config_resetstat(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let counters = &context.shared.counters;
     for counter in [
         &counters.connections,
@@ -482,8 +192,12 @@ fn config_resetstat(context: &mut Context, connection: &mut Connection, _: Args<
         &counters.bytes_in,
         &counters.bytes_out,
         &counters.errors,
+        &counters.auth_failures,
+        &counters.hits,
+        &counters.misses,
     ] {
         counter.store(0, Ordering::Relaxed);
     }
+    context.shared.statistics.reset();
     connection.writer().ok();
 }

@@ -10,9 +10,8 @@ use cluster::slot::{self, SLOTS};
 use cluster::topology::{NodeInfo, PartitionInfo};
 use resp::{Args, Writer};
 
-use super::admin::{help, local};
+use super::admin::help;
 use super::int;
-use crate::command::{Command, Flags, Local, Run};
 use crate::connection::Connection;
 use crate::keys::KeysTask;
 use crate::routing::Routes;
@@ -20,128 +19,6 @@ use crate::shared::Context;
 use crate::task::Task;
 
 const DISABLED: &str = "ERR This instance has cluster support disabled";
-
-const fn command(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    run: Local,
-    summary: &'static str,
-) -> Command {
-    Command {
-        group: "cluster",
-        ..local(name, arity, flags, run, summary)
-    }
-}
-
-pub(super) const COMMANDS: &[Command] = &[
-    Command {
-        run: Run::Container,
-        subcommands: CLUSTER,
-        ..command(
-            "cluster",
-            -2,
-            Flags::NONE,
-            cluster_help,
-            "About the cluster.",
-        )
-    },
-    command(
-        "readonly",
-        1,
-        Flags::FAST,
-        readonly,
-        "Lets this connection read what a replica has, which may be a little old.",
-    ),
-    command(
-        "role",
-        1,
-        Flags::FAST,
-        super::replication::role,
-        "Whether this node leads its partition, and who else has it.",
-    ),
-    command("readwrite", 1, Flags::FAST, readwrite, "Ends READONLY."),
-    command(
-        "asking",
-        1,
-        Flags::FAST,
-        asking,
-        "Accepted; slots do not move between nodes yet.",
-    ),
-];
-
-const CLUSTER: &[Command] = &[
-    command(
-        "cluster|slots",
-        2,
-        Flags::NONE,
-        slots,
-        "Ranges of slots and the node of each.",
-    ),
-    command(
-        "cluster|shards",
-        2,
-        Flags::NONE,
-        shards,
-        "Nodes and their ranges of slots.",
-    ),
-    command(
-        "cluster|nodes",
-        2,
-        Flags::NONE,
-        nodes,
-        "The nodes, one a line.",
-    ),
-    command(
-        "cluster|info",
-        2,
-        Flags::NONE,
-        info,
-        "Figures about the cluster.",
-    ),
-    command(
-        "cluster|myid",
-        2,
-        Flags::NONE,
-        myid,
-        "The name of this node.",
-    ),
-    command(
-        "cluster|keyslot",
-        3,
-        Flags::NONE,
-        keyslot,
-        "The slot of a key.",
-    ),
-    command(
-        "cluster|countkeysinslot",
-        3,
-        Flags::NO_MULTI,
-        countkeysinslot,
-        "How many keys of a slot this node has.",
-    ),
-    command(
-        "cluster|getkeysinslot",
-        4,
-        Flags::NO_MULTI,
-        getkeysinslot,
-        "Some keys of a slot that this node has.",
-    ),
-    command(
-        "cluster|replication",
-        -3,
-        Flags::ADMIN.and(Flags::NO_MULTI),
-        replication,
-        "About the replicas of this node's partition: STATUS, ADD, REMOVE, TRANSFER.",
-    ),
-    command(
-        "cluster|help",
-        2,
-        Flags::NONE,
-        cluster_help,
-        "What can be asked.",
-    ),
-];
 
 /// What is known of the cluster. Answers if the server is not of one.
 fn routes(context: &Context, connection: &mut Connection) -> Option<Arc<Routes>> {
@@ -152,33 +29,33 @@ fn routes(context: &Context, connection: &mut Connection) -> Option<Arc<Routes>>
     routes
 }
 
-fn cluster_help(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn cluster_help(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     if routes(context, connection).is_some() {
-        help("CLUSTER", CLUSTER, connection);
+        help("CLUSTER", super::table::CLUSTER, connection);
     }
 }
 
-fn readonly(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn readonly(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     if routes(context, connection).is_some() {
         connection.reads_stale = true;
         connection.writer().ok();
     }
 }
 
-fn readwrite(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn readwrite(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     if routes(context, connection).is_some() {
         connection.reads_stale = false;
         connection.writer().ok();
     }
 }
 
-fn asking(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn asking(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     if routes(context, connection).is_some() {
         connection.writer().ok();
     }
 }
 
-fn slots(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn slots(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let Some(routes) = routes(context, connection) else {
         return;
     };
@@ -207,7 +84,7 @@ fn slots(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     }
 }
 
-fn shards(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn shards(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let Some(routes) = routes(context, connection) else {
         return;
     };
@@ -255,7 +132,7 @@ fn write_node(routes: &Routes, node: &NodeInfo, role: &str, writer: &mut Writer<
     writer.int(0);
 }
 
-fn nodes(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn nodes(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let Some(routes) = routes(context, connection) else {
         return;
     };
@@ -301,7 +178,7 @@ fn write_line(routes: &Routes, node: &NodeInfo, out: &mut String) -> std::fmt::R
     Ok(())
 }
 
-fn info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let Some(routes) = routes(context, connection) else {
         return;
     };
@@ -335,20 +212,20 @@ fn info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     connection.writer().verbatim(b"txt", text.as_bytes());
 }
 
-fn myid(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn myid(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     if let Some(routes) = routes(context, connection) {
         let name = routes.name(routes.me);
         connection.writer().bulk(name.as_bytes());
     }
 }
 
-fn replication(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn replication(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if routes(context, connection).is_some() {
         super::replication::replication(context, connection, args);
     }
 }
 
-fn keyslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn keyslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if routes(context, connection).is_some() {
         connection.writer().int(slot::of(args.at(2)).into());
     }
@@ -367,7 +244,7 @@ fn slot_of(arg: &[u8], connection: &mut Connection) -> Option<u16> {
     None
 }
 
-fn countkeysinslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn countkeysinslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if routes(context, connection).is_some()
         && let Some(slot) = slot_of(args.at(2), connection)
     {
@@ -376,7 +253,7 @@ fn countkeysinslot(context: &mut Context, connection: &mut Connection, args: Arg
     }
 }
 
-fn getkeysinslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn getkeysinslot(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if routes(context, connection).is_none() {
         return;
     }

@@ -1,157 +1,17 @@
 //! Commands about the connection itself.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use resp::{Args, Protocol};
 
 use super::{int, is};
 use crate::clients::Client;
-use crate::command::{Command, Flags, Keys, Local, Run};
-use crate::connection::Connection;
+use crate::connection::{Connection, Replies};
 use crate::refusal;
-use crate::shared::Context;
+use crate::shared::{Context, Signal};
 
-const fn command(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    run: Local,
-    summary: &'static str,
-) -> Command {
-    let (run, keys) = (Run::Local(run), Keys::NONE);
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run,
-        group: "connection",
-        summary,
-        subcommands: &[],
-    }
-}
-
-const AT_ONCE: Flags = Flags::FAST.and(Flags::NO_AUTH).and(Flags::IMMEDIATE);
-
-pub(super) const COMMANDS: &[Command] = &[
-    command(
-        "ping",
-        -1,
-        Flags::FAST,
-        ping,
-        "Answers PONG, or its argument.",
-    ),
-    command("echo", 2, Flags::FAST, echo, "Answers its argument."),
-    command(
-        "hello",
-        -1,
-        Flags::FAST.and(Flags::NO_AUTH),
-        hello,
-        "Chooses the protocol; may authenticate too.",
-    ),
-    command(
-        "auth",
-        -2,
-        Flags::FAST.and(Flags::NO_AUTH),
-        auth,
-        "Authenticates by password.",
-    ),
-    command(
-        "select",
-        2,
-        Flags::FAST,
-        select,
-        "Chooses a database; there is one, number 0.",
-    ),
-    command("quit", -1, AT_ONCE, quit, "Closes the connection."),
-    command(
-        "reset",
-        1,
-        AT_ONCE,
-        reset,
-        "Forgets everything about the connection.",
-    ),
-    Command {
-        run: Run::Container,
-        subcommands: CLIENT,
-        ..command("client", -2, Flags::NONE, client_help, "About clients.")
-    },
-];
-
-const CLIENT: &[Command] = &[
-    command(
-        "client|id",
-        2,
-        Flags::FAST,
-        client_id,
-        "The number of this client.",
-    ),
-    command(
-        "client|info",
-        2,
-        Flags::NONE,
-        client_info,
-        "What is known of this client.",
-    ),
-    command(
-        "client|list",
-        -2,
-        Flags::ADMIN,
-        client_list,
-        "What is known of all clients.",
-    ),
-    command(
-        "client|setname",
-        3,
-        Flags::FAST,
-        client_setname,
-        "Names this client.",
-    ),
-    command(
-        "client|getname",
-        2,
-        Flags::FAST,
-        client_getname,
-        "The name of this client.",
-    ),
-    command(
-        "client|setinfo",
-        4,
-        Flags::FAST,
-        client_setinfo,
-        "Names this client's library.",
-    ),
-    command(
-        "client|no-evict",
-        3,
-        Flags::ADMIN,
-        client_switch,
-        "Accepted; no client is ever evicted.",
-    ),
-    command(
-        "client|no-touch",
-        3,
-        Flags::FAST,
-        client_switch,
-        "Accepted; no access times are kept.",
-    ),
-    command(
-        "client|kill",
-        -3,
-        Flags::ADMIN,
-        client_kill,
-        "Closes connections.",
-    ),
-    command(
-        "client|help",
-        2,
-        Flags::NONE,
-        client_help,
-        "What can be asked.",
-    ),
-];
-
-fn ping(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn ping(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     match args.len() {
         1 => connection.writer().status("PONG"),
         2 => connection.writer().bulk(args.at(1)),
@@ -161,13 +21,13 @@ fn ping(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     }
 }
 
-fn echo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn echo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     connection.writer().bulk(args.at(1));
 }
 
 /// There is database 0 alone. The connection is closed after the error for another one: many clients go on
 /// after it, and what they then write, or flush, would be in database 0.
-fn select(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn select(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let refusal = match int(args.at(1)) {
         Ok(0) => return connection.writer().ok(),
         Ok(number) if i32::try_from(number).is_ok() => "ERR DB index is out of range",
@@ -178,17 +38,18 @@ fn select(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     connection.state.closing = true;
 }
 
-fn quit(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn quit(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     connection.writer().ok();
     connection.state.closing = true;
 }
 
-fn reset(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn reset(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     connection.block = None;
     connection.note_block();
     connection.watches.clear();
     connection.snapshot = None;
     connection.reads_stale = false;
+    connection.replies = Replies::On;
     connection.set_protocol(Protocol::Resp2);
     connection.client.names.lock().name.clear();
     connection.authenticated = context.shared.config.password.is_none();
@@ -221,7 +82,7 @@ fn same(given: &[u8], expected: &[u8]) -> bool {
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-fn auth(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn auth(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let (user, password) = match args.len() {
         2 if context.shared.config.password.is_none() => {
             return connection.writer().error(
@@ -241,7 +102,7 @@ fn auth(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     }
 }
 
-fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if let Err(text) = say_hello(context, connection, args) {
         return connection.writer().error_bytes(&text);
     }
@@ -335,7 +196,7 @@ fn check_name(name: &[u8], bad: &str) -> Result<(), Vec<u8>> {
     }
 }
 
-fn client_id(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn client_id(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let id = connection.client.id as i64;
     connection.writer().int(id);
 }
@@ -350,12 +211,24 @@ pub(crate) fn note_client(context: &Context, connection: &Connection) {
         .store(ms.as_millis() as u64, Ordering::Relaxed);
 }
 
-fn client_info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn client_info(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     note_client(context, connection);
     let mut text = Vec::new();
     connection.client.describe(&mut text);
     text.push(b'\n');
     connection.writer().verbatim(b"txt", &text);
+}
+
+/// Returns whether a type of clients is that of all there are. Fails if there is no such type.
+fn is_normal(kind: &[u8]) -> Result<bool, String> {
+    match kind.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        _ => Err(format!(
+            "ERR Unknown client type '{}'",
+            String::from_utf8_lossy(refusal::shown(kind))
+        )),
+    }
 }
 
 /// Fails for every user but the only one.
@@ -369,20 +242,13 @@ fn check_user(user: &[u8]) -> Result<(), String> {
     }
 }
 
-fn client_list(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_list(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     note_client(context, connection);
     let clients = context.shared.clients.list();
     let chosen: Result<Vec<_>, String> = match (args.get(2), args.get(3)) {
         (None, _) => Ok(clients),
         (Some(option), Some(kind)) if is(option, "type") && args.len() == 4 => {
-            match kind.to_ascii_lowercase().as_slice() {
-                b"normal" => Ok(clients),
-                b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Vec::new()),
-                _ => Err(format!(
-                    "ERR Unknown client type '{}'",
-                    String::from_utf8_lossy(kind)
-                )),
-            }
+            is_normal(kind).map(|normal| if normal { clients } else { Vec::new() })
         }
         (Some(option), Some(user)) if is(option, "user") && args.len() == 4 => {
             check_user(user).map(|()| clients)
@@ -412,7 +278,7 @@ fn client_list(context: &mut Context, connection: &mut Connection, args: Args<'_
     }
 }
 
-fn client_setname(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_setname(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     match check_name(args.at(2), BAD_NAME) {
         Ok(()) => {
             connection.client.names.lock().name = args.at(2).to_vec();
@@ -422,7 +288,7 @@ fn client_setname(_: &mut Context, connection: &mut Connection, args: Args<'_>) 
     }
 }
 
-fn client_getname(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn client_getname(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let name = connection.client.names.lock().name.clone();
     let mut writer = connection.writer();
     if name.is_empty() {
@@ -432,7 +298,7 @@ fn client_getname(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
     }
 }
 
-fn client_setinfo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_setinfo(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let (option, value) = (args.at(2), args.at(3));
     let field = if is(option, "lib-name") {
         "lib-name"
@@ -457,7 +323,7 @@ fn client_setinfo(_: &mut Context, connection: &mut Connection, args: Args<'_>) 
     connection.writer().ok();
 }
 
-fn client_switch(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_switch(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let known = is(args.at(2), "on") || is(args.at(2), "off");
     let mut writer = connection.writer();
     if known {
@@ -467,21 +333,100 @@ fn client_switch(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     }
 }
 
+pub(super) fn client_reply(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    let wanted = args.at(2);
+    if is(wanted, "on") {
+        connection.replies = Replies::On;
+        connection.writer().ok();
+    } else if is(wanted, "off") {
+        connection.replies = Replies::Off;
+    } else if is(wanted, "skip") {
+        if connection.replies != Replies::Off {
+            connection.replies = Replies::SkipNext;
+        }
+    } else {
+        connection.writer().error("ERR syntax error");
+    }
+}
+
+/// As Redis words it for a subcommand that takes a second option at most.
+fn too_many(subcommand: &str, connection: &mut Connection) {
+    connection.writer().error(&format!(
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try CLIENT HELP."
+    ));
+}
+
+pub(super) fn client_pause(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    if args.len() > 4 {
+        return too_many("PAUSE", connection);
+    }
+    let writes_only = match args.get(3) {
+        None => false,
+        Some(mode) if is(mode, "all") => false,
+        Some(mode) if is(mode, "write") => true,
+        Some(_) => {
+            let text = "ERR CLIENT PAUSE mode must be WRITE or ALL";
+            return connection.writer().error(text);
+        }
+    };
+    let time = match int(args.at(2)) {
+        Err(_) => Err("ERR timeout is not an integer or out of range"),
+        Ok(ms) => u64::try_from(ms).map_err(|_| "ERR timeout is negative"),
+    };
+    match time {
+        Err(text) => connection.writer().error(text),
+        Ok(ms) => {
+            let now = context.now;
+            let until = now.saturating_add(Duration::from_millis(ms));
+            context.shared.pause.begin(now, until, writes_only);
+            connection.writer().ok();
+        }
+    }
+}
+
+pub(super) fn client_unpause(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    context.shared.pause.end_now();
+    context.shared.signals.iter().for_each(Signal::wake);
+    connection.writer().ok();
+}
+
+/// There is no command that blocks its client until something comes, so that none can be woken from one.
+pub(super) fn client_unblock(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
+    if args.len() > 4 {
+        return too_many("UNBLOCK", connection);
+    }
+    let known = |reason: &[u8]| is(reason, "timeout") || is(reason, "error");
+    if !args.get(3).is_none_or(known) {
+        let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+        return connection.writer().error(text);
+    }
+    match int(args.at(2)) {
+        Ok(_) => connection.writer().int(0),
+        Err(_) => {
+            let text = "ERR value is not an integer or out of range";
+            connection.writer().error(text);
+        }
+    }
+}
+
 /// Which clients `CLIENT KILL` means.
 struct Victims<'a> {
     id: Option<i64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
+    /// Whether it means clients at all: all of them are normal ones.
+    normal: bool,
     /// Whether it spares the one who asks.
     skip_me: bool,
 }
 
 impl<'a> Victims<'a> {
-    fn parse(args: Args<'a>) -> Result<Victims<'a>, &'static str> {
+    fn parse(args: Args<'a>) -> Result<Victims<'a>, String> {
         let mut victims = Victims {
             id: None,
             address: None,
             local: None,
+            normal: true,
             skip_me: true,
         };
         let mut at = 0;
@@ -494,10 +439,14 @@ impl<'a> Victims<'a> {
                 victims.address = Some(value);
             } else if is(option, "laddr") {
                 victims.local = Some(value);
+            } else if is(option, "type") {
+                victims.normal = is_normal(value)?;
+            } else if is(option, "user") {
+                check_user(value)?;
             } else if is(option, "skipme") && (is(value, "yes") || is(value, "no")) {
                 victims.skip_me = is(value, "yes");
             } else {
-                return Err("ERR syntax error");
+                return Err("ERR syntax error".to_owned());
             }
             at += 2;
         }
@@ -507,14 +456,15 @@ impl<'a> Victims<'a> {
     fn has(&self, client: &Client, me: u64) -> bool {
         let at =
             |address: std::net::SocketAddr, given: &[u8]| address.to_string().as_bytes() == given;
-        self.id.is_none_or(|id| id == client.id as i64)
+        self.normal
+            && self.id.is_none_or(|id| id == client.id as i64)
             && self.address.is_none_or(|given| at(client.address, given))
             && self.local.is_none_or(|given| at(client.local, given))
             && !(self.skip_me && client.id == me)
     }
 }
 
-fn client_kill(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn client_kill(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     // The old form names an address and is answered differently.
     let old = args.len() == 3;
     let victims = if old {
@@ -522,6 +472,7 @@ fn client_kill(context: &mut Context, connection: &mut Connection, args: Args<'_
             id: None,
             address: Some(args.at(2)),
             local: None,
+            normal: true,
             skip_me: false,
         })
     } else {
@@ -529,7 +480,7 @@ fn client_kill(context: &mut Context, connection: &mut Connection, args: Args<'_
     };
     let victims = match victims {
         Ok(victims) => victims,
-        Err(text) => return connection.writer().error(text),
+        Err(text) => return connection.writer().error(&text),
     };
     let me = connection.client.id;
     let mut killed = 0;
@@ -556,8 +507,8 @@ fn client_kill(context: &mut Context, connection: &mut Connection, args: Args<'_
     }
 }
 
-fn client_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
-    super::admin::help("CLIENT", CLIENT, connection);
+pub(super) fn client_help(_: &mut Context, connection: &mut Connection, _: Args<'_>) {
+    super::admin::help("CLIENT", super::table::CLIENT, connection);
 }
 
 /// Refuses to serve one more client.

@@ -7,7 +7,7 @@ use base::transaction::{ExpireWhen, Expiry};
 use resp::Args;
 
 use super::{in_ms, in_ms_from_now, int, is};
-use crate::command::{Command, Flags, Keys, Ops, Plan, Run};
+use crate::command::Ops;
 use crate::cursors::Cursors;
 use crate::glob;
 use crate::refusal::{Refusal, shown};
@@ -15,172 +15,17 @@ use crate::render::{Deadline, Page, Render};
 
 type Planned<'a> = Result<Render<'a>, Refusal>;
 
-const READ: Flags = Flags::READ.and(Flags::FAST);
-const WRITE: Flags = Flags::WRITE.and(Flags::FAST);
-
-const fn command(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    plan: Plan,
-    summary: &'static str,
-) -> Command {
-    let run = Run::Store(plan);
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run,
-        group: "generic",
-        summary,
-        subcommands: &[],
-    }
-}
-
-pub(super) const COMMANDS: &[Command] = &[
-    command(
-        "del",
-        -2,
-        Flags::WRITE,
-        Keys::ALL,
-        delete,
-        "Deletes keys; answers how many there were.",
-    ),
-    command(
-        "unlink",
-        -2,
-        WRITE,
-        Keys::ALL,
-        delete,
-        "Deletes keys; answers how many there were.",
-    ),
-    command(
-        "exists",
-        -2,
-        READ,
-        Keys::ALL,
-        exists,
-        "How many of the keys there are.",
-    ),
-    command(
-        "touch",
-        -2,
-        READ,
-        Keys::ALL,
-        exists,
-        "How many of the keys there are.",
-    ),
-    command(
-        "expire",
-        -3,
-        WRITE,
-        Keys::ONE,
-        expire,
-        "Has a key expire after some seconds.",
-    ),
-    command(
-        "pexpire",
-        -3,
-        WRITE,
-        Keys::ONE,
-        pexpire,
-        "Has a key expire after some milliseconds.",
-    ),
-    command(
-        "expireat",
-        -3,
-        WRITE,
-        Keys::ONE,
-        expireat,
-        "Has a key expire at a time in seconds.",
-    ),
-    command(
-        "pexpireat",
-        -3,
-        WRITE,
-        Keys::ONE,
-        pexpireat,
-        "Has a key expire at a time in milliseconds.",
-    ),
-    command(
-        "ttl",
-        2,
-        READ,
-        Keys::ONE,
-        ttl,
-        "Seconds until a key expires.",
-    ),
-    command(
-        "pttl",
-        2,
-        READ,
-        Keys::ONE,
-        pttl,
-        "Milliseconds until a key expires.",
-    ),
-    command(
-        "expiretime",
-        2,
-        READ,
-        Keys::ONE,
-        expiretime,
-        "When a key expires, in seconds.",
-    ),
-    command(
-        "pexpiretime",
-        2,
-        READ,
-        Keys::ONE,
-        pexpiretime,
-        "When a key expires, in milliseconds.",
-    ),
-    command(
-        "persist",
-        2,
-        WRITE,
-        Keys::ONE,
-        persist,
-        "Has a key never expire.",
-    ),
-    command(
-        "type",
-        2,
-        READ,
-        Keys::ONE,
-        kind,
-        "The type of a key's value.",
-    ),
-    scanning("keys", 2, Run::Keys, "All keys that match a pattern."),
-    scanning("scan", -2, Run::Scan, "Keys, a page at a time."),
-];
-
-const fn scanning(name: &'static str, arity: i32, run: Run, summary: &'static str) -> Command {
-    let (flags, keys) = (Flags::READ, Keys::NONE);
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run,
-        group: "generic",
-        summary,
-        subcommands: &[],
-    }
-}
-
-fn delete<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn delete<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.extend(args.from(1).iter().map(|key| Op::Delete { key }));
     Ok(Render::Sum)
 }
 
-fn exists<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn exists<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.extend(args.from(1).iter().map(|key| Op::Exists { key }));
     Ok(Render::Sum)
 }
 
-fn expire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn expire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     plan_expire(
         args,
         |given| in_ms_from_now(given, true).map(Expiry::InMs),
@@ -188,7 +33,7 @@ fn expire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     )
 }
 
-fn pexpire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn pexpire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     plan_expire(
         args,
         |given| in_ms_from_now(given, false).map(Expiry::InMs),
@@ -196,11 +41,11 @@ fn pexpire<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     )
 }
 
-fn expireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn expireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     plan_expire(args, |given| in_ms(given, true).map(Expiry::AtMs), ops)
 }
 
-fn pexpireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn pexpireat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     plan_expire(args, |given| in_ms(given, false).map(Expiry::AtMs), ops)
 }
 
@@ -255,28 +100,28 @@ fn deadline<'a>(args: Args<'a>, left: bool, seconds: bool, ops: &mut Ops<'a>) ->
     Ok(Render::Deadline(Deadline { left, seconds }))
 }
 
-fn ttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn ttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     deadline(args, true, true, ops)
 }
 
-fn pttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn pttl<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     deadline(args, true, false, ops)
 }
 
-fn expiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn expiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     deadline(args, false, true, ops)
 }
 
-fn pexpiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn pexpiretime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     deadline(args, false, false, ops)
 }
 
-fn persist<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn persist<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Persist { key: args.at(1) });
     Ok(Render::Plain)
 }
 
-fn kind<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn kind<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::KindOf { key: args.at(1) });
     Ok(Render::Kind)
 }

@@ -3,36 +3,21 @@
 mod admin;
 mod cluster;
 mod connection;
+mod introspection;
 pub(crate) mod key;
 mod replication;
 mod saving;
 mod snapshot;
 mod string;
-mod transaction;
+mod table;
 
 pub(crate) use connection::{note_client, refuse_client};
 pub(crate) use saving::finish_job;
+pub(crate) use table::rows;
 
 use base::number::parse_int;
 
-use crate::command::Command;
 use crate::refusal::Refusal;
-
-/// All commands.
-pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
-    [
-        string::COMMANDS,
-        key::COMMANDS,
-        transaction::COMMANDS,
-        connection::COMMANDS,
-        admin::COMMANDS,
-        cluster::COMMANDS,
-        saving::COMMANDS,
-        snapshot::COMMANDS,
-    ]
-    .into_iter()
-    .flatten()
-}
 
 /// An argument that is a 64-bit integer.
 #[inline]

@@ -6,50 +6,17 @@
 use resp::Args;
 use store::CheckpointRefused;
 
-use super::admin::local;
 use super::is;
-use crate::command::{Command, Flags};
 use crate::connection::Connection;
 use crate::figures;
 use crate::shared::Context;
 use crate::task::{Job, Task, Then};
 
-pub(super) const COMMANDS: &[Command] = &[
-    local(
-        "bgsave",
-        -1,
-        Flags::ADMIN,
-        bgsave,
-        "Begins a checkpoint in the background.",
-    ),
-    local(
-        "save",
-        1,
-        Flags::ADMIN.and(Flags::NO_MULTI),
-        save,
-        "Makes a checkpoint, and answers when it is there.",
-    ),
-    local(
-        "lastsave",
-        1,
-        Flags::FAST,
-        lastsave,
-        "When the last checkpoint was finished.",
-    ),
-    local(
-        "shutdown",
-        -1,
-        Flags::ADMIN.and(Flags::NO_MULTI).and(Flags::IMMEDIATE),
-        shutdown,
-        "Stops the server once what it has received is answered and durable.",
-    ),
-];
-
 const RUNNING: &str = "ERR Background save already in progress";
 const NOTHING_TO_SAVE: &str =
     "ERR this server keeps data in memory only (--ephemeral): there is nowhere to save to";
 
-fn bgsave(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn bgsave(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let mut writer = connection.writer();
     // A save that is put off until another job is done: there is no other job to wait for.
     let scheduled = args.len() == 2 && is(args.at(1), "schedule");
@@ -65,7 +32,7 @@ fn bgsave(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     }
 }
 
-fn save(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn save(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     if context.shared.partition.checkpoint_status().running {
         return connection.writer().error(RUNNING);
     }
@@ -105,13 +72,13 @@ pub(crate) fn finish_job(context: &mut Context, connection: &mut Connection, job
     }
 }
 
-fn lastsave(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
+pub(super) fn lastsave(context: &mut Context, connection: &mut Connection, _: Args<'_>) {
     let checkpoints = context.shared.partition.checkpoint_status();
     let ms = figures::last_save_ms(&context.shared, &checkpoints);
     connection.writer().int((ms / 1000) as i64);
 }
 
-fn shutdown(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
+pub(super) fn shutdown(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let [mut save, mut nosave, mut force, mut abort] = [false; 4];
     for arg in args.from(1).iter() {
         match arg.to_ascii_lowercase().as_slice() {

@@ -7,205 +7,13 @@ use base::transaction::{Expiry, When};
 use resp::Args;
 
 use super::{in_ms, in_ms_from_now, int, is};
-use crate::command::{Command, Flags, Keys, Ops, Plan, Run};
+use crate::command::Ops;
 use crate::refusal::Refusal;
 use crate::render::Render;
 
 type Planned<'a> = Result<Render<'a>, Refusal>;
 
-const READ: Flags = Flags::READ.and(Flags::FAST);
-const WRITE: Flags = Flags::WRITE.and(Flags::NEEDS_MEMORY);
-const FAST_WRITE: Flags = WRITE.and(Flags::FAST);
-
-const fn command(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    plan: Plan,
-    summary: &'static str,
-) -> Command {
-    let run = Run::Store(plan);
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run,
-        group: "string",
-        summary,
-        subcommands: &[],
-    }
-}
-
-pub(super) const COMMANDS: &[Command] = &[
-    command("get", 2, READ, Keys::ONE, get, "The value of a key."),
-    command(
-        "set",
-        -3,
-        WRITE,
-        Keys::ONE,
-        set,
-        "Sets the value of a key, and when it expires.",
-    ),
-    command(
-        "setnx",
-        3,
-        FAST_WRITE,
-        Keys::ONE,
-        setnx,
-        "Sets the value of a key that is absent.",
-    ),
-    command(
-        "setex",
-        4,
-        WRITE,
-        Keys::ONE,
-        setex,
-        "Sets a value that expires after some seconds.",
-    ),
-    command(
-        "psetex",
-        4,
-        WRITE,
-        Keys::ONE,
-        psetex,
-        "Sets a value that expires after some milliseconds.",
-    ),
-    command(
-        "getset",
-        3,
-        FAST_WRITE,
-        Keys::ONE,
-        getset,
-        "Sets the value of a key; answers the old one.",
-    ),
-    command(
-        "getdel",
-        2,
-        Flags::WRITE.and(Flags::FAST),
-        Keys::ONE,
-        getdel,
-        "Deletes a key; answers its value.",
-    ),
-    command(
-        "getex",
-        -2,
-        Flags::WRITE.and(Flags::FAST),
-        Keys::ONE,
-        getex,
-        "The value of a key; sets when it expires.",
-    ),
-    command(
-        "mget",
-        -2,
-        READ,
-        Keys::ALL,
-        mget,
-        "The values of several keys, as of one moment.",
-    ),
-    command(
-        "mset",
-        -3,
-        WRITE,
-        Keys::PAIRS,
-        mset,
-        "Sets the values of several keys at one moment.",
-    ),
-    Command {
-        run: Run::AllOrNothing(msetnx),
-        ..command(
-            "msetnx",
-            -3,
-            WRITE,
-            Keys::PAIRS,
-            msetnx,
-            "Sets the values of several keys if all are absent.",
-        )
-    },
-    command(
-        "append",
-        3,
-        FAST_WRITE,
-        Keys::ONE,
-        append,
-        "Appends to a value; answers its length.",
-    ),
-    command(
-        "strlen",
-        2,
-        READ,
-        Keys::ONE,
-        strlen,
-        "The length of a value.",
-    ),
-    command(
-        "getrange",
-        4,
-        Flags::READ,
-        Keys::ONE,
-        getrange,
-        "A part of a value.",
-    ),
-    command(
-        "substr",
-        4,
-        Flags::READ,
-        Keys::ONE,
-        getrange,
-        "A part of a value; the old name of GETRANGE.",
-    ),
-    command(
-        "setrange",
-        4,
-        WRITE,
-        Keys::ONE,
-        setrange,
-        "Overwrites a part of a value; answers its length.",
-    ),
-    command(
-        "incr",
-        2,
-        FAST_WRITE,
-        Keys::ONE,
-        incr,
-        "Adds one to a number.",
-    ),
-    command(
-        "incrby",
-        3,
-        FAST_WRITE,
-        Keys::ONE,
-        incrby,
-        "Adds to a number.",
-    ),
-    command(
-        "decr",
-        2,
-        FAST_WRITE,
-        Keys::ONE,
-        decr,
-        "Subtracts one from a number.",
-    ),
-    command(
-        "decrby",
-        3,
-        FAST_WRITE,
-        Keys::ONE,
-        decrby,
-        "Subtracts from a number.",
-    ),
-    command(
-        "incrbyfloat",
-        3,
-        FAST_WRITE,
-        Keys::ONE,
-        incrbyfloat,
-        "Adds to a decimal fraction.",
-    ),
-];
-
-fn get<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn get<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Get { key: args.at(1) });
     Ok(Render::Plain)
 }
@@ -221,7 +29,7 @@ fn put<'a>(key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Op<'a> {
     }
 }
 
-fn set<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn set<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let (key, value) = (args.at(1), args.at(2));
     if args.len() == 3 {
         ops.push(put(key, value, Expiry::Never));
@@ -239,7 +47,7 @@ fn set<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-fn setnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn setnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let (key, value) = (args.at(1), args.at(2));
     ops.push(Op::Put {
         key,
@@ -251,7 +59,7 @@ fn setnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::OneIfDone)
 }
 
-fn setex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn setex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let expiry = expiry_of(
         args.at(2),
         Unit {
@@ -263,7 +71,7 @@ fn setex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-fn psetex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn psetex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let expiry = expiry_of(
         args.at(2),
         Unit {
@@ -275,7 +83,7 @@ fn psetex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-fn getset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn getset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let (key, value) = (args.at(1), args.at(2));
     ops.push(Op::Put {
         key,
@@ -287,12 +95,12 @@ fn getset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-fn getdel<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn getdel<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::GetDelete { key: args.at(1) });
     Ok(Render::Plain)
 }
 
-fn getex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn getex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let key = args.at(1);
     match StringOptions::parse(args.from(2), Dialect::GetEx) {
         Ok(options) => {
@@ -309,7 +117,7 @@ fn getex<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     }
 }
 
-fn mget<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn mget<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.extend(args.from(1).iter().map(|key| Op::GetIfString { key }));
     Ok(Render::List)
 }
@@ -320,7 +128,7 @@ fn put_pairs<'a>(args: Args<'a>, ops: &mut Ops<'a>) {
     ops.extend(pairs.map(|at| put(args.at(at), args.at(at + 1), Expiry::Never)));
 }
 
-fn mset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn mset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     if args.len().is_multiple_of(2) {
         return Err(Refusal::Arity);
     }
@@ -328,7 +136,7 @@ fn mset<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Ok)
 }
 
-fn msetnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn msetnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     if args.len().is_multiple_of(2) {
         return Err(Refusal::Arity);
     }
@@ -341,7 +149,7 @@ fn msetnx<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::AllDone)
 }
 
-fn append<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn append<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Append {
         key: args.at(1),
         value: args.at(2),
@@ -349,12 +157,12 @@ fn append<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-fn strlen<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn strlen<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Len { key: args.at(1) });
     Ok(Render::Plain)
 }
 
-fn getrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn getrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::GetRange {
         key: args.at(1),
         start: int(args.at(2))?,
@@ -363,7 +171,7 @@ fn getrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-fn setrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn setrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let value = args.at(3);
     let offset = usize::try_from(int(args.at(2))?)
         .map_err(|_| Refusal::Text("ERR offset is out of range"))?;
@@ -383,19 +191,19 @@ fn add<'a>(key: &'a [u8], delta: i64, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::Plain)
 }
 
-fn incr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn incr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     add(args.at(1), 1, ops)
 }
 
-fn incrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn incrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     add(args.at(1), int(args.at(2))?, ops)
 }
 
-fn decr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn decr<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     add(args.at(1), -1, ops)
 }
 
-fn decrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn decrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let delta = int(args.at(2))?;
     let delta = delta
         .checked_neg()
@@ -403,7 +211,7 @@ fn decrby<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     add(args.at(1), delta, ops)
 }
 
-fn incrbyfloat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn incrbyfloat<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let delta = args.at(2);
     parse_decimal(delta).ok_or(Refusal::NotFloat)?;
     ops.push(Op::AddDecimal {
@@ -525,6 +333,7 @@ fn same_option(a: ExpiryOption<'_>, b: ExpiryOption<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Run;
     use resp::Span;
 
     fn planned(line: &str) -> Result<Vec<String>, Refusal> {

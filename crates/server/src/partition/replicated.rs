@@ -68,6 +68,8 @@ impl Replicated {
         let (engine, status) = (self.member.engine().stats(), self.member.status());
         Stats {
             keys: engine.keys,
+            expiring: engine.expiring,
+            mean_deadline_ms: engine.mean_deadline_ms,
             memory_bytes: engine.memory_bytes,
             epoch: self.member.engine().epochs().current(),
             durable_epoch: self.member.engine().applied(),

@@ -9,11 +9,13 @@ use std::time::Instant;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use parking_lot::Mutex;
+use socket2::{SockRef, TcpKeepalive};
 
 use super::Runtime;
 use crate::clients::{Client, Names};
 use crate::commands;
 use crate::connection::Connection;
+use crate::limits::KEEPALIVE;
 
 /// Connections accepted in one turn.
 const ACCEPTS: usize = 128;
@@ -77,6 +79,7 @@ impl Runtime {
         let both = Interest::READABLE | Interest::WRITABLE;
         let registered = stream
             .set_nodelay(true)
+            .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive()))
             .and_then(|()| self.poll.registry().register(&mut stream, Token(key), both));
         if let Err(error) = registered {
             tracing::warn!(%error, "cannot serve a connection");
@@ -96,6 +99,14 @@ impl Runtime {
             self.admit_newcomer(key);
         }
     }
+}
+
+/// How clients that have gone without a word are found out.
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE / 3)
+        .with_retries(3)
 }
 
 /// Whether accepting failed because of the connection that was to be accepted.

@@ -157,7 +157,9 @@ impl Runtime {
             let is_lost = |epoch| context.shared.partition.is_lost(epoch);
             let (durable, instead) = (context.durable, refusal::LEADERSHIP_LOST);
             let lost = connection.output.release_or_lose(durable, is_lost, instead);
-            context.errors += lost as u64;
+            for _ in 0..lost {
+                context.note_error(refusal::LEADERSHIP_LOST);
+            }
         } else {
             connection.output.release(context.durable);
         }
@@ -165,12 +167,12 @@ impl Runtime {
             let unknown = connection.output.give_up();
             for _ in 0..unknown {
                 connection.writer().error(refusal::OUTCOME_UNKNOWN);
+                context.note_error(b"-MISCONF");
             }
             if unknown > 0 {
                 // A piece of it may be among the replies that were given up.
                 connection.snapshot = None;
             }
-            context.errors += unknown as u64;
         }
         context.bytes_out += write(connection) as u64;
         let limits = &context.shared.config.limits;

@@ -1,6 +1,7 @@
 //! Servers in this process, as clients see them.
 
 mod admin;
+mod client_control;
 mod cluster_commands;
 mod cluster_failures;
 mod cluster_idle;
@@ -10,6 +11,7 @@ mod cluster_transactions;
 mod connections;
 mod durability;
 mod idle;
+mod info;
 mod replica;
 mod saving;
 mod snapshots;

@@ -1,0 +1,316 @@
+//! What each command and each kind of error has cost: the sections `commandstats`, `latencystats` and
+//! `errorstats` of `INFO`.
+//!
+//! Each runtime counts in memory of its own, with plain stores; a report adds up what all have counted.
+//! The time of a command is measured in one call out of eight of each runtime, the first one among them:
+//! reading the clock twice would cost more than many a command. `usec` is the measured mean times the
+//! number of calls. It is the time of execution: a command that waits for others, or for durability, is
+//! not measured meanwhile. Commands in a block are counted and not measured.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::command::{Command, table};
+use crate::shared::Shared;
+
+/// One call out of so many is measured.
+const MEASURED: u64 = 8;
+/// Classes of times: four for each doubling, from 512 ns to half a minute.
+const CLASSES: usize = 104;
+/// Binary digits of the times of the first class.
+const FIRST_DIGITS: u32 = 10;
+/// The percentiles that `latencystats` shows, as Redis does unless it is told otherwise.
+const PERCENTILES: [(&str, f64); 3] = [("50", 0.5), ("99", 0.99), ("99.9", 0.999)];
+
+/// What one runtime has counted of one command, or the sum over all.
+struct Calls<C> {
+    /// Calls that were executed.
+    calls: C,
+    /// Calls that were refused before execution.
+    rejected: C,
+    /// Executed calls whose reply was an error.
+    failed: C,
+    /// Executed calls that were measured, and the nanoseconds that they took.
+    measured: C,
+    nanos: C,
+    classes: [C; CLASSES],
+}
+
+/// The counters of one runtime, by number of command.
+#[derive(Clone)]
+pub(crate) struct Recorder(Arc<[Calls<AtomicU64>]>);
+
+/// See the module's description.
+pub(crate) struct Statistics {
+    runtimes: Vec<Recorder>,
+    /// What had been counted at the last `CONFIG RESETSTAT`.
+    base: Mutex<Vec<Calls<u64>>>,
+    /// Error replies by their first word.
+    errors: Mutex<BTreeMap<Box<str>, u64>>,
+}
+
+impl<C> Calls<C> {
+    fn of(mut counter: impl FnMut() -> C) -> Calls<C> {
+        Calls {
+            calls: counter(),
+            rejected: counter(),
+            failed: counter(),
+            measured: counter(),
+            nanos: counter(),
+            classes: std::array::from_fn(|_| counter()),
+        }
+    }
+
+    /// All counters, in one order.
+    fn all(&self) -> impl Iterator<Item = &C> {
+        let Calls {
+            calls,
+            rejected,
+            failed,
+            measured,
+            nanos,
+            classes,
+        } = self;
+        [calls, rejected, failed, measured, nanos]
+            .into_iter()
+            .chain(classes)
+    }
+}
+
+impl Calls<u64> {
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        let Calls {
+            calls,
+            rejected,
+            failed,
+            measured,
+            nanos,
+            classes,
+        } = self;
+        [calls, rejected, failed, measured, nanos]
+            .into_iter()
+            .chain(classes)
+    }
+
+    /// The time of all calls in microseconds, as far as some were measured.
+    fn microseconds(&self) -> f64 {
+        match self.measured {
+            0 => 0.0,
+            measured => self.nanos as f64 / measured as f64 * self.calls as f64 / 1e3,
+        }
+    }
+
+    /// The time in microseconds that this part of the measured calls did not exceed.
+    fn percentile(&self, part: f64) -> f64 {
+        let wanted = (self.measured as f64 * part).ceil() as u64;
+        let mut below = 0;
+        let class = self.classes.iter().position(|count| {
+            below += count;
+            below >= wanted
+        });
+        end_of(class.unwrap_or(CLASSES - 1)) as f64 / 1e3
+    }
+}
+
+/// The class of a time.
+fn class_of(nanos: u64) -> usize {
+    let digits = u64::BITS - nanos.leading_zeros();
+    if digits < FIRST_DIGITS {
+        return 0;
+    }
+    let quarter = (nanos >> (digits - 3)) & 3;
+    let class = (digits - FIRST_DIGITS) as usize * 4 + quarter as usize;
+    class.min(CLASSES - 1)
+}
+
+/// The greatest time of a class, in nanoseconds.
+fn end_of(class: usize) -> u64 {
+    let (doubling, quarter) = (class / 4, class as u64 % 4);
+    ((5 + quarter) << (doubling as u32 + FIRST_DIGITS - 3)) - 1
+}
+
+impl Recorder {
+    fn new() -> Recorder {
+        let commands = 0..table().count();
+        Recorder(commands.map(|_| Calls::of(AtomicU64::default)).collect())
+    }
+
+    /// Adds to a counter that only this runtime writes.
+    fn add(counter: &AtomicU64, by: u64) -> u64 {
+        let before = counter.load(Ordering::Relaxed);
+        counter.store(before + by, Ordering::Relaxed);
+        before
+    }
+
+    /// Counts a call that is about to be executed. Returns when it began, if it is to be measured.
+    #[inline]
+    pub(crate) fn begin(&self, command: &Command) -> Option<Instant> {
+        let before = Self::add(&self.0[command.number].calls, 1);
+        before.is_multiple_of(MEASURED).then(Instant::now)
+    }
+
+    /// Notes that a measured call is over.
+    pub(crate) fn end(&self, command: &Command, began: Instant) {
+        let nanos = began.elapsed().as_nanos() as u64;
+        let calls = &self.0[command.number];
+        Self::add(&calls.measured, 1);
+        Self::add(&calls.nanos, nanos);
+        Self::add(&calls.classes[class_of(nanos)], 1);
+    }
+
+    /// Counts a call of a block.
+    pub(crate) fn count(&self, command: &Command) {
+        Self::add(&self.0[command.number].calls, 1);
+    }
+
+    pub(crate) fn count_failed(&self, command: &Command) {
+        Self::add(&self.0[command.number].failed, 1);
+    }
+
+    pub(crate) fn count_rejected(&self, command: &Command) {
+        Self::add(&self.0[command.number].rejected, 1);
+    }
+}
+
+impl Statistics {
+    pub(crate) fn new(runtimes: usize) -> Statistics {
+        Statistics {
+            runtimes: (0..runtimes).map(|_| Recorder::new()).collect(),
+            base: Mutex::new((0..table().count()).map(|_| Calls::of(|| 0)).collect()),
+            errors: Mutex::default(),
+        }
+    }
+
+    /// The counters of a runtime.
+    pub(crate) fn recorder(&self, runtime: usize) -> Recorder {
+        self.runtimes[runtime].clone()
+    }
+
+    /// Adds error replies by their first word.
+    pub(crate) fn add_errors(&self, errors: &mut Vec<(Box<str>, u64)>) {
+        let mut all = self.errors.lock();
+        for (word, count) in errors.drain(..) {
+            *all.entry(word).or_default() += count;
+        }
+    }
+
+    /// Starts counting anew.
+    pub(crate) fn reset(&self) {
+        *self.base.lock() = self.sums();
+        self.errors.lock().clear();
+    }
+
+    /// What all runtimes have counted since they started, by number of command.
+    fn sums(&self) -> Vec<Calls<u64>> {
+        let of = |number: usize| {
+            let mut sum = Calls::of(|| 0);
+            for runtime in &self.runtimes {
+                let counters = runtime.0[number].all();
+                for (sum, counter) in sum.all_mut().zip(counters) {
+                    *sum += counter.load(Ordering::Relaxed);
+                }
+            }
+            sum
+        };
+        (0..table().count()).map(of).collect()
+    }
+
+    /// What was counted of each command since the last reset, if there was anything.
+    fn commands(&self) -> Vec<(&'static Command, Calls<u64>)> {
+        let mut sums = self.sums();
+        for (sum, base) in sums.iter_mut().zip(&*self.base.lock()) {
+            for (sum, base) in sum.all_mut().zip(base.all()) {
+                *sum = sum.saturating_sub(*base);
+            }
+        }
+        let every = table().every().map(|command| command.number);
+        debug_assert!(every.eq(0..sums.len()), "commands are numbered in order");
+        let of = table().every().zip(sums);
+        of.filter(|(_, calls)| calls.calls > 0 || calls.rejected > 0)
+            .collect()
+    }
+}
+
+/// The first word of an error's bytes, which begin with a dash.
+pub(crate) fn kind_of(error: &[u8]) -> &str {
+    let word = error.get(1..).unwrap_or_default();
+    let end = word.iter().position(|byte| !byte.is_ascii_alphanumeric());
+    std::str::from_utf8(&word[..end.unwrap_or(word.len())]).unwrap_or_default()
+}
+
+/// Writes `commandstats`.
+pub(crate) fn write_commands(shared: &Shared, out: &mut String) {
+    for (command, calls) in shared.statistics.commands() {
+        let microseconds = calls.microseconds();
+        let each = match calls.calls {
+            0 => 0.0,
+            count => microseconds / count as f64,
+        };
+        write!(
+            out,
+            "cmdstat_{}:calls={},usec={microseconds:.0},usec_per_call={each:.2},rejected_calls={},\
+             failed_calls={}\r\n",
+            command.name, calls.calls, calls.rejected, calls.failed
+        )
+        .expect("a String takes any text");
+    }
+}
+
+/// Writes `latencystats`.
+pub(crate) fn write_latencies(shared: &Shared, out: &mut String) {
+    let commands = shared.statistics.commands();
+    for (command, calls) in commands.iter().filter(|(_, calls)| calls.measured > 0) {
+        let times =
+            PERCENTILES.map(|(name, part)| format!("p{name}={:.3}", calls.percentile(part)));
+        let (name, times) = (command.name, times.join(","));
+        write!(out, "latency_percentiles_usec_{name}:{times}\r\n").expect("as above");
+    }
+}
+
+/// Writes `errorstats`.
+pub(crate) fn write_errors(shared: &Shared, out: &mut String) {
+    for (word, count) in &*shared.statistics.errors.lock() {
+        write!(out, "errorstat_{word}:count={count}\r\n").expect("as above");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_lies_in_its_class() {
+        for nanos in (0..40).flat_map(|digit| [1 << digit, (1 << digit) * 3 / 2, (2 << digit) - 1])
+        {
+            let class = class_of(nanos);
+            assert!(nanos <= end_of(class) || class == CLASSES - 1, "{nanos}");
+            assert!(class == 0 || nanos > end_of(class - 1), "{nanos}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_ends_of_classes() {
+        let mut calls = Calls::of(|| 0);
+        for nanos in [600, 600, 600, 5_000] {
+            calls.measured += 1;
+            calls.classes[class_of(nanos)] += 1;
+        }
+        assert_eq!(calls.percentile(0.5), end_of(class_of(600)) as f64 / 1e3);
+        assert_eq!(
+            calls.percentile(0.999),
+            end_of(class_of(5_000)) as f64 / 1e3
+        );
+    }
+
+    #[test]
+    fn the_kind_of_an_error_is_its_first_word() {
+        assert_eq!(kind_of(b"-ERR unknown\r\n"), "ERR");
+        assert_eq!(kind_of(b"-OOM\r\n"), "OOM");
+        assert_eq!(kind_of(b"-"), "");
+    }
+}
