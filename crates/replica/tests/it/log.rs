@@ -249,6 +249,25 @@ fn a_missing_segment_is_refused() {
 }
 
 #[test]
+fn an_emptied_segment_is_refused() {
+    for name in ["log-0000000001", "log-0000000002", "log-0000000003"] {
+        for length in [None, Some(0)] {
+            let disk = three_segments();
+            let damage = |bytes: &mut Vec<u8>| match length {
+                None => bytes.fill(0),
+                Some(length) => bytes.truncate(length),
+            };
+            disk.damage(&Path::new(DIR).join(name), damage).unwrap();
+            let error = open(&disk, 600).map(drop).unwrap_err();
+            assert!(
+                error.to_string().contains(name),
+                "{name} {length:?}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_short_segment_before_the_last_is_refused() {
     let disk = three_segments();
     let path = Path::new(DIR).join("log-0000000002");
