@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use base::{Abort, Change, Epoch};
 use protobuf::Message as _;
+use raft::StateRole;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, EntryType};
 
 use super::{Failure, Member};
@@ -92,6 +93,13 @@ impl Member {
         };
         tracing::info!(voters = ?members.voters, learners = ?members.learners, "members");
         raft.mut_store().set_conf_state(index.0, &members);
+        let own = &mut raft.raft;
+        if own.state == StateRole::Leader && !own.prs().conf().voters().contains(own.id) {
+            // The one that was to remove it was deposed meanwhile. The library lets it lead on, and
+            // panics when an answer comes.
+            own.msgs.clear();
+            own.become_follower(own.term, raft::INVALID_ID);
+        }
         self.applier.skip(index, self.stamp_ms);
         self.changed = true;
         let learner =

@@ -8,8 +8,9 @@ use kumiki_replica::simulation::{self, Point, Run};
 
 const SEEDS: u64 = 300;
 
-/// Seeds that have found something: a hand-over whose heir was gone stopped the partition.
-const MEMORABLE: [u64; 1] = [155_201_060];
+/// Seeds that have found something: a hand-over whose heir was gone stopped the partition; a leader that
+/// was removed by the entry of its predecessor panicked.
+const MEMORABLE: [u64; 2] = [155_201_060, 466_191_633];
 
 /// A planted bug must be found within so many seeds.
 const PLANTED_SEEDS: u64 = 400;
