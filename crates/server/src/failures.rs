@@ -1,4 +1,4 @@
-//! Commands that fail in masses, summed up in the log once a minute: an application that calls a command
+//! Commands that fail in masses, summed up in the log at intervals: an application that calls a command
 //! which does not exist, say, or one that has the wrong password, is seen there.
 //!
 //! ```text

@@ -115,6 +115,8 @@ impl Shared {
     }
 
     fn stop_now(&self) {
+        // What waits for the end of a pause is executed before the end.
+        self.pause.end_now();
         self.stopping.store(true, Ordering::SeqCst);
         self.signals.iter().for_each(Signal::wake);
     }
