@@ -4,7 +4,7 @@ use base::{Abort, Epoch, Op};
 use resp::{Args, Writer};
 
 use crate::block::{Block, Call};
-use crate::command::{Command, Flags, Ops, Plan, Run};
+use crate::command::{Command, Flags, Ops, Plan, Run, table};
 use crate::commands::finish_job;
 use crate::commands::key::plan_scan;
 use crate::connection::{Connection, Replies};
@@ -73,7 +73,7 @@ impl Executor {
         let error = connection.output.from(from);
         self.context.note_error(error);
         let failed = match found {
-            (None, _) => Some(What::unknown(args.at(0))),
+            (None, _) => Some(What::unknown(args.get(0).unwrap_or_default())),
             (Some(command), executed) => {
                 let name = executed.map_or(command.name, |executed| executed.name);
                 What::of(name, crate::statistics::kind_of(error))
@@ -413,7 +413,9 @@ impl Executor {
     /// go on.
     pub(crate) fn end_task(&mut self, connection: &mut Connection, from: usize) {
         if connection.output.is_error_at(from) {
-            self.context.note_error(connection.output.from(from));
+            // Nothing else was executed since.
+            let command = table().named(connection.last_command.as_bytes());
+            self.note_error(connection, (command, command), Args::new(&[], &[]), from);
         }
         if connection.replies != Replies::On {
             withhold(connection, from);

@@ -45,11 +45,19 @@ fn wrong_passwords_are_counted_and_answered_late() {
         );
     }
     assert_eq!((wrong.reply(), wrong.reply()), (ok(), status("PONG")));
-    let Reply::Bulk(text) = right.call(&["INFO", "stats"]) else {
+    let Reply::Bulk(text) = right.call(&["INFO", "everything"]) else {
         panic!("no bulk")
     };
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("acl_access_denied_auth:3\r\n"), "{text}");
+    let failed = |command: &str, count: u32| {
+        let begin = format!("cmdstat_{command}:");
+        let line = text.lines().find(|line| line.starts_with(&begin));
+        let end = format!("failed_calls={count}");
+        assert!(line.is_some_and(|line| line.ends_with(&end)), "{line:?}");
+    };
+    failed("auth", 2);
+    failed("hello", 1);
     // A client that leaves before its answer does not matter.
     wrong.send(&["AUTH", "x"]);
     drop(wrong);
