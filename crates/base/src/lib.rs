@@ -4,7 +4,7 @@
 //! [`Transaction`] and its replies, the [`Partition`](partition::Partition)
 //! that executes it, the [`Participant`](participant::Participant) of transactions over several, how both are written as
 //! bytes ([`codec`]), limits, the outside world as parameters ([`clock`], [`steady_clock`], [`memory`]), and places of threads
-//! ([`affinity`], [`cpus`]), and files with secrets ([`private`]). It knows no other crate of the workspace.
+//! ([`affinity`], [`cpus`]), files with secrets ([`private`]), and the rate of log lines ([`log_limit`]). It knows no other crate of the workspace.
 //!
 //! Decisions that bind this crate: `docs/decisions/0021-versions-carry-their-origin.md`,
 //! `docs/decisions/0070-time-goes-on-evenly.md`.
@@ -19,6 +19,7 @@ pub mod cpus;
 pub mod epochs;
 pub mod ids;
 pub mod limits;
+pub mod log_limit;
 pub mod memory;
 pub mod number;
 pub mod participant;

@@ -335,6 +335,14 @@ impl Table {
         None
     }
 
+    /// A command by its name, which may have two words joined by `|`.
+    pub(crate) fn named(&self, name: &[u8]) -> Option<&'static Command> {
+        match name.iter().position(|&byte| byte == b'|') {
+            Some(at) => Table::find_sub(self.find(&name[..at])?, &name[at + 1..]),
+            None => self.find(name),
+        }
+    }
+
     /// The subcommand of `container` with this name, in any case.
     pub(crate) fn find_sub(container: &'static Command, name: &[u8]) -> Option<&'static Command> {
         let word = container.name.len() + 1;

@@ -109,6 +109,8 @@ pub struct Config {
     /// Bytes of memory for newest versions of read-atomic keys that clients read by themselves, on
     /// this machine or through an RDMA device; 0: none. Not where messages travel over TCP alone.
     pub published: usize,
+    /// How often commands that have failed are summed up in the log.
+    pub failure_summary: Duration,
     /// How long a stopping server waits for clients to take their replies.
     pub drain: Duration,
 }
@@ -135,6 +137,7 @@ impl Default for Config {
             read_atomic: ReadAtomic::default(),
             ramp: Algorithm::default(),
             published: 32 << 20,
+            failure_summary: Duration::from_secs(60),
             drain: Duration::from_secs(10),
         }
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use base::{Epoch, Version};
 use budget::{Budget, Share, newcomers};
@@ -46,6 +47,8 @@ pub(crate) struct Connection {
     pub(crate) task: Option<Task>,
     pub(crate) state: State,
     pub(crate) last_command: &'static str,
+    /// How long the answer to its next wrong password is put off.
+    pub(crate) password_delay: Duration,
     /// Whether it gets replies (`CLIENT REPLY`).
     pub(crate) replies: Replies,
     /// What it holds of the memory that all connections share.
@@ -60,8 +63,8 @@ pub(crate) enum Replies {
     Off,
     /// To all but the next one.
     SkipNext,
-    /// To all but the one that is its task.
-    SkipTask,
+    /// To all but the one that is executed now, or is its task.
+    Skip,
 }
 
 /// Where a connection stands with the runtime's loop.
@@ -122,6 +125,7 @@ impl Connection {
                 ..State::default()
             },
             last_command: "NULL",
+            password_delay: Duration::ZERO,
             replies: Replies::default(),
             share: Share::new(budget),
         }

@@ -4,11 +4,12 @@ use base::{Abort, Epoch};
 use resp::{Args, Writer};
 
 use crate::block::{Block, Call};
-use crate::command::{Command, Flags, Ops, Plan, Run};
+use crate::command::{Command, Flags, Ops, Plan, Run, table};
 use crate::commands::finish_job;
 use crate::commands::key::plan_scan;
 use crate::connection::{Connection, Replies};
 use crate::coordination::Coordination;
+use crate::failures::What;
 use crate::keys::KeysTask;
 use crate::partition::Worker;
 use crate::refusal;
@@ -47,16 +48,15 @@ impl Executor {
         args: Args<'_>,
     ) {
         let from = connection.output.position();
-        let replies = connection.replies;
-        if replies == Replies::SkipNext {
-            connection.replies = Replies::On;
+        if connection.replies == Replies::SkipNext {
+            connection.replies = Replies::Skip;
         }
         let executed = self.answer(connection, command, args);
         if connection.output.is_error_at(from) {
             self.note_error(connection, (command, executed), args, from);
         }
-        if replies != Replies::On {
-            withhold(connection, replies, from);
+        if connection.replies != Replies::On {
+            withhold(connection, from);
         }
     }
 
@@ -70,7 +70,19 @@ impl Executor {
         args: Args<'_>,
         from: usize,
     ) {
-        self.context.note_error(connection.output.from(from));
+        let error = connection.output.from(from);
+        self.context.note_error(error);
+        let failed = match found {
+            (None, _) => Some(What::unknown(args.get(0).unwrap_or_default())),
+            (Some(command), executed) => {
+                let name = executed.map_or(command.name, |executed| executed.name);
+                What::of(name, crate::statistics::kind_of(error))
+            }
+        };
+        if let Some(failed) = failed {
+            let client = connection.client.address.ip();
+            self.context.failures.add(failed, client);
+        }
         let recorder = &self.context.recorder;
         match found {
             (_, Some(executed)) => recorder.count_failed(executed),
@@ -150,7 +162,8 @@ impl Executor {
         let mut writer = connection.writer();
         let Some(mut command) = command else {
             if refusal::is_web_request(args.at(0)) {
-                tracing::warn!(client = %connection.client.address, "closed: it speaks HTTP");
+                let text = "closed: it speaks HTTP";
+                self.context.warn(connection.client.address, text, text);
                 connection.state.closing = true;
                 connection.state.dead = true;
             } else {
@@ -375,6 +388,10 @@ impl Executor {
             Task::Snapshot { most } => self.step_snapshot(connection, most),
             Task::Parked(parked) => self.unpark(connection, parked),
             Task::Proposed(proposed) => self.tell_proposed(connection, proposed),
+            Task::Refused { until } if until > self.context.now => {
+                connection.task = Some(Task::Refused { until });
+            }
+            Task::Refused { .. } => connection.writer().error(refusal::WRONG_PASSWORD),
             Task::Postponed(postponed) => return self.resume(connection, postponed),
             waits @ (Task::Job(_) | Task::Coordinated(_)) => connection.task = Some(waits),
         }
@@ -385,10 +402,12 @@ impl Executor {
     /// go on.
     pub(crate) fn end_task(&mut self, connection: &mut Connection, from: usize) {
         if connection.output.is_error_at(from) {
-            self.context.note_error(connection.output.from(from));
+            // Nothing else was executed since.
+            let command = table().named(connection.last_command.as_bytes());
+            self.note_error(connection, (command, command), Args::new(&[], &[]), from);
         }
         if connection.replies != Replies::On {
-            withhold(connection, connection.replies, from);
+            withhold(connection, from);
         }
     }
 
@@ -423,18 +442,15 @@ impl Executor {
     }
 }
 
-/// Drops the reply from `from` on if the client wants none. `before` is what it wanted before the command.
+/// Drops the reply from `from` on if the client wants none to the command that was executed.
 #[cold]
-fn withhold(connection: &mut Connection, before: Replies, from: usize) {
-    let skips = matches!(before, Replies::SkipNext | Replies::SkipTask);
-    if skips && connection.task.is_some() {
-        connection.replies = Replies::SkipTask;
-    } else if connection.replies == Replies::SkipTask {
-        connection.replies = Replies::On;
+fn withhold(connection: &mut Connection, from: usize) {
+    match connection.replies {
+        Replies::On | Replies::SkipNext => return,
+        Replies::Skip if connection.task.is_none() => connection.replies = Replies::On,
+        Replies::Skip | Replies::Off => {}
     }
-    if skips || connection.replies == Replies::Off {
-        connection.output.discard(from);
-    }
+    connection.output.discard(from);
 }
 
 /// Answers a command that did not take effect. Returns whether what is told shows nothing of the

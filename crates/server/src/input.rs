@@ -217,7 +217,9 @@ fn read_more(executor: &mut Executor, connection: &mut Connection, batch: &mut B
         }
     }
     if input.len() > executor.context.shared.config.limits.query_buffer {
-        tracing::warn!(client = %connection.client.address, "closed: its input exceeds the limit");
+        let text = "closed: its input exceeds the limit";
+        let client = connection.client.address;
+        executor.context.warn(client, text, text);
         connection.state.dead = true;
     }
     connection.input = input;

@@ -62,6 +62,7 @@ mod coordination;
 mod cursors;
 mod execution;
 mod executor;
+mod failures;
 mod figures;
 mod glob;
 mod info;
@@ -344,6 +345,7 @@ fn share(
         signals,
         stopping: AtomicBool::new(false),
         pause: pause::Pause::default(),
+        failures: failures::SharedFailures::new(config.failure_summary),
         handing_over: AtomicBool::new(false),
         failed: AtomicBool::new(false),
         changes: AtomicU64::new(0),

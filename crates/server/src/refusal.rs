@@ -35,6 +35,8 @@ impl Refusal {
 
 /// The texts that more than one place needs.
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub(crate) const WRONG_PASSWORD: &str =
+    "WRONGPASS invalid username-password pair or user is disabled.";
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 pub(crate) const MAX_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 /// For replies whose epoch is not durable, and perhaps never will be: what they say must not be relied

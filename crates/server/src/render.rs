@@ -129,10 +129,8 @@ impl Surroundings<'_> {
                     self.lookups.count(!bytes.is_empty() || tells_absence());
                 }
                 // Of a SET it may say that a condition was not met.
-                Reply::Nil => {
-                    if reads || !command.access.ends_with("variable_flags") {
-                        self.lookups.count(false);
-                    }
+                Reply::Nil if reads || !command.access.ends_with("variable_flags") => {
+                    self.lookups.count(false);
                 }
                 Reply::Int(number) if reads => self.lookups.count(*number != 0),
                 Reply::Kind(_) | Reply::Deadline(_) => self.lookups.count(true),

@@ -82,6 +82,8 @@ pub(crate) struct Runtime {
     snapshots_due: Option<Duration>,
     /// When idle connections are to be looked at, if they are closed some time.
     idle_due: Option<Duration>,
+    /// When commands that failed are to be summed up, if some did.
+    failures_due: Option<Duration>,
     /// How often holds had been given back when those who wait for them were last looked at.
     releases: u64,
     /// More has come from other nodes than was taken.
@@ -170,6 +172,7 @@ impl Runtime {
             tasks_due: None,
             snapshots_due: None,
             idle_due: None,
+            failures_due: None,
             releases: 0,
             more_from_nodes: false,
             finished: Vec::new(),
@@ -209,6 +212,7 @@ impl Runtime {
             }
             self.close_late_newcomers();
             self.close_idle();
+            self.sum_up_failures();
             let heard = self.hear_nodes();
             if events.is_empty() && !heard && self.deferred_until.is_some() {
                 // Nothing more has come.
@@ -317,6 +321,13 @@ impl Runtime {
                 .statistics
                 .add_errors(&mut context.error_kinds);
         }
+        if !context.failures.is_empty() {
+            let due = context
+                .shared
+                .failures
+                .add(&mut context.failures, context.now);
+            self.failures_due.get_or_insert(due);
+        }
         if context.commands > 0 {
             counters
                 .commands
@@ -341,6 +352,17 @@ impl Runtime {
             counters
                 .bytes_out
                 .fetch_add(std::mem::take(&mut context.bytes_out), Ordering::Relaxed);
+        }
+    }
+
+    /// Logs which commands have failed in the last minute.
+    fn sum_up_failures(&mut self) {
+        let context = &self.executor.context;
+        if self.failures_due.is_some_and(|due| due <= context.now) {
+            self.failures_due = None;
+            for line in context.shared.failures.sum_up(context.now) {
+                tracing::warn!("{line}");
+            }
         }
     }
 

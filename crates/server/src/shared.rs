@@ -1,11 +1,14 @@
 //! What the runtimes of one server have in common.
 
 use std::cell::Cell;
+use std::fmt::Display;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use base::Epoch;
+use base::log_limit::LogLimit;
 use base::versions::ReadAtomic;
 use budget::Budget;
 use cluster::ramp::Published;
@@ -14,6 +17,7 @@ use mio::Waker;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::cursors::Cursors;
+use crate::failures::{Failures, SharedFailures};
 use crate::partition::Partition;
 use crate::pause::Pause;
 use crate::routing::Routes;
@@ -49,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) signals: Vec<Signal>,
     pub(crate) stopping: AtomicBool,
     pub(crate) pause: Pause,
+    /// Commands that failed since they were last summed up.
+    pub(crate) failures: SharedFailures,
     /// It is about to stop, and has somebody else lead before that.
     pub(crate) handing_over: AtomicBool,
     /// The journal has failed.
@@ -109,6 +115,8 @@ impl Shared {
     }
 
     fn stop_now(&self) {
+        // What waits for the end of a pause is executed before the end.
+        self.pause.end_now();
         self.stopping.store(true, Ordering::SeqCst);
         self.signals.iter().for_each(Signal::wake);
     }
@@ -281,6 +289,9 @@ impl MemoryWatch {
     }
 }
 
+/// Clients cause a log line of each kind once in this time at most, in each runtime.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Keys that commands of one runtime looked up to read, since they were last added to the shared counters.
 #[derive(Default)]
 pub(crate) struct Lookups {
@@ -320,6 +331,10 @@ pub(crate) struct Context {
     pub(crate) errors: u64,
     /// Those replies by their first word.
     pub(crate) error_kinds: Vec<(Box<str>, u64)>,
+    /// Commands that failed since they were last added to the shared ones.
+    pub(crate) failures: Failures,
+    /// Log lines that clients have caused, by what they say.
+    log_limit: LogLimit<&'static str>,
     /// This runtime's counters of each command.
     pub(crate) recorder: Recorder,
     pub(crate) lookups: Lookups,
@@ -353,11 +368,22 @@ impl Context {
             writes: 0,
             errors: 0,
             error_kinds: Vec::new(),
+            failures: Failures::default(),
+            log_limit: LogLimit::new(LOG_INTERVAL),
             lookups: Lookups::default(),
             bytes_in: 0,
             bytes_out: 0,
             in_block: false,
             wants_leaders: false,
+        }
+    }
+
+    /// Logs what a client has caused, at a limited rate: `kind` tells what is alike.
+    #[cold]
+    pub(crate) fn warn(&mut self, client: SocketAddr, kind: &'static str, text: impl Display) {
+        match self.log_limit.count(kind, self.now) {
+            Some(left_out) => tracing::warn!(%client, "{text}{left_out}"),
+            None => tracing::debug!(%client, "{text}"),
         }
     }
 

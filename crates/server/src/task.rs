@@ -27,6 +27,8 @@ pub(crate) enum Task {
     Coordinated(Coordinated),
     /// Is executed once it has gone through consensus.
     Proposed(Proposed),
+    /// A password was wrong; the answer comes at this time, since the server's start.
+    Refused { until: Duration },
     /// Is executed when a pause is over.
     Postponed(Postponed),
 }
@@ -65,6 +67,8 @@ impl Task {
             Task::Coordinated(_) => Next::Told,
             Task::Proposed(proposed) if proposed.is_over(context) => Next::Now,
             Task::Proposed(_) => Next::Woken(None),
+            Task::Refused { until } if *until <= now => Next::Now,
+            Task::Refused { until } => Next::Woken(Some(*until)),
             Task::Postponed(postponed) => match postponed.until(context) {
                 None => Next::Now,
                 until => Next::Woken(until),

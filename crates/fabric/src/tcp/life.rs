@@ -222,11 +222,7 @@ impl Tcp {
     fn log_refusal(&mut self, place: usize, refused: &Refused) {
         let peer = self.connections[place].address;
         match self.refusals.count(peer.ip(), refused.code, self.now) {
-            Some(0) => tracing::warn!(%peer, "no link: {refused}"),
-            Some(left_out) => tracing::warn!(
-                %peer,
-                "no link: {refused} (the same happened {left_out} times since the last such line)"
-            ),
+            Some(left_out) => tracing::warn!(%peer, "no link: {refused}{left_out}"),
             None => tracing::debug!(%peer, "no link: {refused}"),
         }
     }

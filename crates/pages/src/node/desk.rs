@@ -26,6 +26,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::NodeId;
+use base::log_limit::LogLimit;
 use disk::reads::{Done, Reads, Way};
 use fabric::tcp::{Deal, Tcp, TcpOptions};
 use fabric::{Event, Inbox, Link, Messages, Peer};
@@ -52,6 +53,9 @@ const FIRST_LINK: Token = Token(2);
 const AT_ONCE: usize = 64;
 /// Events taken from a poll at a time.
 const EVENTS: usize = 256;
+
+/// Readers cause a log line of each kind once in this time at most, at each desk.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// See the [module](self).
 pub(super) struct Desk {
@@ -85,6 +89,8 @@ pub(super) struct Desk {
     /// Kept for its memory.
     message: Vec<u8>,
     began: Instant,
+    /// Log lines that readers have caused, by what they say.
+    log_limit: LogLimit<&'static str>,
     /// What this thread has put into the figures.
     told: reading::Told,
 }
@@ -153,6 +159,7 @@ impl Desk {
             news: Vec::new(),
             message: Vec::new(),
             began: Instant::now(),
+            log_limit: LogLimit::new(LOG_INTERVAL),
             told: reading::Told::default(),
         })
     }
@@ -284,7 +291,9 @@ impl Desk {
 
     fn greet(&mut self, link: Link) {
         if self.guests.len() >= self.options.limits.readers {
-            tracing::warn!("a reader is turned away: there are too many");
+            if let Some(left_out) = self.log_limit.count("too many", self.began.elapsed()) {
+                tracing::warn!("a reader is turned away: there are too many{left_out}");
+            }
             self.fabric.close(link);
             return;
         }
@@ -298,7 +307,9 @@ impl Desk {
     /// Ends a link whose reader does what makes no sense, and tells it why.
     fn show_out(&mut self, guest: usize, why: &str) {
         let link = self.guests[guest].link;
-        tracing::warn!(?link, why, "a reader is shown out");
+        if let Some(left_out) = self.log_limit.count("refused", self.began.elapsed()) {
+            tracing::warn!(?link, why, "the link of a reader is closed{left_out}");
+        }
         self.fail(guest, u32::MAX, crate::remote::wire::Kind::Refused, why);
         self.by_link.remove(&link);
         self.reply();

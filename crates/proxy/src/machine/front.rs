@@ -18,6 +18,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::log_limit::LogLimit;
 use base::size::Size;
 use budget::Budget;
 use bytes::BytesMut;
@@ -40,6 +41,9 @@ const SMALL: usize = 4096;
 /// Replies taken from one queue in a turn, so that requests get their turn, too.
 const TAKEN: usize = 1024;
 
+/// Clients cause a log line of each kind once in this time at most, in each thread.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
 /// See the module's page.
 pub(crate) struct Front<N: Network, F: Face> {
     thread: u16,
@@ -60,6 +64,8 @@ pub(crate) struct Front<N: Network, F: Face> {
     /// Who may not have begun, or not have gone on with a request.
     deadlines: Deadlines,
     stopping: bool,
+    /// Log lines that clients have caused, by what they say.
+    log_limit: LogLimit<&'static str>,
     figures: Arc<FrontFigures>,
 }
 
@@ -90,6 +96,7 @@ impl<N: Network, F: Face> Front<N, F> {
             letters: Vec::new(),
             deadlines: Deadlines::default(),
             stopping: false,
+            log_limit: LogLimit::new(LOG_INTERVAL),
             figures,
         }
     }
@@ -307,7 +314,10 @@ impl<N: Network, F: Face> Front<N, F> {
             // A piece of a request that may be long in coming does not keep a whole block.
             connection.input = BytesMut::from(&connection.input[..]);
         } else if connection.input.len() > self.limits.query_buffer {
-            tracing::warn!("a client is closed: its input exceeds the limit");
+            let text = "a client is closed: its input exceeds the limit";
+            if let Some(left_out) = self.log_limit.count(text, now) {
+                tracing::warn!("{text}{left_out}");
+            }
             connection.dead = true;
         }
         let waits = connection.progress == Progress::AwaitsRoom;
@@ -350,11 +360,13 @@ impl<N: Network, F: Face> Front<N, F> {
             }
             if connection.share.set(len + connection.input.len()).is_err() {
                 let limit = Size(self.budget.limit());
-                tracing::warn!(
-                    "a client is closed: with {} of requests and of replies that it has not taken, all clients \
-                     together would hold more than {limit} (--max-client-memory)",
-                    Size(len as u64)
-                );
+                if let Some(left_out) = self.log_limit.count("client memory", now) {
+                    tracing::warn!(
+                        "a client is closed: with {} of requests and of replies that it has not taken, all \
+                         clients together would hold more than {limit} (--max-client-memory){left_out}",
+                        Size(len as u64)
+                    );
+                }
                 connection.dead = true;
             }
             let idle = connection.under_way == 0 && len == 0;

@@ -8,8 +8,9 @@ use resp::{Args, Protocol};
 use super::{int, is};
 use crate::clients::Client;
 use crate::connection::{Connection, Replies};
-use crate::refusal;
+use crate::refusal::{self, WRONG_PASSWORD};
 use crate::shared::{Context, Signal};
+use crate::task::Task;
 
 pub(super) fn ping(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     match args.len() {
@@ -80,7 +81,27 @@ fn same(given: &[u8], expected: &[u8]) -> bool {
     difference == 0
 }
 
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+/// The answer to a wrong password comes after this time, and after twice as long as the last one of the
+/// connection, up to the second.
+const DELAY: Duration = Duration::from_millis(50);
+const LONGEST_DELAY: Duration = Duration::from_secs(1);
+
+/// Refuses a client that has given a wrong name or password: counts it, logs it, and answers after a
+/// while, in which nothing else of the connection is executed. Within a block, which only clients that have
+/// given the password can have, it answers at once.
+fn refuse_password(context: &mut Context, connection: &mut Connection) {
+    let counters = &context.shared.counters;
+    counters.auth_failures.fetch_add(1, Ordering::Relaxed);
+    let text = "a client gave a wrong name or password";
+    context.warn(connection.client.address, text, text);
+    if context.in_block {
+        return connection.writer().error(WRONG_PASSWORD);
+    }
+    let delay = connection.password_delay.max(DELAY).min(LONGEST_DELAY);
+    connection.password_delay = 2 * delay;
+    let until = context.shared.started.elapsed() + delay;
+    connection.task = Some(Task::Refused { until });
+}
 
 pub(super) fn auth(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let (user, password) = match args.len() {
@@ -98,12 +119,15 @@ pub(super) fn auth(context: &mut Context, connection: &mut Connection, args: Arg
         connection.authenticated = true;
         connection.writer().ok();
     } else {
-        connection.writer().error(WRONG_PASSWORD);
+        refuse_password(context, connection);
     }
 }
 
 pub(super) fn hello(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if let Err(text) = say_hello(context, connection, args) {
+        if text == WRONG_PASSWORD.as_bytes() {
+            return refuse_password(context, connection);
+        }
         return connection.writer().error_bytes(&text);
     }
     let id = connection.client.id as i64;

@@ -26,14 +26,6 @@ pub(super) fn command_all(_: &mut Context, connection: &mut Connection, _: Args<
         .for_each(|command| write_info(command, &mut writer));
 }
 
-/// A command by its name, which may have two words joined by `|`.
-fn named(name: &[u8]) -> Option<&'static Command> {
-    match name.iter().position(|&byte| byte == b'|') {
-        Some(at) => Table::find_sub(table().find(&name[..at])?, &name[at + 1..]),
-        None => table().find(name),
-    }
-}
-
 pub(super) fn command_info(context: &mut Context, connection: &mut Connection, args: Args<'_>) {
     if args.len() == 2 {
         return command_all(context, connection, args);
@@ -41,7 +33,7 @@ pub(super) fn command_info(context: &mut Context, connection: &mut Connection, a
     let mut writer = connection.writer();
     writer.array(args.len() - 2);
     for name in args.from(2).iter() {
-        match named(name) {
+        match table().named(name) {
             Some(command) => write_info(command, &mut writer),
             None => writer.null(),
         }
@@ -123,7 +115,11 @@ fn write_access(access: &str, writer: &mut Writer<'_>) {
 pub(super) fn command_docs(_: &mut Context, connection: &mut Connection, args: Args<'_>) {
     let commands: Vec<&Command> = match args.len() {
         2 => table().all().collect(),
-        _ => args.from(2).iter().filter_map(named).collect(),
+        _ => args
+            .from(2)
+            .iter()
+            .filter_map(|name| table().named(name))
+            .collect(),
     };
     let mut writer = connection.writer();
     writer.map(commands.len());

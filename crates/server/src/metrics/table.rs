@@ -197,8 +197,8 @@ pub(super) const TABLE: &[Row] = rows! {
         => Whole(|f| f.memory_limit);
     Memory "maxmemory_human" => Text(|f| text(Size(f.memory_limit)));
     Memory "maxmemory_policy" => Text(|_| text("noeviction"));
-    Memory "mem_clients_normal" => Whole(|f| f.shared.in_flight.used() as u64);
-    Memory "maxmemory_clients" => Whole(|f| f.shared.in_flight.limit() as u64);
+    Memory "mem_clients_normal" => Whole(|f| f.shared.in_flight.used());
+    Memory "maxmemory_clients" => Whole(|f| f.shared.in_flight.limit());
 
     // Redis's names, for its tools. A checkpoint is what they call `rdb`, and the log `aof`.
     Persistence "loading" => Whole(|_| 0);
@@ -302,7 +302,7 @@ pub(super) const TABLE: &[Row] = rows! {
 
     Recovery "recovery_seconds", Gauge "kumiki_recovery_duration_seconds"
         "How long the recovery at the start took."
-        => Seconds(|f| f.is_durable().then(|| f.recovery.elapsed.as_secs_f64()));
+        => Seconds(|f| f.is_durable().then_some(f.recovery.elapsed.as_secs_f64()));
     Recovery "recovery_bytes", Gauge "kumiki_recovery_bytes"
         "Bytes of log that the recovery at the start read."
         => Durable(|f| f.recovery.bytes);

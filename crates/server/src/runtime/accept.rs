@@ -35,8 +35,10 @@ impl Runtime {
                 }
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection; trying again");
-                    return;
+                    // The system's limits may be reached for long, and each try fails.
+                    let text = format!("cannot accept a connection; trying again: {error}");
+                    let context = &mut self.executor.context;
+                    return context.warn(context.shared.config.listen, "accept", text);
                 }
             }
         }
@@ -82,9 +84,9 @@ impl Runtime {
             .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive()))
             .and_then(|()| self.poll.registry().register(&mut stream, Token(key), both));
         if let Err(error) = registered {
-            tracing::warn!(%error, "cannot serve a connection");
             shared.clients.remove(client.id);
-            return;
+            let text = format!("cannot serve a connection: {error}");
+            return self.executor.context.warn(address, "serve", text);
         }
         let authenticated = shared.config.password.is_none();
         let connection = entry.insert(Connection::new(

@@ -175,20 +175,21 @@ impl Runtime {
             }
         }
         context.bytes_out += write(connection) as u64;
-        let limits = &context.shared.config.limits;
+        let output = context.shared.config.limits.output;
         let held = connection.held_bytes();
-        if connection.output.pending() > limits.output {
-            tracing::warn!(client = %connection.client.address, "closed: it takes no replies");
+        if connection.output.pending() > output {
+            let text = "closed: it takes no replies";
+            context.warn(connection.client.address, text, text);
             connection.state.dead = true;
         } else if connection.share.set(held).is_err() {
             let budget = &context.shared.in_flight;
             let (used, limit) = (Size(budget.used()), Size(budget.limit()));
-            tracing::warn!(
-                client = %connection.client.address,
+            let text = format!(
                 "closed: with {} of requests and of replies that it has not taken, all clients together would hold \
                  more than {limit} (now {used}; --max-client-memory)",
                 Size(held as u64)
             );
+            context.warn(connection.client.address, "client memory", text);
             connection.state.dead = true;
         }
         if connection.state.dead || connection.state.closing && connection.output.is_empty() {

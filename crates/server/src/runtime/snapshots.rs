@@ -29,7 +29,8 @@ impl Runtime {
             }
             if connection.snapshot_due(idle).is_some_and(|due| due <= now) {
                 let client = connection.client.address;
-                tracing::warn!(%client, "a snapshot was given up: nobody asks for more of it");
+                let text = "a snapshot was given up: its client has not asked for more of it";
+                self.executor.context.warn(client, text, text);
                 connection.snapshot = Some(Taken::GivenUp(idle));
             }
             self.note_snapshot(key);

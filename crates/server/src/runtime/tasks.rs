@@ -45,6 +45,7 @@ impl Runtime {
             self.tasks_due,
             self.snapshots_due,
             self.newcomers.due(),
+            self.failures_due,
             idle,
         ];
         let due = due.into_iter().flatten().min();

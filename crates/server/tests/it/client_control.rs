@@ -98,6 +98,19 @@ fn a_pause_of_all_commands_ends_by_itself() {
 }
 
 #[test]
+fn a_server_that_stops_ends_the_pause() {
+    let mut served = ephemeral(config());
+    let (mut writer, mut other) = (served.client(), served.client());
+    assert_eq!(other.call(&["CLIENT", "PAUSE", "86400000", "WRITE"]), ok());
+    writer.send(&["SET", "a", "1"]);
+    eventually("it waits", || field(&mut other, "blocked_clients") == "1");
+    let server = served.server.take().expect("it runs");
+    server.stopper().stop();
+    assert_eq!(writer.reply(), ok());
+    server.wait().expect("an end in good order");
+}
+
+#[test]
 fn clients_are_chosen_by_type_and_user() {
     let served = ephemeral(config());
     let (mut client, mut other) = (served.client(), served.client());

@@ -34,10 +34,10 @@ fn fields(client: &mut Client, section: &str) -> BTreeMap<String, String> {
 #[track_caller]
 fn part(list: &str, name: &str) -> f64 {
     let parts = list.split(',').filter_map(|part| part.split_once('='));
-    let value = parts
+    let mut value = parts
         .filter(|(own, _)| *own == name)
         .map(|(_, value)| value);
-    let value = value.last().unwrap_or_else(|| panic!("{name} in {list}"));
+    let value = value.next().unwrap_or_else(|| panic!("{name} in {list}"));
     value.parse().expect("a number")
 }
 

@@ -15,5 +15,6 @@ mod info;
 mod replica;
 mod saving;
 mod snapshots;
+mod strangers;
 mod support;
 mod transactions;

@@ -34,7 +34,9 @@ impl<N: Network, F: Face> Front<N, F> {
                 }
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection; trying again");
+                    if let Some(left_out) = self.log_limit.count("accept", now) {
+                        tracing::warn!(%error, "cannot accept a connection; trying again{left_out}");
+                    }
                     self.accept_from = now + ACCEPT_PAUSE;
                     return;
                 }
