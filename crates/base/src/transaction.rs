@@ -85,7 +85,7 @@ pub enum Expiry {
     Keep,
     /// At this time; a time that has passed deletes the key.
     AtMs(i64),
-    /// This many milliseconds after the transaction's own time.
+    /// This many milliseconds after the operation is executed, by the partition's clock.
     InMs(i64),
 }
 

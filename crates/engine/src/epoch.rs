@@ -106,6 +106,11 @@ impl Epochs {
         }
     }
 
+    /// What the clock shows, milliseconds since the Unix epoch.
+    pub(crate) fn clock_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
     /// How often the machine's clock was seen to have been set.
     pub(crate) fn clock_steps(&self) -> u64 {
         self.clock.steps()

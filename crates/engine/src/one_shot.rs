@@ -409,6 +409,16 @@ impl<L: RedoLog> Worker<L> {
         self.write(hash, key, put);
     }
 
+    /// From when relative deadlines count: the clock, which goes on while an epoch or the group stalls
+    /// and the transaction's time stands still. Where replicas execute the same, that time.
+    fn now_ms(&self) -> u64 {
+        let time_ms = self.state.time_ms;
+        match self.state.exact {
+            true => time_ms,
+            false => self.engine.epochs.clock_ms().max(time_ms),
+        }
+    }
+
     pub(crate) fn passed(&self, deadline: Option<u64>) -> bool {
         deadline.is_some_and(|deadline| deadline <= self.state.time_ms)
     }
@@ -423,7 +433,7 @@ impl<L: RedoLog> Worker<L> {
             Expiry::Keep => return Ok(kept),
             Expiry::AtMs(at) => at,
             Expiry::InMs(ms) => {
-                let now = i64::try_from(self.state.time_ms).map_err(|_| OpError::BadExpiry)?;
+                let now = i64::try_from(self.now_ms()).map_err(|_| OpError::BadExpiry)?;
                 now.checked_add(ms).ok_or(OpError::BadExpiry)?
             }
         };

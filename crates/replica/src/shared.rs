@@ -165,13 +165,23 @@ impl Shared {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Brings the time of what is executed next up to date, as far as no deadline is passed that the
-    /// log does not know of.
+    /// Brings the time of what is executed next up to date. It passes a deadline that the log does not
+    /// know of only while the log is about to say that some have passed, which takes long when the group
+    /// stalls: then whatever is executed at this time comes behind an entry that says so.
     pub(crate) fn refresh(&self) {
-        if self.tickets.is_serving() {
-            let limit = self.limit_ms.load(Ordering::SeqCst);
-            let wall = self.time.now().wall_ms;
-            self.engine.set_time_ms(wall.min(limit.saturating_sub(1)));
+        if !self.tickets.is_serving() {
+            return;
+        }
+        let limit = self.limit_ms.load(Ordering::SeqCst);
+        let wall = self.time.now().wall_ms;
+        if wall < limit {
+            self.engine.set_time_ms(wall);
+        } else if self.ticking.load(Ordering::SeqCst) {
+            // In this order: who executes something at this time submits it behind the entry.
+            self.tickets.tick(wall);
+            self.engine.set_time_ms(wall);
+        } else {
+            self.engine.set_time_ms(limit.saturating_sub(1));
         }
     }
 

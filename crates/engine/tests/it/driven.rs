@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base::epochs::EpochClock;
 use base::partition::OwnedReply;
-use base::transaction::{Expiry, When};
+use base::transaction::{ExpireWhen, Expiry, When};
 use base::{Abort, Change, Epoch, Op, Tid, Version};
 use kumiki_engine::SnapshotEntry;
 
@@ -101,10 +101,30 @@ fn the_last_change_of_a_key_counts() {
     assert!(stats.memory_bytes <= memory + 128, "{stats:?}");
 }
 
+/// The engine's time stands still while the log does not go on; a lease must not become shorter by that.
+#[test]
+fn relative_deadlines_count_from_the_clock() {
+    let replica = Replica::new();
+    replica.engine.set_time_ms(1_000);
+    replica.clock.set(1_900);
+    replica.run(1, &[Op::put(b"a", b"1")]);
+    let in_5s = Op::Expire {
+        key: b"a",
+        expiry: Expiry::InMs(5_000),
+        when: ExpireWhen::Always,
+    };
+    replica.run(2, &[in_5s]);
+    replica.engine.set_time_ms(6_899);
+    assert_eq!(replica.get(b"a"), Some(b"1".to_vec()));
+    replica.engine.set_time_ms(6_900);
+    assert_eq!(replica.get(b"a"), None);
+}
+
 #[test]
 fn time_is_what_it_is_told_and_the_log_has_the_last_word() {
     let replica = Replica::new();
-    assert_eq!(replica.engine.time_ms(), 0, "nobody asks the clock");
+    replica.clock.set(500);
+    assert_eq!(replica.engine.time_ms(), 0, "it does not follow the clock");
     replica.engine.set_time_ms(1_000);
     replica.engine.set_time_ms(900);
     assert_eq!(replica.engine.time_ms(), 1_000);

@@ -34,13 +34,18 @@ pub(crate) struct Replica {
     pub(crate) log: Log,
     pub(crate) worker: RefCell<Worker<Log>>,
     pub(crate) janitor: RefCell<Janitor>,
+    /// Where relative deadlines count from; behind the engine's time unless it is set.
+    pub(crate) clock: Arc<ManualClock>,
 }
 
 pub(crate) fn driven() -> Arc<Engine> {
+    driven_with(Arc::default())
+}
+
+fn driven_with(clock: Arc<ManualClock>) -> Arc<Engine> {
     let engine = Engine::driven(&Options {
         workers: 6,
-        // Nobody may look at it.
-        clock: Arc::new(ManualClock::new(1 << 60)),
+        clock,
         limits: Limits::default(),
     });
     engine.declare_read_atomic(ReadAtomic::new([&b"ra:"[..]]));
@@ -62,8 +67,10 @@ pub(crate) fn stager(number: u64) -> Holder {
 
 impl Replica {
     pub(crate) fn new() -> Replica {
-        let (engine, log) = (driven(), Log::default());
+        let (clock, log) = (Arc::<ManualClock>::default(), Log::default());
+        let engine = driven_with(Arc::clone(&clock));
         Replica {
+            clock,
             applier: RefCell::new(engine.applier().unwrap()),
             worker: RefCell::new(engine.worker(|_| log.clone()).unwrap()),
             janitor: RefCell::new(engine.janitor()),
