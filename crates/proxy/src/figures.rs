@@ -135,6 +135,14 @@ pub(crate) struct Clients {
     pub(crate) ever: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) turned_out: AtomicU64,
+    /// Attempts to authenticate that were refused.
+    pub(crate) auth_failures: AtomicU64,
+}
+
+impl Clients {
+    pub(crate) fn refuse_password(&self) {
+        self.auth_failures.fetch_add(1, Relaxed);
+    }
 }
 
 impl FrontFigures {

@@ -116,11 +116,12 @@ impl About {
     fn of_clients(&self) -> String {
         format!(
             "connected_clients:{}\ntotal_connections_received:{}\nrejected_connections:{}\n\
-             turned_out_connections:{}\n",
+             turned_out_connections:{}\nacl_access_denied_auth:{}\n",
             self.clients.now.load(Relaxed),
             self.clients.ever.load(Relaxed),
             self.clients.refused.load(Relaxed),
             self.clients.turned_out.load(Relaxed),
+            self.clients.auth_failures.load(Relaxed),
         )
     }
 

@@ -214,6 +214,12 @@ const FAMILIES: &[Family<Fill>] = &[
          middle of a request.",
         |f, out| out.add(of(&f.told.about.clients.turned_out)),
     ),
+    family(
+        "kumiki_proxy_auth_failures_total",
+        Kind::Counter,
+        "Attempts of Redis clients to authenticate that were refused.",
+        |f, out| out.add(of(&f.told.about.clients.auth_failures)),
+    ),
     // Threads.
     family(
         "kumiki_proxy_thread_clients",

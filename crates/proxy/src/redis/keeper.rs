@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use base::log_limit::LogLimit;
 use bytes::{Bytes, BytesMut};
 use parking_lot::{Condvar, Mutex, RwLock};
 use resp::command::write_command;
@@ -20,6 +21,7 @@ use super::commands::Commands;
 use super::map::Map;
 use super::wire::Options;
 use crate::config::Limits;
+use crate::figures::Clients;
 use crate::locks::desk::LockDesk;
 use crate::machine::query::NodeIndex;
 use crate::nodes::{Duties, Needed, Nodes};
@@ -70,6 +72,9 @@ pub(crate) struct State {
     known: RwLock<Known>,
     /// Writes the text of `INFO`.
     pub(crate) about: Teller,
+    clients: Arc<Clients>,
+    /// Log lines that clients have caused, by what they say.
+    log_limit: Mutex<LogLimit<&'static str>>,
     news: News,
 }
 
@@ -91,7 +96,11 @@ pub(crate) struct Setting {
     pub(crate) patience: Duration,
     pub(crate) locks: Option<Arc<LockDesk>>,
     pub(crate) about: Teller,
+    pub(crate) clients: Arc<Clients>,
 }
+
+/// Clients cause a log line of each kind once in this time at most.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 impl State {
     pub(crate) fn new(setting: Setting, kind: Kind, known: Known) -> State {
@@ -105,10 +114,22 @@ impl State {
             patience: setting.patience,
             locks: setting.locks,
             about: setting.about,
+            clients: setting.clients,
+            log_limit: Mutex::new(LogLimit::new(LOG_INTERVAL)),
             version: AtomicU64::new(0),
             looks: AtomicU64::new(0),
             known: RwLock::new(known),
             news: News::default(),
+        }
+    }
+
+    /// Counts a client's wrong name or password, and logs it at a limited rate.
+    pub(crate) fn note_wrong_password(&self) {
+        self.clients.refuse_password();
+        let text = "a client gave a wrong name or password";
+        let now = self.started.elapsed();
+        if let Some(left_out) = self.log_limit.lock().count(text, now) {
+            tracing::warn!("{text}{left_out}");
         }
     }
 

@@ -125,10 +125,14 @@ fn wrong_number(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
-/// Whether a user's name and password are right. There is one user.
+/// Whether a user's name and password are right; if not, that is counted. There is one user.
 fn is_user(state: &State, user: &[u8], password: &[u8]) -> bool {
     let expected = state.password.as_deref().map(str::as_bytes);
-    user == b"default" && expected.is_none_or(|expected| same(expected, password))
+    let right = user == b"default" && expected.is_none_or(|expected| same(expected, password));
+    if !right {
+        state.note_wrong_password();
+    }
+    right
 }
 
 /// Whether texts are the same, in a time that does not tell where they differ.

@@ -95,6 +95,7 @@ pub(crate) fn start<P: Parts>(
         lanes: config.connections.max(1),
         patience: config.patience,
         locks: about.locks.clone(),
+        clients: Arc::clone(&about.clients),
         about: Box::new(move |section| about.text(section)),
     };
     let state = Arc::new(State::new(setting, kind, known));

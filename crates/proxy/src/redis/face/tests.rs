@@ -30,6 +30,7 @@ fn state(kind: Kind) -> Arc<State> {
         patience: Duration::from_secs(1),
         locks: None,
         about: Box::new(|_| String::new()),
+        clients: Arc::default(),
     };
     let known = Known {
         commands: Arc::new(some()),

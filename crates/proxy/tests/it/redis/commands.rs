@@ -234,7 +234,17 @@ fn passwords_are_asked_for_and_given() {
     let mut client = connect(proxy.address);
     assert_eq!(client.told("GET a"), "-NOAUTH Authentication required.");
     assert!(client.told("AUTH inner").starts_with("-WRONGPASS"));
+    assert!(
+        client
+            .told("HELLO 3 AUTH default x")
+            .starts_with("-WRONGPASS")
+    );
     assert_eq!(client.told("AUTH outer"), "+OK");
+    assert!(
+        client
+            .told("INFO clients")
+            .contains("acl_access_denied_auth:2")
+    );
     assert_eq!(client.told("SET a 1"), "+OK");
     let mut client = connect(proxy.address);
     let greeted = client.call(&["HELLO", "3", "AUTH", "default", "outer"]);
