@@ -253,7 +253,7 @@ impl<'a> Op<'a> {
     pub fn brings(&self) -> usize {
         match self {
             Op::Put { key, value, .. } | Op::Append { key, value } => key.len() + value.len(),
-            Op::SetRange { value, .. } if value.is_empty() => 0,
+            Op::SetRange { value: [], .. } => 0,
             Op::SetRange { key, offset, value } => {
                 let end = offset.saturating_add(value.len());
                 end.saturating_add(key.len())
