@@ -6,6 +6,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -238,6 +239,12 @@ impl Partition {
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.shared.tickets.is_serving()
+    }
+
+    /// Returns `true` while this member hands the leadership over and does not know the next leader yet.
+    #[must_use]
+    pub fn hands_over(&self) -> bool {
+        self.shared.handing_over.load(Ordering::SeqCst)
     }
 
     /// Transactions over several partitions that are prepared, as of what is applied here, and not

@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     lease_until: AtomicU64,
     /// The earliest deadline of a key that the log has not yet said to have passed.
     pub(crate) limit_ms: AtomicU64,
+    /// This member hands the leadership over, and does not know the next leader yet.
+    pub(crate) handing_over: AtomicBool,
     /// The log is about to say so of some.
     pub(crate) ticking: AtomicBool,
     /// Up to this time, as above, this member has applied all that it knew to be committed.
@@ -121,6 +123,7 @@ impl Shared {
             leader: AtomicU32::new(0),
             lease_until: AtomicU64::new(0),
             limit_ms: AtomicU64::new(u64::MAX),
+            handing_over: AtomicBool::new(false),
             ticking: AtomicBool::new(false),
             fresh_at: AtomicU64::new(0),
             loads: AtomicU64::new(0),

@@ -6,6 +6,7 @@
 //! | reads, on a connection that has said `READONLY` | executes here, if what is here is fresh enough |
 //! | walks or counts all keys of the node: `SCAN`, `KEYS`, `DBSIZE` | as above, on every connection, as Redis's replicas do |
 //! | is alone, and its connection watches no keys | its client is told who leads (`MOVED`), or that nobody does |
+//! | arrives while this node hands the leadership over | this node coordinates it, as soon as there is a leader |
 //! | is a block, a `WATCH`, or behind one | this node coordinates it |
 
 use std::time::Duration;
@@ -47,7 +48,11 @@ impl Executor {
         leader: Option<NodeId>,
         work: Work,
     ) {
-        if let Work::Call(call) = &work
+        let partition = self.context.shared.partition.replicated();
+        // There is a leader within a moment: this node waits for it, and asks it.
+        let waits = leader.is_none() && partition.is_some_and(|own| own.member().hands_over());
+        if !waits
+            && let Work::Call(call) = &work
             && can_be_sent_away(connection, call.command)
         {
             return self.tell_elsewhere(connection, ops, &Abort::Elsewhere { leader });

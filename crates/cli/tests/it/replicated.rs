@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::replicas::{Follower, Outcome, Replicas};
 use testkit::client::Answer;
 use testkit::wait::go_on_until;
-use testkit::{Client, Frame, eventually};
+use testkit::{Client, Frame, Reply, eventually};
 
 /// Keys of one slot of each of two partitions with equal shares: `bar` 5061, `foo` 12182.
 const KEYS: [&str; 2] = ["bar", "foo"];
@@ -326,6 +326,40 @@ fn leadership_is_handed_over_by_command_and_at_a_stop() {
     let (code, _, said) = replicas.command(&["transfer", "--timeout", "20"]);
     assert_eq!(code, Some(1));
     assert!(said.contains("kumiki: "), "{said}");
+}
+
+/// A client that knows no other node, as one whose list of nodes is old, is not refused.
+#[test]
+fn commands_wait_for_the_next_leader_while_a_leader_hands_over() {
+    let mut replicas = Replicas::start_with(1, 3, &["--election-timeout", "2s"]);
+    for signalled in [false, true] {
+        let leader = replicas.leader(1);
+        let mut client = Client::connect(replicas.address(leader));
+        let written = AtomicUsize::new(0);
+        let refused = std::thread::scope(|scope| {
+            // Until the node has gone, or sends the client on.
+            let writer = scope.spawn(|| {
+                loop {
+                    match client.try_call(&["INCR", "foo"]) {
+                        Ok(Reply::Error(text)) => return Some(text),
+                        Ok(_) => written.fetch_add(1, Ordering::Relaxed),
+                        Err(_) => return None,
+                    };
+                }
+            });
+            eventually("it writes", || written.load(Ordering::Relaxed) > 10);
+            if signalled {
+                assert!(replicas.stop_node(leader).success());
+            } else {
+                let (code, out, said) = replicas.command(&["transfer"]);
+                assert_eq!(code, Some(0), "{out}{said}");
+            }
+            writer.join().expect("it ends")
+        });
+        if let Some(text) = refused {
+            assert!(text.starts_with("MOVED "), "{text}");
+        }
+    }
 }
 
 #[test]

@@ -37,6 +37,9 @@ impl Member {
         }
         let leader = self.raft.as_ref().map_or(0, |raft| raft.raft.leader_id);
         let leader = (leader != 0).then(|| crate::status::node_of(leader));
+        if leader.is_some_and(|leader| leader != self.options.me) {
+            self.shared.handing_over.store(false, Ordering::SeqCst);
+        }
         if self.shared.leader() != leader {
             self.shared.set_leader(leader);
             self.changed = true;
@@ -62,6 +65,7 @@ impl Member {
         let first = self.deadlines.first().unwrap_or(u64::MAX);
         shared.limit_ms.store(first, Ordering::SeqCst);
         shared.ticking.store(false, Ordering::SeqCst);
+        shared.handing_over.store(false, Ordering::SeqCst);
         shared.tickets.open();
         self.changed = true;
     }
@@ -71,6 +75,7 @@ impl Member {
         if std::mem::take(&mut self.draining) && self.leading.is_some() {
             let _nobody = self.shared.tickets.change();
             self.shared.tickets.open();
+            self.shared.handing_over.store(false, Ordering::SeqCst);
         }
     }
 

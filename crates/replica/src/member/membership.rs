@@ -8,6 +8,7 @@
 //! | transfer | reads and groups stop; the other one is told to be elected |
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::NodeId;
@@ -307,6 +308,7 @@ impl Member {
                 };
                 // What was admitted is finished first; nothing else is begun.
                 self.draining = true;
+                self.shared.handing_over.store(true, Ordering::SeqCst);
                 self.shared.tickets.pause();
                 if !self.open.is_empty() || self.shared.tickets.waiting() != (false, false) {
                     return None;
