@@ -16,7 +16,8 @@ use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use mio::{Events, Poll, Token, Waker};
 use parking_lot::Mutex;
 
-use crate::member::{Answer, Change, Failure, Member, Received};
+use crate::incoming_links::{Closed, IncomingLinks};
+use crate::member::{Answer, Change, Failure, Member, Received, copy_of};
 use crate::shared::Shared;
 
 const WAKER: Token = Token(0);
@@ -90,8 +91,12 @@ struct Links {
     peers: HashMap<Link, NodeId>,
     /// To whom something could not be sent since the member was last told.
     lost: BTreeSet<NodeId>,
+    /// Those that others have made.
+    incoming: IncomingLinks,
     /// When the log said last that a node sends malformed messages.
     malformed: HashMap<NodeId, Duration>,
+    /// When the log said last that a second process takes part as a node.
+    copies: HashMap<NodeId, Duration>,
 }
 
 impl Links {
@@ -129,8 +134,34 @@ impl Links {
             self.malformed.insert(node, now);
             tracing::error!("node {node} sent a malformed message: {what}; its link is closed");
         }
+        self.close(link, now);
+    }
+
+    fn close(&mut self, link: Link, now: Duration) {
         self.peers.remove(&link);
+        self.incoming.down(link, now);
         self.fabric.close(link);
+    }
+
+    /// Closes links of processes that are gone, and those of copies of members. Returns the nodes of
+    /// which there are copies.
+    fn close_later(&mut self, now: Duration) -> Vec<NodeId> {
+        let mut copies = Vec::new();
+        for closed in self.incoming.decide(now) {
+            match closed {
+                Closed::Replaced(link) => self.close(link, now),
+                Closed::Copy(link, node) => {
+                    let last = self.copies.get(&node);
+                    if last.is_none_or(|last| now >= *last + LOG_PAUSE) {
+                        self.copies.insert(node, now);
+                        tracing::error!("{}", copy_of(node));
+                    }
+                    copies.push(node);
+                    self.close(link, now);
+                }
+            }
+        }
+        copies
     }
 }
 
@@ -166,7 +197,9 @@ impl Driver {
                 ways: HashMap::new(),
                 peers: HashMap::new(),
                 lost: BTreeSet::new(),
+                incoming: IncomingLinks::new(member.election()),
                 malformed: HashMap::new(),
+                copies: HashMap::new(),
             },
             member,
             shared,
@@ -263,6 +296,8 @@ impl Driver {
                     let own = self.links.ways.get(&node).and_then(|way| way.link);
                     if own == Some(link) {
                         self.member.note_link(node, None);
+                    } else {
+                        self.links.incoming.up(node, link, now.since);
                     }
                 }
                 Event::Up(Peer::Client) => {
@@ -273,6 +308,9 @@ impl Driver {
                     let Some(node) = self.links.peers.get(&link).copied() else {
                         continue;
                     };
+                    if !self.links.incoming.takes(node, link, now.since) {
+                        continue;
+                    }
                     match self.member.receive(node, bytes, now) {
                         Ok(Received::Taken) => {}
                         Ok(Received::Malformed(what)) => {
@@ -289,11 +327,15 @@ impl Driver {
         }
         inbox.clear();
         self.inbox = inbox;
+        for node in self.links.close_later(now.since) {
+            self.member.note_copy(node, now.since);
+        }
         Ok(())
     }
 
     fn down(&mut self, link: Link, why: &str, now: Duration) {
         self.links.peers.remove(&link);
+        self.links.incoming.down(link, now);
         let way = self
             .links
             .ways

@@ -34,6 +34,7 @@ mod wire;
 mod check;
 mod deadlines;
 mod driver;
+mod incoming_links;
 mod member;
 mod messages;
 mod options;

@@ -328,6 +328,46 @@ fn leadership_is_handed_over_by_command_and_at_a_stop() {
     assert!(said.contains("kumiki: "), "{said}");
 }
 
+/// Neither do deadlines that pass meanwhile stop the leader's time, nor do their keys stay.
+#[test]
+fn deadlines_count_from_the_leaders_clock_while_followers_stand_still() {
+    const MS: u64 = 60_000;
+    let replicas = Replicas::start_with(1, 3, &["--election-timeout", "3s"]);
+    eventually("a leader stays one", || {
+        let leader = replicas.leader(1);
+        let connect = || Client::connect(replicas.address(leader));
+        let (mut client, mut reader) = (connect(), connect());
+        let followers = (1..=3).filter(|node| *node != leader);
+        let said = client.call(&["SET", "foo", "v", "PX", "100"]);
+        if said != Reply::Status("OK".to_owned()) {
+            return false;
+        }
+        followers.clone().for_each(|node| replicas.pause_node(node));
+        std::thread::sleep(Duration::from_millis(1000));
+        let sent = Instant::now();
+        client.send(&["SET", "{foo}k", "v", "PX", &MS.to_string()]);
+        reader.send(&["GET", "foo"]);
+        std::thread::sleep(Duration::from_millis(300));
+        followers.for_each(|node| replicas.resume_node(node));
+        let (set, found) = (client.reply(), reader.reply());
+        // A machine that is slow has had another member elected.
+        if !matches!(
+            (&set, &found),
+            (Reply::Status(_), Reply::Null | Reply::Bulk(_))
+        ) {
+            return false;
+        }
+        let Reply::Int(left) = client.call(&["PTTL", "{foo}k"]) else {
+            return false;
+        };
+        let passed = sent.elapsed().as_millis() as u64;
+        let least = MS.saturating_sub(passed + 100) as i64;
+        assert!((least..=MS as i64).contains(&left), "{left} after {passed}");
+        assert_eq!(found, Reply::Null, "its deadline has passed");
+        true
+    });
+}
+
 /// A client that knows no other node, as one whose list of nodes is old, is not refused.
 #[test]
 fn commands_wait_for_the_next_leader_while_a_leader_hands_over() {

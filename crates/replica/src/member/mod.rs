@@ -61,6 +61,7 @@ pub(crate) use membership::Answer;
 use membership::Changing;
 pub use membership::{Change, NOT_WAITING};
 use reads::Rounds;
+pub(crate) use report::copy_of;
 use snapshots::Snapshots;
 
 /// Why a member cannot go on.
@@ -194,6 +195,8 @@ pub(crate) struct Member {
     trouble: Option<String>,
     /// Why there is no link to these nodes, where it was refused.
     refused: BTreeMap<NodeId, String>,
+    /// Nodes of which there was a copy, and when its link was refused last.
+    copies: BTreeMap<NodeId, Duration>,
     /// Leaders have said that this member has acknowledged more than it has.
     claims: Option<Claims>,
 }
@@ -262,6 +265,7 @@ impl Member {
             note: None,
             trouble: None,
             refused: BTreeMap::new(),
+            copies: BTreeMap::new(),
             claims: None,
         };
         if log.is_blank() {
@@ -341,6 +345,11 @@ impl Member {
                 offset,
             } => self.on_taken(from, index, offset),
         }
+    }
+
+    /// How long a follower hears nothing of its leader before it wants to be elected.
+    pub(crate) fn election(&self) -> Duration {
+        self.options.election
     }
 
     /// What is to be sent, and to whom.

@@ -1,10 +1,23 @@
 //! What a member says of itself.
 
+use std::time::Duration;
+
 use base::NodeId;
 use raft::StateRole;
 
 use super::{Failure, Member};
 use crate::status::{MemberStatus, Role, Status, node_of};
+
+/// A copy of a member is noted until it was not refused for so many election time-outs.
+const COPY_NOTED: u32 = 10;
+
+/// What to tell about a second process that takes part as a node.
+pub(crate) fn copy_of(node: NodeId) -> String {
+    format!(
+        "two processes take part as node {node}: the second one is refused. Stop it and delete its data \
+         directory, which is a copy"
+    )
+}
 
 impl Member {
     /// Brings the status up to date when something has changed, and from time to time.
@@ -41,13 +54,23 @@ impl Member {
         self.changed |= known.as_ref() != self.refused.get(&node);
     }
 
+    /// The link of a second process that takes part as a node was refused.
+    pub(crate) fn note_copy(&mut self, node: NodeId, now: Duration) {
+        self.changed |= self.copies.insert(node, now).is_none();
+    }
+
     /// What it waits for, and what is wrong.
     fn notes(&self) -> Option<String> {
         let own = self.trouble.as_ref().or(self.note.as_ref());
         let own = own.or(self.snapshots.refused.as_ref()).cloned();
         let refused = self.refused.iter();
         let refused = refused.map(|(node, why)| format!("no link to node {node}: {why}"));
-        let notes: Vec<String> = own.into_iter().chain(refused).collect();
+        // A copy tries again at once.
+        let recent = self.options.election * COPY_NOTED;
+        let copies = self.copies.iter();
+        let copies = copies.filter(|(_, refused)| self.now.since < **refused + recent);
+        let copies = copies.map(|(node, _)| copy_of(*node));
+        let notes: Vec<String> = own.into_iter().chain(refused).chain(copies).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 

@@ -2,12 +2,13 @@
 
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::partition::OwnedReply;
 use base::{Op, Reply};
 use fabric::Secret;
-use kumiki_replica::{LogOptions, MemberOptions, OpenError, Options};
+use kumiki_replica::{LogOptions, MemberOptions, OpenError, Options, Partition};
 
 use crate::support::members::Members;
 use crate::trouble::disk::MoodyDisk;
@@ -82,6 +83,16 @@ impl Group {
     pub(crate) fn restart(&mut self, at: usize) -> Result<(), OpenError> {
         let listener = self.listen(at);
         self.open(at, listener)
+    }
+
+    /// Starts a second process of a member, so to say, with a copy of its data.
+    pub(crate) fn start_copy(&self, of: usize, dir: PathBuf) -> Arc<Partition> {
+        let listener = TcpListener::bind(testkit::free_address().unwrap()).unwrap();
+        let options = Options {
+            dir: Some(dir),
+            ..self.options_of(of, listener)
+        };
+        Partition::open(options, &mut |_, _| {}).unwrap()
     }
 
     /// Executes at whoever leads, once; `None` if the outcome is not known, or nobody took it.

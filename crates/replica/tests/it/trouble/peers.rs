@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::NodeId;
 use base::codec::put_count;
@@ -300,4 +301,36 @@ fn a_member_with_another_secret_is_named_with_the_cause() {
             .all(|(_, member)| member.status().note.is_none())
     });
     group.agree();
+}
+
+/// Both processes have the same data and number; the second would acknowledge and vote once more.
+#[test]
+fn a_second_copy_of_a_member_is_refused_by_its_group() {
+    let mut group = Group::start(3);
+    group.fill(0..20);
+    let of = (group.leader() + 1) % 3;
+    group.stop(of);
+    let copy = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(group.data(of)).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    group.restart(of).unwrap();
+    group.fill(20..40);
+    group.agree();
+    let second = group.start_copy(of, copy.path().to_owned());
+    let note = format!("two processes take part as node {}", group.nodes[of]);
+    eventually_some("the leader says so", || {
+        let said = group.member(group.leader()).status().note?;
+        (said.contains(&note) && said.contains("delete its data directory")).then_some(())
+    });
+    // The group goes on with the first one.
+    group.fill(40..60);
+    group.agree();
+    assert!(!second.is_leader());
+    second.close(Duration::ZERO);
+    eventually_some("it says no more", || {
+        let said = group.member(group.leader()).status().note;
+        said.is_none_or(|said| !said.contains(&note)).then_some(())
+    });
 }
