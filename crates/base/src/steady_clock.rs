@@ -141,7 +141,9 @@ impl<C: Clocks> SteadyClock<C> {
         let Ok(mut seen) = self.seen.try_lock() else {
             return;
         };
-        let passed = steady - self.checked.swap(steady, Ordering::Relaxed);
+        // Another thread that came later may have been here before.
+        let before = self.checked.fetch_max(steady, Ordering::Relaxed);
+        let passed = (steady - before).max(0);
         let ahead = self.clocks.wall_ns() - steady - self.offset.load(Ordering::Relaxed);
         let by = Duration::from_nanos(ahead.unsigned_abs());
         let mut told = None;
@@ -261,6 +263,20 @@ mod tests {
     }
 
     const DAY: i64 = 86_400_000;
+
+    /// Several threads look at the clock; one may be held up between looking and checking.
+    #[test]
+    fn a_thread_that_comes_late_changes_nothing() {
+        let stage = Stage::new();
+        let late = stage.clock.clocks.steady_ns();
+        stage.pass(5_000);
+        let now = stage.clock.now_ms();
+        for by_ms in [50, -100, 3 * DAY, -6 * DAY] {
+            stage.set_wall_by(by_ms);
+            stage.clock.check(late);
+            assert_eq!(stage.clock.now_ms(), now, "{by_ms} ms");
+        }
+    }
 
     #[test]
     fn a_clock_that_is_ahead_for_a_moment_changes_nothing() {

@@ -85,7 +85,8 @@ pub enum Expiry {
     Keep,
     /// At this time; a time that has passed deletes the key.
     AtMs(i64),
-    /// This many milliseconds after the operation is executed, by the partition's clock.
+    /// This many milliseconds after the operation is executed, by the partition's clock; that may be up
+    /// to ten milliseconds behind.
     InMs(i64),
 }
 

@@ -16,6 +16,10 @@ pub struct Committed<'w, L: RedoLog> {
     worker: &'w mut Worker<L>,
 }
 
+/// Time that stands still for longer has stalled: epochs last for a few milliseconds without that. So a
+/// key's remaining time is never answered as longer than it was given.
+const STALL_MS: u64 = 10;
+
 impl<L: RedoLog> Committed<'_, L> {
     /// One reply for each operation, in their order.
     #[must_use]
@@ -409,13 +413,18 @@ impl<L: RedoLog> Worker<L> {
         self.write(hash, key, put);
     }
 
-    /// From when relative deadlines count: the clock, which goes on while an epoch or the group stalls
-    /// and the transaction's time stands still. Where replicas execute the same, that time.
+    /// From when relative deadlines count: the transaction's time, or the clock when that time stands
+    /// still because an epoch or the group stalls. Where replicas execute the same, that time.
     fn now_ms(&self) -> u64 {
         let time_ms = self.state.time_ms;
-        match self.state.exact {
-            true => time_ms,
-            false => self.engine.epochs.clock_ms().max(time_ms),
+        if self.state.exact {
+            return time_ms;
+        }
+        let clock_ms = self.engine.epochs.clock_ms();
+        if clock_ms > time_ms + STALL_MS {
+            clock_ms
+        } else {
+            time_ms
         }
     }
 
@@ -433,7 +442,13 @@ impl<L: RedoLog> Worker<L> {
             Expiry::Keep => return Ok(kept),
             Expiry::AtMs(at) => at,
             Expiry::InMs(ms) => {
-                let now = i64::try_from(self.now_ms()).map_err(|_| OpError::BadExpiry)?;
+                // What is over at once is so by the transaction's time, which judges it.
+                let now = if ms > 0 {
+                    self.now_ms()
+                } else {
+                    self.state.time_ms
+                };
+                let now = i64::try_from(now).map_err(|_| OpError::BadExpiry)?;
                 now.checked_add(ms).ok_or(OpError::BadExpiry)?
             }
         };
