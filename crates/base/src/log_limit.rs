@@ -5,8 +5,8 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// So many kinds are told apart; while all of them are recent, further ones get no line, so that those who can
-/// choose kinds (by their addresses, say) cannot fill the log.
+/// The number of kinds that are distinguished. While all of them are recent, another kind gets no line:
+/// a client that can choose kinds, by its address for example, cannot fill the log.
 const REMEMBERED: usize = 64;
 
 /// Decides which events get a log line: of each kind the first, and then one at most in each interval.

@@ -18,7 +18,7 @@ const UNASKED: usize = 64 * 1024;
 pub(crate) struct MemoryCheck {
     /// Bytes that it has brought since it last asked.
     unasked: usize,
-    /// Whether there was no memory when it last asked.
+    /// The limit was exceeded at the last check.
     is_full: bool,
 }
 

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 pub struct Failed {
     /// What happened to which file.
     pub reason: Arc<str>,
-    /// Whether it stays so. Otherwise the journal goes on by itself once there is room; nothing that
-    /// was acknowledged, and nothing that was appended, is lost then.
+    /// `true`: only a restart ends it. `false`: the journal continues by itself when there is room; no
+    /// transaction that was acknowledged or appended is lost.
     pub is_lasting: bool,
 }
 
@@ -170,7 +170,8 @@ pub struct StartError {
 }
 
 impl StartError {
-    /// Whether it can be tried again: there is no space for files, or no descriptor for one more.
+    /// Returns `true` if the operation can be repeated later: there is no space for files, or no free
+    /// file descriptor.
     pub(crate) fn is_shortage(&self) -> bool {
         let out_of_descriptors = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         matches!(

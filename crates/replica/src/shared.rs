@@ -168,9 +168,9 @@ impl Shared {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Brings the time of what is executed next up to date. It passes a deadline that the log does not
-    /// know of only while the log is about to say that some have passed, which takes long when the group
-    /// stalls: then whatever is executed at this time comes behind an entry that says so.
+    /// Updates the time of the operations that are executed next. While an entry that states the time is
+    /// under way, which lasts as long as the group stalls, the time may pass a deadline that no entry
+    /// covers yet: the next turn then begins with another such entry, before those operations.
     pub(crate) fn refresh(&self) {
         if !self.tickets.is_serving() {
             return;

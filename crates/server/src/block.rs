@@ -76,7 +76,7 @@ impl Block {
         self.bytes
     }
 
-    /// Whether one of its commands writes.
+    /// Returns `true` if one of its commands writes.
     pub(crate) fn writes(&self) -> bool {
         let mut calls = self.commands.iter();
         calls.any(|call| call.command.flags.has(Flags::WRITE))

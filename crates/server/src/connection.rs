@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     pub(crate) last_command: &'static str,
     /// How long the answer to its next wrong password is put off.
     pub(crate) password_delay: Duration,
-    /// Whether it gets replies (`CLIENT REPLY`).
+    /// Which replies it gets (`CLIENT REPLY`).
     pub(crate) replies: Replies,
     /// What it holds of the memory that all connections share.
     pub(crate) share: Share,

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Failures of a command that is known are told if there were so many in the interval: single ones are the
-/// client's own affair.
+/// The least number of failures of a known command, in one interval, that is logged: single failures
+/// concern the client alone.
 const MANY: u64 = 100;
-/// So many kinds of failures are told apart; what clients can choose is bounded by this.
+/// The number of kinds of failures that are distinguished: clients can choose the names of commands.
 const KINDS: usize = 64;
-/// So many addresses are named.
+/// The number of addresses that a line names.
 const NAMED: usize = 3;
 /// Bytes of an unknown command's name that are shown.
 const SHOWN: usize = 32;
@@ -60,8 +60,8 @@ impl What {
         What::Unknown(name.to_ascii_uppercase().into())
     }
 
-    /// Returns the failure of a command if it may mean that something is wrong: where else to go is told to
-    /// clients of a cluster all the time.
+    /// Returns the failure of a command. `None`: the error is a redirection, which clients of a cluster
+    /// get in normal operation.
     pub(crate) fn of(command: &'static str, error: &str) -> Option<What> {
         let usual = ["MOVED", "ASK", "TRYAGAIN"].contains(&error);
         (!usual).then(|| What::Known(command, error.into()))

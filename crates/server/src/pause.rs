@@ -96,7 +96,7 @@ impl Executor {
     }
 }
 
-/// Whether a command writes, or executes a block that does.
+/// Returns `true` if a command writes, or executes a block that writes.
 fn writes(connection: &Connection, command: &Command) -> bool {
     let block = connection.block.as_ref();
     let executes = matches!(command.run, Run::Exec) && block.is_some_and(|block| block.writes());

@@ -83,18 +83,17 @@ impl<C> Calls<C> {
 }
 
 impl Calls<u64> {
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut u64> {
-        let Calls {
-            calls,
-            rejected,
-            failed,
-            measured,
-            nanos,
-            classes,
-        } = self;
-        [calls, rejected, failed, measured, nanos]
-            .into_iter()
-            .chain(classes)
+    /// Each counter put together with one of `others`, which are in the order of [`Calls::all`].
+    fn with(
+        &self,
+        others: impl Iterator<Item = u64>,
+        together: impl Fn(u64, u64) -> u64,
+    ) -> Calls<u64> {
+        let mut pairs = self.all().zip(others);
+        Calls::of(|| {
+            let (one, other) = pairs.next().expect("as many counters");
+            together(*one, other)
+        })
     }
 
     /// The time of all calls in microseconds, as far as some were measured.
@@ -211,9 +210,8 @@ impl Statistics {
             let mut sum = Calls::of(|| 0);
             for runtime in &self.runtimes {
                 let counters = runtime.0[number].all();
-                for (sum, counter) in sum.all_mut().zip(counters) {
-                    *sum += counter.load(Ordering::Relaxed);
-                }
+                let counters = counters.map(|counter| counter.load(Ordering::Relaxed));
+                sum = sum.with(counters, u64::wrapping_add);
             }
             sum
         };
@@ -224,9 +222,7 @@ impl Statistics {
     fn commands(&self) -> Vec<(&'static Command, Calls<u64>)> {
         let mut sums = self.sums();
         for (sum, base) in sums.iter_mut().zip(&*self.base.lock()) {
-            for (sum, base) in sum.all_mut().zip(base.all()) {
-                *sum = sum.saturating_sub(*base);
-            }
+            *sum = sum.with(base.all().copied(), u64::saturating_sub);
         }
         let every = table().every().map(|command| command.number);
         debug_assert!(every.eq(0..sums.len()), "commands are numbered in order");

@@ -88,7 +88,7 @@ fn writes_go_on_when_a_full_disk_has_room_again() {
         let (filled, refusal) = fill(&mut client, count);
         assert!(filled > count, "round {round}: {refusal}");
         count = filled;
-        // Whether the write that met the end is kept is unknown; later ones are refused at once.
+        // The outcome of the write that found the disk full is unknown; later writes are refused at once.
         assert!(refusal.starts_with("-MISCONF"), "{refusal}");
         let refusal = client.told("SET other value");
         assert!(refusal.contains("No space left on device"), "{refusal}");

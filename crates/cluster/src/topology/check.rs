@@ -150,8 +150,7 @@ impl Checker<'_> {
 
     /// Without a secret, notes the first address that others than this machine reach.
     fn open_to_strangers(&mut self, draft: &Draft) {
-        let is_given = |secret: &SecretDraft| secret.text.is_some() || secret.file.is_some();
-        if is_given(&draft.secret) || is_given(&draft.client_secret) {
+        if draft.secret.is_given() || draft.client_secret.is_given() {
             return;
         }
         let addresses = draft.nodes.iter().flat_map(addresses);

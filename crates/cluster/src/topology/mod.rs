@@ -296,7 +296,7 @@ impl SecretPlace {
             return Ok(());
         };
         let file = dir.join(file);
-        let advice = "put the secret there, readable for this process, or change secret-file";
+        let advice = "put the secret there, readable for this process, or name another file";
         let secret = base::private::read(&file).map_err(|error| LoadError::Unreadable {
             path: file.clone(),
             error,
@@ -312,7 +312,7 @@ impl SecretPlace {
         Ok(())
     }
 
-    /// Whether the file says anything of it.
+    /// Returns `true` if the cluster's file has this secret, or names a file for it.
     fn is_given(&self) -> bool {
         self.text.is_some() || self.file.is_some()
     }

@@ -36,6 +36,13 @@ pub(super) struct SecretDraft {
     pub(super) file: Option<At<PathBuf>>,
 }
 
+impl SecretDraft {
+    /// Returns `true` if the file has this secret, or names a file for it.
+    pub(super) fn is_given(&self) -> bool {
+        self.text.is_some() || self.file.is_some()
+    }
+}
+
 pub(super) struct NodeDraft {
     pub(super) id: Option<At<u16>>,
     pub(super) client: Option<At<SocketAddr>>,

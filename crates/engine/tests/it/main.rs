@@ -5,6 +5,7 @@ mod driven_threads;
 mod guards;
 mod holds;
 mod ignored_holds;
+mod memory;
 mod prepare;
 mod prepared_restart;
 mod read_atomic;

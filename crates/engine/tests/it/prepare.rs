@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::epochs::EpochClock;
 use base::limits::Limits;
-use base::participant::{Isolation, Prepare, State};
+use base::participant::{Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Expiry, OpError};
 use base::{Abort, Op};
@@ -527,61 +527,6 @@ fn limits_hold_for_what_is_kept() {
     assert_eq!(world.state(1), State::Unknown);
     assert_eq!(world.get(b"a"), None);
     world.prepare(&mut w, 1, &[Op::put(b"a", b"1")]).unwrap();
-}
-
-/// However it comes in: alone, prepared (with holds or read atomic), or step by step.
-#[test]
-fn what_needs_memory_that_is_not_there_is_refused() {
-    let world = World::new();
-    let mut w = world.worker();
-    world.run(&[Op::put(b"a", b"1")]);
-    world.prepare(&mut w, 1, &[Op::put(b"b", b"1")]).unwrap();
-    let used = world.engine.memory_bytes();
-    world.engine.limit_memory(used + (1 << 20));
-    let (half, long) = (vec![b'x'; 700_000], vec![b'x'; 1 << 20]);
-    let far = Op::SetRange {
-        key: b"far",
-        offset: 500 << 20,
-        value: b"x",
-    };
-    let append = Op::Append {
-        key: b"a",
-        value: &long,
-    };
-    let pieces = [Op::put(b"c", &half), Op::put(b"d", &half)];
-    // What it makes of one key, again and again, is kept until it ends.
-    let again = [Op::put(b"c", &half), Op::put(b"c", &half)];
-    for ops in [
-        &[far][..],
-        &[append],
-        &[Op::put(b"c", &long)],
-        &pieces,
-        &again,
-    ] {
-        assert_eq!(world.try_run(ops), Err(Abort::OutOfMemory));
-        assert_eq!(world.prepare(&mut w, 2, ops), Err(Abort::OutOfMemory));
-    }
-    let read_atomic = world.prepare_as(&mut w, 3, &pieces, Isolation::ReadAtomic);
-    assert_eq!(read_atomic, Err(Abort::OutOfMemory));
-    let stepwise = w.transact(|txn| {
-        txn.put(b"c", &half)?;
-        txn.put(b"d", &half)
-    });
-    assert_eq!(stepwise.err(), Some(Abort::OutOfMemory));
-    assert_eq!(world.state(2), State::Unknown);
-    assert_eq!(world.get(b"c"), None);
-    world.run(&[Op::put(b"c", &half)]);
-
-    // A full store can be read and made smaller, and what was prepared before is decided.
-    world.engine.limit_memory(1);
-    let refused = world.try_run(&[Op::put(b"d", &half)]);
-    assert_eq!(refused, Err(Abort::OutOfMemory));
-    w.commit(holder(1).id).unwrap();
-    assert_eq!(world.get(b"b"), Some(b"1".to_vec()));
-    world.run(&[Op::Delete { key: b"c" }]);
-    assert_eq!(world.get(b"c"), None);
-    world.engine.limit_memory(0);
-    world.run(&[Op::put(b"d", &long)]);
 }
 
 #[test]

@@ -24,6 +24,17 @@ impl Tcp {
         Link(self.count << PLACE_BITS | self.connections.vacant_key() as u64)
     }
 
+    fn connection(
+        &self,
+        link: Link,
+        stream: TcpStream,
+        address: SocketAddr,
+        phase: Phase,
+    ) -> Connection {
+        let bounds = (self.limits.queue, &self.budget);
+        Connection::new(link, stream, address, phase, bounds)
+    }
+
     pub(super) fn start(&mut self, to: NodeId, link: Link) -> Result<(), String> {
         if self.identity.me == Peer::Node(to) {
             return Err(format!("node {to} is this one"));
@@ -39,13 +50,7 @@ impl Tcp {
         let mut hello = Vec::new();
         let meeting = Meeting::initiate(&self.identity, Some(to), nonce, &mut hello);
         let phase = Phase::Connecting(Box::new(meeting));
-        let mut connection = Connection::new(
-            link,
-            stream,
-            address,
-            phase,
-            (self.limits.queue, &self.budget),
-        );
+        let mut connection = self.connection(link, stream, address, phase);
         connection.to = Some(to);
         connection.say(&hello);
         // It takes something when it is connected.
@@ -114,13 +119,7 @@ impl Tcp {
         let meeting = Box::new(Meeting::accept(nonce));
         let link = self.next_link();
         let phase = Phase::Greeting(meeting, Vec::new());
-        let mut connection = Connection::new(
-            link,
-            stream,
-            address,
-            phase,
-            (self.limits.queue, &self.budget),
-        );
+        let mut connection = self.connection(link, stream, address, phase);
         connection.counted = counted;
         if let Err(error) = self.admit(connection) {
             tracing::warn!(%error, peer = %address, "cannot serve a connection");

@@ -125,7 +125,8 @@ fn wrong_number(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
-/// Whether a user's name and password are right; if not, that is counted. There is one user.
+/// Returns `true` if the user's name and password are right, and counts the attempt otherwise. There is
+/// one user.
 fn is_user(state: &State, user: &[u8], password: &[u8]) -> bool {
     let expected = state.password.as_deref().map(str::as_bytes);
     let right = user == b"default" && expected.is_none_or(|expected| same(expected, password));

@@ -438,7 +438,7 @@ struct Victims<'a> {
     id: Option<i64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
-    /// Whether it means clients at all: all of them are normal ones.
+    /// `false`: the filter selects a type of client that does not exist here; all clients are normal.
     normal: bool,
     /// Whether it spares the one who asks.
     skip_me: bool,
