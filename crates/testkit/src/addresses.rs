@@ -5,49 +5,85 @@
 //! that starts again must find its own free. The system's choice for port 0 comes from the ports that it
 //! also gives to clients, so that any connection of any other program may take it meanwhile.
 
-use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::sync::{Mutex, PoisonError};
 
 use socket2::{Domain, Socket, Type};
 
-/// Ports that are below those of clients, by Linux's defaults, and above those of known services.
-pub const PORTS: Range<u16> = 12_000..32_000;
+/// Ports that are above those of known services. The port 10,000 above each, where a node of Redis Cluster
+/// listens to the others, is below those of clients, by Linux's defaults, and given to no server.
+pub const PORTS: Range<u16> = 12_000..22_000;
 
-/// Ports tried for each that is wanted, before they count as too few.
-const TRIES: usize = 1000;
+/// Ports that a process reserves at once.
+const BLOCK: u16 = 100;
+/// Blocks that [`PORTS`] hold.
+const BLOCKS: u16 = (PORTS.end - PORTS.start) / BLOCK;
 
-/// What this process was given. It may not have begun to listen there yet.
-static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
+/// The ports that this process has reserved.
+static RESERVED: Mutex<Reserved> = Mutex::new(Reserved {
+    claims: Vec::new(),
+    ports: 0..0,
+});
 
-/// An address where nobody listens, at a port that the system never gives to clients. This process is
-/// not given it again; another that asks at the same time might be, which the server then tells.
-///
-/// # Errors
-/// Nearly all of the [`PORTS`] are taken.
-pub fn free_address() -> io::Result<SocketAddr> {
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let given = given.get_or_insert_default();
-    for _ in 0..TRIES {
-        let port = fastrand::u16(PORTS);
-        if given.contains(&port) {
-            continue;
-        }
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        if is_free(address) {
-            given.insert(port);
-            return Ok(address);
-        }
-    }
-    let Range { start, end } = PORTS;
-    let message = format!("too few ports between {start} and {end} are free");
-    Err(io::Error::new(io::ErrorKind::AddrInUse, message))
+#[derive(Debug)]
+struct Reserved {
+    /// One socket of each reserved block: the system has one such name in each network namespace, and
+    /// frees it when the process ends.
+    claims: Vec<UnixDatagram>,
+    /// The ports of the last block that were not given yet.
+    ports: Range<u16>,
 }
 
-/// Returns `true` if nobody listens there. The socket does not listen itself: a child that another thread starts
-/// has it until it executes its program, and that must not keep the address from the one who asked.
+/// Returns an address where no process listens, at a port that the system never gives to clients. It is
+/// given once: neither this process nor another that asks here is given it again as long as this process
+/// runs.
+///
+/// # Errors
+/// All of the [`PORTS`] are taken.
+pub fn free_address() -> io::Result<SocketAddr> {
+    let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        for port in reserved.ports.by_ref() {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            if is_free(address) {
+                return Ok(address);
+            }
+        }
+        reserved.claim_block()?;
+    }
+}
+
+impl Reserved {
+    /// Reserves a block that no process has. Processes begin at different ones, so that ports rest for a
+    /// while before they are used again.
+    fn claim_block(&mut self) -> io::Result<()> {
+        let first = fastrand::u16(0..BLOCKS);
+        for block in (first..BLOCKS).chain(0..first) {
+            let name = format!("kumiki test ports {block}");
+            let name = UnixAddress::from_abstract_name(name)?;
+            match UnixDatagram::bind_addr(&name) {
+                Ok(claim) => {
+                    self.claims.push(claim);
+                    let start = PORTS.start + block * BLOCK;
+                    self.ports = start..start + BLOCK;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let Range { start, end } = PORTS;
+        let message = format!("the ports between {start} and {end} are taken");
+        Err(io::Error::new(io::ErrorKind::AddrInUse, message))
+    }
+}
+
+/// Returns `true` if no process listens there. The socket does not listen itself: a child that another thread
+/// starts has it until it executes its program, and that must not keep the address from the caller.
 fn is_free(address: SocketAddr) -> bool {
     let bound = Socket::new(Domain::IPV4, Type::STREAM, None).and_then(|socket| {
         socket.set_reuse_address(true)?;
@@ -66,10 +102,12 @@ pub fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::wait::SetOnDrop;
 
     #[test]
     fn addresses_differ_and_nobody_listens_there() {
@@ -88,7 +126,7 @@ mod tests {
             .map(|_| TcpListener::bind(free_address().unwrap()).unwrap())
             .collect();
         let held: HashSet<SocketAddr> = held.iter().map(|one| one.local_addr().unwrap()).collect();
-        for _ in 0..2000 {
+        for _ in 0..500 {
             assert!(!held.contains(&free_address().unwrap()));
         }
     }
@@ -98,6 +136,7 @@ mod tests {
     fn children_that_start_meanwhile_keep_no_address() {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _ended = SetOnDrop(&over);
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     let status = std::process::Command::new("true").status();

@@ -36,4 +36,4 @@ pub mod workload;
 pub use addresses::{free_address, free_addresses};
 pub use client::Client;
 pub use frame::{Frame, Reply};
-pub use wait::{eventually, eventually_some};
+pub use wait::{SetOnDrop, eventually, eventually_some};

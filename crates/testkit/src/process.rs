@@ -249,7 +249,7 @@ impl Redis {
     pub fn start(program: &Path, options: &[&str]) -> Redis {
         let options = options.iter().map(|option| (*option).to_owned());
         let mut redis = Redis {
-            address: redis_address(),
+            address: crate::free_address().expect("a free port"),
             program: program.to_owned(),
             options: options.collect(),
             server: None,
@@ -262,7 +262,7 @@ impl Redis {
                 Ok(()) => return redis,
                 Err(text) => said = text,
             }
-            redis.address = redis_address();
+            redis.address = crate::free_address().expect("a free port");
         }
         panic!("redis-server does not start: {said}");
     }
@@ -300,17 +300,6 @@ impl Redis {
     /// If it does not run.
     pub fn signal(&self, signal: Signal) {
         self.server.as_ref().expect("it runs").signal(signal);
-    }
-}
-
-/// A free address whose port, and that of a Redis Cluster's bus 10,000 above, is none of clients'.
-#[must_use]
-pub fn redis_address() -> SocketAddr {
-    loop {
-        let address = crate::free_address().expect("a free port");
-        if address.port() < crate::addresses::PORTS.end - 10_000 {
-            return address;
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Waiting until a condition holds, with an end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,17 @@ pub fn go_on_until(mut is_enough: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_enough() && begin.elapsed() < LONGEST {
         sleep(PAUSE);
+    }
+}
+
+/// Sets the flag when it is dropped. A thread scope waits for its threads also when its closure panics:
+/// threads that run until the flag is set then end, and the panic is reported instead of a test that hangs.
+#[derive(Debug)]
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 

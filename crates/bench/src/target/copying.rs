@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine;
 use crate::sample::{Check, RunError, Sample};
 use crate::target::Context;
+use testkit::SetOnDrop;
 
 /// Transactions between two looks at whether it is over.
 const TURNS: u64 = 64;
@@ -40,6 +41,7 @@ pub(super) fn run(job: &CopyJob, context: &Context<'_>) -> Result<Sample, RunErr
         plant: context.plant && number == 1,
     };
     let (ended, seconds, cpu) = std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&over);
         let start = |number| {
             let (mut copier, counts, over) = (copier(number), &counts, &over);
             scope.spawn(move || copier.all(counts, over))

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::kumiki;
 use testkit::Client;
+use testkit::SetOnDrop;
 use testkit::client::Answer;
 use testkit::process::wait;
 use testkit::wait::go_on_until;
@@ -152,6 +153,7 @@ fn killed_nodes_come_back_with_what_was_acknowledged_and_nothing_by_halves() {
         // In turn by way of another node, and of the one that is killed.
         let by = cluster.address((victim + (round + 1) % 2) % 3);
         let tried = std::thread::scope(|scope| {
+            let _ended = SetOnDrop(&stop);
             let (stop, acknowledged) = (&stop, &acknowledged);
             let writer = scope.spawn(move || write(by, stop, acknowledged));
             std::thread::sleep(Duration::from_millis(300));

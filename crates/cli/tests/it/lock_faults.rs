@@ -16,6 +16,7 @@ use crate::support::replicas::Replicas;
 use client::{Client, LONGEST_LEASE_MS, Stage};
 use history::History;
 use testkit::Client as Connection;
+use testkit::SetOnDrop;
 use testkit::process::Server;
 use testkit::wait::go_on_until;
 
@@ -159,8 +160,7 @@ fn locks_hold_whatever_happens_to_nodes_proxies_and_connections() {
             scope.spawn(move || Client::new(stage, number).run())
         });
         let clients: Vec<_> = clients.collect();
-        // Whoever fails here would leave the clients running.
-        let over = OverAtTheEnd(&stage);
+        let over = SetOnDrop(&stage.is_over);
         scene.locks_are_granted();
         scene.nodes_die();
         scene.proxies_die_and_pause();
@@ -183,13 +183,5 @@ fn locks_hold_whatever_happens_to_nodes_proxies_and_connections() {
         let file = std::env::temp_dir().join(format!("locks-{}.txt", std::process::id()));
         std::fs::write(&file, history.protocol()).expect("a file");
         panic!("{what}\nall requests: {}", file.display());
-    }
-}
-
-struct OverAtTheEnd<'a>(&'a Stage);
-
-impl Drop for OverAtTheEnd<'_> {
-    fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::SeqCst);
     }
 }

@@ -10,6 +10,7 @@ use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::proxy;
 use crate::support::replicas::Replicas;
 use crate::support::words::{ask, granted, text, told};
+use testkit::SetOnDrop;
 use testkit::client::Answer;
 use testkit::process::Server;
 use testkit::wait::go_on_until;
@@ -564,6 +565,7 @@ fn several_proxies_share_a_table_and_none_is_missed() {
     let (over, all) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let clients = AtomicUsize::new(0);
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&over);
         for owner in 0..8 {
             let (over, all, addresses, clients) = (&over, &all, &addresses, &clients);
             scope.spawn(move || {

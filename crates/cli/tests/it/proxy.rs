@@ -8,6 +8,7 @@ use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::{kumiki, proxy};
 use crate::support::replicas::Replicas;
 use crate::support::words::{text, told};
+use testkit::SetOnDrop;
 use testkit::peers::{self, Group};
 use testkit::process::{Redis, Server};
 use testkit::wait::go_on_until;
@@ -140,6 +141,7 @@ fn transactions_of_many_clients_are_whole_while_nodes_die() {
     let over = AtomicBool::new(false);
     let (reads, transfers) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&over);
         for seed in 0..6 {
             let (over, transfers) = (&over, &transfers);
             let address = proxy.address;

@@ -16,6 +16,7 @@ use crate::support::process::proxy;
 use crate::support::replicas::Replicas;
 use cql::response::{INVALID, UNPREPARED};
 use cql::{Value, Version};
+use testkit::SetOnDrop;
 use testkit::eventually;
 use testkit::process::Server;
 use testkit::wait::go_on_until;
@@ -286,6 +287,7 @@ fn no_lock_has_two_holders_whichever_proxy_dies() {
     });
     let seen = Seen::default();
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&seen.over);
         let clients: Vec<_> = (0..6)
             .map(|owner| {
                 let (seen, addresses) = (&seen, &addresses);

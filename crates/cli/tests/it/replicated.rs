@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::replicas::{Follower, Outcome, Replicas};
+use testkit::SetOnDrop;
 use testkit::client::Answer;
 use testkit::wait::go_on_until;
 use testkit::{Client, Frame, Reply, eventually};
@@ -62,6 +63,7 @@ fn write_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) -> 
     let stop = AtomicBool::new(false);
     let counts = [const { AtomicUsize::new(0) }; 3];
     let written: Vec<_> = std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let writers: Vec<_> = ["a", "b", "c"]
             .map(|name| (name, replicas.client()))
             .into_iter()
@@ -601,6 +603,7 @@ fn transactions_over_replicated_partitions_survive_their_leaders() {
     client.insist(&["MSET", KEYS[0], "100", KEYS[1], "100"]);
     let (stop, moved) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let movers: Vec<_> = (0..3)
             .map(|_| {
                 let (mut client, stop, moved) = (replicas.client(), &stop, &moved);

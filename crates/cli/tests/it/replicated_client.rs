@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::support::replicas::Replicas;
 use client::{Client, Op, Options};
+use testkit::SetOnDrop;
 use testkit::wait::go_on_until;
 
 const KEY: &[u8] = b"counter";
@@ -24,6 +25,7 @@ fn count_while(replicas: &mut Replicas, disturb: impl FnOnce(&mut Replicas)) {
     let client = connect(replicas);
     let (stop, calls) = (AtomicBool::new(false), AtomicI64::new(0));
     let told: Vec<i64> = std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let adders: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
@@ -118,6 +120,7 @@ fn bulks_are_told_what_became_of_each_when_leaders_change() {
     // Of the key that was told least often, how often that was.
     let (stop, least) = (AtomicBool::new(false), AtomicI64::new(0));
     let counts = std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let adder = scope.spawn(|| {
             let mut counts = vec![(0_i64, 0_i64); keys.len()];
             while !stop.load(Ordering::Relaxed) {

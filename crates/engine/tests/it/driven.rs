@@ -11,6 +11,7 @@ use kumiki_engine::SnapshotEntry;
 
 use crate::support::replica::{Replica, driven, load};
 use crate::support::{holder, put_until};
+use testkit::SetOnDrop;
 
 fn entries(replica: &Replica, snapshot: &kumiki_engine::Snapshot) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = Vec::new();
@@ -368,6 +369,7 @@ fn readers_survive_a_load() {
     let snapshot = source.engine.snapshot();
     let engine = loaded.engine.clone();
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let reader = scope.spawn(|| {
             let mut w = engine.worker(|_| kumiki_engine::NoLog).unwrap();
             while !stop.load(Ordering::SeqCst) {

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::support::bank::{ACCOUNTS, Last, TOTAL, account, opening, total};
 use crate::support::replica::{Entry, driven, stager};
 use crate::support::{holder, number};
+use testkit::SetOnDrop;
 
 /// Threads transfer, one applies to a leader and a follower, others add up on both and in
 /// snapshots: every sum is right, whole entries are seen, and money is neither made nor lost.
@@ -55,7 +56,7 @@ fn readers_see_entries_whole() {
         applier.apply(Epoch(1), 0, &first.changes());
     }
     std::thread::scope(|scope| {
-        let _stop = StopAtEnd(&stop);
+        let _stop = SetOnDrop(&stop);
         let worker = |engine: &Arc<_>| Engine::worker(engine, |_| Last::default()).unwrap();
         scope.spawn({
             let w = worker(&leader);
@@ -119,15 +120,6 @@ fn readers_see_entries_whole() {
         w.state_hash(&engine.snapshot())
     });
     assert_eq!(here, there);
-}
-
-/// Tells the others to stop, also when an assertion fails.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 /// What was staged under which leadership.
@@ -199,7 +191,7 @@ fn leaderships_come_and_go() {
         }
     };
     std::thread::scope(|scope| {
-        let _stop = StopAtEnd(&stop);
+        let _stop = SetOnDrop(&stop);
         for seed in 1..3 {
             let w = engine.worker(|_| Last::default()).unwrap();
             scope.spawn(move || transfer(w, seed));

@@ -11,6 +11,7 @@ use base::{Abort, Op, Timestamp, TransactionId};
 use kumiki_engine::{Stop, Worker};
 
 use crate::support::{Log, World, holder, holder_of, number, put_until};
+use testkit::SetOnDrop;
 
 fn scan<'a>(from: &'a [u8], to: &'a [u8], limit: usize) -> Op<'a> {
     Op::Scan {
@@ -369,6 +370,7 @@ fn a_prepared_scan_agrees_with_what_was_counted() {
     let workers = [(); 2].map(|()| world.worker());
     let (mut w, mut wrong) = (world.worker(), None);
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         for (mut w, thread) in workers.into_iter().zip(0_u8..) {
             let stop = &stop;
             scope.spawn(move || {
@@ -539,6 +541,7 @@ fn move_amounts() -> Result<(), String> {
     };
     let workers = [(); 5].map(|()| world.worker());
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let [a, b, c, d, e] = workers;
         let threads = [
             scope.spawn(|| one_partition(a, 1)),

@@ -10,6 +10,7 @@ use base::partition::OwnedReply;
 use base::transaction::{Expiry, OpError};
 use base::{Abort, Op};
 use kumiki_engine::RESERVED;
+use testkit::SetOnDrop;
 
 use crate::support::{
     Logged, NOTE, World, committed, holder, holder_of, prepared, put_until, siblings_of,
@@ -665,6 +666,7 @@ fn no_deadline_passes_while_operations_are_prepared() {
     let ops = [(); 500].map(|()| Op::Get { key: b"a" });
     let (mut alive, mut late) = (0, None);
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let epochs = world.engine.epochs();
         let (clock, stop) = (&world.clock, &stop);
         scope.spawn(move || {

@@ -14,6 +14,7 @@ use base::transaction::Holder;
 use base::versions::{Ask, Found, OwnedFound, OwnedVersion, ReadAtomic};
 use base::{Abort, Epoch, Op, Timestamp, TransactionId};
 use kumiki_engine::{Engine, NoLog, Options, Worker};
+use testkit::SetOnDrop;
 
 const KEYS: usize = 3;
 const WRITERS: u64 = 2;
@@ -125,6 +126,7 @@ fn a_version_whose_sibling_was_seen_is_always_found() {
     let (stop, repaired) = (AtomicBool::new(false), AtomicU64::new(0));
     let begun = Instant::now();
     thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         for engine in &engines {
             let stop = &stop;
             scope.spawn(move || {

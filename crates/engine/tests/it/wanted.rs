@@ -8,6 +8,7 @@ use base::{Abort, Op};
 use kumiki_engine::Worker;
 
 use crate::support::{Log, World, holder, holder_of};
+use testkit::SetOnDrop;
 
 const READ: Op<'static> = Op::Get { key: b"k" };
 
@@ -118,6 +119,7 @@ fn write_among_readers(write: &Op<'static>) {
     let workers = [world.worker(), world.worker()];
     let mut w = world.worker();
     std::thread::scope(|threads| {
+        let _ended = SetOnDrop(&stop);
         let (next, stop) = (&next, &stop);
         for worker in workers {
             threads.spawn(move || keep_reading(next, stop, worker));

@@ -22,6 +22,7 @@ use pages::{
 
 use crate::reference::storage;
 use crate::storage_node;
+use testkit::SetOnDrop;
 
 const ROWS: i128 = 100_000;
 /// Rows that are worked on at once.
@@ -245,6 +246,7 @@ fn a_task_there_ends_when_it_is_not_wanted() {
     let task = task(&stand.table, aggregate(Function::Sum), wanted);
     let begin = Instant::now();
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&ended);
         scope.spawn(|| assert_unwanted(&there, &task));
         begun(&stand.pages);
         ended.store(true, Ordering::Release);

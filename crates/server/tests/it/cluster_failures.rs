@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::support::nodes::nodes;
 use crate::support::{bulk, error, ok, status};
 use testkit::Reply;
+use testkit::SetOnDrop;
 
 #[test]
 fn a_node_that_is_away_is_named_and_found_again() {
@@ -78,6 +79,7 @@ fn nothing_acknowledged_is_lost_over_restarts() {
     let addresses: Vec<_> = (1..=3).map(|node| nodes.address(node)).collect();
     let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let acknowledged: Vec<u64> = std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let writers: Vec<_> = pairs
             .iter()
             .enumerate()

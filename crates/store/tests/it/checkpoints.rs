@@ -15,6 +15,7 @@ use disk::{Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
 use kumiki_store::{
     CheckpointError, CheckpointOptions, CheckpointRefused, Db, EpochTime, Options, Worker,
 };
+use testkit::SetOnDrop;
 
 /// Executes, and waits until it is durable.
 fn durably(db: &Db, ops: &[Op<'_>]) -> Result<(), Abort> {
@@ -199,6 +200,7 @@ fn what_cannot_be_is_refused() {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         // A store that is used: the checkpoint takes its time.
         scope.spawn(|| {
             let mut worker = db.worker().unwrap();
@@ -474,6 +476,7 @@ fn sums_are_conserved_whenever_the_power_fails() {
     }
     let stop = AtomicBool::new(false);
     let checked = std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         for seed in 0..2 {
             let (db, stop) = (&db, &stop);
             scope.spawn(move || transfer(db, stop, seed, ACCOUNTS));

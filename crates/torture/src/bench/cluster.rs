@@ -20,6 +20,7 @@ use crate::bench::machine::Host;
 use crate::bench::report::median;
 use crate::cluster::Nodes;
 use crate::server::Program;
+use testkit::SetOnDrop;
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
@@ -283,6 +284,7 @@ impl Bench {
         let over = AtomicBool::new(false);
         let begun = Instant::now();
         let counts: Result<Vec<u64>> = thread::scope(|scope| {
+            let _ended = SetOnDrop(&over);
             let threads: Vec<_> = (0..THREADS)
                 .map(|thread| {
                     scope.spawn({

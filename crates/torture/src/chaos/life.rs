@@ -20,6 +20,7 @@ use super::session::World;
 use super::settle::{self, Found, Keys};
 use super::strike::Field;
 use crate::server::Program;
+use testkit::SetOnDrop;
 use xtask::interrupt;
 
 /// Load without faults, before them and after.
@@ -296,6 +297,7 @@ fn play(
 ) -> Result<Vec<Done>> {
     let world = field.world;
     thread::scope(|scope| {
+        let _ended = SetOnDrop(&world.over);
         let workers: Vec<_> = (0..round.workers)
             .map(|_| {
                 let worker = Worker::new(world, recorder, books, round.number, rng.fork());

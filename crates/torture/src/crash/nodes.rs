@@ -30,6 +30,7 @@ use super::verdict::{Found, FoundCell, Verdict};
 use super::{CHECKPOINTS, WIPE};
 use crate::cluster::Nodes;
 use crate::server::Program;
+use testkit::SetOnDrop;
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
@@ -216,6 +217,7 @@ impl<'a> Crash<'a> {
         let connections = self.options.connections * addresses.len();
         let rngs: Vec<_> = (0..connections).map(|_| self.rng.fork()).collect();
         let ended = thread::scope(|scope| {
+            let _ended = SetOnDrop(&over);
             let round = &round;
             let mut drivers = Vec::new();
             for (connection, rng) in rngs.into_iter().enumerate() {

@@ -34,6 +34,7 @@ use crate::chaos::settle;
 use crate::cluster::Nodes;
 use crate::server::Program;
 use crate::status::Status;
+use testkit::SetOnDrop;
 use xtask::interrupt;
 
 /// Clients.
@@ -154,6 +155,7 @@ impl Field<'_> {
         settle::set_up(world, PATIENCE, &counters.setup())?;
         let rngs: Vec<_> = (0..WRITERS).map(|_| self.rng.fork()).collect();
         let (rounds, books) = thread::scope(|scope| {
+            let _ended = SetOnDrop(&world.over);
             let drive = |mut rng: fastrand::Rng| {
                 let client = counters.start(rng.fork());
                 let session = Session::new(world, PATIENCE, rng);

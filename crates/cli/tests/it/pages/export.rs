@@ -21,6 +21,7 @@ use super::{done, json, pages, refused};
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::{proxy, start_server};
 use crate::support::replicas::Replicas;
+use testkit::SetOnDrop;
 use testkit::{Client, eventually, free_address};
 
 /// A row, but for its version.
@@ -222,15 +223,6 @@ fn the_keys_of_a_server_become_a_table() {
     assert!(done(checked).contains("store: 5 rows"));
 }
 
-/// Tells others to stop when it goes, also by a panic.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// What many clients move about is in the table as it was at one moment.
 #[test]
 fn a_table_is_of_one_moment() {
@@ -245,7 +237,7 @@ fn a_table_is_of_one_moment() {
     let dir = Dir::new();
     let (stop, moved) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let _stop = Stop(&stop);
+        let _ended = SetOnDrop(&stop);
         for seed in 1..4 {
             let (stop, moved, account) = (&stop, &moved, &account);
             let mut client = Client::connect(server.address);

@@ -11,6 +11,7 @@ use cql::request::{Execute, Parameters, Request};
 use cql::{Bound, Consistency, Response, ResultBody, StreamId, ValueList, Version};
 
 use crate::proxy_cassandra::connection::{Connection, decode};
+use testkit::SetOnDrop;
 use testkit::wait::go_on_until;
 
 /// Requests of one connection that are under way.
@@ -91,15 +92,6 @@ fn load(address: SocketAddr, number: usize, seen: &Seen) {
     }
 }
 
-/// Ends load when this goes: a test that fails in between is not to wait for it for ever.
-struct Ends<'a>(&'a Seen);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.over.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Starts a dead node again.
 fn restart(nodes: &mut Nodes, index: usize, seen: &Seen) {
     seen.gently.store(true, Ordering::Relaxed);
@@ -151,7 +143,7 @@ pub(crate) fn no_reply_crosses(proxy: SocketAddr, nodes: &mut Nodes) {
                 scope.spawn(move || load(proxy, number, seen))
             })
             .collect();
-        let ends = Ends(&seen);
+        let ends = SetOnDrop(&seen.over);
         more(&seen);
         change_schema(proxy, 2);
         let calm = seen.failed.load(Ordering::Relaxed);

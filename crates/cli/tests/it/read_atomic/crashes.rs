@@ -8,6 +8,7 @@ use crate::read_atomic::{KEYS, TOP, figure, mget, mset, values, whole};
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::start_server;
 use crate::support::replicas::{Follower, Outcome, Replicas};
+use testkit::SetOnDrop;
 use testkit::client::Answer;
 use testkit::wait::go_on_until;
 use testkit::{Client, eventually};
@@ -82,6 +83,7 @@ fn a_killed_coordinator_leaves_nothing_by_halves() {
         let reader = cluster.address((victim + 1) % 3);
         let load = Load::default();
         let results = std::thread::scope(|scope| {
+            let _ended = SetOnDrop(&load.stop);
             let load = &load;
             let writer = scope.spawn(move || write(by, &keys, load));
             let reader = scope.spawn(move || read(reader, &others, load));
@@ -144,6 +146,7 @@ fn nor_does_a_killed_leader_of_a_replicated_partition() {
     let (writer, mut reader) = (replicas.client(), replicas.client());
     let load = Load::default();
     let results = std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&load.stop);
         let load = &load;
         let writer = scope.spawn(move || insist(writer, &keys, load));
         let reader = scope.spawn(move || {
@@ -201,6 +204,7 @@ fn a_node_without_a_cluster_has_read_atomic_keys_by_option() {
     let server = start_server(&args);
     let load = Load::default();
     let results = std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&load.stop);
         let (at, load) = (server.address, &load);
         let writer = scope.spawn(move || write(at, &keys, load));
         let reader = scope.spawn(move || read(at, &keys, load));

@@ -10,6 +10,7 @@ use ::client::{Algorithm, Client, Error, Transport};
 
 use crate::read_atomic::{KEYS, TOP, connect_with};
 use crate::support::cluster::{Cluster, Keeping};
+use testkit::SetOnDrop;
 use testkit::eventually;
 use testkit::wait::go_on_until;
 
@@ -213,21 +214,12 @@ pub(crate) const ENOUGH: u64 = 100;
 /// What a writer and readers of one run share.
 #[derive(Default)]
 pub(crate) struct Run {
-    stop: AtomicBool,
+    pub(crate) stop: AtomicBool,
     /// The number that was acknowledged last. There is one writer.
     pub(crate) acknowledged: AtomicU64,
     /// Numbers of which the writer does not know whether they are, or will be, there: also behind later
     /// ones.
     unknown: Mutex<HashSet<u64>>,
-}
-
-/// Ends a run, also when a check of it has failed.
-pub(crate) struct Ends<'r>(pub(crate) &'r Run);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::SeqCst);
-    }
 }
 
 impl Run {
@@ -237,7 +229,7 @@ impl Run {
 
     /// Writes rising numbers to both keys.
     pub(crate) fn write(&self, client: &Client) {
-        let _ends = Ends(self);
+        let _ends = SetOnDrop(&self.stop);
         for number in 1.. {
             if !self.goes_on() {
                 return;
@@ -254,7 +246,7 @@ impl Run {
 
     /// Reads keys, and counts how often. Returns how long the longest read took that failed.
     pub(crate) fn read(&self, client: &Client, keys: &[&str], reads: &AtomicU64) -> Duration {
-        let _ends = Ends(self);
+        let _ends = SetOnDrop(&self.stop);
         let (mut last, mut longest) = (0, Duration::ZERO);
         while self.goes_on() {
             let least = self.acknowledged.load(Ordering::SeqCst).max(last);
@@ -310,7 +302,7 @@ fn nothing_older_is_seen_when_a_node_is_killed_and_started_again() {
             .zip(&counts)
             .map(|((client, keys), count)| scope.spawn(move || run.read(client, keys, count)))
             .collect();
-        let ends = Ends(run);
+        let ends = SetOnDrop(&run.stop);
         for round in 0..4 {
             warm(&idle, &BOTH);
             std::thread::sleep(Duration::from_millis(150));

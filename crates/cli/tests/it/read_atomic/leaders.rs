@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use ::client::{Client, Transport};
 
-use crate::read_atomic::deaths::{BOTH, ENOUGH, Ends, Run, get, put, warm};
+use crate::read_atomic::deaths::{BOTH, ENOUGH, Run, get, put, warm};
 use crate::read_atomic::{TOP, connect_with, figure};
 use crate::support::replicas::Replicas;
+use testkit::SetOnDrop;
 use testkit::eventually;
 
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -66,7 +67,7 @@ fn nothing_older_is_seen_when_leaders_change() {
             .zip(&counts)
             .map(|(client, count)| scope.spawn(move || run.read(client, &BOTH, count)))
             .collect();
-        let ends = Ends(run);
+        let ends = SetOnDrop(&run.stop);
         let troubles = [Trouble::StandsStill, Trouble::Dies, Trouble::Stops];
         for trouble in troubles.into_iter().chain([Trouble::StandsStill]) {
             let leader = replicas.leader(1);

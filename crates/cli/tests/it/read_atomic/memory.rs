@@ -8,6 +8,7 @@ use cluster::ramp::Algorithm;
 
 use crate::read_atomic::{KEYS, TOP, connect_by, figure, whole};
 use crate::support::cluster::{Cluster, Keeping};
+use testkit::SetOnDrop;
 
 const NODES: usize = 4;
 
@@ -25,6 +26,7 @@ fn reads_through_shared_memory_see_all_or_nothing() {
     let (stop, writes) = (AtomicBool::new(false), AtomicU64::new(0));
     let connect = || connect_by(cluster.fabrics(), Transport::Shm);
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         for writer in 0..2 {
             let (client, stop, writes) = (connect(), &stop, &writes);
             scope.spawn(move || {

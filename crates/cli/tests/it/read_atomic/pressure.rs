@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use crate::read_atomic::peer::{Peer, Role};
 use crate::read_atomic::{TOP, connect_by};
 use crate::support::cluster::{Cluster, Keeping};
+use testkit::SetOnDrop;
 
 /// Keys, whose values are together about twice what nodes publish.
 const KEYS: usize = 6000;
@@ -130,6 +131,7 @@ fn slots_that_are_reused_show_nobody_what_is_not_his() {
     let (stop, numbers) = (AtomicBool::new(false), AtomicU64::new(2));
     let peers = [0, 1].map(|number| Peer::start(Role::Reads, number, cluster.fabrics()));
     let told = std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         for at in 0..WRITERS {
             let (client, numbers, stop) = (&client, &numbers, &stop);
             scope.spawn(move || write(client, at, numbers, stop));

@@ -8,6 +8,7 @@ use ::client::Algorithm;
 
 use crate::read_atomic::{KEYS, TOP, connect, figure, mget, mset, values, whole};
 use crate::support::cluster::{Cluster, Keeping};
+use testkit::SetOnDrop;
 use testkit::{Client, eventually};
 
 /// How long a reader goes on that has not met enough.
@@ -25,6 +26,7 @@ fn redis_clients_of_any_node_see_all_or_nothing() {
     };
     let until = Instant::now() + LONGEST;
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let (seen, suffices) = (&seen, &suffices);
         for writer in 0..2 {
             let (to, stop) = (cluster.address(writer), &stop);
@@ -97,6 +99,7 @@ fn write_and_read(cluster: &Cluster, (writes, reads): (Algorithm, Algorithm), co
         }
     };
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let (write, read) = (&write, &read);
         for writer in 0..2 {
             scope.spawn(move || write(writer));
@@ -161,6 +164,7 @@ fn writes_that_overlap_are_seen_whole() {
         assert!(met > 10, "only {met} times both keys were of one writer");
     };
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         let (write, read) = (&write, &read);
         for writer in 0..4 {
             scope.spawn(move || write(writer));

@@ -9,6 +9,7 @@ use base::memory::Words;
 use kumiki_cluster::ramp::slots::{Address, Fallback, Reader, Ticket};
 
 use crate::slots::support::{GRACE, Owned, Remote, get_by, options, pages, version};
+use testkit::SetOnDrop;
 
 /// Publishes keys until this slot is another one's; that one's number.
 fn reuse(owned: &Owned, at: u32, from: u64, value: &[u8]) -> u64 {
@@ -236,6 +237,7 @@ fn slow_readers_believe_nothing_wrong_while_slots_are_reused() {
     let counts = Counts::default();
     let until = Instant::now() + Duration::from_secs(240);
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&ends);
         let (owned, store, ends, counts) = (&owned, &store, &ends, &counts);
         for seed in [1, 2] {
             scope.spawn(move || own(owned, store, seed, ends));

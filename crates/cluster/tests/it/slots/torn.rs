@@ -8,6 +8,7 @@ use base::memory::Words;
 use kumiki_cluster::ramp::slots::{Address, Fallback, Options, Reader};
 
 use crate::slots::support::{Owned, Remote, get, get_by, options, version};
+use testkit::SetOnDrop;
 
 const ATTEMPTS: u64 = 1_000_000;
 const KEY: &[u8] = b"torn";
@@ -123,6 +124,7 @@ fn no_torn_read_is_believed_while_a_thread_publishes() {
         }
     };
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&ends);
         let (read, ends, acknowledged, owned) = (&read, &ends, &acknowledged, &owned);
         scope.spawn(move || {
             let numbers = (5..).take_while(|_| !ends.load(Ordering::Relaxed));

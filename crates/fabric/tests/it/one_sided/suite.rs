@@ -7,6 +7,7 @@ use base::memory::{RemoteError, RemoteMemory, Words};
 use kumiki_fabric as fabric;
 
 use fabric::memory::{Access, Grant, Memory, Region, Remote};
+use testkit::SetOnDrop;
 
 /// How long a case may take: far more than it does.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -199,6 +200,7 @@ where
     let (begun, stop) = (Instant::now(), AtomicBool::new(false));
     let (mut torn, mut newest) = (0, 0);
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&stop);
         scope.spawn(|| {
             let mut version = 1;
             while !stop.load(Ordering::Relaxed) {

@@ -11,6 +11,7 @@ use cql::response::PROTOCOL_ERROR;
 
 use crate::cassandra::client::{Client, PATIENCE, Proxy, Told};
 use crate::cassandra::node::Nodes;
+use testkit::SetOnDrop;
 
 /// The longest body that the proxy takes here.
 const LONGEST: usize = 64 * 1024;
@@ -52,6 +53,7 @@ fn well_behaved(address: SocketAddr, number: u64, over: &AtomicBool, answered: &
 fn beside(proxy: &Proxy, least: u64, hostile: impl FnOnce(SocketAddr)) {
     let (over, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&over);
         let (over, answered) = (&over, &answered);
         let address = proxy.address;
         let clients: Vec<_> = (0..4)

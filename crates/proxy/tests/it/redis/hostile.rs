@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::redis::support::{PATIENCE, Proxy, connect, machines, redis_server};
 use testkit::Client;
+use testkit::SetOnDrop;
 use testkit::process::Redis;
 
 /// The limit that is tested.
@@ -28,6 +29,7 @@ fn known(address: SocketAddr, password: Option<&str>) -> Client {
 fn beside(proxy: &Proxy, password: Option<&str>, hostile: impl FnOnce(SocketAddr)) {
     let (over, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&over);
         let (over, answered, address) = (&over, &answered, proxy.address);
         let others: Vec<_> = (0..4)
             .map(|number| {

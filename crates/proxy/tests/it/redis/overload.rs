@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::redis::scripted::{NO_CLUSTER, commands};
 use crate::redis::support::{Proxy, connect, scripted};
+use testkit::SetOnDrop;
 use testkit::eventually;
 
 /// How long a node takes for a request.
@@ -35,6 +36,7 @@ fn a_command_on_several_nodes_is_not_overtaken_for_ever() {
     let proxy = Proxy::start(|config| config.queue = 1, &[slow(), slow()]);
     let (over, single) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _ended = SetOnDrop(&over);
         for number in 0..16 {
             let (over, single, address) = (&over, &single, proxy.address);
             scope.spawn(move || {

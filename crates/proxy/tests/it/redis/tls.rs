@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::redis::support::{PATIENCE, Proxy, connect, redis_server};
-use testkit::process::{Redis, redis_address};
+use testkit::process::Redis;
 use testkit::{Client, Reply};
 
 /// An authority, and files with what it has signed.
@@ -89,7 +89,7 @@ impl Authority {
         change: impl FnOnce(&mut CertificateParams),
     ) -> (Redis, SocketAddr) {
         let (cert, key) = self.sign("node", change);
-        let address = redis_address();
+        let address = testkit::free_address().expect("a free port");
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let options = [
             "--tls-port".to_owned(),
