@@ -97,8 +97,7 @@ fn nor_when_they_stand_still_or_hand_over() {
     let mut replicas = Replicas::start(1, 3);
     count_while(&mut replicas, |replicas| {
         for _ in 0..3 {
-            let (code, said, errors) = replicas.command(&["transfer"]);
-            assert_eq!(code, Some(0), "{said}{errors}");
+            replicas.transfer(&[]);
             std::thread::sleep(Duration::from_millis(200));
         }
         let leader = replicas.leader(1);
@@ -145,8 +144,7 @@ fn bulks_are_told_what_became_of_each_when_leaders_change() {
         std::thread::sleep(Duration::from_millis(300));
         replicas.start_node(leader);
         std::thread::sleep(Duration::from_millis(300));
-        let (code, said, errors) = replicas.command(&["transfer"]);
-        assert_eq!(code, Some(0), "{said}{errors}");
+        replicas.transfer(&[]);
         std::thread::sleep(Duration::from_millis(500));
         go_on_until(|| least.load(Ordering::Relaxed) > 20 || adder.is_finished());
         stop.store(true, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use testkit::client::Answer;
 use testkit::cluster_file::{NodeAddresses, describe};
 use testkit::process::Server;
 use testkit::wait::PATIENCE;
-use testkit::{Client, Frame, eventually_some};
+use testkit::{Client, Frame, eventually, eventually_some};
 
 use super::process::{kumiki, run};
 
@@ -207,6 +207,20 @@ impl Replicas {
     pub(crate) fn command(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let file = self.dir.path().join(FILE).display().to_string();
         run(&[&["cluster"], args, &["--cluster", &file]].concat())
+    }
+
+    /// Hands over leadership by `kumiki cluster transfer`. It is refused while the leader has not heard of
+    /// another member for a moment, so it is tried until it succeeds.
+    #[track_caller]
+    pub(crate) fn transfer(&self, args: &[&str]) {
+        let args = [&["transfer"], args].concat();
+        eventually("leadership is handed over", || {
+            let (code, said, errors) = self.command(&args);
+            if code != Some(0) {
+                eprintln!("transfer: {said}{errors}");
+            }
+            code == Some(0)
+        });
     }
 
     /// Where a node's data lies.
