@@ -32,7 +32,12 @@ struct Session {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sessions {
     clients: HashMap<u64, Session>,
+    /// Bytes of all results.
+    results: usize,
 }
+
+/// Bytes of a session in the encoded table, at most, without its result.
+const ENCODED: usize = 48;
 
 /// What a number says, compared with the last one that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +90,8 @@ impl Sessions {
             } else {
                 result
             };
+            self.results += kept.len();
+            self.results -= session.result.len();
             *session = Session {
                 sequence,
                 result: kept.to_vec(),
@@ -94,7 +101,14 @@ impl Sessions {
     }
 
     pub(crate) fn forget(&mut self, client: u64) {
-        self.clients.remove(&client);
+        if let Some(session) = self.clients.remove(&client) {
+            self.results -= session.result.len();
+        }
+    }
+
+    /// Bytes that the encoded table takes, at most.
+    pub(crate) fn bytes(&self) -> usize {
+        ENCODED * (1 + self.clients.len()) + self.results
     }
 
     /// The clients that were not seen since `before_ms`; some of them, in a fixed order.
@@ -124,6 +138,7 @@ impl Sessions {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Sessions, Malformed> {
         let mut from = Reader::new(bytes);
+        let mut results = 0;
         let clients = from.list(|from| {
             let id = from.u64()?;
             let session = Session {
@@ -131,11 +146,13 @@ impl Sessions {
                 seen_ms: from.u64()?,
                 result: from.bytes()?.to_vec(),
             };
+            results += session.result.len();
             Ok((id, session))
         })?;
         from.end()?;
         Ok(Sessions {
             clients: clients.into_iter().collect(),
+            results,
         })
     }
 }
@@ -194,6 +211,7 @@ mod tests {
         let mut sessions = opened(&[(1, 5), (9, 6), (u64::MAX, 0)]);
         sessions.note(1, 5, b"result", 30);
         let bytes = sessions.encode();
+        assert!(bytes.len() <= sessions.bytes());
         assert_eq!(Sessions::decode(&bytes).as_ref(), Ok(&sessions));
         assert!(Sessions::decode(&bytes[..bytes.len() - 1]).is_err());
     }

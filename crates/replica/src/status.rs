@@ -90,6 +90,8 @@ pub struct Status {
     pub log_bytes: u64,
     /// How often it has begun to lead.
     pub leaderships: u64,
+    /// How many snapshots it could not make since it was started, and why the last one of them was not made.
+    pub snapshot_failures: (u64, Option<String>),
     /// Bytes of a snapshot that it has got from the leader, and of how many.
     pub receiving: Option<(u64, u64)>,
     /// What it waits for, or what is wrong, said for people.
@@ -116,6 +118,7 @@ impl Status {
             syncs: 0,
             log_bytes: 0,
             leaderships: 0,
+            snapshot_failures: (0, None),
             receiving: None,
             note: None,
             log_trouble: None,

@@ -59,6 +59,19 @@ pub(super) struct Older {
     pub(super) bytes: u64,
 }
 
+/// How much of the current segment a frame may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Space {
+    /// All but [`RESERVED`].
+    Ordinary,
+    /// All. This is for the short frames after which older segments can be removed: when there is no space
+    /// for another segment, they can still be written, and what they free is space for it.
+    Reserved,
+}
+
+/// Bytes that each segment keeps for frames of [`Space::Reserved`].
+const RESERVED: usize = 256;
+
 /// The segment that is written.
 pub(super) struct Current {
     pub(super) file: Box<dyn DiskFile>,
@@ -123,10 +136,16 @@ impl Files {
         frame: &mut Vec<u8>,
         max: u64,
         start: &Start,
+        space: Space,
     ) -> Result<(), WriteError> {
-        let length = frame.len();
-        if self.current.end + self.space(length) > self.current.size {
-            self.next_segment(start, length)?;
+        let align = self.current.header.align as usize;
+        let behind = match space {
+            Space::Ordinary => behind_frames(align),
+            Space::Reserved => behind_frames(align) - RESERVED.next_multiple_of(align),
+        };
+        let needed = frame.len().next_multiple_of(align) + behind;
+        if self.current.end + needed as u64 > self.current.size {
+            self.next_segment(start, frame.len())?;
         }
         let current = &mut self.current;
         let align = current.header.align as usize;
@@ -142,12 +161,6 @@ impl Files {
         self.syncs += 1;
         self.written += frame.len() as u64;
         Ok(())
-    }
-
-    /// Bytes that a frame takes, and the end behind it.
-    fn space(&self, length: usize) -> u64 {
-        let align = self.current.header.align as usize;
-        (length.next_multiple_of(align) + (FRAME_HEADER + 1).next_multiple_of(align)) as u64
     }
 
     fn next_segment(&mut self, start: &Start, length: usize) -> Result<(), WriteError> {
@@ -219,6 +232,11 @@ impl Files {
     }
 }
 
+/// Bytes that a segment needs behind its ordinary frames: those that are reserved, and its end.
+fn behind_frames(align: usize) -> usize {
+    RESERVED.next_multiple_of(align) + (FRAME_HEADER + 1).next_multiple_of(align)
+}
+
 /// What frames of new segments are aligned to.
 fn alignment(disk: &dyn Disk) -> u32 {
     disk.alignment().max(ALIGN) as u32
@@ -262,7 +280,7 @@ fn draft_segment(
     bytes.resize(header.first(), 0);
     bytes.extend_from_slice(&frame);
     let end = bytes.len() as u64;
-    let least = end + (length + FRAME_HEADER + 1 + 2 * align) as u64;
+    let least = end + (length.next_multiple_of(align) + behind_frames(align)) as u64;
     let size = place.options.segment_bytes.max(least);
 
     let file = place.disk.create_new(draft);

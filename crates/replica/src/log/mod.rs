@@ -19,7 +19,8 @@
 //! 1. A frame is found whole or not at all, and none without those before it. What was synced is
 //!    found; of what was not, at most the frame that was under way.
 //! 2. After a write or sync that failed, none succeeds any more. Only when the next segment cannot be
-//!    made, which is where a full disk shows, nothing is lost and trying again may help.
+//!    made, which is where a full disk shows, nothing is lost and trying again may help. Entries behind a
+//!    snapshot can be removed all the same, which frees space.
 //! 3. An entry is removed only when a durable snapshot contains it.
 //! 4. Who the members are follows from the newest snapshot, or else from the founding, and from the
 //!    log's entries behind it, which are applied again after a restart. What
@@ -47,7 +48,7 @@ use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
 pub use check::{Cut, LogReport};
 pub use error::LogError;
-use files::{Files, Place, WriteError};
+use files::{Files, Place, Space, WriteError};
 use record::Start;
 use state::State;
 
@@ -81,7 +82,8 @@ pub struct Log {
     synced: Start,
     /// The frame of the next sync, with room for its header.
     frame: Vec<u8>,
-    /// The greatest index in that frame.
+    /// The least and the greatest index in that frame.
+    frame_min: u64,
     frame_max: u64,
     /// Whether that frame replaces all before it.
     replaces: bool,
@@ -107,6 +109,7 @@ impl Log {
             state: State::default(),
             synced: Start::default(),
             frame: files::empty_frame(),
+            frame_min: u64::MAX,
             frame_max: 0,
             replaces: false,
             hard_dirty: false,
@@ -189,6 +192,7 @@ impl Log {
             if self.place.is_some() {
                 record::put_entry(&mut self.frame, entry);
             }
+            self.frame_min = self.frame_min.min(entry.index);
             self.frame_max = self.frame_max.max(entry.index);
         }
     }
@@ -220,11 +224,11 @@ impl Log {
         if self.frame.len() == files::empty_frame().len() && !self.hard_dirty {
             return Ok(());
         }
-        self.write()
+        self.write(Space::Ordinary)
     }
 
-    /// Writes a frame, if it were an empty one.
-    fn write(&mut self) -> Result<(), LogError> {
+    /// Writes the frame, even if it is empty.
+    fn write(&mut self, space: Space) -> Result<(), LogError> {
         let Some(files) = &mut self.files else {
             self.hard_dirty = false;
             return Ok(());
@@ -235,14 +239,14 @@ impl Log {
         if std::mem::take(&mut self.floor_dirty) {
             record::put_floor(&mut self.frame, self.state.floor);
         }
-        if let Err(error) = files.write(&mut self.frame, self.frame_max, &self.synced) {
+        if let Err(error) = files.write(&mut self.frame, self.frame_max, &self.synced, space) {
             return Err(self.fail(error));
         }
         if std::mem::take(&mut self.replaces) {
             files.forget_older();
         }
         self.frame = files::empty_frame_in(std::mem::take(&mut self.frame));
-        self.frame_max = 0;
+        (self.frame_min, self.frame_max) = (u64::MAX, 0);
         self.state.update(&mut self.synced);
         Ok(())
     }
@@ -254,14 +258,16 @@ impl Log {
     pub fn install(&mut self, meta: &SnapshotMetadata) -> Result<(), LogError> {
         self.check()?;
         self.state.replace(meta);
-        self.frame_max = 0;
+        (self.frame_min, self.frame_max) = (u64::MAX, 0);
         self.replaces = true;
         if self.place.is_some() {
+            // What was taken and not written yet is replaced as well.
+            self.frame.truncate(files::empty_frame().len());
             record::put_replaced(&mut self.frame, meta);
         }
         self.hard_dirty = true;
         self.snapshot = Some(meta.clone());
-        self.write()?;
+        self.write(Space::Reserved)?;
         self.remove_segments()
     }
 
@@ -313,10 +319,10 @@ impl Log {
     }
 
     /// Drops entries up to `index`, or up to the newest snapshot if that is less, and the segments
-    /// that are not needed then.
+    /// that are not needed then. It needs no space on the disk, and so works when [`Log::sync`] gets none.
     ///
     /// # Errors
-    /// As [`Log::sync`], which a removal begins with.
+    /// As [`Log::sync`].
     pub fn compact(&mut self, index: u64) -> Result<(), LogError> {
         let snapshot = self.snapshot.as_ref().map_or(0, |meta| meta.index);
         let index = index.min(snapshot).min(self.state.last());
@@ -336,9 +342,27 @@ impl Log {
             .as_ref()
             .is_some_and(|files| files.has_below(floor))
         {
-            self.write()?;
+            self.write_floor()?;
         }
         self.remove_segments()
+    }
+
+    /// Writes the floor: by itself, because what was taken may be waiting for space, unless it has entries
+    /// up to the floor.
+    fn write_floor(&mut self) -> Result<(), LogError> {
+        let floor = self.state.floor;
+        let by_itself = floor.0 < self.frame_min && !self.replaces;
+        let Some(files) = self.files.as_mut().filter(|_| by_itself) else {
+            return self.write(Space::Ordinary);
+        };
+        let mut frame = files::empty_frame();
+        record::put_floor(&mut frame, floor);
+        if let Err(error) = files.write(&mut frame, 0, &self.synced, Space::Reserved) {
+            return Err(self.fail(error));
+        }
+        self.floor_dirty = false;
+        self.synced.floor = floor;
+        Ok(())
     }
 
     /// Of a log in memory alone, which has no snapshots: drops entries up to `index` if there are

@@ -143,15 +143,16 @@ fn settle(place: &Place, last: Last, max: u64) -> Result<Current, LogError> {
         .disk
         .sync_dir(&place.dir)
         .map_err(LogError::io("sync", &place.dir))?;
-    let size = place.options.segment_bytes.max(end);
-    let has_room = match file.allocate(size) {
-        Ok(()) => true,
-        Err(error) if is_full(&error) => false,
+    let wanted = place.options.segment_bytes.max(end);
+    let size = match file.allocate(wanted) {
+        Ok(()) => wanted,
+        // What was set aside when the segment was made is still there.
+        Err(error) if is_full(&error) => file.size().map_err(LogError::io("read", path))?,
         Err(error) => return Err(LogError::io("set space aside for", path)(error)),
     };
     // Without room, or on a device with larger units than the segment was made for, the next frame
     // begins a segment: where there is no room for that either, the member waits for some.
-    let fits = has_room && file.alignment() <= tail.header.align as usize;
+    let fits = file.alignment() <= tail.header.align as usize;
     Ok(Current {
         size: if fits { size } else { end },
         file,

@@ -108,6 +108,15 @@ impl Failure {
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Failure::Log(error) if error.may_retry())
     }
+
+    /// Returns `true` if the disk has no space.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Failure::Log(error) => error.is_full(),
+            Failure::Snapshot(error) => error.is_full(),
+            _ => false,
+        }
+    }
 }
 
 /// Runs work beside the member: on a thread of its own, or at once.
@@ -384,6 +393,12 @@ impl Member {
     #[must_use]
     pub(crate) fn has_more(&self) -> bool {
         self.raft.as_ref().is_some_and(RawNode::has_ready) || self.may_propose()
+    }
+
+    /// The last entry that was removed from its log.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn log_floor(&self) -> u64 {
+        self.raft.as_ref().map_or(0, |raft| raft.store().floor().0)
     }
 
     /// Where it keeps its files, if it does.

@@ -112,6 +112,7 @@ impl Member {
             groups: self.groups,
             entries: self.entries,
             leaderships: self.shared.tickets.leaderships(),
+            snapshot_failures: self.snapshot_failures(),
             receiving: self.snapshots.receiving.as_ref().map(|one| one.progress()),
             note: self.notes(),
             log_trouble: self.trouble.clone(),

@@ -15,12 +15,16 @@ use raft::eraftpb::SnapshotMetadata;
 
 use super::{Failure, Member};
 use crate::sessions::Sessions;
-use crate::snapshot::{SnapshotFile, SnapshotReader, SnapshotReceiver, newest, remove_old};
+use crate::snapshot::{
+    SnapshotFile, SnapshotReader, SnapshotReceiver, newest, remove_old, reserve,
+};
 use job::{Job, Outcome, Unmade, write};
 use transfer::{PutOff, Sending};
 
 /// When one could not be made, and not for lack of space, the next attempt comes after so many.
 const PAUSE: u32 = 10;
+/// Space is set aside for the next snapshot in multiples of this.
+const RESERVED: u64 = 64 << 10;
 
 /// See the module's description.
 #[derive(Default)]
@@ -34,12 +38,26 @@ pub(super) struct Snapshots {
     not_before: Duration,
     /// Bytes that had been written to the log at the last one.
     written: u64,
+    /// Bytes that are set aside for the next one.
+    pub(super) reserved: u64,
+    /// After a failure, none are set aside before this time.
+    reserve_at: Duration,
+    /// How many were not made, and why the last one of them was not.
+    failures: u64,
+    failure: Option<String>,
     pub(super) sending: HashMap<u64, Sending>,
     /// Members that did not take one, and when they get the next one.
     pub(super) put_off: HashMap<u64, PutOff>,
     pub(super) receiving: Option<SnapshotReceiver>,
     /// Why the last one that was to be received was not.
     pub(super) refused: Option<String>,
+}
+
+impl Snapshots {
+    /// Returns `true` if there is space that was set aside and is not used.
+    fn has_reserve(&self) -> bool {
+        self.job.is_none() && self.reserved > 0
+    }
 }
 
 impl Member {
@@ -51,6 +69,41 @@ impl Member {
     /// As [`Member::want_snapshot`], of this entry or a later one.
     pub(super) fn want_snapshot_of(&mut self, index: u64) {
         self.snapshots.wanted = self.snapshots.wanted.max(Some(index));
+    }
+
+    /// The disk has no space for the log: has a snapshot made, in the space that is set aside for it, and
+    /// the log cut behind it. Called until there is space.
+    pub(super) fn make_room(&mut self) -> Result<(), Failure> {
+        self.want_snapshot();
+        self.keep_snapshots()
+    }
+
+    /// How many snapshots were not made, and why the last one of them was not.
+    pub(super) fn snapshot_failures(&self) -> (u64, Option<String>) {
+        (self.snapshots.failures, self.snapshots.failure.clone())
+    }
+
+    /// Sets space aside for the next snapshot as the data grows, so that it can be made when the log has
+    /// filled the disk. Data takes more bytes in memory than in a snapshot.
+    fn reserve(&mut self) {
+        let Some(dir) = self.place.dir.clone() else {
+            return;
+        };
+        let data = self.shared.engine.memory_bytes();
+        let sessions = self.shared.sessions.lock().bytes();
+        let needed = data + sessions as u64;
+        if needed <= self.snapshots.reserved || self.now.since < self.snapshots.reserve_at {
+            return;
+        }
+        // Some more, so that it does not happen for each key.
+        let bytes = (needed + needed / 8).next_multiple_of(RESERVED);
+        match reserve(&*self.place.disk, &dir, bytes) {
+            Ok(()) => self.snapshots.reserved = bytes,
+            Err(error) => {
+                tracing::debug!(%error, "no space is set aside for the next snapshot");
+                self.snapshots.reserve_at = self.now.since + self.options.election;
+            }
+        }
     }
 
     /// Whether one is still to be made.
@@ -72,6 +125,7 @@ impl Member {
                 None => Ok(()),
             };
         }
+        self.reserve();
         if self.now.since < self.snapshots.not_before {
             return Ok(());
         }
@@ -97,6 +151,9 @@ impl Member {
     /// There is none at the moment: the log still has everything.
     fn put_off(&mut self, why: &Unmade) {
         let is_full = why.tell();
+        self.snapshots.failures += 1;
+        self.snapshots.failure = Some(why.to_string());
+        self.changed = true;
         let pause = if is_full { 1 } else { PAUSE };
         let snapshots = &mut self.snapshots;
         snapshots.job = None;
@@ -133,6 +190,8 @@ impl Member {
     /// There is a new one: the log may lose what is before it.
     fn made(&mut self, file: SnapshotFile) -> Result<(), Failure> {
         self.snapshots.job = None;
+        // What was set aside is the snapshot now.
+        self.snapshots.reserved = 0;
         let meta = file.head.meta;
         let newest = self.log().snapshot_meta().map_or(0, |newest| newest.index);
         if meta.index <= newest {
@@ -158,8 +217,9 @@ impl Member {
         );
         let sent = self.snapshots.sending.values();
         let needed = sent.map(|one| one.announces.get_snapshot().get_metadata().index);
-        // Whoever gets an earlier snapshot needs the entries behind that one.
-        let needed = needed.min().unwrap_or(u64::MAX);
+        // A member that gets an earlier snapshot needs the entries behind that one, or a second snapshot.
+        let needed = needed.min().filter(|_| self.unsynced.is_none());
+        let needed = needed.unwrap_or(u64::MAX);
         let most = self.options.kept_bytes;
         let log = self.log();
         log.set_snapshot(&meta);
@@ -168,6 +228,7 @@ impl Member {
         log.compact(needed.min(floor))?;
         self.changed = true;
         self.remove_old();
+        self.reserve();
         Ok(())
     }
 

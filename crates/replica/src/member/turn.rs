@@ -35,8 +35,14 @@ impl Member {
         if self.raft.is_none() {
             self.seek_others()?;
         } else {
-            if let Some(ready) = self.unsynced.take() {
-                self.persist(ready, flush)?;
+            if let Some(ready) = self.unsynced.take()
+                && let Err(failure) = self.persist(ready, flush)
+            {
+                if failure.is_full() {
+                    self.make_room()?;
+                }
+                self.report_if_due();
+                return Err(failure);
             }
             self.tick();
             self.note_role();

@@ -86,6 +86,7 @@ impl World {
         running.woken.store(false, Ordering::SeqCst);
         let now = one.clock.now();
         let syncs = one.volume.syncs();
+        let floor = running.member.log_floor();
         let mut outcome = Ok(());
         // What leaves before the syncs.
         let mut early = Vec::new();
@@ -100,6 +101,10 @@ impl World {
             outcome = running.member.turn(now, &mut |outbox| early.append(outbox));
         }
         let syncs = (one.volume.syncs() - syncs) as u32;
+        let was_refused = one.volume.is_full() && running.blocked_until > Duration::ZERO;
+        if was_refused && running.member.log_floor() > floor {
+            self.reached.hit(Point::LogCut);
+        }
         if let Err(failure) = outcome {
             if self.nodes[node].power_fails {
                 early.truncate(self.random.usize(..=early.len()));

@@ -11,6 +11,7 @@
         Separated => "two nodes were separated",
         Isolated => "a node was cut off",
         DiskFull => "a node stepped aside because its disk was full",
+        LogCut => "a node cut its log because its disk was full",
         LostDisk => "a node lost its disk",
         Added => "a node was added",
         Removed => "a node was removed",

@@ -1,6 +1,7 @@
 //! A node's disk: it forgets what was not synced, and may be full for a while.
 //!
-//! A full disk refuses what needs more room. What lies within a file's size has its room already.
+//! A full disk refuses what needs more room than was freed since it is full. What lies within a file's size
+//! has its room already.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -17,6 +18,8 @@ use disk::{
 pub(super) struct Volume {
     disk: FaultDisk,
     full: Arc<AtomicBool>,
+    /// Bytes that were freed since it is full, and are not used again.
+    freed: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
 }
 
@@ -30,6 +33,7 @@ impl Volume {
     }
 
     pub(super) fn set_full(&self, full: bool) {
+        self.freed.store(0, Ordering::SeqCst);
         self.full.store(full, Ordering::SeqCst);
     }
 
@@ -52,6 +56,7 @@ impl Volume {
         Volume {
             disk: self.disk.crash(crash, seed),
             full: Arc::clone(&self.full),
+            freed: Arc::clone(&self.freed),
             refused: Arc::clone(&self.refused),
         }
     }
@@ -64,12 +69,19 @@ impl Volume {
         }))
     }
 
-    fn has_room(&self) -> io::Result<()> {
-        if self.is_full() {
-            self.refused.fetch_add(1, Ordering::SeqCst);
-            return Err(io::ErrorKind::StorageFull.into());
+    fn take_room(&self, bytes: u64) -> io::Result<()> {
+        if !self.is_full() {
+            return Ok(());
         }
-        Ok(())
+        let taken = self
+            .freed
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |freed| {
+                freed.checked_sub(bytes)
+            });
+        taken.map(drop).map_err(|_| {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            io::ErrorKind::StorageFull.into()
+        })
     }
 }
 
@@ -103,7 +115,10 @@ impl Disk for Volume {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
+        let size = self.disk.open(path, Access::Read)?.size()?;
+        self.disk.remove(path)?;
+        self.freed.fetch_add(size, Ordering::SeqCst);
+        Ok(())
     }
 
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
@@ -118,8 +133,9 @@ struct VolumeFile {
 
 impl VolumeFile {
     fn grow(&self, size: u64) -> io::Result<()> {
-        if size > self.file.size()? {
-            self.volume.has_room()?;
+        let more = size.saturating_sub(self.file.size()?);
+        if more > 0 {
+            self.volume.take_room(more)?;
         }
         Ok(())
     }
@@ -146,7 +162,10 @@ impl DiskFile for VolumeFile {
 
     fn set_size(&self, size: u64) -> io::Result<()> {
         self.grow(size)?;
-        self.file.set_size(size)
+        let less = self.file.size()?.saturating_sub(size);
+        self.file.set_size(size)?;
+        self.volume.freed.fetch_add(less, Ordering::SeqCst);
+        Ok(())
     }
 
     fn allocate(&self, size: u64) -> io::Result<()> {

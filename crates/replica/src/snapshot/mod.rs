@@ -40,9 +40,9 @@ use raft::eraftpb::SnapshotMetadata;
 pub use error::SnapshotError;
 pub use read::{SnapshotReader, SnapshotSource};
 pub use receive::SnapshotReceiver;
-pub use write::SnapshotWriter;
+pub use write::{SnapshotWriter, reserve};
 
-/// The name while it is made.
+/// The name while it is made, and of the space that is set aside for the next one.
 const DRAFT: &str = "snapshot.new";
 /// The name while it is received.
 const PART: &str = "snapshot.part";
@@ -140,16 +140,15 @@ pub(crate) fn newest_and_old(
     Ok((newest(disk, dir)?, old))
 }
 
-/// Removes what was left by work that was interrupted, and all snapshots but the newest. Whether the
-/// removal survives a crash makes no difference. Call it when none is being made or received.
+/// Removes a snapshot that was received in part, and all snapshots but the newest. Whether the removal
+/// survives a crash makes no difference. Call it when none is being received. The space of one that was
+/// being made stays, for the next one.
 ///
 /// # Errors
 /// As the operating system says.
 pub fn tidy(disk: &dyn Disk, dir: &Path) -> Result<(), SnapshotError> {
     remove_old(disk, dir)?;
-    [DRAFT, PART]
-        .iter()
-        .try_for_each(|name| remove_leftover(disk, &dir.join(name)))
+    remove_leftover(disk, &dir.join(PART))
 }
 
 /// Removes all snapshots but the newest, while another one may be under way.

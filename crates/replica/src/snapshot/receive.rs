@@ -4,9 +4,9 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, DiskFile};
+use disk::{Access, Disk, DiskFile};
 
-use super::{PART, SnapshotError, SnapshotFile, SnapshotReader, publish, remove_leftover};
+use super::{DRAFT, PART, SnapshotError, SnapshotFile, SnapshotReader, publish, remove_leftover};
 
 /// Takes the pieces of one snapshot in order. A receiver that is dropped leaves no file, as far as
 /// the disk lets it.
@@ -31,7 +31,7 @@ impl SnapshotReceiver {
     pub fn begin(
         disk: &Arc<dyn Disk>,
         dir: &Path,
-        (term, index): (u64, u64),
+        of: (u64, u64),
         bytes: u64,
     ) -> Result<SnapshotReceiver, SnapshotError> {
         let path = dir.join(PART);
@@ -39,6 +39,38 @@ impl SnapshotReceiver {
         let file = disk
             .create_new(&path)
             .map_err(SnapshotError::io("create", &path))?;
+        SnapshotReceiver::allocated(disk, path, file, of, bytes)
+    }
+
+    /// As [`SnapshotReceiver::begin`], with the space that was [set aside](super::reserve) for the next
+    /// snapshot that is made here. Call it when none is being made.
+    ///
+    /// # Errors
+    /// As [`SnapshotReceiver::begin`]; what was set aside stays so.
+    pub fn begin_in_reserve(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        of: (u64, u64),
+        bytes: u64,
+    ) -> Result<SnapshotReceiver, SnapshotError> {
+        let (draft, path) = (dir.join(DRAFT), dir.join(PART));
+        let file = disk
+            .open(&draft, Access::ReadWrite)
+            .map_err(SnapshotError::io("open", &draft))?;
+        file.allocate(bytes)
+            .map_err(SnapshotError::io("set space aside for", &draft))?;
+        disk.rename(&draft, &path)
+            .map_err(SnapshotError::io("rename", &draft))?;
+        SnapshotReceiver::allocated(disk, path, file, of, bytes)
+    }
+
+    fn allocated(
+        disk: &Arc<dyn Disk>,
+        path: PathBuf,
+        file: Box<dyn DiskFile>,
+        (term, index): (u64, u64),
+        bytes: u64,
+    ) -> Result<SnapshotReceiver, SnapshotError> {
         let receiver = SnapshotReceiver {
             disk: Arc::clone(disk),
             path,
@@ -106,6 +138,9 @@ impl SnapshotReceiver {
         if !self.is_complete() {
             return damaged(self.end, "pieces of it have not been received");
         }
+        self.file
+            .set_size(self.bytes)
+            .map_err(SnapshotError::io("cut", &self.path))?;
         self.file
             .sync_data()
             .map_err(SnapshotError::io("sync", &self.path))?;

@@ -6,16 +6,39 @@ use std::sync::Arc;
 
 use base::Change;
 use base::codec::put_u64;
-use disk::{Disk, DiskFile};
+use disk::{Access, Disk, DiskFile};
 
 use super::format::{BlockHeader, Footer, Kind, chained, file_header, put_head};
-use super::{DRAFT, Head, SnapshotError, SnapshotFile, SnapshotRecord, publish, remove_leftover};
+use super::{DRAFT, Head, SnapshotError, SnapshotFile, SnapshotRecord, publish};
 
 /// A block is written once it has so many bytes.
 const BLOCK: usize = 256 << 10;
 
+/// Sets aside `bytes` for the next snapshot in `dir`, which exists: so that one can be made when the disk is
+/// full, and the log, which has filled it, can be cut. Call it when none is being made.
+///
+/// # Errors
+/// As the operating system says. If the disk is full, what was set aside before stays.
+pub fn reserve(disk: &dyn Disk, dir: &Path, bytes: u64) -> Result<(), SnapshotError> {
+    let path = dir.join(DRAFT);
+    open_draft(disk, &path)?
+        .allocate(bytes)
+        .map_err(SnapshotError::io("set space aside for", &path))
+}
+
+/// Opens the file that becomes the next snapshot. Where one was begun and not finished, or space was set
+/// aside, it has that space.
+fn open_draft(disk: &dyn Disk, path: &Path) -> Result<Box<dyn DiskFile>, SnapshotError> {
+    match disk.open(path, Access::ReadWrite) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => disk
+            .create_new(path)
+            .map_err(SnapshotError::io("create", path)),
+        opened => opened.map_err(SnapshotError::io("open", path)),
+    }
+}
+
 /// Writes a snapshot. Until [`SnapshotWriter::finish`] has returned there is none; a writer that is
-/// dropped leaves no file, as far as the disk lets it.
+/// dropped leaves its space to the next one.
 pub struct SnapshotWriter {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -30,12 +53,11 @@ pub struct SnapshotWriter {
     records: u64,
     /// Checksum of the headers written.
     chain: u32,
-    published: bool,
 }
 
 impl SnapshotWriter {
-    /// Begins a snapshot in `dir`, which exists. One that was begun there before and not finished is
-    /// given up.
+    /// Begins a snapshot in `dir`, which exists, with the space that was [set aside](reserve) for it. One
+    /// that was begun there before and not finished is given up.
     ///
     /// # Errors
     /// As the operating system says.
@@ -45,10 +67,7 @@ impl SnapshotWriter {
         head: &Head,
     ) -> Result<SnapshotWriter, SnapshotError> {
         let path = dir.join(DRAFT);
-        remove_leftover(&**disk, &path)?;
-        let file = disk
-            .create_new(&path)
-            .map_err(SnapshotError::io("create", &path))?;
+        let file = open_draft(&**disk, &path)?;
         let mut writer = SnapshotWriter {
             disk: Arc::clone(disk),
             path,
@@ -59,7 +78,6 @@ impl SnapshotWriter {
             end: 0,
             records: 0,
             chain: 0,
-            published: false,
         };
         let header = file_header();
         writer.write(&[IoSlice::new(&header)], header.len())?;
@@ -117,10 +135,12 @@ impl SnapshotWriter {
         footer.put(&mut self.block);
         self.end_block(Kind::Footer)?;
         self.file
+            .set_size(self.end)
+            .map_err(SnapshotError::io("cut", &self.path))?;
+        self.file
             .sync_data()
             .map_err(SnapshotError::io("sync", &self.path))?;
         let path = publish(&*self.disk, &self.path, &self.head.meta)?;
-        self.published = true;
         Ok(SnapshotFile {
             path,
             head: self.head.clone(),
@@ -155,14 +175,5 @@ impl SnapshotWriter {
             .map_err(SnapshotError::io("write", &self.path))?;
         self.end += bytes as u64;
         Ok(())
-    }
-}
-
-impl Drop for SnapshotWriter {
-    fn drop(&mut self) {
-        if !self.published {
-            // What stays behind is removed before the next one, or at the next start.
-            let _ = self.disk.remove(&self.path);
-        }
     }
 }

@@ -169,7 +169,7 @@ fn a_snapshot_that_is_ahead_of_the_log_is_followed() {
 /// A log of three segments without anything left to write.
 fn three_segments() -> FaultDisk {
     let disk = FaultDisk::new();
-    let (mut log, _) = founded(&disk, 600);
+    let (mut log, _) = founded(&disk, 856);
     for index in 1..=6 {
         log.append(&[entry(index, 1, 150)]);
         log.sync().unwrap();
@@ -210,7 +210,7 @@ fn a_flipped_byte_is_refused_or_makes_no_difference() {
             let disk = disk.crash(disk::Crash::DropAll, 0);
             let byte = bytes_of(&disk, &name)[at];
             write(&disk, &name, at, &[byte ^ 0x10]);
-            match open(&disk, 600) {
+            match open(&disk, 856) {
                 Err(LogError::Corrupt { path, what, .. }) => {
                     assert!(path.ends_with(&name), "{}: {what}", path.display());
                     refused += 1;
@@ -239,7 +239,7 @@ fn a_missing_segment_is_refused() {
     ] {
         let disk = three_segments();
         disk.remove(&Path::new(DIR).join(name)).unwrap();
-        let error = open(&disk, 600).map(drop).unwrap_err();
+        let error = open(&disk, 856).map(drop).unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains(&format!("lacks segment {lacks}")),
@@ -258,7 +258,7 @@ fn an_emptied_segment_is_refused() {
                 Some(length) => bytes.truncate(length),
             };
             disk.damage(&Path::new(DIR).join(name), damage).unwrap();
-            let error = open(&disk, 600).map(drop).unwrap_err();
+            let error = open(&disk, 856).map(drop).unwrap_err();
             assert!(
                 error.to_string().contains(name),
                 "{name} {length:?}: {error}"
@@ -273,7 +273,7 @@ fn a_short_segment_before_the_last_is_refused() {
     let path = Path::new(DIR).join("log-0000000002");
     let file = disk.open(&path, Access::ReadWrite).unwrap();
     file.set_size(400).unwrap();
-    let error = open(&disk, 600).map(drop).unwrap_err().to_string();
+    let error = open(&disk, 856).map(drop).unwrap_err().to_string();
     assert!(
         error.contains("log-0000000002") && error.contains("not whole"),
         "{error}"
@@ -292,13 +292,13 @@ fn every_torn_tail_is_cut_and_written_over() {
     for cut in last..last + 180 {
         let disk = disk.crash(disk::Crash::DropAll, 0);
         write(&disk, name, cut, &vec![0; bytes.len() - cut]);
-        let mut log = open(&disk, 600).unwrap();
+        let mut log = open(&disk, 856).unwrap();
         assert!(same(&log, 5), "cut at {cut}");
         let left = &bytes_of(&disk, name)[last..];
         assert!(left.iter().all(|&byte| byte == 0), "nothing is left of it");
         log.append(&[entry(6, 1, 150)]);
         log.sync().unwrap();
-        assert!(same(&open(&disk, 600).unwrap(), 6));
+        assert!(same(&open(&disk, 856).unwrap(), 6));
     }
 }
 
@@ -310,7 +310,7 @@ fn a_newer_version_is_named() {
     let checksum = crc32c::crc32c(&header[..60]);
     header[60..].copy_from_slice(&checksum.to_le_bytes());
     write(&disk, "log-0000000001", 0, &header);
-    let error = open(&disk, 600).map(drop).unwrap_err().to_string();
+    let error = open(&disk, 856).map(drop).unwrap_err().to_string();
     assert!(
         error.contains("format version 2, and this release reads 1"),
         "{error}"
@@ -320,7 +320,7 @@ fn a_newer_version_is_named() {
 #[test]
 fn a_full_disk_is_told_before_anything_is_lost() {
     let disk = FaultDisk::new();
-    let (mut log, _) = founded(&disk, 600);
+    let (mut log, _) = founded(&disk, 856);
     log.append(&[entry(1, 1, 150), entry(2, 1, 150)]);
     log.sync().unwrap();
     // The next segment's room is what is lacking.
@@ -333,12 +333,49 @@ fn a_full_disk_is_told_before_anything_is_lost() {
     let error = log.sync().unwrap_err();
     assert!(error.is_full() && error.may_retry(), "{error}");
     assert!(same(
-        &open(&disk.crash(disk::Crash::DropAll, 0), 600).unwrap(),
+        &open(&disk.crash(disk::Crash::DropAll, 0), 856).unwrap(),
         2
     ));
     // Someone made room.
     log.sync().unwrap();
-    assert!(same(&open(&disk, 600).unwrap(), 3));
+    assert!(same(&open(&disk, 856).unwrap(), 3));
+}
+
+#[test]
+fn a_log_that_gets_no_space_can_be_cut() {
+    let disk = three_segments();
+    let mut log = open(&disk, 856).unwrap();
+    let no_space = || {
+        disk.plan(Fault {
+            on: OpKind::Write,
+            nth: disk.count(OpKind::Write),
+            kind: FaultKind::NoSpace,
+        });
+    };
+    log.append(&[entry(7, 1, 150)]);
+    for _ in 0..2 {
+        no_space();
+        let error = log.sync().unwrap_err();
+        assert!(error.is_full() && error.may_retry(), "{error}");
+    }
+    let mut meta = SnapshotMetadata::default();
+    (meta.index, meta.term) = (6, 1);
+    log.set_snapshot(&meta);
+    log.compact(6).unwrap();
+    assert_eq!(files(&disk), ["log-0000000003"]);
+    let crashed = open(&disk.crash(disk::Crash::DropAll, 0), 856).unwrap();
+    assert_eq!((crashed.floor(), crashed.last()), ((6, 1), 6));
+    // A snapshot takes the place of what waits for space.
+    let installed = disk.crash(disk::Crash::KillProcess, 0);
+    let mut behind = open(&installed, 856).unwrap();
+    behind.append(&[entry(7, 1, 150)]);
+    meta.index = 20;
+    behind.install(&meta).unwrap();
+    assert_eq!(open(&installed, 856).unwrap().last(), 20);
+    // The rest is there as soon as there is space.
+    log.sync().unwrap();
+    let opened = open(&disk, 856).unwrap();
+    assert_eq!((opened.floor(), opened.last()), ((6, 1), 7));
 }
 
 #[test]

@@ -73,9 +73,21 @@ fn continue_unsynced(
 
 fn found(log: &Log, played: &Played) -> Result<Model, String> {
     let mut wrong = String::new();
-    for model in played.attempted.iter().chain(&played.acknowledged) {
+    let models = || played.attempted.iter().chain(&played.acknowledged);
+    // A compaction is written by itself, before what was taken earlier.
+    let compacted = models().flat_map(|model| {
+        let floors = models().map(|other| other.floor);
+        let above = floors.filter(|floor| (model.floor.0 + 1..=model.last()).contains(&floor.0));
+        above.map(|floor| {
+            let mut model = model.clone();
+            model.entries.drain(..(floor.0 - model.floor.0) as usize);
+            model.floor = floor;
+            model
+        })
+    });
+    for model in models().cloned().chain(compacted) {
         match model.compare(log) {
-            Ok(()) => return Ok(model.clone()),
+            Ok(()) => return Ok(model),
             Err(difference) => wrong = difference,
         }
     }

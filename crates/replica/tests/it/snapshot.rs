@@ -11,7 +11,7 @@ use disk::{Access, Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
 use kumiki_replica::snapshot::{
     Head, SnapshotError, SnapshotFile, SnapshotReader, SnapshotReceiver, SnapshotRecord,
-    SnapshotSource, SnapshotWriter, newest, remove_old, tidy,
+    SnapshotSource, SnapshotWriter, newest, remove_old, reserve, tidy,
 };
 use raft::eraftpb::ConfState;
 
@@ -154,7 +154,58 @@ fn what_is_put_does_not_stay_in_memory() {
         assert!(put < writer.bytes() + 300_000);
     }
     drop(writer);
-    assert!(names(&disk).is_empty(), "it was given up");
+    assert_eq!(newest(&on(&disk), dir()).unwrap(), None, "it was given up");
+}
+
+#[test]
+fn snapshots_are_made_and_received_in_space_that_was_set_aside() {
+    let content = Content::new(40, 50);
+    let sent = sent();
+    let disk = empty();
+    let full = || {
+        // Whatever else needs space gets none.
+        disk.plan(Fault {
+            on: OpKind::Write,
+            nth: disk.count(OpKind::Write),
+            kind: FaultKind::NoSpace,
+        });
+    };
+    for (index, bytes) in [(5, 100_000), (6, 300_000)] {
+        reserve(&disk, dir(), bytes).unwrap();
+        full();
+        let error = reserve(&disk, dir(), 2 * bytes).unwrap_err();
+        assert!(error.is_full(), "{error}");
+        assert_eq!(
+            bytes_of(&disk, &dir().join("snapshot.new")).len() as u64,
+            bytes
+        );
+        let made = content.write(&disk, index, b"table").unwrap();
+        assert_eq!(made.bytes, bytes_of(&disk, &made.path).len() as u64);
+        content.check(&disk, &made.path, b"table").unwrap();
+    }
+    // Of what was begun there before, nothing is left in the next one.
+    let mut given_up = SnapshotWriter::create(&on(&disk), dir(), &head(8)).unwrap();
+    for record in Content::new(2000, 1000).records() {
+        given_up.put(&record).unwrap();
+    }
+    drop(given_up);
+    let made = content.write(&disk, 8, b"").unwrap();
+    content.check(&disk, &made.path, b"").unwrap();
+    tidy(&disk, dir()).unwrap();
+    reserve(&disk, dir(), 100_000).unwrap();
+    tidy(&disk, dir()).unwrap();
+    assert_eq!(names(&disk).len(), 2, "a restart keeps it");
+    let length = sent.len() as u64;
+    full();
+    let error = SnapshotReceiver::begin(&on(&disk), dir(), (2, 9), length)
+        .map(drop)
+        .unwrap_err();
+    assert!(error.is_full(), "{error}");
+    let mut receiver =
+        SnapshotReceiver::begin_in_reserve(&on(&disk), dir(), (2, 9), length).unwrap();
+    receiver.chunk(0, &sent).unwrap();
+    let received = receiver.finish().unwrap();
+    assert_eq!(bytes_of(&disk, &received.path), sent);
 }
 
 #[test]
@@ -174,7 +225,8 @@ fn the_newest_counts_and_the_others_go() {
     assert_eq!(names(&disk).len(), 4, "what is under way stays");
     tidy(&disk, dir()).unwrap();
     let name = found.path.file_name().unwrap().to_str().unwrap().to_owned();
-    assert_eq!(names(&disk), [name, "something else".to_owned()]);
+    let stays = ["snapshot.new".to_owned(), "something else".to_owned()];
+    assert!(names(&disk).into_iter().eq([name].into_iter().chain(stays)));
 }
 
 #[test]
@@ -281,6 +333,7 @@ fn sweep(sent: Option<&[u8]>) {
     let (old, new) = (Content::new(3, 10), Content::new(40, 50));
     let before = empty();
     old.write(&before, 5, b"old").unwrap();
+    reserve(&before, dir(), 20_000).unwrap();
     let all = before.crash(Crash::DropAll, 0);
     replace(&all, &new, sent).unwrap();
     let operations = all.count(OpKind::Change);
@@ -319,7 +372,9 @@ fn sweep(sent: Option<&[u8]>) {
                     old.check(&disk, &found.path, b"old").unwrap();
                 }
                 tidy(&disk, dir()).unwrap();
-                assert_eq!(names(&disk).len(), 1);
+                let names = names(&disk);
+                let left = names.iter().filter(|name| *name != "snapshot.new");
+                assert_eq!(left.count(), 1, "{names:?}");
                 replace(&disk, &new, sent).unwrap();
             }
         }

@@ -155,12 +155,17 @@ impl Replicated {
         self.member.snapshot();
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            let made = self.member.status().snapshot;
+            let status = self.member.status();
+            let made = status.snapshot;
             if made >= wanted {
                 return Ok(made);
             }
             if let Some(reason) = self.member.failed() {
                 return Err(reason);
+            }
+            if status.snapshot_failures.0 > before.snapshot_failures.0 {
+                let reason = status.snapshot_failures.1;
+                return Err(reason.unwrap_or_default());
             }
             std::thread::sleep(LOOK);
         }

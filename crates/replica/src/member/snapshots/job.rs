@@ -26,22 +26,22 @@ pub(super) enum Unmade {
     Ended,
 }
 
-impl Unmade {
-    /// Tells it; returns whether there is no space.
-    pub(super) fn tell(&self) -> bool {
+impl std::fmt::Display for Unmade {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unmade::Failed(error) => {
-                tracing::error!(%error, "no snapshot was made; it is tried again later");
-                error.is_full()
-            }
-            Unmade::Ended => {
-                tracing::error!(
-                    "the thread that makes a snapshot has panicked, or could not be started; it is \
-                     tried again later"
-                );
-                false
-            }
+            Unmade::Failed(error) => write!(f, "no snapshot was made: {error}"),
+            Unmade::Ended => f.write_str(
+                "no snapshot was made: the thread that makes it has panicked, or could not be started",
+            ),
         }
+    }
+}
+
+impl Unmade {
+    /// Logs it; returns `true` if the disk has no space.
+    pub(super) fn tell(&self) -> bool {
+        tracing::error!("{self}; it is tried again later");
+        matches!(self, Unmade::Failed(error) if error.is_full())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Snapshots on their way: in pieces, each of which is asked for by the answer to the one before.
 
+use std::path::Path;
 use std::time::Duration;
 
 use raft::SnapshotStatus;
@@ -270,6 +271,26 @@ impl Member {
         }
     }
 
+    /// Begins to receive a snapshot: if the disk is full, in the space that is set aside for the next one
+    /// that is made here.
+    fn begin_receiving(
+        &mut self,
+        dir: &Path,
+        of: (u64, u64),
+        total: u64,
+    ) -> Result<SnapshotReceiver, SnapshotError> {
+        let disk = &self.place.disk;
+        match SnapshotReceiver::begin(disk, dir, of, total) {
+            Err(error) if error.is_full() && self.snapshots.has_reserve() => {
+                let begun = SnapshotReceiver::begin_in_reserve(disk, dir, of, total)?;
+                tracing::debug!(%error, "the snapshot is received in the space that is set aside");
+                self.snapshots.reserved = 0;
+                Ok(begun)
+            }
+            begun => begun,
+        }
+    }
+
     /// Returns where the next piece begins.
     fn take_piece(
         &mut self,
@@ -283,7 +304,7 @@ impl Member {
         let of = (meta.term, meta.index);
         let receiver = match self.snapshots.receiving.take() {
             Some(receiver) if receiver.of() == of => receiver,
-            _ => SnapshotReceiver::begin(&self.place.disk, &dir, of, total)?,
+            _ => self.begin_receiving(&dir, of, total)?,
         };
         let receiver = self.snapshots.receiving.insert(receiver);
         let next = receiver.chunk(offset, piece)?;

@@ -108,6 +108,11 @@ impl Disk for MoodyDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // What is set aside for a member's own snapshot is not enough.
+        let refuses = self.mood.no_room_to_receive.load(Ordering::SeqCst);
+        if refuses && to.ends_with("snapshot.part") {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         RealDisk.rename(from, to)
     }
 
