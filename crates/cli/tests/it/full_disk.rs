@@ -9,19 +9,25 @@ use testkit::process::Server;
 use testkit::{Client, eventually, free_address};
 
 use crate::support::process::serve;
+use crate::support::replicas::Replicas;
 
 /// A file system of its own, of a size that can be changed.
 struct SmallDisk {
-    dir: TempDir,
+    at: PathBuf,
+    /// If it is not mounted below a directory of another owner.
+    _dir: Option<TempDir>,
 }
 
 impl SmallDisk {
     /// `None`: this process may not mount file systems.
     fn mount(size: &str) -> Option<SmallDisk> {
-        let disk = SmallDisk {
-            dir: tempfile::tempdir().expect("a temporary directory"),
-        };
-        let options = format!("size={size}");
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        SmallDisk::mount_at(dir.path().to_owned(), Some(dir), size)
+    }
+
+    fn mount_at(at: PathBuf, dir: Option<TempDir>, size: &str) -> Option<SmallDisk> {
+        let disk = SmallDisk { at, _dir: dir };
+        let options = format!("size={size},mode=700");
         let is_mounted = disk.run("mount", &["-t", "tmpfs", "-o", &options, "tmpfs"]);
         if !is_mounted {
             eprintln!("skipped: a file system of its own cannot be mounted, as only root can");
@@ -35,15 +41,12 @@ impl SmallDisk {
     }
 
     fn run(&self, program: &str, args: &[&str]) -> bool {
-        let command = Command::new(program)
-            .args(args)
-            .arg(self.dir.path())
-            .output();
+        let command = Command::new(program).args(args).arg(&self.at).output();
         command.is_ok_and(|output| output.status.success())
     }
 
     fn data(&self) -> PathBuf {
-        self.dir.path().join("data")
+        self.at.join("data")
     }
 }
 
@@ -122,4 +125,43 @@ fn writes_go_on_when_a_full_disk_has_room_again() {
         );
     }
     assert_eq!(client.told("GET other"), "value");
+}
+
+/// The log of each member fills its disk long before a snapshot is due: a snapshot is made in space that is
+/// set aside for it, and the log cut behind it.
+#[test]
+fn replicas_whose_logs_fill_their_disks_go_on() {
+    const KEYS: usize = 16;
+    const WRITES: usize = 2400;
+    let mut disks = Vec::new();
+    let options = ["--log-segment-size", "8mb", "--checkpoint-log-size", "1gb"];
+    let replicas = Replicas::start_prepared(1, 3, &options, |data| {
+        std::fs::create_dir(data).expect("a directory");
+        disks.push(SmallDisk::mount_at(data.to_owned(), None, "34m"));
+    });
+    if disks.iter().any(Option::is_none) {
+        return;
+    }
+    // 150 MiB in all.
+    let mut client = replicas.client();
+    let value = |number: usize| format!("{number} {}", "x".repeat(64 * 1024));
+    for number in 0..WRITES {
+        let (key, value) = (format!("key{}", number % KEYS), value(number));
+        eventually("the write is accepted", || {
+            !client.insist(&["SET", &key, &value]).is_error()
+        });
+    }
+    for number in WRITES - KEYS..WRITES {
+        let key = format!("key{}", number % KEYS);
+        let read = client.insist(&["GET", &key]);
+        assert_eq!(read.bytes(), Some(value(number).as_bytes()));
+    }
+    for node in 1..=3 {
+        let log = replicas.log(node);
+        assert!(log.contains("No space left on device"), "{node}: {log}");
+        let said = Client::connect(replicas.address(node)).told("SAVE");
+        assert_eq!(said, "+OK", "node {node}");
+    }
+    // The directories can be removed once nothing is mounted there.
+    drop(disks);
 }

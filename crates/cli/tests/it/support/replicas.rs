@@ -36,7 +36,7 @@ impl Replicas {
 
     /// As [`Replicas::start`], with this at the top of the cluster's file.
     pub(crate) fn start_declared(partitions: usize, per_partition: usize, top: &str) -> Replicas {
-        Replicas::begin(partitions, per_partition, &[], top)
+        Replicas::begin(partitions, per_partition, &[], top, |_| ())
     }
 
     /// As [`Replicas::start`], with further arguments of each node.
@@ -45,7 +45,17 @@ impl Replicas {
         per_partition: usize,
         further: &[&str],
     ) -> Replicas {
-        Replicas::begin(partitions, per_partition, further, "")
+        Replicas::begin(partitions, per_partition, further, "", |_| ())
+    }
+
+    /// As [`Replicas::start_with`]. `prepare` gets the directory of each node's data before the node starts.
+    pub(crate) fn start_prepared(
+        partitions: usize,
+        per_partition: usize,
+        further: &[&str],
+        prepare: impl FnMut(&Path),
+    ) -> Replicas {
+        Replicas::begin(partitions, per_partition, further, "", prepare)
     }
 
     /// As [`Replicas::start_with`] and [`Replicas::start_declared`].
@@ -55,15 +65,24 @@ impl Replicas {
         further: &[&str],
         top: &str,
     ) -> Replicas {
-        Replicas::begin(partitions, per_partition, further, top)
+        Replicas::begin(partitions, per_partition, further, top, |_| ())
     }
 
-    fn begin(partitions: usize, per_partition: usize, further: &[&str], top: &str) -> Replicas {
+    fn begin(
+        partitions: usize,
+        per_partition: usize,
+        further: &[&str],
+        top: &str,
+        mut prepare: impl FnMut(&Path),
+    ) -> Replicas {
         let mut said = String::new();
         // Another process may take a port that was found free.
         for _ in 0..5 {
             let mut replicas = Replicas::prepare(partitions, per_partition, further, top);
             let nodes = 1..=replicas.count();
+            for node in nodes.clone() {
+                prepare(Path::new(&replicas.data(node)));
+            }
             match { nodes }.try_for_each(|node| replicas.try_start_node(node)) {
                 Ok(()) => {
                     replicas.wait_until_led();
