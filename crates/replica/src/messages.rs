@@ -9,6 +9,8 @@
 //! | 5 | taken | raft id (8 bytes) of the receiver, index (8 bytes), offset of the next piece (8 bytes); all bits set: the snapshot is of no use |
 //! | 6 | how far | when the follower asks (8 bytes, by its own clock) |
 //! | 7 | committed | term (8 bytes), index (8 bytes) up to which the leader has committed, when it was asked (8 bytes) |
+//! | 8 | compare | index (8 bytes) of the entry at which the leader wants the hash of the state |
+//! | 9 | state | index (8 bytes), hash of the state (8 bytes) |
 //!
 //! Each message begins with 1 byte, the version, and 1 byte, the kind.
 
@@ -51,6 +53,15 @@ pub(crate) enum Envelope<'a> {
         term: u64,
         index: u64,
         asked: u64,
+    },
+    /// The leader wants the hash of the state at this entry.
+    Compare {
+        index: u64,
+    },
+    /// The hash of the state at this entry.
+    State {
+        index: u64,
+        hash: u64,
     },
 }
 
@@ -122,6 +133,15 @@ impl Envelope<'_> {
                 put_u64(&mut to, *index);
                 put_u64(&mut to, *asked);
             }
+            Envelope::Compare { index } => {
+                to.push(8);
+                put_u64(&mut to, *index);
+            }
+            Envelope::State { index, hash } => {
+                to.push(9);
+                put_u64(&mut to, *index);
+                put_u64(&mut to, *hash);
+            }
         }
         to
     }
@@ -160,6 +180,11 @@ impl Envelope<'_> {
                 term: from.u64()?,
                 index: from.u64()?,
                 asked: from.u64()?,
+            },
+            8 => Envelope::Compare { index: from.u64()? },
+            9 => Envelope::State {
+                index: from.u64()?,
+                hash: from.u64()?,
             },
             other => return Err(from.malformed(MalformedKind::Kind(other, "message"))),
         };
@@ -205,6 +230,8 @@ mod tests {
                 index: 3,
                 asked: 4,
             },
+            Envelope::Compare { index: 3 },
+            Envelope::State { index: 3, hash: 4 },
         ];
         for envelope in all {
             let bytes = envelope.encode();

@@ -42,6 +42,9 @@ pub struct MemberOptions {
     pub sessions: usize,
     /// A snapshot is made when the log behind the last one has so many bytes.
     pub snapshot_bytes: u64,
+    /// The leader has the members compare their states this often; never if it is zero. Large states are
+    /// compared less often.
+    pub compare: Duration,
     /// Entries that are kept before a snapshot, for followers that are a little behind.
     pub kept_entries: u64,
     /// Fewer are kept if they and those behind them have more bytes than this.
@@ -69,6 +72,7 @@ impl MemberOptions {
             session: Duration::from_secs(600),
             sessions: 100_000,
             snapshot_bytes: 256 << 20,
+            compare: Duration::from_secs(600),
             kept_entries: 10_000,
             kept_bytes: 64 << 20,
             chunk: 1 << 20,

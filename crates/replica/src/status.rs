@@ -94,6 +94,10 @@ pub struct Status {
     pub snapshot_failures: (u64, Option<String>),
     /// Bytes of a snapshot that it has got from the leader, and of how many.
     pub receiving: Option<(u64, u64)>,
+    /// How many comparisons of all members' states it has led to their end since it leads.
+    pub compared: u64,
+    /// What the last comparison has found, if the states differ; a part of the note.
+    pub difference: Option<String>,
     /// What it waits for, or what is wrong, said for people.
     pub note: Option<String>,
     /// Why it cannot write its log at the moment, such as a disk that is full; a part of the note.
@@ -120,6 +124,8 @@ impl Status {
             leaderships: 0,
             snapshot_failures: (0, None),
             receiving: None,
+            compared: 0,
+            difference: None,
             note: None,
             log_trouble: None,
         }

@@ -38,6 +38,7 @@ impl Member {
             self.applied = entry.index;
             self.applied_term = entry.term;
             self.settle(entry.index);
+            self.hash_if_wanted();
         }
         self.note_role();
         Ok(())

@@ -189,6 +189,7 @@ impl View {
                 Ok(check_index(*index)?)
             }
             Envelope::HowFar { .. } => Ok(()),
+            Envelope::Compare { index } | Envelope::State { index, .. } => Ok(check_index(*index)?),
             Envelope::Committed { term, index, .. } => {
                 self.check_term(*term)?;
                 Ok(check_index(*index)?)

@@ -11,6 +11,8 @@
 //! | `apply` | entries become state, on every member alike |
 //! | `reads` | rounds of messages that show that nobody else leads; leases |
 //! | `snapshots` | making, sending, receiving and loading them |
+//! | `comparison` | whether all members have the same state |
+//! | `job` | work beside the member |
 //! | `membership` | members come and go by command; leadership is handed over |
 //! | `report` | what it says of itself |
 //!
@@ -27,8 +29,10 @@
 //!    its predecessors have acknowledged.
 
 mod apply;
+mod comparison;
 mod founding;
 mod incoming;
+mod job;
 mod leading;
 mod membership;
 mod reads;
@@ -54,6 +58,7 @@ use crate::shared::Shared;
 use crate::snapshot::SnapshotError;
 use crate::status::node_of;
 use crate::time::Now;
+use comparison::Comparison;
 use founding::Founding;
 use incoming::Claims;
 pub(crate) use incoming::Received;
@@ -189,6 +194,7 @@ pub(crate) struct Member {
     deadlines: Deadlines,
     next_expiry: Duration,
     snapshots: Snapshots,
+    comparison: Comparison,
     changing: Option<Changing>,
     /// It is about to hand the leadership over, and admits nobody.
     draining: bool,
@@ -264,6 +270,7 @@ impl Member {
             deadlines: Deadlines::default(),
             next_expiry: now.since,
             snapshots: Snapshots::default(),
+            comparison: Comparison::default(),
             changing: None,
             draining: false,
             outbox: Vec::new(),
@@ -353,6 +360,14 @@ impl Member {
                 index,
                 offset,
             } => self.on_taken(from, index, offset),
+            Envelope::Compare { index } => {
+                self.on_compare(from, index);
+                Ok(())
+            }
+            Envelope::State { index, hash } => {
+                self.on_hash(from, index, hash);
+                Ok(())
+            }
         }
     }
 

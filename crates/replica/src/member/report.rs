@@ -70,7 +70,13 @@ impl Member {
         let copies = self.copies.iter();
         let copies = copies.filter(|(_, refused)| self.now.since < **refused + recent);
         let copies = copies.map(|(node, _)| copy_of(*node));
-        let notes: Vec<String> = own.into_iter().chain(refused).chain(copies).collect();
+        let difference = self.compared().1.cloned();
+        let notes = own
+            .into_iter()
+            .chain(difference)
+            .chain(refused)
+            .chain(copies);
+        let notes: Vec<String> = notes.collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
@@ -105,6 +111,7 @@ impl Member {
     }
 
     fn describe(&self) -> Status {
+        let (compared, difference) = self.compared();
         let mut status = Status {
             role: self.role(),
             leader: self.shared.leader(),
@@ -116,6 +123,8 @@ impl Member {
             receiving: self.snapshots.receiving.as_ref().map(|one| one.progress()),
             note: self.notes(),
             log_trouble: self.trouble.clone(),
+            compared,
+            difference: difference.cloned(),
             ..Status::new(self.options.me)
         };
         let Some(raft) = &self.raft else {

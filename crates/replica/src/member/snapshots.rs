@@ -1,7 +1,7 @@
 //! Snapshots: made from the engine's view beside everything else, sent in pieces to members that are
 //! too far behind (module `transfer`), loaded as a whole.
 
-mod job;
+mod make;
 mod transfer;
 
 use std::path::Path;
@@ -13,12 +13,13 @@ use engine::SnapshotEntry;
 use hashbrown::HashMap;
 use raft::eraftpb::SnapshotMetadata;
 
+use super::job::{Job, Outcome, Undone};
 use super::{Failure, Member};
 use crate::sessions::Sessions;
 use crate::snapshot::{
     SnapshotFile, SnapshotReader, SnapshotReceiver, newest, remove_old, reserve,
 };
-use job::{Job, Outcome, Unmade, write};
+use make::write;
 use transfer::{PutOff, Sending};
 
 /// When one could not be made, and not for lack of space, the next attempt comes after so many.
@@ -30,7 +31,7 @@ const RESERVED: u64 = 64 << 10;
 #[derive(Default)]
 pub(super) struct Snapshots {
     /// The one that is being made.
-    job: Option<Outcome>,
+    job: Option<Outcome<SnapshotFile>>,
     /// One of this entry or a later one is wanted, however short the log is, and the log is to begin
     /// behind it.
     wanted: Option<u64>,
@@ -149,12 +150,13 @@ impl Member {
     }
 
     /// There is none at the moment: the log still has everything.
-    fn put_off(&mut self, why: &Unmade) {
-        let is_full = why.tell();
+    fn put_off(&mut self, why: &Undone) {
+        let failure = format!("no snapshot was made: {why}");
+        tracing::error!("{failure}; it is tried again later");
         self.snapshots.failures += 1;
-        self.snapshots.failure = Some(why.to_string());
+        self.snapshots.failure = Some(failure);
         self.changed = true;
-        let pause = if is_full { 1 } else { PAUSE };
+        let pause = if why.is_full() { 1 } else { PAUSE };
         let snapshots = &mut self.snapshots;
         snapshots.job = None;
         snapshots.not_before = self.now.since + self.options.election * pause;

@@ -53,6 +53,7 @@ impl Member {
             self.resolve();
             self.ask_again();
             self.keep_snapshots()?;
+            self.compare();
             self.go_on_changing();
             self.forget();
         }

@@ -223,7 +223,6 @@ impl World {
         running.job_planned = false;
         let jobs = std::mem::take(&mut *running.jobs.lock());
         jobs.into_iter().for_each(|job| job());
-        self.reached.hit(Point::SnapshotMade);
         self.plan_turn(node, Duration::ZERO);
     }
 
@@ -261,6 +260,19 @@ impl World {
         let (was, led) = (running.applied, running.leads);
         running.applied = applied;
         running.leads = leads;
+        let status = running.shared.status.lock();
+        let (snapshot, compared) = (status.snapshot, status.compared);
+        let difference = status.difference.clone();
+        drop(status);
+        if snapshot > std::mem::replace(&mut running.snapshot, snapshot) {
+            self.reached.hit(Point::SnapshotMade);
+        }
+        if compared > std::mem::replace(&mut running.compared, compared) {
+            self.reached.hit(Point::Compared);
+        }
+        if let Some(difference) = difference {
+            return self.fail(format!("node {}: {difference}", node + 1));
+        }
         if leads != led {
             let term = running.shared.status.lock().term;
             self.note(format_args!(

@@ -47,6 +47,9 @@ pub(super) struct Running {
     pub(super) blocked_until: Duration,
     pub(super) applied: Epoch,
     pub(super) leads: bool,
+    /// Index of its newest snapshot, and how many comparisons of states it has led.
+    pub(super) snapshot: u64,
+    pub(super) compared: u64,
 }
 
 /// See the module's description.
@@ -100,6 +103,7 @@ impl Node {
             sessions: plan.sessions,
             snapshot_bytes: plan.snapshot_bytes,
             kept_entries: plan.kept_entries,
+            compare: plan.compare,
             chunk: plan.chunk,
             message: plan.message,
             seed,
@@ -141,6 +145,8 @@ impl Node {
             waiters: Vec::new(),
             blocked_until: Duration::ZERO,
             leads: false,
+            snapshot: 0,
+            compared: 0,
         });
         self.turn_at = None;
         Ok(())

@@ -28,6 +28,7 @@
         CommittedAttempt => "a prepared attempt was committed",
         Refused => "an attempt was refused",
         OldLeader => "a leader was asked that did not know of the next one",
+        Compared => "members compared their states",
         Fenced => "a token was refused",
     }
 }

@@ -123,7 +123,7 @@ const MOST_EVENTS: u64 = 500_000;
 impl World {
     pub(super) fn new(seed: u64, keep_trace: bool) -> World {
         let mut random = Rng::with_seed(seed);
-        let plan = Plan::draw(&mut random);
+        let plan = Plan::draw(seed, &mut random);
         let truth = TrueTime::default();
         let founders: Vec<NodeId> = (1..=plan.founders as u16).map(NodeId).collect();
         let nodes = (0..plan.nodes()).map(|at| {

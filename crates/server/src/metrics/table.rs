@@ -405,6 +405,9 @@ pub(super) const TABLE: &[Row] = rows! {
     Replication "replica_stopped", Gauge "kumiki_replica_stopped"
         "1 when this node's replica has stopped, and serves nothing until the process is restarted."
         => Maybe(|f| replica(f, |status| (status.role == Role::Stopped).into()));
+    Replication "replica_states_differ", Gauge "kumiki_replica_states_differ"
+        "1 when this node leads and the last comparison of the members' states has found a difference."
+        => Maybe(|f| replica(f, |status| status.difference.is_some().into()));
     Replication "replica_term", Gauge "kumiki_replica_term"
         "Raft's term, which grows with every election."
         => Maybe(|f| replica(f, |status| status.term));

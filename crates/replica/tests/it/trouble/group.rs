@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::partition::OwnedReply;
 use base::{Op, Reply};
@@ -58,6 +59,7 @@ impl Group {
         let member = MemberOptions {
             snapshot_bytes: 100 << 10,
             kept_entries: 10,
+            compare: Duration::from_millis(300),
             ..self.member_options(at)
         };
         Options {

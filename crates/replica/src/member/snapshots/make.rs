@@ -1,0 +1,61 @@
+//! Writing a snapshot of the engine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base::change::SYSTEM_GENERATION;
+use disk::Disk;
+use engine::{Engine, NoLog, Snapshot, SnapshotEntry};
+use raft::eraftpb::SnapshotMetadata;
+
+use crate::snapshot::{Head, SnapshotError, SnapshotFile, SnapshotRecord, SnapshotWriter};
+
+/// Records that the view is walked through at a time.
+const SLICE: usize = 1000;
+
+/// Writes a snapshot of the engine.
+pub(super) fn write(
+    engine: &Arc<Engine>,
+    snapshot: &Snapshot,
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    (meta, stamp_ms): (SnapshotMetadata, u64),
+    sessions: &[u8],
+) -> Result<SnapshotFile, SnapshotError> {
+    let mut worker = engine.worker(|_| NoLog).expect("a place is kept for this");
+    let (generation, generation_tid) = worker.snapshot_generation(snapshot);
+    let head = Head {
+        meta,
+        stamp_ms,
+        generation,
+        generation_tid,
+    };
+    let mut writer = SnapshotWriter::create(disk, dir, &head)?;
+    let mut from = Some(Vec::new());
+    while let Some(begin) = from {
+        let mut outcome = Ok(());
+        let mut left = SLICE;
+        from = worker.copy_snapshot(snapshot, &begin, None, |entry| {
+            if let Some(entry) = entry {
+                debug_assert!([generation, SYSTEM_GENERATION].contains(&entry.generation));
+                outcome = writer.put(&record(&entry));
+            }
+            left -= 1;
+            left > 0 && outcome.is_ok()
+        });
+        outcome?;
+    }
+    writer.finish(sessions)
+}
+
+fn record<'e>(entry: &SnapshotEntry<'e>) -> SnapshotRecord<'e> {
+    SnapshotRecord {
+        key: entry.key,
+        value: entry.value,
+        kind: entry.kind,
+        generation: entry.generation,
+        deadline: entry.deadline,
+        tid: entry.tid,
+        origin: entry.origin,
+    }
+}
