@@ -12,6 +12,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// A thread has so many places if half of what all clients may have is enough for that, so that clients that
+/// connect together do not push each other out.
+const LEAST: usize = 16;
+
+/// Returns the places that each of a listener's `threads` has for connections that have not authenticated,
+/// where all together may have `clients` connections. Those of all threads are at most `most`, and a quarter of
+/// what all clients may have, or half of it where that is little.
+#[must_use]
+pub fn places_of_thread(clients: usize, most: usize, threads: usize) -> usize {
+    let threads = threads.max(1);
+    let least = LEAST.min(clients / 2 / threads);
+    (most.min(clients / 4) / threads).max(least)
+}
+
 /// The place of a connection that has not authenticated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(u64);
@@ -26,7 +40,7 @@ pub struct Newcomers<K> {
     admitted: u64,
 }
 
-impl<K: Copy> Newcomers<K> {
+impl<K> Newcomers<K> {
     /// Returns a policy with at most `limit` places, at least one; a connection keeps its place for the
     /// time `within`.
     #[must_use]
@@ -87,6 +101,14 @@ impl<K: Copy> Newcomers<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_share_a_part_of_what_all_clients_have() {
+        assert_eq!(places_of_thread(10_000, 2048, 4), 512);
+        assert_eq!(places_of_thread(1000, 2048, 2), 125);
+        assert_eq!(places_of_thread(100, 2048, 2), 16, "more than a quarter");
+        assert_eq!(places_of_thread(10, 2048, 2), 2, "half");
+    }
 
     const SECOND: Duration = Duration::from_secs(1);
 

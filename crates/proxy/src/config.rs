@@ -63,6 +63,9 @@ pub struct TlsNodes {
 pub struct Limits {
     /// Connections at once (a count).
     pub clients: usize,
+    /// Of these, connections whose clients have not said who they are, where they must (a count), of which each
+    /// thread has its part. When there are more, the oldest is closed.
+    pub newcomers: usize,
     /// What one request may claim.
     pub request: resp::Limits,
     /// Input of one connection that is not yet a whole request.
@@ -89,6 +92,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             clients: 10_000,
+            newcomers: 2048,
             request: resp::Limits::default(),
             query_buffer: 1 << 30,
             unordered: 1 << 20,

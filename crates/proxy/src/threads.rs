@@ -11,9 +11,10 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use budget::Budget;
+use budget::newcomers::places_of_thread;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::config::{Config, Stack, StartError};
+use crate::config::{Config, Limits, Stack, StartError};
 use crate::figures::BackFigures;
 use crate::info::About;
 use crate::locks::desk::LockDesk;
@@ -206,6 +207,14 @@ impl Ground {
             bells: bells.clone(),
         };
         let budget = Budget::new(config.limits.in_flight);
+        let client_limits = Limits {
+            newcomers: places_of_thread(
+                config.limits.clients,
+                config.limits.newcomers,
+                config.network_threads,
+            ),
+            ..config.limits
+        };
         let mut threads = Vec::new();
         for (index, mut network) in networks.into_iter().enumerate() {
             let front = match listeners.next() {
@@ -213,7 +222,7 @@ impl Ground {
                 Some(listener) => Some(Front::new(
                     index as u16,
                     face(),
-                    config.limits,
+                    client_limits,
                     Arc::clone(&budget),
                     network.listen(listener, LISTENER)?,
                     Outbox::new(

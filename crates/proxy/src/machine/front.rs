@@ -9,7 +9,8 @@
 //! 3. A connection whose client takes no replies is not read from beyond the soft limit of its
 //!    output, and closed beyond the hard one.
 //! 4. A connection is closed whose client does not say who it is in time, or stops in the middle of a
-//!    request; one that waits between requests may wait for ever.
+//!    request; one that waits between requests may wait for ever. Clients that have not said who they are have
+//!    few places, of which the oldest gives way to the next.
 
 mod admission;
 mod connection;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use base::log_limit::LogLimit;
 use base::size::Size;
 use budget::Budget;
+use budget::newcomers::Newcomers;
 use bytes::BytesMut;
 use slab::Slab;
 
@@ -61,6 +63,8 @@ pub(crate) struct Front<N: Network, F: Face> {
     touched: Vec<usize>,
     parking: Parking,
     letters: Vec<Letter>,
+    /// Clients that have not said who they are, where they must.
+    newcomers: Newcomers<usize>,
     /// Who may not have begun, or not have gone on with a request.
     deadlines: Deadlines,
     stopping: bool,
@@ -94,6 +98,7 @@ impl<N: Network, F: Face> Front<N, F> {
             touched: Vec::new(),
             parking: Parking::default(),
             letters: Vec::new(),
+            newcomers: Newcomers::new(limits.newcomers, limits.greeting),
             deadlines: Deadlines::default(),
             stopping: false,
             log_limit: LogLimit::new(LOG_INTERVAL),
@@ -303,6 +308,12 @@ impl<N: Network, F: Face> Front<N, F> {
         let given_up = ended && self.face.ended(client, Ended::Client, &mut desk);
         self.figures.asked(desk.orders.len() - before);
         connection.progress = progress;
+        if let Some(newcomer) = connection.newcomer
+            && self.face.has_begun(&connection.client)
+        {
+            self.newcomers.leave(newcomer);
+            connection.newcomer = None;
+        }
         if given_up && progress == Progress::AwaitsReply {
             // The reply that it waits for may have been this one.
             list(&mut self.ready, &mut connection.in_ready, place);
@@ -428,6 +439,9 @@ impl<N: Network, F: Face> Front<N, F> {
         self.face.gone(client, &mut desk);
         self.parking.gone(place, &mut self.outbox.room);
         self.deadlines.remove(place);
+        if let Some(newcomer) = connection.newcomer {
+            self.newcomers.leave(newcomer);
+        }
         self.figures.dismiss();
         network.close(connection.stream);
     }

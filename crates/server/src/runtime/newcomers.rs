@@ -1,22 +1,17 @@
 //! Clients that have not given the password yet: they have few places and little time, so that they take
 //! neither from those that have.
 
-use budget::newcomers::Newcomers;
+use budget::newcomers::{Newcomers, places_of_thread};
 
 use super::Runtime;
 use crate::shared::Shared;
 
-/// A thread has so many places if half of what all clients may have is enough for that, so that clients that
-/// connect together do not push each other out.
-const LEAST: usize = 16;
-
-/// Returns the places of one of the server's threads. Those of all threads are a quarter of what all clients
-/// may have, or half of it where that is little.
+/// Returns the places of one of the server's threads.
 pub(super) fn places(shared: &Shared) -> Newcomers<usize> {
-    let (limits, threads) = (&shared.config.limits, shared.config.threads.max(1));
-    let most = limits.unauthenticated.min(limits.clients / 4);
-    let least = LEAST.min(limits.clients / 2 / threads);
-    Newcomers::new((most / threads).max(least), limits.authentication)
+    let limits = &shared.config.limits;
+    let threads = shared.config.threads;
+    let places = places_of_thread(limits.clients, limits.unauthenticated, threads);
+    Newcomers::new(places, limits.authentication)
 }
 
 impl Runtime {

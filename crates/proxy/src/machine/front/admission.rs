@@ -94,12 +94,29 @@ impl<N: Network, F: Face> Front<N, F> {
             number: self.accepted,
         };
         let client = self.face.admit(id, address);
+        let share = Share::new(&self.budget);
+        let connection = entry.insert(Connection::new(id, stream, client, now, share));
+        self.ready.push(place);
         if let Some(patience) = self.face.patience() {
             self.deadlines.set(place, now + patience);
+            let (newcomer, evicted) = self.newcomers.admit(place, now);
+            connection.newcomer = Some(newcomer);
+            if let Some(oldest) = evicted {
+                self.turn_out_newcomer(oldest);
+            }
         }
-        let share = Share::new(&self.budget);
-        entry.insert(Connection::new(id, stream, client, now, share));
-        self.ready.push(place);
+    }
+
+    /// Closes the connection of a client that has not said who it is: a newer one has got its place.
+    fn turn_out_newcomer(&mut self, place: usize) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        tracing::debug!("a client is closed that has not said who it is: newer ones have come");
+        self.figures.turn_out();
+        connection.newcomer = None;
+        connection.dead = true;
+        list(&mut self.touched, &mut connection.in_touched, place);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use budget::Share;
+use budget::newcomers::Place;
 use bytes::BytesMut;
 
 use crate::machine::face::{Desk, Progress};
@@ -35,6 +36,8 @@ pub(super) struct Connection<S, C> {
     pub(super) dead: bool,
     pub(super) in_ready: bool,
     pub(super) in_touched: bool,
+    /// Its place among the clients that have not said who they are, while it is one of them.
+    pub(super) newcomer: Option<Place>,
     /// What it holds of the memory that all connections share.
     pub(super) share: Share,
 }
@@ -66,6 +69,7 @@ impl<S, C> Connection<S, C> {
             dead: false,
             in_ready: true,
             in_touched: false,
+            newcomer: None,
             share,
         }
     }

@@ -82,6 +82,37 @@ fn turned_out(address: SocketAddr, password: Option<&str>) -> String {
 }
 
 #[test]
+fn clients_that_say_nothing_take_no_place_from_others() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let server = Redis::start(&program, &[]);
+    let password = Some("secret");
+    for machine in machines() {
+        let proxy = Proxy::start(
+            |config| {
+                machine(config);
+                config.password = password.map(str::to_owned);
+                config.limits.clients = 20;
+                config.limits.greeting = PATIENCE;
+            },
+            &[server.address],
+        );
+        let mut stays = known(proxy.address, password);
+        let mut strangers = Vec::new();
+        for _ in 0..60 {
+            strangers.push(connect(proxy.address));
+            // One that knows the password is let in at once.
+            assert_eq!(known(proxy.address, password).told("PING"), "+PONG");
+        }
+        is_closed(&mut strangers[0], "the one that has waited for the longest");
+        assert_eq!(stays.told("PING"), "+PONG");
+        let turned_out: u64 = turned_out(proxy.address, password).parse().unwrap();
+        assert!(turned_out >= 40, "{turned_out}");
+    }
+}
+
+#[test]
 fn who_does_not_say_the_password_is_turned_out() {
     let Some(program) = redis_server() else {
         return;
