@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::compute::kernels::cmp::not_distinct;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
@@ -47,6 +47,24 @@ pub struct Csv {
     pub header: bool,
     /// What is between values.
     pub delimiter: u8,
+    /// What stands for null; `None`: an empty value, but in columns of texts, where it is an empty text.
+    pub null: Option<String>,
+}
+
+impl Csv {
+    /// Returns `true` if empty values of text columns are texts, which the reader takes for nulls.
+    fn has_empty_texts(&self) -> bool {
+        self.null.as_deref() != Some("")
+    }
+
+    /// Returns the pattern of what stands for null; `None`: an empty value.
+    fn null_pattern(&self) -> Option<String> {
+        let null = self.null.as_ref().filter(|null| !null.is_empty())?;
+        let literal = null
+            .chars()
+            .map(|one| format!("\\x{{{:x}}}", u32::from(one)));
+        Some(format!("^{}$", literal.collect::<String>()))
+    }
 }
 
 impl Default for Csv {
@@ -55,6 +73,7 @@ impl Default for Csv {
         Csv {
             header: true,
             delimiter: b',',
+            null: None,
         }
     }
 }
@@ -126,7 +145,7 @@ async fn loaded(
     for file in &request.files {
         let in_file = |why: String| format!("{}: {why}", file.display());
         let read = read(&context, file, &request.format, schema.as_ref()).await;
-        let mut read = read.map_err(in_file)?;
+        let (mut read, types) = read.map_err(in_file)?;
         unique(read.schema().as_arrow()).map_err(in_file)?;
         if let (Some(schema), Some(_), Format::Parquet) =
             (&schema, &request.columns, &request.format)
@@ -135,9 +154,7 @@ async fn loaded(
         }
         let columns = match &schema {
             Some(schema) => Arc::clone(schema),
-            None => schema
-                .insert(with_pages_types(read.schema().as_arrow()))
-                .clone(),
+            None => schema.insert(with_pages_types(&types)).clone(),
         };
         let target = match &mut target {
             Some(target) => target,
@@ -150,9 +167,13 @@ async fn loaded(
         };
         let mut batches = read.execute_stream().await.map_err(about)?;
         while let Some(batch) = batches.next().await {
-            let batch = batch.map_err(about)?;
-            let batch =
-                fit(&batch, &columns).map_err(|what| format!("{}: {what}", file.display()))?;
+            let mut batch = batch.map_err(about)?;
+            if let Format::Csv(csv) = &request.format
+                && csv.has_empty_texts()
+            {
+                batch = with_empty_texts(batch, csv.null.as_deref()).map_err(in_file)?;
+            }
+            let batch = fit(&batch, &columns).map_err(in_file)?;
             target.push(batch)?;
             progress(target.rows);
         }
@@ -256,13 +277,13 @@ async fn wanted(
     Ok(Some(with_pages_types(input.schema().as_arrow())))
 }
 
-/// A file's rows; of a CSV file in these columns, if there are some.
+/// A file's rows, and the columns in which they are wanted; of a CSV file in these columns, if there are some.
 async fn read(
     context: &SessionContext,
     file: &Path,
     format: &Format,
     schema: Option<&SchemaRef>,
-) -> Result<DataFrame, String> {
+) -> Result<(DataFrame, Schema), String> {
     let found = std::fs::canonicalize(file).map_err(|error| error.to_string())?;
     let about = std::fs::metadata(&found).map_err(|error| error.to_string())?;
     if !about.is_file() {
@@ -288,6 +309,7 @@ async fn read(
                 .file_extension(&extension);
             options.newlines_in_values = true;
             options.file_compression_type = compression(&extension);
+            options.null_regex = csv.null_pattern();
             let mut columns = schema.cloned();
             if let Some(schema) = schema.filter(|_| csv.header) {
                 // The reader goes by places, and would not look at the names.
@@ -295,14 +317,65 @@ async fn read(
                 let named = named.map_err(says)?;
                 columns = Some(in_order_of(named.schema().as_arrow(), schema)?);
             }
-            options.schema = columns.as_deref();
-            context.read_csv(path, options).await.map_err(says)
+            if columns.is_none() && options.null_regex.is_some() {
+                // The reader heeds what stands for null when it guesses, and not when it reads.
+                let guessed = context.read_csv(path.clone(), options.clone()).await;
+                columns = Some(Arc::new(guessed.map_err(says)?.schema().as_arrow().clone()));
+            }
+            let read = columns.as_ref().map(|columns| match &csv.null {
+                None => Arc::new(with_nullable_texts(columns)),
+                Some(null) if null.is_empty() => Arc::clone(columns),
+                Some(_) => Arc::new(as_texts(columns)),
+            });
+            options.schema = read.as_deref();
+            let read = context.read_csv(path, options).await.map_err(says)?;
+            let found = read.schema().as_arrow().clone();
+            Ok((
+                read,
+                columns.map_or(found, |columns| columns.as_ref().clone()),
+            ))
         }
         Format::Parquet => {
             let options = ParquetReadOptions::default().file_extension(&extension);
-            context.read_parquet(path, options).await.map_err(says)
+            let read = context.read_parquet(path, options).await.map_err(says)?;
+            let found = read.schema().as_arrow().clone();
+            Ok((read, found))
         }
     }
+}
+
+/// The same columns, in which texts may be null until [`with_empty_texts`] makes empty ones of them.
+fn with_nullable_texts(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter().map(|field| {
+        let is_text = *field.data_type() == DataType::Utf8;
+        Field::new(
+            field.name(),
+            field.data_type().clone(),
+            field.is_nullable() || is_text,
+        )
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// The same columns as texts, which are cast when nulls are known.
+fn as_texts(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter();
+    let fields = fields.map(|field| Field::new(field.name(), DataType::Utf8, true));
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// A batch whose texts are empty where they were null, and null where they are the text for that.
+fn with_empty_texts(batch: RecordBatch, null: Option<&str>) -> Result<RecordBatch, String> {
+    let columns = batch.columns().iter().map(|column| {
+        let Some(texts) = column.as_string_opt::<i32>() else {
+            return Arc::clone(column);
+        };
+        let texts = texts.iter().map(|text| text.unwrap_or_default());
+        let texts = texts.map(|text| (Some(text) != null).then_some(text));
+        Arc::new(texts.collect::<StringArray>()) as ArrayRef
+    });
+    let columns = columns.collect();
+    RecordBatch::try_new(batch.schema(), columns).map_err(|error| error.to_string())
 }
 
 /// The columns of a file that are wanted; the others, which may have types that pages do not have, are not read.

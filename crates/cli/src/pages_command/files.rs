@@ -41,6 +41,10 @@ pub(super) struct Csv {
     /// What is between values: a character, or \t.
     #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
     delimiter: u8,
+    /// What stands for null. Otherwise an empty value is null, but in a column of texts, where it is an
+    /// empty text; with --null '' it is null there as well.
+    #[arg(long, value_name = "TEXT")]
+    null: Option<String>,
 }
 
 /// Parquet files.
@@ -62,6 +66,7 @@ pub(super) fn csv(options: &Csv, stop: &Stop) -> Result<(), String> {
     let format = load::Csv {
         header: !options.no_header,
         delimiter: options.delimiter,
+        null: options.null.clone(),
     };
     run(&options.files, Format::Csv(format), stop)
 }

@@ -116,17 +116,60 @@ fn csv_files_are_loaded_in_their_order_and_more_is_appended() {
             request.format = Format::Csv(Csv {
                 header: false,
                 delimiter: b'|',
+                null: None,
             });
         });
         assert_eq!(appended, Ok(4));
         let rows = place.ask("select * from t order by n");
-        let names = ["a, \"b\"", "NULL", "ü", "x"];
+        let names = ["a, \"b\"", "", "ü", "x"];
         let expected: Vec<_> = ["1", "2", "3", "4"]
             .into_iter()
             .zip(names)
             .map(|(n, s)| vec![n, s])
             .collect();
         assert_eq!(rows, expected);
+    }
+}
+
+#[test]
+fn empty_values_are_texts_and_null_by_option() {
+    let place = Place::new(0);
+    let file = place.file("t.csv", "a,b,n\n\"\",x,1\nNA,,2\n(*),NA,\n");
+    let load = |null: Option<&str>, columns: &str| {
+        let columns: Columns = columns.parse().unwrap();
+        let loaded = place.load(&[&file], |request| {
+            request.mode = Mode::Replace;
+            request.columns = Some(columns);
+            request.format = Format::Csv(Csv {
+                null: null.map(str::to_owned),
+                ..Csv::default()
+            });
+        });
+        loaded.map(|_| place.ask("select a, b, n from t"))
+    };
+    let texts = "a varchar not null, b varchar, n varchar";
+    let numbers = "a varchar not null, b varchar, n bigint";
+    assert_eq!(
+        load(None, numbers).unwrap(),
+        [["", "x", "1"], ["NA", "", "2"], ["(*)", "NA", "NULL"]]
+    );
+    let nullable = "a varchar, b varchar, n bigint";
+    assert_eq!(
+        load(Some(""), nullable).unwrap(),
+        [
+            ["NULL", "x", "1"],
+            ["NA", "NULL", "2"],
+            ["(*)", "NA", "NULL"]
+        ]
+    );
+    assert_eq!(
+        load(Some("(*)"), &texts.replace(" not null", "")).unwrap(),
+        [["", "x", "1"], ["NA", "", "2"], ["NULL", "NA", ""]]
+    );
+    // None may be where the column says so, and an empty value is no number.
+    for (null, columns) in [("", numbers), ("NA", numbers), ("NA", nullable)] {
+        let error = load(Some(null), columns).unwrap_err();
+        assert!(error.contains("t.csv"), "{error}");
     }
 }
 
