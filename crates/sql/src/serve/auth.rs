@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::Sink;
+use parking_lot::Mutex;
 use pgwire::api::auth::noop::NoopStartupHandler;
 use pgwire::api::auth::sasl::SASLAuthStartupHandler;
 use pgwire::api::auth::sasl::scram::{ScramAuth, gen_salted_password};
 use pgwire::api::auth::{
     AuthSource, DefaultServerParameterProvider, LoginInfo, Password, StartupHandler,
 };
-use pgwire::api::{ClientInfo, ConnectionManager};
+use pgwire::api::{ClientInfo, ConnectionManager, PgWireConnectionState};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::serve::errors::{NOT_ENCRYPTED, fatal};
+use crate::serve::errors::{FULL, NOT_ENCRYPTED, TOO_MANY_CLIENTS, fatal};
 
 /// How often the password is hashed, as PostgreSQL does.
 const ITERATIONS: usize = 4096;
@@ -25,6 +27,10 @@ pub(crate) struct Door {
     lock: Lock,
     /// Whether only those come in who speak TLS.
     encrypted: bool,
+    /// Places of clients that have authenticated, of all connections.
+    places: Arc<Semaphore>,
+    /// This client's place, once it has one.
+    place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 enum Lock {
@@ -48,9 +54,14 @@ impl Door {
         secret: Option<&Secret>,
         connections: &Arc<ConnectionManager>,
         encrypted: bool,
+        places: &Arc<Semaphore>,
     ) -> Door {
-        let lock = Lock::new(secret, Arc::clone(connections));
-        Door { lock, encrypted }
+        Door {
+            lock: Lock::new(secret, Arc::clone(connections)),
+            encrypted,
+            places: Arc::clone(places),
+            place: Mutex::default(),
+        }
     }
 }
 
@@ -87,10 +98,20 @@ impl StartupHandler for Door {
                 "this server speaks TLS alone: connect with sslmode=require",
             ));
         }
+        // It is kept by a client that has authenticated by this message, and given back else.
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| {
+            tracing::warn!("a client is refused: there are as many as --connections allows");
+            fatal(TOO_MANY_CLIENTS, FULL)
+        })?;
         match &self.lock {
-            Lock::Open(open) => open.on_startup(client, message).await,
-            Lock::Locked(locked) => locked.on_startup(client, message).await,
+            Lock::Open(open) => open.on_startup(client, message).await?,
+            Lock::Locked(locked) => locked.on_startup(client, message).await?,
         }
+        if matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            *self.place.lock() = Some(place);
+        }
+        Ok(())
     }
 }
 

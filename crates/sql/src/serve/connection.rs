@@ -8,8 +8,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use budget::newcomers::{Newcomers, Place};
 use bytes::BytesMut;
 use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
 use pgwire::api::cancel::DefaultCancelHandler;
 use pgwire::api::{ClientInfo, NoopHandler, PgWireConnectionState};
 use pgwire::error::{ErrorInfo, PgWireError};
@@ -20,16 +22,18 @@ use pgwire::tokio::server::{
 };
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::codec::{Framed, FramedParts};
 
+use crate::serve::activity::Own;
 use crate::serve::auth::Door;
-use crate::serve::errors::{PROTOCOL_VIOLATION, fatal};
+use crate::serve::errors::{PROTOCOL_VIOLATION, TERMINATED, fatal};
 use crate::serve::handler::{Extended, Handler, Prepared};
 use crate::serve::messages::{Malformed, Messages};
 
 /// How long a client has to say who it is.
-const STARTUP: Duration = Duration::from_secs(60);
+pub(crate) const STARTUP: Duration = Duration::from_secs(60);
 /// How often the server looks whether a client that waits for an answer is still there.
 const WATCH: Duration = Duration::from_millis(250);
 
@@ -38,6 +42,47 @@ pub(crate) struct Connection {
     pub(crate) handler: Arc<Handler>,
     pub(crate) door: Arc<Door>,
     pub(crate) cancel: Arc<DefaultCancelHandler>,
+    pub(crate) newcomer: Newcomer,
+}
+
+/// A place of a client that has not authenticated yet.
+pub(crate) struct Newcomer {
+    places: Arc<Mutex<Newcomers<Arc<Notify>>>>,
+    place: Place,
+    lost: Arc<Notify>,
+}
+
+impl Newcomer {
+    /// Takes a place: that of the client that has waited for the longest, if there is no other.
+    pub(crate) fn admit(places: &Arc<Mutex<Newcomers<Arc<Notify>>>>) -> Newcomer {
+        let lost = Arc::new(Notify::new());
+        // Each connection measures its own time.
+        let (place, evicted) = places.lock().admit(Arc::clone(&lost), Duration::ZERO);
+        if let Some(evicted) = evicted {
+            evicted.notify_one();
+        }
+        Newcomer {
+            places: Arc::clone(places),
+            place,
+            lost,
+        }
+    }
+
+    /// Waits until a newer client has got the place.
+    async fn is_lost(&self) {
+        self.lost.notified().await;
+    }
+
+    /// Gives the place back: the client has authenticated.
+    fn leave(&self) {
+        self.places.lock().leave(self.place);
+    }
+}
+
+impl Drop for Newcomer {
+    fn drop(&mut self) {
+        self.leave();
+    }
 }
 
 type Socket = Framed<Messages<MaybeTls>, PgWireMessageServerCodec<Prepared>>;
@@ -57,22 +102,29 @@ pub(crate) async fn serve(
     tokio::pin!(deadline);
     let negotiated = tokio::select! {
         () = &mut deadline => return Ok(()),
+        () = connection.newcomer.is_lost() => return Ok(()),
         negotiated = negotiate_tls(socket, tls) => negotiated?,
     };
     let Some(mut socket) = negotiated.map(|socket| checked(socket, has_password)) else {
         return Ok(());
     };
+    let own = connection.handler.own();
+    let mut registered = None;
     loop {
         let starts = matches!(
             socket.state(),
             PgWireConnectionState::AwaitingStartup
                 | PgWireConnectionState::AuthenticationInProgress
         );
-        if !starts {
+        if !starts && registered.is_none() {
             socket.get_mut().admit();
+            connection.newcomer.leave();
+            registered = Some(own.register(&socket));
         }
         let message = tokio::select! {
             () = &mut deadline, if starts => return Ok(()),
+            () = connection.newcomer.is_lost(), if starts => return Ok(()),
+            () = terminated(own) => return terminate(&mut socket).await,
             message = socket.next() => message,
         };
         let message = match message {
@@ -90,7 +142,9 @@ pub(crate) async fn serve(
                 tracing::debug!("a client went away before its statement was over");
                 return Ok(());
             }
+            () = terminated(own) => return terminate(&mut socket).await,
         };
+        own.end(socket.transaction_status());
         if let Err(error) = processed {
             // Nothing follows an error in the startup: the client was not let in.
             let error = if starts { as_fatal(error) } else { error };
@@ -153,6 +207,20 @@ async fn refuse(socket: &mut Socket, error: &PgWireError) -> io::Result<()> {
         other => other.to_string(),
     };
     process_error(socket, fatal(PROTOCOL_VIOLATION, &what), true).await
+}
+
+/// Waits until another client has the connection of this one closed.
+async fn terminated(own: &Own) {
+    match own.client() {
+        Some(client) => client.terminated().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Says that another client has the connection closed.
+async fn terminate(socket: &mut Socket) -> io::Result<()> {
+    let what = "terminating connection due to administrator command";
+    process_error(socket, fatal(TERMINATED, what), false).await
 }
 
 fn as_fatal(error: PgWireError) -> PgWireError {

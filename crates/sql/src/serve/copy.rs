@@ -5,6 +5,7 @@
 //! |---|---|---|---|
 //! | `text` | tabulators | `\N` | has a backslash before it |
 //! | `csv` | commas | nothing | is in quotes |
+//! | `binary` | lengths | a length of -1 | – |
 
 use bytes::{Bytes, BytesMut};
 use datafusion::sql::sqlparser::ast::{
@@ -25,7 +26,14 @@ pub(crate) struct Copy {
     pub(crate) query: Box<Query>,
     form: Form,
     has_header: bool,
+    /// Values are written as the protocol's binary ones, and not as lines of text.
+    pub(crate) is_binary: bool,
 }
+
+/// What binary copies begin with: a signature, flags, and the length of an extension.
+const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+/// What they end with: a row of -1 columns.
+const BINARY_TRAILER: &[u8] = b"\xff\xff";
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Form {
@@ -92,6 +100,7 @@ fn of(
     Ok(Copy {
         query,
         has_header: wanted.header,
+        is_binary: wanted.binary,
         form: wanted.form().map_err(|what| (INVALID_SETTING, what))?,
     })
 }
@@ -119,6 +128,7 @@ fn all_of(table: &ObjectName, columns: &[Ident]) -> Query {
 #[derive(Default)]
 struct Wanted {
     csv: bool,
+    binary: bool,
     header: bool,
     delimiter: Option<char>,
     null: Option<String>,
@@ -132,9 +142,10 @@ impl Wanted {
             CopyOption::Format(name) => match name.value.to_ascii_lowercase().as_str() {
                 "csv" => self.csv = true,
                 "text" => self.csv = false,
+                "binary" => self.binary = true,
                 other => {
                     return Err(format!(
-                        "COPY writes text or csv here, not {other}: use FORMAT csv"
+                        "COPY writes text, csv or binary here, not {other}: use FORMAT csv"
                     ));
                 }
             },
@@ -162,6 +173,7 @@ impl Wanted {
                     }
                 }
             }
+            CopyLegacyOption::Binary => self.binary = true,
             CopyLegacyOption::Header => self.header = true,
             CopyLegacyOption::Delimiter(delimiter) => self.delimiter = Some(*delimiter),
             CopyLegacyOption::Null(null) => self.null = Some(null.clone()),
@@ -173,6 +185,10 @@ impl Wanted {
     /// The form, if what is written in it can be read again.
     fn form(self) -> Result<Form, String> {
         let csv = self.csv;
+        let is_text = self.delimiter.is_some() || self.null.is_some() || self.header;
+        if self.binary && is_text {
+            return Err("COPY DELIMITER, NULL and HEADER are not for BINARY mode".to_owned());
+        }
         let byte = |name: &str, given: Option<char>, otherwise: u8| match given.map(u8::try_from) {
             None => Ok(otherwise),
             Some(Ok(byte)) if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(byte),
@@ -228,15 +244,28 @@ fn unknown(option: &impl std::fmt::Display) -> String {
 }
 
 impl Copy {
-    /// The line of the columns' names, if it is wanted.
+    /// What comes before the rows: the line of the columns' names, if it is wanted.
     pub(crate) fn header<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Bytes> {
+        if self.is_binary {
+            return Some(Bytes::from_static(BINARY_HEADER));
+        }
         let names = names.map(|name| Some(name.as_bytes()));
         self.has_header.then(|| self.form.line(names))
     }
 
-    /// The line of a row whose values are texts.
+    /// A row, whose values are texts or, for a binary copy, binary.
     pub(crate) fn line(&self, row: &DataRow) -> Bytes {
+        if self.is_binary {
+            return [&row.field_count.to_be_bytes()[..], &row.data]
+                .concat()
+                .into();
+        }
         self.form.line(values(row))
+    }
+
+    /// What comes behind the rows.
+    pub(crate) fn trailer(&self) -> Option<Bytes> {
+        self.is_binary.then(|| Bytes::from_static(BINARY_TRAILER))
     }
 }
 
@@ -351,7 +380,6 @@ mod tests {
             );
         }
         for refused in [
-            "copy t to stdout (format binary)",
             "copy t to stdout (encoding 'latin1')",
             "copy t to stdout csv force quote a",
         ] {

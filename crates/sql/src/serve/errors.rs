@@ -33,12 +33,20 @@ pub(crate) const COMPLEX: SqlState = SqlState("54001");
 const TOO_MUCH: SqlState = SqlState("53400");
 /// Who does not speak TLS is not let in.
 pub(crate) const NOT_ENCRYPTED: SqlState = SqlState("28000");
+/// There are as many clients as there may be.
+pub(crate) const TOO_MANY_CLIENTS: SqlState = SqlState("53300");
+/// Another client has the connection closed.
+pub(crate) const TERMINATED: SqlState = SqlState("57P01");
 /// A statement was ended before it was over.
 pub(crate) const CANCELLED: SqlState = SqlState("57014");
 /// The statement is part of transactions, and there is none.
 pub(crate) const NO_TRANSACTION: SqlState = SqlState("25P01");
 /// Nothing of that name was bound, or it has ended with its transaction.
 pub(crate) const NO_PORTAL: SqlState = SqlState("34000");
+/// There is a cursor of that name.
+pub(crate) const DUPLICATE_CURSOR: SqlState = SqlState("42P03");
+/// Rows that have passed are wanted.
+pub(crate) const FORWARD_ONLY: SqlState = SqlState("55000");
 /// A parameter that makes no sense.
 pub(crate) const BAD_PARAMETER: SqlState = SqlState("22P02");
 
@@ -46,14 +54,9 @@ pub(crate) const BAD_PARAMETER: SqlState = SqlState("22P02");
 pub(crate) const TOO_MANY: &str = "too many queries run at once: ask again later, or start the server with a \
                                    greater --queries-at-once";
 
-/// The message with which a connection too many is closed, before a word was said on it.
-pub(crate) fn refusal() -> Vec<u8> {
-    let what = "too many clients are connected: try again later, or start the server with a greater \
-                --connections";
-    let fields = format!("SFATAL\0VFATAL\0C53300\0M{what}\0\0");
-    let length = u32::try_from(4 + fields.len()).expect("it is short");
-    [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()
-}
+/// What is said to a client for which there is no place.
+pub(crate) const FULL: &str = "too many clients are connected: try again later, or start the server with a \
+                               greater --connections";
 
 /// An error of a class.
 pub(crate) fn error(state: SqlState, text: impl Into<String>) -> PgWireError {

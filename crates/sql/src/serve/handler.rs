@@ -21,16 +21,20 @@ use pgwire::api::store::{Entry, PortalStore};
 use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
-use pgwire::messages::extendedquery::{Execute, PortalSuspended, Sync as PgSync};
+use pgwire::messages::extendedquery::{
+    Describe, Execute, PortalSuspended, Sync as PgSync, TARGET_TYPE_BYTE_PORTAL,
+};
 use pgwire::messages::response::{EmptyQueryResponse, ReadyForQuery, TransactionStatus};
 use pgwire::messages::simplequery::Query;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
+use crate::serve::activity::Own;
 use crate::serve::bounds::Bounds;
 use crate::serve::compatible::{self, Answer, Span, answer};
 use crate::serve::copy::{Copy, copy};
+use crate::serve::cursor::{Command, Cursors, command};
 use crate::serve::errors::{
     COMPLEX, INTERNAL, INVALID_SETTING, NO_PORTAL, NO_TRANSACTION, SYNTAX, TOO_MANY, UNSUPPORTED,
     error, of_query,
@@ -48,6 +52,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A connection's statements.
 pub(crate) struct Handler {
     session: System,
+    /// Who the client is, and what it does.
+    own: Arc<Own>,
     /// Queries that may run at once, of all connections.
     running: Arc<Semaphore>,
     /// How long a query waits for whoever takes its rows.
@@ -56,6 +62,7 @@ pub(crate) struct Handler {
     timeout: Timeout,
     /// Statements that may be planned at once, of all connections.
     planning: Arc<Semaphore>,
+    cursors: Cursors,
 }
 
 /// A statement that was prepared: what is known of it from its plan. When it is executed it is planned anew,
@@ -75,6 +82,8 @@ enum Kind {
     Answer(Answer),
     /// Rows as lines of text.
     Copy(Copy),
+    /// A statement about cursors.
+    Cursor(Command),
     /// All others, which are DataFusion's.
     Query,
 }
@@ -87,6 +96,11 @@ impl Kind {
         }
         if operators(sql) > MOST_OPERATORS {
             return Err(error(COMPLEX, TOO_COMPLEX));
+        }
+        match command(sql) {
+            None => {}
+            Some(Ok(command)) => return Ok(Kind::Cursor(command)),
+            Some(Err((state, what))) => return Err(error(state, what)),
         }
         match copy(sql) {
             None => Ok(Kind::Query),
@@ -102,14 +116,23 @@ impl Handler {
         running: &Arc<Semaphore>,
         planning: &Arc<Semaphore>,
         patience: Option<Duration>,
+        own: Own,
     ) -> Handler {
+        let own = Arc::new(own);
         Handler {
-            session: System::new(session),
+            session: System::new(session, Arc::clone(&own)),
+            own,
             running: Arc::clone(running),
             patience,
             timeout: Timeout::default(),
             planning: Arc::clone(planning),
+            cursors: Cursors::default(),
         }
+    }
+
+    /// Who the client is, and what it does.
+    pub(crate) fn own(&self) -> &Own {
+        &self.own
     }
 
     /// Answers a statement that is no query.
@@ -134,6 +157,7 @@ impl Handler {
             Answer::Begin(tag) => Response::TransactionStart(Tag::new(tag)),
             Answer::End(tag) => {
                 self.timeout.end_transaction();
+                self.cursors.end_transaction(*tag == "COMMIT");
                 client.portal_store().clear_portals();
                 Response::TransactionEnd(Tag::new(tag))
             }
@@ -161,6 +185,7 @@ impl Handler {
                 let settings = self.session.session().reset().await;
                 settings.map_err(|failed| of_query(&failed))?;
                 if *tag != "RESET" {
+                    self.cursors.close(None)?;
                     client.portal_store().clear_portals();
                 }
                 Response::Execution(Tag::new(tag))
@@ -179,7 +204,8 @@ impl Handler {
         let session = self.session.clone();
         let query = match kind {
             Kind::Copy(copy) => Err(copy.query.clone()),
-            Kind::Answer(_) | Kind::Query => Ok(sql.to_owned()),
+            Kind::Cursor(Command::Declare(declare)) => Err(declare.query.clone()),
+            Kind::Answer(_) | Kind::Cursor(_) | Kind::Query => Ok(sql.to_owned()),
         };
         self.planned(async move {
             match query {
@@ -211,6 +237,61 @@ impl Handler {
         }
     }
 
+    /// Executes a statement about cursors, which is within a transaction or not.
+    async fn cursor(
+        &self,
+        sql: &str,
+        kind: &Kind,
+        values: Option<ParamValues>,
+        formats: Option<&Format>,
+        within: bool,
+    ) -> PgWireResult<Response> {
+        let Kind::Cursor(command) = kind else {
+            return Err(error(INTERNAL, "this statement is not about cursors"));
+        };
+        match command {
+            Command::Declare(declare) => {
+                if !within && !declare.hold {
+                    let what = "DECLARE CURSOR can only be used in transaction blocks: begin one first, or \
+                                declare it WITH HOLD";
+                    return Err(error(NO_TRANSACTION, what));
+                }
+                self.cursors.is_new(&declare.name)?;
+                let plan = self.logical(sql, kind).await?;
+                let batches = self.batches(plan, values, None).await?;
+                let batches = batches.ok_or_else(|| error(SYNTAX, "a cursor is for a query"))?;
+                self.cursors.open(declare, batches, within);
+                Ok(Response::Execution(Tag::new("DECLARE CURSOR")))
+            }
+            Command::Fetch(fetch) if fetch.moves => {
+                let mut batches = self.cursors.fetch(fetch)?;
+                let mut passed = 0;
+                while let Some(batch) = batches.next().await {
+                    passed += batch.map_err(|failed| of_query(&failed))?.num_rows();
+                }
+                Ok(Response::Execution(Tag::new("MOVE").with_rows(passed)))
+            }
+            Command::Fetch(fetch) => {
+                let batches = self.cursors.fetch(fetch)?;
+                let schema = batches.schema();
+                let mut response = query(batches, &schema, formats);
+                if let Response::Query(rows) = &mut response {
+                    rows.set_command_tag("FETCH");
+                }
+                Ok(response)
+            }
+            Command::Close(name) => {
+                self.cursors.close(name.as_deref())?;
+                let tag = if name.is_some() {
+                    "CLOSE CURSOR"
+                } else {
+                    "CLOSE CURSOR ALL"
+                };
+                Ok(Response::Execution(Tag::new(tag)))
+            }
+        }
+    }
+
     /// Has one query begin, whose rows are described as these columns already, if they are described.
     async fn begun(
         &self,
@@ -219,9 +300,26 @@ impl Handler {
         formats: Option<&Format>,
         described: Option<&Schema>,
     ) -> PgWireResult<Response> {
+        let tag = tag(&plan);
+        let batches = self.batches(plan, values, described).await?;
+        Ok(match batches {
+            None => Response::Execution(Tag::new(tag)),
+            Some(batches) => {
+                let schema = batches.schema();
+                query(batches, &schema, formats)
+            }
+        })
+    }
+
+    /// As [`Handler::begun`]; `None` if the statement has no rows.
+    async fn batches(
+        &self,
+        plan: LogicalPlan,
+        values: Option<ParamValues>,
+        described: Option<&Schema>,
+    ) -> PgWireResult<Option<SendableRecordBatchStream>> {
         let failed = |failed| of_query(&failed);
         let place = admitted(&self.running).await.map_err(failed)?;
-        let tag = tag(&plan);
         let session = self.session.session();
         let own = session.clone();
         let begun = self.planned(async move {
@@ -242,10 +340,14 @@ impl Handler {
         let plan = self.planned(async move { planned.create_physical_plan().await });
         let plan = plan.await?;
         if schema.fields().is_empty() {
-            return Ok(Response::Execution(Tag::new(tag)));
+            return Ok(None);
         }
         let batches = session.run(plan, holding(context, place), self.patience);
-        Ok(query(batches.map_err(failed)?, &schema, formats))
+        let batches = batches.map_err(failed)?;
+        // The plan may name its columns otherwise.
+        Ok(Some(Box::pin(RecordBatchStreamAdapter::new(
+            schema, batches,
+        ))))
     }
 
     /// Executes one statement of a script, from planning to the last row.
@@ -258,10 +360,19 @@ impl Handler {
         let kind = Kind::of(sql)?;
         let response = match &kind {
             Kind::Answer(answer) => self.respond(client, answer, None).await?,
+            Kind::Cursor(_) => {
+                let within = client.transaction_status() != TransactionStatus::Idle;
+                let done = self.cursor(sql, &kind, None, None, within);
+                bounds.within(done).await??
+            }
             Kind::Copy(_) | Kind::Query => {
+                let formats = match &kind {
+                    Kind::Copy(copy) => formats_of(copy),
+                    _ => None,
+                };
                 let begun = async {
                     let plan = self.logical(sql, &kind).await?;
-                    self.begun(plan, None, None, None).await
+                    self.begun(plan, None, formats, None).await
                 };
                 bounds.within(begun).await??
             }
@@ -278,6 +389,11 @@ impl Handler {
         }
         Ok(())
     }
+}
+
+/// The form of the values of which a copy is made: texts, if there is none.
+fn formats_of(copy: &Copy) -> Option<&'static Format> {
+    copy.is_binary.then_some(&Format::UnifiedBinary)
 }
 
 /// A place among the queries that run.
@@ -363,6 +479,7 @@ impl SimpleQueryHandler for Handler {
                 }
             };
             bounds.again(self.timeout.get());
+            self.own.begin(&sql);
             self.execute(client, &mut bounds, &sql).await?;
         }
         Ok(Vec::new())
@@ -394,14 +511,20 @@ impl QueryParser for Handler {
         let kind = Kind::of(sql)?;
         let (parameters, columns) = match &kind {
             Kind::Answer(answer) => (Vec::new(), answer.columns()),
-            Kind::Copy(_) | Kind::Query => {
+            Kind::Cursor(Command::Fetch(fetch)) if !fetch.moves => {
+                (Vec::new(), self.cursors.columns(&fetch.name)?)
+            }
+            Kind::Cursor(Command::Fetch(_) | Command::Close(_)) => {
+                (Vec::new(), Arc::new(Schema::empty()))
+            }
+            Kind::Cursor(Command::Declare(_)) | Kind::Copy(_) | Kind::Query => {
                 let mut bounds = Bounds::of(client, self.timeout.get()).await;
                 let plan = bounds.within(self.logical(sql, &kind)).await??;
                 let types = parameters::types_of(&plan, declared)?;
-                // Lines of a copy are no rows.
                 let columns = match &kind {
-                    Kind::Copy(_) => Arc::new(Schema::empty()),
-                    Kind::Answer(_) | Kind::Query => parameters::columns(&plan, &types),
+                    Kind::Query => parameters::columns(&plan, &types),
+                    // Lines of a copy are no rows.
+                    _ => Arc::new(Schema::empty()),
                 };
                 (types, columns)
             }
@@ -458,8 +581,8 @@ impl ExtendedQueryHandler for Extended {
                 let formats = Some(&portal.result_column_format);
                 return self.0.respond(client, answer, formats).await;
             }
-            // Lines are made of values as texts.
-            Kind::Copy(_) => (None, None),
+            Kind::Copy(copy) => (formats_of(copy), None),
+            Kind::Cursor(_) => (Some(&portal.result_column_format), None),
             Kind::Query => (
                 Some(&portal.result_column_format),
                 Some(prepared.columns.as_ref()),
@@ -467,8 +590,33 @@ impl ExtendedQueryHandler for Extended {
         };
         let values = parameters::values(portal, &prepared.parameters)?;
         let values = (!values.is_empty()).then(|| ParamValues::from(values));
+        if let Kind::Cursor(_) = &prepared.kind {
+            let within = client.transaction_status() != TransactionStatus::Idle;
+            let done = self
+                .0
+                .cursor(&prepared.sql, &prepared.kind, values, formats, within);
+            return done.await;
+        }
         let plan = self.0.logical(&prepared.sql, &prepared.kind).await?;
         self.0.begun(plan, values, formats, described).await
+    }
+
+    /// A cursor of SQL is described as a portal of its name.
+    async fn on_describe<C>(&self, client: &mut C, message: Describe) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Prepared>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let name = message.name.as_deref().unwrap_or(DEFAULT_NAME);
+        if message.target_type == TARGET_TYPE_BYTE_PORTAL
+            && client.portal_store().get_portal(name).is_none()
+            && let Ok(columns) = self.0.cursors.columns(name)
+        {
+            return describe(client, &types::fields(&columns, None)).await;
+        }
+        self._on_describe(client, message).await
     }
 
     /// Rows are written as they come, also where some of them are wanted at a time.
@@ -534,6 +682,7 @@ impl Extended {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let mut bounds = Bounds::of(client, self.0.timeout.get()).await;
+        self.0.own.begin(&portal.statement.statement.sql);
         let state = portal.state();
         // What ends with an error is over.
         let before = std::mem::replace(&mut *state.lock().await, PortalExecutionState::Finished);
@@ -568,13 +717,15 @@ mod tests {
 
     use super::*;
     use crate::catalogue::Catalogue;
+    use crate::serve::activity::Activity;
     use crate::session::{Settings, Shared};
 
     #[tokio::test]
     async fn planning_does_not_hold_up_the_thread_that_waits_for_it() {
         let shared = Shared::new(Catalogue::new(Vec::new()), Settings::default()).unwrap();
         let places = Arc::new(Semaphore::new(1));
-        let handler = Handler::new(shared.session().unwrap(), &places, &places, None);
+        let own = Own::new(&Activity::new());
+        let handler = Handler::new(shared.session().unwrap(), &places, &places, None, own);
         let (go_on, waits) = mpsc::channel::<()>();
         // Planning computes and does not give way, as here; its client may stop waiting for it.
         let mut planned = Box::pin(handler.planned(async move {

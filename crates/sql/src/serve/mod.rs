@@ -7,8 +7,10 @@
 //! | `handler` | statements, by the simple and the extended protocol |
 //! | `compatible` | what clients say to PostgreSQL that DataFusion does not understand |
 //! | `send` | what statements answer, on its way to the client |
+//! | `activity` | what clients do, and how one ends what another does |
 //! | `bounds` | what ends a statement before it is over |
 //! | `copy` | rows as lines of text |
+//! | `cursor` | queries whose rows are fetched in parts, by SQL |
 //! | `timeout` | how long statements may take |
 //! | `system` | PostgreSQL's system catalogue |
 //! | `auth` | who may connect |
@@ -22,11 +24,13 @@
 //! Each connection has a session: what it sets concerns itself. SQL of clients reads tables and
 //! nothing else; statements that would touch files of this machine are refused.
 
+mod activity;
 mod auth;
 mod bounds;
 mod compatible;
 mod connection;
 mod copy;
+mod cursor;
 mod encode;
 mod errors;
 mod handler;
@@ -44,16 +48,18 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use budget::newcomers::Newcomers;
+use parking_lot::Mutex;
 use pgwire::api::ConnectionManager;
 use pgwire::api::cancel::DefaultCancelHandler;
 use pgwire::tokio::TlsAcceptor;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::serve::activity::{Activity, Own};
 use crate::serve::auth::{Door, Secret};
-use crate::serve::connection::Connection;
+use crate::serve::connection::{Connection, Newcomer};
 use crate::serve::handler::Handler;
 use crate::session::Shared;
 
@@ -65,8 +71,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Statements that are planned at once. Each takes a thread, also after its client has cancelled it.
 const PLANNED_AT_ONCE: usize = 32;
 
-/// Bytes that are read at most of a client that is sent away.
-const ROOM: u64 = 64 << 10;
+/// Connections whose clients have not authenticated yet. When there are more, the oldest is closed.
+const NEWCOMERS: usize = 64;
 
 /// How a server is started.
 #[derive(Clone)]
@@ -99,6 +105,8 @@ pub struct Server {
     planning: Arc<Semaphore>,
     patience: Option<Duration>,
     connections: Arc<Semaphore>,
+    newcomers: Arc<Mutex<Newcomers<Arc<Notify>>>>,
+    activity: Arc<Activity>,
     stop: watch::Receiver<bool>,
 }
 
@@ -141,6 +149,8 @@ impl Server {
             planning: Arc::new(Semaphore::new(PLANNED_AT_ONCE)),
             patience: options.patience,
             connections: Arc::new(Semaphore::new(options.connections.get())),
+            newcomers: Arc::new(Mutex::new(Newcomers::new(NEWCOMERS, connection::STARTUP))),
+            activity: Activity::new(),
             stop,
         };
         Ok((server, Stopper(Arc::new(stopper))))
@@ -179,11 +189,6 @@ impl Server {
     }
 
     fn welcome(&self, socket: TcpStream, tasks: &mut JoinSet<()>) {
-        let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
-            tracing::warn!("a connection is closed: there are as many as --connections allows");
-            tasks.spawn(refuse(socket));
-            return;
-        };
         let session = match self.shared.session() {
             Ok(session) => session,
             Err(error) => {
@@ -197,18 +202,20 @@ impl Server {
                 &self.running,
                 &self.planning,
                 self.patience,
+                Own::new(&self.activity),
             )),
             door: Arc::new(Door::new(
                 self.secret.as_ref(),
                 &self.manager,
                 self.tls.is_some(),
+                &self.connections,
             )),
             cancel: Arc::new(DefaultCancelHandler::new(Arc::clone(&self.manager))),
+            newcomer: Newcomer::admit(&self.newcomers),
         };
         let (mut stop, tls) = (self.stop.clone(), self.tls.clone());
         let has_password = self.secret.is_some();
         tasks.spawn(async move {
-            let _held = place;
             tokio::select! {
                 served = connection::serve(socket, tls, has_password, connection) => {
                     if let Err(error) = served {
@@ -219,17 +226,6 @@ impl Server {
             }
         });
     }
-}
-
-/// Says why a connection is closed. It waits for the client to close it: what was not read of what the client
-/// has said would have the system take back what it was told.
-async fn refuse(mut socket: TcpStream) {
-    let told = async {
-        socket.write_all(&errors::refusal()).await?;
-        socket.shutdown().await?;
-        tokio::io::copy(&mut socket.take(ROOM), &mut tokio::io::sink()).await
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
 }
 
 /// Waits until the server stops, and the time after that has passed in which queries may end.

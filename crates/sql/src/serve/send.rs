@@ -66,7 +66,8 @@ where
 {
     let fields = query.row_schema();
     let columns = i16::try_from(fields.len()).unwrap_or(i16::MAX);
-    let begun = CopyOutResponse::new(0, columns, vec![0; fields.len()]);
+    let format = i16::from(copy.is_binary);
+    let begun = CopyOutResponse::new(format as i8, columns, vec![format; fields.len()]);
     client
         .feed(PgWireBackendMessage::CopyOutResponse(begun))
         .await?;
@@ -80,6 +81,11 @@ where
         let line = CopyData::new(copy.line(&row?));
         client.feed(PgWireBackendMessage::CopyData(line)).await?;
         sent += 1;
+    }
+    if let Some(trailer) = copy.trailer() {
+        client
+            .feed(PgWireBackendMessage::CopyData(CopyData::new(trailer)))
+            .await?;
     }
     client
         .feed(PgWireBackendMessage::CopyDone(CopyDone::new()))

@@ -14,12 +14,14 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    Query, SelectItem, SetExpr, Statement, Value, visit_expressions_mut,
+    ObjectNamePart, Query, SelectItem, SetExpr, Statement, Value, visit_expressions_mut,
+    visit_relations_mut,
 };
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 
+use crate::serve::activity::{Own, VIEW};
 use crate::session::{CATALOGUE, MOST_OPERATORS, Session};
 use crate::shell::script::operators;
 
@@ -48,6 +50,9 @@ const VISIBLE: [&str; 6] = [
     "pg_ts_config_is_visible",
 ];
 
+/// The schema of the system catalogue.
+const SYSTEM_SCHEMA: &str = "pg_catalog";
+
 /// What names something of the system catalogue, in lower case.
 const NAMES: [&str; 6] = [
     "pg_",
@@ -62,13 +67,15 @@ const NAMES: [&str; 6] = [
 #[derive(Clone)]
 pub(crate) struct System {
     session: Session,
+    own: Arc<Own>,
     rewriter: Arc<OnceLock<PostgresCompatibilityParser>>,
 }
 
 impl System {
-    pub(crate) fn new(session: Session) -> System {
+    pub(crate) fn new(session: Session, own: Arc<Own>) -> System {
         System {
             session,
+            own,
             rewriter: Arc::default(),
         }
     }
@@ -123,6 +130,14 @@ impl System {
         }
         let context = self.session.context();
         setup_pg_catalog(context, CATALOGUE, EmptyContextProvider).map_err(|error| *error)?;
+        if let Some(catalogue) = context.catalog(CATALOGUE)
+            && let Some(schema) = catalogue.schema(SYSTEM_SCHEMA)
+        {
+            catalogue.register_schema(SYSTEM_SCHEMA, self.own.schema(schema))?;
+        }
+        for function in self.own.functions() {
+            context.register_udf(function);
+        }
         for (name, gives) in NULLS {
             context.register_udf(constant(name, ScalarValue::try_from(&gives)?));
         }
@@ -172,8 +187,17 @@ impl ScalarUDFImpl for Constant {
 /// Writes what DataFusion does not understand in questions about the catalogue:
 ///
 /// - `ARRAY(SELECT x …)` as `(SELECT array_agg(x) …)`, which differs where there are no rows;
-/// - `array_to_string` of options and rights as null: no relation has any.
+/// - `array_to_string` of options and rights as null: no relation has any;
+/// - the view of clients with its schema, which the library knows of its own tables alone.
 fn simplified(statement: &mut Statement) {
+    let _ = visit_relations_mut(statement, |name| {
+        if let [ObjectNamePart::Identifier(only)] = &name.0[..]
+            && only.value.eq_ignore_ascii_case(VIEW)
+        {
+            *name = ObjectName::from(vec![Ident::new(SYSTEM_SCHEMA), Ident::new(VIEW)]);
+        }
+        ControlFlow::<()>::Continue(())
+    });
     let null = || Expr::Value(Value::Null.with_empty_span());
     let _ = visit_expressions_mut(statement, |expr| {
         if let Expr::Function(function) = expr

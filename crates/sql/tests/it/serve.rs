@@ -290,6 +290,33 @@ fn copies_are_of_what_was_asked_and_end_as_they_should() {
         (lines(&answer).concat(), answer.tags()),
         ("x\n".to_owned(), vec!["COPY 0".to_owned()])
     );
+    // The binary form: a signature, each row with its number of columns, and -1.
+    let bytes = |length: i32, value: &[u8]| [&length.to_be_bytes()[..], value].concat();
+    let expected = [
+        &b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0"[..],
+        &[0, 3],
+        &bytes(8, &7i64.to_be_bytes()),
+        &bytes(-1, b""),
+        &bytes(2, b"ab"),
+        &[255, 255],
+    ];
+    for (extended, options) in [(false, "(format binary)"), (true, "binary")] {
+        let sql = format!(
+            "copy (select 7::bigint as n, null::varchar as x, 'ab' as s) to stdout {options}"
+        );
+        let answer = match extended {
+            true => client.prepared(&sql, &[], false, 0),
+            false => client.ask(&sql),
+        };
+        let begun = answer.0.iter().find(|message| message.0 == b'H').unwrap();
+        assert_eq!(begun.1, [1, 0, 3, 0, 1, 0, 1, 0, 1]);
+        let copied = answer.0.iter().filter(|message| message.0 == b'd');
+        let copied: Vec<u8> = copied.flat_map(|message| message.1.clone()).collect();
+        assert_eq!(copied, expected.concat());
+        assert_eq!(answer.tags(), ["COPY 1"]);
+    }
+    let refused = client.ask("copy (select 1) to stdout (format binary, delimiter ';')");
+    assert_eq!(refused.error().0, "22023");
     // After an error among its rows nothing comes but that.
     for extended in [false, true] {
         let sql = "copy (select 1 / (n_nationkey - 3) from nation) to stdout";
@@ -416,7 +443,7 @@ fn errors_have_states_and_end_nothing() {
         ("copy nation to '/tmp/stolen.csv'", "25006"),
         ("copy nation to '/tmp/stolen'", "25006"),
         ("copy nation from stdin", "25006"),
-        ("copy nation to stdout (format binary)", "0A000"),
+        ("copy nation to stdout (encoding 'latin1')", "0A000"),
         ("create table copied as select 1", "25006"),
     ] {
         let (state, text) = client.ask(sql).error();
@@ -596,6 +623,142 @@ fn more_connections_than_allowed_are_closed() {
     assert_eq!(first.ask("select 1").rows(), [["1"]]);
 }
 
+/// Connections that say nothing take no place from clients, and the oldest of them give way.
+#[test]
+fn clients_that_have_not_authenticated_have_places_of_their_own() {
+    let served = Served::start(|options| {
+        options.connections = NonZeroUsize::MIN;
+        options.password = Some("right".to_owned());
+    });
+    let mut silent: Vec<Client> = (0..70).map(|_| Client::open(served.address)).collect();
+    assert_eq!(silent[0].receive(), None, "the oldest is closed");
+    let psql = psql_by(&served, "sslmode=disable", "right", &["select 1"]);
+    if let Some(psql) = psql {
+        assert!(psql.status.success(), "{}", text(&psql.stderr));
+    }
+    silent[69].wait_for(Duration::from_millis(100));
+    let begun = Instant::now();
+    assert_eq!(silent[69].receive(), None);
+    assert!(
+        begun.elapsed() >= Duration::from_millis(100),
+        "the newest stays"
+    );
+}
+
+#[test]
+fn clients_see_and_end_what_others_do() {
+    let served = Served::start(|options| options.queries = NonZeroUsize::new(4).unwrap());
+    let mut admin = Client::connect(served.address);
+    let own = admin.ask("select pg_backend_pid()").rows();
+    assert_eq!(own, [[admin.pid.to_string()]]);
+    let shown = "select pid, datname, usename, client_addr, state, query from pg_stat_activity \
+                 where pid = pg_backend_pid() and backend_start <= query_start";
+    let row = [
+        &*admin.pid.to_string(),
+        "kumiki",
+        "tester",
+        "127.0.0.1",
+        "active",
+        shown,
+    ];
+    assert_eq!(admin.ask(shown).rows(), [row]);
+    assert_eq!(
+        admin
+            .ask("select count(*) from pg_catalog.pg_stat_activity")
+            .rows(),
+        [["1"]]
+    );
+    for function in ["pg_cancel_backend", "pg_terminate_backend"] {
+        let mut other = Client::connect(served.address);
+        let pid = other.pid;
+        other.ask("begin");
+        let idle = format!("select state, query from pg_stat_activity where pid = {pid}");
+        assert_eq!(admin.ask(&idle).rows(), [["idle in transaction", "begin"]]);
+        let asked = std::thread::spawn(move || {
+            let answer = other.ask(LONG);
+            (answer.error().0, other)
+        });
+        testkit::eventually("the query is shown", || {
+            admin.ask(&idle).rows() == [["active", LONG]]
+        });
+        // Rows of the view are arguments as well.
+        let end = format!(
+            "select {function}(pid) from pg_stat_activity where state = 'active' and pid <> pg_backend_pid()"
+        );
+        assert_eq!(admin.ask(&end).rows(), [["t"]]);
+        let (state, mut other) = asked.join().unwrap();
+        if function == "pg_cancel_backend" {
+            assert_eq!(state, "57014");
+            assert_eq!(other.ask("rollback").tags(), ["ROLLBACK"]);
+        } else {
+            assert_eq!(state, "57P01");
+            assert_eq!(other.receive(), None, "its connection is closed");
+        }
+        let gone = format!("select {function}(2147483647)");
+        assert_eq!(admin.ask(&gone).rows(), [["f"]]);
+    }
+    testkit::eventually("clients that have gone are not shown", || {
+        admin.ask("select count(*) from pg_stat_activity").rows() == [["1"]]
+    });
+    // An idle client is told as well.
+    let mut idle = Client::connect(served.address);
+    let end = format!("select pg_terminate_backend({}, 100)", idle.pid);
+    assert_eq!(admin.ask(&end).rows(), [["t"]]);
+    assert_eq!(
+        idle.receive().map(|message| message.field(b'C')),
+        Some("57P01".to_owned())
+    );
+}
+
+#[test]
+fn cursors_give_rows_in_parts() {
+    let served = Served::start(|_| ());
+    let mut client = Client::connect(served.address);
+    let declare = "declare c cursor for select n_nationkey from nation order by n_nationkey";
+    assert_eq!(client.ask(declare).error().0, "25P01");
+    assert_eq!(client.ask("begin").tags(), ["BEGIN"]);
+    assert_eq!(client.ask(declare).tags(), ["DECLARE CURSOR"]);
+    assert_eq!(client.ask("fetch c").rows(), [["0"]]);
+    let fetched = client.ask("fetch forward 3 from \"c\"");
+    assert_eq!(fetched.rows(), [["1"], ["2"], ["3"]]);
+    assert_eq!(fetched.tags(), ["FETCH 3"]);
+    assert_eq!(client.ask("move 2 in C").tags(), ["MOVE 2"]);
+    // By the extended protocol too, and in binary form.
+    let fetched = client.prepared("fetch 2 from c", &[], true, 0);
+    let cells: Vec<_> = fetched
+        .0
+        .iter()
+        .filter(|message| message.0 == b'D')
+        .map(Message::cells)
+        .collect();
+    let number = |number: i64| vec![Some(number.to_be_bytes().to_vec())];
+    assert_eq!(cells, [number(6), number(7)]);
+    assert_eq!(client.ask("fetch all from c").rows().len(), 17);
+    assert_eq!(client.ask("fetch 5 from c").tags(), ["FETCH 0"]);
+    assert_eq!(client.ask("close c").tags(), ["CLOSE CURSOR"]);
+    assert_eq!(client.ask("fetch c").error().0, "34000");
+    client.ask("rollback");
+    // One that is held outlives its transaction, the other one does not.
+    client.ask("begin");
+    client.ask(declare);
+    let held = "declare held cursor with hold for select r_name from region order by r_name";
+    assert_eq!(client.ask(held).tags(), ["DECLARE CURSOR"]);
+    assert_eq!(client.ask(held).error().0, "42P03");
+    client.ask("rollback");
+    client.ask(held);
+    assert_eq!(client.ask("fetch held").rows(), [["AFRICA"]]);
+    assert_eq!(client.ask("fetch c").error().0, "34000");
+    assert_eq!(client.ask("fetch backward 1 from held").error().0, "55000");
+    assert_eq!(client.ask("close all").tags(), ["CLOSE CURSOR ALL"]);
+    assert_eq!(client.ask("fetch held").error().0, "34000");
+    // Parameters of the query are those of the declaration.
+    client.ask("begin");
+    let declared = "declare p cursor for select n_name from nation where n_nationkey = $1";
+    let declared = client.prepared(declared, &["7"], false, 0);
+    assert_eq!(declared.tags(), ["DECLARE CURSOR"]);
+    assert_eq!(client.ask("fetch all p").rows(), [["GERMANY"]]);
+}
+
 #[test]
 fn nonsense_closes_its_own_connection_alone() {
     let served = Served::start(|_| ());
@@ -674,7 +837,7 @@ fn psql_copies_rows() {
     let expected = "r_regionkey,r_name\n0,AFRICA\n1,AMERICA\n0\n1\n2\n3\n4\n?column?\n";
     assert_eq!(text(&given.stdout), expected, "{}", text(&given.stderr));
     for refused in [
-        "copy region to stdout (format binary)",
+        "copy region to stdout (encoding 'latin1')",
         "copy nowhere to stdout",
     ] {
         let refused = psql(&served, "", &[refused]).expect("it is there");
